@@ -1,0 +1,24 @@
+"""Fail closed, at construction, in one line: `check.positive(rho=rho, row_bound=row_bound)`."""
+
+import math
+
+from privadmm.errors import ConfigError
+
+
+def positive(**values: float) -> None:
+    for name, value in values.items():
+        if not (math.isfinite(value) and value > 0):
+            raise ConfigError(f"{name} must be a finite number above 0, not {value!r}")
+
+
+def nonnegative(**values: float) -> None:
+    for name, value in values.items():
+        if not (math.isfinite(value) and value >= 0):
+            raise ConfigError(f"{name} must be a finite number, 0 or above, not {value!r}")
+
+
+def probability(**values: float) -> None:
+    """Strictly between 0 and 1."""
+    for name, value in values.items():
+        if not 0 < value < 1:
+            raise ConfigError(f"{name} must lie strictly between 0 and 1, not {value!r}")

@@ -1,0 +1,35 @@
+"""What can go wrong, by name. The command line turns each into a message and its exit code."""
+
+
+class PrivadmmError(Exception):
+    """A named failure; nothing was released that is not in the ledger."""
+
+    exit_code = 1
+
+
+class ConfigError(PrivadmmError, ValueError):
+    """A parameter or configuration is not usable; the message names it, what is allowed, and the fix."""
+
+    exit_code = 2
+
+
+class DataError(PrivadmmError, ValueError):
+    """The data were refused while loading, before anything left a party."""
+
+
+class ToleranceError(PrivadmmError):
+    """A local problem was not solved to its tolerance. The message carries no data."""
+
+
+class CheckpointError(PrivadmmError):
+    """A checkpoint or run directory cannot be resumed."""
+
+
+class LedgerError(PrivadmmError):
+    """A ledger file is not ours, is damaged, or belongs to something else."""
+
+
+class RefusedError(PrivadmmError):
+    """A budget or policy said no, before any noise was drawn."""
+
+    exit_code = 3

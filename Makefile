@@ -1,0 +1,45 @@
+# Two commands on a fresh machine, with python3 (>= 3.11, with venv) and make: `make demo` and `make test`.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+export OPENBLAS_NUM_THREADS := 1
+export OMP_NUM_THREADS := 1
+
+.PHONY: demo test test-all bench lint lock clean
+
+demo: $(VENV)/core
+	$(BIN)/privadmm demo
+
+test: $(VENV)/dev
+	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+test-all: $(VENV)/dev
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "slow or not slow"
+
+bench: $(VENV)/dev
+	$(BIN)/python benchmarks/solver.py
+	$(BIN)/python benchmarks/scale.py
+
+lint: $(VENV)/dev
+	$(BIN)/ruff check src tests benchmarks tools
+	$(BIN)/ruff format --check src tests benchmarks tools
+	$(BIN)/mypy
+
+$(VENV)/core: requirements.txt pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "privadmm needs Python 3.11 or newer; try make PYTHON=python3.12")'
+	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	touch $@
+
+$(VENV)/dev: $(VENV)/core requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	touch $@
+
+# Needs uv; writes the exact versions that both commands install.
+lock:
+	uv pip compile --universal --no-emit-index-url --no-header --python-version 3.11 pyproject.toml -o requirements.txt
+	uv pip compile --universal --no-emit-index-url --no-header --python-version 3.11 --group dev --extra deploy --extra parquet -c requirements.txt pyproject.toml -o requirements-dev.txt
+
+clean:
+	rm -rf $(VENV) runs .mypy_cache .ruff_cache .pytest_cache .hypothesis

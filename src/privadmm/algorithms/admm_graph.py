@@ -1,0 +1,81 @@
+"""Consensus ADMM on a graph (Zhang & Zhu, the conventional method of the DVP paper). Not private.
+
+Party p holds Z_p(f) = C omega_p/B_p sum_n loss(x_n.f; y_n) + R(f), R smooth, and hears its V_p neighbours j. Round t:
+
+    lambda_p(t) = lambda_p(t-1) + eta/2 sum_j [f_p(t) - f_j(t)]                                 (11)
+    f_p(t+1) = argmin Z_p(f) + 2 lambda_p(t).f + eta sum_j |f - (f_p(t) + f_j(t))/2|^2          (10)
+
+The quadratic of (10) is eta V_p |f|^2, so the curvature that does not come from data is k = 2 eta V_p + that of R.
+The model handed out is the mean of what the parties sent last.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+from privadmm import check
+from privadmm.algorithms.admm_star import IN_THE_CLEAR
+from privadmm.toml_schema import Above, Doc
+from privadmm.errors import ConfigError
+from privadmm.phases import AtParties, Floats, Ints, Local, Mail, Nothing, Phase, Public
+from privadmm.privacy.accounting import Claim, Plan
+from privadmm.privacy.release import Door, Released
+from privadmm.solvers import reanchor
+
+
+@dataclass(frozen=True)
+class State:
+    f: Floats
+    dual: Floats  # lambda_p
+    anchor: Floats  # where the solver's frozen Hessian was taken
+
+
+@dataclass(frozen=True)
+class ADMMGraph:
+    eta: Annotated[float, Above(0), Doc("penalty on the difference of neighbours")] = 0.01
+    tolerance: Annotated[float, Above(0), Doc("gradient norm to which every local problem is solved")] = 1e-9
+
+    name: ClassVar[str] = "admm_graph"
+    topology: ClassVar[Literal["star", "graph"]] = "graph"
+    State: ClassVar[type] = State
+    Memory: ClassVar[type] = Nothing
+
+    def __post_init__(self) -> None:
+        check.positive(eta=self.eta, tolerance=self.tolerance)
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        return (AtParties(self.update),)
+
+    def update(self, t: int, local: Local, s: State, inbox: Mail, release: Door) -> tuple[State, Released]:
+        graph, eta = local.public.graph, self.eta
+        V = graph.degrees[local.ids, None]
+        heard = graph.neighbour_sum(inbox.values, inbox.senders, local.ids)
+        dual = s.dual + eta / 2 * (V * s.f - heard)  # (11)
+        k = 2 * eta * V + local.public.regularizer.strong_convexity
+        anchor = reanchor(s.anchor, s.f, t)
+        x = local.argmin(
+            2 * dual - eta * (V * s.f + heard), k, start=s.f, anchor=anchor, tolerance=self.tolerance
+        )  # (10)
+        f = release.output(x, sensitivity=local.replace_one / k)
+        return State(f.value, dual, anchor), f
+
+    def plan(self, public: Public) -> Plan:
+        return {(t, 0): (public.everyone(IN_THE_CLEAR),) for t in range(public.rounds)}
+
+    def published(self, public: Public, delta: float) -> Claim | None:
+        return None
+
+    def check(self, public: Public) -> None:
+        if not math.isfinite(public.regularizer.smoothness):
+            raise ConfigError("admm_graph needs a smooth regulariser: use l2, or admm_star for l1")
+
+    def init(self, public: Public, ids: Ints) -> State:
+        return State(public.zeros(len(ids)), public.zeros(len(ids)), public.zeros(len(ids)))
+
+    def start(self, public: Public) -> tuple[Nothing, Mail]:
+        return Nothing(), Mail(public.ids, public.zeros(public.parties))
+
+    def model(self, public: Public, memory: Nothing, mail: Mail) -> Floats:
+        mean: Floats = mail.values.sum(axis=-2) / public.parties
+        return mean

@@ -1,0 +1,81 @@
+"""Consensus ADMM on a star (Algorithm 1 of the DP-ADMM paper). Not private: iterates leave in the clear.
+
+Party i holds f_i(w) = C omega_i/m_i sum_n loss(a_n.w; y_n) + the smooth part of R. Round k:
+
+    w_i^{k+1} = argmin f_i(v) - <gamma_i^k, v> + rho/2 |v - w^k|^2                              (line 4)
+    w^{k+1} = prox of the rest of R, step 1/rho, at mean_i (w_i^{k+1} - gamma_i^k/rho)          (line 6)
+    gamma_i^{k+1} = gamma_i^k - rho (w_i^{k+1} - w^{k+1})                                       (line 8)
+
+Deviation. The paper keeps all of R at the parties. A part without a gradient (l1) is handled once, exactly,
+by the coordinator's prox; for l2 nothing is left for it and line 6 is the paper's.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+from privadmm import check
+from privadmm.algorithms.star import Memory, average, broadcast, start
+from privadmm.toml_schema import Above, Doc
+from privadmm.phases import AtCoordinator, AtParties, Floats, Ints, Local, Mail, Phase, Public
+from privadmm.privacy.accounting import Claim, Plan
+from privadmm.privacy.events import NotPrivate
+from privadmm.privacy.release import Door, Released
+from privadmm.solvers import reanchor
+
+IN_THE_CLEAR = NotPrivate("exact ADMM iterates leave the parties in the clear")
+
+
+@dataclass(frozen=True)
+class State:
+    w: Floats  # w_i
+    gamma: Floats
+    anchor: Floats  # where the solver's frozen Hessian was taken
+
+
+@dataclass(frozen=True)
+class ADMMStar:
+    rho: Annotated[float, Above(0), Doc("penalty of the augmented Lagrangian")] = 0.01
+    tolerance: Annotated[float, Above(0), Doc("gradient norm to which every local problem is solved")] = 1e-9
+
+    name: ClassVar[str] = "admm_star"
+    topology: ClassVar[Literal["star", "graph"]] = "star"
+    State: ClassVar[type] = State
+    Memory: ClassVar[type] = Memory
+
+    def __post_init__(self) -> None:
+        check.positive(rho=self.rho, tolerance=self.tolerance)
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        return AtParties(self.update), AtCoordinator(self.average)
+
+    def update(self, t: int, local: Local, s: State, inbox: Mail, release: Door) -> tuple[State, Released]:
+        w, rho = inbox.broadcast, self.rho
+        gamma = s.gamma - rho * (s.w - w)  # line 8, of the round before
+        k = rho + local.public.regularizer.strong_convexity
+        anchor = reanchor(s.anchor, s.w, t)
+        x = local.argmin(-gamma - rho * w, k, start=s.w, anchor=anchor, tolerance=self.tolerance)  # line 4
+        wi = release.output(x, sensitivity=local.replace_one / k)
+        return State(wi.value, gamma, anchor), wi.map(lambda w: w - gamma / rho)
+
+    def average(self, t: int, public: Public, memory: Memory, inbox: Mail) -> tuple[Memory, Mail]:
+        mean, mail = average(inbox)
+        rest = public.regularizer.rest
+        return (mean, mail) if rest is None else broadcast(rest.prox(mean.w, 1 / self.rho))  # line 6
+
+    def plan(self, public: Public) -> Plan:
+        return {(t, 0): (public.everyone(IN_THE_CLEAR),) for t in range(public.rounds)}
+
+    def published(self, public: Public, delta: float) -> Claim | None:
+        return None
+
+    def check(self, public: Public) -> None: ...
+
+    def init(self, public: Public, ids: Ints) -> State:
+        return State(public.zeros(len(ids)), public.zeros(len(ids)), public.zeros(len(ids)))
+
+    def start(self, public: Public) -> tuple[Memory, Mail]:
+        return start(public)
+
+    def model(self, public: Public, memory: Memory, mail: Mail) -> Floats:
+        return memory.w

@@ -1,0 +1,144 @@
+"""DP-ADMM (Huang, Hu, Chan-Tin, Gong): linearised consensus ADMM on a star, Algorithm 3 and its equations.
+
+Party i holds f_i(w) = C omega_i/m_i sum_n loss(a_n.w; y_n) + R(w). Round k:
+
+    w_i^{k+1} = (gamma_i + rho w^k + wt_i^k/eta - f_i'(wt_i^k)) / (rho + 1/eta)                 (3a)
+    wt_i^{k+1} = w_i^{k+1} + N(0, sigma^2 I),   sigma = z Delta                                 (3b)
+    w^{k+1} = mean_i (wt_i^{k+1} - gamma_i^k/rho)                                               (3c)
+    gamma_i^{k+1} = gamma_i^k - rho (wt_i^{k+1} - w^{k+1})                                      (3d)
+
+with eta = eta_i^{k+1} from Theorem 4 (smooth) or Theorem 3 (nonsmooth), D_w a *declared* bound on |w*|:
+
+    1/eta = S3 + S4 + 2 S1 z sqrt(2(k+1)) / (m_i D_w)                                           (T4)
+    1/eta = (S1 + S2) sqrt(2(k+1)) / D_w                                                        (T3)
+
+S1 = C omega_i L and S3 = C omega_i c bound the loss's first and second derivative, S2 and S4 those of R.
+The paper's lambda/N is R's weight here, and its sqrt(2 ln(1.25/delta))/epsilon is z.
+
+Privacy. w_i^{k+1} is affine in the averaged gradient, so replacing one record moves it by at most
+
+    Delta = 2 S1 / (m_i (rho + 1/eta))                                                          (Lemma 1)
+
+and needs neither smoothness nor strong convexity. State and message are functions of the released wt_i.
+z is fixed before the run, so the rounds compose exactly: mu^2 = rounds/z^2.
+
+Deviations. Line 6 of the printed Algorithm 3 adds the noise to the previous noisy iterate; (3b) is meant.
+The paper estimates D_w on private records and does not count it; here it is declared.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+from privadmm import check
+from privadmm.algorithms.star import Memory, average, start
+from privadmm.toml_schema import Above, Doc
+from privadmm.errors import ConfigError
+from privadmm.phases import AtCoordinator, AtParties, Floats, Ints, Local, Mail, Phase, Public
+from privadmm.privacy.accounting import Claim, NoPrivacy, Plan, Target, classical_ratio, moments_accountant
+from privadmm.privacy.events import DiscreteGaussian, Event, NotPrivate
+from privadmm.privacy.release import Door, Released
+
+
+@dataclass(frozen=True)
+class State:
+    w: Floats  # wt_i, as released
+    gamma: Floats
+
+
+@dataclass(frozen=True)
+class DPADMM:
+    D_w: Annotated[float, Above(0), Doc("declared bound on the norm of the optimal weights; sets the step size")]
+    rho: Annotated[float, Above(0), Doc("penalty of the augmented Lagrangian")] = 1.0
+    step_size: Annotated[
+        Literal["smooth", "nonsmooth"], Doc("Theorem 4's schedule, or Theorem 3's for l1 or the hinge")
+    ] = "smooth"
+    calibration: Annotated[
+        Literal["certified", "published"], Doc("noise from [privacy] epsilon, or the paper's from round_epsilon")
+    ] = "certified"
+    round_epsilon: Annotated[float | None, Above(0), Doc("the paper's epsilon of one round")] = None
+
+    name: ClassVar[str] = "dp_admm"
+    topology: ClassVar[Literal["star", "graph"]] = "star"
+    State: ClassVar[type] = State
+    Memory: ClassVar[type] = Memory
+
+    def __post_init__(self) -> None:
+        check.positive(D_w=self.D_w, rho=self.rho)
+        if (self.calibration == "published") != (self.round_epsilon is not None):
+            raise ConfigError('round_epsilon and calibration = "published" go together: set both or neither')
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        return AtParties(self.update), AtCoordinator(self.average)
+
+    def update(self, t: int, local: Local, s: State, inbox: Mail, release: Door) -> tuple[State, Released]:
+        w, rho, R = inbox.broadcast, self.rho, local.public.regularizer
+        gamma = s.gamma - rho * (s.w - w)  # (3d), of the round before
+        steep = self.inverse_eta(t, local)
+        gradient = local.gradient(s.w) + R.subgradient(s.w)
+        x = (gamma + rho * w + steep * s.w - gradient) / (rho + steep)  # (3a)
+        wt = release.output(x, sensitivity=local.replace_one / (rho + steep))  # (3b), Lemma 1
+        return State(wt.value, gamma), wt.map(lambda w: w - gamma / rho)
+
+    def average(self, t: int, public: Public, memory: Memory, inbox: Mail) -> tuple[Memory, Mail]:
+        return average(inbox)  # (3c)
+
+    def inverse_eta(self, t: int, local: Local) -> Floats:
+        public, step = local.public, math.sqrt(2 * (t + 1)) / self.D_w
+        S1 = public.scale(local.ids) * public.loss.lipschitz
+        if self.step_size == "nonsmooth":
+            smooth, rest = public.regularizer.smooth, public.regularizer.rest
+            S2 = smooth.weight * self.D_w + (rest.subgradient_bound(public.dim) if rest else 0.0)
+            return (S1 + S2) * step  # (T3)
+        S3 = public.scale(local.ids) * public.loss.smoothness
+        return S3 + public.regularizer.smoothness + local.replace_one * self.ratio(public) * step  # (T4)
+
+    def event(self, public: Public) -> Event:
+        if isinstance(public.privacy, NoPrivacy):
+            return public.privacy.event
+        if self.round_epsilon is None:
+            return public.privacy.split(public.rounds)
+        return public.privacy.kind(classical_ratio(self.round_epsilon, public.privacy.delta))
+
+    def ratio(self, public: Public) -> float:
+        event = self.event(public)
+        return 0.0 if isinstance(event, NotPrivate) else event.ratio
+
+    def plan(self, public: Public) -> Plan:
+        releases = (public.everyone(self.event(public)),)
+        return {(t, 0): releases for t in range(public.rounds)}
+
+    def published(self, public: Public, delta: float) -> Claim | None:
+        if not (z := self.ratio(public)):
+            return None
+        total = moments_accountant(classical_ratio(1.0, delta) / z, delta, public.rounds)
+        return Claim(
+            total,
+            "the paper's moments accountant: sound but loose, and it does not count the private records "
+            "from which the paper takes D_w",
+        )
+
+    def check(self, public: Public) -> None:
+        if not math.isfinite(public.loss.lipschitz) and not isinstance(public.privacy, NoPrivacy):
+            raise ConfigError(
+                "dp_admm needs a loss with a bounded derivative; for the squared loss declare [loss] radius"
+            )
+        deployed = isinstance(public.privacy, Target) and public.privacy.kind is DiscreteGaussian
+        if deployed and self.round_epsilon is not None:
+            raise ConfigError('a deployment refuses calibration = "published"; remove round_epsilon and set epsilon')
+        flat = math.isfinite(public.loss.smoothness) and math.isfinite(public.regularizer.smoothness)
+        if self.step_size == "smooth" and not flat:
+            raise ConfigError(
+                "the smooth step size needs a smooth loss and regulariser; with the hinge or l1 set "
+                'step_size = "nonsmooth"'
+            )
+
+    def init(self, public: Public, ids: Ints) -> State:
+        return State(public.zeros(len(ids)), public.zeros(len(ids)))
+
+    def start(self, public: Public) -> tuple[Memory, Mail]:
+        return start(public)
+
+    def model(self, public: Public, memory: Memory, mail: Mail) -> Floats:
+        return memory.w

@@ -1,0 +1,112 @@
+"""The loop over rounds and phases. It knows an algorithm, public facts and a `Cluster`, and never a record.
+
+Everything the loop holds is released, so a checkpoint of it is safe at the coordinator: the round, the mail
+under way, the coordinator's memory, and the running digest of the transcript. What a party holds is kept by
+its own ledger; if the two disagree by a round, the party answers the repeated request with the same bytes.
+"""
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from privadmm import wire
+from privadmm.errors import CheckpointError
+from privadmm.phases import Algorithm, AtParties, Floats, Mail, Public
+
+
+class Cluster(Protocol):
+    """All that an engine provides: carry an inbox to every block, run the phase there, bring the outboxes back."""
+
+    def step(self, round: int, phase: int, inbox: Mail) -> Mail: ...
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run stands after `round` rounds. A function of the transcript."""
+
+    round: int
+    memory: Any
+    mail: Mail
+    transcript: str
+
+    def save(self, path: Path, job: str) -> None:
+        """Atomically: a crash leaves the old checkpoint or the new one."""
+        arrays = {f"memory.{item.name}": np.asarray(getattr(self.memory, item.name)) for item in fields(self.memory)}
+        arrays |= {"senders": self.mail.senders, "values": self.mail.values}
+        data = wire.pack(arrays, job=job, round=self.round, transcript=self.transcript)
+        fresh = path.with_suffix(".new")
+        with fresh.open("wb") as file:
+            file.write(wire.digest(data).encode() + data)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+
+    @staticmethod
+    def load(path: Path, job: str, memory: type) -> "Progress":
+        raw = path.read_bytes()
+        if len(raw) < 64 or raw[:64] != wire.digest(raw[64:]).encode():
+            raise CheckpointError(
+                f"{path}: the checkpoint is damaged and was not used. Start anew in another directory; "
+                "what the parties released so far stays charged"
+            )
+        arrays, facts = wire.unpack(raw[64:])
+        if facts["job"] != job:
+            raise CheckpointError(f"{path}: the checkpoint is of job {facts['job']}, the directory of {job}")
+        kept = {name.removeprefix("memory."): array for name, array in arrays.items() if name.startswith("memory.")}
+        mail = Mail(arrays["senders"], arrays["values"])
+        return Progress(facts["round"], memory(**kept), mail, facts["transcript"])
+
+
+@dataclass(frozen=True)
+class View:
+    """What a callback sees after a round: public facts and released values."""
+
+    public: Public
+    progress: Progress
+    released: Mail  # what the parties sent in this round
+    model: Floats
+
+
+Callback = Callable[[View], None]
+
+
+def drive(
+    cluster: Cluster,
+    algorithm: Algorithm,
+    public: Public,
+    callbacks: Sequence[Callback] = (),
+    progress: Progress | None = None,
+) -> Progress:
+    """Run the rounds that are left. Interrupt it anywhere: a later call goes on from the last checkpoint."""
+    if progress is None:
+        memory, mail = algorithm.start(public)
+        progress = Progress(0, memory, mail, wire.digest(b""))
+    with one_blas_thread():
+        for t in range(progress.round, public.rounds):
+            memory, mail, transcript = progress.memory, progress.mail, progress.transcript
+            released = mail
+            for number, phase in enumerate(algorithm.phases):
+                if isinstance(phase, AtParties):
+                    mail = released = cluster.step(t, number, mail)
+                    transcript = wire.digest(transcript.encode() + mail.pack())
+                else:
+                    memory, mail = phase.run(t, public, memory, mail)
+            progress = replace(progress, round=t + 1, memory=memory, mail=mail, transcript=transcript)
+            view = View(public, progress, released, algorithm.model(public, memory, mail))
+            for callback in callbacks:
+                callback(view)
+    return progress
+
+
+@contextlib.contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """numpy and scipy each bring a BLAS pool; two threads apiece on two cores is slower and changes bits."""
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1, user_api="blas"):
+        yield

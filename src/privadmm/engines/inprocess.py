@@ -1,0 +1,25 @@
+"""The in-process engine: every block in this process, one after another. The default is a single block."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from privadmm.engines.worker import Worker
+from privadmm.phases import COORDINATOR, Mail
+
+
+class InProcess:
+    """A cluster of workers that are plain objects."""
+
+    def __init__(self, workers: Sequence[Worker]) -> None:
+        self.workers = workers
+
+    def step(self, round: int, phase: int, inbox: Mail) -> Mail:
+        return Mail.join([worker.step(round, phase, addressed(worker, inbox)) for worker in self.workers])
+
+
+def addressed(worker: Worker, mail: Mail) -> Mail:
+    """What of this mail the block receives: the coordinator's broadcast, or its neighbours' messages."""
+    if worker.algorithm.topology == "star":
+        return mail.only(np.array([COORDINATOR], dtype=np.int64))
+    return mail.only(worker.local.public.graph.neighbourhood(worker.local.ids))

@@ -1,0 +1,228 @@
+"""What an algorithm is made of: public facts, a party's own view, mail, and phases.
+
+Arrays have a party axis, x is (P, d); sweeps put a replica axis in front of it, (R, P, d), and the same code
+runs. Quantities of one number per party are columns, (P, 1), so that they broadcast.
+
+Every variable is one of three. *Cache*: a function of the data and of public anchors; never leaves. *State*: a
+function of the transcript only. *Message*: released. A phase of a block is one pure function,
+
+    tick(algorithm, phase, local, state, inbox, door) -> (state, outbox)
+
+which replay, partition and kill tests call directly, the worker wraps in a ledger transaction, and engines
+only carry the arguments of.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privadmm import wire
+from privadmm.errors import ConfigError
+from privadmm.graphs import Graph
+from privadmm.losses import Loss
+from privadmm.privacy.accounting import Claim, NoPrivacy, Plan, Target
+from privadmm.privacy.events import Event
+from privadmm.privacy.release import Door, Released
+from privadmm.regularizers import Regularizer
+from privadmm.solvers import argmin
+
+if TYPE_CHECKING:
+    from privadmm.data.shards import Shards
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+COORDINATOR = -1
+
+
+@dataclass(frozen=True)
+class Mail:
+    """Released values by sender: row k of `values` (..., k, width) is what `senders[k]` said."""
+
+    senders: Ints
+    values: Floats
+
+    @property
+    def broadcast(self) -> Floats:
+        """What the coordinator said, (..., 1, width): it broadcasts over the parties."""
+        return self.values
+
+    def only(self, senders: Ints) -> "Mail":
+        rows = np.searchsorted(self.senders, senders)
+        return self if len(rows) == len(self.senders) else Mail(senders, self.values[..., rows, :])
+
+    @staticmethod
+    def join(parts: Sequence["Mail"]) -> "Mail":
+        """All parts, in sender order: sums over mail then do not depend on the partition."""
+        if len(parts) == 1 and np.all(np.diff(parts[0].senders) > 0):
+            return parts[0]
+        senders = np.concatenate([part.senders for part in parts])
+        order = np.argsort(senders)
+        return Mail(senders[order], np.concatenate([part.values for part in parts], axis=-2)[..., order, :])
+
+    def pack(self) -> bytes:
+        return wire.pack({"senders": self.senders, "values": self.values})
+
+    @staticmethod
+    def unpack(data: bytes) -> "Mail":
+        arrays, _ = wire.unpack(data)
+        return Mail(arrays["senders"], arrays["values"])
+
+
+@dataclass(frozen=True)
+class Public:
+    """What everybody may know: sizes, dimension, graph, objective. No field is a function of a record.
+
+    The objective is  C mean(loss) + R(w)  over all records. Party i minimises its share, scaled so that the
+    shares average to the whole:  C omega_i/m_i sum_n loss(a_n.w) + R(w),  omega_i = N m_i/n; with
+    weighting = "parties", omega_i = 1 as in the papers, and every party counts alike whatever its size.
+    """
+
+    sizes: Ints
+    dim: int
+    rounds: int
+    graph: Graph
+    loss: Loss
+    regularizer: Regularizer
+    privacy: Target | NoPrivacy
+    C: float = 1.0
+    weighting: Literal["records", "parties"] = "records"
+    replicas: int | None = None
+
+    @property
+    def parties(self) -> int:
+        return len(self.sizes)
+
+    @property
+    def ids(self) -> Ints:
+        return np.arange(self.parties, dtype=np.int64)
+
+    def scale(self, ids: Ints) -> Floats:
+        """C omega_i as a column."""
+        omega = self.sizes * (self.parties / self.sizes.sum()) if self.weighting == "records" else np.ones(self.parties)
+        return (self.C * omega)[ids, None]
+
+    def zeros(self, rows: int) -> Floats:
+        lead = () if self.replicas is None else (self.replicas,)
+        return np.zeros((*lead, rows, self.dim))
+
+    def everyone(self, event: Event) -> tuple[Event, ...]:
+        return (event,) * self.parties
+
+
+@dataclass(frozen=True)
+class Local:
+    """What a party phase may read besides its state and inbox: the block's records and the public facts."""
+
+    public: Public
+    shards: "Shards"
+    cache: dict[Any, Any] = field(default_factory=dict, compare=False)
+
+    @property
+    def ids(self) -> Ints:
+        return self.shards.ids
+
+    @property
+    def weight(self) -> Floats:
+        """C omega_i / m_i, the weight of one record, as a column."""
+        return self.public.scale(self.ids) / self.shards.sizes[:, None]
+
+    @property
+    def replace_one(self) -> Floats:
+        """How far `gradient` can move when one record is replaced: 2 C omega_i L / m_i, rows being in the unit ball."""
+        return 2 * self.public.loss.lipschitz * self.weight
+
+    def zeros(self) -> Floats:
+        return self.public.zeros(len(self.ids))
+
+    def gradient(self, x: Floats) -> Floats:
+        """Of the block's weighted losses, C omega_i/m_i sum_n loss'(a_n.x_i) a_n, without the regulariser."""
+        margins = self.shards.margins(x)
+        return self.weight * self.shards.pull(self.public.loss.deriv(margins, self.shards.y))
+
+    def argmin(self, linear: Floats, quadratic: Floats | float, start: Floats, anchor: Floats, tolerance: float) -> Floats:
+        """Of C omega_i/m_i sum_n loss(a_n.x) + <linear_i, x> + quadratic_i/2 |x|^2, to this gradient norm."""
+        scale, k = self.public.scale(self.ids)[:, 0], np.broadcast_to(np.ravel(quadratic), len(self.ids))
+        flat = [np.broadcast_to(a, start.shape).reshape(-1, *start.shape[-2:]) for a in (linear, start, anchor)]
+        solved = [
+            argmin(self.shards, self.public.loss, scale, b, k, x, a, tolerance, self.cache) for b, x, a in zip(*flat, strict=True)
+        ]
+        return np.stack(solved).reshape(start.shape)
+
+
+@dataclass(frozen=True)
+class AtParties:
+    """A phase that every block of parties runs beside its data, and whose message leaves through the door."""
+
+    run: Callable[[int, Local, Any, Mail, Door], tuple[Any, Released]]
+
+
+@dataclass(frozen=True)
+class AtCoordinator:
+    """A phase on released values only, run by whoever holds them all; it costs no event."""
+
+    run: Callable[[int, Public, Any, Mail], tuple[Any, Mail]]
+
+
+Phase = AtParties | AtCoordinator
+
+
+class Algorithm(Protocol):
+    """One published method. States are frozen dataclasses of arrays; `memory` is the coordinator's state."""
+
+    name: ClassVar[str]
+    topology: ClassVar[Literal["star", "graph"]]
+    State: ClassVar[type]
+    Memory: ClassVar[type]
+
+    @property
+    def phases(self) -> tuple[Phase, ...]: ...
+    def check(self, public: Public) -> None:
+        """Refuse what has no proof or no convergence, with what to do instead."""
+
+    def plan(self, public: Public) -> Plan:
+        """Every event of the run, before any data is touched."""
+        ...
+
+    def published(self, public: Public, delta: float) -> Claim | None:
+        """What the paper claims for the noise of this plan, if it claims anything."""
+        ...
+
+    def init(self, public: Public, ids: Ints) -> Any: ...
+    def start(self, public: Public) -> tuple[Any, Mail]:
+        """The coordinator's memory and the inbox before the first phase."""
+        ...
+
+    def model(self, public: Public, memory: Any, mail: Mail) -> Floats:
+        """The weights handed out, (..., d): a function of the transcript."""
+        ...
+
+
+def tick(
+    phase: AtParties, t: int, local: Local, state: Any, inbox: Mail, door: Door
+) -> tuple[Any, Mail]:
+    """One phase of one block: what it keeps, and what it may send."""
+    state, released = phase.run(t, local, state, inbox, door)
+    if not isinstance(released, Released):
+        raise TypeError("a party phase returns what a door released, never a plain array")
+    door.close()
+    return state, Mail(local.ids, released.value)
+
+
+S = TypeVar("S")
+
+
+def pack_state(state: Any) -> bytes:
+    """A frozen dataclass of arrays as bytes."""
+    return wire.pack({item.name: np.asarray(getattr(state, item.name)) for item in fields(state)})
+
+
+def unpack_state(kind: type[S], data: bytes) -> S:
+    return kind(**wire.unpack(data)[0])
+
+
+@dataclass(frozen=True)
+class Nothing:
+    """The memory of a coordinator that remembers nothing."""

@@ -1,0 +1,79 @@
+"""What was released, as a frozen record of ratios. How it is counted is accounting.py's business.
+
+An event never holds a scale or a sensitivity of its own, only what the guarantee depends on, so that
+equal events are equal objects and a thousand rounds of one event are a number and a count.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+
+from privadmm import check
+from privadmm.errors import LedgerError
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """A query of l2 sensitivity Delta released with N(0, (ratio Delta)^2 I); continuous, so simulation only."""
+
+    ratio: float
+
+    def __post_init__(self) -> None:
+        check.positive(ratio=self.ratio)
+
+
+@dataclass(frozen=True)
+class DiscreteGaussian:
+    """The same from the discrete Gaussian on a fine grid, the rounding paid for in Delta: deployment."""
+
+    ratio: float
+
+    def __post_init__(self) -> None:
+        check.positive(ratio=self.ratio)
+
+
+@dataclass(frozen=True)
+class NotPrivate:
+    """Something left in the clear. No finite epsilon covers it."""
+
+    reason: str
+
+
+Event = Gaussian | DiscreteGaussian | NotPrivate
+KINDS: dict[str, type[Event]] = {
+    "gaussian": Gaussian,
+    "discrete_gaussian": DiscreteGaussian,
+    "not_private": NotPrivate,
+}
+NAMES = {kind: name for name, kind in KINDS.items()}
+
+# What one party released so far: distinct events with their counts, in a fixed order.
+Spent = tuple[tuple[Event, int], ...]
+
+
+def dump(event: Event) -> str:
+    """One line of JSON, as the ledger stores and exports it."""
+    return json.dumps({"kind": NAMES[type(event)], **asdict(event)}, sort_keys=True)
+
+
+def load(text: str) -> Event:
+    """The event that `dump` wrote; anything else fails closed."""
+    try:
+        record = json.loads(text)
+        return KINDS[record.pop("kind")](**record)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise LedgerError(f"the ledger holds an event this version cannot count: {text!r}") from error
+
+
+@lru_cache(maxsize=4096)
+def add(spent: Spent, events: tuple[Event, ...]) -> Spent:
+    """`spent` and these events. Memoised: parties with equal histories share one object."""
+    counts = dict(spent)
+    for event in events:
+        counts[event] = counts.get(event, 0) + 1
+    return tuple(sorted(counts.items(), key=lambda item: dump(item[0])))
+
+
+def tally(events: Iterable[Event]) -> Spent:
+    return add((), tuple(events))

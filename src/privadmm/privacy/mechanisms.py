@@ -1,0 +1,103 @@
+"""Where noise comes from. Two sources, and no third: a simulation's keyed streams, a deployment's OpenDP.
+
+A simulation needs a seed and repeats itself bit for bit, whatever the partition of parties into blocks.
+A deployment refuses a seed: its noise is discrete, on a grid finer than the scale, and comes from the
+operating system's entropy (PRIVACY: continuous noise on raw doubles leaks through the low bits).
+"""
+
+import math
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privadmm import check
+from privadmm.errors import ConfigError
+from privadmm.privacy.events import DiscreteGaussian, Gaussian
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Call = tuple[int, int, int]  # round, phase, number of the release within the tick
+
+
+class Noise(Protocol):
+    """A source of noise: which Gaussian event it can honour, and how it does."""
+
+    mode: ClassVar[str]
+    kind: ClassVar[type[Gaussian] | type[DiscreteGaussian]]
+
+    def gaussian(self, x: Floats, sensitivity: Floats, ratio: Floats, ids: Ints, call: Call) -> Floats:
+        """x (..., P, d) with N(0, (ratio sensitivity)^2 I) added; sensitivity and ratio are (P,)."""
+        ...
+
+
+class Simulation:
+    """Philox streams with key (seed, party) and counter (call, round, replica): a draw depends on nothing else."""
+
+    mode: ClassVar[str] = "simulation"
+    kind: ClassVar[type[Gaussian] | type[DiscreteGaussian]] = Gaussian
+
+    def __init__(self, seed: int) -> None:
+        if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**64:
+            raise ConfigError(f"seed must be a whole number from 0 to 2^64 - 1 in a simulation, not {seed!r}")
+        self.seed = int(seed)
+        self._philox = np.random.Philox(key=0)
+        self._generator = np.random.Generator(self._philox)
+        self._state: Any = self._philox.state
+
+    def normal(self, party: int, call: Call, replica: int, out: Floats) -> None:
+        t, phase, number = call
+        # The lowest word counts the blocks drawn, so a stream of 2^64 numbers never meets its neighbour.
+        self._state["state"]["counter"][:] = (0, phase << 32 | number, t, replica)
+        self._state["state"]["key"][:] = (self.seed, party)
+        self._state["buffer_pos"] = 4
+        self._philox.state = self._state
+        self._generator.standard_normal(out=out)
+
+    def gaussian(self, x: Floats, sensitivity: Floats, ratio: Floats, ids: Ints, call: Call) -> Floats:
+        noise = np.empty_like(x, order="C")
+        flat = noise.reshape(-1, *x.shape[-2:])
+        for replica in range(flat.shape[0]):
+            for row, party in enumerate(ids.tolist()):
+                self.normal(party, call, replica, flat[replica, row])
+        noise *= (sensitivity * ratio)[:, None]
+        noise += x
+        return noise
+
+
+class Deployment:
+    """Discrete Gaussian noise through OpenDP (extra `deploy`), rounded to a grid that follows the scale."""
+
+    mode: ClassVar[str] = "deployment"
+    kind: ClassVar[type[Gaussian] | type[DiscreteGaussian]] = DiscreteGaussian
+
+    def __init__(self) -> None:
+        try:
+            import opendp.domains
+            import opendp.measurements
+            import opendp.metrics
+            import opendp.mod
+        except ImportError as error:
+            raise ConfigError(
+                "a deployment draws its noise with OpenDP, which is not installed: pip install 'privadmm[deploy]'"
+            ) from error
+        opendp.mod.enable_features("contrib")
+        self._opendp = opendp
+
+    def gaussian(self, x: Floats, sensitivity: Floats, ratio: Floats, ids: Ints, call: Call) -> Floats:
+        out = np.empty_like(x)
+        for index in np.ndindex(x.shape[:-1]):
+            out[index] = self._perturb(x[index], float(sensitivity[index[-1]]), float(ratio[index[-1]]))
+        return out
+
+    def _perturb(self, x: Floats, sensitivity: float, ratio: float) -> Floats:
+        check.positive(sensitivity=sensitivity, ratio=ratio)
+        k = math.floor(math.log2(ratio * sensitivity)) - 40
+        # Rounding the query to the grid can move it by half a step per coordinate, on either side.
+        scale = ratio * (sensitivity + 2.0**k * math.sqrt(x.size))
+        dp = self._opendp
+        space = (
+            dp.domains.vector_domain(dp.domains.atom_domain(T=float, nan=False), size=x.size),
+            dp.metrics.l2_distance(T=float),
+        )
+        return np.array(dp.measurements.make_gaussian(*space, scale, k=k)(x.tolist()))

@@ -75,6 +75,19 @@ class View:
 Callback = Callable[[View], None]
 
 
+@dataclass(frozen=True)
+class Checkpoint:
+    """A callback that keeps the progress in a file, every so many rounds and at the end."""
+
+    path: Path
+    job: str
+    every: int = 1
+
+    def __call__(self, view: View) -> None:
+        if view.progress.round % self.every == 0 or view.progress.round == view.public.rounds:
+            view.progress.save(self.path, self.job)
+
+
 def drive(
     cluster: Cluster,
     algorithm: Algorithm,

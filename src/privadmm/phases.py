@@ -27,7 +27,7 @@ from privadmm.privacy.accounting import Claim, NoPrivacy, Plan, Target
 from privadmm.privacy.events import Event
 from privadmm.privacy.release import Door, Released
 from privadmm.regularizers import Regularizer
-from privadmm.solvers import argmin
+from privadmm.solvers import Cache, argmin
 
 if TYPE_CHECKING:
     from privadmm.data.shards import Shards
@@ -118,7 +118,7 @@ class Local:
 
     public: Public
     shards: "Shards"
-    cache: dict[Any, Any] = field(default_factory=dict, compare=False)
+    cache: Cache = field(default_factory=Cache, compare=False)
 
     @property
     def ids(self) -> Ints:
@@ -173,6 +173,7 @@ class Algorithm(Protocol):
     """One published method. States are frozen dataclasses of arrays; `memory` is the coordinator's state."""
 
     name: ClassVar[str]
+    private: ClassVar[bool]
     topology: ClassVar[Literal["star", "graph"]]
     State: ClassVar[type]
     Memory: ClassVar[type]

@@ -29,6 +29,10 @@ class State:
     dual: Floats  # lambda_p
     anchor: Floats  # where the solver's frozen Hessian was taken
 
+    @property
+    def model(self) -> Floats:
+        return self.f
+
 
 @dataclass(frozen=True)
 class ADMMGraph:
@@ -36,6 +40,7 @@ class ADMMGraph:
     tolerance: Annotated[float, Above(0), Doc("gradient norm to which every local problem is solved")] = 1e-9
 
     name: ClassVar[str] = "admm_graph"
+    private: ClassVar[bool] = False
     topology: ClassVar[Literal["star", "graph"]] = "graph"
     State: ClassVar[type] = State
     Memory: ClassVar[type] = Nothing

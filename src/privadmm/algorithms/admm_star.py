@@ -31,6 +31,10 @@ class State:
     gamma: Floats
     anchor: Floats  # where the solver's frozen Hessian was taken
 
+    @property
+    def model(self) -> Floats:
+        return self.w
+
 
 @dataclass(frozen=True)
 class ADMMStar:
@@ -38,6 +42,7 @@ class ADMMStar:
     tolerance: Annotated[float, Above(0), Doc("gradient norm to which every local problem is solved")] = 1e-9
 
     name: ClassVar[str] = "admm_star"
+    private: ClassVar[bool] = False
     topology: ClassVar[Literal["star", "graph"]] = "star"
     State: ClassVar[type] = State
     Memory: ClassVar[type] = Memory

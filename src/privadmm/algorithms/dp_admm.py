@@ -45,6 +45,10 @@ class State:
     w: Floats  # wt_i, as released
     gamma: Floats
 
+    @property
+    def model(self) -> Floats:
+        return self.w
+
 
 @dataclass(frozen=True)
 class DPADMM:
@@ -59,6 +63,7 @@ class DPADMM:
     round_epsilon: Annotated[float | None, Above(0), Doc("the paper's epsilon of one round")] = None
 
     name: ClassVar[str] = "dp_admm"
+    private: ClassVar[bool] = True
     topology: ClassVar[Literal["star", "graph"]] = "star"
     State: ClassVar[type] = State
     Memory: ClassVar[type] = Memory

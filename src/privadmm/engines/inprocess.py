@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from privadmm.engines.worker import Worker
-from privadmm.phases import COORDINATOR, Mail
+from privadmm.phases import COORDINATOR, Floats, Mail
 
 
 class InProcess:
@@ -16,6 +16,12 @@ class InProcess:
 
     def step(self, round: int, phase: int, inbox: Mail) -> Mail:
         return Mail.join([worker.step(round, phase, addressed(worker, inbox)) for worker in self.workers])
+
+    def local_models(self) -> Floats:
+        """Every party's own iterate (..., N, d), in party order: the god's-eye view that plots want."""
+        ids = np.concatenate([worker.local.ids for worker in self.workers])
+        rows = np.concatenate([worker.state.model for worker in self.workers], axis=-2)
+        return rows[..., np.argsort(ids), :]
 
 
 def addressed(worker: Worker, mail: Mail) -> Mail:

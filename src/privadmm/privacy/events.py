@@ -48,6 +48,9 @@ KINDS: dict[str, type[Event]] = {
 }
 NAMES = {kind: name for name, kind in KINDS.items()}
 
+# What a tick charges: for each party of the block, its events in order.
+Charges = dict[int, tuple[Event, ...]]
+
 # What one party released so far: distinct events with their counts, in a fixed order.
 Spent = tuple[tuple[Event, int], ...]
 
@@ -67,13 +70,13 @@ def load(text: str) -> Event:
 
 
 @lru_cache(maxsize=4096)
-def add(spent: Spent, events: tuple[Event, ...]) -> Spent:
-    """`spent` and these events. Memoised: parties with equal histories share one object."""
+def merge(spent: Spent, more: Spent) -> Spent:
+    """Both together. Memoised: parties with equal histories share one object."""
     counts = dict(spent)
-    for event in events:
-        counts[event] = counts.get(event, 0) + 1
+    for event, count in more:
+        counts[event] = counts.get(event, 0) + count
     return tuple(sorted(counts.items(), key=lambda item: dump(item[0])))
 
 
-def tally(events: Iterable[Event]) -> Spent:
-    return add((), tuple(events))
+def add(spent: Spent, events: Iterable[Event]) -> Spent:
+    return merge(spent, tuple((event, 1) for event in events))

@@ -14,7 +14,8 @@ sent only after the commit that paid for it.
 import json
 import math
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,7 +24,7 @@ from typing import Any, Protocol
 from privadmm import check
 from privadmm.errors import LedgerError, RefusedError
 from privadmm.privacy.accounting import epsilon
-from privadmm.privacy.events import Event, Spent, add, dump, load
+from privadmm.privacy.events import Charges, Spent, add, dump, load, merge
 
 ADJACENCY = "replace-one"
 APPLICATION_ID = 0x70616D6D
@@ -58,27 +59,25 @@ class Ledger(Protocol):
     @contextmanager
     def transaction(self) -> Iterator[None]: ...
     def recall(self, tick: Tick, inbox: str) -> bytes | None: ...
-    def permit(self, charges: dict[int, tuple[Event, ...]]) -> None: ...
-    def commit(
-        self, tick: Tick, inbox: str, charges: dict[int, tuple[Event, ...]], outbox: bytes, state: bytes
-    ) -> None: ...
+    def permit(self, charges: Charges) -> None: ...
+    def commit(self, tick: Tick, inbox: str, charges: Charges, outbox: bytes, state: bytes) -> None: ...
     def latest(self, job: str) -> tuple[Tick, bytes] | None: ...
     def spent(self, party: int) -> Spent: ...
 
 
-def permit(ledger: Ledger, charges: dict[int, tuple[Event, ...]]) -> None:
-    """Refuse unless every party of the block can afford its charges on top of what it has spent."""
+def afford(ledger: Ledger, charges: Mapping[int, Spent]) -> None:
+    """Refuse unless every party can pay these charges on top of what it has spent."""
     if ledger.budget is None:
         return
     limit, delta = ledger.budget.epsilon, ledger.budget.delta
-    for party, events in charges.items():
+    for party, charge in charges.items():
         before = ledger.spent(party)
-        after = epsilon(add(before, events), delta)
+        after = epsilon(merge(before, charge), delta)
         if after > limit:
             raise RefusedError(
-                f"party {party} may spend epsilon = {limit:.6g} at delta = {delta:g} and has spent "
-                f"{epsilon(before, delta):.6g}; this release would bring it to {after:.6g}. "
-                "Nothing was released: ask for a smaller epsilon or fewer rounds, or raise the budget"
+                f"party {party} may spend epsilon = {limit:.6g} in all at delta = {delta:g} and has spent "
+                f"{epsilon(before, delta):.6g}; this would bring it to {after:.6g}. Nothing was released: "
+                "ask for less, or have the party raise its budget"
             )
 
 
@@ -109,12 +108,10 @@ class MemoryLedger:
         match_digest(self._last[1], inbox, tick)
         return self._last[2]
 
-    def permit(self, charges: dict[int, tuple[Event, ...]]) -> None:
-        permit(self, charges)
+    def permit(self, charges: Charges) -> None:
+        afford(self, {party: add((), events) for party, events in charges.items()})
 
-    def commit(
-        self, tick: Tick, inbox: str, charges: dict[int, tuple[Event, ...]], outbox: bytes, state: bytes
-    ) -> None:
+    def commit(self, tick: Tick, inbox: str, charges: Charges, outbox: bytes, state: bytes) -> None:
         for party, events in charges.items():
             self._spent[party] = add(self._spent[party], events)
         self._last = (tick, inbox, outbox, state)
@@ -229,12 +226,10 @@ class SqliteLedger:
         match_digest(row[0], inbox, tick)
         return bytes(row[1])
 
-    def permit(self, charges: dict[int, tuple[Event, ...]]) -> None:
-        permit(self, charges)
+    def permit(self, charges: Charges) -> None:
+        afford(self, {party: add((), events) for party, events in charges.items()})
 
-    def commit(
-        self, tick: Tick, inbox: str, charges: dict[int, tuple[Event, ...]], outbox: bytes, state: bytes
-    ) -> None:
+    def commit(self, tick: Tick, inbox: str, charges: Charges, outbox: bytes, state: bytes) -> None:
         key = (tick.job, tick.round, tick.phase)
         self._execute("INSERT INTO ticks VALUES (?, ?, ?, ?, ?)", *key, inbox, outbox)
         for party, events in charges.items():
@@ -252,10 +247,7 @@ class SqliteLedger:
             rows = self._execute(
                 "SELECT event FROM events WHERE party = ? ORDER BY job, round, phase, number", party
             )
-            spent: Spent = ()
-            for (text,) in rows:
-                spent = add(spent, (load(text),))
-            self._cache[party] = spent
+            self._cache[party] = merge((), tuple(Counter(load(text) for (text,) in rows).items()))
         return self._cache[party]
 
     def close(self) -> None:

@@ -12,12 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privadmm.errors import PrivadmmError, RefusedError
-from privadmm.privacy.events import Event, NotPrivate
+from privadmm.privacy.events import Charges, Event, NotPrivate
 from privadmm.privacy.mechanisms import Noise
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Charges = dict[int, tuple[Event, ...]]
 
 _KEY = object()
 

@@ -1,0 +1,398 @@
+"""Files on disk -> `Records`: csv, parquet, npz and libsvm, checked before anything else sees them.
+
+Reading happens at the owner, before any release, so a reader may refuse a file and say where it is wrong: the
+file, the line, the column, how many rows. It never prints what a cell holds. What would otherwise be looked
+up in the data (categories, ranges, classes, the number of columns of a libsvm file) has to be declared.
+"""
+
+import csv
+import gzip
+import io
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Literal, Protocol, TypeVar, Union, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from privadmm.data.schema import (
+    DROP_OR_DEFAULT,
+    Classes,
+    ClassName,
+    Floats,
+    Number,
+    OnBad,
+    Schema,
+    bad_numbers,
+    check_on_bad,
+    class_pair,
+    labels,
+    numbers,
+    require_column,
+    words,
+)
+from privadmm.errors import ConfigError, DataError, PrivadmmError
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+Format = Literal["csv", "parquet", "npz", "libsvm"]
+Matrix = Union[Floats, "csr_array"]
+Columns = dict[str, NDArray[Any]]
+T = TypeVar("T")
+EXTENSIONS: dict[Format, tuple[str, ...]] = {
+    "csv": (".csv", ".csv.gz"),
+    "parquet": (".parquet",),
+    "npz": (".npz",),
+    "libsvm": (".libsvm", ".svm", ".txt", ".gz"),
+}
+FOREIGN = (OSError, EOFError, ValueError, NotImplementedError, csv.Error, zlib.error, zipfile.BadZipFile)
+DROP = "drop or fill in these rows"
+DROP_OR_DECLARE = f"{DROP}, or declare a schema if the column holds categories"
+ROWS_AT_ONCE = 1 << 16
+BYTES_AT_ONCE = 1 << 22
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Records:
+    """n records: features X (n, d), dense or CSR, and y (n,), which is -1 / +1 or a number to predict.
+
+    names are the d feature names; columns holds further raw columns of length n, for splitting by them.
+    """
+
+    X: Matrix
+    y: Floats
+    names: tuple[str, ...]
+    columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if len(self.X.shape) != 2 or self.y.shape != (self.X.shape[0],):
+            raise DataError(f"X must be (n, d) and y (n,), not {self.X.shape} and {self.y.shape}")
+        if len(self.names) != self.X.shape[1]:
+            raise DataError(f"{len(self.names)} names for {self.X.shape[1]} features")
+        for name, values in self.columns.items():
+            if values.shape != self.y.shape:
+                raise DataError(f"column {name!r} has shape {values.shape} beside {len(self)} records")
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def __repr__(self) -> str:  # sizes only: a repr ends up in logs
+        return f"Records({len(self)} records, {len(self.names)} features, columns={list(self.columns)})"
+
+    def take(self, rows: ArrayLike) -> "Records":
+        """The records at these row numbers (or under this mask), in that order."""
+        index = np.asarray(rows)
+        columns = {name: values[index] for name, values in self.columns.items()}
+        return Records(self.X[index], self.y[index], self.names, columns)
+
+
+def read(
+    path: str | Path,
+    format: Format | None = None,
+    *,
+    label: str | None = None,
+    classes: Sequence[ClassName] | None = None,
+    schema: Schema | None = None,
+    keep: Sequence[str] = (),
+    on_bad: OnBad = "refuse",
+    dim: int | None = None,
+) -> Records:
+    """Read one file; its format follows from the extension unless it is given.
+
+    csv, parquet: columns by name. With a schema the declared columns are encoded and others are ignored;
+    without one, every column but the label and those in `keep` is a number. npz: arrays X (n, d) and y (n,).
+    libsvm: indices from 1, `dim` declared. csv and libsvm may be gzipped. classes = (negative, positive)
+    gives y = -1 / +1; None leaves y a number. A schema brings its own label and classes.
+    """
+    path = Path(path)
+    check_on_bad(on_bad)
+    kind = _format(path, format)
+    pair = None if classes is None else class_pair(classes)
+    if schema is not None:
+        label, pair = _agree("label", label, schema.label), _agree("classes", pair, schema.classes)
+        if kind not in ("csv", "parquet"):
+            raise ConfigError(f"{path}: a schema names columns, and {kind} has none; use csv or parquet")
+    elif on_bad == "default":
+        raise ConfigError(f'{path}: on_bad = "default" needs a schema, which declares the default; add one')
+    if dim is not None and dim < 1:
+        raise ConfigError(f"{path}: dim must be 1 or more, not {dim!r}")
+    with _readable(path, kind):
+        if kind == "npz":
+            records = _read_npz(path, label or "y", pair, keep)
+        elif kind == "libsvm":
+            if keep:
+                raise ConfigError(f"{path}: keep = {list(keep)!r}, but a libsvm file has no further columns")
+            records = _read_libsvm(path, label or "y", pair, dim)
+        else:
+            if label is None:
+                raise ConfigError(f'{path}: name the label column, label = "..."')
+            table: _Table = _Csv(path) if kind == "csv" else _Parquet(path)
+            records = _from_table(table, label, pair, schema, keep, on_bad)
+        if len(records) == 0:
+            raise DataError("has no records; give a file with at least one")
+        if dim not in (None, records.X.shape[1]):
+            raise DataError(f"has {records.X.shape[1]} features, but dim = {dim}; correct one of them")
+    return records
+
+
+def _format(path: Path, given: Format | None) -> Format:
+    if not path.exists():
+        raise ConfigError(f"{path}: no such file; check the path, which is relative to the current directory")
+    if not path.is_file():
+        raise ConfigError(f"{path}: not a file; give one csv, parquet, npz or libsvm file")
+    if given in EXTENSIONS:
+        return given
+    if given is not None:
+        raise ConfigError(f"{path}: format must be one of {', '.join(EXTENSIONS)}, not {given!r}")
+    # csv comes first, so that .csv.gz is not taken for the .gz of libsvm.
+    for kind, endings in EXTENSIONS.items():
+        if path.name.lower().endswith(endings):
+            return kind
+    known = ", ".join(ending for endings in EXTENSIONS.values() for ending in endings)
+    raise ConfigError(f"{path}: no format is known for this name (known: {known}); set format = ...")
+
+
+def _agree(what: str, given: T | None, declared: T) -> T:
+    if given is not None and given != declared:
+        raise ConfigError(f"{what} = {given!r}, but the schema declares {declared!r}; keep one of them")
+    return declared
+
+
+@contextmanager
+def _readable(path: Path, kind: str) -> Iterator[None]:
+    """Every failure names the file. Foreign exceptions are named by type only: their text may quote data."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from None
+    except PrivadmmError:
+        raise
+    except FOREIGN as error:
+        raise DataError(
+            f"{path}: cannot be read as {kind} ({type(error).__name__}); "
+            "check that the file is complete and readable, or set format = ..."
+        ) from None
+
+
+def _open(path: Path) -> IO[bytes]:
+    return cast(IO[bytes], gzip.open(path)) if path.suffix.lower() == ".gz" else path.open("rb")
+
+
+class _Table(Protocol):
+    header: tuple[str, ...]
+
+    def load(self, numeric: Sequence[str], text: Sequence[str]) -> Columns: ...
+    def where(self, row: int) -> str: ...
+
+
+class _Csv:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lines: list[int] = []
+        with self._open() as file:
+            _, header = next(self._rows(file), (0, []))
+        if not header:
+            raise DataError("is empty; give a csv file with a header line and at least one record")
+        self.header = tuple(name.strip() for name in header)
+        if not np.isnan(numbers(np.array(self.header, dtype=object))).any():
+            raise DataError("the first line holds only numbers; put a header line with column names first")
+
+    def _open(self) -> IO[str]:
+        return io.TextIOWrapper(_open(self.path), encoding="utf-8-sig", newline="")
+
+    @staticmethod
+    def _rows(file: IO[str]) -> Iterator[tuple[int, list[str]]]:
+        reader = csv.reader(file, skipinitialspace=True)
+        for row in reader:
+            # A blank line is not a record; csv gives [] for it, or one blank cell when it holds spaces.
+            if len(row) > 1 or any(row):
+                yield reader.line_num, row
+
+    def load(self, numeric: Sequence[str], text: Sequence[str]) -> Columns:
+        place = {name: j for j, name in enumerate(self.header)}
+        parts: dict[str, list[NDArray[Any]]] = {name: [np.empty(0)] for name in numeric}
+        parts |= {name: [np.empty(0, dtype="U1")] for name in text}
+        with self._open() as file:
+            rows = self._rows(file)
+            next(rows)
+            while chunk := list(islice(rows, ROWS_AT_ONCE)):
+                for line, row in chunk:
+                    if len(row) != len(self.header):
+                        raise DataError(
+                            f"line {line} has {len(row)} cells where the header has {len(self.header)}; "
+                            "correct or drop it"
+                        )
+                    self.lines.append(line)
+                cells = list(zip(*(row for _, row in chunk), strict=True))
+                for name, part in parts.items():
+                    column = np.array(cells[place[name]], dtype=object)
+                    part.append(numbers(column) if part[0].dtype == np.float64 else np.array(words(column)))
+        return {name: np.concatenate(part) for name, part in parts.items()}
+
+    def where(self, row: int) -> str:
+        return f"on line {self.lines[row]}"
+
+
+class _Parquet:
+    def __init__(self, path: Path) -> None:
+        try:
+            from pyarrow import parquet, types
+        except ImportError:
+            raise ConfigError(
+                f"{path}: reading parquet needs pyarrow; install the extra, pip install 'privadmm[parquet]'"
+            ) from None
+        self.file, self.types = parquet.ParquetFile(path), types
+        self.header: tuple[str, ...] = tuple(self.file.schema_arrow.names)
+
+    def load(self, numeric: Sequence[str], text: Sequence[str]) -> Columns:
+        with self.file as file:
+            table = file.read(columns=[*numeric, *text])
+        raw: Columns = {}
+        for name in (*numeric, *text):
+            column = table.column(name)
+            # Left as a dictionary, a null would come out of pyarrow as the dictionary's last word.
+            if self.types.is_dictionary(column.type):
+                column = column.cast(column.type.value_type)
+            raw[name] = column.to_numpy(zero_copy_only=False)
+        return raw | {name: numbers(raw[name]) for name in numeric}
+
+    def where(self, row: int) -> str:
+        return f"record {row + 1}"
+
+
+def _from_table(
+    table: _Table,
+    label: str,
+    classes: Classes | None,
+    schema: Schema | None,
+    keep: Sequence[str],
+    on_bad: OnBad,
+) -> Records:
+    if len(set(table.header)) < len(table.header):
+        twice = next(name for name in table.header if table.header.count(name) > 1)
+        raise DataError(f"there are two columns {twice!r}; rename one of them")
+    features = [name for name in table.header if name != label and name not in keep]
+    measured = features
+    if schema is not None:
+        features = list(schema.columns)
+        measured = [name for name in features if isinstance(schema.columns[name], Number)]
+    for name in (*features, label, *keep):
+        require_column(name, table.header)
+    if not features:
+        raise DataError("has no feature columns beside the label; add at least one")
+    numeric = measured if classes is not None else [*measured, label]
+    text = {*features, label, *keep} - set(numeric)
+    columns = table.load(numeric, sorted(text))
+    for name in numeric:
+        bad = np.isnan(columns[name])
+        if bad.any() and (on_bad == "refuse" or name == label):
+            fix = DROP if name == label else DROP_OR_DEFAULT if schema is not None else DROP_OR_DECLARE
+            raise DataError(bad_numbers(name, bad, table.where(int(bad.argmax())), fix))
+    y = columns[label] if classes is None else labels(columns[label], classes, label)
+    kept = {name: columns[name] for name in keep}
+    if schema is not None:
+        return Records(schema.encode(columns, on_bad), y, schema.names, kept)
+    return Records(np.stack([columns[name] for name in features], axis=1), y, tuple(features), kept)
+
+
+def _read_npz(path: Path, label: str, classes: Classes | None, keep: Sequence[str]) -> Records:
+    with path.open("rb") as file:
+        arrays = np.load(file, allow_pickle=False)
+        if not isinstance(arrays, np.lib.npyio.NpzFile):
+            raise DataError("holds one array; save X and y together, np.savez(path, X=X, y=y)")
+        for name in ("X", label, *keep):
+            require_column(name, arrays.files)
+        X, y, kept = arrays["X"], arrays[label], {name: arrays[name] for name in keep}
+    if X.dtype.kind not in "biuf" or X.ndim != 2 or X.shape[1] == 0:
+        raise DataError(f"X must be numbers of shape (n, d), not {X.dtype} of shape {X.shape}")
+    if y.shape != X.shape[:1]:
+        raise DataError(f"{label} must have shape ({len(X)},) like the rows of X, not {y.shape}")
+    return _matrix(np.asarray(X, dtype=np.float64), y, label, classes, kept)
+
+
+def _read_libsvm(path: Path, label: str, classes: Classes | None, dim: int | None) -> Records:
+    from scipy.sparse import csr_array
+
+    if dim is None:
+        raise ConfigError(
+            f"{path}: a libsvm file does not say how many features there are, and its largest index may fall "
+            "short (a9a.t has 122 of 123); declare dim = ..."
+        )
+    blocks = []
+    with _open(path) as file:
+        line = 0
+        while lines := file.readlines(BYTES_AT_ONCE):
+            blocks.append(_libsvm_block(lines, line, dim))
+            line += len(lines)
+    if not blocks:
+        raise DataError("is empty; give a libsvm file with at least one record")
+    y, counts, indices, values = (np.concatenate(part) for part in zip(*blocks, strict=True))
+    # 32-bit indices where they fit: several solvers take no others.
+    whole = np.int32 if len(values) < 1 << 31 else np.int64
+    indptr = np.concatenate([[0], np.cumsum(counts)]).astype(whole)
+    X = csr_array((values, (indices - 1).astype(whole), indptr), shape=(len(y), dim))
+    return _matrix(X, y, label, classes, {})
+
+
+def _libsvm_block(lines: list[bytes], before: int, dim: int) -> tuple[NDArray[Any], ...]:
+    """Whole lines at once -> labels, entries per line, indices, values."""
+    kept = [(k, body) for k, line in enumerate(lines, before + 1) if (body := line.split(b"#", 1)[0].strip())]
+    tokens = [body.replace(b":", b" ").split() for _, body in kept]
+    counts = np.array([body.count(b":") for _, body in kept], dtype=np.int64)
+    owner = np.repeat(np.arange(len(kept)), counts)
+
+    def refuse(bad: NDArray[np.bool_], what: str) -> None:
+        if bad.any():
+            raise DataError(f"line {kept[int(bad.argmax())][0]} {what}")
+
+    def of_entries(bad: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        return np.bincount(owner[bad], minlength=len(kept)) > 0
+
+    malformed = "is not `label index:value index:value ...` in numbers; correct or drop it"
+    refuse(np.array([len(cells) for cells in tokens], dtype=np.int64) != 1 + 2 * counts, malformed)
+    try:
+        flat = np.fromiter(map(float, chain.from_iterable(tokens)), np.float64)
+    except ValueError:
+        refuse(np.array([np.isnan(numbers(np.array(cells))).any() for cells in tokens]), malformed)
+        raise
+    is_label = np.zeros(len(flat), dtype=bool)
+    is_label[np.cumsum(1 + 2 * counts) - (1 + 2 * counts)] = True
+    indices, values = flat[~is_label].reshape(-1, 2).T
+    from_one = (indices >= 1) & (indices == np.floor(indices))
+    refuse(of_entries(~from_one), "has an index that is no whole number from 1 up; libsvm counts from 1")
+    refuse(of_entries(indices > dim), f"has an index beyond the declared dim = {dim}; correct one of them")
+    again = np.zeros(len(indices), dtype=bool)
+    again[1:] = (indices[1:] <= indices[:-1]) & (owner[1:] == owner[:-1])
+    refuse(of_entries(again), "has indices that do not increase; sort them, each index once")
+    return flat[is_label], counts, indices, values
+
+
+def _matrix(X: Matrix, y: NDArray[Any], label: str, classes: Classes | None, kept: Columns) -> Records:
+    """Records without column names: features are called x1, x2, ... as libsvm counts them."""
+    names = tuple(f"x{j + 1}" for j in range(X.shape[1]))
+    rows, columns = _nonfinite(X)
+    if len(rows):
+        bad = np.zeros(X.shape[0], dtype=bool)
+        bad[rows[columns == columns.min()]] = True
+        raise DataError(bad_numbers(names[columns.min()], bad, f"record {int(bad.argmax()) + 1}", DROP))
+    if classes is not None:
+        return Records(X, labels(y, classes, label), names, kept)
+    target = numbers(y)
+    bad = np.isnan(target)
+    if bad.any():
+        raise DataError(bad_numbers(label, bad, f"record {int(bad.argmax()) + 1}", DROP))
+    return Records(X, target, names, kept)
+
+
+def _nonfinite(X: Matrix) -> tuple[NDArray[Any], NDArray[Any]]:
+    if isinstance(X, np.ndarray):
+        rows, columns = np.nonzero(~np.isfinite(X))
+        return rows, columns
+    entries = np.flatnonzero(~np.isfinite(X.data))
+    return np.searchsorted(X.indptr, entries, side="right") - 1, X.indices[entries]

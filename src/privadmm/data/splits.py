@@ -1,0 +1,169 @@
+"""Who holds which record, or which column: set-up for simulations, the same again for the same seed.
+
+A split of n records is an array `owner` (n,) of party numbers 0 .. N-1, in which every party holds at least
+one record. Where the parties really are separate there is nothing to split, and this module is not used.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privadmm import check
+from privadmm.data.schema import words
+from privadmm.errors import ConfigError, DataError
+
+Ints = NDArray[np.int64]
+ATTEMPTS = 100
+
+
+class _Rows(Protocol):
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+
+def even(n: int, parties: int, seed: int) -> Ints:
+    """A random permutation of the records, cut into parts whose sizes differ by at most one."""
+    _enough(n, parties, "records")
+    owner = np.empty(n, dtype=np.int64)
+    owner[_rng(seed).permutation(n)] = np.repeat(np.arange(parties), _near_equal(n, parties))
+    return owner
+
+
+def by_column(values: NDArray[Any]) -> tuple[Ints, tuple[str, ...]]:
+    """One party for each distinct value, in sorted order: the owners and the parties' names."""
+    values = np.asarray(values)
+    found = words(values)
+    if blank := found.count(""):
+        raise DataError(
+            f"splitting by a column: {blank} of {len(found)} rows are blank; fill them in or drop them"
+        )
+    if not found:
+        raise DataError("splitting by a column: there are no records; give at least one")
+    distinct, owner = np.unique(
+        values if values.dtype.kind in "biuf" else np.array(found), return_inverse=True
+    )
+    return owner.astype(np.int64), tuple(words(distinct))
+
+
+def dirichlet(y: NDArray[Any], parties: int, alpha: float, seed: int) -> Ints:
+    """Label skew: each class is dealt out in shares drawn from Dirichlet(alpha, ..., alpha).
+
+    A small alpha gives parties of nearly one class and of very different sizes; a large one is close to
+    `even`. Drawn anew while a party is left empty, up to ATTEMPTS times.
+    """
+    y = np.asarray(y)
+    check.positive(alpha=alpha)
+    _enough(len(y), parties, "records")
+    rng = _rng(seed)
+    for _ in range(ATTEMPTS):
+        owner = np.empty(len(y), dtype=np.int64)
+        for value in np.unique(y):
+            rows = rng.permutation(np.flatnonzero(y == value))
+            shares = np.nan_to_num(rng.dirichlet(np.full(parties, alpha)))
+            cuts = np.floor(np.cumsum(shares)[:-1] * len(rows)).astype(np.int64)
+            owner[rows] = np.searchsorted(cuts, np.arange(len(rows)), side="right")
+        if len(np.unique(owner)) == parties:
+            return owner
+    raise DataError(
+        f"dirichlet split: with alpha = {alpha} and {len(y)} records, one of {parties} parties stayed empty "
+        f"in {ATTEMPTS} draws; use a larger alpha or fewer parties"
+    )
+
+
+def by_columns(d: int, parties: int | Sequence[int]) -> list[Ints]:
+    """The columns each party holds in the vertical setting, in runs from left to right.
+
+    parties is their number, for runs that differ by at most one column, or the length of each run: [66, 57].
+    """
+    if isinstance(parties, int | np.integer):
+        _enough(d, parties, "columns")
+        sizes = _near_equal(d, parties)
+    else:
+        sizes = np.asarray(parties, dtype=np.int64)
+        if sizes.ndim != 1 or (sizes < 1).any() or sizes.sum() != d:
+            raise ConfigError(
+                f"columns per party must be 1 or more each and sum to {d}, not {list(parties)!r}"
+            )
+    ends = np.concatenate([[0], np.cumsum(sizes)])
+    return [np.arange(start, stop) for start, stop in pairwise(ends)]
+
+
+def by_lists(d: int, lists: Sequence[Sequence[int]]) -> list[Ints]:
+    """The columns each party holds, spelled out; every one of the d columns at exactly one party."""
+    held = [np.asarray(columns, dtype=np.int64).reshape(-1) for columns in lists]
+    for party, columns in enumerate(held):
+        if len(columns) == 0:
+            raise ConfigError(f"party {party} holds no columns; give it at least one or leave it out")
+    count = (
+        np.bincount(_within(np.concatenate(held), d), minlength=d) if held else np.zeros(d, dtype=np.int64)
+    )
+    if (count != 1).any():
+        column = int(np.flatnonzero(count != 1)[0])
+        raise ConfigError(
+            f"column {column} is held by {count[column]} parties; give each column to exactly one"
+        )
+    return held
+
+
+def train_test(n: int, test_fraction: float, seed: int) -> tuple[Ints, Ints]:
+    """Row numbers to train on and to test on, each in ascending order."""
+    check.probability(test_fraction=test_fraction)
+    held_out = round(n * test_fraction)
+    if not 0 < held_out < n:
+        raise DataError(
+            f"test_fraction = {test_fraction} of {n} records leaves {n - held_out} to train on and "
+            f"{held_out} to test on; each needs at least one"
+        )
+    order = _rng(seed).permutation(n)
+    return np.sort(order[held_out:]), np.sort(order[:held_out])
+
+
+def gather(X: _Rows, owner: NDArray[Any], parties: int | None = None) -> list[Ints]:
+    """The row numbers of X that each party holds, ascending, in party order.
+
+    parties is how many there are; without it the largest owner decides, and an empty last party goes unseen.
+    """
+    owner = np.asarray(owner)
+    if owner.shape != X.shape[:1]:
+        raise DataError(
+            f"owner has shape {owner.shape}, but there are {X.shape[0]} records; give one owner each"
+        )
+    if owner.size == 0 or owner.dtype.kind not in "iu" or owner.min() < 0:
+        raise DataError("owner must hold whole numbers from 0 up, one for each of at least one record")
+    count = int(owner.max()) + 1 if parties is None else parties
+    sizes = np.bincount(owner, minlength=count)
+    if len(sizes) > count:
+        raise DataError(
+            f"owner names party {len(sizes) - 1}, but there are {count}; parties are numbered from 0"
+        )
+    if (sizes == 0).any():
+        raise DataError(f"party {int(sizes.argmin())} has no records; give it at least one or leave it out")
+    return np.split(np.argsort(owner, kind="stable"), np.cumsum(sizes)[:-1])
+
+
+def _rng(seed: int) -> np.random.Generator:
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise ConfigError(f"split seed must be a whole number, 0 or above, not {seed!r}")
+    return np.random.default_rng(seed)
+
+
+def _enough(n: int, parties: int, what: str) -> None:
+    if parties < 1:
+        raise ConfigError(f"the number of parties must be 1 or more, not {parties!r}")
+    if n < parties:
+        raise DataError(
+            f"{parties} parties cannot share {n} {what}; each needs at least one, use fewer parties"
+        )
+
+
+def _near_equal(n: int, parts: int) -> Ints:
+    return n // parts + (np.arange(parts) < n % parts)
+
+
+def _within(columns: Ints, d: int) -> Ints:
+    if ((columns < 0) | (columns >= d)).any():
+        raise ConfigError(f"columns are numbered 0 to {d - 1}; a party's list goes beyond that")
+    return columns

@@ -1,0 +1,171 @@
+"""Convex losses of a record's score m = a.x, with the constants that the privacy proofs need.
+
+Classification losses are functions of t = y m with y in {-1, +1}; `deriv` is the derivative in m, so it carries the factor y.
+Records lie in the unit ball, so |deriv| <= lipschitz bounds a record's gradient, and curv <= smoothness its Hessian.
+Everything is elementwise on arrays of any shape and free of overflow.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privadmm import check
+from privadmm.errors import ConfigError
+
+Array = NDArray[np.float64]
+
+
+class Loss(Protocol):
+    @property
+    def lipschitz(self) -> float:
+        """L: a bound on |deriv|. Infinite: no sensitivity can be certified."""
+
+    @property
+    def smoothness(self) -> float:
+        """c: a bound on curv. Infinite: first-order methods only."""
+
+    @property
+    def classification(self) -> bool:
+        """Labels are -1 or +1."""
+
+    def value(self, m: Array, y: Array) -> Array: ...
+    def deriv(self, m: Array, y: Array) -> Array: ...
+    def curv(self, m: Array, y: Array) -> Array: ...
+
+
+def sigmoid(t: Array) -> Array:
+    """1 / (1 + e^-t). Below -700 it returns e^-700, which is 0 to every digit that anything else here has."""
+    return 1 / (1 + np.exp(np.minimum(-t, 700.0)))
+
+
+@dataclass(frozen=True)
+class Logistic:
+    """ln(1 + e^-t)"""
+
+    lipschitz: ClassVar[float] = 1.0
+    smoothness: ClassVar[float] = 0.25
+    classification: ClassVar[bool] = True
+
+    def value(self, m: Array, y: Array) -> Array:
+        t = y * m
+        return np.log1p(np.exp(-np.abs(t))) - np.minimum(t, 0)
+
+    def deriv(self, m: Array, y: Array) -> Array:
+        return -y * sigmoid(-y * m)
+
+    def curv(self, m: Array, y: Array) -> Array:
+        # Through e^-|t|: s (1 - s) loses every digit once s rounds to 1.
+        e = np.exp(-np.abs(m))
+        return e / (1 + e) ** 2
+
+
+@dataclass(frozen=True)
+class HalfLogistic:
+    """ln(1 + e^-t) for t >= 0, ln 2 - t/2 below: the derivative is -min(1/2, sigmoid(-t)) (PRIVACY.md 3.6)."""
+
+    lipschitz: ClassVar[float] = 0.5
+    smoothness: ClassVar[float] = 0.25
+    classification: ClassVar[bool] = True
+
+    def value(self, m: Array, y: Array) -> Array:
+        t = y * m
+        return np.log1p(np.exp(-np.maximum(t, 0))) - np.minimum(t, 0) / 2
+
+    def deriv(self, m: Array, y: Array) -> Array:
+        return -y * sigmoid(-np.maximum(y * m, 0))
+
+    def curv(self, m: Array, y: Array) -> Array:
+        t = y * m
+        e = np.exp(-np.maximum(t, 0))
+        return np.where(t >= 0, e / (1 + e) ** 2, 0.0)
+
+
+@dataclass(frozen=True)
+class HuberHinge:
+    """0 for t > 1 + h, (1 + h - t)^2 / 4h for |1 - t| <= h, 1 - t below."""
+
+    h: float = 0.5
+    lipschitz: ClassVar[float] = 1.0
+    classification: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check.positive(h=self.h)
+
+    @property
+    def smoothness(self) -> float:
+        return 1 / (2 * self.h)
+
+    def value(self, m: Array, y: Array) -> Array:
+        t = y * m
+        bend = np.clip(1 + self.h - t, 0, 2 * self.h)
+        return bend**2 / (4 * self.h) + np.maximum(1 - self.h - t, 0)
+
+    def deriv(self, m: Array, y: Array) -> Array:
+        return -y * np.clip((1 + self.h - y * m) / (2 * self.h), 0, 1)
+
+    def curv(self, m: Array, y: Array) -> Array:
+        return np.where(np.abs(1 - y * m) <= self.h, self.smoothness, 0.0)
+
+
+@dataclass(frozen=True)
+class Hinge:
+    """max(0, 1 - t). Its derivative jumps: a subgradient is given, and only first-order methods accept it."""
+
+    lipschitz: ClassVar[float] = 1.0
+    smoothness: ClassVar[float] = math.inf
+    classification: ClassVar[bool] = True
+
+    def value(self, m: Array, y: Array) -> Array:
+        return np.maximum(1 - y * m, 0)
+
+    def deriv(self, m: Array, y: Array) -> Array:
+        return np.where(y * m < 1, -y, 0.0)
+
+    def curv(self, m: Array, y: Array) -> Array:
+        raise ConfigError("the hinge has no second derivative; use huber_hinge, or a first-order method")
+
+
+@dataclass(frozen=True)
+class Squared:
+    """(m - y)^2 / 2 with labels clipped to the declared |y| <= label_bound.
+
+    Its derivative is unbounded in m. With a declared radius, |m| <= radius, the constant is label_bound + radius: whoever
+    relies on it must keep ||x|| <= radius. Without one it is infinite, and private methods refuse the loss.
+    """
+
+    label_bound: float = 1.0
+    radius: float | None = None
+    smoothness: ClassVar[float] = 1.0
+    classification: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check.positive(label_bound=self.label_bound)
+        if self.radius is not None:
+            check.positive(radius=self.radius)
+
+    @property
+    def lipschitz(self) -> float:
+        return math.inf if self.radius is None else self.label_bound + self.radius
+
+    def value(self, m: Array, y: Array) -> Array:
+        return self.deriv(m, y) ** 2 / 2
+
+    def deriv(self, m: Array, y: Array) -> Array:
+        return m - np.clip(y, -self.label_bound, self.label_bound)
+
+    def curv(self, m: Array, y: Array) -> Array:
+        return np.ones_like(m)
+
+
+LOSSES: dict[str, type[Loss]] = {
+    "logistic": Logistic,
+    "half_logistic": HalfLogistic,
+    "huber_hinge": HuberHinge,
+    "squared": Squared,
+    "hinge": Hinge,
+}

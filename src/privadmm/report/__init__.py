@@ -1,0 +1,1 @@
+"""A run as people keep it: the directory, its figures."""

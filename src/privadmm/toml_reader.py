@@ -1,0 +1,193 @@
+"""A TOML file into checked values. Problems are collected, so that one reading reports them all.
+
+Each is one line, `FILE:LINE: [section] key: what is wrong; what is allowed; the fix`.
+tomllib does not say where a key stands, so `Lines` finds out.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from privadmm.errors import ConfigError
+from privadmm.toml_schema import BAD, At, Field, Wrong, did_you_mean, nearest, show
+
+_STRING = r'"""(?:[^\\]|\\.)*?"{3,5}|' + r"'''.*?'{3,5}|" + r'"(?:[^"\\\n]|\\.)*"|' + r"'[^'\n]*'"
+_PART = r'(?:[A-Za-z0-9_-]+|"(?:[^"\\\n]|\\.)*"|' + r"'[^'\n]*')"
+_KEY = rf"{_PART}(?:[ \t]*\.[ \t]*{_PART})*"
+_HEADER = re.compile(rf"\[\[?[ \t]*({_KEY})[ \t]*\]\]?")
+_PAIR = re.compile(rf"({_KEY})[ \t]*=")
+_IN_VALUE = re.compile(rf"(?P<string>{_STRING})|(?P<comment>#[^\n]*)|(?P<other>.)", re.DOTALL)
+_BETWEEN = re.compile(r"(?:\s|#[^\n]*)*")
+
+
+class Lines:
+    """Where each table and key of a valid TOML text stands; `root` is where the text's own keys belong."""
+
+    def __init__(self, text: str, root: At = ()) -> None:
+        self.last = _last_line(text)
+        own: dict[At, int] = {}
+        implied: dict[At, int] = {}
+        line, seen = 1, 0
+        for at, offset in _statements(text, root):
+            line, seen = line + text.count("\n", seen, offset), offset
+            own.setdefault(at, line)
+            implied.setdefault(at[:1], line)
+            implied.setdefault(at[:2], line)
+        # [data.schema] makes [data] too, but a header of its own tells more, wherever it stands.
+        self._line = implied | own
+
+    def has(self, at: At) -> bool:
+        return at in self._line
+
+    def __getitem__(self, at: At) -> int:
+        """The line of a key; for one that is not there, of its table; failing that, the last line."""
+        for depth in range(len(at), 0, -1):
+            if at[:depth] in self._line:
+                return self._line[at[:depth]]
+        return self.last
+
+
+def _statements(text: str, root: At) -> Iterator[tuple[At, int]]:
+    """Each header and key with its offset in the text."""
+    table, here = root, 0
+    while (between := _BETWEEN.match(text, here)) and between.end() < len(text):
+        here = between.end()
+        if header := _HEADER.match(text, here):
+            table = (*root, *_parts(header[1]))
+            yield table, here
+            here = header.end()
+        elif pair := _PAIR.match(text, here):
+            yield (*table, *_parts(pair[1])), here
+            here = _after_value(text, pair.end())
+        else:  # not reached in valid TOML
+            here += 1
+
+
+def _parts(key: str) -> At:
+    # tomllib decodes each part, so that "a\u0062" and ab are one key.
+    parts = re.findall(_PART, key)
+    return tuple(part if part[0] not in "\"'" else tomllib.loads(f"x = {part}")["x"] for part in parts)
+
+
+def _after_value(text: str, start: int) -> int:
+    """Past the value: to a line's end that is not inside a string, a list or an inline table."""
+    depth = 0
+    for token in _IN_VALUE.finditer(text, start):
+        if token["other"] == "\n" and depth == 0:
+            return token.end()
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(token["other"] or "", 0)
+    return len(text)
+
+
+@dataclass
+class Report:
+    """Collects problems of one file; `check` raises them all."""
+
+    file: str
+    lines: Lines
+    problems: list[tuple[str, int, str]] = field(default_factory=list)
+
+    def add(self, at: At, what: str, allowed: str = "", fix: str = "") -> None:
+        where = f"{self.file}:{self.lines[at]}: {_place(at)}: "
+        parts = [what, f"allowed: {allowed}" if allowed else "", fix]
+        self.problems.append((self.file, self.lines[at], where + "; ".join(part for part in parts if part)))
+
+    def wrong(self, allowed: str) -> Wrong:
+        """`add`, for a key of which this is allowed."""
+
+        def add(at: At, what: str, fix: str = "", allowed: str = allowed) -> None:
+            self.add(at, what, allowed, fix)
+
+        return add
+
+    def named(self, at: At, value: object) -> str:
+        """A second key, for a message about two: its place, value and line."""
+        given = f"line {self.lines[at]}" if self.lines.has(at) else "the default"
+        return f"{_place(at)} = {show(value)} ({given})"
+
+    def check(self) -> None:
+        if self.problems:
+            own_first = sorted(self.problems, key=lambda problem: (problem[0] != self.file, problem))
+            raise ConfigError("\n".join(text for _, _, text in own_first))
+
+
+def _place(at: At) -> str:
+    def key(name: str) -> str:
+        bare = re.fullmatch(r"[A-Za-z0-9_-]{1,60}", name)
+        return name if bare else show(name)
+
+    if len(at) == 1:
+        return f"[{key(at[0])}]"
+    return f"[{'.'.join(key(name) for name in at[:-1])}] {key(at[-1])}"
+
+
+def load(path: Path) -> tuple[str, dict[str, Any]]:
+    """The text of a TOML file and what it holds."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file") from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"{path}: cannot be read: {reason}") from None
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise ConfigError(
+            f"{path}:{line}: byte 0x{error.object[error.start]:02x} is not UTF-8; save it as UTF-8"
+        ) from None
+    try:
+        return text, tomllib.loads(text)
+    except RecursionError:
+        raise ConfigError(f"{path}: not a config: lists or tables are nested too deep") from None
+    except ValueError as error:  # a TOMLDecodeError, or an integer too long for Python
+        found = re.search(r" \(at line (\d+), column \d+\)", str(error))
+        line = int(found[1]) if found else _last_line(text)
+        raise ConfigError(f"{path}:{line}: not valid TOML: {error}") from None
+
+
+def _last_line(text: str) -> int:
+    return max(1, text.count("\n") + (not text.endswith("\n")))
+
+
+def read_table(
+    fields: Mapping[str, Field], raw: object, at: At, report: Report, owners: Mapping[str, str] | None = None
+) -> dict[str, Any] | None:
+    """The values of one table, defaults filled in, or None after a complaint.
+
+    `owners` says of keys that are not in `fields` where they belong.
+    """
+    if not isinstance(raw, dict):
+        report.add(at, f"is {show(raw)}", f"a section with the keys {', '.join(fields)}")
+        return None
+    before, owners = len(report.problems), owners or {}
+    unknown = [key for key in raw if key not in fields]
+    for key in unknown:
+        fix = f"it belongs to {owners[key]}" if key in owners else did_you_mean(key, fields)
+        report.add((*at, key), "unknown key", ", ".join(fields), fix)
+    # A misspelt key was reported as such; that it is missing as well would be one complaint too many.
+    misspelt = {nearest(key, fields) for key in unknown if key not in owners}
+    values = {}
+    for name, declared in fields.items():
+        if name in raw:
+            values[name] = declared.kind.read(raw[name], (*at, name), report.wrong(declared.kind.allowed()))
+        elif not declared.required:
+            values[name] = declared.default
+        elif name not in misspelt:
+            report.add((*at, name), "missing", declared.kind.allowed(), f"add {name} = ...")
+    for name, declared in fields.items():
+        when = declared.when
+        if when is None or values.get(when.key, BAD) is BAD:
+            continue
+        other = report.named((*at, when.key), values[when.key])
+        if name in raw and values[when.key] != when.value:
+            report.add(
+                (*at, name), f"does not go with {other}", when.words, f"remove it or change {when.key}"
+            )
+        if name not in raw and values[when.key] == when.value and when.required and name not in misspelt:
+            report.add((*at, name), f"missing beside {other}", declared.kind.allowed(), f"add {name} = ...")
+    return values if len(report.problems) == before else None

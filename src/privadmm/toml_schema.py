@@ -1,0 +1,351 @@
+"""Dataclass fields as a schema for TOML: what a value may be, in words, as JSON Schema, and as a reader.
+
+    @dataclass(frozen=True)
+    class Loss:
+        C: Annotated[float, Above(0), Doc("weight of the data term")] = 1.0
+
+A field with a `Doc` is a key of the file; one without a default is required. Types: bool, int, float, str,
+Literal, tuple[T, ...], tuple[T, T], Mapping[str, T], unions, and `| None` for a key that may be left out.
+"""
+
+import dataclasses
+import json
+import math
+import operator
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Annotated, Any, ClassVar, Literal, Protocol, Union, get_args, get_origin, get_type_hints
+
+At = tuple[str, ...]  # a place in the file: ("data", "schema", "age")
+BAD = object()  # stands for a value that was reported as a problem
+
+
+@dataclass(frozen=True)
+class Doc:
+    text: str
+
+
+@dataclass(frozen=True)
+class When:
+    """The key belongs only where its neighbour `key` is `value`; there it may be required."""
+
+    key: str
+    value: str
+    required: bool = False
+
+    @property
+    def words(self) -> str:
+        return f"{'required for' if self.required else 'only for'} {self.key} = {show(self.value)}"
+
+
+@dataclass(frozen=True)
+class Limit:
+    value: float
+    words: ClassVar[str]
+    keyword: ClassVar[str]
+    holds: ClassVar[Callable[[Any, Any], bool]]
+
+
+class Above(Limit):
+    words, keyword, holds = "> {:g}", "exclusiveMinimum", operator.gt
+
+
+class AtLeast(Limit):
+    words, keyword, holds = ">= {:g}", "minimum", operator.ge
+
+
+class Below(Limit):
+    words, keyword, holds = "< {:g}", "exclusiveMaximum", operator.lt
+
+
+class AtMost(Limit):
+    words, keyword, holds = "<= {:g}", "maximum", operator.le
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Any other condition: `problem(value)` says what is wrong, or None; `allowed` describes the value."""
+
+    problem: Callable[[Any], str | None]
+    allowed: str
+    json: Mapping[str, Any] = field(default_factory=dict)
+    near: tuple[str, ...] = ()  # words to choose the nearest from
+
+
+class Wrong(Protocol):
+    """Takes a complaint. `allowed` is given only by a kind inside another that knows more than the outer."""
+
+    def __call__(self, at: At, what: str, fix: str = "", allowed: str = "") -> object: ...
+
+
+class Kind(Protocol):
+    """What a value may be. `read` returns it as Python wants it, or complains and returns BAD."""
+
+    def takes(self, value: object) -> bool: ...
+    def read(self, value: Any, at: At, wrong: Wrong) -> Any: ...
+    def allowed(self) -> str: ...
+    def json(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class Scalar:
+    python: type
+    names: ClassVar[Mapping[type, tuple[str, str]]] = {
+        bool: ("true or false", "boolean"),
+        int: ("an integer", "integer"),
+        float: ("a number", "number"),
+        str: ("a string", "string"),
+    }
+
+    def takes(self, value: object) -> bool:
+        # type(), not isinstance: to Python a bool is an int. And to people an int is a number.
+        return type(value) is self.python or (self.python is float and type(value) is int)
+
+    def read(self, value: Any, at: At, wrong: Wrong) -> Any:
+        if not self.takes(value):
+            quoted = self.python in (int, float) and isinstance(value, str) and _spells_number(value)
+            wrong(at, f"is {show(value)}", "write it without quotes" if quoted else "")
+            return BAD
+        # TOML promises 64 bits and no more; a longer integer would overflow later, somewhere less clear.
+        if type(value) is int and not -(2**63) <= value < 2**63:
+            wrong(at, f"is {show(value)}")
+            return BAD
+        if type(value) is float and not math.isfinite(value):
+            wrong(at, f"is {show(value)}, which is not finite")
+            return BAD
+        return self.python(value)
+
+    def allowed(self) -> str:
+        return self.names[self.python][0]
+
+    def json(self) -> dict[str, Any]:
+        return {"type": self.names[self.python][1]}
+
+
+@dataclass(frozen=True)
+class Choice:
+    values: tuple[str, ...]
+
+    def takes(self, value: object) -> bool:
+        return isinstance(value, str)
+
+    def read(self, value: Any, at: At, wrong: Wrong) -> Any:
+        if isinstance(value, str) and value in self.values:
+            return value
+        wrong(at, f"is {show(value)}", did_you_mean(value, self.values, show))
+        return BAD
+
+    def allowed(self) -> str:
+        return listed([show(value) for value in self.values])
+
+    def json(self) -> dict[str, Any]:
+        return {"enum": list(self.values)}
+
+
+@dataclass(frozen=True)
+class ListOf:
+    item: Kind
+    length: int | None = None
+
+    def takes(self, value: object) -> bool:
+        return isinstance(value, list)
+
+    def read(self, value: Any, at: At, wrong: Wrong) -> Any:
+        if not isinstance(value, list) or self.length not in (None, len(value)):
+            wrong(at, f"is {show(value)}")
+            return BAD
+
+        def read(number: int, item: Any) -> Any:
+            return self.item.read(
+                item, at, lambda at, what, fix="", allowed="": wrong(at, f"item {number} {what}", fix)
+            )
+
+        items = [read(number, item) for number, item in enumerate(value, start=1)]
+        return BAD if BAD in items else tuple(items)
+
+    def allowed(self) -> str:
+        return f"a list{f' of exactly {self.length}' if self.length else ''}, each {self.item.allowed()}"
+
+    def json(self) -> dict[str, Any]:
+        size = {"minItems": self.length, "maxItems": self.length} if self.length else {}
+        return {"type": "array", "items": self.item.json()} | size
+
+
+@dataclass(frozen=True)
+class TableOf:
+    """A table whose keys are the user's own, such as column names."""
+
+    item: Kind
+
+    def takes(self, value: object) -> bool:
+        return isinstance(value, dict)
+
+    def read(self, value: Any, at: At, wrong: Wrong) -> Any:
+        if not isinstance(value, dict):
+            wrong(at, f"is {show(value)}")
+            return BAD
+
+        def in_item(at: At, what: str, fix: str = "", allowed: str = "") -> None:
+            wrong(at, what, fix, allowed or self.item.allowed())
+
+        items = {key: self.item.read(item, (*at, key), in_item) for key, item in value.items()}
+        return BAD if BAD in items.values() else items
+
+    def allowed(self) -> str:
+        return f"a table, each key = {self.item.allowed()}"
+
+    def json(self) -> dict[str, Any]:
+        return {"type": "object", "additionalProperties": self.item.json()}
+
+
+@dataclass(frozen=True)
+class OneOf:
+    kinds: tuple[Kind, ...]
+
+    def takes(self, value: object) -> bool:
+        return any(kind.takes(value) for kind in self.kinds)
+
+    def read(self, value: Any, at: At, wrong: Wrong) -> Any:
+        for kind in self.kinds:
+            if kind.takes(value):
+                return kind.read(value, at, wrong)
+        wrong(at, f"is {show(value)}")
+        return BAD
+
+    def allowed(self) -> str:
+        return listed([kind.allowed() for kind in self.kinds])
+
+    def json(self) -> dict[str, Any]:
+        return {"anyOf": [kind.json() for kind in self.kinds]}
+
+
+@dataclass(frozen=True)
+class Checked:
+    kind: Kind
+    limits: tuple[Limit, ...]
+    rules: tuple[Rule, ...]
+
+    def takes(self, value: object) -> bool:
+        return self.kind.takes(value)
+
+    def read(self, value: Any, at: At, wrong: Wrong) -> Any:
+        got = self.kind.read(value, at, wrong)
+        if got is BAD:
+            return BAD
+        if not all(type(limit).holds(got, limit.value) for limit in self.limits):
+            wrong(at, f"is {show(value)}")
+            return BAD
+        for rule in self.rules:
+            if what := rule.problem(got):
+                wrong(at, what, did_you_mean(value, rule.near, show))
+                return BAD
+        return got
+
+    def allowed(self) -> str:
+        if self.rules:
+            return listed([rule.allowed for rule in self.rules], "and")
+        limits = [limit.words.format(limit.value) for limit in self.limits]
+        return f"{self.kind.allowed()} {listed(limits, 'and')}"
+
+    def json(self) -> dict[str, Any]:
+        schema = self.kind.json() | {limit.keyword: limit.value for limit in self.limits}
+        for rule in self.rules:
+            schema |= rule.json
+        return schema
+
+
+@dataclass(frozen=True)
+class Field:
+    """One key of a table, as declared."""
+
+    name: str
+    kind: Kind
+    doc: str
+    default: Any  # dataclasses.MISSING: the key is required
+    when: When | None
+
+    @property
+    def required(self) -> bool:
+        return self.default is dataclasses.MISSING
+
+
+def fields_of(table: type) -> Mapping[str, Field]:
+    """The keys that a dataclass declares: its fields with a Doc."""
+    hints = get_type_hints(table, include_extras=True)
+    found = {}
+    for declared in dataclasses.fields(table):
+        notes = get_args(hints[declared.name])[1:] if get_origin(hints[declared.name]) is Annotated else ()
+        docs = [note.text for note in notes if isinstance(note, Doc)]
+        when = [note for note in notes if isinstance(note, When)]
+        if docs:
+            found[declared.name] = Field(
+                declared.name,
+                kind_of(hints[declared.name]),
+                docs[0],
+                declared.default,
+                when[0] if when else None,
+            )
+    return found
+
+
+def kind_of(hint: Any) -> Kind:
+    """The kind that a type hint describes. None stands for a key left out, so it is no kind of its own."""
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        kind = kind_of(args[0])
+        limits = tuple(note for note in args[1:] if isinstance(note, Limit))
+        rules = tuple(note for note in args[1:] if isinstance(note, Rule))
+        return Checked(kind, limits, rules) if limits or rules else kind
+    if origin in (Union, types.UnionType):
+        kinds = tuple(kind_of(arg) for arg in args if arg is not types.NoneType)
+        return kinds[0] if len(kinds) == 1 else OneOf(kinds)
+    if origin is Literal:
+        return Choice(args)
+    if origin is tuple:
+        return ListOf(kind_of(args[0]), None if args[1] is Ellipsis else len(args))
+    if origin is Mapping:
+        return TableOf(kind_of(args[1]))
+    if hint in Scalar.names:
+        return Scalar(hint)
+    raise TypeError(f"{hint!r} has no form in TOML")
+
+
+def show(value: object) -> str:
+    """A value for a message, as TOML writes it; never long, and never deep, whatever the file holds."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        text = json.dumps(value, ensure_ascii=not value.isprintable())
+        return text if len(text) <= 60 else f'{text[:50]}..."'
+    if isinstance(value, int) and value.bit_length() > 64:
+        return "an integer beyond 64 bits"
+    if isinstance(value, list | tuple):
+        return f"a list of {len(value)}"
+    return "a table" if isinstance(value, dict) else str(value)
+
+
+def listed(words: Sequence[str], last: str = "or") -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
+
+
+def nearest(word: object, words: Iterable[str]) -> str | None:
+    """The known word that was probably meant; case does not count."""
+    if not isinstance(word, str):
+        return None
+    folded = {known.lower(): known for known in words}
+    close = get_close_matches(word[:80].lower(), folded, 1)
+    return folded[close[0]] if close else None
+
+
+def did_you_mean(word: object, words: Iterable[str], form: Callable[[str], str] = str) -> str:
+    near = nearest(word, words)
+    return f"did you mean {form(near)}?" if near else ""
+
+
+def _spells_number(word: str) -> bool:
+    try:
+        return math.isfinite(float(word))
+    except ValueError:
+        return False

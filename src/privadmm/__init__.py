@@ -1,1 +1,88 @@
-"""privadmm."""
+"""privadmm: differentially private linear models by ADMM, over data that may not move.
+
+The public names are loaded when they are first used, so that importing the package is quick.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from privadmm.algorithms.admm_graph import ADMMGraph
+    from privadmm.algorithms.admm_star import ADMMStar
+    from privadmm.algorithms.dp_admm import DPADMM
+    from privadmm.data.readers import Records, read
+    from privadmm.data.schema import Schema
+    from privadmm.data.shards import Shards
+    from privadmm.errors import (
+        CheckpointError,
+        ConfigError,
+        DataError,
+        LedgerError,
+        PrivadmmError,
+        RefusedError,
+        ToleranceError,
+    )
+    from privadmm.estimators import ADMMClassifier
+    from privadmm.graphs import Graph
+    from privadmm.job import Job, cluster, train, weights
+    from privadmm.losses import HalfLogistic, Hinge, HuberHinge, Logistic, Squared
+    from privadmm.model import Model
+    from privadmm.phases import Public
+    from privadmm.privacy.accounting import NoPrivacy, Target
+    from privadmm.privacy.ledger import Budget, MemoryLedger, SqliteLedger
+    from privadmm.privacy.mechanisms import Deployment, Simulation
+    from privadmm.regularizers import L1, L2, ElasticNet
+
+_HOME = {
+    "ADMMClassifier": "estimators",
+    "ADMMGraph": "algorithms.admm_graph",
+    "ADMMStar": "algorithms.admm_star",
+    "Budget": "privacy.ledger",
+    "CheckpointError": "errors",
+    "ConfigError": "errors",
+    "DPADMM": "algorithms.dp_admm",
+    "DataError": "errors",
+    "Deployment": "privacy.mechanisms",
+    "ElasticNet": "regularizers",
+    "Graph": "graphs",
+    "HalfLogistic": "losses",
+    "Hinge": "losses",
+    "HuberHinge": "losses",
+    "Job": "job",
+    "L1": "regularizers",
+    "L2": "regularizers",
+    "LedgerError": "errors",
+    "Logistic": "losses",
+    "MemoryLedger": "privacy.ledger",
+    "Model": "model",
+    "NoPrivacy": "privacy.accounting",
+    "PrivadmmError": "errors",
+    "Public": "phases",
+    "Records": "data.readers",
+    "RefusedError": "errors",
+    "Schema": "data.schema",
+    "Shards": "data.shards",
+    "Simulation": "privacy.mechanisms",
+    "SqliteLedger": "privacy.ledger",
+    "Squared": "losses",
+    "Target": "privacy.accounting",
+    "ToleranceError": "errors",
+    "cluster": "job",
+    "read": "data.readers",
+    "train": "job",
+    "weights": "job",
+}
+
+__all__ = [*_HOME, "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'privadmm' has no attribute {name!r}")
+    return getattr(import_module(f"privadmm.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

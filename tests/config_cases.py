@@ -1,0 +1,198 @@
+"""A config with every key, two small algorithms, and a writer that knows its lines."""
+
+import copy
+import dataclasses
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+import pytest
+
+from privadmm import check, config
+from privadmm.config import SECTIONS, Above, Doc, When
+from privadmm.errors import ConfigError
+from privadmm.toml_schema import Checked, Choice, Field, fields_of
+
+
+@dataclass(frozen=True)
+class ToyStar:
+    """A method that needs a coordinator."""
+
+    D_w: Annotated[float, Above(0), Doc("a bound")]
+    rho: Annotated[float, Above(0), Doc("a penalty")] = 1.0
+    calibration: Annotated[Literal["certified", "published"], Doc("of the noise")] = "certified"
+    round_epsilon: Annotated[float | None, Above(0), When("calibration", "published"), Doc("of a round")] = (
+        None
+    )
+    topology: ClassVar[str] = "star"
+
+    def __post_init__(self) -> None:
+        check.positive(rho=self.rho)
+        if self.rho >= self.D_w:
+            raise ConfigError(f"rho must be below D_w, not {self.rho}")
+
+
+@dataclass(frozen=True)
+class ToyGraph:
+    eta: Annotated[float, Above(0), Doc("a penalty")] = 1.0
+    topology: ClassVar[str] = "graph"
+
+
+TOYS = {"toy_star": ToyStar, "toy_graph": ToyGraph}
+
+# Every key that goes without a condition, with a good value.
+FULL: dict[str, dict[str, Any]] = {
+    "data": {
+        "source": "records.csv",
+        "format": "csv",
+        "label": "income",
+        "classes": ["<=50K", ">50K"],
+        "row_bound": 1.5,
+        "intercept": 0.1,
+        "dim": 7,
+        "test_fraction": 0.25,
+        "split_seed": 1,
+        "on_bad": "default",
+        "schema": {"age": [17, 90], "sex": ["Female", "Male"]},
+    },
+    "parties": {"count": 3, "split": "dirichlet:0.3", "sizes": [5, 6, 7], "seed": 2},
+    "graph": {"kind": "star", "seed": 3},
+    "algorithm": {
+        "name": "toy_star",
+        "rounds": 10,
+        "weighting": "parties",
+        "D_w": 5,
+        "rho": 0.5,
+        "calibration": "certified",
+    },
+    "loss": {"name": "logistic", "C": 2},
+    "regularizer": {"name": "l2", "weight": 0.01},
+    "privacy": {"epsilon": 1.0, "delta": 1e-5, "budget": 2.0, "adjacency": "replace-one"},
+    "run": {
+        "mode": "simulation",
+        "seed": 4,
+        "engine": "inprocess",
+        "out": "runs/a",
+        "ledger": "ledger.db",
+        "checkpoint_every": 2,
+        "metrics_every": 0,
+    },
+}
+CONDITIONAL = {
+    ("graph", "edges"): 3,
+    ("algorithm", "round_epsilon"): 0.1,
+    ("loss", "width"): 0.2,
+    ("loss", "label_bound"): 1.0,
+    ("loss", "radius"): 2.0,
+    ("regularizer", "l1_ratio"): 0.5,
+}
+FIELDS: dict[tuple[str, str], Field] = {
+    (section, field.name): field
+    for section, table in SECTIONS.items()
+    for field in [
+        *fields_of(table).values(),
+        *(fields_of(ToyStar).values() if section == "algorithm" else ()),
+    ]
+}
+FIELDS["algorithm", "name"] = dataclasses.replace(FIELDS["algorithm", "name"], kind=Choice(tuple(TOYS)))
+MINIMAL: dict[str, dict[str, Any]] = {
+    "data": {"source": "embedded:adult"},
+    "parties": {"count": 3},
+    "algorithm": {"name": "toy_star", "rounds": 1, "D_w": 2},
+}
+
+
+def toml(value: Any) -> str:
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else json.dumps(value)
+
+
+class Job:
+    """A config file under construction, which knows its lines."""
+
+    def __init__(self, folder: Path, tables: dict[str, Any]) -> None:
+        self.path, self.lines, written = folder / "job.toml", {}, []
+        for name, table in tables.items():
+            written += ["# a comment", f"[{name}]"]
+            self.lines[name,] = len(written)
+            inner = {key: value for key, value in table.items() if isinstance(value, dict)}
+            for key, value in table.items():
+                if key not in inner:
+                    written.append(f"{key} = {toml(value)}")
+                    self.lines[name, key] = len(written)
+            for key, columns in inner.items():
+                written.append(f"[{name}.{key}]")
+                self.lines[name, key] = len(written)
+                written += [f"{column} = {toml(value)}" for column, value in columns.items()]
+        self.path.write_text("\n".join(written) + "\n", encoding="utf-8")
+
+    def read(self) -> config.Config:
+        return config.read(self.path, TOYS)
+
+    def complaints(self) -> list[str]:
+        with pytest.raises(ConfigError) as caught:
+            self.read()
+        return str(caught.value).split("\n")
+
+    def complaint(self) -> str:
+        (line,) = self.complaints()
+        return line
+
+
+def with_key(section: str, key: str) -> dict[str, Any]:
+    """FULL, and if need be what makes the key fit in."""
+    tables = copy.deepcopy(FULL)
+    if (section, key) in CONDITIONAL:
+        when = FIELDS[section, key].when
+        tables[section][when.key] = when.value
+        tables[section][key] = CONDITIONAL[section, key]
+        if when.value == "squared":
+            tables[section]["label_bound"] = 1.0
+    if (section, key) == ("graph", "edges"):
+        tables["algorithm"] = {"name": "toy_graph", "rounds": 1}
+    return tables
+
+
+def changed(section: str, key: str, value: Any) -> dict[str, Any]:
+    tables = with_key(section, key)
+    tables[section][key] = value
+    return tables
+
+
+def wrong_types(field: Field) -> list[Any]:
+    """Values of every other type; written out here, so that the reader's own idea of a type is not asked."""
+    kind = field.kind.kind if isinstance(field.kind, Checked) else field.kind
+    json_type = kind.json().get("type", "string")  # an enum here is one of strings
+    return {
+        "integer": [True, 1.0, "1", [1], {}],
+        "number": [False, "1.0", [1.0], {}, math.nan, math.inf],
+        "string": [True, 3, 0.5, ["x"], {}],
+        "array": [True, 3, "x", {}, [[]], [{}], [True, {}]],
+        "object": [True, 3, ["x"]],
+    }[json_type]
+
+
+def out_of_range(field: Field) -> list[Any]:
+    if isinstance(field.kind, Choice):
+        return [field.kind.values[0] + "x", ""]
+    special = {
+        "source": ["embedded:adlut", " "],
+        "label": [""],
+        "out": [" "],
+        "ledger": [""],
+        "classes": [[1], [1, 2, 3], ["a", "a"], [0, False]],
+        "schema": [{}, {"age": []}, {"age": [1]}, {"age": [2, 1]}, {"sex": ["a", 1]}, {"sex": ["a", "a "]}],
+        "split": ["evenly", "column:", "dirichlet:0", "dirichlet:-1", "dirichlet:nan", "dirichlet:x"],
+        "sizes": [[], [0], [1, -1]],
+    }
+    beyond = {
+        "exclusiveMinimum": lambda limit: [limit, limit - 1],
+        "minimum": lambda limit: [limit - 1],
+        "exclusiveMaximum": lambda limit: [limit, limit + 1],
+        "maximum": lambda limit: [limit + 1],
+    }
+    limits = field.kind.json().items()
+    return special.get(field.name) or [
+        v for word, limit in limits for v in beyond.get(word, lambda _: [])(limit)
+    ]

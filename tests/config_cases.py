@@ -105,7 +105,11 @@ MINIMAL: dict[str, dict[str, Any]] = {
 
 
 def toml(value: Any) -> str:
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else json.dumps(value)
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {toml(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(toml, value)) + "]"
+    return json.dumps(value, ensure_ascii=False).replace("Infinity", "inf").replace("NaN", "nan")
 
 
 class Job:

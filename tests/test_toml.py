@@ -32,8 +32,8 @@ classes = [  # dim = 1
 intercept = 1\'\'\'\'
 nested.deep."a.b" = 2
 last = {a = 1, b = [1,
-  2]}
-
+  2], c = {d.e = '}', f = {}}} # g = 1
+after = 1
 [ data . schema ]
 age = [0, 1]
 "sex [x]" = ["a"]
@@ -60,7 +60,10 @@ name = "x"'''
         (("data", "nested"), 16),
         (("data", "nested", "deep", "a.b"), 16),
         (("data", "last"), 17),
-        (("data", "last", "a"), 17),  # in an inline table: the line of the table
+        (("data", "last", "a"), 17),
+        (("data", "last", "b"), 17),
+        (("data", "last", "c", "d", "e"), 18),
+        (("data", "after"), 19),
         (("data", "schema"), 20),
         (("data", "schema", "age"), 21),
         (("data", "schema", "sex [x]"), 22),

@@ -150,7 +150,9 @@ def owners(config: Config, found: Records) -> tuple[Any, int]:
     if table.column is not None:
         owner, names = splits.by_column(found.columns[table.column])
         if table.known is not None and table.known != len(names):
-            raise ConfigError(f"{config.path}: [parties] count is {table.known}, the column has {len(names)} values")
+            raise ConfigError(
+                f"{config.path}: [parties] count is {table.known}, the column has {len(names)} values"
+            )
         return owner, len(names)
     parties = table.known or 1
     if table.alpha is not None:

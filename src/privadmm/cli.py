@@ -86,7 +86,9 @@ def demo(
 
 @app.command("config")
 def config_command(
-    schema: Annotated[bool, typer.Option("--schema", help="every section and key that a config may have")] = False,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="every section and key that a config may have")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Print the schema of the config file (with --json, as JSON Schema)."""

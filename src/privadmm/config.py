@@ -153,7 +153,7 @@ def read(path: str | Path, algorithms: Algorithms | None = None) -> Config:
     _refuse_unknown_sections(raw, owners, report)
     tables: dict[str, Any] = {}
     for name, kind in SECTIONS.items():
-        section = raw.get(name, {})
+        section, before = raw.get(name, {}), len(report.problems)
         if name == "privacy" and name not in raw:
             table = None
         elif name == "algorithm":
@@ -161,7 +161,7 @@ def read(path: str | Path, algorithms: Algorithms | None = None) -> Config:
         else:
             section = _with_schema_file(section, path, report) if name == "data" else section
             values = read_table(fields_of(kind), section, (name,), report, owners)
-            table = BAD if values is None else kind(**values)
+            table = BAD if values is None or len(report.problems) > before else kind(**values)
         tables[name] = table
     for names, check in CROSS_CHECKS:
         if not any(tables[name] in (BAD, None) for name in names):

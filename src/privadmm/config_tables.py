@@ -55,7 +55,15 @@ def _split_problem(value: str) -> str | None:
 
 
 NAME = Rule(_text_problem, "a string that is not blank", {"pattern": r"\S"})
-COLUMN = Rule(_column_problem, "[low, high] with low < high, or a list of distinct strings")
+COLUMN = Rule(
+    _column_problem,
+    "[low, high] with low < high, or a list of distinct strings",
+    {
+        "minItems": 1,
+        "uniqueItems": True,
+        "anyOf": [{"items": {"type": "string"}}, {"items": {"type": "number"}, "minItems": 2, "maxItems": 2}],
+    },
+)
 Column = Annotated[tuple[str | float, ...], COLUMN]
 
 
@@ -229,10 +237,6 @@ class PrivacyTable:
         float | None, Above(0), Doc("what each party's ledger allows in all; epsilon if left out")
     ] = None
     adjacency: Annotated[Literal["replace-one"], Doc("which two data sets must look alike")] = "replace-one"
-
-    @property
-    def allowance(self) -> float | None:
-        return self.epsilon if self.budget is None else self.budget
 
 
 @dataclass(frozen=True)

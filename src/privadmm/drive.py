@@ -36,7 +36,9 @@ class Progress:
 
     def save(self, path: Path, job: str) -> None:
         """Atomically: a crash leaves the old checkpoint or the new one."""
-        arrays = {f"memory.{item.name}": np.asarray(getattr(self.memory, item.name)) for item in fields(self.memory)}
+        arrays = {
+            f"memory.{item.name}": np.asarray(getattr(self.memory, item.name)) for item in fields(self.memory)
+        }
         arrays |= {"senders": self.mail.senders, "values": self.mail.values}
         data = wire.pack(arrays, job=job, round=self.round, transcript=self.transcript)
         fresh = path.with_suffix(".new")
@@ -47,7 +49,8 @@ class Progress:
         fresh.replace(path)
 
     @staticmethod
-    def load(path: Path, job: str, memory: type) -> "Progress":
+    def load(path: Path, job: str, memory: Any) -> "Progress":
+        """What `save` wrote for this job; `memory` is any memory of its algorithm."""
         raw = path.read_bytes()
         if len(raw) < 64 or raw[:64] != wire.digest(raw[64:]).encode():
             raise CheckpointError(
@@ -57,9 +60,13 @@ class Progress:
         arrays, facts = wire.unpack(raw[64:])
         if facts["job"] != job:
             raise CheckpointError(f"{path}: the checkpoint is of job {facts['job']}, the directory of {job}")
-        kept = {name.removeprefix("memory."): array for name, array in arrays.items() if name.startswith("memory.")}
+        kept = {
+            name.removeprefix("memory."): array
+            for name, array in arrays.items()
+            if name.startswith("memory.")
+        }
         mail = Mail(arrays["senders"], arrays["values"])
-        return Progress(facts["round"], memory(**kept), mail, facts["transcript"])
+        return Progress(facts["round"], type(memory)(**kept), mail, facts["transcript"])
 
 
 @dataclass(frozen=True)

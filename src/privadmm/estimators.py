@@ -75,9 +75,13 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: ArrayLike, groups: ArrayLike | None = None) -> "ADMMClassifier":
         """Train. `groups` names the party of each row; otherwise rows are dealt out evenly."""
         if self.classes is None or len(self.classes) != 2:
-            raise ConfigError("declare the two labels, classes=(negative, positive); reading them off y is a release")
+            raise ConfigError(
+                "declare the two labels, classes=(negative, positive); reading them off y is a release"
+            )
         if self.row_bound is None:
-            raise ConfigError("declare row_bound, the l2 norm that rows are clipped to; reading it off X is a release")
+            raise ConfigError(
+                "declare row_bound, the l2 norm that rows are clipped to; reading it off X is a release"
+            )
         if self.random_state is None:
             raise ConfigError("fit is a simulation and needs a seed: random_state=0, say")
         noise = Simulation(self.random_state)
@@ -116,7 +120,9 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _public(self, sizes: NDArray[np.int64], dim: int, parties: int) -> Public:
         if (self.epsilon is None) != (self.delta is None):
-            raise ConfigError("epsilon and delta go together: give both, or neither for a non-private algorithm")
+            raise ConfigError(
+                "epsilon and delta go together: give both, or neither for a non-private algorithm"
+            )
         privacy: Target | NoPrivacy = NoPrivacy("no epsilon was asked for")
         if self.delta is not None:
             privacy = Target(self.epsilon, self.delta)

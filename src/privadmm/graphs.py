@@ -223,21 +223,6 @@ def from_networkx(g: "nx.Graph") -> Graph:
     return _from_edges("custom", len(labels), edges)
 
 
-def build(kind: str, n: int, edges: int | None = None, seed: int = 0) -> Graph:
-    """The graph that the [graph] table of a config describes, for n parties."""
-    if kind == "random":
-        if edges is None:
-            raise ConfigError('a "random" graph needs edges')
-        return random(n, edges, seed)
-    if kind == "star":
-        return star(n)
-    if kind == "ring":
-        return ring(n)
-    if kind == "complete":
-        return complete(n)
-    raise ConfigError(f'kind must be "star", "ring", "complete" or "random", not {kind!r}')
-
-
 def _check_count(n: int) -> None:
     if n < 1:
         raise ConfigError(f"a graph needs at least 1 party, not {n}")

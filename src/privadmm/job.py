@@ -67,7 +67,11 @@ class Job:
 
     @cached_property
     def epsilon_by_round(self) -> list[float]:
-        return by_round(self.plan, self.public.parties, self.delta) if self.delta is not None and self.private else []
+        return (
+            by_round(self.plan, self.public.parties, self.delta)
+            if self.delta is not None and self.private
+            else []
+        )
 
     @property
     def budget(self) -> Budget | None:
@@ -82,7 +86,11 @@ class Job:
 
 
 def cluster(
-    job: Job, shards: Shards, noise: Noise, ledger: Ledger | None = None, parts: Sequence[Sequence[int]] | None = None
+    job: Job,
+    shards: Shards,
+    noise: Noise,
+    ledger: Ledger | None = None,
+    parts: Sequence[Sequence[int]] | None = None,
 ) -> InProcess:
     """The job's parties in this process: one block with this ledger, or `parts`, each with a ledger in memory."""
     if parts is not None:
@@ -102,7 +110,9 @@ def cluster(
     )
 
 
-def train(job: Job, parties: Cluster, callbacks: Sequence[Callback] = (), progress: Progress | None = None) -> Progress:
+def train(
+    job: Job, parties: Cluster, callbacks: Sequence[Callback] = (), progress: Progress | None = None
+) -> Progress:
     return drive(parties, job.algorithm, job.public, callbacks, progress)
 
 

@@ -55,7 +55,9 @@ class Model:
 
     def predict(self, X: Any) -> NDArray[Any]:
         scores = self.scores(X)
-        return scores if self.frame.classes is None else np.asarray(self.frame.classes)[(scores > 0).astype(int)]
+        return (
+            scores if self.frame.classes is None else np.asarray(self.frame.classes)[(scores > 0).astype(int)]
+        )
 
     def save(self, path: Path) -> None:
         names = [*self.frame.names, *(["(intercept)"] if self.frame.intercept else [])]

@@ -13,14 +13,13 @@ only carry the arguments of.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privadmm import wire
-from privadmm.errors import ConfigError
 from privadmm.graphs import Graph
 from privadmm.losses import Loss
 from privadmm.privacy.accounting import Claim, NoPrivacy, Plan, Target
@@ -101,7 +100,11 @@ class Public:
 
     def scale(self, ids: Ints) -> Floats:
         """C omega_i as a column."""
-        omega = self.sizes * (self.parties / self.sizes.sum()) if self.weighting == "records" else np.ones(self.parties)
+        omega = (
+            self.sizes * (self.parties / self.sizes.sum())
+            if self.weighting == "records"
+            else np.ones(self.parties)
+        )
         return (self.C * omega)[ids, None]
 
     def zeros(self, rows: int) -> Floats:
@@ -142,12 +145,17 @@ class Local:
         margins = self.shards.margins(x)
         return self.weight * self.shards.pull(self.public.loss.deriv(margins, self.shards.y))
 
-    def argmin(self, linear: Floats, quadratic: Floats | float, start: Floats, anchor: Floats, tolerance: float) -> Floats:
+    def argmin(
+        self, linear: Floats, quadratic: Floats | float, start: Floats, anchor: Floats, tolerance: float
+    ) -> Floats:
         """Of C omega_i/m_i sum_n loss(a_n.x) + <linear_i, x> + quadratic_i/2 |x|^2, to this gradient norm."""
         scale, k = self.public.scale(self.ids)[:, 0], np.broadcast_to(np.ravel(quadratic), len(self.ids))
-        flat = [np.broadcast_to(a, start.shape).reshape(-1, *start.shape[-2:]) for a in (linear, start, anchor)]
+        flat = [
+            np.broadcast_to(a, start.shape).reshape(-1, *start.shape[-2:]) for a in (linear, start, anchor)
+        ]
         solved = [
-            argmin(self.shards, self.public.loss, scale, b, k, x, a, tolerance, self.cache) for b, x, a in zip(*flat, strict=True)
+            argmin(self.shards, self.public.loss, scale, b, k, x, a, tolerance, self.cache)
+            for b, x, a in zip(*flat, strict=True)
         ]
         return np.stack(solved).reshape(start.shape)
 
@@ -175,8 +183,6 @@ class Algorithm(Protocol):
     name: ClassVar[str]
     private: ClassVar[bool]
     topology: ClassVar[Literal["star", "graph"]]
-    State: ClassVar[type]
-    Memory: ClassVar[type]
 
     @property
     def phases(self) -> tuple[Phase, ...]: ...
@@ -201,9 +207,7 @@ class Algorithm(Protocol):
         ...
 
 
-def tick(
-    phase: AtParties, t: int, local: Local, state: Any, inbox: Mail, door: Door
-) -> tuple[Any, Mail]:
+def tick(phase: AtParties, t: int, local: Local, state: Any, inbox: Mail, door: Door) -> tuple[Any, Mail]:
     """One phase of one block: what it keeps, and what it may send."""
     state, released = phase.run(t, local, state, inbox, door)
     if not isinstance(released, Released):

@@ -56,15 +56,22 @@ def run(
         blocks = cluster(job, prepared.train, noise, ledger)
         progress = None
         if directory.checkpoint.exists():
-            progress = Progress.load(directory.checkpoint, job.id, job.algorithm.Memory)
+            progress = Progress.load(directory.checkpoint, job.id, job.algorithm.start(job.public)[0])
         callbacks: list[Callback] = []
         observer = None
         if noise.mode == "simulation":
             observer = Observer(
-                prepared.train, prepared.test, blocks, job.epsilon_by_round, config.run.metrics_every, directory.metrics
+                prepared.train,
+                prepared.test,
+                blocks,
+                job.epsilon_by_round,
+                config.run.metrics_every,
+                directory.metrics,
             )
             if progress is not None and directory.metrics.exists():
-                observer.rows = [row for row in metrics.read(directory.metrics) if row.round <= progress.round]
+                observer.rows = [
+                    row for row in metrics.read(directory.metrics) if row.round <= progress.round
+                ]
                 metrics.write(directory.metrics, observer.rows)
             callbacks.append(observer)
         callbacks.append(Checkpoint(directory.checkpoint, job.id, config.run.checkpoint_every))

@@ -6,7 +6,7 @@ tomllib does not say where a key stands, so `Lines` finds out.
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ _KEY = rf"{_PART}(?:[ \t]*\.[ \t]*{_PART})*"
 _HEADER = re.compile(rf"\[\[?[ \t]*({_KEY})[ \t]*\]\]?")
 _PAIR = re.compile(rf"({_KEY})[ \t]*=")
 _IN_VALUE = re.compile(rf"(?P<string>{_STRING})|(?P<comment>#[^\n]*)|(?P<other>.)", re.DOTALL)
-_BETWEEN = re.compile(r"(?:\s|#[^\n]*)*")
+_BETWEEN = re.compile(r"(?:[\s,]|#[^\n]*)*")
 
 
 class Lines:
@@ -53,17 +53,23 @@ class Lines:
 def _statements(text: str, root: At) -> Iterator[tuple[At, int]]:
     """Each header and key with its offset in the text."""
     table, here = root, 0
-    while (between := _BETWEEN.match(text, here)) and between.end() < len(text):
-        here = between.end()
+    while (here := _end(text, here)) < len(text):
         if header := _HEADER.match(text, here):
             table = (*root, *_parts(header[1]))
             yield table, here
             here = header.end()
         elif pair := _PAIR.match(text, here):
-            yield (*table, *_parts(pair[1])), here
-            here = _after_value(text, pair.end())
+            at = (*table, *_parts(pair[1]))
+            yield at, here
+            here = yield from _value(text, pair.end(), at)
         else:  # not reached in valid TOML
             here += 1
+
+
+def _end(text: str, here: int) -> int:
+    """Past blanks, comments, and the commas of an inline table."""
+    between = _BETWEEN.match(text, here)
+    return between.end() if between else here
 
 
 def _parts(key: str) -> At:
@@ -72,13 +78,22 @@ def _parts(key: str) -> At:
     return tuple(part if part[0] not in "\"'" else tomllib.loads(f"x = {part}")["x"] for part in parts)
 
 
-def _after_value(text: str, start: int) -> int:
-    """Past the value: to a line's end that is not inside a string, a list or an inline table."""
+def _value(text: str, here: int, at: At) -> Generator[tuple[At, int], None, int]:
+    """The keys of an inline table, if the value is one; returns where the value ends."""
+    here = _end(text, here)
+    if text.startswith("{", here):
+        here = _end(text, here + 1)
+        while pair := _PAIR.match(text, here):
+            inner = (*at, *_parts(pair[1]))
+            yield inner, here
+            here = _end(text, (yield from _value(text, pair.end(), inner)))
+        return here + 1
     depth = 0
-    for token in _IN_VALUE.finditer(text, start):
-        if token["other"] == "\n" and depth == 0:
-            return token.end()
-        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(token["other"] or "", 0)
+    for token in _IN_VALUE.finditer(text, here):
+        mark = token["other"]  # None in a string or a comment
+        if depth == 0 and mark in ("\n", ",", "}"):
+            return token.start()
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(mark, 0)
     return len(text)
 
 

@@ -276,17 +276,14 @@ def fields_of(table: type) -> Mapping[str, Field]:
     hints = get_type_hints(table, include_extras=True)
     found = {}
     for declared in dataclasses.fields(table):
-        notes = get_args(hints[declared.name])[1:] if get_origin(hints[declared.name]) is Annotated else ()
-        docs = [note.text for note in notes if isinstance(note, Doc)]
-        when = [note for note in notes if isinstance(note, When)]
-        if docs:
-            found[declared.name] = Field(
-                declared.name,
-                kind_of(hints[declared.name]),
-                docs[0],
-                declared.default,
-                when[0] if when else None,
-            )
+        name, hint, default = declared.name, hints[declared.name], declared.default
+        notes = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+        doc = next((note.text for note in notes if isinstance(note, Doc)), None)
+        when = next((note for note in notes if isinstance(note, When)), None)
+        if declared.default_factory is not dataclasses.MISSING:
+            default = declared.default_factory()
+        if doc is not None:
+            found[name] = Field(name, kind_of(hint), doc, default, when)
     return found
 
 

@@ -20,7 +20,9 @@ def pack(arrays: Mapping[str, Array], **facts: Any) -> bytes:
     solid = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     layout = [[name, array.dtype.str, list(array.shape)] for name, array in solid.items()]
     header = json.dumps({"arrays": layout, "facts": facts}, sort_keys=True).encode()
-    return b"".join([len(header).to_bytes(8, "little"), header, *(array.tobytes() for array in solid.values())])
+    return b"".join(
+        [len(header).to_bytes(8, "little"), header, *(array.tobytes() for array in solid.values())]
+    )
 
 
 def unpack(data: bytes) -> tuple[dict[str, Array], dict[str, Any]]:

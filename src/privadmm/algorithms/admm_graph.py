@@ -13,14 +13,16 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
+import numpy as np
+
 from privadmm import check
 from privadmm.algorithms.admm_star import IN_THE_CLEAR
-from privadmm.toml_schema import Above, Doc
 from privadmm.errors import ConfigError
 from privadmm.phases import AtParties, Floats, Ints, Local, Mail, Nothing, Phase, Public
 from privadmm.privacy.accounting import Claim, Plan
 from privadmm.privacy.release import Door, Released
 from privadmm.solvers import reanchor
+from privadmm.toml_schema import Above, Doc
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,6 @@ class ADMMGraph:
     name: ClassVar[str] = "admm_graph"
     private: ClassVar[bool] = False
     topology: ClassVar[Literal["star", "graph"]] = "graph"
-    State: ClassVar[type] = State
-    Memory: ClassVar[type] = Nothing
 
     def __post_init__(self) -> None:
         check.positive(eta=self.eta, tolerance=self.tolerance)
@@ -54,7 +54,7 @@ class ADMMGraph:
 
     def update(self, t: int, local: Local, s: State, inbox: Mail, release: Door) -> tuple[State, Released]:
         graph, eta = local.public.graph, self.eta
-        V = graph.degrees[local.ids, None]
+        V = graph.degrees[local.ids, None].astype(np.float64)
         heard = graph.neighbour_sum(inbox.values, inbox.senders, local.ids)
         dual = s.dual + eta / 2 * (V * s.f - heard)  # (11)
         k = 2 * eta * V + local.public.regularizer.strong_convexity

@@ -15,12 +15,12 @@ from typing import Annotated, ClassVar, Literal
 
 from privadmm import check
 from privadmm.algorithms.star import Memory, average, broadcast, start
-from privadmm.toml_schema import Above, Doc
 from privadmm.phases import AtCoordinator, AtParties, Floats, Ints, Local, Mail, Phase, Public
 from privadmm.privacy.accounting import Claim, Plan
 from privadmm.privacy.events import NotPrivate
 from privadmm.privacy.release import Door, Released
 from privadmm.solvers import reanchor
+from privadmm.toml_schema import Above, Doc
 
 IN_THE_CLEAR = NotPrivate("exact ADMM iterates leave the parties in the clear")
 
@@ -44,8 +44,6 @@ class ADMMStar:
     name: ClassVar[str] = "admm_star"
     private: ClassVar[bool] = False
     topology: ClassVar[Literal["star", "graph"]] = "star"
-    State: ClassVar[type] = State
-    Memory: ClassVar[type] = Memory
 
     def __post_init__(self) -> None:
         check.positive(rho=self.rho, tolerance=self.tolerance)

@@ -32,12 +32,12 @@ from typing import Annotated, ClassVar, Literal
 
 from privadmm import check
 from privadmm.algorithms.star import Memory, average, start
-from privadmm.toml_schema import Above, Doc
 from privadmm.errors import ConfigError
 from privadmm.phases import AtCoordinator, AtParties, Floats, Ints, Local, Mail, Phase, Public
 from privadmm.privacy.accounting import Claim, NoPrivacy, Plan, Target, classical_ratio, moments_accountant
 from privadmm.privacy.events import DiscreteGaussian, Event, NotPrivate
 from privadmm.privacy.release import Door, Released
+from privadmm.toml_schema import Above, Doc
 
 
 @dataclass(frozen=True)
@@ -52,21 +52,22 @@ class State:
 
 @dataclass(frozen=True)
 class DPADMM:
-    D_w: Annotated[float, Above(0), Doc("declared bound on the norm of the optimal weights; sets the step size")]
+    D_w: Annotated[
+        float, Above(0), Doc("declared bound on the norm of the optimal weights; sets the step size")
+    ]
     rho: Annotated[float, Above(0), Doc("penalty of the augmented Lagrangian")] = 1.0
     step_size: Annotated[
         Literal["smooth", "nonsmooth"], Doc("Theorem 4's schedule, or Theorem 3's for l1 or the hinge")
     ] = "smooth"
     calibration: Annotated[
-        Literal["certified", "published"], Doc("noise from [privacy] epsilon, or the paper's from round_epsilon")
+        Literal["certified", "published"],
+        Doc("noise from [privacy] epsilon, or the paper's from round_epsilon"),
     ] = "certified"
     round_epsilon: Annotated[float | None, Above(0), Doc("the paper's epsilon of one round")] = None
 
     name: ClassVar[str] = "dp_admm"
     private: ClassVar[bool] = True
     topology: ClassVar[Literal["star", "graph"]] = "star"
-    State: ClassVar[type] = State
-    Memory: ClassVar[type] = Memory
 
     def __post_init__(self) -> None:
         check.positive(D_w=self.D_w, rho=self.rho)
@@ -131,7 +132,9 @@ class DPADMM:
             )
         deployed = isinstance(public.privacy, Target) and public.privacy.kind is DiscreteGaussian
         if deployed and self.round_epsilon is not None:
-            raise ConfigError('a deployment refuses calibration = "published"; remove round_epsilon and set epsilon')
+            raise ConfigError(
+                'a deployment refuses calibration = "published"; remove round_epsilon and set epsilon'
+            )
         flat = math.isfinite(public.loss.smoothness) and math.isfinite(public.regularizer.smoothness)
         if self.step_size == "smooth" and not flat:
             raise ConfigError(

@@ -42,6 +42,7 @@ class Piece(Protocol):
     def margins(self, x: Array) -> Array: ...
     def pull(self, g: Array) -> Array: ...
     def gram(self, h: Array) -> Array: ...
+    def kernel(self) -> Array: ...
     def cut(self, start: int, stop: int) -> Piece: ...
 
 
@@ -67,6 +68,9 @@ class Dense:
 
     def gram(self, h: Array) -> Array:
         return np.stack([gram(A, h_i) for A, h_i in zip(self.A, h, strict=True)])
+
+    def kernel(self) -> Array:
+        return np.asarray(np.matmul(self.A, self.A.swapaxes(1, 2)))
 
     def cut(self, start: int, stop: int) -> Dense:
         return Dense(self.A[start:stop])
@@ -96,6 +100,10 @@ class Sparse:
     def gram(self, h: Array) -> Array:
         parties = (self.cut(i, i + 1).A for i in range(self.count))
         return np.stack([gram(A, h_i) for A, h_i in zip(parties, h, strict=True)])
+
+    def kernel(self) -> Array:
+        parties = (self.cut(i, i + 1).A for i in range(self.count))
+        return np.stack([(A @ A.T).toarray() for A in parties])
 
     def cut(self, start: int, stop: int) -> Sparse:
         if (start, stop) == (0, self.count):
@@ -226,6 +234,13 @@ class Shards:
             part = flat[:, cells].reshape(len(flat), len(at), piece.rows)
             out[:, at] = piece.pull(part.swapaxes(0, 1)).swapaxes(0, 1)
         return out.reshape(*g.shape[:-1], len(self.ids), self.dim)
+
+    def kernel(self) -> Array:
+        """(P, m, m): A_i A_i^T, for parties with equally many rows."""
+        out = np.empty((len(self.ids), *2 * (int(self.sizes[0]),)))
+        for at, piece in self.pieces:
+            out[at] = piece.kernel()
+        return out
 
     def gram(self, h: Array) -> Array:
         """(n,) -> (P, d, d): A_i^T diag(h_i) A_i, h >= 0."""

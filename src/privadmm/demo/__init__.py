@@ -26,4 +26,3 @@ def demonstrate(out: Path | None = None, bar: Callable[[Job, int], Callback] | N
     reference = run(configs["reference"], place / "reference", bar=bar)
     private = run(configs["private"], place / "private", bar=bar, reference=reference.result["objective"])
     return Pair(private, reference)
-

@@ -21,7 +21,7 @@ class Worker:
         self.state = algorithm.init(local.public, local.ids)
         if (stored := ledger.latest(job)) is not None:
             self.last = stored[0]
-            self.state = unpack_state(algorithm.State, stored[1])
+            self.state = unpack_state(type(self.state), stored[1])
 
     def step(self, round: int, phase: int, inbox: Mail) -> Mail:
         """The block's answer; the same request again gets the same bytes, at no charge."""
@@ -34,7 +34,14 @@ class Worker:
             self._in_order(now)
             step = self.algorithm.phases[phase]
             assert isinstance(step, AtParties)
-            door = Door(self.local.ids, self.plan.get((round, phase), ()), self.noise, round, phase, self.ledger.permit)
+            door = Door(
+                self.local.ids,
+                self.plan.get((round, phase), ()),
+                self.noise,
+                round,
+                phase,
+                self.ledger.permit,
+            )
             state, outbox = tick(step, round, self.local, self.state, inbox, door)
             self.ledger.commit(now, digest, door.charges, outbox.pack(), pack_state(state))
         # Only a committed tick becomes the worker's present.

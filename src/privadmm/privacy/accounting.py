@@ -13,6 +13,7 @@ here may be a hair too large, never too small. An event without a proof counts a
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,7 +22,7 @@ import numpy as np
 
 from privadmm import check
 from privadmm.errors import ConfigError
-from privadmm.privacy.events import DiscreteGaussian, Event, Gaussian, NotPrivate, Spent, add
+from privadmm.privacy.events import DiscreteGaussian, Event, Gaussian, NotPrivate, Spent, add, merge
 
 # (round, phase) -> for each release of that tick, in order, one event per party.
 Plan = Mapping[tuple[int, int], tuple[tuple[Event, ...], ...]]
@@ -35,13 +36,16 @@ class Claim:
     caveat: str
 
 
+Law = type[Gaussian] | type[DiscreteGaussian]
+
+
 @dataclass(frozen=True)
 class Target:
     """What each party's whole transcript may cost, and the law of the noise that will pay for it."""
 
     epsilon: float | None
     delta: float
-    kind: type[Gaussian] | type[DiscreteGaussian] = Gaussian
+    kind: Law = Gaussian
 
     def __post_init__(self) -> None:
         check.probability(delta=self.delta)
@@ -52,7 +56,7 @@ class Target:
         """The event with the least noise of which `releases` together stay within the target."""
         if self.epsilon is None:
             raise ConfigError("a certified calibration needs the total epsilon: set [privacy] epsilon")
-        return calibrate(self.epsilon, self.delta, releases, self.kind)
+        return calibrate(self.epsilon, self.delta, releases, discrete=self.kind is DiscreteGaussian)
 
 
 @dataclass(frozen=True)
@@ -105,19 +109,21 @@ def epsilon(spent: Spent, delta: float) -> float:
     """The certified epsilon of everything a party released, at this delta."""
     if any(isinstance(event, NotPrivate) for event, _ in spent):
         return math.inf
-    mu = math.sqrt(math.fsum(count / event.ratio**2 for event, count in spent if not isinstance(event, NotPrivate)))
+    mu = math.sqrt(
+        math.fsum(count / event.ratio**2 for event, count in spent if not isinstance(event, NotPrivate))
+    )
     discrete = any(isinstance(event, DiscreteGaussian) for event, _ in spent)
     return zcdp_epsilon(mu, delta) if discrete else gdp_epsilon(mu, delta)
 
 
 @lru_cache(maxsize=1024)
 def calibrate(
-    target: float, delta: float, releases: int, kind: type[Gaussian] | type[DiscreteGaussian]
+    target: float, delta: float, releases: int, discrete: bool = False
 ) -> Gaussian | DiscreteGaussian:
     """The event with the least noise of which `releases` cost at most (target, delta) together."""
     check.positive(epsilon=target)
     check.probability(delta=delta)
-    curve = gdp_epsilon if kind is Gaussian else zcdp_epsilon
+    kind, curve = (DiscreteGaussian, zcdp_epsilon) if discrete else (Gaussian, gdp_epsilon)
     low, high = 0.0, 1.0
     while curve(high, delta) <= target:
         low, high = high, 2 * high
@@ -158,8 +164,9 @@ def spending(plan: Plan, parties: int) -> Iterator[tuple[int, list[Spent]]]:
 def totals(plan: Plan, parties: int) -> list[Spent]:
     """What each party will have spent after the whole plan."""
     spent: list[Spent] = [()] * parties
-    for _, spent in spending(plan, parties):
-        pass
+    # Most plans repeat one round: count it once.
+    for events, times in Counter(events for releases in plan.values() for events in releases).items():
+        spent = [merge(before, ((event, times),)) for before, event in zip(spent, events, strict=True)]
     return spent
 
 

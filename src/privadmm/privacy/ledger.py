@@ -139,7 +139,9 @@ class SqliteLedger:
             self._db = sqlite3.connect(self.path, isolation_level=None, timeout=30)
             self._open()
         except sqlite3.DatabaseError as error:
-            raise LedgerError(f"{self.path}: cannot be used as a ledger ({error}); name another file") from error
+            raise LedgerError(
+                f"{self.path}: cannot be used as a ledger ({error}); name another file"
+            ) from error
 
     def _open(self) -> None:
         db = self._db
@@ -234,7 +236,9 @@ class SqliteLedger:
         self._execute("INSERT INTO ticks VALUES (?, ?, ?, ?, ?)", *key, inbox, outbox)
         for party, events in charges.items():
             for number, event in enumerate(events):
-                self._execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)", *key, party, number, dump(event))
+                self._execute(
+                    "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)", *key, party, number, dump(event)
+                )
             self._cache[party] = add(self.spent(party), events)
         self._execute("INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?)", *key, state)
 

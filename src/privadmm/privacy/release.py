@@ -65,7 +65,9 @@ class Door:
                 raise RefusedError("a block mixes private and non-private parties; give every party an event")
             value = x
         else:
-            value = self._noise.gaussian(x, self._column(sensitivity), self._ratios(events), self.ids, self._call())
+            value = self._noise.gaussian(
+                x, self._column(sensitivity), self._ratios(events), self.ids, self._call()
+            )
         self._calls += 1
         if not np.all(np.isfinite(value)):
             raise PrivadmmError(
@@ -85,7 +87,9 @@ class Door:
         if self._calls >= len(self._planned):
             raise RefusedError(f"round {self._at[0] + 1} asks for a release that its plan does not have")
         events = [self._planned[self._calls][party] for party in self.ids.tolist()]
-        proposed = {party: (*self.charges[party], event) for party, event in zip(self.charges, events, strict=True)}
+        proposed = {
+            party: (*self.charges[party], event) for party, event in zip(self.charges, events, strict=True)
+        }
         self._permit(proposed)
         self.charges = proposed
         return events

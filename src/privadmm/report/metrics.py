@@ -37,7 +37,9 @@ def in_party_order(shards: Shards, per_record: Floats) -> float:
 def objective(public: Public, shards: Shards, w: Floats) -> float:
     """C mean(loss) + R(w)."""
     losses = public.loss.value(pooled(shards, w), shards.y)
-    return public.C * in_party_order(shards, losses) / int(shards.sizes.sum()) + float(public.regularizer.value(w))
+    return public.C * in_party_order(shards, losses) / int(shards.sizes.sum()) + float(
+        public.regularizer.value(w)
+    )
 
 
 def accuracy(public: Public, shards: Shards | None, w: Floats) -> float | None:
@@ -100,6 +102,9 @@ def write(path: Path, rows: list[Row], append: bool = False) -> None:
 def read(path: Path) -> list[Row]:
     with path.open(newline="") as file:
         return [
-            Row(int(row["round"]), *(float(row[item.name]) if row[item.name] else None for item in fields(Row)[1:]))  # type: ignore[arg-type]
+            Row(
+                int(row["round"]),
+                *(float(row[item.name]) if row[item.name] else None for item in fields(Row)[1:]),
+            )  # type: ignore[arg-type]
             for row in csv.DictReader(file)
         ]

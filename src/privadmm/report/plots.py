@@ -30,7 +30,9 @@ def convergence(rows: Sequence[Row], title: str, path: Path, reference: float | 
     if classifier:
         below.plot(rounds, [100 * (row.accuracy_train or 0) for row in rows], color="tab:blue", label="train")
         if rows[0].accuracy_test is not None:
-            below.plot(rounds, [100 * (row.accuracy_test or 0) for row in rows], color="tab:orange", label="test")
+            below.plot(
+                rounds, [100 * (row.accuracy_test or 0) for row in rows], color="tab:orange", label="test"
+            )
         below.set(ylabel="accuracy (%)", xlabel="round")
         below.legend(frameon=False)
     else:
@@ -42,14 +44,18 @@ def convergence(rows: Sequence[Row], title: str, path: Path, reference: float | 
     drawing.savefig(path)
 
 
-def spending(epsilons: Sequence[float], delta: float | None, published: float | None, title: str, path: Path) -> None:
+def spending(
+    epsilons: Sequence[float], delta: float | None, published: float | None, title: str, path: Path
+) -> None:
     """Epsilon of the transcript so far, by round. Without a guarantee the figure says so."""
     drawing = figure()
     axes = drawing.subplots()
     if epsilons:
         axes.plot(range(1, len(epsilons) + 1), epsilons, color="tab:red", label="certified")
         if published is not None:
-            axes.axhline(published, color="0.4", linestyle=":", label=f"published claim at the end: {published:.3g}")
+            axes.axhline(
+                published, color="0.4", linestyle=":", label=f"published claim at the end: {published:.3g}"
+            )
         axes.set(xlabel="round", ylabel=f"epsilon spent (delta = {delta:g})", ylim=(0, None))
         axes.annotate(f"{epsilons[-1]:.4g}", (len(epsilons), epsilons[-1]), ha="right", va="bottom")
         axes.legend(frameon=False, loc="lower right")

@@ -1,10 +1,10 @@
 """The directory of a run: what was asked, how it went, what came out, what it cost.
 
-    config.toml  the config as it was read      job.json     the job's id and what it must match to be resumed
-    ledger.sqlite  the parties' ledger          checkpoint   where the rounds stand
-    metrics.csv  a row per round (simulation)   model.json   the weights
-    result.json  the summary                    ledger.json  events and epsilon of every party
-    convergence.png, epsilon.png
+config.toml  the config as it was read      job.json     the job's id and what it must match to be resumed
+ledger.sqlite  the parties' ledger          checkpoint   where the rounds stand
+metrics.csv  a row per round (simulation)   model.json   the weights
+result.json  the summary                    ledger.json  events and epsilon of every party
+convergence.png, epsilon.png
 """
 
 import json

@@ -36,10 +36,15 @@ def show_run(done: "Finished") -> None:
     rows = [
         ("algorithm", f"{r['algorithm']}, {r['parties']} parties, {r['rounds']} rounds"),
         ("privacy", guarantee(r)),
-        ("mode", SIMULATED if r["mode"] == "simulation" else "deployment: metrics on private data are not shown"),
+        (
+            "mode",
+            SIMULATED if r["mode"] == "simulation" else "deployment: metrics on private data are not shown",
+        ),
     ]
     if r["accuracy_train"] is not None:
-        rows.append(("accuracy", f"train {percent(r['accuracy_train'])}   test {percent(r['accuracy_test'])}"))
+        rows.append(
+            ("accuracy", f"train {percent(r['accuracy_train'])}   test {percent(r['accuracy_test'])}")
+        )
     if r["objective"] is not None:
         rows.append(("objective", f"{r['objective']:.8g}   consensus gap {r['gap']:.2g}"))
     rows += [("time", f"{r['seconds']:.1f} s"), ("run directory", r["out"])]
@@ -49,7 +54,12 @@ def show_run(done: "Finished") -> None:
 def show_account(r: dict[str, Any]) -> None:
     rows = [("algorithm", f"{r['algorithm']}, {r['rounds']} rounds")]
     if r["private"]:
-        rows += [("certified", f"[bold green]epsilon = {r['certified']['epsilon']:.4f}[/] at delta = {r['delta']:g}")]
+        rows += [
+            (
+                "certified",
+                f"[bold green]epsilon = {r['certified']['epsilon']:.4f}[/] at delta = {r['delta']:g}",
+            )
+        ]
     else:
         rows += [("certified", "[bold red]NOT PRIVATE[/]: no epsilon covers this run")]
     claim = r["published"]
@@ -64,9 +74,14 @@ def show_demo(pair: "Pair") -> None:
     table = Table(title="Adult census, 10 parties that share no record", title_justify="left")
     for heading in ("", "privacy", "test accuracy", "objective"):
         table.add_column(heading)
-    table.add_row("private model", guarantee(private), percent(private["accuracy_test"]), f"{private['objective']:.4f}")
     table.add_row(
-        "non-private model", guarantee(reference), percent(reference["accuracy_test"]), f"{reference['objective']:.4f}"
+        "private model", guarantee(private), percent(private["accuracy_test"]), f"{private['objective']:.4f}"
+    )
+    table.add_row(
+        "non-private model",
+        guarantee(reference),
+        percent(reference["accuracy_test"]),
+        f"{reference['objective']:.4f}",
     )
     table.add_row("always the majority", "-", percent(private["majority_test"]), "-")
     console.print(table)

@@ -1,0 +1,6 @@
+"""Tests import their neighbours by name: `from cases import ALGORITHMS`."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))

@@ -98,6 +98,12 @@ def shards(seed: int = 0, sizes: tuple[int, ...] = SIZES, sparse: bool = False) 
     return Shards.from_parties(parties, row_bound=1.0)
 
 
+def objective(public: Public, data: Shards, w: Any) -> float:
+    """C mean(loss) + R(w), written out plainly."""
+    scores = data.margins(np.broadcast_to(w, (len(data.ids), data.dim)))
+    return float(public.C * public.loss.value(scores, data.y).mean() + public.regularizer.value(w))
+
+
 class Transcript:
     """A callback that keeps what the parties sent."""
 

@@ -1,8 +1,8 @@
 """Convex losses of a record's score m = a.x, with the constants that the privacy proofs need.
 
-Classification losses are functions of t = y m with y in {-1, +1}; `deriv` is the derivative in m, so it carries the factor y.
-Records lie in the unit ball, so |deriv| <= lipschitz bounds a record's gradient, and curv <= smoothness its Hessian.
-Everything is elementwise on arrays of any shape and free of overflow.
+Classification losses are functions of t = y m with y in {-1, +1}; `deriv` is the derivative in m, so it carries the
+factor y. Records lie in the unit ball: |deriv| <= lipschitz bounds a record's gradient, curv <= smoothness its Hessian.
+Everything is elementwise, on arrays of any shape, and does not overflow.
 """
 
 from __future__ import annotations
@@ -38,9 +38,13 @@ class Loss(Protocol):
     def curv(self, m: Array, y: Array) -> Array: ...
 
 
-def sigmoid(t: Array) -> Array:
-    """1 / (1 + e^-t). Below -700 it returns e^-700, which is 0 to every digit that anything else here has."""
-    return 1 / (1 + np.exp(np.minimum(-t, 700.0)))
+def logistic_slope(t: Array, y: Array) -> Array:
+    """-y / (1 + e^t), in place on t. Beyond 700, where e^t overflows, its value there: 1e-304."""
+    np.minimum(t, 700.0, out=t)
+    np.exp(t, out=t)
+    t += 1
+    np.divide(y, t, out=t)
+    return np.negative(t, out=t)
 
 
 @dataclass(frozen=True)
@@ -53,10 +57,10 @@ class Logistic:
 
     def value(self, m: Array, y: Array) -> Array:
         t = y * m
-        return np.log1p(np.exp(-np.abs(t))) - np.minimum(t, 0)
+        return np.asarray(np.log1p(np.exp(-np.abs(t))) - np.minimum(t, 0))
 
     def deriv(self, m: Array, y: Array) -> Array:
-        return -y * sigmoid(-y * m)
+        return logistic_slope(y * m, y)
 
     def curv(self, m: Array, y: Array) -> Array:
         # Through e^-|t|: s (1 - s) loses every digit once s rounds to 1.
@@ -77,7 +81,7 @@ class HalfLogistic:
         return np.log1p(np.exp(-np.maximum(t, 0))) - np.minimum(t, 0) / 2
 
     def deriv(self, m: Array, y: Array) -> Array:
-        return -y * sigmoid(-np.maximum(y * m, 0))
+        return logistic_slope(np.maximum(y * m, 0), y)
 
     def curv(self, m: Array, y: Array) -> Array:
         t = y * m
@@ -134,8 +138,8 @@ class Hinge:
 class Squared:
     """(m - y)^2 / 2 with labels clipped to the declared |y| <= label_bound.
 
-    Its derivative is unbounded in m. With a declared radius, |m| <= radius, the constant is label_bound + radius: whoever
-    relies on it must keep ||x|| <= radius. Without one it is infinite, and private methods refuse the loss.
+    Its derivative is unbounded in m. With a declared radius, |m| <= radius, the constant is label_bound + radius, and
+    whoever relies on it keeps |x| <= radius. Without one it is infinite, and private methods refuse the loss.
     """
 
     label_bound: float = 1.0

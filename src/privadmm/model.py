@@ -1,7 +1,6 @@
 """A trained linear model as it is handed out: a function of the transcript, so using it costs nothing more."""
 
 import json
-import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,14 @@ from privadmm.errors import DataError
 
 Floats = NDArray[np.float64]
 
+NOT_PRIVATE = "NOT PRIVATE: no epsilon covers this run"
+SIMULATED = "simulation: the noise came from a seed; to study, not to publish"
+
+
+def notices(private: bool, mode: str) -> list[str]:
+    """What everybody has to know who meets this run's output, wherever that is."""
+    return [*([] if private else [NOT_PRIVATE]), *([SIMULATED] if mode == "simulation" else [])]
+
 
 @dataclass(frozen=True)
 class Frame:
@@ -23,6 +30,11 @@ class Frame:
     intercept: float
     names: tuple[str, ...]
     classes: tuple[Any, Any] | None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What each weight belongs to."""
+        return (*self.names, "(intercept)") if self.intercept else self.names
 
     def shards(self, X: Any, y: Any, rows: list[Any]) -> Shards:
         return Shards.build(
@@ -46,42 +58,64 @@ class Model:
     epsilon: float | None
     delta: float | None
 
+    def __post_init__(self) -> None:
+        if self.weights.shape != (len(self.frame.columns),):
+            raise DataError(f"{self.weights.shape} weights for {len(self.frame.columns)} columns")
+        if not np.isfinite(self.weights).all():
+            raise DataError("the model has weights that are not finite")
+
     def scores(self, X: Any) -> Floats:
         """a.w for every row of X, clipped and scaled as in training."""
-        if X.shape[1] != len(self.frame.names):
-            raise DataError(f"the model has {len(self.frame.names)} features and the rows have {X.shape[1]}")
+        if len(X.shape) != 2 or X.shape[1] != len(self.frame.names):
+            raise DataError(
+                f"the model was trained on {len(self.frame.names)} features; X must be (n, that many), not {X.shape}"
+            )
+        if X.shape[0] == 0:
+            return np.empty(0)
         whole = self.frame.shards(X, np.ones(X.shape[0]), [np.arange(X.shape[0])])
         return whole.margins(self.weights[None])
 
     def predict(self, X: Any) -> NDArray[Any]:
-        scores = self.scores(X)
-        return (
-            scores if self.frame.classes is None else np.asarray(self.frame.classes)[(scores > 0).astype(int)]
-        )
+        """The class of every row; its score if no classes were declared."""
+        found = self.scores(X)
+        if self.frame.classes is None:
+            return found
+        chosen: NDArray[Any] = label_array(self.frame.classes)[(found > 0).astype(int)]
+        return chosen
 
-    def save(self, path: Path) -> None:
-        names = [*self.frame.names, *(["(intercept)"] if self.frame.intercept else [])]
+    def save(self, path: str | Path) -> None:
         facts = {
+            "notices": notices(self.epsilon is not None, self.mode),
             "private": self.epsilon is not None,
             "algorithm": self.algorithm,
             "mode": self.mode,
             "epsilon": self.epsilon,
             "delta": self.delta,
             "frame": asdict(self.frame),
-            "weights": list(zip(names, self.weights.tolist(), strict=True)),
+            "weights": list(zip(self.frame.columns, self.weights.tolist(), strict=True)),
         }
-        path.write_text(json.dumps(facts, indent=1) + "\n")
+        Path(path).write_text(json.dumps(facts, indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
     @staticmethod
-    def load(path: Path) -> "Model":
+    def load(path: str | Path) -> "Model":
         try:
-            facts = json.loads(path.read_text())
+            facts = json.loads(Path(path).read_text(encoding="utf-8"))
             kept = facts["frame"]
             classes = None if kept["classes"] is None else tuple(kept["classes"])
             frame = Frame(kept["row_bound"], kept["intercept"], tuple(kept["names"]), classes)
             weights = np.array([weight for _, weight in facts["weights"]], dtype=np.float64)
+            return Model(
+                weights, frame, facts["algorithm"], facts["mode"], facts["epsilon"], facts["delta"]
+            )
+        except DataError as error:
+            raise DataError(f"{path}: {error}") from None
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(f"{path}: not a model that privadmm saved ({type(error).__name__})") from error
-        if not all(map(math.isfinite, weights)):
-            raise DataError(f"{path}: the model has weights that are not finite")
-        return Model(weights, frame, facts["algorithm"], facts["mode"], facts["epsilon"], facts["delta"])
+
+
+def label_array(classes: tuple[Any, Any]) -> NDArray[Any]:
+    """Both labels as numpy keeps them best; a word beside a number stays what it is."""
+    labels = np.asarray(classes)
+    if labels.dtype.kind in "US" and not all(isinstance(label, str) for label in classes):
+        labels = np.array(classes, dtype=object)
+    return labels

@@ -12,6 +12,7 @@ which replay, partition and kill tests call directly, the worker wraps in a ledg
 only carry the arguments of.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
@@ -20,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privadmm import wire
+from privadmm.errors import ConfigError
 from privadmm.graphs import Graph
 from privadmm.losses import Loss
 from privadmm.privacy.accounting import Claim, NoPrivacy, Plan, Target
@@ -110,6 +112,11 @@ class Public:
     def zeros(self, rows: int) -> Floats:
         lead = () if self.replicas is None else (self.replicas,)
         return np.zeros((*lead, rows, self.dim))
+
+    def need_smooth_loss(self, who: str) -> None:
+        """Refuse a loss whose argmin no solver here can certify; `who` opens the message."""
+        if not math.isfinite(self.loss.smoothness):
+            raise ConfigError(f"{who} solves an argmin and needs a smooth loss: use huber_hinge instead of hinge")
 
     def everyone(self, event: Event) -> tuple[Event, ...]:
         return (event,) * self.parties

@@ -1,8 +1,7 @@
 """Regularisers R(x) over the last axis, with what the proofs and ADMM need of them.
 
-Consensus ADMM splits R = smooth + rest: the smooth part is strongly convex with a Lipschitz gradient and is handled inside the
-parties' problems; the rest (None if nothing is left) has a prox, taken at the coordinator. The intercept, where there is
-one, is a feature like any other and is regularised.
+Consensus ADMM splits R = smooth + rest: the smooth part, a square, is handled inside the parties' problems; the rest
+(None if nothing is left) by its prox at the coordinator. An intercept is a feature like any other, and regularised.
 """
 
 from __future__ import annotations

@@ -1,26 +1,63 @@
 """One config, one run directory: load, train, measure, write down. Whatever stops it, it can be resumed."""
 
+import math
+import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from privadmm import assembly
-from privadmm.config import Config
+from privadmm import assembly, wire
+from privadmm.assembly import Prepared
+from privadmm.config import Config, check_seed
 from privadmm.drive import Callback, Checkpoint, Progress, View
+from privadmm.engines.inprocess import InProcess
+from privadmm.errors import LedgerError, PrivadmmError
 from privadmm.job import Job, cluster, train, weights
-from privadmm.model import Model
-from privadmm.privacy.accounting import Target
+from privadmm.model import Model, notices
+from privadmm.privacy.accounting import Claim
 from privadmm.privacy.ledger import MemoryLedger, SqliteLedger, export
+from privadmm.privacy.mechanisms import Noise
 from privadmm.report import metrics, plots
 from privadmm.report.metrics import Observer, Row
 from privadmm.report.rundir import RunDir, write_json
 
+# A progress display: given the job and the rounds that are done, it is shown while the block is entered.
+Bar = Callable[[Job, int], AbstractContextManager[Callback]]
+
+# What `train --json` prints, in this order; result.json has more.
+PRINTED = (
+    "algorithm",
+    "private",
+    "rounds",
+    "epsilon",
+    "delta",
+    "mode",
+    "accuracy_train",
+    "accuracy_test",
+    "objective",
+    "seconds",
+    "out",
+)
+
+
+class Interrupted(PrivadmmError):
+    """Somebody pressed Ctrl-C. `kept`: something was released, and the directory can be resumed."""
+
+    def __init__(self, message: str, kept: bool) -> None:
+        super().__init__(message)
+        self.kept = kept
+
+
+class StorageError(PrivadmmError):
+    """The run directory cannot be written."""
+
 
 @dataclass(frozen=True)
 class Finished:
-    """What a run left behind. `result` is what `train --json` prints."""
+    """What a run left behind. `result` is what result.json holds."""
 
     result: dict[str, Any]
     rows: list[Row]
@@ -28,77 +65,177 @@ class Finished:
     directory: RunDir
     model: Model
 
+    @property
+    def printed(self) -> dict[str, Any]:
+        return {key: self.result[key] for key in PRINTED}
+
 
 def default_out(config: Config) -> Path:
-    return Path("runs") / f"{config.path.stem}-{time.strftime('%Y%m%d-%H%M%S')}"
+    return free(Path("runs") / f"{config.path.stem}-{time.strftime('%Y%m%d-%H%M%S')}")
+
+
+def free(path: Path) -> Path:
+    """This path, or the first of path-2, path-3, ... that does not exist yet."""
+    names = (path.with_name(f"{path.name}-{number}") for number in range(2, 1_000_000))
+    return path if not path.exists() else next(name for name in names if not name.exists())
 
 
 def run(
     config: Config,
     out: Path,
     resume: bool = False,
-    bar: Callable[[Job, int], Callback] | None = None,
-    reference: float | None = None,
+    bar: Bar | None = None,
+    reference: Mapping[str, Any] | None = None,
 ) -> Finished:
-    """Train as the config says and fill the directory. `bar(job, first_round)` makes the progress display."""
+    """Train as the config says and fill the directory.
+
+    `reference` is the result of a non-private run on the same problem, for the plots. A run that ends before
+    its first release leaves no directory; any other can be resumed.
+    """
     began = time.perf_counter()
+    check_seed(config)
+    directory = RunDir(out)
+    directory.check(resume)
+    noise = assembly.noise(config)
     prepared = assembly.prepare(config)
     job = assembly.job(config, prepared.train.sizes, prepared.train.dim)
-    noise, directory = assembly.noise(config), RunDir(out)
-    parties = prepared.train.ids.tolist()
-    if config.run.ledger is None:
-        # Nothing is spent yet in a ledger that is about to be made: refuse before there is a directory.
-        job.reserve(MemoryLedger(parties, job.budget))
-    job = replace(job, id=directory.open(config.text, config.digest, job.id, resume))
-    path = directory.ledger if config.run.ledger is None else config.resolve(config.run.ledger)
-    ledger = SqliteLedger(path, parties, job.budget, noise.mode)
-    try:
-        blocks = cluster(job, prepared.train, noise, ledger)
-        progress = None
-        if directory.checkpoint.exists():
-            progress = Progress.load(directory.checkpoint, job.id, job.algorithm.start(job.public)[0])
-        callbacks: list[Callback] = []
-        observer = None
-        if noise.mode == "simulation":
-            observer = Observer(
-                prepared.train,
-                prepared.test,
-                blocks,
-                job.epsilon_by_round,
-                config.run.metrics_every,
-                directory.metrics,
-            )
-            if progress is not None and directory.metrics.exists():
-                observer.rows = [
-                    row for row in metrics.read(directory.metrics) if row.round <= progress.round
-                ]
-                metrics.write(directory.metrics, observer.rows)
-            callbacks.append(observer)
-        callbacks.append(Checkpoint(directory.checkpoint, job.id, config.run.checkpoint_every))
-        if bar is not None:
-            callbacks.append(bar(job, 0 if progress is None else progress.round))
-        progress = train(job, blocks, callbacks, progress)
+    # What exceeds an empty ledger exceeds any other: refused before there is a file.
+    job.reserve(MemoryLedger(prepared.train.ids.tolist(), job.budget))
+    attempt = Attempt(config, directory, prepared, noise)
+    with directory.opened(attempt.facts(job), config.text, job.id, resume) as known:
+        progress, rows, book = attempt.carry_out(replace(job, id=known), bar)
         w = weights(job, progress)
-        rows = [] if observer is None else observer.rows
-        if observer is not None and (not rows or rows[-1].round < job.public.rounds):
-            rows.append(observer.measure(View(job.public, progress, progress.mail, w)))
-        book = export(ledger)
-    finally:
-        ledger.close()
-    model = Model(w, prepared.frame, job.algorithm.name, noise.mode, job.epsilon, job.delta)
-    result = summary(job, noise.mode, rows, progress, time.perf_counter() - began, out)
-    if noise.mode == "simulation":
-        result["majority_test"] = metrics.majority(job.public, prepared.test)
-    write(directory, job, result, rows, book, model, reference)
+        model = Model(w, prepared.frame, job.algorithm.name, noise.mode, job.epsilon, job.delta)
+        result = {
+            **summary(job, noise.mode, rows, progress, prepared),
+            "ledger": str(attempt.ledger_path),
+            "seconds": round(time.perf_counter() - began, 3),
+            "out": str(out),
+        }
+        try:
+            write(directory, job, result, rows, book, model, reference)
+        except OSError as error:
+            raise unwritable(out, error, kept=True) from error
     return Finished(result, rows, book, directory, model)
 
 
+@dataclass(frozen=True)
+class Attempt:
+    """From the first file of a run to its last round."""
+
+    config: Config
+    directory: RunDir
+    prepared: Prepared
+    noise: Noise
+
+    @property
+    def ledger_path(self) -> Path:
+        named = self.config.run.ledger
+        return self.directory.ledger if named is None else self.config.resolve(named)
+
+    def facts(self, job: Job) -> dict[str, str]:
+        """What has to be the same for a job to be resumed. Sizes and dimension are public."""
+        shape = wire.pack({"sizes": job.public.sizes}, dim=job.public.dim)
+        return {"config": self.config.digest, "shape": wire.digest(shape)}
+
+    def carry_out(self, job: Job, bar: Bar | None) -> tuple[Progress, list[Row], dict[str, Any]]:
+        """Every round that is left. Without a release, what was made in the directory is taken back."""
+        released = False
+        try:
+            with ExitStack() as stack:
+                ledger = stack.enter_context(closing(self.ledger(job)))
+                try:
+                    return self.rounds(job, ledger, bar, stack)
+                finally:
+                    released = ledger.latest(job.id) is not None
+        except BaseException as error:
+            if not released:
+                self.directory.discard()
+            raise self.named(error, released) from error
+
+    def ledger(self, job: Job) -> SqliteLedger:
+        if self.directory.checkpoint.exists() and not self.ledger_path.exists():
+            raise LedgerError(
+                f"{self.ledger_path}: the ledger of this run is missing; put it back, or start anew in another "
+                "--out with all that was released still to be counted"
+            )
+        return SqliteLedger(self.ledger_path, self.prepared.train.ids.tolist(), job.budget, self.noise.mode)
+
+    def rounds(
+        self, job: Job, ledger: SqliteLedger, bar: Bar | None, stack: ExitStack
+    ) -> tuple[Progress, list[Row], dict[str, Any]]:
+        blocks = cluster(job, self.prepared.train, self.noise, ledger)
+        progress = self.progress(job, ledger)
+        callbacks: list[Callback] = []
+        observer = self.observer(job, blocks) if self.noise.mode == "simulation" else None
+        if observer is not None:
+            observer.recover()
+            callbacks.append(observer)
+        callbacks.append(Checkpoint(self.directory.checkpoint, job.id, self.config.run.checkpoint_every))
+        if bar is not None:
+            callbacks.append(stack.enter_context(bar(job, 0 if progress is None else progress.round)))
+        progress = train(job, blocks, callbacks, progress)
+        if observer is None:
+            return progress, [], export(ledger)
+        # Does nothing unless the rows of a run that had reached its end were lost.
+        observer(View(job.public, progress, progress.mail, weights(job, progress)))
+        return progress, observer.rows, export(ledger)
+
+    def progress(self, job: Job, ledger: SqliteLedger) -> Progress | None:
+        """Where the checkpoint says the rounds stand; without one the ledger replays them, at no charge."""
+        path = self.directory.checkpoint
+        if not path.exists():
+            return None
+        progress = Progress.load(path, job.id, job.algorithm.start(job.public)[0])
+        latest = ledger.latest(job.id)
+        paid = 0 if latest is None else latest[0].round + 1
+        if progress.round > paid:
+            raise LedgerError(
+                f"{self.ledger_path}: has {paid} rounds of this run, and {path} has {progress.round}: the ledger "
+                "was replaced by an older one. Put the right file back; nothing more was released"
+            )
+        return progress
+
+    def observer(self, job: Job, blocks: InProcess) -> Observer:
+        return Observer(
+            train=self.prepared.train,
+            test=self.prepared.test,
+            classifier=self.prepared.classifier,
+            cluster=blocks,
+            epsilon_by_round=job.epsilon_by_round,
+            every=self.config.run.metrics_every,
+            path=self.directory.metrics,
+        )
+
+    def named(self, error: BaseException, kept: bool) -> BaseException:
+        """The same, or what it means to whoever waits for the run."""
+        if isinstance(error, KeyboardInterrupt):
+            left = "what was released is in the ledger" if kept else "nothing was released, nothing is kept"
+            return Interrupted(f"interrupted; {left}", kept)
+        if isinstance(error, sqlite3.Error):
+            return LedgerError(f"{self.ledger_path}: the ledger could not be used ({error})")
+        if isinstance(error, OSError):
+            return unwritable(self.directory.path, error, kept)
+        return error
+
+
+def unwritable(out: Path, error: OSError, kept: bool) -> StorageError:
+    left = (
+        "what was released is in the ledger; once that is mended, go on with --resume"
+        if kept
+        else "nothing was released"
+    )
+    return StorageError(f"{error.filename or out}: {error.strerror or error}; {left}")
+
+
 def summary(
-    job: Job, mode: str, rows: list[Row], progress: Progress, seconds: float, out: Path
+    job: Job, mode: str, rows: list[Row], progress: Progress, prepared: Prepared
 ) -> dict[str, Any]:
     """Figures of the final model on the pooled records in a simulation; null in a deployment."""
     last = rows[-1] if rows else None
+    measured = prepared.test if last and prepared.classifier else None
     return {
+        "notices": notices(job.private, mode),
         "algorithm": job.algorithm.name,
         "private": job.private,
         "parties": job.public.parties,
@@ -108,12 +245,17 @@ def summary(
         "mode": mode,
         "accuracy_train": last and last.accuracy_train,
         "accuracy_test": last and last.accuracy_test,
-        "objective": last and last.objective,
-        "gap": last and last.gap,
-        "seconds": round(seconds, 3),
+        "majority_train": metrics.majority(prepared.train) if last and prepared.classifier else None,
+        "majority_test": metrics.majority(measured) if measured is not None else None,
+        "objective": last and finite(last.objective),
+        "gap": last and finite(last.gap),
         "transcript": progress.transcript,
-        "out": str(out),
     }
+
+
+def finite(value: float | None) -> float | None:
+    """JSON has no infinity: what ran away is null."""
+    return value if value is not None and math.isfinite(value) else None
 
 
 def write(
@@ -123,28 +265,27 @@ def write(
     rows: list[Row],
     book: dict[str, Any],
     model: Model,
-    reference: float | None,
+    reference: Mapping[str, Any] | None,
 ) -> None:
     """result.json last: a directory that has it is complete."""
-    guarantee = f"epsilon = {job.epsilon:.4g}, delta = {job.delta:g}" if job.private else "NOT PRIVATE"
-    title = f"{job.algorithm.name}, {job.public.parties} parties, {guarantee} ({result['mode']})"
     model.save(directory.model)
     write_json(directory.ledger_export, book)
     if rows:
-        plots.convergence(rows, title, directory.convergence, reference)
-    plots.spending(job.epsilon_by_round, job.delta, published_epsilon(job), title, directory.spending)
+        plots.convergence(rows, result, directory.convergence, reference)
+    plots.spending(job.epsilon_by_round, result, published(job), directory.spending)
     write_json(directory.result, result)
 
 
-def published_epsilon(job: Job) -> float | None:
-    claim = job.algorithm.published(job.public, job.delta) if job.delta is not None else None
-    return None if claim is None else claim.epsilon
+def published(job: Job) -> Claim | None:
+    return None if job.delta is None else job.algorithm.published(job.public, job.delta)
 
 
 def account(config: Config) -> dict[str, Any]:
     """What the config will cost each party, certified and as published. No record is read."""
+    if config.run.mode == "deployment":
+        check_seed(config)
     job = assembly.job(config)
-    claim = job.algorithm.published(job.public, job.delta) if isinstance(job.public.privacy, Target) else None
+    claim = published(job)
     return {
         "algorithm": job.algorithm.name,
         "private": job.private,

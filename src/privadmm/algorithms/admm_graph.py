@@ -72,6 +72,7 @@ class ADMMGraph:
         return None
 
     def check(self, public: Public) -> None:
+        public.need_smooth_loss(self.name)
         if not math.isfinite(public.regularizer.smoothness):
             raise ConfigError("admm_graph needs a smooth regulariser: use l2, or admm_star for l1")
 

@@ -72,7 +72,8 @@ class ADMMStar:
     def published(self, public: Public, delta: float) -> Claim | None:
         return None
 
-    def check(self, public: Public) -> None: ...
+    def check(self, public: Public) -> None:
+        public.need_smooth_loss(self.name)
 
     def init(self, public: Public, ids: Ints) -> State:
         return State(public.zeros(len(ids)), public.zeros(len(ids)), public.zeros(len(ids)))

@@ -2,43 +2,45 @@
 
     margins(x) = A_i x_i        pull(g) = A_i^T g_i        gram(h) = A_i^T diag(h_i) A_i
 
-Every record lies in the unit ball: a row is clipped to the declared bound in l2 norm and divided by it. With an intercept
-b in (0, 1) the row becomes (sqrt(1 - b^2) x, b), a constant feature that stays inside the ball and is regularised.
+Every record lies in the unit ball: a row is clipped to the declared bound in l2 norm and divided by it. With an
+intercept b in (0, 1) it becomes (sqrt(1 - b^2) x, b): a constant feature inside the ball, regularised like the others.
 
-Per-record arrays are flat, (..., n): parties ordered by number of records, ties in block order, a party's records together.
-`y`, `margins` and the arguments of `pull`, `gram` and `sums` share that order. Per-party arrays are always in block order.
+Per-record arrays are flat, (..., n): parties by number of records, ties in block order, a party's records together and
+in the order given. `y`, `margins` and the arguments of `pull`, `gram` and `sums` share that order. Per-party arrays are
+always in block order.
 
-A party's result never depends, bit for bit, on which other parties are in the block: records of equally many rows are stacked
-to (k, m, d) and multiplied by matmul, which works party by party; nothing is padded, and rows are cut at fixed places.
+A party's result does not depend, bit for bit, on which other parties are in the block: parties with equally many
+records are stacked to (k, m, d) and multiplied by matmul, which works party by party. Nothing is padded, and sums over
+records are cut at fixed places.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from privadmm import check
 from privadmm.errors import ConfigError, DataError
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
-# Rows handled at a time: about a megabyte at a hundred columns. Fixed, because where rows are cut decides the last bits of a sum.
-CHUNK = 1024
-# Non-zeros in one sparse piece; only a piece that is taken apart has its column indices copied.
-PIECE = 1 << 20
+CHUNK = 1024  # rows copied or summed at a time; where rows are cut decides the last bits of a Gram matrix
+PIECE = 1 << 20  # non-zeros in one sparse piece; only a piece that is cut has its column indices copied
 
 
 class Piece(Protocol):
     """The records of k parties with m rows each, in one storage. x is (k, R, d), g is (k, R, m), h is (k, m)."""
 
-    count: int
-    rows: int
-
+    @property
+    def count(self) -> int: ...
+    @property
+    def rows(self) -> int: ...
     def margins(self, x: Array) -> Array: ...
     def pull(self, g: Array) -> Array: ...
     def gram(self, h: Array) -> Array: ...
@@ -54,17 +56,17 @@ class Dense:
 
     @property
     def count(self) -> int:
-        return self.A.shape[0]
+        return len(self.A)
 
     @property
     def rows(self) -> int:
-        return self.A.shape[1]
+        return int(self.A.shape[1])
 
     def margins(self, x: Array) -> Array:
-        return np.matmul(x, self.A.swapaxes(1, 2))
+        return np.asarray(np.matmul(x, self.A.swapaxes(1, 2)))
 
     def pull(self, g: Array) -> Array:
-        return np.matmul(g, self.A)
+        return np.asarray(np.matmul(g, self.A))
 
     def gram(self, h: Array) -> Array:
         return np.stack([gram(A, h_i) for A, h_i in zip(self.A, h, strict=True)])
@@ -78,7 +80,7 @@ class Dense:
 
 @dataclass(frozen=True, eq=False)
 class Sparse:
-    """A is one block-diagonal scipy CSR matrix, (k m, k d): its products run row by row, so parties do not mix."""
+    """A is one block-diagonal scipy CSR matrix, (k m, k d). Its products go row by row, so parties do not mix."""
 
     A: Any
     count: int
@@ -88,18 +90,19 @@ class Sparse:
         return int(self.A.shape[0]) // self.count
 
     def margins(self, x: Array) -> Array:
-        k, R, d = x.shape
-        flat = self.A @ x.swapaxes(1, 2).reshape(k * d, R) if R > 1 else self.A @ x.reshape(k * d)
-        return np.asarray(flat).reshape(k, -1, R).swapaxes(1, 2)
+        return self._times(self.A, x)
 
     def pull(self, g: Array) -> Array:
-        k, R, m = g.shape
-        flat = self.A.T @ g.swapaxes(1, 2).reshape(k * m, R) if R > 1 else self.A.T @ g.reshape(k * m)
-        return np.asarray(flat).reshape(k, -1, R).swapaxes(1, 2)
+        return self._times(self.A.T, g)
+
+    def _times(self, A: Any, v: Array) -> Array:
+        k, R, width = v.shape
+        flat = v.swapaxes(1, 2).reshape(k * width, R)
+        product = (A @ flat.ravel())[:, None] if R == 1 else A @ flat
+        return np.asarray(product).reshape(k, -1, R).swapaxes(1, 2)
 
     def gram(self, h: Array) -> Array:
-        parties = (self.cut(i, i + 1).A for i in range(self.count))
-        return np.stack([gram(A, h_i) for A, h_i in zip(parties, h, strict=True)])
+        return np.stack([gram(self.cut(i, i + 1).A, h_i) for i, h_i in enumerate(h)])
 
     def kernel(self) -> Array:
         parties = (self.cut(i, i + 1).A for i in range(self.count))
@@ -108,32 +111,56 @@ class Sparse:
     def cut(self, start: int, stop: int) -> Sparse:
         if (start, stop) == (0, self.count):
             return self
-        m, d = self.rows, self.A.shape[1] // self.count
+        m, d, k = self.rows, int(self.A.shape[1]) // self.count, stop - start
         indptr = self.A.indptr[start * m : stop * m + 1]
         cells = slice(indptr[0], indptr[-1])
         parts = (self.A.data[cells], self.A.indices[cells] - start * d, indptr - indptr[0])
-        return Sparse(type(self.A)(parts, shape=((stop - start) * m, (stop - start) * d)), stop - start)
+        return Sparse(type(self.A)(parts, shape=(k * m, k * d)), k)
 
 
 def gram(A: Any, h: Array) -> Array:
-    """A^T diag(h) A of one party, h >= 0; Z^T Z is half the work of a general product."""
-    total = np.zeros((A.shape[1], A.shape[1]))
+    """A^T diag(h) A of one party, h >= 0, as Z^T Z: half the work of a general product."""
+    total, root = np.zeros((A.shape[1], A.shape[1])), np.sqrt(h)[:, None]
     for start in range(0, A.shape[0], CHUNK):
         rows = A[start : start + CHUNK]
-        Z = (rows.toarray() if hasattr(rows, "toarray") else rows) * np.sqrt(h[start : start + CHUNK, None])
+        Z = (rows.toarray() if hasattr(rows, "toarray") else rows) * root[start : start + CHUNK]
         total += Z.T @ Z
     return total
 
 
 @dataclass(frozen=True, eq=False)
+class Slot:
+    """Where a piece sits: the positions of its parties in the block, and its records in flat arrays."""
+
+    at: slice | Index
+    cells: slice
+    shape: tuple[int, int]  # k parties, m rows
+    piece: Piece
+
+
+def lay(pieces: Iterable[tuple[Index, Piece]]) -> tuple[Slot, ...]:
+    slots, start = [], 0
+    for at, piece in pieces:
+        k, m = piece.count, piece.rows
+        together = (
+            at[-1] - at[0] == k - 1
+        )  # positions increase, so they are then a range, and slicing copies nothing
+        slots.append(
+            Slot(slice(at[0], at[0] + k) if together else at, slice(start, start + k * m), (k, m), piece)
+        )
+        start += k * m
+    return tuple(slots)
+
+
+@dataclass(frozen=True, eq=False)
 class Shards:
-    """Build with `Shards.build` (pooled records) or `Shards.from_parties`; part with `take` and `batches` (views)."""
+    """Made by `build` (pooled records) or `from_parties`; taken apart by `take` and `batches`, as views."""
 
     ids: Index  # (P,)
     sizes: Index  # (P,), public
     dim: int
     y: Array  # (n,)
-    pieces: tuple[tuple[Index, Piece], ...]  # (positions in the block, records), in flat order
+    slots: tuple[Slot, ...]  # in flat order
 
     @classmethod
     def build(
@@ -147,12 +174,10 @@ class Shards:
         intercept: float = 0.0,
         classification: bool = True,
     ) -> Shards:
-        """Parties hold the records `rows[i]` of a pooled X (dense or scipy sparse) and y. X is copied once, never changed."""
-        X, y = X.tocsr() if hasattr(X, "tocsr") else np.asarray(X), np.asarray(y, dtype=np.float64)
-        if X.ndim != 2 or y.shape != (X.shape[0],):
-            raise DataError(f"X must be (n, d) and y (n,), not {X.shape} and {y.shape}")
-        parts = [(X, np.asarray(r, dtype=np.int64), y) for r in rows]
-        return cls._assemble(parts, row_bound, ids, intercept, classification)
+        """Party i holds the records rows[i] of a pooled X (dense or scipy sparse) and y. X is copied, not changed."""
+        X, y = table(X, y)
+        parts = [(X, y, np.asarray(r, dtype=np.int64)) for r in rows]
+        return cls._assemble(parts, Clip(row_bound, intercept), ids, classification)
 
     @classmethod
     def from_parties(
@@ -165,54 +190,40 @@ class Shards:
         classification: bool = True,
     ) -> Shards:
         """One (X_i, y_i) per party; each may be dense or sparse."""
-        parts = []
-        for X, y in parties:
-            X, y = X.tocsr() if hasattr(X, "tocsr") else np.asarray(X), np.asarray(y, dtype=np.float64)
-            if X.ndim != 2 or y.shape != (X.shape[0],):
-                raise DataError(f"X must be (m, d) and y (m,), not {X.shape} and {y.shape}")
-            parts.append((X, np.arange(len(y)), y))
-        return cls._assemble(parts, row_bound, ids, intercept, classification)
+        parts = [(X, y, np.arange(len(y))) for X, y in (table(*party) for party in parties)]
+        return cls._assemble(parts, Clip(row_bound, intercept), ids, classification)
 
     @classmethod
     def _assemble(
         cls,
-        parts: Sequence[tuple[Any, Index, Array]],
-        row_bound: float,
+        parts: Sequence[tuple[Any, Array, Index]],
+        clip: Clip,
         ids: ArrayLike | None,
-        intercept: float,
         classification: bool,
     ) -> Shards:
-        if not (math.isfinite(row_bound) and row_bound > 0):
-            raise ConfigError(f"row_bound must be a finite number above 0, not {row_bound!r}")
-        if not 0 <= intercept < 1:
-            raise ConfigError(f"intercept must lie in [0, 1) (0 means none), not {intercept!r}")
         names = np.arange(len(parts)) if ids is None else np.asarray(ids, dtype=np.int64)
-        if names.shape != (len(parts),) or len(np.unique(names)) != len(parts) or not parts:
-            raise ConfigError(f"ids must name each of the {len(parts)} parties once (and at least one party)")
-        if len({X.shape[1] for X, _, _ in parts}) != 1:
+        if not parts or names.shape != (len(parts),) or len(np.unique(names)) != len(parts):
+            raise ConfigError(
+                f"ids must name each of the {len(parts)} parties once, and there must be a party"
+            )
+        if len({X.shape[1] for X, _, _ in parts}) > 1:
             raise DataError("all parties must have the same columns")
-        for name, (_, rows, y) in zip(names, parts, strict=True):
+        for name, (_, y, rows) in zip(names, parts, strict=True):
             check_labels(int(name), y[rows], classification)
-
-        sizes = np.array([len(rows) for _, rows, _ in parts], dtype=np.int64)
+        sizes = np.array([len(rows) for _, _, rows in parts], dtype=np.int64)
+        # A party's storage follows from its own input, never from its neighbours': the last bits depend on it.
         sparse = np.array([hasattr(X, "tocsr") for X, _, _ in parts])
-        flat: list[Index] = []
+        order = np.lexsort((np.arange(len(parts)), sparse, sizes))
+        breaks = np.flatnonzero(np.diff(sizes[order]) | np.diff(sparse[order])) + 1
         pieces: list[tuple[Index, Piece]] = []
-        clip = Clip(row_bound, intercept)
-        for m in np.unique(sizes):
-            # A party's storage follows from its own input, never from its neighbours': the bits depend on it.
-            for kind, pack in ((False, pack_dense), (True, pack_sparse)):
-                at = np.flatnonzero((sizes == m) & (sparse == kind))
-                if len(at):
-                    chosen = [(int(names[i]), parts[i][0], parts[i][1]) for i in at]
-                    packed = list(pack(chosen, clip))
-                    ends = np.cumsum([p.count for p in packed])
-                    pieces += zip(np.split(at, ends[:-1]), packed, strict=True)
-                    flat.append(at)
-        order = np.concatenate(flat)
-        labels = np.concatenate([parts[i][2][parts[i][1]] for i in order])
-        dim = int(parts[0][0].shape[1]) + (intercept > 0)
-        return cls(names, sizes, dim, labels, tuple(pieces))
+        for at in np.split(order, breaks):
+            chosen = [(int(names[i]), parts[i][0], parts[i][2]) for i in at]
+            packed: list[Piece] = [
+                *(pack_sparse(chosen, clip) if sparse[at[0]] else pack_dense(chosen, clip))
+            ]
+            pieces += zip(np.split(at, np.cumsum([p.count for p in packed])[:-1]), packed, strict=True)
+        labels = np.concatenate([parts[i][1][parts[i][2]] for i in order])
+        return cls(names, sizes, int(parts[0][0].shape[1]) + (clip.intercept > 0), labels, lay(pieces))
 
     @property
     def size(self) -> int:
@@ -221,79 +232,86 @@ class Shards:
 
     def margins(self, x: Array) -> Array:
         """(..., P, d) -> (..., n): the scores A_i x_i."""
-        lead = x.shape[:-2]
-        x = np.moveaxis(x.reshape(-1, *x.shape[-2:]), 0, 1)
-        parts = [piece.margins(x[at]).swapaxes(0, 1).reshape(x.shape[1], -1) for at, piece in self.pieces]
-        return np.concatenate(parts, axis=-1).reshape(*lead, self.size)
+        lead, stack = x.shape[:-2], x.reshape(-1, *x.shape[-2:]).swapaxes(0, 1)
+        out = np.empty((stack.shape[1], self.size))
+        for slot in self.slots:
+            out[:, slot.cells].reshape(-1, *slot.shape)[...] = slot.piece.margins(stack[slot.at]).swapaxes(
+                0, 1
+            )
+        return out.reshape(*lead, self.size)
 
     def pull(self, g: Array) -> Array:
         """(..., n) -> (..., P, d): A_i^T g_i."""
-        flat = g.reshape(-1, self.size)
+        lead, flat = g.shape[:-1], g.reshape(-1, self.size)
         out = np.empty((len(flat), len(self.ids), self.dim))
-        for at, piece, cells in self._cells():
-            part = flat[:, cells].reshape(len(flat), len(at), piece.rows)
-            out[:, at] = piece.pull(part.swapaxes(0, 1)).swapaxes(0, 1)
-        return out.reshape(*g.shape[:-1], len(self.ids), self.dim)
-
-    def kernel(self) -> Array:
-        """(P, m, m): A_i A_i^T, for parties with equally many rows."""
-        out = np.empty((len(self.ids), *2 * (int(self.sizes[0]),)))
-        for at, piece in self.pieces:
-            out[at] = piece.kernel()
-        return out
+        for slot in self.slots:
+            part = flat[:, slot.cells].reshape(-1, *slot.shape)
+            out[:, slot.at] = slot.piece.pull(part.swapaxes(0, 1)).swapaxes(0, 1)
+        return out.reshape(*lead, len(self.ids), self.dim)
 
     def gram(self, h: Array) -> Array:
         """(n,) -> (P, d, d): A_i^T diag(h_i) A_i, h >= 0."""
         out = np.empty((len(self.ids), self.dim, self.dim))
-        for at, piece, cells in self._cells():
-            out[at] = piece.gram(h[cells].reshape(len(at), piece.rows))
+        for slot in self.slots:
+            out[slot.at] = slot.piece.gram(h[slot.cells].reshape(slot.shape))
+        return out
+
+    def kernel(self) -> Array:
+        """(P, m, m): A_i A_i^T, of a block whose parties have equally many records."""
+        out = np.empty((len(self.ids), int(self.sizes[0]), int(self.sizes[0])))
+        for slot in self.slots:
+            out[slot.at] = slot.piece.kernel()
         return out
 
     def sums(self, v: Array) -> Array:
         """(..., n) -> (..., P): the sum over each party's records."""
         out = np.empty((*v.shape[:-1], len(self.ids)))
-        for at, piece, cells in self._cells():
-            out[..., at] = v[..., cells].reshape(*v.shape[:-1], len(at), piece.rows).sum(axis=-1)
+        for slot in self.slots:
+            out[..., slot.at] = v[..., slot.cells].reshape(*v.shape[:-1], *slot.shape).sum(axis=-1)
         return out
 
     def spread(self, v: Array) -> Array:
         """(..., P) -> (..., n): each party's number at each of its records."""
-        parts = [np.repeat(v[..., at], piece.rows, axis=-1) for at, piece in self.pieces]
-        return np.concatenate(parts, axis=-1)
+        return np.concatenate(
+            [np.repeat(v[..., slot.at], slot.shape[1], axis=-1) for slot in self.slots], axis=-1
+        )
 
     def take(self, parties: ArrayLike) -> Shards:
-        """The sub-block of these positions, in increasing order. Records are views; the labels are copied."""
+        """The sub-block of these positions, which must increase. Its records are views; labels are copied."""
         chosen = np.asarray(parties, dtype=np.int64)
-        if np.any(np.diff(chosen) <= 0) or not len(chosen) or chosen[0] < 0 or chosen[-1] >= len(self.ids):
+        if not len(chosen) or np.any(np.diff(chosen) <= 0) or chosen[0] < 0 or chosen[-1] >= len(self.ids):
             raise ConfigError("take needs increasing positions inside the block, at least one")
         new = np.full(len(self.ids), -1)
         new[chosen] = np.arange(len(chosen))
-        labels, pieces = [], []
-        for at, piece, cells in self._cells():
-            y = self.y[cells].reshape(len(at), piece.rows)
-            kept = np.flatnonzero(new[at] >= 0)
+        labels: list[Array] = []
+        pieces: list[tuple[Index, Piece]] = []
+        for slot in self.slots:
+            at, y = new[slot.at], self.y[slot.cells].reshape(slot.shape)
+            kept = np.flatnonzero(at >= 0)
             for run in np.split(kept, np.flatnonzero(np.diff(kept) > 1) + 1) if len(kept) else ():
                 start, stop = int(run[0]), int(run[-1]) + 1
                 labels.append(y[start:stop].ravel())
-                pieces.append((new[at[start:stop]], piece.cut(start, stop)))
-        return Shards(self.ids[chosen], self.sizes[chosen], self.dim, np.concatenate(labels), tuple(pieces))
+                pieces.append((at[start:stop], slot.piece.cut(start, stop)))
+        return Shards(self.ids[chosen], self.sizes[chosen], self.dim, np.concatenate(labels), lay(pieces))
 
     def batches(self, cells: int) -> Iterator[tuple[Index, Shards]]:
-        """Positions and sub-blocks of parties with equally many rows, each of at most `cells` entries or of one party."""
-        for at, piece, where in self._cells():
-            count, y = max(1, cells // (piece.rows * self.dim)), self.y[where].reshape(len(at), piece.rows)
-            for start in range(0, len(at), count):
-                part = at[start : start + count]
-                stop = start + len(part)
-                pieces = ((np.arange(len(part)), piece.cut(start, stop)),)
-                yield part, Shards(self.ids[part], self.sizes[part], self.dim, y[start:stop].ravel(), pieces)
+        """Positions and sub-blocks of parties with equally many records: at most `cells` entries each, or one party."""
+        everyone = np.arange(len(self.ids))
+        for slot in self.slots:
+            (k, m), y = slot.shape, self.y[slot.cells].reshape(slot.shape)
+            most = max(1, cells // (m * self.dim))
+            for start in range(0, k, most):
+                stop = min(start + most, k)
+                at = everyone[slot.at][start:stop]
+                piece = lay([(np.arange(stop - start), slot.piece.cut(start, stop))])
+                yield at, Shards(self.ids[at], self.sizes[at], self.dim, y[start:stop].ravel(), piece)
 
-    def _cells(self) -> Iterator[tuple[Index, Piece, slice]]:
-        start = 0
-        for at, piece in self.pieces:
-            stop = start + piece.count * piece.rows
-            yield at, piece, slice(start, stop)
-            start = stop
+
+def table(X: Any, y: ArrayLike) -> tuple[Any, Array]:
+    X, labels = X.tocsr() if hasattr(X, "tocsr") else np.asarray(X), np.asarray(y, dtype=np.float64)
+    if X.ndim != 2 or labels.shape != (X.shape[0],):
+        raise DataError(f"X must be (n, d) and y (n,), not {X.shape} and {labels.shape}")
+    return X, labels
 
 
 def check_labels(name: int, y: Array, classification: bool) -> None:
@@ -303,45 +321,51 @@ def check_labels(name: int, y: Array, classification: bool) -> None:
         raise DataError(f"party {name}: {bad} of {len(y)} labels are not finite")
     if classification and (bad := int(np.sum(np.abs(y) != 1))):
         raise DataError(
-            f"party {name}: {bad} of {len(y)} labels are not -1 or +1; map the declared classes to them"
+            f"party {name}: {bad} of {len(y)} labels are not -1 or +1; map the declared classes to these"
         )
 
 
 @dataclass(frozen=True)
 class Clip:
-    """The per-record map into the unit ball: row -> (s x / max(bound, ||x||), b), s = sqrt(1 - b^2)."""
+    """The per-record map into the unit ball: x -> (s x / max(bound, |x|), b), s = sqrt(1 - b^2), b the intercept."""
 
     bound: float
     intercept: float
 
-    @property
-    def shrink(self) -> float:
-        return math.sqrt(1 - self.intercept**2)
+    def __post_init__(self) -> None:
+        check.positive(row_bound=self.bound)
+        if not 0 <= self.intercept < 1:
+            raise ConfigError(f"intercept must lie in [0, 1), 0 meaning none, not {self.intercept!r}")
 
-    def divisor(self, largest: Array, norm: Array) -> Array:
-        """max(bound, ||x||), given each row's largest entry and the norm of the row divided by it."""
-        return np.maximum(self.bound, largest * norm) / self.shrink
+    def divisor(self, largest: Array, squares: Array) -> Array:
+        """max(bound, |x|) / s of each row, given its largest entry and the sum of squares after division by it.
+
+        In two factors, because squares of large entries overflow, and the row would turn into zeros.
+        """
+        return np.maximum(self.bound, largest * np.sqrt(squares)) / math.sqrt(1 - self.intercept**2)
+
+    def refuse(self, name: int, bad: int, m: int) -> None:
+        if bad:
+            raise DataError(
+                f"party {name}: {bad} of {m} rows have entries that are not finite; clean or drop them"
+            )
 
 
 def pack_dense(parties: Sequence[tuple[int, Any, Index]], clip: Clip) -> Iterator[Dense]:
-    """Copy and clip chunk by chunk, so that the stack is the only copy."""
-    d, m = parties[0][1].shape[1], len(parties[0][2])
+    """Copied and clipped chunk by chunk, so that the stack is the only copy."""
+    m, d = len(parties[0][2]), parties[0][1].shape[1]
     A = np.empty((len(parties), m, d + (clip.intercept > 0)))
     for out, (name, X, rows) in zip(A, parties, strict=True):
         bad = 0
         for start in range(0, m, CHUNK):
             part = out[start : start + CHUNK, :d]
-            part[:] = X[rows[start : start + CHUNK]]
-            bad += int(np.sum(~np.isfinite(part).all(axis=1)))
+            part[...] = X[rows[start : start + CHUNK]]
+            largest = np.abs(part).max(axis=1, initial=0.0)
+            bad += int(np.sum(~np.isfinite(largest)))
             if not bad:
-                # Scaled by the largest entry first: squares of large entries overflow, and a row must not turn into zeros.
-                largest = np.abs(part).max(axis=1, initial=0.0)
-                norm = np.linalg.norm(part / np.where(largest > 0, largest, 1)[:, None], axis=1)
-                part /= clip.divisor(largest, norm)[:, None]
-        if bad:
-            raise DataError(
-                f"party {name}: {bad} of {m} rows have entries that are not finite; clean or drop them"
-            )
+                squares = (part / np.where(largest > 0, largest, 1.0)[:, None]) ** 2
+                part /= clip.divisor(largest, squares.sum(axis=1))[:, None]
+        clip.refuse(name, bad, m)
     if clip.intercept > 0:
         A[..., d] = clip.intercept
     yield Dense(A)
@@ -353,44 +377,34 @@ def pack_sparse(parties: Sequence[tuple[int, Any, Index]], clip: Clip) -> Iterat
     for name, X, rows in parties:
         part = clip_sparse(name, X[rows], clip)
         if ready and sum(p.nnz for p in ready) + part.nnz > PIECE:
-            yield stack(ready)
+            yield diagonal(ready)
             ready = []
         ready.append(part)
-    yield stack(ready)
+    yield diagonal(ready)
 
 
 def clip_sparse(name: int, part: Any, clip: Clip) -> Any:
-    """One party's rows, clipped in place (indexing by rows has copied them)."""
+    """One party's rows, already a copy, clipped."""
     m, d = part.shape
     part = part.astype(np.float64, copy=False)
     part.sum_duplicates()
-    cells = np.repeat(np.arange(m), np.diff(part.indptr))
-    if not np.isfinite(part.data).all():
-        bad = len(np.unique(cells[~np.isfinite(part.data)]))
-        raise DataError(
-            f"party {name}: {bad} of {m} rows have entries that are not finite; clean or drop them"
-        )
+    row = np.repeat(np.arange(m), np.diff(part.indptr))
     largest = np.zeros(m)
-    np.maximum.at(largest, cells, np.abs(part.data))
-    norm = np.sqrt(
-        np.bincount(cells, (part.data / np.where(largest > 0, largest, 1)[cells]) ** 2, minlength=m)
-    )
-    part.data /= clip.divisor(largest, norm)[cells]
-    if clip.intercept > 0:
-        ends = part.indptr[1:]
-        parts = (
-            np.insert(part.data, ends, clip.intercept),
-            np.insert(part.indices, ends, d),
-            part.indptr + np.arange(m + 1),
-        )
-        part = type(part)(parts, shape=(m, d + 1))
-    return part
+    np.maximum.at(largest, row, np.abs(part.data))
+    clip.refuse(name, int(np.sum(~np.isfinite(largest))), m)
+    squares = np.bincount(row, (part.data / np.where(largest > 0, largest, 1.0)[row]) ** 2, minlength=m)
+    part.data /= clip.divisor(largest, squares.astype(np.float64))[row]
+    if clip.intercept == 0:
+        return part
+    ends = part.indptr[1:]
+    data, indices = np.insert(part.data, ends, clip.intercept), np.insert(part.indices, ends, d)
+    return type(part)((data, indices, part.indptr + np.arange(m + 1)), shape=(m, d + 1))
 
 
-def stack(parts: Sequence[Any]) -> Sparse:
-    m, d = parts[0].shape
-    starts = np.cumsum([0] + [p.nnz for p in parts[:-1]])
+def diagonal(parts: Sequence[Any]) -> Sparse:
+    (m, d), k = parts[0].shape, len(parts)
+    starts = np.cumsum([0] + [p.nnz for p in parts])
     data = np.concatenate([p.data for p in parts])
     indices = np.concatenate([p.indices + i * d for i, p in enumerate(parts)])
-    indptr = np.concatenate([[0], *(p.indptr[1:] + start for p, start in zip(parts, starts, strict=True))])
-    return Sparse(type(parts[0])((data, indices, indptr), shape=(len(parts) * m, len(parts) * d)), len(parts))
+    indptr = np.concatenate([[0], *(p.indptr[1:] + start for p, start in zip(parts, starts, strict=False))])
+    return Sparse(type(parts[0])((data, indices, indptr), shape=(k * m, k * d)), k)

@@ -1,7 +1,8 @@
 """What a simulation may know and a deployment may not: figures of the current model on the pooled records."""
 
 import csv
-from dataclasses import asdict, dataclass, fields
+import io
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 import numpy as np
@@ -10,101 +11,130 @@ from privadmm.data.shards import Shards
 from privadmm.drive import View
 from privadmm.engines.inprocess import InProcess
 from privadmm.phases import Floats, Public
+from privadmm.report.rundir import write_text
 
 
 @dataclass(frozen=True)
 class Row:
-    """After `round` rounds. `gap` is the largest distance of a party's own iterate from the model."""
+    """After `round` rounds. `gap` is the largest distance of a party's own iterate from the model.
+
+    Accuracies are None unless two classes are declared, `accuracy_test` also without held-out records; `gap` is
+    None where the round was replayed from a ledger, which keeps a party's last iterate only.
+    """
 
     round: int
     epsilon: float | None
     objective: float
     accuracy_train: float | None
     accuracy_test: float | None
-    gap: float
+    gap: float | None
 
 
-def pooled(shards: Shards, w: Floats) -> Floats:
+def scores(shards: Shards, w: Floats) -> Floats:
     """a.w for every record of the block."""
     return shards.margins(np.broadcast_to(w, (len(shards.ids), shards.dim)))
 
 
-def in_party_order(shards: Shards, per_record: Floats) -> float:
-    """The sum over records: within each party, then over parties by id, so that no partition changes its bits."""
-    return float(np.sum(shards.sums(per_record)[np.argsort(shards.ids)]))
+def mean(shards: Shards, per_record: Floats) -> float:
+    """Summed within each party, then over parties by id, so that no partition changes its bits."""
+    total = np.sum(shards.sums(per_record)[np.argsort(shards.ids)])
+    return float(total) / int(shards.sizes.sum())
 
 
-def objective(public: Public, shards: Shards, w: Floats) -> float:
-    """C mean(loss) + R(w)."""
-    losses = public.loss.value(pooled(shards, w), shards.y)
-    return public.C * in_party_order(shards, losses) / int(shards.sizes.sum()) + float(
-        public.regularizer.value(w)
-    )
+def objective(public: Public, shards: Shards, w: Floats, found: Floats) -> float:
+    """C mean(loss) + R(w), given the records' scores."""
+    loss = public.C * mean(shards, public.loss.value(found, shards.y))
+    return loss + float(public.regularizer.value(w))
 
 
-def accuracy(public: Public, shards: Shards | None, w: Floats) -> float | None:
-    if shards is None or not public.loss.classification:
-        return None
-    right = (np.where(pooled(shards, w) > 0, 1.0, -1.0) == shards.y).astype(np.float64)
-    return in_party_order(shards, right) / int(shards.sizes.sum())
+def accuracy(shards: Shards, found: Floats) -> float:
+    return mean(shards, (np.where(found > 0, 1.0, -1.0) == shards.y).astype(np.float64))
 
 
-def majority(public: Public, shards: Shards | None) -> float | None:
+def majority(shards: Shards) -> float:
     """The accuracy of always naming the more frequent class: what any model has to beat."""
-    if shards is None or not public.loss.classification:
-        return None
-    share = in_party_order(shards, (shards.y > 0).astype(np.float64)) / int(shards.sizes.sum())
-    return max(share, 1 - share)
+    positive = mean(shards, (shards.y > 0).astype(np.float64))
+    return max(positive, 1 - positive)
 
 
 @dataclass
 class Observer:
-    """A callback that keeps a row every so many rounds, in memory and, if asked, in a CSV file."""
+    """A callback that keeps a row every so many rounds and after the last, in memory and in a CSV file."""
 
     train: Shards
     test: Shards | None
+    classifier: bool
     cluster: InProcess
     epsilon_by_round: list[float]
-    every: int = 1
-    path: Path | None = None
+    every: int
+    path: Path
+    rows: list[Row] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        self.rows: list[Row] = []
+    def recover(self) -> None:
+        """Go on from the rows that an interrupted run left: the rounds that made them will not be measured again."""
+        if self.path.exists():
+            self.rows = read(self.path)
+            write(self.path, self.rows)
 
     def __call__(self, view: View) -> None:
         t = view.progress.round
-        if t == view.public.rounds or (self.every and t % self.every == 0):
+        wanted = t == view.public.rounds or (self.every and t % self.every == 0)
+        if wanted and not (self.rows and t <= self.rows[-1].round):
             self.rows.append(self.measure(view))
-            if self.path is not None:
-                write(self.path, self.rows[-1:], append=True)
+            append(self.path, self.rows[-1])
 
     def measure(self, view: View) -> Row:
         t, w, public = view.progress.round, view.model, view.public
-        return Row(
-            round=t,
-            epsilon=self.epsilon_by_round[t - 1] if self.epsilon_by_round else None,
-            objective=objective(public, self.train, w),
-            accuracy_train=accuracy(public, self.train, w),
-            accuracy_test=accuracy(public, self.test, w),
-            gap=float(np.linalg.norm(self.cluster.local_models() - w, axis=-1).max()),
-        )
+        # A model that has run away is worth a row that says so, not a warning.
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = scores(self.train, w)
+            tested = None if self.test is None else scores(self.test, w)
+            return Row(
+                round=t,
+                epsilon=self.epsilon_by_round[t - 1] if self.epsilon_by_round else None,
+                objective=objective(public, self.train, w, found),
+                accuracy_train=accuracy(self.train, found) if self.classifier else None,
+                accuracy_test=accuracy(self.test, tested)
+                if self.classifier and self.test is not None and tested is not None
+                else None,
+                gap=self._gap(t, w),
+            )
+
+    def _gap(self, t: int, w: Floats) -> float | None:
+        if any(worker.last is None or worker.last.round + 1 != t for worker in self.cluster.workers):
+            return None
+        return float(np.linalg.norm(self.cluster.local_models() - w, axis=-1).max())
 
 
-def write(path: Path, rows: list[Row], append: bool = False) -> None:
-    fresh = not append or not path.exists()
-    with path.open("a" if append else "w", newline="") as file:
-        table = csv.DictWriter(file, [item.name for item in fields(Row)])
-        if fresh:
-            table.writeheader()
-        table.writerows(asdict(row) for row in rows)
+NAMES = [item.name for item in fields(Row)]
+
+
+def write(path: Path, rows: list[Row]) -> None:
+    """The whole table, in one step."""
+    table = io.StringIO(newline="")
+    writer = csv.DictWriter(table, NAMES, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(asdict(row) for row in rows)
+    write_text(path, table.getvalue())
+
+
+def append(path: Path, row: Row) -> None:
+    if not path.exists():
+        return write(path, [row])
+    with path.open("a", newline="") as file:
+        csv.DictWriter(file, NAMES, lineterminator="\n").writerow(asdict(row))
 
 
 def read(path: Path) -> list[Row]:
-    with path.open(newline="") as file:
-        return [
-            Row(
-                int(row["round"]),
-                *(float(row[item.name]) if row[item.name] else None for item in fields(Row)[1:]),
-            )  # type: ignore[arg-type]
-            for row in csv.DictReader(file)
-        ]
+    """The whole rows of a table, in order; a crash may have torn the last one, and the rest starts anew."""
+    rows: list[Row] = []
+    whole = [line for line in path.read_text(errors="replace").splitlines(keepends=True) if line[-1] == "\n"]
+    for cells in csv.reader(whole[1:]):
+        try:
+            number, epsilon, value, train, test, gap = (float(cell) if cell else None for cell in cells)
+        except ValueError:
+            break
+        if number is None or value is None or (rows and number <= rows[-1].round):
+            break
+        rows.append(Row(int(number), epsilon, value, train, test, gap))
+    return rows

@@ -1,18 +1,31 @@
 """The directory of a run: what was asked, how it went, what came out, what it cost.
 
-config.toml  the config as it was read      job.json     the job's id and what it must match to be resumed
-ledger.sqlite  the parties' ledger          checkpoint   where the rounds stand
-metrics.csv  a row per round (simulation)   model.json   the weights
-result.json  the summary                    ledger.json  events and epsilon of every party
-convergence.png, epsilon.png
+    config.toml     the config as it was read
+    job.json        the job's id, and what has to be the same for it to be resumed
+    ledger.sqlite   the parties' ledger, unless the config names one elsewhere
+    checkpoint      where the rounds stand
+    metrics.csv     a row per round, in a simulation
+    model.json      the weights
+    ledger.json     events and epsilon of every party
+    convergence.png, epsilon.png
+    result.json     the summary
+
+result.json is written last: a directory that has it is complete.
 """
 
+import contextlib
 import json
+import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from privadmm.errors import CheckpointError, ConfigError
+
+PARTIAL = ".new"
+# What job.json remembers besides the id, and how a person would call it.
+SAME = {"config": "config or seed", "shape": "number of parties, records or columns"}
 
 
 @dataclass(frozen=True)
@@ -59,36 +72,92 @@ class RunDir:
     def spending(self) -> Path:
         return self.path / "epsilon.png"
 
-    def open(self, text: str, digest: str, fresh_id: str, resume: bool) -> str:
-        """The id of the job to run here: a fresh one in an empty place, the interrupted one when resuming."""
-        if not self.job.exists():
-            if resume:
-                raise CheckpointError(f"{self.path}: holds no run to resume; leave out --resume to start one")
-            if self.path.exists() and any(self.path.iterdir()):
-                raise ConfigError(f"{self.path}: is not empty and holds no run; name another --out")
-            self.path.mkdir(parents=True, exist_ok=True)
-            self.config.write_text(text)
-            write_json(self.job, {"job": fresh_id, "config": digest})
-            return fresh_id
-        try:
-            known = json.loads(self.job.read_text())
-            job, config = str(known["job"]), known["config"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise CheckpointError(f"{self.job}: is damaged; start anew in another --out") from error
+    def check(self, resume: bool) -> None:
+        """Refuse a place that this run may not use; cheap, so that it can come before the data are read."""
+        if self.path.exists() and not self.path.is_dir():
+            raise ConfigError(f"{self.path}: is a file, and a run needs a directory; name another --out")
         if self.result.exists():
             raise ConfigError(f"{self.path}: holds a finished run; name another --out")
-        if not resume:
-            raise ConfigError(f"{self.path}: holds an unfinished run; add --resume to go on with it")
-        if config != digest:
+        if self.job.exists():
+            if not resume:
+                raise ConfigError(f"{self.path}: holds an unfinished run; add --resume to go on with it")
+        elif resume:
+            raise CheckpointError(f"{self.path}: holds no run to resume; leave out --resume to start one")
+        elif self.path.exists() and any(item.suffix != PARTIAL for item in self.path.iterdir()):
+            raise ConfigError(f"{self.path}: is not empty and holds no run; name another --out")
+
+    @contextlib.contextmanager
+    def opened(self, facts: dict[str, str], text: str, fresh: str, resume: bool) -> Iterator[str]:
+        """The id of the job to run here: `fresh` in a new place; when resuming, the interrupted one if the
+        facts of SAME are what they were.
+        """
+        self.check(resume)
+        if resume:
+            job = self._known(facts)
+        else:
+            job = fresh
+            self.path.mkdir(parents=True, exist_ok=True)
+            try:
+                with self.job.open("x", encoding="utf-8") as file:
+                    file.write(json.dumps({"job": job, **facts}, indent=1) + "\n")
+            except FileExistsError:
+                raise ConfigError(f"{self.path}: another run has just been started here") from None
+        with self._held():
+            if not self.config.exists():
+                write_text(self.config, text)
+            yield job
+
+    def _known(self, facts: dict[str, str]) -> str:
+        try:
+            known = json.loads(self.job.read_text())
+            job, before = str(known["job"]), {name: str(known[name]) for name in SAME}
+        except (ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(f"{self.job}: is damaged; start anew in another --out") from error
+        if changed := [words for name, words in SAME.items() if facts[name] != before[name]]:
             raise CheckpointError(
-                f"{self.path}: the run there was started with another config or seed ({self.config}); "
-                "resume it with that one"
+                f"{self.path}: the run there was started with another {changed[0]}; resume it with the same "
+                f"(its config is kept as {self.config})"
             )
         return job
 
+    @contextlib.contextmanager
+    def _held(self) -> Iterator[None]:
+        """One process at a time. The lock goes with the process, however it ends."""
+        try:
+            from fcntl import LOCK_EX, LOCK_NB, flock
+        except ImportError:  # not on this system: the ledger still refuses what is out of order
+            yield
+            return
+        with self.job.open() as file:
+            try:
+                flock(file, LOCK_EX | LOCK_NB)
+            except BlockingIOError:
+                raise CheckpointError(f"{self.path}: another process is at work on this run") from None
+            except OSError:  # a file system without locks
+                pass
+            yield
+
+    def discard(self) -> None:
+        """Take back what `opened` and a run without any release left, so that the place can be used again."""
+        for name in ("config.toml", "job.json", "checkpoint", "metrics.csv"):
+            (self.path / name).unlink(missing_ok=True)
+        for suffix in ("", "-wal", "-shm", "-journal"):
+            self.ledger.with_name(self.ledger.name + suffix).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # somebody's other files may stand here
+            for item in self.path.glob(f"*{PARTIAL}"):
+                item.unlink()
+            self.path.rmdir()
+
+
+def write_text(path: Path, text: str) -> None:
+    """In one step: no reader meets half a file."""
+    fresh = path.with_suffix(PARTIAL)
+    with fresh.open("w", encoding="utf-8", newline="") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+
 
 def write_json(path: Path, content: Any) -> None:
-    """In one step: no reader meets half a file."""
-    fresh = path.with_suffix(".new")
-    fresh.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
-    fresh.replace(path)
+    write_text(path, json.dumps(content, indent=1, allow_nan=False) + "\n")

@@ -33,6 +33,11 @@ class Prepared:
     test: Shards | None
     frame: Frame
 
+    @property
+    def classifier(self) -> bool:
+        """Two classes are declared, so that there is an accuracy."""
+        return self.frame.classes is not None
+
 
 def loss(config: Config) -> Loss:
     table = config.loss
@@ -83,8 +88,12 @@ def noise(config: Config) -> Noise:
 
 def job(config: Config, sizes: Any = None, dim: int | None = None, id: str | None = None) -> Job:
     """The job of this config. Without sizes, those that the file declares; the guarantee rests on no others."""
+    network = None
     if sizes is None:
-        sizes = config.parties.sizes or [1] * (config.parties.count or 1)
+        sizes = config.parties.sizes or [1] * (config.parties.known or 1)
+        if config.parties.known is None and config.graph.kind == "random":
+            # How many parties there are only a column of the data tells; an edge costs nothing whatever it joins.
+            network = graphs.ring(len(sizes))
     privacy: Target | NoPrivacy = NoPrivacy(f"{config.algorithm.name} is not private")
     if config.privacy is not None:
         kind = Deployment.kind if config.run.mode == "deployment" else Simulation.kind
@@ -97,14 +106,14 @@ def job(config: Config, sizes: Any = None, dim: int | None = None, id: str | Non
         sizes=np.asarray(sizes, dtype=np.int64),
         dim=dim or 1,
         rounds=config.algorithm.rounds,
-        graph=graph(config, len(sizes)),
+        graph=network or graph(config, len(sizes)),
         loss=loss(config),
         regularizer=regularizer(config),
         privacy=privacy,
         C=config.loss.C,
         weighting=config.algorithm.weighting,
     )
-    allowance = None if config.privacy is None else config.privacy.budget or config.privacy.epsilon
+    allowance = None if config.privacy is None else config.privacy.allowance
     named = {} if id is None else {"id": id}
     return Job(config.algorithm.parameters, public, allowance, **named)
 
@@ -114,33 +123,31 @@ def records(config: Config) -> tuple[Records, float, tuple[Any, Any] | None]:
     table = config.data
     if table.embedded:
         found = adult.load("onehot" if table.source == "embedded:adult" else "a9a")
-        classes: tuple[Any, Any] | None = table.classes or adult.CLASSES
-        if tuple(classes) != tuple(adult.CLASSES):
+        if table.classes not in (None, tuple(adult.CLASSES)):
             raise ConfigError(f"{config.path}: [data] classes of {table.source} are {list(adult.CLASSES)}")
         # Every a9a row has at most fourteen ones.
         bound = table.row_bound or (adult.SCHEMA.row_bound if table.source == "embedded:adult" else 14**0.5)
-        return found, bound, classes
-    classes = None if config.loss.name == "squared" else table.classes
+        return found, bound, adult.CLASSES
     bound = table.row_bound or 0.0
     schema = None
     if table.schema is not None:
-        schema = Schema.from_table(table.schema, label=table.label or "y", classes=classes, row_bound=bound)
+        schema = Schema.from_table(table.schema, label=table.label or "y", classes=table.classes, row_bound=bound)
     keep = () if config.parties.column is None else (config.parties.column,)
     found = read(
         config.resolve(table.source),
         table.format,
         label=table.label,
-        classes=classes,
+        classes=table.classes,
         schema=schema,
         keep=keep,
         on_bad=table.on_bad,
         dim=table.dim,
     )
-    return found, bound, classes
+    return found, bound, table.classes
 
 
-def owners(config: Config, found: Records) -> tuple[Any, int]:
-    """Who holds which record, and how many parties there are."""
+def owners(config: Config, found: Records, rows: Any) -> tuple[Any, int]:
+    """Who holds each of these rows, and how many parties there are."""
     table = config.parties
     if table.split == "features":
         raise ConfigError(
@@ -148,26 +155,48 @@ def owners(config: Config, found: Records) -> tuple[Any, int]:
             f"{config.algorithm.name} is horizontal"
         )
     if table.column is not None:
-        owner, names = splits.by_column(found.columns[table.column])
+        # Who the parties are does not depend on who is held out: one that loses all its records is an error.
+        owner, names = splits.by_column(column(config, found, table.column))
         if table.known is not None and table.known != len(names):
             raise ConfigError(
-                f"{config.path}: [parties] count is {table.known}, the column has {len(names)} values"
+                f"{config.path}: [parties] names {table.known} parties, and the column {table.column!r} has "
+                f"{len(names)} values; correct one of them"
             )
-        return owner, len(names)
+        return owner[rows], len(names)
     parties = table.known or 1
     if table.alpha is not None:
-        return splits.dirichlet(found.y, parties, table.alpha, table.seed), parties
-    return splits.even(len(found), parties, table.seed), parties
+        return splits.dirichlet(found.y[rows], parties, table.alpha, table.seed), parties
+    return splits.even(len(rows), parties, table.seed), parties
+
+
+def column(config: Config, found: Records, name: str) -> Any:
+    if name not in found.columns:
+        raise ConfigError(
+            f"{config.path}: [parties] split: {config.data.source} has no column {name!r}; "
+            f"it has {', '.join(found.columns) or 'none to split by'}"
+        )
+    return found.columns[name]
 
 
 def prepare(config: Config) -> Prepared:
     """Load, hold out, split and clip. Everything that can be wrong with the data is found here."""
     found, bound, classes = records(config)
     frame = Frame(bound, config.data.intercept, found.names, classes)
-    held_out = None
+    rows, held_out = np.arange(len(found)), None
     if config.data.test_fraction:
-        train, test = splits.train_test(len(found), config.data.test_fraction, config.data.split_seed)
+        rows, test = splits.train_test(len(found), config.data.test_fraction, config.data.split_seed)
         held_out = frame.shards(found.X, found.y, [test])
-        found = found.take(train)
-    owner, parties = owners(config, found)
-    return Prepared(frame.shards(found.X, found.y, splits.gather(found.X, owner, parties)), held_out, frame)
+    owner, parties = owners(config, found, rows)
+    shards = frame.shards(found.X, found.y, [rows[part] for part in splits.gather(rows, owner, parties)])
+    check_sizes(config, shards.sizes.tolist())
+    return Prepared(shards, held_out, frame)
+
+
+def check_sizes(config: Config, found: list[int]) -> None:
+    """Declared sizes are what `account` and the other parties rely on."""
+    for party, (declared, size) in enumerate(zip(config.parties.sizes or found, found, strict=True)):
+        if declared != size:
+            raise ConfigError(
+                f"{config.path}: [parties] sizes declares {declared} records for party {party}, which has {size} "
+                "to train on; correct or remove sizes"
+            )

@@ -4,7 +4,7 @@ import math
 import sqlite3
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -101,21 +101,28 @@ def run(
     job = assembly.job(config, prepared.train.sizes, prepared.train.dim)
     # What exceeds an empty ledger exceeds any other: refused before there is a file.
     job.reserve(MemoryLedger(prepared.train.ids.tolist(), job.budget))
-    attempt = Attempt(config, directory, prepared, noise)
-    with directory.opened(attempt.facts(job), config.text, job.id, resume) as known:
-        progress, rows, book = attempt.carry_out(replace(job, id=known), bar)
-        w = weights(job, progress)
-        model = Model(w, prepared.frame, job.algorithm.name, noise.mode, job.epsilon, job.delta)
-        result = {
-            **summary(job, noise.mode, rows, progress, prepared),
-            "ledger": str(attempt.ledger_path),
-            "seconds": round(time.perf_counter() - began, 3),
-            "out": str(out),
-        }
-        try:
+    attempt = Attempt(config, directory, prepared, noise, resume)
+    try:
+        with directory.opened(attempt.facts(job), config.text, job.id, resume) as known:
+            progress, rows, book = attempt.carry_out(replace(job, id=known), bar)
+            w = weights(job, progress)
+            model = Model(w, prepared.frame, job.algorithm.name, noise.mode, job.epsilon, job.delta)
+            result = {
+                **summary(job, noise.mode, rows, progress, prepared),
+                "ledger": str(attempt.ledger_path),
+                "seconds": round(time.perf_counter() - began, 3),
+                "out": str(out),
+            }
             write(directory, job, result, rows, book, model, reference)
-        except OSError as error:
-            raise unwritable(out, error, kept=True) from error
+    except KeyboardInterrupt:
+        kept = directory.job.exists()
+        left = "what was released is in the ledger" if kept else "nothing was released, nothing is kept"
+        raise Interrupted(f"interrupted; {left}", kept) from None
+    except sqlite3.Error as error:
+        raise LedgerError(f"{attempt.ledger_path}: the ledger could not be used ({error})") from error
+    except OSError as error:
+        left = "mend that and go on with --resume" if directory.job.exists() else "nothing was released"
+        raise StorageError(f"{error.filename or out}: {error.strerror or error}; {left}") from error
     return Finished(result, rows, book, directory, model)
 
 
@@ -127,6 +134,7 @@ class Attempt:
     directory: RunDir
     prepared: Prepared
     noise: Noise
+    resume: bool
 
     @property
     def ledger_path(self) -> Path:
@@ -140,18 +148,19 @@ class Attempt:
 
     def carry_out(self, job: Job, bar: Bar | None) -> tuple[Progress, list[Row], dict[str, Any]]:
         """Every round that is left. Without a release, what was made in the directory is taken back."""
-        released = False
+        kept = self.resume
         try:
-            with ExitStack() as stack:
-                ledger = stack.enter_context(closing(self.ledger(job)))
+            with closing(self.ledger(job)) as ledger, ExitStack() as stack:
+                kept = True  # unless the ledger says otherwise
                 try:
                     return self.rounds(job, ledger, bar, stack)
                 finally:
-                    released = ledger.latest(job.id) is not None
-        except BaseException as error:
-            if not released:
+                    with suppress(LedgerError):
+                        kept = self.resume or ledger.latest(job.id) is not None
+        except BaseException:
+            if not kept:
                 self.directory.discard()
-            raise self.named(error, released) from error
+            raise
 
     def ledger(self, job: Job) -> SqliteLedger:
         if self.directory.checkpoint.exists() and not self.ledger_path.exists():
@@ -206,26 +215,6 @@ class Attempt:
             every=self.config.run.metrics_every,
             path=self.directory.metrics,
         )
-
-    def named(self, error: BaseException, kept: bool) -> BaseException:
-        """The same, or what it means to whoever waits for the run."""
-        if isinstance(error, KeyboardInterrupt):
-            left = "what was released is in the ledger" if kept else "nothing was released, nothing is kept"
-            return Interrupted(f"interrupted; {left}", kept)
-        if isinstance(error, sqlite3.Error):
-            return LedgerError(f"{self.ledger_path}: the ledger could not be used ({error})")
-        if isinstance(error, OSError):
-            return unwritable(self.directory.path, error, kept)
-        return error
-
-
-def unwritable(out: Path, error: OSError, kept: bool) -> StorageError:
-    left = (
-        "what was released is in the ledger; once that is mended, go on with --resume"
-        if kept
-        else "nothing was released"
-    )
-    return StorageError(f"{error.filename or out}: {error.strerror or error}; {left}")
 
 
 def summary(

@@ -152,11 +152,9 @@ class Problem:
         if self.dual:
             r = np.sqrt(w / self.ridge)
             H = np.eye(w.shape[1]) + r[:, :, None] * self.shards.kernel() * r[:, None, :]
-            L = np.linalg.inv(np.linalg.cholesky(H)) * r[:, None, :]
-        else:
-            H = self.shards.gram(w.ravel()) + self.ridge[:, :, None] * np.eye(x.shape[1])
-            L = np.linalg.inv(np.linalg.cholesky(H))
-        return np.asarray(np.matmul(L.swapaxes(1, 2), L))
+            return np.asarray(r[:, :, None] * np.linalg.inv(H) * r[:, None, :])
+        H = self.shards.gram(w.ravel()) + self.ridge[:, :, None] * np.eye(x.shape[1])
+        return np.linalg.inv(H)
 
     def precondition(self, core: Array, v: Array) -> Array:
         if self.dual:

@@ -30,7 +30,7 @@ from privadmm.errors import ConfigError, DataError
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
-CHUNK = 1024  # rows copied or summed at a time; where rows are cut decides the last bits of a Gram matrix
+CHUNK = 2048  # rows copied or summed at a time; where rows are cut decides the last bits of a Gram matrix
 PIECE = 1 << 20  # non-zeros in one sparse piece; only a piece that is cut has its column indices copied
 
 
@@ -120,10 +120,12 @@ class Sparse:
 
 def gram(A: Any, h: Array) -> Array:
     """A^T diag(h) A of one party, h >= 0, as Z^T Z: half the work of a general product."""
-    total, root = np.zeros((A.shape[1], A.shape[1])), np.sqrt(h)[:, None]
-    for start in range(0, A.shape[0], CHUNK):
+    m, d = A.shape
+    total, buffer, root = np.zeros((d, d)), np.empty((min(m, CHUNK), d)), np.sqrt(h)[:, None]
+    for start in range(0, m, CHUNK):
         rows = A[start : start + CHUNK]
-        Z = (rows.toarray() if hasattr(rows, "toarray") else rows) * root[start : start + CHUNK]
+        Z = buffer[: rows.shape[0]]
+        np.multiply(rows.toarray() if hasattr(rows, "toarray") else rows, root[start : start + CHUNK], out=Z)
         total += Z.T @ Z
     return total
 

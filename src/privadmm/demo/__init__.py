@@ -1,15 +1,12 @@
 """`privadmm demo`: the embedded Adult data over ten parties, once privately and once not."""
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
 from privadmm.config import read
-from privadmm.drive import Callback
-from privadmm.job import Job
-from privadmm.run import Finished, run
+from privadmm.run import Bar, Finished, free, run
 
 
 @dataclass(frozen=True)
@@ -18,11 +15,11 @@ class Pair:
     reference: Finished
 
 
-def demonstrate(out: Path | None = None, bar: Callable[[Job, int], Callback] | None = None) -> Pair:
+def demonstrate(out: Path | None = None, bar: Bar | None = None) -> Pair:
     """Train both models with the configs beside this file, into `out`/private and `out`/reference."""
-    place = out or Path("runs") / f"demo-{time.strftime('%Y%m%d-%H%M%S')}"
+    place = out or free(Path("runs") / f"demo-{time.strftime('%Y%m%d-%H%M%S')}")
     with resources.as_file(resources.files(__package__)) as folder:
         configs = {name: read(folder / f"{name}.toml") for name in ("reference", "private")}
     reference = run(configs["reference"], place / "reference", bar=bar)
-    private = run(configs["private"], place / "private", bar=bar, reference=reference.result["objective"])
+    private = run(configs["private"], place / "private", bar=bar, reference=reference.result)
     return Pair(private, reference)

@@ -96,16 +96,23 @@ class RunDir:
             job = self._known(facts)
         else:
             job = fresh
-            self.path.mkdir(parents=True, exist_ok=True)
-            try:
-                with self.job.open("x", encoding="utf-8") as file:
-                    file.write(json.dumps({"job": job, **facts}, indent=1) + "\n")
-            except FileExistsError:
-                raise ConfigError(f"{self.path}: another run has just been started here") from None
+            self._begin(job, facts, text)
         with self._held():
-            if not self.config.exists():
-                write_text(self.config, text)
             yield job
+
+    def _begin(self, job: str, facts: dict[str, str], text: str) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+        try:
+            file = self.job.open("x", encoding="utf-8")
+        except FileExistsError:
+            raise ConfigError(f"{self.path}: another run has just been started here") from None
+        try:
+            with file:
+                file.write(json.dumps({"job": job, **facts}, indent=1) + "\n")
+            write_text(self.config, text)
+        except BaseException:
+            self.discard()
+            raise
 
     def _known(self, facts: dict[str, str]) -> str:
         try:

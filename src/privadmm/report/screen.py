@@ -1,15 +1,21 @@
-"""What a person sees in the terminal after a command."""
+"""What a person sees in the terminal after a command: text, with colours only where they can be shown."""
 
+from collections.abc import Iterable
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
+
+from privadmm.model import NOT_PRIVATE, SIMULATED
 
 if TYPE_CHECKING:
     from privadmm.demo import Pair
     from privadmm.run import Finished
 
-SIMULATED = "simulation: noise from a seed, to study and not to publish"
+Facts = list[tuple[str, str]]
 
 
 def percent(share: float | None) -> str:
@@ -19,72 +25,90 @@ def percent(share: float | None) -> str:
 def guarantee(result: dict[str, Any]) -> str:
     if not result["private"]:
         return "[bold red]NOT PRIVATE[/]"
-    return f"[bold green]epsilon = {result['epsilon']:.4g}[/], delta = {result['delta']:g} (certified, each party)"
+    return f"[bold green]epsilon = {result['epsilon']:.4g}[/], delta = {result['delta']:g}"
 
 
-def facts(rows: list[tuple[str, str]]) -> Table:
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(style="dim")
-    table.add_column(overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    return table
-
-
-def show_run(done: "Finished") -> None:
+def run(done: "Finished", command: str) -> str:
+    """The summary of one run; `command` is what it was called with."""
     r = done.result
-    rows = [
-        ("algorithm", f"{r['algorithm']}, {r['parties']} parties, {r['rounds']} rounds"),
-        ("privacy", guarantee(r)),
-        (
-            "mode",
-            SIMULATED if r["mode"] == "simulation" else "deployment: metrics on private data are not shown",
-        ),
-    ]
-    if r["accuracy_train"] is not None:
-        rows.append(
-            ("accuracy", f"train {percent(r['accuracy_train'])}   test {percent(r['accuracy_test'])}")
-        )
-    if r["objective"] is not None:
-        rows.append(("objective", f"{r['objective']:.8g}   consensus gap {r['gap']:.2g}"))
-    rows += [("time", f"{r['seconds']:.1f} s"), ("run directory", r["out"])]
-    Console().print(facts(rows))
-
-
-def show_account(r: dict[str, Any]) -> None:
-    rows = [("algorithm", f"{r['algorithm']}, {r['rounds']} rounds")]
+    facts = [("algorithm", f"{r['algorithm']}, {r['parties']} parties, {r['rounds']} rounds")]
     if r["private"]:
-        rows += [
-            (
-                "certified",
-                f"[bold green]epsilon = {r['certified']['epsilon']:.4f}[/] at delta = {r['delta']:g}",
-            )
-        ]
+        facts.append(("privacy", f"{guarantee(r)}, certified, for each party"))
     else:
-        rows += [("certified", "[bold red]NOT PRIVATE[/]: no epsilon covers this run")]
+        facts.append(("privacy", f"[bold red]{NOT_PRIVATE}[/]"))
+    if r["mode"] == "simulation":
+        facts += [("mode", SIMULATED), *measured(r)]
+    else:
+        facts.append(("mode", "deployment: nothing is measured on private records"))
+    facts += budgets(done)
+    facts += [("time", f"{r['seconds']:.1f} s"), ("run directory", escape(r["out"]))]
+    return shown([rows(facts)])
+
+
+def measured(r: dict[str, Any]) -> Facts:
+    facts: Facts = []
+    if r["accuracy_train"] is not None:
+        facts.append(("accuracy", f"train {percent(r['accuracy_train'])}, test {percent(r['accuracy_test'])}"))
+        facts.append(
+            ("majority", f"train {percent(r['majority_train'])}, test {percent(r['majority_test'])}")
+        )
+    value = "none: the model ran away" if r["objective"] is None else f"{r['objective']:.8g}"
+    gap = "" if r["gap"] is None else f", consensus gap {r['gap']:.2g}"
+    return [*facts, ("objective", value + gap)]
+
+
+def budgets(done: "Finished") -> Facts:
+    """What is left to each party; of a ledger that only this run knows there is nothing to tell."""
+    r, budget = done.result, done.ledger["budget"]
+    durable = r["ledger"] != str(done.directory.ledger)
+    if not durable:
+        private = r["mode"] == "deployment" and r["private"]
+        alone = "of this run alone; name \\[run] ledger to count other runs on these records with it"
+        return [("ledger", alone)] if private else []
+    facts = [("ledger", escape(r["ledger"]))]
+    if budget is None:
+        return facts
+    for label, spent in alike(done.ledger["parties"]):
+        left = max(0.0, budget["epsilon"] - spent)
+        facts.append(
+            (label, f"epsilon {spent:.4g} spent of {budget['epsilon']:.4g} in all, {left:.4g} left")
+        )
+    return facts
+
+
+def alike(parties: list[dict[str, Any]]) -> Iterable[tuple[str, float]]:
+    """Neighbouring parties that have spent the same, on one line."""
+    for spent, group in groupby(parties, key=lambda party: party["epsilon"]):
+        ids = [party["party"] for party in group]
+        yield (f"party {ids[0]}" if len(ids) == 1 else f"parties {ids[0]} to {ids[-1]}"), spent
+
+
+def account(r: dict[str, Any], budget: float | None) -> str:
+    """`budget` is what the config's ledger would allow each party in all."""
+    facts = [("algorithm", f"{r['algorithm']}, {r['rounds']} rounds")]
+    if r["private"]:
+        total = r["certified"]["epsilon"]
+        facts.append(("certified", f"[bold green]epsilon = {total:.4f}[/] at delta = {r['delta']:g}"))
+        if budget is not None and total > budget:
+            facts.append(
+                ("budget", f"[bold red]epsilon = {budget:g}[/] for each party: this run would be refused")
+            )
+    else:
+        facts.append(("certified", f"[bold red]{NOT_PRIVATE}[/]"))
     claim = r["published"]
     said = "no claim" if claim["epsilon"] is None else f"epsilon = {claim['epsilon']:.4f}"
-    rows += [("published", f"{said} [dim]({claim['caveat']})[/]")]
-    Console().print(facts(rows))
+    facts.append(("published", f"{said} ({escape(claim['caveat'])})"))
+    return shown([rows(facts)])
 
 
-def show_demo(pair: "Pair") -> None:
-    console = Console()
+def demo(pair: "Pair") -> str:
     private, reference = pair.private.result, pair.reference.result
-    table = Table(title="Adult census, 10 parties that share no record", title_justify="left")
-    for heading in ("", "privacy", "test accuracy", "objective"):
-        table.add_column(heading)
-    table.add_row(
-        "private model", guarantee(private), percent(private["accuracy_test"]), f"{private['objective']:.4f}"
-    )
-    table.add_row(
-        "non-private model",
-        guarantee(reference),
-        percent(reference["accuracy_test"]),
-        f"{reference['objective']:.4f}",
-    )
-    table.add_row("always the majority", "-", percent(private["majority_test"]), "-")
-    console.print(table)
+    models = Table(title="Adult census income, 10 parties that share no record", title_justify="left")
+    for heading in ("model", "privacy of each party", "test accuracy", "objective"):
+        models.add_column(heading, justify="left" if heading in ("model", "privacy of each party") else "right")
+    for name, r in (("private", private), ("non-private", reference)):
+        models.add_row(name, guarantee(r), percent(r["accuracy_test"]), f"{r['objective']:.4f}")
+    models.add_row("always the majority", "", percent(private["majority_test"]), "")
     spent = Table(title="Each party's own ledger", title_justify="left")
     for heading in ("party", "releases", "epsilon spent", "budget"):
         spent.add_column(heading, justify="right")
@@ -92,8 +116,41 @@ def show_demo(pair: "Pair") -> None:
     for party in pair.private.ledger["parties"]:
         releases = sum(event["count"] for event in party["events"])
         spent.add_row(str(party["party"]), str(releases), f"{party['epsilon']:.6f}", f"{budget:g}")
-    console.print(spent)
-    console.print(f"[dim]{SIMULATED}[/]")
+    below = 100 * (reference["accuracy_test"] - private["accuracy_test"])
+    above = 100 * (private["accuracy_test"] - private["majority_test"])
     directory = pair.private.directory
-    for what, path in (("convergence", directory.convergence), ("epsilon by round", directory.spending)):
-        console.print(f"plot of {what}: {path}", soft_wrap=True)
+    facts = [
+        ("in short", f"privacy costs {below:.1f} points of accuracy; {above:.1f} above the majority remain"),
+        ("mode", SIMULATED),
+        ("convergence", escape(str(directory.convergence))),
+        ("epsilon by round", escape(str(directory.spending))),
+    ]
+    return shown([models, spent, rows(facts)])
+
+
+def rows(facts: Facts) -> list[Text]:
+    """A line for each fact. Prose is wrapped under itself; what has no blanks, such as a path, is left whole."""
+    width = 2 + max(len(label) for label, _ in facts)
+    lines = []
+    for label, value in facts:
+        text = Text.from_markup(value, emoji=False)
+        room = max(20, min(console().width, 100) - width)
+        wrapped = text.wrap(console(), room) if " " in text.plain[: room + 1] else [text]
+        for number, part in enumerate(wrapped):
+            part.rstrip()
+            lines.append(Text.assemble((f"{label if number == 0 else '':<{width}}", "dim"), part))
+    return lines
+
+
+def shown(parts: Iterable[Table | list[Text]]) -> str:
+    """As text for standard output: plain unless that is a terminal."""
+    screen = console()
+    with screen.capture() as captured:
+        for part in parts:
+            for item in part if isinstance(part, list) else [part]:
+                screen.print(item, soft_wrap=isinstance(item, Text))
+    return captured.get()
+
+
+def console() -> Console:
+    return Console(highlight=False, emoji=False)

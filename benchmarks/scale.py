@@ -93,7 +93,9 @@ def main() -> None:
             f"  {one['parties']:>6.0f} parties  {1e3 * one['seconds_per_round']:8.2f} ms a round   "
             f"memory {one['memory_over_data']:.2f} x the data ({one['data_megabytes']:.0f} MB)"
         )
-    print(f"  {result['parties_ratio']:.0f} x the parties take {result['time_ratio']:.1f} x the time (goal: at most 12)")
+    print(
+        f"  {result['parties_ratio']:.0f} x the parties take {result['time_ratio']:.1f} x the time (goal: at most 12)"
+    )
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import pytest
 from privadmm import check, config
 from privadmm.config import SECTIONS, Above, Doc, When
 from privadmm.errors import ConfigError
-from privadmm.toml_schema import Checked, Choice, Field, fields_of
+from privadmm.toml.fields import Checked, Choice, Field, fields_of
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,9 @@ def test_agrees_with_an_independent_accountant(ratio: float, count: int, delta: 
 
 
 @pytest.mark.parametrize(("ratio", "count", "delta"), [(20.0, 100, 1e-5), (3.0, 1, 1e-6)])
-def test_the_deployed_law_agrees_with_an_independent_rdp_accountant(ratio: float, count: int, delta: float) -> None:
+def test_the_deployed_law_agrees_with_an_independent_rdp_accountant(
+    ratio: float, count: int, delta: float
+) -> None:
     import dp_accounting
     from dp_accounting.rdp import RdpAccountant
 
@@ -79,7 +81,9 @@ def test_more_releases_cost_more_and_less_than_the_sum(a: float, b: float, delta
 
 @settings(max_examples=40, deadline=None)
 @given(st.floats(0.01, 20.0), deltas, st.integers(1, 1000), st.booleans())
-def test_calibration_reaches_its_target_from_below(target: float, delta: float, n: int, discrete: bool) -> None:
+def test_calibration_reaches_its_target_from_below(
+    target: float, delta: float, n: int, discrete: bool
+) -> None:
     event = calibrate(target, delta, n, discrete)
     spent = epsilon(((event, n),), delta)
     assert target * (1 - 1e-4) <= spent <= target
@@ -113,7 +117,9 @@ def test_an_event_without_noise_is_no_event(ratio: float) -> None:
         Gaussian(ratio)
 
 
-@pytest.mark.parametrize(("epsilon_", "delta"), [(0.0, 1e-5), (-1.0, 1e-5), (1.0, 0.0), (1.0, 1.0), (math.nan, 1e-5)])
+@pytest.mark.parametrize(
+    ("epsilon_", "delta"), [(0.0, 1e-5), (-1.0, 1e-5), (1.0, 0.0), (1.0, 1.0), (math.nan, 1e-5)]
+)
 def test_a_target_must_make_sense(epsilon_: float, delta: float) -> None:
     with pytest.raises(ConfigError):
         Target(epsilon_, delta)

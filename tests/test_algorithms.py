@@ -5,9 +5,9 @@ from functools import cache
 
 import numpy as np
 import pytest
-from cases import ALGORITHMS, SIZES, Case, named, objective, shards
 from scipy.optimize import minimize
 
+from cases import ALGORITHMS, SIZES, Case, named, objective, shards
 from privadmm import graphs
 from privadmm.algorithms.admm_graph import ADMMGraph
 from privadmm.algorithms.admm_star import ADMMStar
@@ -40,7 +40,9 @@ def pooled_optimum() -> float:
     found = adult.load()
     norms = np.linalg.norm(found.X, axis=1, keepdims=True)
     A = found.X / np.maximum(norms, adult.SCHEMA.row_bound)
-    pooled = LogisticRegression(C=1 / (WEIGHT * len(A)), fit_intercept=False, tol=1e-10, max_iter=5000).fit(A, found.y)
+    pooled = LogisticRegression(C=1 / (WEIGHT * len(A)), fit_intercept=False, tol=1e-10, max_iter=5000).fit(
+        A, found.y
+    )
     w = pooled.coef_[0]
     return float(np.logaddexp(0, -found.y * (A @ w)).mean() + WEIGHT / 2 * w @ w)
 
@@ -52,7 +54,9 @@ def pooled_optimum() -> float:
         pytest.param(ADMMGraph(eta=0.003, tolerance=1e-11), graphs.random(10, 13, seed=0), 600, id="graph"),
     ],
 )
-def test_both_forms_reach_the_pooled_optimum_on_adult(algorithm: Algorithm, graph: graphs.Graph, rounds: int) -> None:
+def test_both_forms_reach_the_pooled_optimum_on_adult(
+    algorithm: Algorithm, graph: graphs.Graph, rounds: int
+) -> None:
     data = adult_shards()
     public = Public(data.sizes, data.dim, rounds, graph, Logistic(), L2(WEIGHT), NoPrivacy())
     job = Job(algorithm, public)
@@ -137,13 +141,48 @@ def test_dp_admm_learns_under_its_budget(step_size: str, regularizer: L1 | L2) -
 
 REFUSED = {
     "graph method on a star": (ADMMGraph(), graphs.star(5), Logistic(), L2(0.1), NoPrivacy(), "needs edges"),
-    "star method on a ring": (ADMMStar(), graphs.ring(5), Logistic(), L2(0.1), NoPrivacy(), "needs a coordinator"),
+    "star method on a ring": (
+        ADMMStar(),
+        graphs.ring(5),
+        Logistic(),
+        L2(0.1),
+        NoPrivacy(),
+        "needs a coordinator",
+    ),
     "l1 on a graph": (ADMMGraph(), graphs.ring(5), Logistic(), L1(0.1), NoPrivacy(), "smooth regulariser"),
     "hinge in an argmin": (ADMMStar(), graphs.star(5), Hinge(), L2(0.1), NoPrivacy(), "smooth loss"),
-    "hinge with the smooth step": (DPADMM(D_w=1.0), graphs.star(5), Hinge(), L2(0.1), Target(1.0, 1e-5), "nonsmooth"),
-    "squared without a radius": (DPADMM(D_w=1.0), graphs.star(5), Squared(1.0), L2(0.1), Target(1.0, 1e-5), "radius"),
-    "a budget for what has none": (ADMMStar(), graphs.star(5), Logistic(), L2(0.1), Target(1.0, 1e-5), "not private"),
-    "no total for certified noise": (DPADMM(D_w=1.0), graphs.star(5), Logistic(), L2(0.1), Target(None, 1e-5), "epsilon"),
+    "hinge with the smooth step": (
+        DPADMM(D_w=1.0),
+        graphs.star(5),
+        Hinge(),
+        L2(0.1),
+        Target(1.0, 1e-5),
+        "nonsmooth",
+    ),
+    "squared without a radius": (
+        DPADMM(D_w=1.0),
+        graphs.star(5),
+        Squared(1.0),
+        L2(0.1),
+        Target(1.0, 1e-5),
+        "radius",
+    ),
+    "a budget for what has none": (
+        ADMMStar(),
+        graphs.star(5),
+        Logistic(),
+        L2(0.1),
+        Target(1.0, 1e-5),
+        "not private",
+    ),
+    "no total for certified noise": (
+        DPADMM(D_w=1.0),
+        graphs.star(5),
+        Logistic(),
+        L2(0.1),
+        Target(None, 1e-5),
+        "epsilon",
+    ),
 }
 
 

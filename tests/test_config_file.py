@@ -56,7 +56,7 @@ def test_all_mistakes_are_reported_at_once_in_the_order_of_the_file(tmp_path):
     tables["parties"]["coutn"] = tables["parties"].pop("count")
     tables["algorithm"]["name"] = "toy"
     tables["loss"]["width"] = 1
-    tables["privacy"]["budget"] = 0.5  # a contradiction between keys, found although other sections are bad
+    tables["privacy"]["budget"] = -0.5
     tables["rum"] = {}
     job = Job(tmp_path, tables)
     keys = [re.search(r":(\d+): (\[\w+\](?: \w+)?): ", line) for line in job.complaints()]

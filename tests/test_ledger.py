@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cases import PRIVATE, shards
 
+from cases import PRIVATE, shards
 from privadmm.engines.worker import Worker
 from privadmm.errors import LedgerError, RefusedError
 from privadmm.job import Job
@@ -34,7 +34,9 @@ def pay(ledger: Ledger, round: int, job: str = "job", event: Gaussian | NotPriva
 
 
 @both
-def test_a_budget_is_spent_to_the_last_release_that_fits(make: Callable[[Path], Ledger], tmp_path: Path) -> None:
+def test_a_budget_is_spent_to_the_last_release_that_fits(
+    make: Callable[[Path], Ledger], tmp_path: Path
+) -> None:
     ledger, paid = make(tmp_path), 0
     with pytest.raises(RefusedError, match="party 0 may spend epsilon = 1"):
         while True:
@@ -168,7 +170,9 @@ STRANGERS = {
 
 
 @pytest.mark.parametrize("make", STRANGERS.values(), ids=STRANGERS.keys())
-def test_a_file_that_is_not_ours_is_refused_and_left_alone(make: Callable[[Path], None], tmp_path: Path) -> None:
+def test_a_file_that_is_not_ours_is_refused_and_left_alone(
+    make: Callable[[Path], None], tmp_path: Path
+) -> None:
     path = tmp_path / "stranger"
     make(path)
     before = path.read_bytes() if path.is_file() else None
@@ -187,7 +191,9 @@ def test_a_file_that_is_not_ours_is_refused_and_left_alone(make: Callable[[Path]
         ([0, 1], None, "simulation", "budget"),
     ],
 )
-def test_a_ledger_keeps_what_it_fixed(ids: list[int], budget: Budget, mode: str, fact: str, tmp_path: Path) -> None:
+def test_a_ledger_keeps_what_it_fixed(
+    ids: list[int], budget: Budget, mode: str, fact: str, tmp_path: Path
+) -> None:
     SqliteLedger(tmp_path / "ledger", [0, 1], BUDGET, "simulation").close()
     with pytest.raises(LedgerError, match=f"fixed {fact}"):
         SqliteLedger(tmp_path / "ledger", ids, budget, mode)

@@ -37,7 +37,12 @@ def fits(z: np.ndarray) -> bool:
 @pytest.mark.parametrize("source", SOURCES)
 def test_parties_rounds_and_calls_are_independent(source: type[Simulation]) -> None:
     noise = source()
-    draws = [*draw(noise), *draw(noise, call=(1, 0, 0)), *draw(noise, call=(0, 1, 0)), *draw(noise, call=(0, 0, 1))]
+    draws = [
+        *draw(noise),
+        *draw(noise, call=(1, 0, 0)),
+        *draw(noise, call=(0, 1, 0)),
+        *draw(noise, call=(0, 0, 1)),
+    ]
     worst = np.abs(np.corrcoef(draws) - np.eye(len(draws))).max()
     assert worst < 5 / np.sqrt(D)
 

@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from privadmm.errors import ConfigError
-from privadmm.toml_reader import Lines, Report, load, read_table
-from privadmm.toml_schema import Above, AtMost, Doc, When, fields_of, kind_of, nearest, show
+from privadmm.toml.fields import Above, AtMost, Doc, When, fields_of, kind_of, nearest, show
+from privadmm.toml.reader import Lines, Report, load, read_table
 
 TRICKY = '''\
 # [data] source = "in a comment"

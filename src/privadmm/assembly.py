@@ -131,7 +131,9 @@ def records(config: Config) -> tuple[Records, float, tuple[Any, Any] | None]:
     bound = table.row_bound or 0.0
     schema = None
     if table.schema is not None:
-        schema = Schema.from_table(table.schema, label=table.label or "y", classes=table.classes, row_bound=bound)
+        schema = Schema.from_table(
+            table.schema, label=table.label or "y", classes=table.classes, row_bound=bound
+        )
     keep = () if config.parties.column is None else (config.parties.column,)
     found = read(
         config.resolve(table.source),

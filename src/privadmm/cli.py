@@ -1,19 +1,27 @@
-"""The command line. Exit codes: 0 done, 1 a named failure, 2 wrong usage or config, 3 refused by a budget or policy."""
+"""The command line. Exit codes: 0 done, 1 a named failure, 2 wrong usage or config, 3 refused by a budget or policy.
+
+With --json a command prints exactly one JSON object on standard output, for failures too:
+{"error", "message", "exit_code"}. What is meant for people goes to standard error then.
+"""
 
 import json
+import os
+import shlex
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
+import click
 import typer
 
+from privadmm import __version__
 from privadmm.errors import PrivadmmError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from privadmm.config import Config
-    from privadmm.drive import Callback
+    from privadmm.drive import Callback, View
     from privadmm.job import Job
 
 app = typer.Typer(
@@ -26,6 +34,10 @@ ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="see `pr
 AsJson = Annotated[bool, typer.Option("--json", help="print one JSON object, for machines")]
 
 
+class OutputError(PrivadmmError):
+    """Standard output takes nothing more."""
+
+
 @app.command()
 def train(
     config: ConfigFile,
@@ -36,21 +48,28 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Train as CONFIG.toml says; leave config, metrics, model, ledger and plots in a run directory."""
-    from privadmm.run import default_out, run
+    from privadmm.run import Interrupted, default_out, run
 
     chosen = configured(config, seed, engine, out)
+    if resume and chosen.run.out is None:
+        raise click.UsageError("--resume needs --out, the directory of the run to go on with")
     place = Path(chosen.resolve(chosen.run.out)) if chosen.run.out else default_out(chosen)
     try:
         done = run(chosen, place, resume, bar=progress_bar)
-    except KeyboardInterrupt:
-        again = f"privadmm train {config} --out {place} --resume"
-        raise PrivadmmError(f"interrupted; what was released is in the ledger. Go on with: {again}") from None
+    except Interrupted as error:
+        if error.kept:
+            options = [("--engine", engine), ("--seed", seed), ("--out", place)]
+            given = [str(word) for pair in options if pair[1] is not None for word in pair]
+            again = shlex.join(["privadmm", "train", str(config), *given, "--resume"])
+            raise Interrupted(f"{error}. Go on with: {again}", kept=True) from None
+        raise
+    where = f"the run is complete, see {done.directory.result}"
     if as_json:
-        print(json.dumps(done.result))
+        emit(json.dumps(done.printed), where)
     else:
         from privadmm.report import screen
 
-        screen.show_run(done)
+        emit(screen.run(done), where)
 
 
 @app.command()
@@ -58,13 +77,14 @@ def account(config: ConfigFile, as_json: AsJson = False) -> None:
     """Say what CONFIG.toml costs each party, certified and as published. Touches no data."""
     from privadmm.run import account as cost
 
-    result = cost(configured(config))
+    chosen = configured(config)
+    result = cost(chosen)
     if as_json:
-        print(json.dumps(result))
+        emit(json.dumps(result))
     else:
         from privadmm.report import screen
 
-        screen.show_account(result)
+        emit(screen.account(result, None if chosen.privacy is None else chosen.privacy.allowance))
 
 
 @app.command()
@@ -77,11 +97,11 @@ def demo(
 
     pair = demonstrate(out, bar=progress_bar)
     if as_json:
-        print(json.dumps({"private": pair.private.result, "reference": pair.reference.result}))
+        emit(json.dumps({"private": pair.private.printed, "reference": pair.reference.printed}))
     else:
         from privadmm.report import screen
 
-        screen.show_demo(pair)
+        emit(screen.demo(pair))
 
 
 @app.command("config")
@@ -95,70 +115,105 @@ def config_command(
     from privadmm.config import schema_json, schema_text
 
     if not schema:
-        raise typer.BadParameter("say what to print: --schema")
-    print(json.dumps(schema_json()) if as_json else schema_text())
+        raise click.UsageError("say what to print: --schema")
+    emit(json.dumps(schema_json()) if as_json else schema_text())
+
+
+def show_version(wanted: bool) -> None:
+    if wanted:
+        emit(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def program(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="print the version", is_eager=True, callback=show_version),
+    ] = False,
+) -> None: ...
 
 
 def configured(
     path: Path, seed: int | None = None, engine: str | None = None, out: Path | None = None
 ) -> "Config":
-    from privadmm.config import check_seed, override, read
+    from privadmm.config import override, read
 
-    config = override(read(path), seed=seed, engine=engine, out=out)
-    if config.run.mode == "deployment" or seed is not None:
-        check_seed(config)
-    return config
+    return override(read(path), seed=seed, engine=engine, out=out)
 
 
-def progress_bar(job: "Job", done: int) -> "Callback":
+@contextmanager
+def progress_bar(job: "Job", done: int) -> "Iterator[Callback]":
     """A bar on standard error, if that is a terminal; otherwise nothing."""
-    console = stderr()
-    if not console.is_terminal:
-        return lambda view: None
+    if not (sys.stderr and sys.stderr.isatty()):
+        yield lambda view: None
+        return
+    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    bar = Progress(*columns, console=console, transient=True)
-    task = bar.add_task(f"{job.algorithm.name}, round", total=job.public.rounds, completed=done)
-    bar.start()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(f"{job.algorithm.name}, round", total=job.public.rounds, completed=done)
 
-    def advance(view: Any) -> None:
-        bar.update(task, completed=view.progress.round)
-        if view.progress.round == view.public.rounds:
-            bar.stop()
+        def advance(view: "View") -> None:
+            bar.update(task, completed=view.progress.round)
 
-    return advance
+        yield advance
 
 
-def stderr() -> "Console":
-    from rich.console import Console
-
-    return Console(stderr=True)
-
-
-def main() -> None:
-    """Run a command; turn every named failure into one message and its exit code."""
-    as_json = "--json" in sys.argv[1:]
+def emit(text: str, otherwise: str = "") -> None:
+    """Print the result and see that it has gone out; `otherwise` says where it can still be found."""
     try:
-        app()
+        sys.stdout.write(text.rstrip("\n") + "\n")
+        sys.stdout.flush()
+    except OSError as error:
+        silence(sys.stdout)
+        found = f"; {otherwise}" if otherwise else ""
+        raise OutputError(f"the result could not be printed ({error.strerror}){found}") from None
+
+
+def silence(stream: Any) -> None:
+    """What is left in the stream's buffer goes nowhere: Python would fail on it again as it ends."""
+    with suppress(OSError, ValueError), open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), stream.fileno())
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command; turn every failure into one message and its exit code."""
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    as_json = "--json" in words
+    # A path that is no valid text has to be shown somehow.
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        code = app(words, prog_name="privadmm", standalone_mode=False)
+    except click.UsageError as error:
+        usage = error.ctx.get_usage() if error.ctx else "privadmm --help"
+        fail("UsageError", f"{error.format_message()}\n{usage}", 2, as_json)
     except PrivadmmError as error:
         fail(type(error).__name__, str(error), error.exit_code, as_json)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, click.Abort):
         fail("Interrupted", "interrupted", 1, as_json)
     except OSError as error:
         fail(type(error).__name__, f"{error.filename or 'a file'}: {error.strerror or error}", 1, as_json)
     except MemoryError:
         fail("MemoryError", "there is not enough memory for these data on this machine", 1, as_json)
+    except Exception as error:
+        # The traceback stays off standard output, and a foreign message, which may quote data, off the JSON.
+        sys.excepthook(type(error), error, error.__traceback__)
+        fail(type(error).__name__, "unexpected; this is a bug in privadmm", 1, as_json)
+    if code == 130:  # what typer makes of a KeyboardInterrupt
+        fail("Interrupted", "interrupted", 1, as_json)
+    raise SystemExit(code or 0)
 
 
-def fail(kind: str, message: str, code: int, as_json: bool) -> None:
+def fail(kind: str, message: str, code: int, as_json: bool) -> NoReturn:
     if as_json:
-        print(json.dumps({"error": kind, "message": message, "exit_code": code}))
-    stderr().print(f"[bold red]privadmm:[/] {escape(message)}", soft_wrap=True, highlight=False)
+        with suppress(OutputError):
+            emit(json.dumps({"error": kind, "message": message, "exit_code": code}))
+    try:
+        typer.secho("privadmm: ", fg="red", bold=True, nl=False, err=True)
+        typer.echo(message, err=True)
+    except OSError:
+        silence(sys.stderr)
     raise SystemExit(code)
-
-
-def escape(text: str) -> str:
-    from rich.markup import escape as rich_escape
-
-    return rich_escape(text)

@@ -104,9 +104,7 @@ class Model:
             classes = None if kept["classes"] is None else tuple(kept["classes"])
             frame = Frame(kept["row_bound"], kept["intercept"], tuple(kept["names"]), classes)
             weights = np.array([weight for _, weight in facts["weights"]], dtype=np.float64)
-            return Model(
-                weights, frame, facts["algorithm"], facts["mode"], facts["epsilon"], facts["delta"]
-            )
+            return Model(weights, frame, facts["algorithm"], facts["mode"], facts["epsilon"], facts["delta"])
         except DataError as error:
             raise DataError(f"{path}: {error}") from None
         except (OSError, ValueError, KeyError, TypeError) as error:

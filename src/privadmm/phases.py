@@ -116,7 +116,9 @@ class Public:
     def need_smooth_loss(self, who: str) -> None:
         """Refuse a loss whose argmin no solver here can certify; `who` opens the message."""
         if not math.isfinite(self.loss.smoothness):
-            raise ConfigError(f"{who} solves an argmin and needs a smooth loss: use huber_hinge instead of hinge")
+            raise ConfigError(
+                f"{who} solves an argmin and needs a smooth loss: use huber_hinge instead of hinge"
+            )
 
     def everyone(self, event: Event) -> tuple[Event, ...]:
         return (event,) * self.parties

@@ -217,9 +217,7 @@ class Attempt:
         )
 
 
-def summary(
-    job: Job, mode: str, rows: list[Row], progress: Progress, prepared: Prepared
-) -> dict[str, Any]:
+def summary(job: Job, mode: str, rows: list[Row], progress: Progress, prepared: Prepared) -> dict[str, Any]:
     """Figures of the final model on the pooled records in a simulation; null in a deployment."""
     last = rows[-1] if rows else None
     measured = prepared.test if last and prepared.classifier else None

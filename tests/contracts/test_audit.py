@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import ALGORITHMS, DIM
 from scipy.stats import beta
 
+from cases import ALGORITHMS, DIM
 from privadmm.algorithms.dp_admm import DPADMM
 from privadmm.data.shards import Shards
 from privadmm.phases import AtParties, Floats, Local
@@ -72,7 +72,9 @@ def play(truth: int, factor: float) -> Floats:
                 memory, mail = phase.run(t, public, memory, mail)
                 continue
             doors = [Listening(public.ids, plan[(t, 0)], noise, t, 0, lambda charges: None) for _ in locals_]
-            outcomes = [phase.run(t, local, state, mail, door) for local, door in zip(locals_, doors, strict=True)]
+            outcomes = [
+                phase.run(t, local, state, mail, door) for local, door in zip(locals_, doors, strict=True)
+            ]
             seen, sigma = doors[truth].released.value, doors[0].scale[0]
             distance = [np.sum((seen - door.query) ** 2, axis=(-1, -2)) for door in doors]
             ratio += (distance[1] - distance[0]) / (2 * sigma**2)

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from cases import ALGORITHMS, PRIVATE, Case, named, shards
 
+from cases import ALGORITHMS, PRIVATE, Case, named, shards
 from privadmm.algorithms.dp_admm import DPADMM
 from privadmm.errors import RefusedError
 from privadmm.job import cluster, train

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cases import ALGORITHMS, SIZES, Case, Transcript, named, shards, transcript
 
+from cases import ALGORITHMS, SIZES, Case, Transcript, named, shards, transcript
 from privadmm.drive import drive
 from privadmm.engines.inprocess import addressed
 from privadmm.engines.worker import Worker

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import ALGORITHMS, Case, named, shards
 
+from cases import ALGORITHMS, Case, named, shards
 from privadmm.algorithms.admm_graph import ADMMGraph
 from privadmm.algorithms.dp_admm import DPADMM, State
 from privadmm.data.shards import Shards
@@ -118,7 +118,12 @@ class RawAnchor(ADMMGraph):
         return replace(state, anchor=state.anchor + local.gradient(s.f)), message
 
 
-BUGS = [RawDual(D_w=3.0, rho=0.1), RawMessage(D_w=3.0, rho=0.1), DataStep(D_w=3.0, rho=0.1), RawAnchor(eta=0.1)]
+BUGS = [
+    RawDual(D_w=3.0, rho=0.1),
+    RawMessage(D_w=3.0, rho=0.1),
+    DataStep(D_w=3.0, rho=0.1),
+    RawAnchor(eta=0.1),
+]
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: type(bug).__name__)

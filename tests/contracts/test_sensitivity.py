@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import ALGORITHMS, DIM, Case, named
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cases import ALGORITHMS, DIM, Case, named
 from privadmm.algorithms.dp_admm import DPADMM
 from privadmm.data.shards import Shards
 from privadmm.phases import AtParties, Floats, Local, Mail
@@ -27,7 +27,9 @@ class Measuring(Door):
         return super().output(x, sensitivity)
 
 
-def move(case: Case, first: list[Any], second: list[Any], state: Any, inbox: Mail, t: int) -> tuple[float, float]:
+def move(
+    case: Case, first: list[Any], second: list[Any], state: Any, inbox: Mail, t: int
+) -> tuple[float, float]:
     """How far the victim's query moves between two data sets from one state and inbox, and how far it may."""
     job = case.job(sizes=SIZES, rounds=t + 1)
     queries, allowed = [], 0.0
@@ -81,7 +83,8 @@ def opposite_records(case: Case) -> tuple[float, float]:
     """u against -u at margin 0: under the half-logistic loss both slopes are 1/2, which attains Lemma 1."""
     u = np.eye(DIM)[0]
     data = [
-        [(np.zeros((1, DIM)), np.ones(1)), (np.stack([sign * u, 0 * u, 0 * u]), np.ones(3))] for sign in (1.0, -1.0)
+        [(np.zeros((1, DIM)), np.ones(1)), (np.stack([sign * u, 0 * u, 0 * u]), np.ones(3))]
+        for sign in (1.0, -1.0)
     ]
     public = case.public(sizes=SIZES)
     return move(case, *data, case.algorithm.init(public, public.ids), case.algorithm.start(public)[1], 0)

@@ -22,7 +22,7 @@ from privadmm.phases import AtParties, Floats, Ints, Local, Mail, Nothing, Phase
 from privadmm.privacy.accounting import Claim, Plan
 from privadmm.privacy.release import Door, Released
 from privadmm.solvers import reanchor
-from privadmm.toml_schema import Above, Doc
+from privadmm.toml.fields import Above, Doc
 
 
 @dataclass(frozen=True)

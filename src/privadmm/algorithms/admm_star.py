@@ -20,7 +20,7 @@ from privadmm.privacy.accounting import Claim, Plan
 from privadmm.privacy.events import NotPrivate
 from privadmm.privacy.release import Door, Released
 from privadmm.solvers import reanchor
-from privadmm.toml_schema import Above, Doc
+from privadmm.toml.fields import Above, Doc
 
 IN_THE_CLEAR = NotPrivate("exact ADMM iterates leave the parties in the clear")
 

@@ -37,7 +37,7 @@ from privadmm.phases import AtCoordinator, AtParties, Floats, Ints, Local, Mail,
 from privadmm.privacy.accounting import Claim, NoPrivacy, Plan, Target, classical_ratio, moments_accountant
 from privadmm.privacy.events import DiscreteGaussian, Event, NotPrivate
 from privadmm.privacy.release import Door, Released
-from privadmm.toml_schema import Above, Doc
+from privadmm.toml.fields import Above, Doc
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,8 @@ def guarantee(result: dict[str, Any]) -> str:
     return f"[bold green]epsilon = {result['epsilon']:.4g}[/], delta = {result['delta']:g}"
 
 
-def run(done: "Finished", command: str) -> str:
-    """The summary of one run; `command` is what it was called with."""
+def run(done: "Finished") -> str:
+    """The summary of one run."""
     r = done.result
     facts = [("algorithm", f"{r['algorithm']}, {r['parties']} parties, {r['rounds']} rounds")]
     if r["private"]:
@@ -48,7 +48,9 @@ def run(done: "Finished", command: str) -> str:
 def measured(r: dict[str, Any]) -> Facts:
     facts: Facts = []
     if r["accuracy_train"] is not None:
-        facts.append(("accuracy", f"train {percent(r['accuracy_train'])}, test {percent(r['accuracy_test'])}"))
+        facts.append(
+            ("accuracy", f"train {percent(r['accuracy_train'])}, test {percent(r['accuracy_test'])}")
+        )
         facts.append(
             ("majority", f"train {percent(r['majority_train'])}, test {percent(r['majority_test'])}")
         )
@@ -70,9 +72,7 @@ def budgets(done: "Finished") -> Facts:
         return facts
     for label, spent in alike(done.ledger["parties"]):
         left = max(0.0, budget["epsilon"] - spent)
-        facts.append(
-            (label, f"epsilon {spent:.4g} spent of {budget['epsilon']:.4g} in all, {left:.4g} left")
-        )
+        facts.append((label, f"epsilon {spent:.4g} spent of {budget['epsilon']:.4g} in all, {left:.4g} left"))
     return facts
 
 
@@ -105,7 +105,9 @@ def demo(pair: "Pair") -> str:
     private, reference = pair.private.result, pair.reference.result
     models = Table(title="Adult census income, 10 parties that share no record", title_justify="left")
     for heading in ("model", "privacy of each party", "test accuracy", "objective"):
-        models.add_column(heading, justify="left" if heading in ("model", "privacy of each party") else "right")
+        models.add_column(
+            heading, justify="left" if heading in ("model", "privacy of each party") else "right"
+        )
     for name, r in (("private", private), ("non-private", reference)):
         models.add_row(name, guarantee(r), percent(r["accuracy_test"]), f"{r['objective']:.4f}")
     models.add_row("always the majority", "", percent(private["majority_test"]), "")

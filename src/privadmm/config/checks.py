@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from privadmm.config_tables import (
+from privadmm.config.tables import (
     AlgorithmTable,
     DataTable,
     GraphTable,
@@ -10,8 +10,8 @@ from privadmm.config_tables import (
     PartiesTable,
     PrivacyTable,
 )
-from privadmm.toml_reader import Report
-from privadmm.toml_schema import At, fields_of, show
+from privadmm.toml.fields import At, fields_of, show
+from privadmm.toml.reader import Report
 
 
 def _check_source(data: DataTable, report: Report) -> None:
@@ -92,14 +92,6 @@ def _check_epsilon(privacy: PrivacyTable, algorithm: AlgorithmTable, report: Rep
         missing(("privacy", "epsilon"), PrivacyTable, name, report)
 
 
-def _check_budget(privacy: PrivacyTable, report: Report) -> None:
-    if privacy.budget is not None and privacy.epsilon is not None and privacy.budget < privacy.epsilon:
-        epsilon = report.named(("privacy", "epsilon"), privacy.epsilon)
-        report.add(
-            ("privacy", "budget"), f"is {privacy.budget} beside {epsilon}", f"{privacy.epsilon} or above"
-        )
-
-
 CROSS_CHECKS: tuple[tuple[tuple[str, ...], Callable[..., None]], ...] = (
     (("data",), _check_source),
     (("data", "loss"), _check_classes),
@@ -107,5 +99,4 @@ CROSS_CHECKS: tuple[tuple[tuple[str, ...], Callable[..., None]], ...] = (
     (("parties", "graph"), _check_edges),
     (("algorithm", "graph"), _check_topology),
     (("privacy", "algorithm"), _check_epsilon),
-    (("privacy",), _check_budget),
 )

@@ -1,6 +1,6 @@
 """One TOML file for every command: read, checked across sections, identified by a digest, described.
 
-The sections are declared in `config_tables`, and `config_checks` compares keys with one another. Algorithms
+The sections are declared in `tables`, and `checks` compares keys with one another. Algorithms
 declare their own keys in the same way, so [algorithm] has the keys of the one that it names. Every path in
 the file is relative to the file's folder.
 """
@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from privadmm.config_checks import CROSS_CHECKS, missing
-from privadmm.config_tables import (
+from privadmm.config.checks import CROSS_CHECKS, missing
+from privadmm.config.tables import (
     AlgorithmTable,
     DataTable,
     GraphTable,
@@ -27,9 +27,8 @@ from privadmm.config_tables import (
     RunTable,
 )
 from privadmm.errors import ConfigError
-from privadmm.toml_docs import Section, as_json, as_markdown, as_text
-from privadmm.toml_reader import Lines, Report, load, read_table
-from privadmm.toml_schema import (
+from privadmm.toml.docs import Section, as_json, as_markdown, as_text
+from privadmm.toml.fields import (
     BAD,
     Above,
     At,
@@ -47,6 +46,7 @@ from privadmm.toml_schema import (
     nearest,
     show,
 )
+from privadmm.toml.reader import Lines, Report, load, read_table
 
 __all__ = [
     "Above",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from privadmm.toml_schema import Above, AtLeast, AtMost, Below, Doc, Rule, When, show
+from privadmm.toml.fields import Above, AtLeast, AtMost, Below, Doc, Rule, When, show
 
 EMBEDDED = ("embedded:adult", "embedded:a9a")
 

@@ -1,7 +1,7 @@
 """One small instance of everything. A new algorithm adds one line to ALGORITHMS, and every contract runs on it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -30,8 +30,8 @@ class Case:
     algorithm: Algorithm
     graph: Callable[[int], Graph]
     privacy: Target | NoPrivacy
-    loss: Loss = Logistic()
-    regularizer: Regularizer = L2(0.01)
+    loss: Loss = field(default_factory=Logistic)
+    regularizer: Regularizer = field(default_factory=lambda: L2(0.01))
     weighting: Any = "records"
 
     def public(self, sizes: tuple[int, ...] = SIZES, rounds: int = 4, replicas: int | None = None) -> Public:

@@ -113,9 +113,15 @@ def job(config: Config, sizes: Any = None, dim: int | None = None, id: str | Non
         C=config.loss.C,
         weighting=config.algorithm.weighting,
     )
-    allowance = None if config.privacy is None else config.privacy.allowance
     named = {} if id is None else {"id": id}
-    return Job(config.algorithm.parameters, public, allowance, **named)
+    return Job(config.algorithm.parameters, public, allowance(config), **named)
+
+
+def allowance(config: Config) -> float | None:
+    """What each party's ledger allows in all: the budget, or else the target of this run."""
+    if config.privacy is None:
+        return None
+    return config.privacy.epsilon if config.privacy.budget is None else config.privacy.budget
 
 
 def records(config: Config) -> tuple[Records, float, tuple[Any, Any] | None]:

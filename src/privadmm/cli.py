@@ -48,7 +48,7 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Train as CONFIG.toml says; leave config, metrics, model, ledger and plots in a run directory."""
-    from privadmm.run import Interrupted, default_out, run
+    from privadmm.run import InterruptedRunError, default_out, run
 
     chosen = configured(config, seed, engine, out)
     if resume and chosen.run.out is None:
@@ -56,12 +56,12 @@ def train(
     place = Path(chosen.resolve(chosen.run.out)) if chosen.run.out else default_out(chosen)
     try:
         done = run(chosen, place, resume, bar=progress_bar)
-    except Interrupted as error:
+    except InterruptedRunError as error:
         if error.kept:
             options = [("--engine", engine), ("--seed", seed), ("--out", place)]
             given = [str(word) for pair in options if pair[1] is not None for word in pair]
             again = shlex.join(["privadmm", "train", str(config), *given, "--resume"])
-            raise Interrupted(f"{error}. Go on with: {again}", kept=True) from None
+            raise InterruptedRunError(f"{error}. Go on with: {again}", kept=True) from None
         raise
     where = f"the run is complete, see {done.directory.result}"
     if as_json:
@@ -82,9 +82,10 @@ def account(config: ConfigFile, as_json: AsJson = False) -> None:
     if as_json:
         emit(json.dumps(result))
     else:
+        from privadmm.assembly import allowance
         from privadmm.report import screen
 
-        emit(screen.account(result, None if chosen.privacy is None else chosen.privacy.allowance))
+        emit(screen.account(result, allowance(chosen)))
 
 
 @app.command()

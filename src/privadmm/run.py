@@ -43,7 +43,7 @@ PRINTED = (
 )
 
 
-class Interrupted(PrivadmmError):
+class InterruptedRunError(PrivadmmError):
     """Somebody pressed Ctrl-C. `kept`: something was released, and the directory can be resumed."""
 
     def __init__(self, message: str, kept: bool) -> None:
@@ -117,7 +117,7 @@ def run(
     except KeyboardInterrupt:
         kept = directory.job.exists()
         left = "what was released is in the ledger" if kept else "nothing was released, nothing is kept"
-        raise Interrupted(f"interrupted; {left}", kept) from None
+        raise InterruptedRunError(f"interrupted; {left}", kept) from None
     except sqlite3.Error as error:
         raise LedgerError(f"{attempt.ledger_path}: the ledger could not be used ({error})") from error
     except OSError as error:

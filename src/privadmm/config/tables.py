@@ -238,6 +238,11 @@ class PrivacyTable:
     ] = None
     adjacency: Annotated[Literal["replace-one"], Doc("which two data sets must look alike")] = "replace-one"
 
+    @property
+    def allowance(self) -> float | None:
+        """What a party's ledger allows in all; None: whatever the plan costs."""
+        return self.epsilon if self.budget is None else self.budget
+
 
 @dataclass(frozen=True)
 class RunTable:

@@ -14,11 +14,12 @@ from privadmm.algorithms.admm_star import ADMMStar
 from privadmm.algorithms.dp_admm import DPADMM
 from privadmm.data import adult, splits
 from privadmm.data.shards import Shards
-from privadmm.errors import ConfigError
+from privadmm.errors import ConfigError, PrivadmmError
 from privadmm.job import Job, cluster, train, weights
 from privadmm.losses import Hinge, Logistic, Squared
 from privadmm.phases import Algorithm, Public
 from privadmm.privacy.accounting import NoPrivacy, Target
+from privadmm.privacy.events import DiscreteGaussian
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.regularizers import L1, L2
 
@@ -183,6 +184,14 @@ REFUSED = {
         Target(None, 1e-5),
         "epsilon",
     ),
+    "published noise in a deployment": (
+        DPADMM(D_w=1.0, calibration="published", round_epsilon=0.1),
+        graphs.star(5),
+        Logistic(),
+        L2(0.1),
+        Target(None, 1e-3, DiscreteGaussian),
+        "deployment refuses",
+    ),
 }
 
 
@@ -191,6 +200,20 @@ def test_what_has_no_proof_is_refused_at_once(parts: tuple) -> None:  # type: ig
     algorithm, graph, loss, regularizer, privacy, message = parts
     with pytest.raises(ConfigError, match=message):
         Job(algorithm, Public(np.full(5, 10), 3, 2, graph, loss, regularizer, privacy)).plan  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"sizes": np.array([3, 0, 2])}, "party 1 has no records"),
+        ({"sizes": np.array([], dtype=int)}, "at least one party"),
+        ({"rounds": 0}, "rounds"),
+        ({"C": -1.0}, "C must be"),
+    ],
+)
+def test_public_facts_must_make_sense(wrong: dict, message: str) -> None:  # type: ignore[type-arg]
+    with pytest.raises(PrivadmmError, match=message):
+        replace(ALGORITHMS[0].public(), **wrong)
 
 
 def test_replicas_are_runs_of_their_own() -> None:

@@ -14,7 +14,7 @@ from privadmm.errors import DataError
 Floats = NDArray[np.float64]
 
 NOT_PRIVATE = "NOT PRIVATE: no epsilon covers this run"
-SIMULATED = "simulation: the noise came from a seed; to study, not to publish"
+SIMULATED = "simulation: noise from a seed, to study and not to publish"
 
 
 def notices(private: bool, mode: str) -> list[str]:

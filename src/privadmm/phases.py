@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privadmm import wire
-from privadmm.errors import ConfigError
+from privadmm import check, wire
+from privadmm.errors import ConfigError, DataError
 from privadmm.graphs import Graph
 from privadmm.losses import Loss
 from privadmm.privacy.accounting import Claim, NoPrivacy, Plan, Target
@@ -51,8 +51,13 @@ class Mail:
         return self.values
 
     def only(self, senders: Ints) -> "Mail":
-        rows = np.searchsorted(self.senders, senders)
-        return self if len(rows) == len(self.senders) else Mail(senders, self.values[..., rows, :])
+        """What these senders (ascending, all present) said."""
+        if np.array_equal(self.senders, senders):
+            return self
+        rows = np.minimum(np.searchsorted(self.senders, senders), len(self.senders) - 1)
+        if not np.array_equal(self.senders[rows], senders):
+            raise ValueError("the mail lacks a message that a block must hear")
+        return Mail(senders, self.values[..., rows, :])
 
     @staticmethod
     def join(parts: Sequence["Mail"]) -> "Mail":
@@ -91,6 +96,15 @@ class Public:
     C: float = 1.0
     weighting: Literal["records", "parties"] = "records"
     replicas: int | None = None
+
+    def __post_init__(self) -> None:
+        check.positive(C=self.C, rounds=self.rounds, dim=self.dim)
+        if self.sizes.ndim != 1 or not len(self.sizes):
+            raise ConfigError("there must be at least one party")
+        if (self.sizes < 1).any():
+            raise DataError(
+                f"party {int(np.argmin(self.sizes))} has no records; leave it out or give it some"
+            )
 
     @property
     def parties(self) -> int:

@@ -5,6 +5,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
+from privadmm.model import SIMULATED
 from privadmm.privacy.accounting import Claim
 from privadmm.report.metrics import Row
 
@@ -77,6 +78,7 @@ def figure(result: Mapping[str, Any], height: float) -> Any:
     from matplotlib.figure import Figure
 
     drawing = Figure(figsize=(7.2, height), dpi=120, layout="constrained")
+    drawing.get_layout_engine().set(w_pad=0.12, h_pad=0.08)
     FigureCanvasAgg(drawing)
     what = f"{result['algorithm']}, {result['parties']} parties, {result['rounds']} rounds"
     promise = (
@@ -86,9 +88,7 @@ def figure(result: Mapping[str, Any], height: float) -> Any:
     )
     drawing.suptitle(f"{what}, {promise}", color="black" if result["private"] else RED)
     if result["mode"] == "simulation":
-        drawing.supxlabel(
-            "simulation: noise from a seed, to study and not to publish", fontsize=8, color=GREY
-        )
+        drawing.supxlabel(SIMULATED, fontsize=9, color=GREY)
     return drawing
 
 
@@ -107,7 +107,7 @@ def finish(drawing: Any, lowest: Any, path: Path) -> None:
     from matplotlib.ticker import MaxNLocator
 
     lowest.set(xlabel="round")
-    lowest.xaxis.set_major_locator(MaxNLocator(integer=True))
+    lowest.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
     for axes in drawing.axes:
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)

@@ -1,0 +1,146 @@
+"""Small data, small configs, and the command line called in this process: what the tests of whole runs share."""
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from privadmm.cli import main
+
+ENVIRONMENT = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "NO_COLOR": "1", "COLUMNS": "80"}
+Tables = dict[str, dict[str, Any]]
+
+PRIVATE: Tables = {
+    "data": {"source": "data.npz", "classes": [0, 1], "row_bound": 2.0, "test_fraction": 0.2},
+    "parties": {"count": 3},
+    "algorithm": {"name": "dp_admm", "rounds": 6, "D_w": 5.0, "rho": 0.1},
+    "privacy": {"epsilon": 1.0, "delta": 1e-5},
+    "run": {"seed": 1},
+}
+CLEAR: Tables = {
+    "data": PRIVATE["data"],
+    "parties": PRIVATE["parties"],
+    "algorithm": {"name": "admm_star", "rounds": 6, "rho": 0.1},
+    "run": {"seed": 1},
+}
+
+
+def rows(n: int = 60, d: int = 3, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """n rows of d features, the first of which tells the class (0 or 1) more often than not."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    return X, (X[:, 0] + 0.5 * rng.normal(size=n) > 0).astype(int)
+
+
+def write_npz(path: Path, X: Any = None, y: Any = None, **columns: Any) -> Path:
+    if X is None:
+        X, y = rows()
+    np.savez(path, X=X, y=y, **columns)
+    return path
+
+
+def write_csv(path: Path, X: Any, y: Any) -> Path:
+    lines = [",".join([*(f"f{j}" for j in range(X.shape[1])), "y"])]
+    lines += [",".join([*(repr(float(cell)) for cell in row), str(label)]) for row, label in zip(X, y, strict=True)]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def with_changes(tables: Tables, changes: dict[str, dict[str, Any] | None]) -> Tables:
+    """The tables with these keys in place of theirs. None removes a key, or a whole section."""
+    merged = {name: dict(table) for name, table in tables.items()}
+    for section, keys in changes.items():
+        if keys is None:
+            merged.pop(section, None)
+            continue
+        table = merged.setdefault(section, {})
+        table.update({key: value for key, value in keys.items() if value is not None})
+        for key in [key for key, value in keys.items() if value is None]:
+            table.pop(key, None)
+    return merged
+
+
+def write_config(path: Path, tables: Tables) -> Path:
+    # Of the values used here, JSON's spelling is TOML's.
+    sections = (
+        f"[{name}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in table.items())
+        for name, table in tables.items()
+    )
+    path.write_text("\n".join(sections))
+    return path
+
+
+@dataclass(frozen=True)
+class Place:
+    """A folder with data.npz, in which configs are written and commands called."""
+
+    path: Path
+    capsys: pytest.CaptureFixture[str]
+
+    @property
+    def out(self) -> Path:
+        return self.path / "out"
+
+    def config(self, tables: Tables = PRIVATE, name: str = "config.toml", /, **changes: Any) -> Path:
+        return write_config(self.path / name, with_changes(tables, changes))
+
+    def call(self, *words: Any) -> "Outcome":
+        self.capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main([str(word) for word in words])
+        said = self.capsys.readouterr()
+        return Outcome(int(ended.value.code or 0), said.out, said.err)
+
+    def train(self, config: Path, *words: Any, out: Path | None = None) -> "Outcome":
+        return self.call("train", config, "--out", out or self.out, *words)
+
+    def names(self) -> set[str]:
+        """Everything in the folder, to see that nothing was left."""
+        return {str(item.relative_to(self.path)) for item in self.path.rglob("*")}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def object(self) -> dict[str, Any]:
+        """The JSON object that standard output holds, and nothing else."""
+        assert self.out.count("\n") == 1, self.out
+        found = json.loads(self.out)
+        assert isinstance(found, dict)
+        return found
+
+
+def spawn(*words: Any, **options: Any) -> subprocess.Popen[str]:
+    """The command line in a process of its own."""
+    command = [sys.executable, "-m", "privadmm.cli", *map(str, words)]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT, **options
+    )
+
+
+def result(out: Path) -> dict[str, Any]:
+    found = json.loads((out / "result.json").read_text())
+    assert isinstance(found, dict)
+    return found
+
+
+def charged(ledger: Path) -> int:
+    """How many events the ledger holds, over all parties and jobs."""
+    with sqlite3.connect(ledger) as db:
+        return int(db.execute("SELECT count(*) FROM events").fetchone()[0])
+
+
+def toml(path: Path) -> Tables:
+    return tomllib.loads(path.read_text())

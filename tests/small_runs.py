@@ -49,7 +49,9 @@ def write_npz(path: Path, X: Any = None, y: Any = None, **columns: Any) -> Path:
 
 def write_csv(path: Path, X: Any, y: Any) -> Path:
     lines = [",".join([*(f"f{j}" for j in range(X.shape[1])), "y"])]
-    lines += [",".join([*(repr(float(cell)) for cell in row), str(label)]) for row, label in zip(X, y, strict=True)]
+    lines += [
+        ",".join([*(repr(float(cell)) for cell in row), str(label)]) for row, label in zip(X, y, strict=True)
+    ]
     path.write_text("\n".join(lines) + "\n")
     return path
 
@@ -124,7 +126,7 @@ class Outcome:
 
 def spawn(*words: Any, **options: Any) -> subprocess.Popen[str]:
     """The command line in a process of its own."""
-    command = [sys.executable, "-m", "privadmm.cli", *map(str, words)]
+    command = [sys.executable, "-c", "from privadmm.cli import main; main()", *map(str, words)]
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT, **options
     )

@@ -188,6 +188,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = app(words, prog_name="privadmm", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError:  # which has shown the help
+        raise SystemExit(2) from None
     except click.UsageError as error:
         usage = error.ctx.get_usage() if error.ctx else "privadmm --help"
         fail("UsageError", f"{error.format_message()}\n{usage}", 2, as_json)

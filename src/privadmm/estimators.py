@@ -133,7 +133,7 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         chosen: NDArray[Any] = self.classes_[(scores > 0).astype(int)]
         return chosen
 
-    @available_if(_is_logistic)
+    @available_if(_is_logistic)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Of the logistic loss only, whose score is a log-odds: the probability of each class."""
         scores = self.decision_function(X)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ from privadmm.engines.inprocess import InProcess
 from privadmm.errors import LedgerError, PrivadmmError
 from privadmm.job import Job, cluster, train, weights
 from privadmm.model import Model, notices
-from privadmm.privacy.accounting import Claim
-from privadmm.privacy.ledger import MemoryLedger, SqliteLedger, export
+from privadmm.privacy.accounting import Claim, epsilon
+from privadmm.privacy.events import DiscreteGaussian, Gaussian, Spent, merge
+from privadmm.privacy.ledger import Budget, MemoryLedger, SqliteLedger, export
 from privadmm.privacy.mechanisms import Noise
 from privadmm.report import metrics, plots
 from privadmm.report.metrics import Observer, Row
@@ -104,7 +106,7 @@ def run(
     attempt = Attempt(config, directory, prepared, noise, resume)
     try:
         with directory.opened(attempt.facts(job), config.text, job.id, resume) as known:
-            progress, rows, book = attempt.carry_out(replace(job, id=known), bar)
+            progress, rows, spent = attempt.carry_out(replace(job, id=known), bar)
             w = weights(job, progress)
             model = Model(w, prepared.frame, job.algorithm.name, noise.mode, job.epsilon, job.delta)
             result = {
@@ -113,17 +115,17 @@ def run(
                 "seconds": round(time.perf_counter() - began, 3),
                 "out": str(out),
             }
-            write(directory, job, result, rows, book, model, reference)
+            write(directory, job, result, rows, spent, model, reference)
     except KeyboardInterrupt:
         kept = directory.job.exists()
-        left = "what was released is in the ledger" if kept else "nothing was released, nothing is kept"
-        raise InterruptedRunError(f"interrupted; {left}", kept) from None
+        fate = "what was released is in the ledger" if kept else "nothing was released, nothing is kept"
+        raise InterruptedRunError(f"interrupted; {fate}", kept) from None
     except sqlite3.Error as error:
         raise LedgerError(f"{attempt.ledger_path}: the ledger could not be used ({error})") from error
     except OSError as error:
-        left = "mend that and go on with --resume" if directory.job.exists() else "nothing was released"
-        raise StorageError(f"{error.filename or out}: {error.strerror or error}; {left}") from error
-    return Finished(result, rows, book, directory, model)
+        fate = "mend that and go on with --resume" if directory.job.exists() else "nothing was released"
+        raise StorageError(f"{error.filename or out}: {error.strerror or error}; {fate}") from error
+    return Finished(result, rows, spent, directory, model)
 
 
 @dataclass(frozen=True)
@@ -184,11 +186,10 @@ class Attempt:
         if bar is not None:
             callbacks.append(stack.enter_context(bar(job, 0 if progress is None else progress.round)))
         progress = train(job, blocks, callbacks, progress)
-        if observer is None:
-            return progress, [], export(ledger)
-        # Does nothing unless the rows of a run that had reached its end were lost.
-        observer(View(job.public, progress, progress.mail, weights(job, progress)))
-        return progress, observer.rows, export(ledger)
+        if observer is not None:
+            # Does nothing unless the rows of a run that had reached its end were lost.
+            observer(View(job.public, progress, progress.mail, weights(job, progress)))
+        return progress, [] if observer is None else observer.rows, book(ledger, self.noise)
 
     def progress(self, job: Job, ledger: SqliteLedger) -> Progress | None:
         """Where the checkpoint says the rounds stand; without one the ledger replays them, at no charge."""
@@ -215,6 +216,31 @@ class Attempt:
             every=self.config.run.metrics_every,
             path=self.directory.metrics,
         )
+
+
+def book(ledger: SqliteLedger, noise: Noise) -> dict[str, Any]:
+    """The ledger's export, and what each party has left: the largest epsilon that one more run may ask for."""
+    found, budget = export(ledger), ledger.budget
+    for party in found["parties"]:
+        party["left"] = None if budget is None else left(ledger.spent(party["party"]), budget, noise.kind)
+    return found
+
+
+@cache
+def left(spent: Spent, budget: Budget, kind: type[Gaussian] | type[DiscreteGaussian]) -> float:
+    """Releases compose to less than their sum, so this is more than the budget minus what was spent."""
+
+    def cost(ratio: float, before: Spent = ()) -> float:
+        return epsilon(merge(before, ((kind(ratio), 1),)), budget.delta)
+
+    # The least noise that still fits, from above; past the first bound nothing would be left to speak of.
+    low, high = 0.0, 1e6
+    if cost(high, spent) > budget.epsilon:
+        return 0.0
+    while high - low > 1e-6 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if cost(middle, spent) <= budget.epsilon else (middle, high)
+    return cost(high)
 
 
 def summary(job: Job, mode: str, rows: list[Row], progress: Progress, prepared: Prepared) -> dict[str, Any]:
@@ -250,13 +276,13 @@ def write(
     job: Job,
     result: dict[str, Any],
     rows: list[Row],
-    book: dict[str, Any],
+    spent: dict[str, Any],
     model: Model,
     reference: Mapping[str, Any] | None,
 ) -> None:
     """result.json last: a directory that has it is complete."""
     model.save(directory.model)
-    write_json(directory.ledger_export, book)
+    write_json(directory.ledger_export, spent)
     if rows:
         plots.convergence(rows, result, directory.convergence, reference)
     plots.spending(job.epsilon_by_round, result, published(job), directory.spending)

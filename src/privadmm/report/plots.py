@@ -77,8 +77,10 @@ def figure(result: Mapping[str, Any], height: float) -> Any:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    drawing = Figure(figsize=(7.2, height), dpi=120, layout="constrained")
-    drawing.get_layout_engine().set(w_pad=0.12, h_pad=0.08)
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    margins = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.08)
+    drawing = Figure(figsize=(7.2, height), dpi=120, layout=margins)
     FigureCanvasAgg(drawing)
     what = f"{result['algorithm']}, {result['parties']} parties, {result['rounds']} rounds"
     promise = (

@@ -1,6 +1,6 @@
 """What a person sees in the terminal after a command: text, with colours only where they can be shown."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -70,17 +70,17 @@ def budgets(done: "Finished") -> Facts:
     facts = [("ledger", escape(r["ledger"]))]
     if budget is None:
         return facts
-    for label, spent in alike(done.ledger["parties"]):
-        left = max(0.0, budget["epsilon"] - spent)
-        facts.append((label, f"epsilon {spent:.4g} spent of {budget['epsilon']:.4g} in all, {left:.4g} left"))
+    for label, spent, left in alike(done.ledger["parties"]):
+        room = f"{left:.4g} is the most that another run may ask for" if left else "nothing is left"
+        facts.append((label, f"epsilon {spent:.4g} of {budget['epsilon']:.4g} spent; {room}"))
     return facts
 
 
-def alike(parties: list[dict[str, Any]]) -> Iterable[tuple[str, float]]:
+def alike(parties: list[dict[str, Any]]) -> Iterator[tuple[str, float, float]]:
     """Neighbouring parties that have spent the same, on one line."""
-    for spent, group in groupby(parties, key=lambda party: party["epsilon"]):
+    for (spent, left), group in groupby(parties, key=lambda party: (party["epsilon"], party["left"])):
         ids = [party["party"] for party in group]
-        yield (f"party {ids[0]}" if len(ids) == 1 else f"parties {ids[0]} to {ids[-1]}"), spent
+        yield (f"party {ids[0]}" if len(ids) == 1 else f"parties {ids[0]} to {ids[-1]}"), spent, left
 
 
 def account(r: dict[str, Any], budget: float | None) -> str:

@@ -6,19 +6,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privadmm.errors import ConfigError, LedgerError
-from privadmm.privacy import accounting, events
-from privadmm.privacy.accounting import (
-    Target,
-    calibrate,
-    classical_ratio,
-    epsilon,
-    gdp_delta,
-    gdp_epsilon,
-    moments_accountant,
-    zcdp_epsilon,
+from privadmm.errors import ConfigError, LedgerError, RefusedError
+from privadmm.privacy import accounting, curves
+from privadmm.privacy.accounting import Target, calibrate, classical_ratio, epsilon, moments_accountant, rdp
+from privadmm.privacy.curves import gdp_delta, gdp_epsilon, rdp_epsilon
+from privadmm.privacy.events import (
+    DiscreteGaussian,
+    Event,
+    GammaObjective,
+    GammaOutput,
+    Gaussian,
+    GaussianObjective,
+    NotPrivate,
+    RandomizedResponse,
+    add,
+    dump,
+    load,
+    merge,
 )
-from privadmm.privacy.events import DiscreteGaussian, Gaussian, NotPrivate, add, dump, load, merge
 
 GOLDEN = [  # per-round epsilon, delta, the DP-ADMM paper's total, exact total; 100 rounds
     (0.05, 1e-3, 0.5009, 0.2772),
@@ -76,17 +81,112 @@ def test_epsilon_is_rounded_up_and_no_further(mu: float, delta: float) -> None:
 def test_more_releases_cost_more_and_less_than_the_sum(a: float, b: float, delta: float) -> None:
     both = gdp_epsilon(math.hypot(a, b), delta)
     assert both >= max(gdp_epsilon(a, delta), gdp_epsilon(b, delta))
-    assert gdp_epsilon(a, delta) <= zcdp_epsilon(a, delta)
 
 
+FAMILIES = {
+    "gaussian": lambda x, n: ((Gaussian(x), n),),
+    "discrete gaussian": lambda x, n: ((DiscreteGaussian(x), n),),
+    "objective, inexact": lambda x, n: ((GaussianObjective(x, 1e-4), n), (Gaussian(1e4), n)),
+    "gamma objective": lambda x, n: ((GammaObjective(1 / x, 1e-6), n),),
+    "randomised labels beside it": lambda x, n: ((Gaussian(x), n), (RandomizedResponse(1e-3), 1)),
+    "decaying variance": lambda x, n: tuple((Gaussian(x * 0.99 ** (t / 2)), 1) for t in range(n)),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES.keys())
+@settings(max_examples=15, deadline=None)
+@given(target=st.floats(0.1, 10.0), delta=deltas, n=st.sampled_from([1, 10, 100]))
+def test_calibration_reaches_its_target_from_below(family, target: float, delta: float, n: int) -> None:  # type: ignore[no-untyped-def]
+    x = calibrate(target, delta, lambda x: family(x, n))
+    assert target * (1 - 1e-4) <= epsilon(family(x, n), delta) <= target
+
+
+@given(st.floats(0.01, 20.0), deltas, st.integers(1, 1000), st.sampled_from([Gaussian, DiscreteGaussian]))
 @settings(max_examples=40, deadline=None)
-@given(st.floats(0.01, 20.0), deltas, st.integers(1, 1000), st.booleans())
-def test_calibration_reaches_its_target_from_below(
-    target: float, delta: float, n: int, discrete: bool
-) -> None:
-    event = calibrate(target, delta, n, discrete)
-    spent = epsilon(((event, n),), delta)
-    assert target * (1 - 1e-4) <= spent <= target
+def test_an_equal_split_keeps_its_target(target: float, delta: float, n: int, kind) -> None:  # type: ignore[no-untyped-def]
+    event = Target(target, delta, kind).split(n)
+    assert isinstance(event, kind)
+    assert target * (1 - 1e-4) <= epsilon(((event, n),), delta) <= target
+
+
+def test_the_impossible_is_refused_with_what_is_possible() -> None:
+    def spend(x: float):  # type: ignore[no-untyped-def]
+        return ((GaussianObjective(x, 0.3), 100),)
+
+    with pytest.raises(RefusedError, match=r"smallest feasible is (\d+\.\d+)") as caught:
+        calibrate(0.01, 1e-6, spend)
+    least = float(str(caught.value).rsplit(" ", 1)[1])
+    assert epsilon(spend(calibrate(least * 1.001, 1e-6, spend)), 1e-6) <= least * 1.001
+
+
+PURE_GOLDEN = [(0.05, 2.2075, 5.0), (0.1, 4.7746, 10.0), (0.3, 17.3751, 30.0)]
+
+
+@pytest.mark.parametrize(("alpha", "exact", "plain"), PURE_GOLDEN)
+def test_pure_golden_values(alpha: float, exact: float, plain: float) -> None:
+    spent = ((GammaObjective(alpha, 0.0), 100),)
+    assert epsilon(spent, 1e-6) == pytest.approx(exact, abs=5e-5)
+    assert epsilon(spent, 0.0) == pytest.approx(plain)
+
+
+@pytest.mark.parametrize("mu", [0.0, 0.5])
+def test_pure_and_gaussian_together_agree_with_a_discretised_distribution(mu: float) -> None:
+    pure = ((0.1, 20), (0.3, 5))
+    exact = curves.mixed_epsilon(mu, pure, 1e-6)
+    rounded_up = curves.discretised_epsilon(mu, pure, 1e-6)
+    assert exact <= rounded_up <= exact + 5e-3
+
+
+def test_too_many_kinds_of_pure_releases_still_count() -> None:
+    spent = tuple((RandomizedResponse(0.01 + t / 1000), 1) for t in range(30))
+    assert epsilon(spent, 1e-6) < sum(event.epsilon for event, _ in spent)
+
+
+EVENTS = [
+    Gaussian(3.0),
+    DiscreteGaussian(3.0),
+    GaussianObjective(3.0, 0.05),
+    GammaObjective(0.2, 0.05),
+    GammaOutput(4.0),
+    RandomizedResponse(0.5),
+]
+
+
+@given(st.lists(st.sampled_from(EVENTS), min_size=1, max_size=5), st.floats(1.01, 15))
+def test_renyi_curves_add(history: list[Event], alpha: float) -> None:
+    """Composition in any grouping is the sum: one call over the tally equals the sum over single events."""
+    grid = accounting.np.array([alpha])
+    whole = sum(count * rdp(event, grid)[0] for event, count in add((), history))
+    assert whole == pytest.approx(sum(rdp(event, grid)[0] for event in history), rel=1e-12)
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+@pytest.mark.parametrize("delta", [1e-3, 1e-6])
+def test_the_exact_form_is_never_above_the_renyi_form(event: Event, delta: float) -> None:
+    exact, renyi = epsilon(((event, 10),), delta), rdp_epsilon(lambda a: 10 * rdp(event, a), delta)
+    assert exact <= renyi * (1 + 1e-9)
+
+
+def test_objective_perturbation_without_curvature_is_gaussian() -> None:
+    flat, plain = GaussianObjective(5.0, 0.0), DiscreteGaussian(5.0)
+    assert epsilon(((flat, 10),), 1e-6) == pytest.approx(epsilon(((plain, 10),), 1e-6))
+    assert epsilon(((GaussianObjective(5.0, 0.1), 10),), 1e-6) > epsilon(((flat, 10),), 1e-6)
+
+
+def test_joint_label_guarantee() -> None:
+    """Labels randomised at 1, a transcript of mu = 0.2 for the reported label."""
+    assert gdp_epsilon(0.2, 1e-5) == pytest.approx(0.726, abs=5e-4)
+    best = curves.joint_label(1.0, lambda e: gdp_delta(0.2, e), 1e-5)
+    assert best == pytest.approx(0.302, abs=5e-4)
+    one_point = math.log((math.exp(1.726) + 1) / (math.exp(1.0) + math.exp(0.726)))
+    assert one_point == pytest.approx(0.324, abs=5e-4)
+    assert best < one_point < 0.726
+
+
+@given(st.floats(0.1, 5.0), st.floats(0.01, 3.0), deltas)
+def test_the_joint_label_guarantee_is_below_both(label: float, mu: float, delta: float) -> None:
+    joint = curves.joint_label(label, lambda e: gdp_delta(mu, e), delta)
+    assert joint <= min(label, gdp_epsilon(mu, delta)) * (1 + 1e-9)
 
 
 @given(st.lists(st.floats(0.5, 100), min_size=1, max_size=6), deltas)
@@ -100,8 +200,8 @@ def test_anything_in_the_clear_is_infinite() -> None:
     assert math.isinf(epsilon(((Gaussian(100.0), 1), (NotPrivate("labels"), 1)), 1e-6))
 
 
-@pytest.mark.parametrize("event", [Gaussian(3.5), DiscreteGaussian(0.1 + 0.2), NotPrivate("why")])
-def test_events_survive_the_ledger(event: events.Event) -> None:
+@pytest.mark.parametrize("event", [*EVENTS, DiscreteGaussian(0.1 + 0.2), NotPrivate("why")])
+def test_events_survive_the_ledger(event: Event) -> None:
     assert load(dump(event)) == event
 
 

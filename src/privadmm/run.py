@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, suppress
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -221,12 +220,13 @@ class Attempt:
 def book(ledger: SqliteLedger, noise: Noise) -> dict[str, Any]:
     """The ledger's export, and what each party has left: the largest epsilon that one more run may ask for."""
     found, budget = export(ledger), ledger.budget
+    spent = {party: ledger.spent(party) for party in ledger.ids}
+    room = {one: None if budget is None else left(one, budget, noise.kind) for one in set(spent.values())}
     for party in found["parties"]:
-        party["left"] = None if budget is None else left(ledger.spent(party["party"]), budget, noise.kind)
+        party["left"] = room[spent[party["party"]]]
     return found
 
 
-@cache
 def left(spent: Spent, budget: Budget, kind: type[Gaussian] | type[DiscreteGaussian]) -> float:
     """Releases compose to less than their sum, so this is more than the budget minus what was spent."""
 

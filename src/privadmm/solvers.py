@@ -34,6 +34,7 @@ Pair = tuple[
     Array, Array, Array
 ]  # s, y (k, d) and 1/<s, y> (k, 1), which is 0 for a pair that does not count
 
+UP, DOWN = 1.0, 0.1
 CAP = 200  # gradients in one solve
 CELLS = (
     1 << 19
@@ -103,12 +104,18 @@ def argmin(
             )
     x, missed = np.empty((P, shards.dim)), []
     for at, batch in shards.batches(CELLS):
-        k, C = quadratic[at, None], scale[at, None]
-        ridge = np.maximum(k, 1e-13 * loss.smoothness * C)
-        problem = Problem(batch, loss, C / batch.sizes[:, None], linear[at], k, ridge)
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            x[at], solved = descend(problem, start[at], anchor[at], tolerance[at], cache or Cache())
-        missed += batch.ids[~solved].tolist()
+        # Where the data outweigh the quadratic a million times, the form of order m loses all digits.
+        well = loss.smoothness * scale[at] <= 1e6 * quadratic[at]
+        for dual in (True, False):
+            part = np.flatnonzero((well & (batch.sizes < batch.dim)) == dual)
+            if len(part):
+                i, C, k = at[part], scale[at[part], None], quadratic[at[part], None]
+                block = batch if len(part) == len(at) else batch.take(part)
+                ridge = np.maximum(k, 1e-13 * loss.smoothness * C)
+                problem = Problem(block, loss, C / block.sizes[:, None], linear[i], k, ridge, dual)
+                with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                    x[i], solved = descend(problem, start[i], anchor[i], tolerance[i], cache or Cache())
+                missed += block.ids[~solved].tolist()
     if missed:
         raise ToleranceError(
             f"parties {sorted(missed)}: gradient norm still above the tolerance after {CAP} gradients; "
@@ -127,14 +134,11 @@ class Problem:
     linear: Array  # (k, d)
     quadratic: Array  # (k, 1)
     ridge: Array  # (k, 1)
+    dual: bool  # m < d, and the Hessian is inverted in the space of records
 
     def take(self, parties: Index) -> Problem:
         arrays = (a[parties] for a in (self.weight, self.linear, self.quadratic, self.ridge))
-        return Problem(self.shards.take(parties), self.loss, *arrays)
-
-    @property
-    def dual(self) -> bool:
-        return int(self.shards.sizes[0]) < self.shards.dim
+        return Problem(self.shards.take(parties), self.loss, *arrays, self.dual)
 
     def loss_gradient(self, x: Array) -> Array:
         return self.weight * self.shards.pull(self.loss.deriv(self.shards.margins(x), self.shards.y))
@@ -145,8 +149,8 @@ class Problem:
     def core(self, x: Array) -> Array:
         """The matrix C of `precondition`. With w = weight * curvature of the records at x,
 
-        (A^T w A + ridge)^-1 = C                        if m >= d, of order d,
-                             = (I - A^T C A) / ridge    if m < d, C = r (I + r A A^T r)^-1 r, r = sqrt(w / ridge).
+        (A^T w A + ridge)^-1 = C                        of order d,
+                             = (I - A^T C A) / ridge    C = r (I + r A A^T r)^-1 r, r = sqrt(w / ridge), of order m, if dual.
         """
         w = self.weight * self.loss.curv(self.shards.margins(x), self.shards.y).reshape(len(x), -1)
         if self.dual:
@@ -208,7 +212,7 @@ class Problem:
             step = np.where(left, np.where(np.isfinite(high), (low + high) / 2, 4 * step), step)
         return step
 
-    def advance(self, x: Array, g: Array, new: Array) -> tuple[Array, Array, NDArray[np.bool_] | None]:
+    def advance(self, x: Array, g: Array, new: Array) -> tuple[Array, Array, tuple[Array,Array] | None]:
         """From x towards `new`: the point reached, its gradient, and whose step was far from 1 (None: nobody's)."""
         p, h = new - x, self.gradient(new)
         first = np.vecdot(p, g)
@@ -220,7 +224,7 @@ class Problem:
         step[i] = np.where(first[i] < 0, part.search(x[i], p[i], first[i]), 0.0)
         new[i] = x[i] + step[i, None] * p[i]
         h[i] = part.gradient(new[i])
-        return new, h, (step < 0.1) | (step > 10)
+        return new, h, (step, np.abs(first) / (step * np.vecdot(p, p)))
 
 
 def descend(
@@ -254,12 +258,16 @@ def descend(
             )
             pairs, far = (
                 [(s[left], y[left], rho[left]) for s, y, rho in pairs],
-                None if far is None else far[left],
+                None if far is None else (far[0][left],far[1][left]),
             )
+        floor = np.maximum(problem.quadratic, 1e-13 * problem.loss.smoothness * problem.weight*problem.shards.sizes[:,None])
         if (k + 1) % period == 0:
+            problem.ridge[:] = np.maximum(floor, DOWN*problem.ridge)
             core, pairs = problem.core(x), []
-        elif far is not None and far.any():
-            i = np.flatnonzero(far)
+        elif far is not None and ((far[0]<.1)|(far[0]>10)).any():
+            i = np.flatnonzero((far[0]<.1)|(far[0]>10))
+            mu = np.where(far[0][i,None]<.1, UP*far[1][i,None], DOWN*problem.ridge[i])
+            problem.ridge[i] = np.maximum(floor[i], mu)
             core[i] = problem.take(i).core(x[i])
             for _, _, rho in pairs:
                 rho[i] = 0.0

@@ -35,7 +35,7 @@ from privadmm.algorithms.star import Memory, average, start
 from privadmm.errors import ConfigError
 from privadmm.phases import AtCoordinator, AtParties, Floats, Ints, Local, Mail, Phase, Public
 from privadmm.privacy.accounting import Claim, NoPrivacy, Plan, Target, classical_ratio, moments_accountant
-from privadmm.privacy.events import DiscreteGaussian, Event, NotPrivate
+from privadmm.privacy.events import DiscreteGaussian, Gaussian, NotPrivate
 from privadmm.privacy.release import Door, Released
 from privadmm.toml.fields import Above, Doc
 
@@ -100,7 +100,7 @@ class DPADMM:
         S3 = public.scale(local.ids) * public.loss.smoothness
         return S3 + public.regularizer.smoothness + local.replace_one * self.ratio(public) * step  # (T4)
 
-    def event(self, public: Public) -> Event:
+    def event(self, public: Public) -> Gaussian | DiscreteGaussian | NotPrivate:
         if isinstance(public.privacy, NoPrivacy):
             return public.privacy.event
         if self.round_epsilon is None:

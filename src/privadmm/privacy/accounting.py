@@ -1,28 +1,39 @@
 """From events to (epsilon, delta), for one party and the whole transcript.
 
-Gaussian releases with ratios z_t compose exactly to mu-GDP, mu^2 = sum 1/z_t^2, and
+Each event has a rule: exactly Gaussian, pure, or a Renyi curve (the formulas are in curves.py). A transcript is counted
+in the strongest form that all of its events have: Gaussian and pure releases exactly, anything else in Renyi form.
 
-    delta(eps) = Phi(-eps/mu + mu/2) - e^eps Phi(-eps/mu - mu/2).                                  (1)
-
-The discrete Gaussian of a deployment is counted as zCDP, which it satisfies exactly: D_alpha = alpha mu^2/2,
-
-    eps = min over alpha of  D_alpha + ln(1 - 1/alpha) - ln(alpha delta)/(alpha - 1).              (2)
-
-Every epsilon is rounded up and every noise ratio is calibrated from below, so that a figure printed
-here may be a hair too large, never too small. An event without a proof counts as infinite.
+Every epsilon is rounded up and every noise level is calibrated from above, so that a figure printed here may be a
+hair too large, never too small. An event without a rule counts as infinite.
 """
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, singledispatch
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privadmm import check
-from privadmm.errors import ConfigError
-from privadmm.privacy.events import DiscreteGaussian, Event, Gaussian, NotPrivate, Spent, add, merge
+from privadmm.errors import ConfigError, RefusedError
+from privadmm.privacy import curves
+from privadmm.privacy.events import (
+    DiscreteGaussian,
+    Event,
+    GammaObjective,
+    GammaOutput,
+    Gaussian,
+    GaussianObjective,
+    NotPrivate,
+    RandomizedResponse,
+    Spent,
+    add,
+    merge,
+)
+
+Floats = NDArray[np.float64]
 
 # (round, phase) -> for each release of that tick, in order, one event per party.
 Plan = Mapping[tuple[int, int], tuple[tuple[Event, ...], ...]]
@@ -56,7 +67,7 @@ class Target:
         """The event with the least noise of which `releases` together stay within the target."""
         if self.epsilon is None:
             raise ConfigError("a certified calibration needs the total epsilon: set [privacy] epsilon")
-        return calibrate(self.epsilon, self.delta, releases, discrete=self.kind is DiscreteGaussian)
+        return equal_split(self.epsilon, self.delta, releases, self.kind is DiscreteGaussian)
 
 
 @dataclass(frozen=True)
@@ -70,72 +81,81 @@ class NoPrivacy:
         return NotPrivate(self.reason)
 
 
-def gdp_delta(mu: float, epsilon: float) -> float:
-    """(1), the smallest delta of a mu-GDP transcript at this epsilon."""
-    if mu == 0:
-        return 0.0
-    upper = math.erfc((epsilon / mu - mu / 2) / math.sqrt(2)) / 2
-    lower = math.erfc((epsilon / mu + mu / 2) / math.sqrt(2)) / 2
-    # Past e^700 the second term is dropped, which only makes delta larger.
-    return upper - math.exp(epsilon) * lower if epsilon < 700 else upper
+@singledispatch
+def gdp(event: object) -> float | None:
+    """mu, if the event is exactly Gaussian."""
+    return None
 
 
-def gdp_epsilon(mu: float, delta: float) -> float:
-    """The smallest epsilon of a mu-GDP transcript at this delta, rounded up."""
-    check.probability(delta=delta)
-    check.nonnegative(mu=mu)
-    if gdp_delta(mu, 0.0) <= delta:
-        return 0.0
-    low, high = 0.0, mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta))
-    while high - low > 1e-13 * high:
-        middle = (low + high) / 2
-        low, high = (low, middle) if gdp_delta(mu, middle) <= delta else (middle, high)
-    return high * (1 + 1e-12)
+@singledispatch
+def pure(event: object) -> float | None:
+    """epsilon, if the event is (epsilon, 0)-DP."""
+    return None
 
 
-def zcdp_epsilon(mu: float, delta: float) -> float:
-    """(2) for rho = mu^2/2. Any alpha is a valid bound, so a grid is safe."""
-    check.probability(delta=delta)
-    if mu == 0:
-        return 0.0
-    centre = 1 + math.sqrt(2 * math.log(1 / delta)) / mu
-    alpha = 1 + (centre - 1) * np.exp(np.linspace(-3, 3, 20001))
-    curve = alpha * mu * mu / 2 + np.log1p(-1 / alpha) - np.log(alpha * delta) / (alpha - 1)
-    return max(0.0, float(curve.min())) * (1 + 1e-12)
+@singledispatch
+def rdp(event: object, alpha: Floats) -> Floats:
+    """D_alpha. An event without a rule fails closed."""
+    return np.full_like(alpha, np.inf)
+
+
+gdp.register(Gaussian, lambda event: 1 / event.ratio)
+rdp.register(Gaussian, lambda event, alpha: curves.gaussian_rdp(alpha, 1 / event.ratio))
+rdp.register(DiscreteGaussian, lambda event, alpha: curves.gaussian_rdp(alpha, 1 / event.ratio))
+rdp.register(GaussianObjective, lambda event, alpha: curves.objective_rdp(alpha, event.ratio, event.w))
+pure.register(GammaObjective, lambda event: event.slope + math.log1p(event.w))
+pure.register(GammaOutput, lambda event: 1 / event.ratio)
+pure.register(RandomizedResponse, lambda event: event.epsilon)
+for _kind in (GammaObjective, GammaOutput, RandomizedResponse):
+    rdp.register(_kind, lambda event, alpha: curves.pure_rdp(alpha, pure(event) or math.inf))
 
 
 @lru_cache(maxsize=65536)
 def epsilon(spent: Spent, delta: float) -> float:
-    """The certified epsilon of everything a party released, at this delta."""
-    if any(isinstance(event, NotPrivate) for event, _ in spent):
+    """The certified epsilon of everything a party released, in the strongest form that all of it has."""
+    mus, pures, others = [], [], []
+    for event, count in spent:
+        if (mu := gdp(event)) is not None:
+            mus.append(count * mu**2)
+        elif (eps := pure(event)) is not None:
+            pures.append((eps, count))
+        else:
+            others.append(event)
+    if not others:
+        return curves.mixed_epsilon(math.sqrt(math.fsum(mus)), pures, delta)
+    if delta == 0 or any(isinstance(event, NotPrivate) for event in others):
         return math.inf
-    mu = math.sqrt(
-        math.fsum(count / event.ratio**2 for event, count in spent if not isinstance(event, NotPrivate))
-    )
-    discrete = any(isinstance(event, DiscreteGaussian) for event, _ in spent)
-    return zcdp_epsilon(mu, delta) if discrete else gdp_epsilon(mu, delta)
+
+    def total(alpha: Floats) -> Floats:
+        return sum((count * rdp(event, alpha) for event, count in spent), np.zeros_like(alpha))
+
+    return curves.rdp_epsilon(total, delta)
+
+
+def calibrate(target: float, delta: float, spend: Callable[[float], Spent]) -> float:
+    """The smallest noise level x, to a relative 1e-12 and from above, at which spend(x) costs at most the target.
+
+    spend must cost less as x grows. What no noise can reach is refused with the smallest feasible epsilon.
+    """
+    check.positive(epsilon=target)
+    low, high = 1e-9, 1e-9
+    while epsilon(spend(high), delta) > target:
+        low, high = high, 4 * high
+        if high > 1e15:
+            least = epsilon(spend(high), delta)
+            raise RefusedError(
+                f"no noise reaches epsilon = {target:g} at delta = {delta:g}: the smallest feasible is {least:.6g}"
+            )
+    while high - low > 1e-12 * high:
+        middle = math.sqrt(low * high) if high > 2 * low else (low + high) / 2
+        low, high = (low, middle) if epsilon(spend(middle), delta) <= target else (middle, high)
+    return high
 
 
 @lru_cache(maxsize=1024)
-def calibrate(
-    target: float, delta: float, releases: int, discrete: bool = False
-) -> Gaussian | DiscreteGaussian:
-    """The event with the least noise of which `releases` cost at most (target, delta) together."""
-    check.positive(epsilon=target)
-    check.probability(delta=delta)
-    kind, curve = (DiscreteGaussian, zcdp_epsilon) if discrete else (Gaussian, gdp_epsilon)
-    low, high = 0.0, 1.0
-    while curve(high, delta) <= target:
-        low, high = high, 2 * high
-    while high - low > 1e-13 * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if curve(middle, delta) <= target else (low, middle)
-    if low == 0.0:
-        raise ConfigError(f"no finite noise reaches epsilon = {target:g} at delta = {delta:g}")
-    ratio = math.sqrt(releases) / low
-    while epsilon(((kind(ratio), releases),), delta) > target:
-        ratio *= 1 + 1e-12
-    return kind(ratio)
+def equal_split(target: float, delta: float, releases: int, discrete: bool) -> Gaussian | DiscreteGaussian:
+    kind = DiscreteGaussian if discrete else Gaussian
+    return kind(calibrate(target, delta, lambda ratio: ((kind(ratio), releases),)))
 
 
 def classical_ratio(round_epsilon: float, delta: float) -> float:

@@ -34,16 +34,75 @@ class DiscreteGaussian:
 
 
 @dataclass(frozen=True)
+class GaussianObjective:
+    """An argmin whose objective carries noise b ~ N(0, (ratio Delta)^2 I), b in units of summed gradients.
+
+    w = C c/(m k): the most that one record can add to the curvature, over the curvature that is not data's.
+    """
+
+    ratio: float
+    w: float
+
+    def __post_init__(self) -> None:
+        check.positive(ratio=self.ratio)
+        check.nonnegative(w=self.w)
+
+
+@dataclass(frozen=True)
+class GammaObjective:
+    """The same with noise of density proportional to exp(-zeta |b|); slope = Delta zeta. Simulation only."""
+
+    slope: float
+    w: float
+
+    def __post_init__(self) -> None:
+        check.positive(slope=self.slope)
+        check.nonnegative(w=self.w)
+
+
+@dataclass(frozen=True)
+class GammaOutput:
+    """A query of l2 sensitivity Delta released with noise of density exp(-|u|/h); ratio = h/Delta. Simulation only."""
+
+    ratio: float
+
+    def __post_init__(self) -> None:
+        check.positive(ratio=self.ratio)
+
+
+@dataclass(frozen=True)
+class RandomizedResponse:
+    """Every label kept with probability e^epsilon/(1 + e^epsilon), drawn once and stored."""
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        check.positive(epsilon=self.epsilon)
+
+
+@dataclass(frozen=True)
 class NotPrivate:
     """Something left in the clear. No finite epsilon covers it."""
 
     reason: str
 
 
-Event = Gaussian | DiscreteGaussian | NotPrivate
+Event = (
+    Gaussian
+    | DiscreteGaussian
+    | GaussianObjective
+    | GammaObjective
+    | GammaOutput
+    | RandomizedResponse
+    | NotPrivate
+)
 KINDS: dict[str, type[Event]] = {
     "gaussian": Gaussian,
     "discrete_gaussian": DiscreteGaussian,
+    "gaussian_objective": GaussianObjective,
+    "gamma_objective": GammaObjective,
+    "gamma_output": GammaOutput,
+    "randomized_response": RandomizedResponse,
     "not_private": NotPrivate,
 }
 NAMES = {kind: name for name, kind in KINDS.items()}

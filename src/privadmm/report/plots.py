@@ -76,7 +76,6 @@ def figure(result: Mapping[str, Any], height: float) -> Any:
     """An empty figure under a heading that says what is promised, and what is not."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
-
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     margins = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.08)

@@ -71,7 +71,7 @@ def budgets(done: "Finished") -> Facts:
     if budget is None:
         return facts
     for label, spent, left in alike(done.ledger["parties"]):
-        room = f"{left:.4g} is the most that another run may ask for" if left else "nothing is left"
+        room = f"another run may ask for up to {left:.4g}" if left else "nothing is left"
         facts.append((label, f"epsilon {spent:.4g} of {budget['epsilon']:.4g} spent; {room}"))
     return facts
 

@@ -1,0 +1,178 @@
+"""The mathematics of composition: privacy curves in closed form, and the conversions between them.
+
+mu-GDP (Gaussian transcripts, mu^2 = sum of 1/z^2):
+
+    delta(eps) = Phi(-eps/mu + mu/2) - e^eps Phi(-eps/mu - mu/2)                                    (1)
+
+Pure releases beside it. Every (e, 0)-DP release is dominated by randomised response, whose privacy loss is +e with
+probability p = e^e/(1+e^e) and -e otherwise; n equal ones have loss (n - 2j) e with binomial weight. Losses of
+independent parts add, so with L the sum of the pure losses and delta_mu the curve (1), for any real argument,
+
+    delta(eps) = E[ delta_mu(eps - L) ]                                                             (2)
+
+exactly: no discretisation. Renyi curves, where only those are proved, add and convert by
+
+    eps = min over alpha of  D_alpha + ln(1 - 1/alpha) - ln(alpha delta)/(alpha - 1).               (3)
+"""
+
+import math
+from collections.abc import Callable, Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privadmm import check
+
+Floats = NDArray[np.float64]
+# More terms of (2) than this go to a discretised distribution instead, which rounds up.
+TERMS = 1_000_000
+
+
+def gdp_delta(mu: float, epsilon: float) -> float:
+    """(1), the smallest delta of a mu-GDP transcript at this epsilon."""
+    if mu == 0:
+        return max(0.0, -math.expm1(epsilon))
+    upper = math.erfc((epsilon / mu - mu / 2) / math.sqrt(2)) / 2
+    lower = math.erfc((epsilon / mu + mu / 2) / math.sqrt(2)) / 2
+    # Past e^700 the second term is dropped, which only makes delta larger.
+    return upper - math.exp(epsilon) * lower if epsilon < 700 else upper
+
+
+def smallest(delta_at: Callable[[float], float], delta: float, high: float) -> float:
+    """The smallest epsilon in [0, high] with delta_at(epsilon) <= delta, rounded up; delta_at(high) must hold."""
+    if delta_at(0.0) <= delta:
+        return 0.0
+    low = 0.0
+    while high - low > 1e-13 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if delta_at(middle) <= delta else (middle, high)
+    return high * (1 + 1e-12)
+
+
+def tail(mu: float, delta: float) -> float:
+    """An epsilon that a mu-GDP transcript certainly keeps at this delta."""
+    return mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta))
+
+
+def gdp_epsilon(mu: float, delta: float) -> float:
+    """The smallest epsilon of a mu-GDP transcript at this delta, rounded up."""
+    check.probability(delta=delta)
+    check.nonnegative(mu=mu)
+    return smallest(lambda eps: gdp_delta(mu, eps), delta, tail(mu, delta))
+
+
+def mixed_epsilon(mu: float, pure: Iterable[tuple[float, int]], delta: float) -> float:
+    """(2): Gaussians of total mu beside `count` releases of each pure epsilon."""
+    pure = tuple(pure)
+    total = math.fsum(count * eps for eps, count in pure)
+    if delta == 0:
+        return total if mu == 0 else math.inf
+    check.probability(delta=delta)
+    if not pure:
+        return gdp_epsilon(mu, delta)
+    if math.prod(count + 1 for _, count in pure) > TERMS:
+        return discretised_epsilon(mu, pure, delta)
+    from scipy.special import ndtr
+
+    losses, weights = loss_distribution(pure)
+
+    def delta_at(eps: float) -> float:
+        rest = eps - losses
+        if mu == 0:
+            parts = -np.expm1(np.minimum(rest, 0.0))
+        else:
+            parts = ndtr(-rest / mu + mu / 2) - np.exp(np.minimum(rest, 700.0)) * ndtr(-rest / mu - mu / 2)
+        return float(np.sum(weights * parts))
+
+    return min(smallest(delta_at, delta, total + tail(mu, delta)), total if mu == 0 else math.inf)
+
+
+def loss_distribution(pure: Iterable[tuple[float, int]]) -> tuple[Floats, Floats]:
+    """Values and probabilities of the summed privacy loss of randomised responses."""
+    from scipy.special import gammaln
+
+    losses, logs = np.zeros(1), np.zeros(1)
+    for eps, count in pure:
+        j = np.arange(count + 1)
+        ways = gammaln(count + 1) - gammaln(j + 1) - gammaln(count - j + 1)
+        keep, flip = -np.logaddexp(0, -eps), -np.logaddexp(0, eps)
+        losses = (losses[:, None] + (count - 2 * j) * eps).ravel()
+        logs = (logs[:, None] + ways + (count - j) * keep + j * flip).ravel()
+    return losses, np.exp(logs)
+
+
+def discretised_epsilon(
+    mu: float, pure: Iterable[tuple[float, int]], delta: float, grid: float = 1e-4
+) -> float:
+    """(2) through dp-accounting's privacy loss distributions, which round losses up to a grid."""
+    from dp_accounting.pld import common, privacy_loss_distribution
+
+    parts = []
+    for eps, count in pure:
+        one = common.DifferentialPrivacyParameters(eps, 0)
+        whole = privacy_loss_distribution.from_privacy_parameters(one, value_discretization_interval=grid)
+        parts.append(whole.self_compose(count))
+    if mu > 0:
+        # Our ratios are replace-one already; the library's own replace-one relation would double them.
+        parts.append(
+            privacy_loss_distribution.from_gaussian_mechanism(1 / mu, value_discretization_interval=grid)
+        )
+    result = parts[0]
+    for part in parts[1:]:
+        result = result.compose(part)
+    return float(result.get_epsilon_for_delta(delta))
+
+
+def gaussian_rdp(alpha: Floats, mu: float) -> Floats:
+    return alpha * mu**2 / 2
+
+
+def pure_rdp(alpha: Floats, epsilon: float) -> Floats:
+    """Of randomised response, which dominates: ln(p^alpha q^(1-alpha) + q^alpha p^(1-alpha)) / (alpha - 1)."""
+    p, q = -np.logaddexp(0, -epsilon), -np.logaddexp(0, epsilon)
+    curve: Floats = np.logaddexp(alpha * p + (1 - alpha) * q, alpha * q + (1 - alpha) * p) / (alpha - 1)
+    return curve
+
+
+def objective_rdp(alpha: Floats, ratio: float, w: float) -> Floats:
+    """alpha/(2 ratio^2) - ln(1 - alpha(alpha-1) w^2/(1+w))/(alpha-1) where (alpha-1) w < 1; unproved elsewhere.
+
+    The last ratio is that of determinants of Hessians that differ in one record, largest for orthogonal records.
+    """
+    proved = (alpha - 1) * w < 1
+    inside = np.where(proved, alpha * (alpha - 1) * w**2 / (1 + w), 0.0)
+    return np.where(proved, alpha / (2 * ratio**2) - np.log1p(-inside) / (alpha - 1), np.inf)
+
+
+def rdp_epsilon(curve: Callable[[Floats], Floats], delta: float) -> float:
+    """(3). Every alpha is a valid bound, so a grid that is refined around its best point is safe."""
+    check.probability(delta=delta)
+    centre, width, best = 0.0, 14.0, math.inf
+    for _ in range(4):
+        logs = np.linspace(centre - width, centre + width, 2001)
+        alpha = 1 + np.exp(logs)
+        bound = curve(alpha) + np.log1p(-1 / alpha) - np.log(alpha * delta) / (alpha - 1)
+        at = int(np.argmin(bound))
+        best, centre, width = min(best, float(bound[at])), float(logs[at]), width / 200
+    return max(0.0, best) * (1 + 1e-12)
+
+
+def joint_label(label_epsilon: float, delta_at: Callable[[float], float], delta: float) -> float:
+    """The label's epsilon against those who see only the transcript of a run on randomised labels, at this delta.
+
+    If the transcript is (e2, d2)-DP for the reported label, it is (e, d)-DP for the true one with
+    e = ln((e^(eps+e2) + 1)/(e^eps + e^e2)) and d = d2 (e^eps - 1)/(e^eps + e^e2). Every e2 on the curve gives a valid
+    pair; e grows and d falls with e2, so the best pair is where d meets delta.
+    """
+    check.positive(label_epsilon=label_epsilon)
+
+    def joint_delta(e2: float) -> float:
+        return delta_at(e2) * -math.expm1(-label_epsilon) / (1 + math.exp(e2 - label_epsilon))
+
+    high = 1.0
+    while joint_delta(high) > delta and high < 500:
+        high *= 2
+    if joint_delta(high) > delta:
+        return label_epsilon
+    e2 = smallest(joint_delta, delta, high)
+    return float(np.logaddexp(label_epsilon + e2, 0) - np.logaddexp(label_epsilon, e2))

@@ -124,7 +124,7 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """a.w for every row, clipped and scaled as in training."""
-        check_is_fitted(self)
+        check_is_fitted(self, "model_")
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         return self.model_.scores(X)
 

@@ -65,7 +65,7 @@ class Logistic:
     def curv(self, m: Array, y: Array) -> Array:
         # Through e^-|t|: s (1 - s) loses every digit once s rounds to 1.
         e = np.exp(-np.abs(m))
-        return e / (1 + e) ** 2
+        return np.asarray(e / (1 + e) ** 2)
 
 
 @dataclass(frozen=True)

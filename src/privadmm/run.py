@@ -180,14 +180,13 @@ class Attempt:
         observer = self.observer(job, blocks) if self.noise.mode == "simulation" else None
         if observer is not None:
             observer.recover()
+            if progress is not None:
+                observer(view(job, progress))
             callbacks.append(observer)
         callbacks.append(Checkpoint(self.directory.checkpoint, job.id, self.config.run.checkpoint_every))
         if bar is not None:
             callbacks.append(stack.enter_context(bar(job, 0 if progress is None else progress.round)))
         progress = train(job, blocks, callbacks, progress)
-        if observer is not None:
-            # Does nothing unless the rows of a run that had reached its end were lost.
-            observer(View(job.public, progress, progress.mail, weights(job, progress)))
         return progress, [] if observer is None else observer.rows, book(ledger, self.noise)
 
     def progress(self, job: Job, ledger: SqliteLedger) -> Progress | None:
@@ -215,6 +214,11 @@ class Attempt:
             every=self.config.run.metrics_every,
             path=self.directory.metrics,
         )
+
+
+def view(job: Job, progress: Progress) -> View:
+    """What callbacks saw after the last of these rounds, but for what the parties sent."""
+    return View(job.public, progress, progress.mail, weights(job, progress))
 
 
 def book(ledger: SqliteLedger, noise: Noise) -> dict[str, Any]:

@@ -34,8 +34,7 @@ Pair = tuple[
     Array, Array, Array
 ]  # s, y (k, d) and 1/<s, y> (k, 1), which is 0 for a pair that does not count
 
-UP, DOWN = 1.0, 0.1
-CAP = 200  # gradients in one solve
+CAP = 500  # gradients in one solve
 CELLS = (
     1 << 19
 )  # entries of records solved at a time: few enough to stay in the processor's cache from pass to pass
@@ -54,14 +53,14 @@ def reanchor(anchor: Array, x: Array, round: int) -> Array:
 class Anchored:
     """A party's records seen from its anchor: the gradient of its loss and the core of its inverse Hessian."""
 
-    key: tuple[bytes, bytes, bytes]  # anchor, weight, quadratic
+    key: tuple[Loss, bytes, bytes, bytes]  # loss, anchor, weight, quadratic
     gradient: Array
     core: Array
 
 
 @dataclass(frozen=True, eq=False)
 class Cache:
-    """What a party keeps between solves, by party id. It never leaves, and without it the results are the same."""
+    """What the parties of one data set keep between solves. It never leaves, and without it the results are the same."""
 
     parties: dict[int, Anchored] = field(default_factory=dict)
     replicas: dict[int, Cache] = field(default_factory=dict)
@@ -182,7 +181,7 @@ class Problem:
         """The gradient of F and the core at the anchor, from the cache where it knows them."""
         ids, known = self.shards.ids.tolist(), cache.parties
         facts = zip(anchor, self.weight, self.quadratic, strict=True)
-        keys = [(a.tobytes(), w.tobytes(), q.tobytes()) for a, w, q in facts]
+        keys = [(self.loss, a.tobytes(), w.tobytes(), q.tobytes()) for a, w, q in facts]
         new = [i for i, name in enumerate(ids) if name not in known or known[name].key != keys[i]]
         if new:
             part = self.take(np.array(new))
@@ -212,7 +211,7 @@ class Problem:
             step = np.where(left, np.where(np.isfinite(high), (low + high) / 2, 4 * step), step)
         return step
 
-    def advance(self, x: Array, g: Array, new: Array) -> tuple[Array, Array, tuple[Array,Array] | None]:
+    def advance(self, x: Array, g: Array, new: Array) -> tuple[Array, Array, NDArray[np.bool_] | None]:
         """From x towards `new`: the point reached, its gradient, and whose step was far from 1 (None: nobody's)."""
         p, h = new - x, self.gradient(new)
         first = np.vecdot(p, g)
@@ -224,7 +223,7 @@ class Problem:
         step[i] = np.where(first[i] < 0, part.search(x[i], p[i], first[i]), 0.0)
         new[i] = x[i] + step[i, None] * p[i]
         h[i] = part.gradient(new[i])
-        return new, h, (step, np.abs(first) / (step * np.vecdot(p, p)))
+        return new, h, (step < 0.1) | (step > 10)
 
 
 def descend(
@@ -232,8 +231,10 @@ def descend(
 ) -> tuple[Array, NDArray[np.bool_]]:
     """(1) and (2) until every party has met its tolerance or made CAP steps; the points, and who has met it."""
     g, core = problem.anchored(anchor, cache)
-    x, who, pairs, period = anchor, np.arange(len(anchor)), list[Pair](), 4 + core.shape[-1] // 10
     out, solved = anchor.copy(), np.zeros(len(anchor), dtype=bool)
+    who: Index = np.arange(len(anchor))
+    pairs: list[Pair] = []
+    x, period = anchor, 4 + core.shape[-1] // 10
     for k in range(CAP):
         new = x - problem.newton(core, pairs, g)
         if k == 0:
@@ -258,16 +259,12 @@ def descend(
             )
             pairs, far = (
                 [(s[left], y[left], rho[left]) for s, y, rho in pairs],
-                None if far is None else (far[0][left],far[1][left]),
+                None if far is None else far[left],
             )
-        floor = np.maximum(problem.quadratic, 1e-13 * problem.loss.smoothness * problem.weight*problem.shards.sizes[:,None])
         if (k + 1) % period == 0:
-            problem.ridge[:] = np.maximum(floor, DOWN*problem.ridge)
             core, pairs = problem.core(x), []
-        elif far is not None and ((far[0]<.1)|(far[0]>10)).any():
-            i = np.flatnonzero((far[0]<.1)|(far[0]>10))
-            mu = np.where(far[0][i,None]<.1, UP*far[1][i,None], DOWN*problem.ridge[i])
-            problem.ridge[i] = np.maximum(floor[i], mu)
+        elif far is not None and far.any():
+            i = np.flatnonzero(far)
             core[i] = problem.take(i).core(x[i])
             for _, _, rho in pairs:
                 rho[i] = 0.0

@@ -1,115 +1,84 @@
-"""A distinguishing game on whole transcripts: what an attacker can show stays below the certified epsilon, barely.
+"""What an attacker can prove stays below the certificate and close to it; with a bug planted it goes above."""
 
-The attacker knows everything but which of two neighbouring data sets was used, and computes the exact
-likelihood ratio of the transcript. The threshold is chosen on one half of the games and judged on the other,
-with Clopper-Pearson limits, so that the lower bound is a bound.
-"""
-
-import math
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import beta
 
-from cases import ALGORITHMS, DIM
-from privadmm.algorithms.dp_admm import DPADMM
-from privadmm.data.shards import Shards
-from privadmm.phases import AtParties, Floats, Local
+from cases import ALGORITHMS, PRIVATE, Case, named
+from privadmm.algorithms.admm_star import ADMMStar
+from privadmm.errors import ConfigError
+from privadmm.privacy import audit as home
 from privadmm.privacy.accounting import Target
-from privadmm.privacy.mechanisms import Simulation
-from privadmm.privacy.release import Door, Released
+from privadmm.privacy.audit import Game, attack, audit, controls, instance, judge, proved
 
-GAMES = 40_000
-CONFIDENCE = 1e-3
-DELTA = 0.02  # large, so that a few games decide
-HALF = next(case for case in ALGORITHMS if case.name == "dp_admm-half")
-# A stiff penalty keeps the iterates near 0, where the half-logistic loss is steepest for both records.
-CASE = replace(HALF, privacy=Target(2.0, DELTA), algorithm=DPADMM(D_w=3.0, rho=10.0))
-SIZES = (20,)
+# A large delta decides with a few games; `privadmm audit` plays the config's own.
+DELTA, ROUNDS, TRIALS = 0.02, 5, 60_000
+CONFIDENCE = 0.999
 
 
-class Scaled(Simulation):
-    """The planted fault: `factor` times the noise that is charged for."""
-
-    factor = 1.0
-
-    def gaussian(self, x: Floats, sensitivity: Floats, ratio: Floats, ids: Any, call: Any) -> Floats:
-        return super().gaussian(x, self.factor * sensitivity, ratio, ids, call)
+def game_of(case: Case) -> Game:
+    target = Target(2.0, DELTA)
+    if case.name == "dp_admm-published":
+        target = Target(None, DELTA)
+    return instance(case.algorithm, replace(case, privacy=target).public(rounds=ROUNDS))
 
 
-class Listening(Door):
-    def output(self, x: Floats, sensitivity: Any) -> Released:
-        self.query, self.scale = x, self._column(sensitivity) * self._ratios(list(self._planned[0]))
-        self.released = super().output(x, sensitivity)
-        return self.released
+@pytest.mark.parametrize("case", [case for case in PRIVATE if "published" not in case.name], ids=named)
+def test_the_attack_stays_below_the_certificate_and_close_to_it(case: Case) -> None:
+    game = game_of(case)
+    found = attack(game, TRIALS, DELTA, CONFIDENCE, seed=0)
+    assert 0.7 * game.claimed < found.epsilon_lower <= game.claimed
+    assert found.epsilon_fitted == pytest.approx(game.claimed, rel=0.2)
 
 
-def neighbours() -> list[Local]:
-    """One record u against -u among blank ones: the pair on which Lemma 1 is nearly attained in every round."""
-    public = CASE.public(sizes=SIZES, rounds=3, replicas=GAMES)
-    found = []
-    for sign in (1.0, -1.0):
-        X = np.zeros((*SIZES, DIM))
-        X[0, 0] = sign
-        found.append(Local(public, Shards.from_parties([(X, np.ones(SIZES))], row_bound=1.0)))
-    return found
+def test_published_noise_is_worth_its_certified_figure() -> None:
+    case = next(case for case in PRIVATE if case.name == "dp_admm-published")
+    game = game_of(replace(case, algorithm=replace(case.algorithm, round_epsilon=1.0)))  # type: ignore[type-var]
+    found = attack(game, TRIALS, DELTA, CONFIDENCE, seed=0)
+    assert 0.6 * game.claimed < found.epsilon_lower <= game.claimed
 
 
-def play(truth: int, factor: float) -> Floats:
-    """The log-likelihood ratio, the first data set against the second, of GAMES transcripts of data set `truth`."""
-    noise = Scaled(10 + truth)
-    noise.factor = factor
-    locals_, algorithm = neighbours(), CASE.algorithm
-    public = locals_[0].public
-    plan = algorithm.plan(public)
-    state, (memory, mail) = algorithm.init(public, public.ids), algorithm.start(public)
-    ratio = np.zeros(GAMES)
-    for t in range(public.rounds):
-        for phase in algorithm.phases:
-            if not isinstance(phase, AtParties):
-                memory, mail = phase.run(t, public, memory, mail)
-                continue
-            doors = [Listening(public.ids, plan[(t, 0)], noise, t, 0, lambda charges: None) for _ in locals_]
-            outcomes = [
-                phase.run(t, local, state, mail, door) for local, door in zip(locals_, doors, strict=True)
-            ]
-            seen, sigma = doors[truth].released.value, doors[0].scale[0]
-            distance = [np.sum((seen - door.query) ** 2, axis=(-1, -2)) for door in doors]
-            ratio += (distance[1] - distance[0]) / (2 * sigma**2)
-            state, released = outcomes[truth]
-            mail = replace(mail, senders=public.ids, values=released.value)
-    return ratio
+BUGS = list(controls(game_of(PRIVATE[0])))
 
 
-def proved(first: Floats, second: Floats, cut: float) -> float:
-    """The epsilon that these games prove at this threshold, at confidence 1 - CONFIDENCE."""
-    n, hits, false = len(first), int(np.sum(first > cut)), int(np.sum(second > cut))
-    power = beta.ppf(CONFIDENCE / 2, hits, n - hits + 1) if hits else 0.0
-    alarm = beta.ppf(1 - CONFIDENCE / 2, false + 1, n - false) if false < n else 1.0
-    return math.log(max(power - DELTA, 1e-300) / alarm)
+@pytest.mark.parametrize("bug", BUGS)
+def test_planted_bugs_are_caught(bug: str) -> None:
+    game = controls(game_of(PRIVATE[0]))[bug]
+    assert attack(game, TRIALS, DELTA, CONFIDENCE, seed=1).epsilon_lower > game.claimed
 
 
-def lower_bound(first: Floats, second: Floats) -> float:
-    half = GAMES // 2
-    grid = np.quantile(np.concatenate([first[:half], second[:half]]), np.linspace(0.5, 0.9999, 400))
-    cut = max(grid, key=lambda cut: proved(first[:half], second[:half], cut))
-    return proved(first[half:], second[half:], cut)
+def test_the_bound_is_one_on_games_that_are_known() -> None:
+    """N(mu^2/2, mu^2) against N(-mu^2/2, mu^2) is the truth for mu-GDP; with equal data nothing can be shown."""
+    rng, mu = np.random.default_rng(0), 0.8
+    first, second = (rng.normal(side * mu**2 / 2, mu, size=200_000) for side in (1, -1))
+    truth = home.curves.gdp_epsilon(mu, DELTA)
+    found = judge(first, second, DELTA, CONFIDENCE)
+    assert 0.9 * truth < found.epsilon_lower <= truth
+    assert found.epsilon_fitted == pytest.approx(truth, rel=0.02)
+    assert judge(second, rng.permutation(second), DELTA, CONFIDENCE).epsilon_lower == 0.0
 
 
-@pytest.fixture(scope="module")
-def audited() -> dict[float, float]:
-    return {factor: lower_bound(play(0, factor), play(1, factor)) for factor in (1.0, 0.5)}
+def test_the_limits_hold_as_often_as_they_say() -> None:
+    """Clopper-Pearson at 90 %: over many small experiments the bound exceeds the truth in at most 10 % of them."""
+    rng, power, alarm = np.random.default_rng(0), 0.3, 0.1
+    truth = np.log((power - 0.01) / alarm)
+    hits, false = rng.binomial(200, power, size=4000), rng.binomial(200, alarm, size=4000)
+    assert np.mean(proved(hits, false, 200, 0.01, 0.9) > truth) <= 0.1
 
 
-def test_the_attack_stays_below_the_certificate_and_close_to_it(audited: dict[float, float]) -> None:
-    certified = CASE.job(sizes=SIZES, rounds=3).epsilon
-    assert certified is not None
-    assert 0.7 * certified < audited[1.0] <= certified
+def test_the_report_has_everything() -> None:
+    case: Any = replace(PRIVATE[0], privacy=Target(2.0, DELTA))
+    report = audit(case.algorithm, case.public(rounds=ROUNDS), trials=20_000)
+    assert report["tightness"] == report["epsilon_lower"] / report["epsilon_certified"]
+    assert {"delta", "trials", "confidence", "epsilon_fitted"} <= report.keys()
+    assert [control["name"] for control in report["negative_controls"]] == BUGS
 
 
-def test_half_the_noise_is_caught(audited: dict[float, float]) -> None:
-    certified = CASE.job(sizes=SIZES, rounds=3).epsilon
-    assert certified is not None
-    assert audited[0.5] > certified
+def test_what_has_no_claim_or_no_attack_is_refused() -> None:
+    public = ALGORITHMS[0].public()
+    with pytest.raises(ConfigError, match="no claim"):
+        instance(ADMMStar(), public)
+    with pytest.raises(ConfigError, match="no attack is written"):
+        instance(ADMMStar(), replace(public, privacy=Target(1.0, 1e-3)))

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from cases import ALGORITHMS, Case, Transcript, named, shards
 
+from cases import ALGORITHMS, Case, Transcript, named, shards
 from privadmm.drive import Checkpoint, Progress, View
 from privadmm.errors import CheckpointError, RefusedError
 from privadmm.job import Job, cluster, train

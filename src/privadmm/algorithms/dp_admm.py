@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 from privadmm import check
-from privadmm.algorithms.star import Memory, average, start
+from privadmm.algorithms.star import Memory, average, broadcast, start
 from privadmm.errors import ConfigError
 from privadmm.phases import AtCoordinator, AtParties, Floats, Ints, Local, Mail, Phase, Public
 from privadmm.privacy.accounting import Claim, NoPrivacy, Plan, Target, classical_ratio, moments_accountant
@@ -89,6 +89,12 @@ class DPADMM:
 
     def average(self, t: int, public: Public, memory: Memory, inbox: Mail) -> tuple[Memory, Mail]:
         return average(inbox)  # (3c)
+
+    def steer(self, t: int, local: Local, s: State, target: Floats) -> Mail:
+        """The broadcast that makes (3a) `target`, but for the records: what a hostile coordinator may send."""
+        steep, R = self.inverse_eta(t, local), local.public.regularizer
+        fixed = s.gamma - self.rho * s.w + steep * s.w - R.subgradient(s.w)
+        return broadcast((((self.rho + steep) * target - fixed) / (2 * self.rho))[..., 0, :])[1]
 
     def inverse_eta(self, t: int, local: Local) -> Floats:
         public, step = local.public, math.sqrt(2 * (t + 1)) / self.D_w

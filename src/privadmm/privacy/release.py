@@ -83,10 +83,13 @@ class Door:
             )
         return self.charges
 
-    def _next(self) -> list[Event]:
+    def _planned_now(self) -> list[Event]:
         if self._calls >= len(self._planned):
             raise RefusedError(f"round {self._at[0] + 1} asks for a release that its plan does not have")
-        events = [self._planned[self._calls][party] for party in self.ids.tolist()]
+        return [self._planned[self._calls][party] for party in self.ids.tolist()]
+
+    def _next(self) -> list[Event]:
+        events = self._planned_now()
         proposed = {
             party: (*self.charges[party], event) for party, event in zip(self.charges, events, strict=True)
         }

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
     from privadmm.demo import Pair
     from privadmm.run import Finished
 
-Facts = list[tuple[str, str]]
+# A label and what it stands for: prose in rich's markup, or a path, which is never broken.
+Facts = list[tuple[str, str | Path]]
 
 
 def percent(share: float | None) -> str:
@@ -31,7 +33,7 @@ def guarantee(result: dict[str, Any]) -> str:
 def run(done: "Finished") -> str:
     """The summary of one run."""
     r = done.result
-    facts = [("algorithm", f"{r['algorithm']}, {r['parties']} parties, {r['rounds']} rounds")]
+    facts: Facts = [("algorithm", f"{r['algorithm']}, {r['parties']} parties, {r['rounds']} rounds")]
     if r["private"]:
         facts.append(("privacy", f"{guarantee(r)}, certified, for each party"))
     else:
@@ -41,7 +43,7 @@ def run(done: "Finished") -> str:
     else:
         facts.append(("mode", "deployment: nothing is measured on private records"))
     facts += budgets(done)
-    facts += [("time", f"{r['seconds']:.1f} s"), ("run directory", escape(r["out"]))]
+    facts += [("time", f"{r['seconds']:.1f} s"), ("run directory", Path(r["out"]))]
     return shown([rows(facts)])
 
 
@@ -67,7 +69,7 @@ def budgets(done: "Finished") -> Facts:
         private = r["mode"] == "deployment" and r["private"]
         alone = "of this run alone; name \\[run] ledger to count other runs on these records with it"
         return [("ledger", alone)] if private else []
-    facts = [("ledger", escape(r["ledger"]))]
+    facts: Facts = [("ledger", Path(r["ledger"]))]
     if budget is None:
         return facts
     for label, spent, left in alike(done.ledger["parties"]):
@@ -85,7 +87,7 @@ def alike(parties: list[dict[str, Any]]) -> Iterator[tuple[str, float, float]]:
 
 def account(r: dict[str, Any], budget: float | None) -> str:
     """`budget` is what the config's ledger would allow each party in all."""
-    facts = [("algorithm", f"{r['algorithm']}, {r['rounds']} rounds")]
+    facts: Facts = [("algorithm", f"{r['algorithm']}, {r['rounds']} rounds")]
     if r["private"]:
         total = r["certified"]["epsilon"]
         facts.append(("certified", f"[bold green]epsilon = {total:.4f}[/] at delta = {r['delta']:g}"))
@@ -121,23 +123,25 @@ def demo(pair: "Pair") -> str:
     below = 100 * (reference["accuracy_test"] - private["accuracy_test"])
     above = 100 * (private["accuracy_test"] - private["majority_test"])
     directory = pair.private.directory
-    facts = [
+    facts: Facts = [
         ("in short", f"privacy costs {below:.1f} points of accuracy; {above:.1f} above the majority remain"),
         ("mode", SIMULATED),
-        ("convergence", escape(str(directory.convergence))),
-        ("epsilon by round", escape(str(directory.spending))),
+        ("convergence", directory.convergence),
+        ("epsilon by round", directory.spending),
     ]
     return shown([models, spent, rows(facts)])
 
 
 def rows(facts: Facts) -> list[Text]:
-    """A line for each fact. Prose is wrapped under itself; what has no blanks, such as a path, is left whole."""
+    """A line for each fact; prose is wrapped under itself."""
     width = 2 + max(len(label) for label, _ in facts)
     lines = []
     for label, value in facts:
-        text = Text.from_markup(value, emoji=False)
-        room = max(20, min(console().width, 100) - width)
-        wrapped = text.wrap(console(), room) if " " in text.plain[: room + 1] else [text]
+        if isinstance(value, Path):
+            wrapped: Iterable[Text] = [Text(str(value))]
+        else:
+            room = max(20, min(console().width, 100) - width)
+            wrapped = Text.from_markup(value, emoji=False).wrap(console(), room)
         for number, part in enumerate(wrapped):
             part.rstrip()
             lines.append(Text.assemble((f"{label if number == 0 else '':<{width}}", "dim"), part))

@@ -1,0 +1,261 @@
+"""A distinguishing game on whole transcripts: what an attacker can prove, beside what is certified.
+
+The adversary knows everything but which of two neighbouring data sets a party holds, sends the party whatever inbox it
+likes, sees every release, and computes the exact likelihood ratio of the transcript. It plays many games on each data
+set, all at once along the replica axis. The threshold is chosen on one half of the games and judged on the other, with
+Clopper-Pearson limits, so that `epsilon_lower` is a bound at the stated confidence, and not an estimate.
+
+Only the ratios of a plan matter to its guarantee, so the game is played on the smallest instance that is worst for it:
+one party, one record, two features. The records p and q have a small equal part along the weights that the adversary
+steers to, and opposite parts across; with both margins deep on the wrong side, both slopes are at the Lipschitz bound
+and the query moves by nearly the whole sensitivity.
+
+Negative controls are the same game against an implementation with a bug planted in it; they must be caught, that is,
+`epsilon_lower` must exceed the claim.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privadmm import graphs
+from privadmm.data.shards import Shards
+from privadmm.errors import ConfigError
+from privadmm.phases import Algorithm, AtParties, Local, Mail, Public
+from privadmm.privacy import curves
+from privadmm.privacy.accounting import Law, Target, totals, worst
+from privadmm.privacy.events import Gaussian
+from privadmm.privacy.release import Door, Released
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+DEPTH = 1e5  # how far the adversary steers the weights: every loss is at its steepest there, noise or not
+ALONG = 0.05  # the records' common part
+BATCH = 25_000  # games at a time
+
+
+class Attackable(Algorithm, Protocol):
+    """An algorithm for which an attack is written."""
+
+    def steer(self, t: int, local: Local, state: Any, target: Floats) -> Mail:
+        """The inbox after which the next query is `target`, but for the records' gradient."""
+        ...
+
+
+class Bulk:
+    """Independent noise for every replica at once, `factor` times what is charged: for games, never for data."""
+
+    mode: ClassVar[str] = "simulation"
+    kind: ClassVar[Law] = Gaussian
+
+    def __init__(self, seed: Any, factor: float = 1.0) -> None:
+        self._generator, self._factor = np.random.default_rng(seed), factor
+
+    def gaussian(self, x: Floats, sensitivity: Floats, ratio: Floats, ids: Ints, call: Any) -> Floats:
+        return x + self._factor * (sensitivity * ratio)[:, None] * self._generator.standard_normal(x.shape)
+
+
+class Listening(Door):
+    """A door that keeps the query and its noise scale; told what was said, it says that again."""
+
+    said: Released | None = None
+    query: Floats
+    scale: float
+
+    def output(self, x: Floats, sensitivity: Floats | float) -> Released:
+        self.query = x
+        self.scale = float((self._column(sensitivity) * self._ratios(self._planned_now()))[0])
+        if self.said is None:
+            self.said = super().output(x, sensitivity)
+        return self.said
+
+
+@dataclass(frozen=True)
+class Game:
+    """An implementation to attack: its algorithm and public facts, and what it does other than it claims."""
+
+    algorithm: Attackable
+    public: Public
+    claimed: float
+    noise_factor: float = 1.0
+    keeps_raw: bool = False
+
+    def records(self, games: int) -> tuple[Local, Local]:
+        """p and q, each the only record of the only party."""
+        public, across = replace(self.public, replicas=games), math.sqrt(1 - ALONG**2)
+        p, q = (np.array([[ALONG, side]]) for side in (across, -across))
+        first, second = (Shards.from_parties([(row, np.ones(1))], row_bound=1.0) for row in (p, q))
+        return Local(public, first), Local(public, second)
+
+    def play(self, truth: int, games: int, seed: Any) -> Floats:
+        """Log-likelihood ratios, the first data set against the second, of transcripts of data set `truth`.
+
+        The adversary carries the state of either hypothesis, computed from the transcript and that data set. They are
+        one and the same as long as the implementation keeps released values only.
+        """
+        worlds, noise = self.records(games), Bulk(seed, self.noise_factor)
+        public, plan = worlds[0].public, self.algorithm.plan(self.public)
+        number, phase = next(
+            (i, phase) for i, phase in enumerate(self.algorithm.phases) if isinstance(phase, AtParties)
+        )
+        states = [self.algorithm.init(public, public.ids) for _ in worlds]
+        target = np.broadcast_to(np.array([-DEPTH, 0.0]), (games, 1, 2))
+        ratio = np.zeros(games)
+        for t in range(public.rounds):
+            inbox = self.algorithm.steer(t, worlds[0], states[0], target)
+            doors = [
+                Listening(public.ids, plan[(t, number)], noise, t, number, lambda _: None) for _ in worlds
+            ]
+            for b in (truth, 1 - truth):
+                doors[b].said = doors[truth].said
+                states[b], _ = phase.run(t, worlds[b], states[b], inbox, doors[b])
+                if self.keeps_raw:
+                    states[b] = with_raw(states[b], doors[b])
+            said = doors[truth].said
+            assert said is not None
+            miss = [np.sum((said.value - door.query) ** 2, axis=(-1, -2)) for door in doors]
+            ratio += (miss[1] - miss[0]) / (2 * (self.noise_factor * doors[truth].scale) ** 2)
+        return ratio
+
+
+def with_raw(state: Any, door: Listening) -> Any:
+    """The classic bug: the un-noised query where the state should keep what was released."""
+    kept = {
+        item.name: door.query
+        for item in fields(state)
+        if door.said is not None and getattr(state, item.name) is door.said.value
+    }
+    return replace(state, **kept)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What the games show. `epsilon_lower` is a bound; `epsilon_fitted` trusts that the ratios are Gaussian."""
+
+    epsilon_lower: float
+    epsilon_fitted: float
+
+
+def limits(hits: Floats, n: int, confidence: float) -> tuple[Floats, Floats]:
+    """Clopper-Pearson limits of a proportion from `hits` of n, each one-sided at (1 - confidence)/2."""
+    from scipy.stats import beta
+
+    level = (1 - confidence) / 2
+    low = np.where(hits > 0, beta.ppf(level, np.maximum(hits, 1), n - hits + 1), 0.0)
+    high = np.where(hits < n, beta.ppf(1 - level, hits + 1, np.maximum(n - hits, 1)), 1.0)
+    return low, high
+
+
+def proved(hits: Any, false: Any, n: int, delta: float, confidence: float) -> Floats:
+    """The epsilon that n games on each side prove: ln((power - delta) / false alarms), each at its limit."""
+    power, alarm = (
+        limits(np.asarray(hits, float), n, confidence)[0],
+        limits(np.asarray(false, float), n, confidence)[1],
+    )
+    return np.log(np.maximum(power - delta, 1e-300) / alarm)
+
+
+def judge(first: Floats, second: Floats, delta: float, confidence: float) -> Finding:
+    """Fit the ratios of a tenth of the games, choose the threshold that should prove most, and judge it on the rest."""
+    from scipy.special import ndtr
+
+    pilot = len(first) // 10
+    a, b = first[:pilot], second[:pilot]
+    cuts = np.linspace(a.mean(), a.mean() + 6 * a.std(), 2000)
+    n = len(first) - pilot
+    hits, false = (n * ndtr((part.mean() - cuts) / part.std()) for part in (a, b))
+    cut = cuts[int(np.argmax(proved(hits, false, n, delta, confidence)))]
+    hits, false = (int(np.sum(part[pilot:] > cut)) for part in (first, second))
+    mu = (first.mean() - second.mean()) / math.sqrt((first.var() + second.var()) / 2)
+    return Finding(
+        max(0.0, float(proved(hits, false, n, delta, confidence))),
+        curves.gdp_epsilon(max(float(mu), 0.0), delta),
+    )
+
+
+def attack(
+    game: Game,
+    trials: int,
+    delta: float,
+    confidence: float,
+    seed: int,
+    done: Callable[[int], None] = lambda n: None,
+) -> Finding:
+    """Play `trials` games on each data set."""
+    ratios: tuple[list[Floats], list[Floats]] = ([], [])
+    for start in range(0, trials, BATCH):
+        games = min(BATCH, trials - start)
+        for truth in (0, 1):
+            ratios[truth].append(game.play(truth, games, [seed, truth, start]))
+        done(games)
+    return judge(np.concatenate(ratios[0]), np.concatenate(ratios[1]), delta, confidence)
+
+
+def instance(algorithm: Algorithm, public: Public) -> Game:
+    """The job's algorithm, loss, regulariser, rounds and noise on one party with one record."""
+    if not isinstance(public.privacy, Target):
+        raise ConfigError(f"{algorithm.name} is not private: there is no claim to audit")
+    if not hasattr(algorithm, "steer"):
+        raise ConfigError(f"no attack is written for {algorithm.name}")
+    if public.privacy.kind is not Gaussian:
+        raise ConfigError('audit the simulation: set [run] mode = "simulation"')
+    small = replace(public, sizes=np.ones(1, dtype=np.int64), dim=2, graph=graphs.star(1), replicas=None)
+    plan = algorithm.plan(small)
+    return Game(algorithm, small, worst(totals(plan, 1), public.privacy.delta))  # type: ignore[arg-type]
+
+
+def controls(game: Game) -> dict[str, Game]:
+    """Bugs that have shipped elsewhere, planted; each claims what the sound implementation claims."""
+    half, once = (replace(game.public, rounds=n) for n in (max(1, game.public.rounds // 2), 1))
+    return {
+        "half the noise": replace(game, noise_factor=0.5),
+        "the un-noised iterate in the dual": replace(game, keeps_raw=True),
+        "half of the rounds not counted": replace(game, noise_factor=shortfall(game, half)),
+        "one round's epsilon printed as the total": replace(game, noise_factor=shortfall(game, once)),
+    }
+
+
+def shortfall(game: Game, fewer: Public) -> float:
+    """The noise of a plan for fewer rounds over the noise of this one."""
+
+    def ratio(public: Public) -> float:
+        event = game.algorithm.plan(public)[(0, 0)][0][0]
+        assert isinstance(event, Gaussian)
+        return event.ratio
+
+    return ratio(fewer) / ratio(game.public)
+
+
+def audit(
+    algorithm: Algorithm,
+    public: Public,
+    trials: int = 400_000,
+    confidence: float = 0.95,
+    seed: int = 0,
+    done: Callable[[int], None] = lambda n: None,
+) -> dict[str, Any]:
+    """The sound implementation and every planted bug, `trials` games on each data set of each."""
+    game = instance(algorithm, public)
+    assert isinstance(public.privacy, Target)
+    delta = public.privacy.delta
+    finding = attack(game, trials, delta, confidence, seed, done)
+    caught = []
+    for number, (name, bug) in enumerate(controls(game).items(), start=1):
+        lower = attack(bug, trials, delta, confidence, seed + number, done).epsilon_lower
+        caught.append({"name": name, "epsilon_lower": lower, "caught": lower > game.claimed})
+    return {
+        "algorithm": algorithm.name,
+        "epsilon_lower": finding.epsilon_lower,
+        "epsilon_fitted": finding.epsilon_fitted,
+        "epsilon_certified": game.claimed,
+        "delta": delta,
+        "tightness": finding.epsilon_lower / game.claimed,
+        "trials": trials,
+        "confidence": confidence,
+        "negative_controls": caught,
+    }

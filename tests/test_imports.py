@@ -1,0 +1,68 @@
+"""What is imported when: the package is quick to import, and `account` to run, because they leave the rest alone."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import privadmm
+from small_runs import ENVIRONMENT, PRIVATE, write_config
+
+HEAVY = {
+    *("scipy", "sklearn", "matplotlib", "rich", "typer", "networkx"),
+    *("dp_accounting", "pandas", "opendp", "pyarrow"),
+}
+
+
+def imported_by(code: str) -> set[str]:
+    """The top-level modules that a fresh interpreter holds after running this."""
+    report = "import sys; print('\\n' + ' '.join({name.split('.')[0] for name in sys.modules}))"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}\n{report}"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=ENVIRONMENT,
+    )
+    return set(done.stdout.splitlines()[-1].split())
+
+
+def test_the_package_imports_nothing_heavy() -> None:
+    assert not imported_by("import privadmm") & (HEAVY | {"numpy"})
+
+
+def test_the_probe_sees_what_is_imported() -> None:
+    """Else the tests beside it would show nothing."""
+    assert "sklearn" in imported_by("from privadmm import ADMMClassifier")
+
+
+def test_account_for_machines_leaves_the_rest_alone(tmp_path: Path) -> None:
+    config = write_config(tmp_path / "config.toml", PRIVATE)
+    code = (
+        "from privadmm.cli import main\n"
+        f"try: main(['account', {str(config)!r}, '--json'])\n"
+        "except SystemExit as end: assert not end.code"
+    )
+    loaded = imported_by(code)
+    assert "numpy" in loaded
+    assert not loaded & {
+        "scipy",
+        "sklearn",
+        "matplotlib",
+        "networkx",
+        "dp_accounting",
+        "rich",
+        "opendp",
+        "pyarrow",
+    }
+
+
+@pytest.mark.parametrize("name", privadmm.__all__)
+def test_every_public_name_is_there(name: str) -> None:
+    assert getattr(privadmm, name) is not None
+
+
+def test_other_names_are_not() -> None:
+    with pytest.raises(AttributeError, match="nothing_of_the_sort"):
+        privadmm.nothing_of_the_sort  # noqa: B018

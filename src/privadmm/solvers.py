@@ -60,7 +60,7 @@ class Anchored:
 
 @dataclass(frozen=True, eq=False)
 class Cache:
-    """What the parties of one data set keep between solves. It never leaves, and without it the results are the same."""
+    """What the parties of one data set keep between solves. It never leaves, and results are the same without it."""
 
     parties: dict[int, Anchored] = field(default_factory=dict)
     replicas: dict[int, Cache] = field(default_factory=dict)
@@ -136,8 +136,10 @@ class Problem:
     dual: bool  # m < d, and the Hessian is inverted in the space of records
 
     def take(self, parties: Index) -> Problem:
-        arrays = (a[parties] for a in (self.weight, self.linear, self.quadratic, self.ridge))
-        return Problem(self.shards.take(parties), self.loss, *arrays, self.dual)
+        weight, linear, quadratic, ridge = (
+            a[parties] for a in (self.weight, self.linear, self.quadratic, self.ridge)
+        )
+        return Problem(self.shards.take(parties), self.loss, weight, linear, quadratic, ridge, self.dual)
 
     def loss_gradient(self, x: Array) -> Array:
         return self.weight * self.shards.pull(self.loss.deriv(self.shards.margins(x), self.shards.y))
@@ -146,10 +148,10 @@ class Problem:
         return self.loss_gradient(x) + (self.linear + self.quadratic * x)
 
     def core(self, x: Array) -> Array:
-        """The matrix C of `precondition`. With w = weight * curvature of the records at x,
+        """The matrix C of `precondition`, of order d, or m if dual. With w = weight * curvature of the records at x,
 
-        (A^T w A + ridge)^-1 = C                        of order d,
-                             = (I - A^T C A) / ridge    C = r (I + r A A^T r)^-1 r, r = sqrt(w / ridge), of order m, if dual.
+        (A^T w A + ridge)^-1 = C
+                             = (I - A^T C A) / ridge,   C = r (I + r A A^T r)^-1 r,   r = sqrt(w / ridge),   if dual.
         """
         w = self.weight * self.loss.curv(self.shards.margins(x), self.shards.y).reshape(len(x), -1)
         if self.dual:
@@ -157,7 +159,7 @@ class Problem:
             H = np.eye(w.shape[1]) + r[:, :, None] * self.shards.kernel() * r[:, None, :]
             return np.asarray(r[:, :, None] * np.linalg.inv(H) * r[:, None, :])
         H = self.shards.gram(w.ravel()) + self.ridge[:, :, None] * np.eye(x.shape[1])
-        return np.linalg.inv(H)
+        return np.asarray(np.linalg.inv(H))
 
     def precondition(self, core: Array, v: Array) -> Array:
         if self.dual:
@@ -211,35 +213,44 @@ class Problem:
             step = np.where(left, np.where(np.isfinite(high), (low + high) / 2, 4 * step), step)
         return step
 
-    def advance(self, x: Array, g: Array, new: Array) -> tuple[Array, Array, NDArray[np.bool_] | None]:
-        """From x towards `new`: the point reached, its gradient, and whose step was far from 1 (None: nobody's)."""
+    def advance(self, x: Array, g: Array, new: Array) -> tuple[Array, Array, Index]:
+        """From x, with gradient g, towards `new`: the point reached, its gradient, and whose step was far from 1."""
         p, h = new - x, self.gradient(new)
         first = np.vecdot(p, g)
         bad = ~(np.abs(np.vecdot(p, h)) <= -0.9 * first)  # also where a number is not finite
-        if not bad.any():
-            return new, h, None
         i = np.flatnonzero(bad)
+        if not len(i):
+            return new, h, i
         part, step = self.take(i), np.ones(len(x))
         step[i] = np.where(first[i] < 0, part.search(x[i], p[i], first[i]), 0.0)
         new[i] = x[i] + step[i, None] * p[i]
         h[i] = part.gradient(new[i])
-        return new, h, (step < 0.1) | (step > 10)
+        return new, h, np.flatnonzero((step < 0.1) | (step > 10))
 
 
 def descend(
     problem: Problem, start: Array, anchor: Array, tolerance: Array, cache: Cache
 ) -> tuple[Array, NDArray[np.bool_]]:
     """(1) and (2) until every party has met its tolerance or made CAP steps; the points, and who has met it."""
-    g, core = problem.anchored(anchor, cache)
-    out, solved = anchor.copy(), np.zeros(len(anchor), dtype=bool)
+    x, (g, core) = anchor, problem.anchored(anchor, cache)
+    out, solved = np.empty_like(anchor), np.zeros(len(anchor), dtype=bool)
     who: Index = np.arange(len(anchor))
     pairs: list[Pair] = []
-    x, period = anchor, 4 + core.shape[-1] // 10
-    for k in range(CAP):
+    period = 4 + core.shape[-1] // 10
+    for k in range(CAP + 1):
+        met = np.sqrt(np.vecdot(g, g)) <= tolerance
+        if met.any():
+            out[who[met]], solved[who[met]] = x[met], True
+            left = np.flatnonzero(~met)
+            if not len(left):
+                break
+            problem, who, tolerance = problem.take(left), who[left], tolerance[left]
+            x, g, core, start = x[left], g[left], core[left], start[left]
+            pairs = [(s[left], y[left], rho[left]) for s, y, rho in pairs]
         new = x - problem.newton(core, pairs, g)
         if k == 0:
-            # Within a hundredth of the way, `start` is the better guess: it solved the last round's problem exactly,
-            # while (1) comes from a quadratic model made further off.
+            # Within a hundredth of the way, `start` is the better guess: it solved the round before exactly, while (1)
+            # rests on a quadratic model made further off.
             close = np.vecdot(new - start, new - start) < 1e-4 * np.vecdot(new - x, new - x)
             new = np.where(close[:, None], start, new)
         new, h, far = problem.advance(x, g, new)
@@ -247,25 +258,10 @@ def descend(
         sy = np.vecdot(s, y)[:, None]
         pairs.append((s, y, np.where(sy > 0, 1 / sy, 0.0)))
         x, g = new, h
-        met = np.sqrt(np.vecdot(g, g)) <= tolerance
-        if met.any():
-            out[who[met]], solved[who[met]] = x[met], True
-            left = np.flatnonzero(~met)
-            if not len(left):
-                break
-            problem, who, tolerance, x, g, core = (
-                problem.take(left),
-                *(a[left] for a in (who, tolerance, x, g, core)),
-            )
-            pairs, far = (
-                [(s[left], y[left], rho[left]) for s, y, rho in pairs],
-                None if far is None else far[left],
-            )
         if (k + 1) % period == 0:
             core, pairs = problem.core(x), []
-        elif far is not None and far.any():
-            i = np.flatnonzero(far)
-            core[i] = problem.take(i).core(x[i])
+        elif len(far):
+            core[far] = problem.take(far).core(x[far])
             for _, _, rho in pairs:
-                rho[i] = 0.0
+                rho[far] = 0.0
     return out, solved

@@ -14,21 +14,25 @@ import numpy as np
 import pytest
 
 from privadmm.cli import main
+from privadmm.config import read
+from privadmm.run import Finished, run
 
 ENVIRONMENT = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "NO_COLOR": "1", "COLUMNS": "80"}
 Tables = dict[str, dict[str, Any]]
 
+ROUNDS, PARTIES = 6, 3
+
 PRIVATE: Tables = {
     "data": {"source": "data.npz", "classes": [0, 1], "row_bound": 2.0, "test_fraction": 0.2},
-    "parties": {"count": 3},
-    "algorithm": {"name": "dp_admm", "rounds": 6, "D_w": 5.0, "rho": 0.1},
+    "parties": {"count": PARTIES},
+    "algorithm": {"name": "dp_admm", "rounds": ROUNDS, "D_w": 5.0, "rho": 0.1},
     "privacy": {"epsilon": 1.0, "delta": 1e-5},
     "run": {"seed": 1},
 }
 CLEAR: Tables = {
     "data": PRIVATE["data"],
     "parties": PRIVATE["parties"],
-    "algorithm": {"name": "admm_star", "rounds": 6, "rho": 0.1},
+    "algorithm": {"name": "admm_star", "rounds": ROUNDS, "rho": 0.1},
     "run": {"seed": 1},
 }
 
@@ -104,6 +108,10 @@ class Place:
     def train(self, config: Path, *words: Any, out: Path | None = None) -> "Outcome":
         return self.call("train", config, "--out", out or self.out, *words)
 
+    def run(self, tables: Tables = PRIVATE, out: Path | None = None, **options: Any) -> Finished:
+        """The same without the command line."""
+        return run(read(write_config(self.path / "config.toml", tables)), out or self.out, **options)
+
     def names(self) -> set[str]:
         """Everything in the folder, to see that nothing was left."""
         return {str(item.relative_to(self.path)) for item in self.path.rglob("*")}
@@ -130,6 +138,14 @@ def spawn(*words: Any, **options: Any) -> subprocess.Popen[str]:
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT, **options
     )
+
+
+def no_plots(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """They take most of a small run's time. What would have been drawn is noted in the list."""
+    drawn: list[str] = []
+    for name in ("convergence", "spending"):
+        monkeypatch.setattr(f"privadmm.run.plots.{name}", lambda *arguments, name=name: drawn.append(name))
+    return drawn
 
 
 def result(out: Path) -> dict[str, Any]:

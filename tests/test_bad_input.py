@@ -135,6 +135,12 @@ BAD = [
         ("party 0", "0.01", "Nothing was released"),
         {"privacy": {"budget": 0.01}},
     ),
+    Bad(
+        "a budget below one round, in a ledger that is still to be made",
+        3,
+        ("party 0", "Nothing was released"),
+        {"privacy": {"budget": 0.01}, "run": {"ledger": "party.sqlite"}},
+    ),
     Bad("a budget below the run", 3, ("party 0", "0.9", "to 1."), {"privacy": {"budget": 0.9}}),
     Bad("a simulation without a seed", 2, ("[run] seed",), {"run": {"seed": None}}),
     Bad("a deployment with a seed", 2, ("[run] seed", "deployment"), {"run": {"mode": "deployment"}}),

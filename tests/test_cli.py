@@ -13,7 +13,7 @@ import pytest
 import privadmm
 from privadmm import cli, demo
 from privadmm import config as configs
-from small_runs import CLEAR, PRIVATE, Place, result, spawn, with_changes, write_npz
+from small_runs import CLEAR, PRIVATE, Place, no_plots, result, spawn, with_changes, write_npz
 
 TRAIN = [
     *("algorithm", "private", "rounds", "epsilon", "delta", "mode"),
@@ -199,7 +199,7 @@ def test_demo_shows_both_models_and_every_ledger(place: Place, monkeypatch: pyte
 
 def test_demo_prints_one_object(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "read", quick)
-    monkeypatch.setattr("privadmm.run.plots.convergence", lambda *arguments: None)
+    no_plots(monkeypatch)
     said = place.call("demo", "--out", place.out, "--json").object
     assert [list(said[name]) for name in ("private", "reference")] == [TRAIN, TRAIN]
     assert [said[name]["private"] for name in ("private", "reference")] == [True, False]
@@ -271,16 +271,14 @@ def test_another_run_in_the_same_second_gets_its_own_place(
 ) -> None:
     monkeypatch.chdir(place.path)
     monkeypatch.setattr("privadmm.run.time.strftime", lambda form: "NOW")
-    for name in ("convergence", "spending"):
-        monkeypatch.setattr(f"privadmm.run.plots.{name}", lambda *arguments: None)
+    no_plots(monkeypatch)
     config = place.config()
     outs = [place.call("train", config, "--json").object["out"] for _ in range(3)]
     assert outs == ["runs/config-NOW", "runs/config-NOW-2", "runs/config-NOW-3"]
 
 
 def test_the_seed_of_the_command_line_is_the_seed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("convergence", "spending"):
-        monkeypatch.setattr(f"privadmm.run.plots.{name}", lambda *arguments: None)
+    no_plots(monkeypatch)
     config, seedless = (
         place.config(),
         place.config(with_changes(PRIVATE, {"run": {"seed": None}}), "none.toml"),

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from small_runs import Place, Tables, result, toml, with_changes, write_config
+from small_runs import Place, Tables, no_plots, result, toml, with_changes, write_config
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.toml"))
 NAMES = [path.stem for path in EXAMPLES]
@@ -48,8 +48,7 @@ def test_every_golden_figure_is_of_an_example() -> None:
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=NAMES)
 def test_an_example_trains(path: Path, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("privadmm.run.plots.convergence", lambda *arguments: None)
-    monkeypatch.setattr("privadmm.run.plots.spending", lambda *arguments: None)
+    no_plots(monkeypatch)
     said = place.train(shortened(place, path), "--json")
     assert said.code == 0, said.err
     assert said.object["rounds"] == 2
@@ -57,8 +56,7 @@ def test_an_example_trains(path: Path, place: Place, monkeypatch: pytest.MonkeyP
 
 
 def test_one_seed_is_one_transcript(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("privadmm.run.plots.convergence", lambda *arguments: None)
-    monkeypatch.setattr("privadmm.run.plots.spending", lambda *arguments: None)
+    no_plots(monkeypatch)
     (path,) = (path for path in EXAMPLES if path.stem == "dp_admm")
     found = {}
     for name, seed in (("first", 7), ("again", 7), ("other", 8)):

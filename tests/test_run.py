@@ -1,43 +1,34 @@
-"""Whole runs: stopped anywhere and resumed, charged to a ledger that outlives them, deployed."""
+"""Whole runs: of any kind of file, charged to a ledger that outlives them, simulated and deployed."""
 
-import errno
 import json
 import os
-import resource
-import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from privadmm import config as configs
-from privadmm.drive import Callback, View
-from privadmm.errors import DataError, ToleranceError
-from privadmm.job import Job
+from privadmm.errors import DataError
 from privadmm.model import Model
 from privadmm.report import metrics
-from privadmm.run import Bar, Finished, InterruptedRunError, run
+from privadmm.run import run
 from small_runs import (
     CLEAR,
     ENVIRONMENT,
+    PARTIES,
     PRIVATE,
+    ROUNDS,
     Place,
-    Tables,
     charged,
+    no_plots,
     result,
     rows,
-    spawn,
     with_changes,
-    write_config,
+    write_csv,
     write_npz,
 )
-
-ROUNDS, PARTIES = 6, 3
 
 
 @pytest.fixture
@@ -47,278 +38,8 @@ def place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Place:
 
 
 @pytest.fixture(autouse=True)
-def without_plots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They take most of a small run's time, and test_cli.py draws them."""
-    for name in ("convergence", "spending"):
-        monkeypatch.setattr(f"privadmm.run.plots.{name}", lambda *arguments: None)
-
-
-def stop(at: int) -> Bar:
-    """Ctrl-C once this many rounds are done and written down; 0 is before the first."""
-
-    @contextmanager
-    def bar(job: Job, done: int) -> Iterator[Callback]:
-        def interrupt(view: View | None) -> None:
-            if view is None or view.progress.round == at:
-                raise KeyboardInterrupt
-
-        if at == 0:
-            interrupt(None)
-        yield interrupt
-
-    return bar
-
-
-def train(place: Place, out: Path, tables: Tables = PRIVATE, **options: Any) -> Finished:
-    return run(configs.read(write_config(place.path / "config.toml", tables)), out, **options)
-
-
-def interrupted(place: Place, tables: Tables = PRIVATE, at: int = 4, resume: bool = False) -> Path:
-    with pytest.raises(InterruptedRunError):
-        train(place, place.out, tables, bar=stop(at), resume=resume)
-    return place.out
-
-
-def left_behind(out: Path) -> dict[str, Any]:
-    """What a resumed run has to have in common with one that was never stopped."""
-    return {
-        "transcript": result(out)["transcript"],
-        "model": (out / "model.json").read_text(),
-        "ledger": (out / "ledger.json").read_text(),
-        "metrics": (out / "metrics.csv").read_text(),
-    }
-
-
-EVERY_FIFTH = with_changes(PRIVATE, {"run": {"checkpoint_every": 5}})
-
-
-def tear(out: Path) -> None:
-    text = (out / "metrics.csv").read_text()
-    (out / "metrics.csv").write_text(text[:-4])
-
-
-DAMAGE: dict[str, tuple[Tables, Callable[[Path], object]]] = {
-    "none": (PRIVATE, lambda out: None),
-    "not private": (CLEAR, lambda out: None),
-    "checkpoint behind the ledger": (EVERY_FIFTH, lambda out: None),
-    "checkpoint lost": (PRIVATE, lambda out: (out / "checkpoint").unlink()),
-    "row of metrics torn": (PRIVATE, tear),
-    "half a file left": (PRIVATE, lambda out: (out / "checkpoint.new").write_bytes(b"half")),
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGE)
-@pytest.mark.parametrize("at", [1, 4, ROUNDS])
-def test_a_stopped_run_resumes_to_the_same_end(damage: str, at: int, place: Place) -> None:
-    tables, harm = DAMAGE[damage]
-    train(place, place.path / "whole", tables)
-    harm(interrupted(place, tables, at))
-    train(place, place.out, tables, resume=True)
-    assert left_behind(place.out) == left_behind(place.path / "whole")
-    assert charged(place.out / "ledger.sqlite") == ROUNDS * PARTIES
-
-
-def test_a_replay_without_metrics_knows_all_but_the_gap(place: Place) -> None:
-    whole = train(place, place.path / "whole")
-    out = interrupted(place)
-    (out / "checkpoint").unlink()
-    (out / "metrics.csv").unlink()
-    again = train(place, out, resume=True)
-    for one, other in zip(whole.rows, again.rows, strict=True):
-        replayed = one.round < 4
-        assert (other.gap is None) == replayed
-        assert other == (metrics.Row(**{**vars(one), "gap": None}) if replayed else one)
-
-
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL], ids=["SIGINT", "SIGKILL"])
-def test_a_signal_in_the_middle_of_a_run(sent: signal.Signals, place: Place) -> None:
-    many = with_changes(PRIVATE, {"algorithm": {"rounds": 500}})
-    config = write_config(place.path / "config.toml", many)
-    process = spawn("train", config, "--out", place.out, "--json")
-    try:
-        wait_for_rows(place.out / "metrics.csv", 20, process)
-        process.send_signal(sent)
-        out, err = process.communicate(timeout=30)
-    finally:
-        process.kill()
-    done = len(metrics.read(place.out / "metrics.csv"))
-    assert 20 <= done < 500
-    if sent == signal.SIGINT:
-        assert process.returncode == 1
-        assert json.loads(out)["error"] == "InterruptedRunError"
-        assert "Traceback" not in err
-        assert f"privadmm train {config} --out {place.out} --resume" in err
-    assert place.train(config, "--resume").code == 0
-    train(place, place.path / "whole", many)
-    assert left_behind(place.out) == left_behind(place.path / "whole")
-    assert charged(place.out / "ledger.sqlite") == 500 * PARTIES
-
-
-def wait_for_rows(path: Path, count: int, process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 30
-    while not (path.exists() and path.read_text().count("\n") > count):
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
-def flip(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(bytes(data))
-
-
-@pytest.mark.parametrize(
-    "harm",
-    [
-        flip,
-        lambda path: path.write_bytes(path.read_bytes()[:-8]),
-        lambda path: path.write_bytes(b""),
-        lambda path: path.write_text("somebody's notes"),
-    ],
-    ids=["flipped-bit", "truncated", "empty", "text"],
-)
-def test_a_corrupted_checkpoint_is_refused_and_not_needed(
-    harm: Callable[[Path], object], place: Place
-) -> None:
-    out = interrupted(place)
-    harm(out / "checkpoint")
-    before = charged(out / "ledger.sqlite")
-    said = place.train(place.path / "config.toml", "--resume", "--json")
-    assert (said.code, said.object["error"]) == (1, "CheckpointError")
-    assert str(out / "checkpoint") in said.err
-    assert charged(out / "ledger.sqlite") == before
-    (out / "checkpoint").unlink()
-    assert place.train(place.path / "config.toml", "--resume").code == 0
-    train(place, place.path / "whole")
-    assert left_behind(out) == left_behind(place.path / "whole")
-
-
-@pytest.mark.parametrize("older", [2, None], ids=["restored", "missing"])
-def test_a_ledger_behind_the_checkpoint_is_refused(older: int | None, place: Place) -> None:
-    ledger = interrupted(place, at=older or 4) / "ledger.sqlite"
-    kept = ledger.read_bytes()
-    if older is not None:
-        interrupted(place, resume=True)
-    ledger.unlink()
-    if older is not None:
-        ledger.write_bytes(kept)
-    said = place.train(place.path / "config.toml", "--resume", "--json")
-    assert (said.code, said.object["error"]) == (1, "LedgerError")
-    assert str(ledger) in said.err
-    assert ledger.exists() == (older is not None)
-    assert not ledger.exists() or charged(ledger) == 2 * PARTIES
-
-
-FINISHED, UNFINISHED, NEW = "finished", "unfinished", "new"
-
-
-@pytest.mark.parametrize(
-    ("there", "words", "changes", "code", "said"),
-    [
-        (FINISHED, [], {}, 2, "finished run"),
-        (FINISHED, ["--resume"], {}, 2, "finished run"),
-        (UNFINISHED, [], {}, 2, "--resume"),
-        (UNFINISHED, ["--resume", "--seed", "2"], {}, 1, "another config or seed"),
-        (UNFINISHED, ["--resume"], {"algorithm": {"rho": 0.2}}, 1, "another config or seed"),
-        (UNFINISHED, ["--resume"], {"data": {"split_seed": 1}}, 1, "another config or seed"),
-        (NEW, ["--resume"], {}, 1, "no run to resume"),
-    ],
-)
-def test_what_a_directory_holds_decides(
-    there: str, words: list[str], changes: dict[str, Any], code: int, said: str, place: Place
-) -> None:
-    if there == FINISHED:
-        train(place, place.out)
-    elif there == UNFINISHED:
-        interrupted(place)
-    before = {item: item.read_bytes() for item in place.out.glob("*")}
-    outcome = place.train(place.config(**changes), *words)
-    assert outcome.code == code
-    assert said in outcome.err
-    assert str(place.out) in outcome.err
-    assert {item: item.read_bytes() for item in place.out.glob("*")} == before
-
-
-def test_data_of_another_shape_do_not_resume_a_run(place: Place) -> None:
-    interrupted(place)
-    write_npz(place.path / "data.npz", *rows(n=61))
-    said = place.train(place.path / "config.toml", "--resume")
-    assert (said.code, "number of parties, records or columns" in said.err) == (1, True)
-
-
-def test_two_processes_do_not_work_on_one_run(place: Place) -> None:
-    fcntl = pytest.importorskip("fcntl")
-    out = interrupted(place)
-    with (out / "job.json").open() as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        said = place.train(place.path / "config.toml", "--resume")
-    assert (said.code, "another process" in said.err) == (1, True)
-    assert place.train(place.path / "config.toml", "--resume").code == 0
-
-
-def test_a_run_that_ends_before_its_first_release_leaves_nothing(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = place.names() | {"config.toml"}
-    with pytest.raises(InterruptedRunError, match="nothing was released"):
-        train(place, place.out, bar=stop(at=0))
-    assert place.names() == before
-
-    def unsolved(*arguments: Any) -> None:
-        raise ToleranceError("party 0 was not solved")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("privadmm.run.train", unsolved)
-        assert place.train(place.path / "config.toml").code == 1
-    assert place.names() == before
-    assert place.train(place.path / "config.toml").code == 0
-
-
-def test_an_unfinished_run_is_never_discarded(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not even where the ledger cannot be asked what was released."""
-    ledger = interrupted(place) / "ledger.sqlite"
-    ledger.write_text("overwritten by accident")
-    before = place.names()
-    assert place.train(place.path / "config.toml", "--resume").code == 1
-    assert place.names() == before
-
-
-@pytest.mark.parametrize("limit", [0, 300, 2000, 40_000])
-def test_a_full_disk_is_a_message_and_a_run_to_resume(limit: int, place: Place) -> None:
-    """A file may not grow beyond `limit` bytes: the job, the config, the checkpoint or the ledger fails."""
-    many = with_changes(PRIVATE, {"algorithm": {"rounds": 40}})
-    config = write_config(place.path / "config.toml", many)
-    process = spawn(
-        *("train", config, "--out", place.out, "--json"),
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
-    )
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 1, err
-    assert json.loads(out)["error"] in ("StorageError", "LedgerError")
-    assert "Traceback" not in err
-    assert str(place.out) in err
-    assert place.train(config, *(["--resume"] if place.out.exists() else [])).code == 0
-    train(place, place.path / "whole", many)
-    assert left_behind(place.out) == left_behind(place.path / "whole")
-
-
-def test_a_disk_that_fills_while_the_results_are_written(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*arguments: Any) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    config = place.config()
-    with monkeypatch.context() as patch:
-        patch.setattr("privadmm.run.plots.spending", full)
-        said = place.train(config, "--json")
-    assert (said.code, said.object["error"]) == (1, "StorageError")
-    assert f"{place.out}: No space left on device" in said.err
-    assert "--resume" in said.err
-    assert not (place.out / "result.json").exists()
-    assert place.train(config, "--resume").code == 0
-    assert charged(place.out / "ledger.sqlite") == ROUNDS * PARTIES
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    return no_plots(monkeypatch)
 
 
 def test_two_jobs_share_a_ledger_until_it_is_spent(place: Place) -> None:
@@ -355,12 +76,12 @@ def deploy(place: Place, out: Path, **changes: Any) -> dict[str, Any]:
     return said.object
 
 
-def test_a_deployment_measures_nothing_and_never_repeats_itself(place: Place) -> None:
+def test_a_deployment_measures_nothing_and_never_repeats_itself(place: Place, drawn: list[str]) -> None:
     printed = deploy(place, place.out)
+    assert drawn == ["spending"]
     assert printed["private"] is True
     assert (printed["accuracy_train"], printed["accuracy_test"], printed["objective"]) == (None, None, None)
-    found = {item.name for item in place.out.iterdir()}
-    assert not found & {"metrics.csv", "convergence.png"}
+    assert not (place.out / "metrics.csv").exists()
     for name in ("result.json", "model.json", "ledger.json"):
         text = (place.out / name).read_text()
         assert "simulation" not in text
@@ -422,13 +143,77 @@ def test_a_model_that_runs_away_has_no_objective(place: Place, monkeypatch: pyte
     "loss", [{"name": "squared", "label_bound": 1.0}, {"name": "huber_hinge"}], ids=["squared", "huber-hinge"]
 )
 def test_declared_classes_have_an_accuracy_whatever_the_loss(loss: dict[str, Any], place: Place) -> None:
-    done = train(place, place.out, with_changes(CLEAR, {"loss": loss}))
+    done = place.run(with_changes(CLEAR, {"loss": loss}))
     assert done.result["accuracy_test"] > done.result["majority_test"]
+
+
+def write_as(kind: str, folder: Path) -> dict[str, Any]:
+    """The rows of `rows()` in a file of this kind; the keys of [data] that go with it."""
+    X, y = rows()
+    if kind == "csv":
+        write_csv(folder / "data.csv", X, y)
+        return {"source": "data.csv", "label": "y"}
+    if kind == "parquet":
+        pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+        columns = {f"f{j}": X[:, j] for j in range(3)} | {"y": y}
+        parquet.write_table(pyarrow.table(columns), folder / "data.parquet")
+        return {"source": "data.parquet", "label": "y"}
+    if kind == "libsvm":
+        cells = (" ".join(f"{j + 1}:{float(cell)!r}" for j, cell in enumerate(row)) for row in X)
+        text = "".join(f"{label} {row}\n" for label, row in zip(y, cells, strict=True))
+        (folder / "data.libsvm").write_text(text)
+        return {"source": "data.libsvm", "dim": 3}
+    return {}
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "libsvm"])
+def test_the_format_of_a_file_does_not_matter(kind: str, place: Place) -> None:
+    npz = place.run(out=place.path / "npz")
+    other = place.run(with_changes(PRIVATE, {"data": write_as(kind, place.path)}))
+    if kind == "libsvm":  # sparse rows are summed in another order
+        assert other.model.weights == pytest.approx(npz.model.weights, rel=1e-9)
+    else:
+        assert other.result["transcript"] == npz.result["transcript"]
+
+
+def test_a_declared_schema_and_a_column_of_parties(place: Place) -> None:
+    """What is declared decides, and not what the file holds: a party's word, an odd value, a missing cell."""
+    lines = ["hospital,age,ward,readmitted"]
+    for number in range(60):
+        age = ["", "200", "40"][number % 3]
+        ward, label = ("a", "yes") if number % 2 else ("z", "no")
+        lines.append(f"h{number % 4},{age},{ward},{label}")
+    (place.path / "patients.csv").write_text("\n".join(lines))
+    config = place.path / "config.toml"
+    config.write_text(
+        """[data]
+source = "patients.csv"
+label = "readmitted"
+classes = ["no", "yes"]
+row_bound = 2.0
+on_bad = "default"
+[data.schema]
+age = [0, 110]
+ward = ["a", "b"]
+[parties]
+split = "column:hospital"
+[algorithm]
+name = "admm_star"
+rounds = 5
+[run]
+seed = 0
+"""
+    )
+    done = run(configs.read(config), place.out)
+    assert done.result["parties"] == 4
+    assert done.model.frame.names == ("age", "ward=a", "ward=b")
+    assert done.result["accuracy_test"] == 1.0
+    assert done.model.weights[2] == 0.0
 
 
 def test_numbers_to_predict_have_no_accuracy(place: Place) -> None:
     tables = with_changes(CLEAR, {"loss": {"name": "squared", "label_bound": 1.0}, "data": {"classes": None}})
-    done = train(place, place.out, tables)
+    done = place.run(tables)
     assert done.result["accuracy_train"] is done.result["majority_train"] is None
     X, y = rows()
     fitted = done.model.predict(X)
@@ -436,7 +221,7 @@ def test_numbers_to_predict_have_no_accuracy(place: Place) -> None:
 
 
 def test_the_model_on_disk_is_the_model(place: Place) -> None:
-    done = train(place, place.out, with_changes(PRIVATE, {"data": {"intercept": 0.3}}))
+    done = place.run(with_changes(PRIVATE, {"data": {"intercept": 0.3}}))
     loaded, (X, y) = Model.load(place.out / "model.json"), rows()
     assert (loaded.predict(X) == done.model.predict(X)).all()
     assert set(loaded.predict(X)) <= set(y)

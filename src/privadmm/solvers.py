@@ -51,18 +51,20 @@ def reanchor(anchor: Array, x: Array, round: int) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Anchored:
-    """A party's records seen from its anchor: the gradient of its loss and the core of its inverse Hessian."""
+    """Parties' records seen from their anchors: gradient and Hessian of the loss, and the inverse of F's Hessian."""
 
-    key: tuple[Loss, bytes, bytes, bytes]  # loss, anchor, weight, quadratic
+    key: tuple[Loss, bool, bytes, bytes]  # loss, form, anchors, weights
     gradient: Array
+    hessian: tuple[Array, Array] | None  # for another quadratic; kept where it is small beside the records
+    quadratic: bytes
     core: Array
 
 
 @dataclass(frozen=True, eq=False)
 class Cache:
-    """What the parties of one data set keep between solves. It never leaves, and results are the same without it."""
+    """What the parties of one block keep from one solve to the next, by their ids. It never leaves."""
 
-    parties: dict[int, Anchored] = field(default_factory=dict)
+    batches: dict[bytes, Anchored] = field(default_factory=dict)
     replicas: dict[int, Cache] = field(default_factory=dict)
 
     def branch(self, replica: int) -> Cache:
@@ -85,40 +87,39 @@ def argmin(
 
     scale, quadratic > 0 and tolerance are (P,) or one number; linear, start and anchor are (P, d).
     """
-    P = len(shards.ids)
+    P, d = len(shards.ids), shards.dim
     if not math.isfinite(loss.smoothness):
         raise ConfigError(
-            "an exact local solve needs a loss of bounded curvature: not the hinge; huber_hinge is one"
+            "an exact local solve needs bounded curvature, which the hinge lacks; try huber_hinge"
         )
-    scale, quadratic, tolerance = (
-        np.broadcast_to(np.asarray(v, float), (P,)) for v in (scale, quadratic, tolerance)
-    )
-    for name, value in {"scale": scale, "quadratic": quadratic, "tolerance": tolerance}.items():
+    C, q, tau = (np.broadcast_to(np.asarray(v, float), P) for v in (scale, quadratic, tolerance))
+    for name, value in {"scale": C, "quadratic": q, "tolerance": tau}.items():
         if not (np.isfinite(value).all() and (value > 0).all()):
             raise ConfigError(f"{name} must be finite and above 0 for every party")
     for name, value in {"linear": linear, "start": start, "anchor": anchor}.items():
-        if value.shape != (P, shards.dim) or not np.isfinite(value).all():
-            raise ConfigError(
-                f"{name} must be finite, one row of {shards.dim} numbers for each of {P} parties"
-            )
-    x, missed = np.empty((P, shards.dim)), []
+        if value.shape != (P, d) or not np.isfinite(value).all():
+            raise ConfigError(f"{name} must be finite, with one row of {d} numbers for each of {P} parties")
+    x, missed, seen = np.empty((P, d)), list[int](), dict[bytes, Anchored]()
     for at, batch in shards.batches(CELLS):
-        # Where the data outweigh the quadratic a million times, the form of order m loses all digits.
-        well = loss.smoothness * scale[at] <= 1e6 * quadratic[at]
-        for dual in (True, False):
-            part = np.flatnonzero((well & (batch.sizes < batch.dim)) == dual)
+        # Where the loss can outweigh the quadratic a million times, the dual form would lose all its digits.
+        dual = (batch.sizes < d) & (loss.smoothness * C[at] <= 1e6 * q[at])
+        for form in (True, False):
+            part = np.flatnonzero(dual == form)
             if len(part):
-                i, C, k = at[part], scale[at[part], None], quadratic[at[part], None]
-                block = batch if len(part) == len(at) else batch.take(part)
-                ridge = np.maximum(k, 1e-13 * loss.smoothness * C)
-                problem = Problem(block, loss, C / block.sizes[:, None], linear[i], k, ridge, dual)
-                with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-                    x[i], solved = descend(problem, start[i], anchor[i], tolerance[i], cache or Cache())
-                missed += block.ids[~solved].tolist()
+                problem = Problem.of(batch, loss, C[at], linear[at], q[at], form).take(part)
+                i, who = at[part], problem.shards.ids.tobytes()
+                known = problem.anchored(anchor[i], None if cache is None else cache.batches.pop(who, None))
+                x[i], solved = descend(problem, start[i], anchor[i], tau[i], known)
+                missed += problem.shards.ids[~solved].tolist()
+                if cache is not None:
+                    seen[who] = known
+    if cache is not None:
+        cache.batches.clear()
+        cache.batches.update(seen)
     if missed:
         raise ToleranceError(
-            f"parties {sorted(missed)}: gradient norm still above the tolerance after {CAP} gradients; "
-            "allow a larger tolerance, or more strong convexity"
+            f"parties {sorted(missed)}: gradient norm above the tolerance after {CAP} steps; "
+            "allow a larger tolerance, or add strong convexity"
         )
     return x
 
@@ -135,7 +136,17 @@ class Problem:
     ridge: Array  # (k, 1)
     dual: bool  # m < d, and the Hessian is inverted in the space of records
 
+    @classmethod
+    def of(
+        cls, shards: Shards, loss: Loss, scale: Array, linear: Array, quadratic: Array, dual: bool
+    ) -> Problem:
+        scale, quadratic = scale[:, None], quadratic[:, None]
+        ridge = np.maximum(quadratic, 1e-13 * loss.smoothness * scale)
+        return cls(shards, loss, scale / shards.sizes[:, None], linear, quadratic, ridge, dual)
+
     def take(self, parties: Index) -> Problem:
+        if len(parties) == len(self.weight):
+            return self
         weight, linear, quadratic, ridge = (
             a[parties] for a in (self.weight, self.linear, self.quadratic, self.ridge)
         )
@@ -147,19 +158,18 @@ class Problem:
     def gradient(self, x: Array) -> Array:
         return self.loss_gradient(x) + (self.linear + self.quadratic * x)
 
-    def core(self, x: Array) -> Array:
-        """The matrix C of `precondition`, of order d, or m if dual. With w = weight * curvature of the records at x,
-
-        (A^T w A + ridge)^-1 = C
-                             = (I - A^T C A) / ridge,   C = r (I + r A A^T r)^-1 r,   r = sqrt(w / ridge),   if dual.
-        """
+    def hessian(self, x: Array) -> tuple[Array, Array]:
+        """A^T w A (of order d), or r A A^T r if dual (of order m), and r = sqrt(w); w = weight * curvature at x."""
         w = self.weight * self.loss.curv(self.shards.margins(x), self.shards.y).reshape(len(x), -1)
+        r = np.sqrt(w)
         if self.dual:
-            r = np.sqrt(w / self.ridge)
-            H = np.eye(w.shape[1]) + r[:, :, None] * self.shards.kernel() * r[:, None, :]
-            return np.asarray(r[:, :, None] * np.linalg.inv(H) * r[:, None, :])
-        H = self.shards.gram(w.ravel()) + self.ridge[:, :, None] * np.eye(x.shape[1])
-        return np.asarray(np.linalg.inv(H))
+            return r[:, :, None] * self.shards.kernel() * r[:, None, :], r
+        return self.shards.gram(w.ravel()), r
+
+    def core(self, H: Array, r: Array) -> Array:
+        """The matrix C of `precondition`: (A^T w A + ridge)^-1 = C, or (I - A^T C A) / ridge if dual."""
+        C = np.linalg.inv(H + self.ridge[:, :, None] * np.eye(H.shape[-1]))
+        return np.asarray(r[:, :, None] * C * r[:, None, :] if self.dual else C)
 
     def precondition(self, core: Array, v: Array) -> Array:
         if self.dual:
@@ -179,20 +189,16 @@ class Problem:
             v = v + (c - rho * np.vecdot(y, v)[:, None]) * s
         return v
 
-    def anchored(self, anchor: Array, cache: Cache) -> tuple[Array, Array]:
-        """The gradient of F and the core at the anchor, from the cache where it knows them."""
-        ids, known = self.shards.ids.tolist(), cache.parties
-        facts = zip(anchor, self.weight, self.quadratic, strict=True)
-        keys = [(self.loss, a.tobytes(), w.tobytes(), q.tobytes()) for a, w, q in facts]
-        new = [i for i, name in enumerate(ids) if name not in known or known[name].key != keys[i]]
-        if new:
-            part = self.take(np.array(new))
-            found = zip(new, part.loss_gradient(anchor[new]), part.core(anchor[new]), strict=True)
-            known.update({ids[i]: Anchored(keys[i], gradient, core) for i, gradient, core in found})
-        gradient = np.stack([known[name].gradient for name in ids])
-        return gradient + (self.linear + self.quadratic * anchor), np.stack(
-            [known[name].core for name in ids]
-        )
+    def anchored(self, anchor: Array, known: Anchored | None) -> Anchored:
+        """What is known of these records at this anchor, or that and what has to be found out."""
+        key, q = (self.loss, self.dual, anchor.tobytes(), self.weight.tobytes()), self.quadratic.tobytes()
+        if known is None or known.key != key or (known.quadratic != q and known.hessian is None):
+            known = Anchored(key, self.loss_gradient(anchor), self.hessian(anchor), b"", np.empty(0))
+        if known.hessian is not None and known.quadratic != q:
+            small = 8 * known.hessian[0].size <= self.shards.size * self.shards.dim
+            core = self.core(*known.hessian)
+            known = Anchored(key, known.gradient, known.hessian if small else None, q, core)
+        return known
 
     def search(self, x: Array, p: Array, first: Array) -> Array:
         """Steps t > 0 where the slope <p, grad F(x + t p)> is at most a tenth of `first`, its value at 0, in size.
@@ -228,11 +234,12 @@ class Problem:
         return new, h, np.flatnonzero((step < 0.1) | (step > 10))
 
 
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def descend(
-    problem: Problem, start: Array, anchor: Array, tolerance: Array, cache: Cache
+    problem: Problem, start: Array, anchor: Array, tolerance: Array, known: Anchored
 ) -> tuple[Array, NDArray[np.bool_]]:
     """(1) and (2) until every party has met its tolerance or made CAP steps; the points, and who has met it."""
-    x, (g, core) = anchor, problem.anchored(anchor, cache)
+    x, core, g = anchor, known.core.copy(), known.gradient + (problem.linear + problem.quadratic * anchor)
     out, solved = np.empty_like(anchor), np.zeros(len(anchor), dtype=bool)
     who: Index = np.arange(len(anchor))
     pairs: list[Pair] = []
@@ -259,9 +266,10 @@ def descend(
         pairs.append((s, y, np.where(sy > 0, 1 / sy, 0.0)))
         x, g = new, h
         if (k + 1) % period == 0:
-            core, pairs = problem.core(x), []
+            core, pairs = problem.core(*problem.hessian(x)), []
         elif len(far):
-            core[far] = problem.take(far).core(x[far])
+            part = problem.take(far)
+            core[far] = part.core(*part.hessian(x[far]))
             for _, _, rho in pairs:
                 rho[far] = 0.0
     return out, solved

@@ -5,13 +5,12 @@
 Every record lies in the unit ball: a row is clipped to the declared bound in l2 norm and divided by it. With an
 intercept b in (0, 1) it becomes (sqrt(1 - b^2) x, b): a constant feature inside the ball, regularised like the others.
 
-Per-record arrays are flat, (..., n): parties by number of records, ties in block order, a party's records together and
-in the order given. `y`, `margins` and the arguments of `pull`, `gram` and `sums` share that order. Per-party arrays are
-always in block order.
+Per-record arrays are flat, (..., n): parties by number of records (ties: dense first, then in block order), a party's
+records together and in the order given. `y`, `margins` and the arguments of `pull`, `gram` and `sums` share that order.
+Per-party arrays are always in block order.
 
-A party's result does not depend, bit for bit, on which other parties are in the block: parties with equally many
-records are stacked to (k, m, d) and multiplied by matmul, which works party by party. Nothing is padded, and sums over
-records are cut at fixed places.
+A party's result does not depend, bit for bit, on who else is in the block: parties with equally many records are
+stacked to (k, m, d), and matmul works party by party. Nothing is padded, and sums over records are cut at fixed places.
 """
 
 from __future__ import annotations
@@ -19,7 +18,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,38 +29,21 @@ from privadmm.errors import ConfigError, DataError
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
+Part = tuple[Any, Array, Index]  # a table, its labels, and the rows that a party holds
 
 CHUNK = 2048  # rows copied or summed at a time; where rows are cut decides the last bits of a Gram matrix
 PIECE = 1 << 20  # non-zeros in one sparse piece; only a piece that is cut has its column indices copied
 
 
-class Piece(Protocol):
-    """The records of k parties with m rows each, in one storage. x is (k, R, d), g is (k, R, m), h is (k, m)."""
-
-    @property
-    def count(self) -> int: ...
-    @property
-    def rows(self) -> int: ...
-    def margins(self, x: Array) -> Array: ...
-    def pull(self, g: Array) -> Array: ...
-    def gram(self, h: Array) -> Array: ...
-    def kernel(self) -> Array: ...
-    def cut(self, start: int, stop: int) -> Piece: ...
-
-
 @dataclass(frozen=True, eq=False)
 class Dense:
-    """A is (k, m, d), C-contiguous."""
+    """The records of k parties with m rows each: A is (k, m, d). x is (k, R, d), g is (k, R, m), h is (k, m)."""
 
     A: Array
 
     @property
-    def count(self) -> int:
-        return len(self.A)
-
-    @property
-    def rows(self) -> int:
-        return int(self.A.shape[1])
+    def shape(self) -> tuple[int, int]:
+        return self.A.shape[0], self.A.shape[1]
 
     def margins(self, x: Array) -> Array:
         return np.asarray(np.matmul(x, self.A.swapaxes(1, 2)))
@@ -80,26 +63,32 @@ class Dense:
 
 @dataclass(frozen=True, eq=False)
 class Sparse:
-    """A is one block-diagonal scipy CSR matrix, (k m, k d). Its products go row by row, so parties do not mix."""
+    """The same in one block-diagonal scipy CSR matrix, (k m, k d): its products go row by row, parties do not mix."""
 
     A: Any
     count: int
 
     @property
-    def rows(self) -> int:
-        return int(self.A.shape[0]) // self.count
+    def shape(self) -> tuple[int, int]:
+        return self.count, int(self.A.shape[0]) // self.count
+
+    @cached_property
+    def transposed(self) -> Any:
+        return self.A.T  # the same arrays; but making it takes scipy as long as a product of a thousand rows
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Sparse, (self.A, self.count)  # without the transpose, which would be sent as a second copy
 
     def margins(self, x: Array) -> Array:
         return self._times(self.A, x)
 
     def pull(self, g: Array) -> Array:
-        return self._times(self.A.T, g)
+        return self._times(self.transposed, g)
 
     def _times(self, A: Any, v: Array) -> Array:
         k, R, width = v.shape
-        flat = v.swapaxes(1, 2).reshape(k * width, R)
-        product = (A @ flat.ravel())[:, None] if R == 1 else A @ flat
-        return np.asarray(product).reshape(k, -1, R).swapaxes(1, 2)
+        flat = v.reshape(-1) if R == 1 else v.swapaxes(1, 2).reshape(k * width, R)
+        return np.asarray(A @ flat).reshape(k, -1, R).swapaxes(1, 2)
 
     def gram(self, h: Array) -> Array:
         return np.stack([gram(self.cut(i, i + 1).A, h_i) for i, h_i in enumerate(h)])
@@ -111,11 +100,21 @@ class Sparse:
     def cut(self, start: int, stop: int) -> Sparse:
         if (start, stop) == (0, self.count):
             return self
-        m, d, k = self.rows, int(self.A.shape[1]) // self.count, stop - start
+        m, d, k = self.shape[1], int(self.A.shape[1]) // self.count, stop - start
         indptr = self.A.indptr[start * m : stop * m + 1]
         cells = slice(indptr[0], indptr[-1])
-        parts = (self.A.data[cells], self.A.indices[cells] - start * d, indptr - indptr[0])
-        return Sparse(type(self.A)(parts, shape=(k * m, k * d)), k)
+        A = type(self.A)(
+            (k * m, k * d)
+        )  # filled by hand: the usual constructor copies a slice of a larger array
+        A.data, A.indices, A.indptr = (
+            self.A.data[cells],
+            self.A.indices[cells] - start * d,
+            indptr - indptr[0],
+        )
+        return Sparse(A, k)
+
+
+Piece = Dense | Sparse
 
 
 def gram(A: Any, h: Array) -> Array:
@@ -143,13 +142,10 @@ class Slot:
 def lay(pieces: Iterable[tuple[Index, Piece]]) -> tuple[Slot, ...]:
     slots, start = [], 0
     for at, piece in pieces:
-        k, m = piece.count, piece.rows
-        together = (
-            at[-1] - at[0] == k - 1
-        )  # positions increase, so they are then a range, and slicing copies nothing
-        slots.append(
-            Slot(slice(at[0], at[0] + k) if together else at, slice(start, start + k * m), (k, m), piece)
-        )
+        (k, m), first = piece.shape, int(at[0])
+        # Positions increase. Where they are a range, a slice copies nothing.
+        where = slice(first, first + k) if at[-1] - first == k - 1 else at
+        slots.append(Slot(where, slice(start, start + k * m), (k, m), piece))
         start += k * m
     return tuple(slots)
 
@@ -197,33 +193,27 @@ class Shards:
 
     @classmethod
     def _assemble(
-        cls,
-        parts: Sequence[tuple[Any, Array, Index]],
-        clip: Clip,
-        ids: ArrayLike | None,
-        classification: bool,
+        cls, parts: Sequence[Part], clip: Clip, ids: ArrayLike | None, classification: bool
     ) -> Shards:
         names = np.arange(len(parts)) if ids is None else np.asarray(ids, dtype=np.int64)
         if not parts or names.shape != (len(parts),) or len(np.unique(names)) != len(parts):
-            raise ConfigError(
-                f"ids must name each of the {len(parts)} parties once, and there must be a party"
-            )
+            raise ConfigError(f"ids must name each of {len(parts)} parties once, and one party at least")
         if len({X.shape[1] for X, _, _ in parts}) > 1:
             raise DataError("all parties must have the same columns")
         for name, (_, y, rows) in zip(names, parts, strict=True):
             check_labels(int(name), y[rows], classification)
         sizes = np.array([len(rows) for _, _, rows in parts], dtype=np.int64)
-        # A party's storage follows from its own input, never from its neighbours': the last bits depend on it.
+        # A party's storage, on which its last bits depend, follows from its own input alone.
         sparse = np.array([hasattr(X, "tocsr") for X, _, _ in parts])
         order = np.lexsort((np.arange(len(parts)), sparse, sizes))
         breaks = np.flatnonzero(np.diff(sizes[order]) | np.diff(sparse[order])) + 1
         pieces: list[tuple[Index, Piece]] = []
         for at in np.split(order, breaks):
             chosen = [(int(names[i]), parts[i][0], parts[i][2]) for i in at]
-            packed: list[Piece] = [
-                *(pack_sparse(chosen, clip) if sparse[at[0]] else pack_dense(chosen, clip))
-            ]
-            pieces += zip(np.split(at, np.cumsum([p.count for p in packed])[:-1]), packed, strict=True)
+            pack = pack_sparse if sparse[at[0]] else pack_dense
+            for piece in pack(chosen, clip):
+                pieces.append((at[: piece.shape[0]], piece))
+                at = at[piece.shape[0] :]
         labels = np.concatenate([parts[i][1][parts[i][2]] for i in order])
         return cls(names, sizes, int(parts[0][0].shape[1]) + (clip.intercept > 0), labels, lay(pieces))
 
@@ -237,9 +227,8 @@ class Shards:
         lead, stack = x.shape[:-2], x.reshape(-1, *x.shape[-2:]).swapaxes(0, 1)
         out = np.empty((stack.shape[1], self.size))
         for slot in self.slots:
-            out[:, slot.cells].reshape(-1, *slot.shape)[...] = slot.piece.margins(stack[slot.at]).swapaxes(
-                0, 1
-            )
+            part = out[:, slot.cells].reshape(-1, *slot.shape)
+            part[...] = slot.piece.margins(stack[slot.at]).swapaxes(0, 1)
         return out.reshape(*lead, self.size)
 
     def pull(self, g: Array) -> Array:
@@ -274,19 +263,16 @@ class Shards:
 
     def spread(self, v: Array) -> Array:
         """(..., P) -> (..., n): each party's number at each of its records."""
-        return np.concatenate(
-            [np.repeat(v[..., slot.at], slot.shape[1], axis=-1) for slot in self.slots], axis=-1
-        )
+        return np.concatenate([np.repeat(v[..., s.at], s.shape[1], axis=-1) for s in self.slots], axis=-1)
 
     def take(self, parties: ArrayLike) -> Shards:
         """The sub-block of these positions, which must increase. Its records are views; labels are copied."""
         chosen = np.asarray(parties, dtype=np.int64)
         if not len(chosen) or np.any(np.diff(chosen) <= 0) or chosen[0] < 0 or chosen[-1] >= len(self.ids):
             raise ConfigError("take needs increasing positions inside the block, at least one")
-        new = np.full(len(self.ids), -1)
+        new = np.full(len(self.ids), -1)  # from positions here to positions there
         new[chosen] = np.arange(len(chosen))
-        labels: list[Array] = []
-        pieces: list[tuple[Index, Piece]] = []
+        labels, pieces = list[Array](), list[tuple[Index, Piece]]()
         for slot in self.slots:
             at, y = new[slot.at], self.y[slot.cells].reshape(slot.shape)
             kept = np.flatnonzero(at >= 0)
@@ -305,8 +291,8 @@ class Shards:
             for start in range(0, k, most):
                 stop = min(start + most, k)
                 at = everyone[slot.at][start:stop]
-                piece = lay([(np.arange(stop - start), slot.piece.cut(start, stop))])
-                yield at, Shards(self.ids[at], self.sizes[at], self.dim, y[start:stop].ravel(), piece)
+                slots = lay([(np.arange(stop - start), slot.piece.cut(start, stop))])
+                yield at, Shards(self.ids[at], self.sizes[at], self.dim, y[start:stop].ravel(), slots)
 
 
 def table(X: Any, y: ArrayLike) -> tuple[Any, Array]:
@@ -322,14 +308,17 @@ def check_labels(name: int, y: Array, classification: bool) -> None:
     if bad := int(np.sum(~np.isfinite(y))):
         raise DataError(f"party {name}: {bad} of {len(y)} labels are not finite")
     if classification and (bad := int(np.sum(np.abs(y) != 1))):
-        raise DataError(
-            f"party {name}: {bad} of {len(y)} labels are not -1 or +1; map the declared classes to these"
-        )
+        raise DataError(f"party {name}: {bad} of {len(y)} labels are not -1 or +1; map the classes to these")
 
 
 @dataclass(frozen=True)
 class Clip:
-    """The per-record map into the unit ball: x -> (s x / max(bound, |x|), b), s = sqrt(1 - b^2), b the intercept."""
+    """The per-record map into the unit ball, with s = sqrt(1 - b^2) and b the intercept:
+
+    x -> (s x / max(bound, |x|), b) = (s v / max(1, |v|), b),   v = x / max(bound, largest entry)
+
+    The second form has no overflow: squares of large entries would turn a row into zeros.
+    """
 
     bound: float
     intercept: float
@@ -339,21 +328,16 @@ class Clip:
         if not 0 <= self.intercept < 1:
             raise ConfigError(f"intercept must lie in [0, 1), 0 meaning none, not {self.intercept!r}")
 
-    def divisor(self, largest: Array, squares: Array) -> Array:
-        """max(bound, |x|) / s of each row, given its largest entry and the sum of squares after division by it.
-
-        In two factors, because squares of large entries overflow, and the row would turn into zeros.
-        """
-        return np.maximum(self.bound, largest * np.sqrt(squares)) / math.sqrt(1 - self.intercept**2)
+    def factor(self, squares: Array) -> Array:
+        """s / max(1, |v|), given |v|^2."""
+        return math.sqrt(1 - self.intercept**2) / np.maximum(1.0, np.sqrt(squares))
 
     def refuse(self, name: int, bad: int, m: int) -> None:
         if bad:
-            raise DataError(
-                f"party {name}: {bad} of {m} rows have entries that are not finite; clean or drop them"
-            )
+            raise DataError(f"party {name}: {bad} of {m} rows are not finite; clean them or drop them")
 
 
-def pack_dense(parties: Sequence[tuple[int, Any, Index]], clip: Clip) -> Iterator[Dense]:
+def pack_dense(parties: Sequence[tuple[int, Any, Index]], clip: Clip) -> Iterator[Piece]:
     """Copied and clipped chunk by chunk, so that the stack is the only copy."""
     m, d = len(parties[0][2]), parties[0][1].shape[1]
     A = np.empty((len(parties), m, d + (clip.intercept > 0)))
@@ -362,26 +346,27 @@ def pack_dense(parties: Sequence[tuple[int, Any, Index]], clip: Clip) -> Iterato
         for start in range(0, m, CHUNK):
             part = out[start : start + CHUNK, :d]
             part[...] = X[rows[start : start + CHUNK]]
-            largest = np.abs(part).max(axis=1, initial=0.0)
+            largest = np.abs(part).max(axis=1, initial=clip.bound)
             bad += int(np.sum(~np.isfinite(largest)))
             if not bad:
-                squares = (part / np.where(largest > 0, largest, 1.0)[:, None]) ** 2
-                part /= clip.divisor(largest, squares.sum(axis=1))[:, None]
+                part /= largest[:, None]
+                part *= clip.factor((part * part).sum(axis=1))[:, None]
         clip.refuse(name, bad, m)
     if clip.intercept > 0:
         A[..., d] = clip.intercept
     yield Dense(A)
 
 
-def pack_sparse(parties: Sequence[tuple[int, Any, Index]], clip: Clip) -> Iterator[Sparse]:
+def pack_sparse(parties: Sequence[tuple[int, Any, Index]], clip: Clip) -> Iterator[Piece]:
     """Block-diagonal pieces of at most PIECE non-zeros, or of one party."""
-    ready: list[Any] = []
+    ready, cells = list[Any](), 0
     for name, X, rows in parties:
         part = clip_sparse(name, X[rows], clip)
-        if ready and sum(p.nnz for p in ready) + part.nnz > PIECE:
+        if ready and cells + part.nnz > PIECE:
             yield diagonal(ready)
-            ready = []
+            ready, cells = [], 0
         ready.append(part)
+        cells += part.nnz
     yield diagonal(ready)
 
 
@@ -391,11 +376,11 @@ def clip_sparse(name: int, part: Any, clip: Clip) -> Any:
     part = part.astype(np.float64, copy=False)
     part.sum_duplicates()
     row = np.repeat(np.arange(m), np.diff(part.indptr))
-    largest = np.zeros(m)
+    clip.refuse(name, len(np.unique(row[~np.isfinite(part.data)])), m)
+    largest = np.full(m, clip.bound)
     np.maximum.at(largest, row, np.abs(part.data))
-    clip.refuse(name, int(np.sum(~np.isfinite(largest))), m)
-    squares = np.bincount(row, (part.data / np.where(largest > 0, largest, 1.0)[row]) ** 2, minlength=m)
-    part.data /= clip.divisor(largest, squares.astype(np.float64))[row]
+    part.data /= largest[row]
+    part.data *= clip.factor(np.bincount(row, part.data**2, minlength=m).astype(np.float64))[row]
     if clip.intercept == 0:
         return part
     ends = part.indptr[1:]
@@ -406,7 +391,10 @@ def clip_sparse(name: int, part: Any, clip: Clip) -> Any:
 def diagonal(parts: Sequence[Any]) -> Sparse:
     (m, d), k = parts[0].shape, len(parts)
     starts = np.cumsum([0] + [p.nnz for p in parts])
+    short = np.int32 if max(int(starts[-1]), k * d) < 2**31 else np.int64
     data = np.concatenate([p.data for p in parts])
-    indices = np.concatenate([p.indices + i * d for i, p in enumerate(parts)])
-    indptr = np.concatenate([[0], *(p.indptr[1:] + start for p, start in zip(parts, starts, strict=False))])
-    return Sparse(type(parts[0])((data, indices, indptr), shape=(k * m, k * d)), k)
+    indices = np.concatenate([p.indices.astype(short) + i * d for i, p in enumerate(parts)])
+    indptr = np.concatenate(
+        [[0], *(p.indptr[1:] + start for p, start in zip(parts, starts[:-1], strict=True))]
+    )
+    return Sparse(type(parts[0])((data, indices, indptr.astype(short)), shape=(k * m, k * d)), k)

@@ -1,0 +1,342 @@
+"""The proofs about objective perturbation as attacks: look for neighbours whose outputs differ more than is certified.
+
+One round at a party of m records minimises
+
+    (C/m) sum_n loss(y_n f.x_n) + <(C/m) b + public, f> + (k/2) |f|^2
+
+so that the noise b is a function of the output f, with data D,
+
+    G_D(f) = -( sum_n loss'(y_n f.x_n) x_n + (m/C) (k f + public) )                                    (1)
+    H_D(f) = sum_n loss''(y_n f.x_n) x_n x_n^T + (m k/C) I             (minus its Jacobian)            (2)
+    p_D(f) = density of b at G_D(f), times det H_D(f).                                                 (3)
+
+Since f -> b is a bijection, p_D has the normaliser of the noise, the same for all data. Certified, for one replaced
+record, with w = C c/(m k), Delta = 2 L and the loss's constants L and c:
+
+    density exp(-zeta |b|):  |ln p_D(f) - ln p_D'(f)| <= Delta zeta + ln(1 + w)                        (4)
+    b ~ N(0, s^2 I):         D_a <= a Delta^2/(2 s^2) - ln(1 - a(a-1) w^2/(1+w))/(a-1), (a-1) w < 1    (5)
+
+D_a = ln(integral of p_D^a p_D'^(1-a))/(a-1) is integrated over f itself, in polar coordinates. The change of variables in
+the proof of (5) is not used, only its monotone map v = a G_D - (a-1) G_D', to see where the mass lies: |v| < WIDTH s.
+
+Every search draws instances at random, then lets the worst ones evolve, and returns the largest ratio of truth to bound.
+Above 1 the bound is false.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privadmm import check
+from privadmm.losses import Logistic, Loss
+from privadmm.privacy import curves
+
+Floats = NDArray[np.float64]
+T = TypeVar("T")
+
+WIDTH = 9.0  # in noise scales: beyond it lies e^-40 of the mass
+POPULATION = 96
+# Nodes of the quadrature, per angle panel and per ray. An instance goes up a level until it is resolved.
+LEVELS = ((6, 24), (10, 40), (16, 64), (26, 104), (42, 168), (68, 272))
+COMMON = 1  # records besides the replaced one: they only add curvature, which helps the defence
+CHUNK = 400_000  # nodes evaluated at a time
+
+
+@dataclass(frozen=True)
+class Worst(Generic[T]):
+    """The largest ratio of truth to bound among `tried` instances, and the instance that has it."""
+
+    ratio: float
+    instance: T
+    tried: int
+
+
+def attack(
+    ratio: Callable[[T], Floats],
+    decode: Callable[[Floats], T],
+    genes: int,
+    rng: np.random.Generator,
+    budget: int,
+) -> Worst[T]:
+    """Half of the budget at random, half by differential evolution from the worst that chance found.
+
+    Instances are decoded from standard normal genes, a row each. A ratio that is not a number could not be resolved.
+    """
+    check.positive(budget=budget)
+    kept, values, tried = np.empty((0, genes)), np.empty(0), 0
+
+    def score(z: Floats) -> Floats:
+        return np.nan_to_num(ratio(decode(z)), nan=-np.inf)
+
+    while tried < budget / 2:
+        z = rng.normal(size=(min(1024, budget), genes))
+        kept, values, tried = np.concatenate([kept, z]), np.concatenate([values, score(z)]), tried + len(z)
+        best = np.argsort(-values)[:POPULATION]
+        kept, values = kept[best], values[best]
+    n = len(kept)
+    while tried < budget:
+        one, two, three = kept[rng.integers(n, size=(3, n))]
+        leader = kept[rng.integers(1 + n // 8, size=n)]
+        pull = rng.uniform(0.3, 0.9, size=(n, 1))
+        z = one + pull * (leader - one) + pull * (two - three) + 1e-3 * rng.normal(size=kept.shape)
+        z = np.where(rng.random(kept.shape) < 0.7, z, kept)
+        new, tried = score(z), tried + n
+        better = new > values
+        kept, values = np.where(better[:, None], z, kept), np.where(better, new, values)
+        best = np.argsort(-values)
+        kept, values = kept[best], values[best]
+    return Worst(float(values[0]), decode(kept[:1]), tried)
+
+
+def within(z: Floats, low: float, high: float) -> Floats:
+    """A gene as a positive quantity between two powers of ten; three standard deviations span the range."""
+    return np.asarray(10.0 ** (low + (high - low) / (1 + np.exp(-1.5 * z))))
+
+
+def ball(z: Floats) -> Floats:
+    """Genes as points of the unit ball, more often than not on its surface, where the worst are."""
+    return np.asarray(z / np.maximum(1.0, np.linalg.norm(z, axis=-1, keepdims=True)))
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """n pairs of neighbours, one round each. Row 0 is D's own record, row 1 its replacement in D'; the rest are common.
+
+    Records beyond the listed ones, up to the public m, are zero. `f` is where the adversary looks: the output in (4),
+    a point near the mass in (5). `scale` is zeta or s.
+    """
+
+    loss: Loss
+    X: Floats  # (n, 2 + common, d)
+    y: Floats  # (n, 2 + common)
+    f: Floats  # (n, d)
+    public: Floats  # (n, d)
+    k: Floats  # (n,), and so on
+    C: Floats
+    m: Floats
+    scale: Floats
+
+    @property
+    def curvature(self) -> Floats:
+        """m k/C: the curvature of (2) that is not data's."""
+        return self.m * self.k / self.C
+
+    @property
+    def w(self) -> Floats:
+        return self.loss.smoothness / self.curvature
+
+    def take(self, index: NDArray[np.intp]) -> "Pairs":
+        arrays = {item.name: getattr(self, item.name)[index] for item in fields(self) if item.name != "loss"}
+        return replace(self, **arrays)
+
+    def noise(self, f: Floats) -> Floats:
+        """(1) at f (n, q, d), for D and D': (2, n, q, d)."""
+        slopes = self.loss.deriv(f @ self.X.transpose(0, 2, 1), self.y[:, None, :])
+        # What is common is summed first: its rounding error is then a change of the public vector, the same in both.
+        common = slopes[..., 2:] @ self.X[:, 2:]
+        common += self.curvature[:, None, None] * f + (self.m / self.C)[:, None, None] * self.public[:, None, :]
+        return -np.stack([common + slopes[..., i, None] * self.X[:, None, i] for i in (0, 1)])
+
+    def log_det(self, f: Floats) -> Floats:
+        """ln det of (2) at f (n, q, d), for D and D': (2, n, q)."""
+        bends = self.loss.curv(f @ self.X.transpose(0, 2, 1), self.y[:, None, :])
+        squares = self.X[..., :, None] * self.X[..., None, :]
+        common = np.einsum("nqr,nrij->nqij", bends[..., 2:], squares[:, 2:])
+        common += self.curvature[:, None, None, None] * np.eye(f.shape[-1])
+        return np.stack(
+            [log_det(common + bends[..., i, None, None] * squares[:, None, i]) for i in (0, 1)]
+        )
+
+
+def log_det(H: Floats) -> Floats:
+    """Of positive definite matrices, by elimination: for two or three dimensions this beats a call per matrix."""
+    total = np.zeros(H.shape[:-2])
+    while H.shape[-1]:
+        pivot = H[..., 0, 0]
+        total += np.log(pivot)
+        H = H[..., 1:, 1:] - H[..., 1:, :1] * H[..., :1, 1:] / pivot[..., None, None]
+    return total
+
+
+def steer(pairs: Pairs, noise: Floats) -> Pairs:
+    """The public vector that makes `noise` the b of output f on D: the adversary may send any."""
+    here = pairs.noise(pairs.f[:, None, :])[0, :, 0, :]
+    return replace(pairs, public=pairs.public + (here - noise) * (pairs.C / pairs.m)[:, None])
+
+
+Range = tuple[float, float]  # powers of ten
+
+
+def draw(z: Floats, loss: Loss, d: int, reach: Range, w: Range, scale: Range) -> tuple[Pairs, Floats]:
+    """Pairs from genes, with |f|, w and the scale in these ranges and a zero public vector, and the genes left over."""
+    n, rows = len(z), 2 + COMMON
+    X, y, along, sizes, rest = np.split(z, np.cumsum([rows * d, rows, d, 5]), axis=1)
+    length, weight, C, m, noise = sizes.T
+    f = along / np.linalg.norm(along, axis=1, keepdims=True) * within(length, *reach)[:, None]
+    C, m = within(C, -1, 3), rows - 1 + np.floor(within(m, -1, 3))
+    k = loss.smoothness * C / (m * within(weight, *w))
+    records = ball(X.reshape(n, rows, d)), np.where(y >= 0, 1.0, -1.0)
+    return Pairs(loss, *records, f, np.zeros((n, d)), k, C, m, within(noise, *scale)), rest
+
+
+def genes(d: int) -> int:
+    """How many `draw` uses."""
+    return (2 + COMMON) * (d + 1) + d + 5
+
+
+# (4): pure noise.
+
+
+def pure_bound(pairs: Pairs) -> Floats:
+    return 2 * pairs.loss.lipschitz * pairs.scale + np.log1p(pairs.w)
+
+
+def loss_ratio(pairs: Pairs) -> Floats:
+    """|ln p_D(f) - ln p_D'(f)| under noise of density exp(-zeta |b|); by (3), without integration."""
+    f = pairs.f[:, None, :]
+    logs = pairs.log_det(f) - pairs.scale[:, None] * np.linalg.norm(pairs.noise(f), axis=-1)
+    return np.abs(logs[0] - logs[1])[:, 0]
+
+
+def search_pure(
+    loss: Loss,
+    d: int,
+    rng: np.random.Generator,
+    budget: int,
+    bound: Callable[[Pairs], Floats] = pure_bound,
+) -> Worst[Pairs]:
+    """The worst of (4), or of another bound to be refuted."""
+
+    def decode(z: Floats) -> Pairs:
+        pairs, rest = draw(z, loss, d, reach=(-5, 4), w=(-4, 4), scale=(-3, 1))
+        return steer(pairs, rest[:, :d] * within(rest[:, d:], -2, 3))
+
+    return attack(lambda pairs: loss_ratio(pairs) / bound(pairs), decode, genes(d) + d + 1, rng, budget)
+
+
+# (5): Gaussian noise.
+
+
+def log_power(pairs: Pairs, alpha: Floats, f: Floats) -> Floats:
+    """ln of p_D^alpha p_D'^(1-alpha) at f (n, q, d), by (3)."""
+    squares = np.sum(pairs.noise(f) ** 2, axis=-1) / (2 * pairs.scale[:, None] ** 2)
+    logs = pairs.log_det(f) - squares - f.shape[-1] / 2 * np.log(2 * np.pi * pairs.scale[:, None] ** 2)
+    a = alpha[:, None]
+    return np.asarray(a * logs[0] + (1 - a) * logs[1])
+
+
+def directions(pairs: Pairs, radius: Floats, count: int) -> tuple[Floats, Floats]:
+    """Unit vectors (n, q, d) and weights (n, q) that see the ball of `radius` around f from the origin.
+
+    Where a record's margin changes sign, the curvature of some losses jumps. Those are lines through the origin, so
+    between them every ray, and every panel of angles, is smooth.
+    """
+    n, _, d = pairs.X.shape
+    if d == 1:
+        return np.broadcast_to([[1.0], [-1.0]], (n, 2, 1)), np.ones((n, 2))
+    middle = np.arctan2(pairs.f[:, 1], pairs.f[:, 0])[:, None]
+    size = np.linalg.norm(pairs.f, axis=1)
+    half = np.where(radius < size, np.arcsin(np.minimum(1.0, radius / size)), np.pi)[:, None]
+    across = np.arctan2(pairs.X[..., 1], pairs.X[..., 0]) + np.pi / 2 - middle
+    jumps = np.concatenate([across, across + np.pi], axis=1)
+    jumps = (jumps + np.pi) % (2 * np.pi) - np.pi
+    # A jump out of sight gives its panel up to an even division.
+    even = half * np.linspace(-1, 1, jumps.shape[1] + 2)[1:-1]
+    jumps = np.where(np.abs(jumps) < half, jumps, even)
+    edges = np.sort(np.concatenate([-half, jumps, half], axis=1), axis=1)
+    nodes, weights = np.polynomial.legendre.leggauss(count)
+    wide = np.diff(edges, axis=1)[..., None] / 2
+    angles = (middle[..., None] + (edges[:, :-1, None] + wide) + wide * nodes).reshape(n, -1)
+    return np.stack([np.cos(angles), np.sin(angles)], axis=-1), (wide * weights).reshape(n, -1)
+
+
+def log_integral(pairs: Pairs, alpha: Floats, level: tuple[int, int] = LEVELS[2]) -> Floats:
+    """ln of the integral of p_D^alpha p_D'^(1-alpha) over f, d = 1 or 2; alpha = 1 and 0 give the mass of either."""
+    n, _, d = pairs.X.shape
+    a = alpha[:, None, None]
+
+    def v(f: Floats) -> Floats:
+        first, second = pairs.noise(f)
+        return np.asarray(a * first - (a - 1) * second)
+
+    # -v grows at least this fast along any line, so |v| < WIDTH s lies within a ball around any f.
+    least = pairs.curvature * (1 - np.maximum(alpha - 1, -alpha) * pairs.w)
+    radius = (WIDTH * pairs.scale + np.linalg.norm(v(pairs.f[:, None, :]), axis=-1)[:, 0]) / least
+    rays, weights = directions(pairs, radius, level[0])
+    foot = np.sum(rays * pairs.f[:, None, :], axis=-1)
+    chord = radius[:, None] ** 2 - np.sum(pairs.f**2, axis=1)[:, None] + foot**2
+    reach = np.sqrt(np.maximum(chord, 0.0))
+    low, high = np.maximum(foot - reach, 0.0), np.maximum(foot + reach, 0.0)
+    # The part of v along a ray is monotone: bisect for where it leaves the noise, keeping the outer end.
+    edge, (inner, outer) = WIDTH * pairs.scale[:, None], (high, low)
+    for _ in range(8):
+        left, right = (low + inner) / 2, (high + outer) / 2
+        before = np.sum(v(left[..., None] * rays) * rays, axis=-1) > edge
+        after = np.sum(v(right[..., None] * rays) * rays, axis=-1) < -edge
+        low, inner = np.where(before, left, low), np.where(before, inner, left)
+        high, outer = np.where(after, right, high), np.where(after, outer, right)
+    nodes, radial = np.polynomial.legendre.leggauss(level[1])
+    half = np.maximum(high - low, 0.0)[..., None] / 2
+    r = low[..., None] + half * (1 + nodes)
+    f = (r[..., None] * rays[:, :, None, :]).reshape(n, -1, d)
+    with np.errstate(divide="ignore"):
+        weight = np.log(weights[..., None] * half * radial * r ** (d - 1)).reshape(n, -1)
+    return np.asarray(np.logaddexp.reduce(log_power(pairs, alpha, f) + weight, axis=1))
+
+
+def renyi(pairs: Pairs, alpha: Floats, bound: Floats) -> Floats:
+    """D_alpha over its bound, on grids refined until the error is small against the distance from 1; nan if it never is.
+
+    A coarse grid can show anything where the bound is tiny, so two levels must agree before either is believed.
+    """
+    ratio, left = np.full(len(alpha), np.nan), np.arange(len(alpha))
+    last = np.full(len(alpha), np.inf)
+    panels = 2 * pairs.X.shape[1] + 1 if pairs.X.shape[2] == 2 else 2
+    for angles, radii in LEVELS:
+        step = max(1, CHUNK // (panels * angles * radii))
+        parts = [left[i : i + step] for i in range(0, len(left), step)]
+        logs = [log_integral(pairs.take(part), alpha[part], (angles, radii)) for part in parts]
+        now = np.concatenate(logs) / ((alpha[left] - 1) * bound[left])
+        done = np.abs(now - last) <= 1e-7 + 0.02 * np.abs(1 - now)
+        ratio[left[done]] = now[done]
+        left, last = left[~done], now[~done]
+        if not len(left):
+            break
+    return ratio
+
+
+def renyi_bound(pairs: Pairs, alpha: Floats) -> Floats:
+    ratio = pairs.scale / (2 * pairs.loss.lipschitz)
+    return curves.objective_rdp(alpha, ratio, pairs.w)  # type: ignore[arg-type]  # elementwise in all three
+
+
+def search_renyi(
+    loss: Loss,
+    d: int,
+    rng: np.random.Generator,
+    budget: int,
+    bound: Callable[[Pairs, Floats], Floats] = renyi_bound,
+    flip: bool = False,
+) -> Worst[tuple[Pairs, Floats]]:
+    """The worst of (5), or of another bound to be refuted; with `flip`, among neighbours that differ in one label."""
+
+    def decode(z: Floats) -> tuple[Pairs, Floats]:
+        pairs, rest = draw(z, loss, d, reach=(-3, 2), w=(-3, 0.5), scale=(-1, 2.5))
+        alpha = 1 + np.minimum(within(rest[:, 0], -1.3, 1.3), 0.9 / pairs.w)
+        # Noise so low that the factor under the integral moves by e^8, or so high that D_alpha drowns in rounding.
+        shift = 2 * loss.lipschitz * np.sqrt(alpha * (alpha - 1) / 2)
+        pairs = replace(pairs, scale=np.clip(pairs.scale, shift / np.sqrt(8.0), shift / np.sqrt(1e-5)))
+        if flip:
+            X, y = pairs.X.copy(), pairs.y.copy()
+            X[:, 1], y[:, 1] = X[:, 0], -y[:, 0]
+            pairs = replace(pairs, X=X, y=y)
+        return steer(pairs, np.zeros_like(pairs.f)), alpha
+
+    def ratio(instance: tuple[Pairs, Floats]) -> Floats:
+        return renyi(*instance, bound(*instance))
+
+    return attack(ratio, decode, genes(d) + 1, rng, budget)

@@ -1,0 +1,163 @@
+"""Losses: derivatives belong to their values, and the constants that proofs rely on hold and are attained."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from privadmm.errors import ConfigError
+from privadmm.losses import LOSSES, HalfLogistic, Hinge, HuberHinge, Logistic, Squared
+
+SMOOTH = [
+    Logistic(),
+    HalfLogistic(),
+    HuberHinge(0.5),
+    HuberHinge(0.01),
+    HuberHinge(3.0),
+    Squared(2.0, radius=5.0),
+]
+ALL = [*SMOOTH, Hinge()]
+CLASSIFIERS = [loss for loss in ALL if loss.classification]
+
+scores = st.floats(-1e4, 1e4)
+signs = st.sampled_from([-1.0, 1.0])
+
+
+def at(function, m, y):
+    with np.errstate(all="raise", under="ignore"):
+        return float(function(np.array([m]), np.array([y]))[0])
+
+
+@pytest.mark.parametrize("loss", ALL, ids=repr)
+@given(a=scores, b=scores, y=signs)
+def test_convex_with_its_derivative_as_subgradient(loss, a, b, y):
+    value, slope = at(loss.value, a, y), at(loss.deriv, a, y)
+    assert at(loss.value, b, y) >= value + slope * (b - a) - 1e-12 * (1 + abs(a) + abs(b)) ** 2
+    assert value >= 0
+
+
+@pytest.mark.parametrize("loss", SMOOTH, ids=repr)
+@given(a=scores, b=scores, y=signs)
+def test_the_derivative_is_monotone_and_moves_no_faster_than_the_smoothness(loss, a, b, y):
+    """Also across the kinks of `curv`: this is what the proofs use."""
+    low, high = sorted((a, b))
+    move = at(loss.deriv, high, y) - at(loss.deriv, low, y)
+    assert -1e-12 <= move <= loss.smoothness * (high - low) * (1 + 1e-12) + 1e-12
+
+
+@pytest.mark.parametrize("loss", CLASSIFIERS, ids=repr)
+@given(m=scores, y=signs)
+def test_the_derivative_stays_below_the_lipschitz_constant(loss, m, y):
+    assert abs(at(loss.deriv, m, y)) <= loss.lipschitz
+
+
+@pytest.mark.parametrize("loss", ALL, ids=repr)
+def test_the_constants_are_attained(loss):
+    """So none of them could be halved."""
+    m = np.linspace(-5, 5, 20_001) if loss.classification else np.array([-5.0, 5.0])
+    y = np.full_like(m, 1.0 if loss.classification else 2.0)
+    assert np.abs(loss.deriv(m, y)).max() >= 0.99 * loss.lipschitz
+    if math.isfinite(loss.smoothness):
+        assert loss.curv(m, y).max() >= 0.99 * loss.smoothness
+
+
+@pytest.mark.parametrize("loss", ALL, ids=repr)
+@pytest.mark.parametrize("y", [-1.0, 1.0])
+def test_derivatives_by_differences(loss, y):
+    """On a grid that avoids the kinks at t = 0, 1 - h, 1 and 1 + h."""
+    m, step = np.arange(-6, 6, 0.013) + 0.0017, 1e-6
+    kinks = np.array([0.0, 1.0, *(1 + s * getattr(loss, "h", 0) for s in (-1, 1))])
+    m = m[np.abs(y * m[:, None] - kinks).min(axis=1) > 1e-4]
+    y = np.full_like(m, y)
+    slope = (loss.value(m + step, y) - loss.value(m - step, y)) / (2 * step)
+    np.testing.assert_allclose(loss.deriv(m, y), slope, atol=1e-8)
+    if math.isfinite(loss.smoothness):
+        bend = (loss.deriv(m + step, y) - loss.deriv(m - step, y)) / (2 * step)
+        np.testing.assert_allclose(loss.curv(m, y), bend, atol=1e-6 * loss.smoothness + 1e-8)
+
+
+@pytest.mark.parametrize("loss", CLASSIFIERS, ids=repr)
+def test_only_the_product_of_label_and_score_counts(loss):
+    m = np.linspace(-4, 4, 101)
+    one = np.ones_like(m)
+    assert (loss.value(m, -one) == loss.value(-m, one)).all()
+    assert (loss.deriv(m, -one) == -loss.deriv(-m, one)).all()
+
+
+@pytest.mark.parametrize("loss", ALL, ids=repr)
+def test_arguments_are_left_alone_and_shapes_kept(loss):
+    m, y = np.linspace(-2, 2, 12).reshape(3, 4), np.ones((3, 4))
+    before = m.copy(), y.copy()
+    for function in (loss.value, loss.deriv, *([loss.curv] if math.isfinite(loss.smoothness) else [])):
+        assert function(m, y).shape == (3, 4)
+        np.testing.assert_array_equal((m, y), before)
+    assert loss.deriv(m, y[0]).shape == (3, 4)  # replicas share labels
+
+
+def test_logistic_keeps_its_digits_in_both_tails():
+    m = np.array([40.0, 700.0, 1e4, -40.0, -700.0, -1e4])
+    y = np.ones(6)
+    np.testing.assert_allclose(Logistic().value(m, y), np.logaddexp(0, -m), rtol=1e-15)
+    np.testing.assert_allclose(Logistic().deriv(m, y)[:2], -np.exp(-m[:2]), rtol=1e-15)
+    np.testing.assert_allclose(Logistic().deriv(m, y)[3:], -1.0, rtol=1e-15)
+    np.testing.assert_allclose(Logistic().curv(m, y)[[0, 3]], np.exp(-40), rtol=1e-15)
+    sigma = 1 / (1 + np.exp(-40.0))
+    assert sigma * (1 - sigma) == 0  # the textbook form has none left
+
+
+def test_half_logistic_is_logistic_above_zero_and_straight_below():
+    t = np.linspace(0, 9, 50)
+    y = np.ones_like(t)
+    half, full = HalfLogistic(), Logistic()
+    assert (half.deriv(t, y) == full.deriv(t, y)).all()
+    assert (half.value(t, y) == full.value(t, y)).all()
+    assert (half.deriv(-t, y) == -0.5).all()
+    np.testing.assert_allclose(half.value(-t, y), math.log(2) + t / 2, rtol=1e-15)
+    assert half.curv(np.zeros(1), np.ones(1)) == 0.25  # the side with a Hessian: every start is at score 0
+    assert half.curv(np.array([-1e-9]), np.ones(1)) == 0
+
+
+def test_huber_hinge_closes_in_on_the_hinge():
+    t = np.linspace(-3, 5, 1000)
+    y = np.ones_like(t)
+    for h in (1.0, 0.1, 0.01):
+        gap = HuberHinge(h).value(t, y) - Hinge().value(t, y)
+        assert gap.min() >= -1e-15
+        assert gap.max() <= h / 4 + 1e-15
+
+
+def test_hinge_has_no_curvature():
+    assert Hinge().smoothness == math.inf
+    with pytest.raises(ConfigError, match="huber_hinge"):
+        Hinge().curv(np.zeros(1), np.ones(1))
+
+
+def test_squared_needs_declared_bounds_before_it_has_a_constant():
+    assert Squared(2.0).lipschitz == math.inf
+    assert Squared(2.0, radius=3.0).lipschitz == 5.0
+    loss = Squared(2.0, radius=3.0)
+    m, y = np.linspace(-3, 3, 61), np.full(61, 100.0)  # a label beyond its bound counts as the bound
+    assert (loss.deriv(m, y) == m - 2.0).all()
+    assert np.abs(loss.deriv(m, y)).max() == loss.lipschitz
+    assert np.abs(loss.deriv(2 * m, y)).max() > loss.lipschitz  # control: not outside the radius
+
+
+@pytest.mark.parametrize(
+    ("make", "word"),
+    [
+        (lambda: HuberHinge(0.0), "h must"),
+        (lambda: HuberHinge(math.nan), "h must"),
+        (lambda: Squared(label_bound=0.0), "label_bound"),
+        (lambda: Squared(1.0, radius=-1.0), "radius"),
+    ],
+)
+def test_senseless_parameters_are_refused(make, word):
+    with pytest.raises(ConfigError, match=word):
+        make()
+
+
+def test_names():
+    assert set(LOSSES) == {"logistic", "half_logistic", "huber_hinge", "squared", "hinge"}
+    assert {type(loss) for loss in ALL} == set(LOSSES.values())

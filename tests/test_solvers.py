@@ -1,0 +1,417 @@
+"""argmin: the gradient it promises, the same bits with or without a cache and in any partition, and no endless loop."""
+
+import re
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+from scipy.sparse import csr_array
+
+from privadmm import solvers
+from privadmm.data.shards import Shards
+from privadmm.errors import ConfigError, ToleranceError
+from privadmm.losses import HalfLogistic, Hinge, HuberHinge, Logistic, Loss, Squared
+from privadmm.solvers import Anchored, Cache, argmin, reanchor
+
+LOSSES = [Logistic(), HalfLogistic(), HuberHinge(0.5), Squared()]
+SIZES = (9, 30, 9, 3, 30)  # ragged, with ties, on both sides of d = 6
+DIM = 6
+
+
+def block(sizes=SIZES, dim=DIM, sparse=False, seed=0, row_bound=2.0):
+    rng = np.random.default_rng(seed)
+    parties = []
+    for m in sizes:
+        X = rng.normal(size=(m, dim)) * (rng.random((m, dim)) < 0.7)
+        y = np.where(X[:, 0] + rng.normal(size=m) > 0, 1.0, -1.0)
+        parties.append((csr_array(X) if sparse else X, y))
+    return Shards.from_parties(parties, row_bound=row_bound)
+
+
+def normal(*shape, seed=1):
+    return np.random.default_rng(seed).normal(size=shape)
+
+
+def gradient(shards, loss, scale, linear, quadratic, x):
+    """Of the whole objective, written out."""
+    weight, k = (
+        np.broadcast_to(scale, len(x))[:, None] / shards.sizes[:, None],
+        np.broadcast_to(quadratic, len(x)),
+    )
+    return weight * shards.pull(loss.deriv(shards.margins(x), shards.y)) + linear + k[:, None] * x
+
+
+@dataclass
+class Counting:
+    """A loss that counts the records it looks at: gradients and Hessians in units of one pass."""
+
+    loss: Loss
+    records: int
+    gradients: float = 0
+    hessians: float = 0
+
+    @property
+    def smoothness(self):
+        return self.loss.smoothness
+
+    def deriv(self, m, y):
+        self.gradients += m.size / self.records
+        return self.loss.deriv(m, y)
+
+    def curv(self, m, y):
+        self.hessians += m.size / self.records
+        return self.loss.curv(m, y)
+
+
+# The answer
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("loss", LOSSES, ids=repr)
+def test_agrees_with_scipy(loss, sparse):
+    shards, linear, zero = block(sparse=sparse), normal(5, DIM), np.zeros((5, DIM))
+    scale, quadratic = np.array([1.0, 2.0, 30.0, 4.0, 5.0]), np.array([0.1, 0.2, 1.0, 0.4, 0.5])
+    found = argmin(shards, loss, scale, linear, quadratic, zero, zero, 1e-10)
+    for i in range(5):
+        party = shards.take([i])
+
+        def objective(x, i=i, party=party):
+            total = np.sum(loss.value(party.margins(x[None]), party.y))
+            return scale[i] / party.size * total + linear[i] @ x + quadratic[i] / 2 * x @ x
+
+        def slope(x, i=i, party=party):
+            return gradient(party, loss, scale[i], linear[i], quadratic[i], x[None])[0]
+
+        expected = minimize(objective, zero[0], jac=slope, method="BFGS", options={"gtol": 1e-7})
+        np.testing.assert_allclose(found[i], expected.x, atol=1e-5)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    loss=st.sampled_from([*LOSSES, HuberHinge(0.05)]),
+    m=st.sampled_from([1, 2, 5, 6, 7, 40]),
+    dim=st.sampled_from([1, 2, 6]),
+    kind=st.sampled_from(["mixed", "separable", "same label", "zero rows", "one row", "one-hot"]),
+    C=st.sampled_from([1.0, 1750.0, 1e4]),
+    quadratic=st.sampled_from([1e-3, 0.1, 6.0]),
+    far=st.sampled_from([0.0, 1.0, 10.0]),
+    sparse=st.booleans(),
+)
+def test_the_gradient_is_as_small_as_promised(loss, m, dim, kind, C, quadratic, far, sparse):
+    """From any start and anchor, near or far."""
+    X, y = normal(m, dim), np.where(normal(m, seed=2) > 0, 1.0, -1.0)
+    if kind == "separable":
+        y = np.where(X[:, 0] > 0, 1.0, -1.0)
+    if kind == "same label":
+        y = np.ones(m)
+    if kind == "zero rows":
+        X = np.zeros((m, dim))
+    if kind == "one row":
+        X = np.repeat(X[:1], m, axis=0)
+    if kind == "one-hot":
+        X = np.eye(dim)[np.arange(m) % dim]
+    shards = Shards.from_parties([(csr_array(X) if sparse else X, y)], row_bound=1.0)
+    linear, start, anchor = (
+        quadratic * normal(1, dim, seed=3),
+        far * normal(1, dim, seed=4),
+        far * normal(1, dim, seed=5),
+    )
+    tolerance = 1e-9 * max(1, C * loss.smoothness / 1e3)
+    x = argmin(shards, loss, C, linear, quadratic, start, anchor, tolerance)
+    norm = np.linalg.norm(gradient(shards, loss, C, linear, quadratic, x))
+    assert norm <= tolerance * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("loss", [Logistic(), HalfLogistic(), Squared()], ids=repr)
+def test_almost_no_strong_convexity(loss):
+    """C = 1e4 against a quadratic of 1e-8, and labels that a plane separates: the minimiser is far out."""
+    X = normal(40, 7)
+    shards = Shards.from_parties([(X, np.sign(X[:, 0])), (X[:3], np.ones(3))], row_bound=1.0)
+    zero = np.zeros((2, 7))
+    x = argmin(shards, loss, 1e4, zero, 1e-8, zero, zero, 1e-9)
+    assert np.linalg.norm(gradient(shards, loss, 1e4, zero, 1e-8, x), axis=1).max() <= 1e-9
+    assert isinstance(loss, Squared) or np.linalg.norm(x, axis=1).min() > 10
+
+
+def test_a_minimiser_far_away_is_reached():
+    shards, zero = block(), np.zeros((5, DIM))
+    linear = 1e4 * normal(5, DIM)
+    x = argmin(shards, Logistic(), 1.0, linear, 0.1, zero, zero, 1e-8)
+    assert np.linalg.norm(x, axis=1).min() > 1e4
+    assert np.linalg.norm(gradient(shards, Logistic(), 1.0, linear, 0.1, x), axis=1).max() <= 1e-8
+
+
+def test_the_point_is_within_tolerance_over_strong_convexity():
+    """The distance that the privacy proof charges for (PRIVACY.md 3.4)."""
+    shards, linear, zero = block(), normal(5, DIM), np.zeros((5, DIM))
+    exact = argmin(shards, Logistic(), 10.0, linear, 0.5, zero, zero, 1e-13)
+    for tolerance in (1e-1, 1e-3, 1e-6):
+        rough = argmin(shards, Logistic(), 10.0, linear, 0.5, zero, zero, tolerance)
+        assert np.linalg.norm(rough - exact, axis=1).max() <= tolerance / 0.5
+    assert not np.array_equal(rough, exact)
+
+
+def test_a_quadratic_problem_takes_one_step():
+    shards, linear, zero = block(), normal(5, DIM), np.zeros((5, DIM))
+    loss = Counting(Squared(), shards.size)
+    argmin(shards, loss, 1.0, linear, 0.5, zero, zero, 1e-9)
+    assert loss.gradients <= 2.7  # at the anchor and at the answer, and again where the second is not exact
+    assert loss.hessians == 1
+
+
+# Purity
+
+
+def rounds(shards, loss, make_cache, count=10, noise=0.3):
+    """A star ADMM with noise in the objective; the cache is asked for anew in every round."""
+    P, d = len(shards.ids), shards.dim
+    x = anchor = dual = np.zeros((P, d))
+    center, path = np.zeros(d), []
+    for t in range(count):
+        anchor = reanchor(anchor, x, t)
+        linear = dual - 0.2 * center + noise * normal(P, d, seed=[t])
+        x = argmin(shards, loss, 20.0, linear, 0.2 + 0.01 * t, x, anchor, 1e-9, make_cache())
+        center = (x + dual / 0.2).mean(axis=0)
+        dual = dual + 0.2 * (x - center)
+        path.append(x)
+    return np.stack(path)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("loss", LOSSES, ids=repr)
+def test_a_worker_rebuilt_at_every_message_gives_the_same_bits(loss, sparse):
+    shards, kept = block(sparse=sparse), Cache()
+    lasting = rounds(shards, loss, lambda: kept)
+    assert lasting.tobytes() == rounds(shards, loss, Cache).tobytes()
+    assert lasting.tobytes() == rounds(shards, loss, lambda: None).tobytes()
+    assert sum(len(entry.gradient) for entry in kept.batches.values()) == len(SIZES)
+
+
+def test_what_a_cache_saw_before_does_not_show():
+    shards, linear, anchor, zero = block(), normal(5, DIM), normal(5, DIM, seed=7), np.zeros((5, DIM))
+    fresh = argmin(shards, Logistic(), 3.0, linear, 0.2, zero, anchor, 1e-9)
+    cache = Cache()
+    for other in (
+        {"anchor": zero},
+        {"quadratic": 0.3},
+        {"scale": 4.0},
+        {"loss": HalfLogistic()},
+        {"linear": -linear},
+    ):
+        given = {
+            "loss": Logistic(),
+            "scale": 3.0,
+            "linear": linear,
+            "quadratic": 0.2,
+            "anchor": anchor,
+        } | other
+        argmin(shards, start=zero, tolerance=1e-9, cache=cache, **given)
+        again = argmin(shards, Logistic(), 3.0, linear, 0.2, zero, anchor, 1e-9, cache)
+        assert again.tobytes() == fresh.tobytes()
+
+
+def test_a_stale_entry_would_show():
+    """Control: an entry that survives under the wrong key changes the bits, so the test above can fail."""
+    shards, linear, anchor, zero = block(), normal(5, DIM), normal(5, DIM, seed=7), np.zeros((5, DIM))
+    cache, wrong = Cache(), Cache()
+    fresh = argmin(shards, Logistic(), 3.0, linear, 0.2, zero, anchor, 1e-9, cache)
+    argmin(shards, Logistic(), 3.0, linear, 0.2, zero, zero, 1e-9, wrong)
+    for name, entry in wrong.batches.items():
+        wrong.batches[name] = replace(entry, key=cache.batches[name].key)
+    assert (
+        argmin(shards, Logistic(), 3.0, linear, 0.2, zero, anchor, 1e-9, wrong).tobytes() != fresh.tobytes()
+    )
+
+
+def test_the_cache_holds_nothing_of_the_minimiser():
+    """Two solves that differ only in the linear term, so in their minimisers, leave the same bytes behind."""
+    shards, anchor, zero = block(), normal(5, DIM, seed=7), np.zeros((5, DIM))
+
+    def left(linear, anchor):
+        cache = Cache()
+        argmin(shards, Logistic(), 3.0, linear, 0.2, zero, anchor, 1e-9, cache)
+        return {
+            name: [np.array(part).tobytes() for part in parts(entry)] for name, entry in cache.batches.items()
+        }
+
+    def parts(entry):
+        return entry.gradient, *(entry.hessian or ()), entry.core
+
+    assert left(normal(5, DIM), anchor) == left(normal(5, DIM, seed=2), anchor)
+    assert left(normal(5, DIM), anchor) != left(normal(5, DIM), zero)
+    assert set(Anchored.__dataclass_fields__) == {"key", "gradient", "hessian", "quadratic", "core"}
+
+
+def test_the_cache_forgets_parties_that_left():
+    shards, zero, cache = block(), np.zeros((5, DIM)), Cache()
+    argmin(shards, Logistic(), 3.0, zero, 0.2, zero, zero, 1e-9, cache)
+    argmin(shards.take([1]), Logistic(), 3.0, zero[:1], 0.2, zero[:1], zero[:1], 1e-9, cache)
+    assert [len(entry.gradient) for entry in cache.batches.values()] == [1]
+
+
+def test_replicas_have_branches_of_their_own():
+    cache = Cache()
+    assert cache.branch(0) is cache.branch(0)
+    assert cache.branch(0) is not cache.branch(1)
+    shards, zero = block(), np.zeros((5, DIM))
+    argmin(shards, Logistic(), 3.0, zero, 0.2, zero, zero, 1e-9, cache.branch(1))
+    assert not cache.batches
+    assert not cache.branch(0).batches
+    assert cache.branch(1).batches
+
+
+# Partition
+
+
+def test_bits_do_not_depend_on_the_partition(monkeypatch):
+    sizes, dim = (9, 30, 9, 3, 30, 9, 200, 200), 12
+    for loss in (Logistic(), HuberHinge(0.1)):
+        for sparse in (False, True):
+            shards, P = block(sizes, dim, sparse), len(sizes)
+            linear, start, anchor = 0.3 * normal(P, dim), normal(P, dim, seed=2), 3 * normal(P, dim, seed=3)
+            scale, quadratic = np.linspace(1, 1750, P), np.geomspace(1e-3, 6, P)
+
+            def solve(at, shards=shards, loss=loss, terms=(scale, linear, quadratic, start, anchor)):
+                return argmin(shards.take(at), loss, *(term[at] for term in terms), 1e-9)
+
+            whole = solve(np.arange(P))
+            for parts in (
+                [[0, 3, 6], [1, 2, 4, 5, 7]],
+                [[i] for i in range(P)],
+                [[0, 1, 2, 3, 4, 5], [6], [7]],
+            ):
+                for part in parts:
+                    assert solve(np.array(part)).tobytes() == whole[part].tobytes()
+            for cells in (1, 1 << 9, 1 << 14):
+                monkeypatch.setattr(solvers, "CELLS", cells)
+                assert solve(np.arange(P)).tobytes() == whole.tobytes()
+
+
+@pytest.mark.parametrize("what", ["linear", "tolerance", "quadratic", "start", "anchor"])
+def test_parties_do_not_feel_each_other(what):
+    """One party's own term changes its own bits and nobody else's, although they are solved together."""
+    shards = block((30, 30, 30), 8)
+    terms = {
+        "scale": np.full(3, 50.0),
+        "linear": normal(3, 8),
+        "quadratic": np.full(3, 0.1),
+        "start": np.zeros((3, 8)),
+        "anchor": normal(3, 8, seed=3),
+        "tolerance": np.full(3, 1e-9),
+    }
+    if what == "start":  # it counts only where it is close to the anchor's prediction
+        terms["start"] = argmin(shards, Logistic(), **terms)
+        terms["anchor"] = terms["start"] + 0.01
+    before = argmin(shards, Logistic(), **terms)
+    changed = dict(terms)
+    changed[what] = terms[what].copy()
+    changed[what][1] *= 1e3 if what == "tolerance" else 1 + 1e-6
+    after = argmin(shards, Logistic(), **changed)
+    same = [before[i].tobytes() == after[i].tobytes() for i in range(3)]
+    assert same == [True, False, True]
+
+
+# Cost
+
+
+@pytest.mark.parametrize(("noise", "most"), [(0.0, 4.5), (0.3, 7.0)])
+def test_rounds_cost_a_few_gradients_and_few_hessians(noise, most):
+    shards, cache = block((900, 900, 900), 60), Cache()
+    loss = Counting(Logistic(), shards.size)
+    rounds(shards, loss, lambda: cache, count=33, noise=noise)
+    assert loss.gradients / 33 < most
+    assert (
+        loss.hessians == 7
+    )  # rounds 0, 1, 2, 4, 8, 16 and 32, although the quadratic changes in every round
+    forgetful = Counting(Logistic(), shards.size)
+    rounds(shards, forgetful, Cache, count=33, noise=noise)
+    assert forgetful.gradients == loss.gradients + 26  # control: the anchor's gradient in the other rounds
+    assert forgetful.hessians == 33
+
+
+def test_start_is_used_where_it_is_better_than_the_anchor():
+    shards, linear, zero = block((400,)), 0.1 * normal(1, DIM), np.zeros((1, DIM))
+    best = argmin(shards, Logistic(), 20.0, linear, 0.2, zero, zero, 1e-9)
+    costs = []
+    for start in (best, zero):
+        loss = Counting(Logistic(), shards.size)
+        argmin(shards, loss, 20.0, linear, 0.2, start, best + 0.05, 1e-9)
+        costs.append(loss.gradients)
+    assert costs[0] == 2  # the anchor's, and the check
+    assert costs[1] > 2
+
+
+def test_reanchor_by_doubling():
+    old, new = np.zeros((2, 3)), np.ones((2, 3))
+    moved = [t for t in range(70) if reanchor(old, new, t) is new]
+    assert moved == [0, 1, 2, 4, 8, 16, 32, 64]
+    assert all(reanchor(old, new, t) is old for t in (3, 5, 31, 33))
+
+
+# Refusals
+
+
+def test_a_missed_tolerance_names_the_party_and_tells_nothing_else(monkeypatch):
+    monkeypatch.setattr(solvers, "CAP", 7)
+    messages = []
+    for seed in (0, 1):
+        shards, zero = block(seed=seed), np.zeros((5, DIM))
+        shards = Shards(shards.ids + 40, shards.sizes, shards.dim, shards.y, shards.slots)
+        tolerance = np.array([1e-9, 1e-300, 1e-9, 1e-9, 1e-300])
+        with pytest.raises(ToleranceError) as caught:
+            argmin(shards, Logistic(), 1.0, normal(5, DIM, seed=seed), 0.5, zero, zero, tolerance)
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]  # other data, same words
+    assert "41, 44" in messages[0]
+    assert not re.search(r"\d\.\d", messages[0])
+
+
+def test_a_tolerance_below_rounding_ends(monkeypatch):
+    monkeypatch.setattr(solvers, "CAP", 40)
+    shards, zero = block(), np.zeros((5, DIM))
+    with pytest.raises(ToleranceError):
+        argmin(shards, HuberHinge(0.1), 1e4, 30 * normal(5, DIM), 1e-3, zero, zero, 1e-12)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("what", ["scale", "linear", "quadratic", "start", "anchor", "tolerance"])
+def test_numbers_that_are_not_finite_are_refused(what, value):
+    terms = {
+        "scale": np.ones(5),
+        "linear": normal(5, DIM),
+        "quadratic": np.ones(5),
+        "tolerance": np.full(5, 1e-9),
+    }
+    terms |= {"start": np.zeros((5, DIM)), "anchor": np.zeros((5, DIM))}
+    terms[what].flat[1] = value
+    with pytest.raises(ConfigError, match=what):
+        argmin(block(), Logistic(), **terms)
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"quadratic": 0.0}, "quadratic"),
+        ({"quadratic": -1.0}, "quadratic"),
+        ({"scale": 0.0}, "scale"),
+        ({"tolerance": 0.0}, "tolerance"),
+        ({"linear": np.zeros((5, DIM + 1))}, "linear"),
+        ({"start": np.zeros(DIM)}, "start"),
+        ({"loss": Hinge()}, "huber_hinge"),
+    ],
+)
+def test_what_has_no_answer_is_refused(change, word):
+    zero = np.zeros((5, DIM))
+    terms = {
+        "loss": Logistic(),
+        "scale": 1.0,
+        "linear": zero,
+        "quadratic": 1.0,
+        "start": zero,
+        "anchor": zero,
+    }
+    with pytest.raises(ConfigError, match=word):
+        argmin(block(), **(terms | {"tolerance": 1e-9} | change))

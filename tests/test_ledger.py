@@ -13,15 +13,17 @@ from privadmm.errors import LedgerError, RefusedError
 from privadmm.job import Job
 from privadmm.phases import Local, Mail
 from privadmm.privacy.accounting import epsilon
+from privadmm.privacy.durable import SqliteLedger
 from privadmm.privacy.events import Gaussian, NotPrivate
-from privadmm.privacy.ledger import Budget, Ledger, MemoryLedger, SqliteLedger, Tick, export
+from privadmm.privacy.ledger import Budget, Ledger, MemoryLedger, Policy, Tick, export
 from privadmm.privacy.mechanisms import Simulation
 
 BUDGET = Budget(1.0, 1e-5)
+POLICY = Policy(BUDGET)
 HALF = Gaussian(9.0)  # affordable once, not four times
 KINDS: dict[str, Callable[[Path], Ledger]] = {
-    "memory": lambda folder: MemoryLedger([0, 1], BUDGET),
-    "sqlite": lambda folder: SqliteLedger(folder / "ledger", [0, 1], BUDGET, "simulation"),
+    "memory": lambda folder: MemoryLedger([0, 1], POLICY),
+    "sqlite": lambda folder: SqliteLedger(folder / "ledger", [0, 1], POLICY, "simulation"),
 }
 both = pytest.mark.parametrize("make", KINDS.values(), ids=KINDS.keys())
 
@@ -29,7 +31,7 @@ both = pytest.mark.parametrize("make", KINDS.values(), ids=KINDS.keys())
 def pay(ledger: Ledger, round: int, job: str = "job", event: Gaussian | NotPrivate = HALF) -> None:
     charges = {0: (event,), 1: ()}
     with ledger.transaction():
-        ledger.permit(charges)
+        ledger.permit(job, charges)
         ledger.commit(Tick(job, round, 0), f"inbox {round}", charges, b"out", b"state")
 
 
@@ -79,7 +81,7 @@ def worker_of(job: Job, ledger: Ledger, noise: Simulation) -> Worker:
 
 def test_refusal_comes_before_any_noise() -> None:
     job, noise = PRIVATE[0].job(), Counting(0)
-    ledger = MemoryLedger(range(5), Budget(0.01, 1e-5))
+    ledger = MemoryLedger(range(5), Policy(Budget(0.01, 1e-5)))
     worker, inbox = worker_of(job, ledger, noise), job.algorithm.start(job.public)[1]
     with pytest.raises(RefusedError):
         worker.step(0, 0, inbox)
@@ -90,7 +92,7 @@ def test_refusal_comes_before_any_noise() -> None:
 
 def test_a_retry_costs_nothing_and_a_changed_inbox_is_refused(tmp_path: Path) -> None:
     job = PRIVATE[0].job()
-    ledger = SqliteLedger(tmp_path / "ledger", range(5), job.budget, "simulation")
+    ledger = SqliteLedger(tmp_path / "ledger", range(5), job.policy, "simulation")
     worker, inbox = worker_of(job, ledger, Simulation(0)), job.algorithm.start(job.public)[1]
     first = worker.step(0, 0, inbox)
     charged = ledger.spent(0)
@@ -106,7 +108,7 @@ def test_a_retry_costs_nothing_and_a_changed_inbox_is_refused(tmp_path: Path) ->
 
 def test_a_failing_tick_charges_nothing_and_can_be_repeated(tmp_path: Path) -> None:
     job = PRIVATE[0].job()
-    ledger = SqliteLedger(tmp_path / "ledger", range(5), job.budget, "simulation")
+    ledger = SqliteLedger(tmp_path / "ledger", range(5), job.policy, "simulation")
 
     class Dies(Simulation):
         def normal(self, *call: object) -> None:
@@ -117,22 +119,22 @@ def test_a_failing_tick_charges_nothing_and_can_be_repeated(tmp_path: Path) -> N
         worker_of(job, ledger, Dies(0)).step(0, 0, inbox)
     assert ledger.spent(0) == ()
     assert ledger.latest(job.id) is None
-    expected = worker_of(job, MemoryLedger(range(5), job.budget), Simulation(0)).step(0, 0, inbox)
+    expected = worker_of(job, MemoryLedger(range(5), job.policy), Simulation(0)).step(0, 0, inbox)
     assert worker_of(job, ledger, Simulation(0)).step(0, 0, inbox).pack() == expected.pack()
 
 
 def test_it_outlives_the_process_and_counts_every_job(tmp_path: Path) -> None:
-    first = SqliteLedger(tmp_path / "ledger", [0, 1], BUDGET, "simulation")
+    first = SqliteLedger(tmp_path / "ledger", [0, 1], POLICY, "simulation")
     pay(first, 0, "one")
     first.close()
-    second = SqliteLedger(tmp_path / "ledger", [0, 1], BUDGET, "simulation")
+    second = SqliteLedger(tmp_path / "ledger", [0, 1], POLICY, "simulation")
     pay(second, 0, "two")
     assert second.spent(0) == ((HALF, 2),)
     assert export(second)["parties"][0]["epsilon"] == epsilon(((HALF, 2),), 1e-5)
 
 
 def test_of_two_racers_for_the_last_bit_one_wins(tmp_path: Path) -> None:
-    once = Budget(1.01 * epsilon(((HALF, 1),), 1e-5), 1e-5)
+    once = Policy(Budget(1.01 * epsilon(((HALF, 1),), 1e-5), 1e-5))
     outcomes: list[str] = []
     start = threading.Barrier(2)
 
@@ -176,7 +178,7 @@ def test_a_file_that_is_not_ours_is_refused_and_left_alone(
     make(path)
     before = path.read_bytes() if path.is_file() else None
     with pytest.raises(LedgerError, match="stranger"):
-        SqliteLedger(path, [0], BUDGET, "simulation")
+        SqliteLedger(path, [0], POLICY, "simulation")
     assert before == (path.read_bytes() if path.is_file() else None)
 
 
@@ -193,14 +195,14 @@ def test_a_file_that_is_not_ours_is_refused_and_left_alone(
 def test_a_ledger_keeps_what_it_fixed(
     ids: list[int], budget: Budget, mode: str, fact: str, tmp_path: Path
 ) -> None:
-    SqliteLedger(tmp_path / "ledger", [0, 1], BUDGET, "simulation").close()
+    SqliteLedger(tmp_path / "ledger", [0, 1], POLICY, "simulation").close()
     with pytest.raises(LedgerError, match=f"fixed {fact}"):
-        SqliteLedger(tmp_path / "ledger", ids, budget, mode)
+        SqliteLedger(tmp_path / "ledger", ids, Policy(budget), mode)
 
 
 def test_a_full_disk_stops_before_the_release_that_it_cannot_record(tmp_path: Path) -> None:
     job = PRIVATE[0].job(rounds=200)
-    ledger = SqliteLedger(tmp_path / "ledger", range(5), job.budget, "simulation")
+    ledger = SqliteLedger(tmp_path / "ledger", range(5), job.policy, "simulation")
     pages = ledger._db.execute("PRAGMA page_count").fetchone()[0]
     ledger._db.execute(f"PRAGMA max_page_count = {pages + 2}")
     worker, inbox, sent = worker_of(job, ledger, Simulation(0)), job.algorithm.start(job.public)[1], 0

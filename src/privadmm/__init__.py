@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from privadmm.model import Model
     from privadmm.phases import Public
     from privadmm.privacy.accounting import NoPrivacy, Target
-    from privadmm.privacy.ledger import Budget, MemoryLedger, SqliteLedger
+    from privadmm.privacy.durable import SqliteLedger
+    from privadmm.privacy.ledger import Budget, MemoryLedger, Policy
     from privadmm.privacy.mechanisms import Deployment, Simulation
     from privadmm.regularizers import L1, L2, ElasticNet
 
@@ -58,6 +59,7 @@ _HOME = {
     "MemoryLedger": "privacy.ledger",
     "Model": "model",
     "NoPrivacy": "privacy.accounting",
+    "Policy": "privacy.ledger",
     "PrivadmmError": "errors",
     "Public": "phases",
     "Records": "data.readers",
@@ -65,7 +67,7 @@ _HOME = {
     "Schema": "data.schema",
     "Shards": "data.shards",
     "Simulation": "privacy.mechanisms",
-    "SqliteLedger": "privacy.ledger",
+    "SqliteLedger": "privacy.durable",
     "Squared": "losses",
     "Target": "privacy.accounting",
     "ToleranceError": "errors",

@@ -18,7 +18,7 @@ from privadmm.engines.worker import Worker
 from privadmm.errors import ConfigError
 from privadmm.phases import Algorithm, Floats, Local, Public
 from privadmm.privacy.accounting import NoPrivacy, Plan, Target, by_round, totals, worst
-from privadmm.privacy.ledger import Budget, Ledger, MemoryLedger, afford
+from privadmm.privacy.ledger import Budget, Ledger, MemoryLedger, Policy, afford
 from privadmm.privacy.mechanisms import Noise
 
 
@@ -79,10 +79,16 @@ class Job:
             return None
         return Budget(self.epsilon if self.allowance is None else self.allowance, self.public.privacy.delta)
 
+    @property
+    def policy(self) -> Policy:
+        """What a ledger that is made for this job fixes; one that exists has its own, which is the authority."""
+        return Policy(self.budget)
+
     def reserve(self, ledger: Ledger) -> None:
         """Refuse at once what the ledger would refuse half way."""
         spends = totals(self.plan, self.public.parties)
-        afford(ledger, {party: spends[party] for party in ledger.ids})
+        ledger.policy.admit(self.algorithm.name)
+        afford(ledger, self.id, {party: spends[party] for party in ledger.ids})
 
 
 def cluster(
@@ -95,9 +101,9 @@ def cluster(
     """The job's parties in this process: one block with this ledger, or `parts`, each with a ledger in memory."""
     if parts is not None:
         blocks = [shards.take(np.asarray(part)) for part in parts]
-        ledgers: list[Ledger] = [MemoryLedger(block.ids.tolist(), job.budget) for block in blocks]
+        ledgers: list[Ledger] = [MemoryLedger(block.ids.tolist(), job.policy) for block in blocks]
     else:
-        blocks, ledgers = [shards], [ledger or MemoryLedger(shards.ids.tolist(), job.budget)]
+        blocks, ledgers = [shards], [ledger or MemoryLedger(shards.ids.tolist(), job.policy)]
     for one in ledgers:
         # A job that the ledger knows has begun, and was found affordable then.
         if one.latest(job.id) is None:

@@ -18,8 +18,9 @@ from privadmm.errors import LedgerError, PrivadmmError
 from privadmm.job import Job, cluster, train, weights
 from privadmm.model import Model, notices
 from privadmm.privacy.accounting import Claim, epsilon
+from privadmm.privacy.durable import SqliteLedger
 from privadmm.privacy.events import DiscreteGaussian, Gaussian, Spent, merge
-from privadmm.privacy.ledger import Budget, MemoryLedger, SqliteLedger, export
+from privadmm.privacy.ledger import Budget, MemoryLedger, export
 from privadmm.privacy.mechanisms import Noise
 from privadmm.report import metrics, plots
 from privadmm.report.metrics import Observer, Row
@@ -101,7 +102,7 @@ def run(
     prepared = assembly.prepare(config)
     job = assembly.job(config, prepared.train.sizes, prepared.train.dim)
     # What exceeds an empty ledger exceeds any other: refused before there is a file.
-    job.reserve(MemoryLedger(prepared.train.ids.tolist(), job.budget))
+    job.reserve(MemoryLedger(prepared.train.ids.tolist(), job.policy))
     attempt = Attempt(config, directory, prepared, noise, resume)
     try:
         with directory.opened(attempt.facts(job), config.text, job.id, resume) as known:
@@ -169,7 +170,7 @@ class Attempt:
                 f"{self.ledger_path}: the ledger of this run is missing; put it back, or start anew in another "
                 "--out with all that was released still to be counted"
             )
-        return SqliteLedger(self.ledger_path, self.prepared.train.ids.tolist(), job.budget, self.noise.mode)
+        return SqliteLedger(self.ledger_path, self.prepared.train.ids.tolist(), job.policy, self.noise.mode)
 
     def rounds(
         self, job: Job, ledger: SqliteLedger, bar: Bar | None, stack: ExitStack
@@ -223,7 +224,7 @@ def view(job: Job, progress: Progress) -> View:
 
 def book(ledger: SqliteLedger, noise: Noise) -> dict[str, Any]:
     """The ledger's export, and what each party has left: the largest epsilon that one more run may ask for."""
-    found, budget = export(ledger), ledger.budget
+    found, budget = export(ledger), ledger.policy.budget
     spent = {party: ledger.spent(party) for party in ledger.ids}
     room = {one: None if budget is None else left(one, budget, noise.kind) for one in set(spent.values())}
     for party in found["parties"]:

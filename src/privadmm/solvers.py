@@ -30,14 +30,10 @@ from privadmm.errors import ConfigError, ToleranceError
 from privadmm.losses import Loss
 
 Array = NDArray[np.float64]
-Pair = tuple[
-    Array, Array, Array
-]  # s, y (k, d) and 1/<s, y> (k, 1), which is 0 for a pair that does not count
+Pair = tuple[Array, Array, Array]  # s and y (k, d), and 1/<s, y> (k, 1), or 0 where the pair does not count
 
 CAP = 500  # gradients in one solve
-CELLS = (
-    1 << 19
-)  # entries of records solved at a time: few enough to stay in the processor's cache from pass to pass
+CELLS = 1 << 20  # numbers of records solved together: few enough to stay in the processor's cache
 
 
 def reanchor(anchor: Array, x: Array, round: int) -> Array:

@@ -10,7 +10,7 @@ from privadmm.errors import CheckpointError, RefusedError
 from privadmm.job import Job, cluster, train
 from privadmm.phases import Mail
 from privadmm.privacy.accounting import totals
-from privadmm.privacy.ledger import SqliteLedger
+from privadmm.privacy.durable import SqliteLedger
 from privadmm.privacy.mechanisms import Simulation
 
 ROUNDS = 4
@@ -39,7 +39,7 @@ def attempt(
     job: Job, folder: Path, breaks: tuple[int, bool] | None, resume: bool, every: int = 1
 ) -> Progress:
     """One process's life: open the ledger, go on from the checkpoint if there is one, perhaps die."""
-    ledger = SqliteLedger(folder / "ledger", range(5), job.budget, "simulation")
+    ledger = SqliteLedger(folder / "ledger", range(5), job.policy, "simulation")
     try:
         parties = cluster(job, shards(), Simulation(0), ledger)
         path, progress = folder / "checkpoint", None
@@ -52,7 +52,7 @@ def attempt(
 
 
 def charged(job: Job, folder: Path) -> list[object]:
-    ledger = SqliteLedger(folder / "ledger", range(5), job.budget, "simulation")
+    ledger = SqliteLedger(folder / "ledger", range(5), job.policy, "simulation")
     spent = [ledger.spent(party) for party in range(5)]
     ledger.close()
     return spent

@@ -12,7 +12,7 @@ from privadmm.drive import drive
 from privadmm.engines.inprocess import addressed
 from privadmm.engines.worker import Worker
 from privadmm.phases import Local, Mail
-from privadmm.privacy.ledger import SqliteLedger
+from privadmm.privacy.durable import SqliteLedger
 from privadmm.privacy.mechanisms import Simulation
 
 N = len(SIZES)
@@ -53,7 +53,7 @@ def answer(case: Case, party: int, folder: Path, round: int, phase: int, inbox: 
     """What a federated client does at every message: rebuild everything from stored bytes, answer, forget."""
     job = case.job()
     block = shards().take(np.array([party]))
-    ledger = SqliteLedger(folder / f"{party}.sqlite", [party], job.budget, "simulation")
+    ledger = SqliteLedger(folder / f"{party}.sqlite", [party], job.policy, "simulation")
     worker = Worker(job.algorithm, Local(job.public, block), job.plan, Simulation(0), ledger, job.id)
     reply = worker.step(round, phase, addressed(worker, Mail.unpack(inbox))).pack()
     ledger.close()

@@ -5,9 +5,8 @@
 Every record lies in the unit ball: a row is clipped to the declared bound in l2 norm and divided by it. With an
 intercept b in (0, 1) it becomes (sqrt(1 - b^2) x, b): a constant feature inside the ball, regularised like the others.
 
-Per-record arrays are flat, (..., n): parties by number of records (ties: dense first, then in block order), a party's
-records together and in the order given. `y`, `margins` and the arguments of `pull`, `gram` and `sums` share that order.
-Per-party arrays are always in block order.
+Arrays by record (y, margins, the arguments of pull, gram and sums) are flat, (..., n): parties by number of records
+(ties: dense first, then in block order), a party's records in the order given. Arrays by party are in block order.
 
 A party's result does not depend, bit for bit, on who else is in the block: parties with equally many records are
 stacked to (k, m, d), and matmul works party by party. Nothing is padded, and sums over records are cut at fixed places.
@@ -122,9 +121,10 @@ def gram(A: Any, h: Array) -> Array:
     m, d = A.shape
     total, buffer, root = np.zeros((d, d)), np.empty((min(m, CHUNK), d)), np.sqrt(h)[:, None]
     for start in range(0, m, CHUNK):
-        rows = A[start : start + CHUNK]
-        Z = buffer[: rows.shape[0]]
-        np.multiply(rows.toarray() if hasattr(rows, "toarray") else rows, root[start : start + CHUNK], out=Z)
+        rows, Z = A[start : start + CHUNK], buffer[: m - start]
+        if hasattr(rows, "toarray"):
+            rows = rows.toarray(out=Z)
+        np.multiply(rows, root[start : start + CHUNK], out=Z)
         total += Z.T @ Z
     return total
 
@@ -283,14 +283,13 @@ class Shards:
         return Shards(self.ids[chosen], self.sizes[chosen], self.dim, np.concatenate(labels), lay(pieces))
 
     def batches(self, cells: int) -> Iterator[tuple[Index, Shards]]:
-        """Positions and sub-blocks of parties with equally many records: at most `cells` entries each, or one party."""
-        everyone = np.arange(len(self.ids))
+        """Positions and sub-blocks of parties with equally many records, each of about `cells` numbers or one party."""
         for slot in self.slots:
-            (k, m), y = slot.shape, self.y[slot.cells].reshape(slot.shape)
-            most = max(1, cells // (m * self.dim))
+            k, y = slot.shape[0], self.y[slot.cells].reshape(slot.shape)
+            most = max(1, cells * k // max(1, int(slot.piece.A.size)))  # stored numbers, also of a sparse A
             for start in range(0, k, most):
                 stop = min(start + most, k)
-                at = everyone[slot.at][start:stop]
+                at = np.arange(len(self.ids))[slot.at][start:stop]
                 slots = lay([(np.arange(stop - start), slot.piece.cut(start, stop))])
                 yield at, Shards(self.ids[at], self.sizes[at], self.dim, y[start:stop].ravel(), slots)
 

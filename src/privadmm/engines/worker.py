@@ -17,6 +17,7 @@ class Worker:
     ) -> None:
         self.algorithm, self.local, self.plan = algorithm, local, plan
         self.noise, self.ledger, self.job = noise, ledger, job
+        ledger.policy.admit(algorithm.name)
         self.last: Tick | None = None
         self.state = algorithm.init(local.public, local.ids)
         if (stored := ledger.latest(job)) is not None:
@@ -40,7 +41,7 @@ class Worker:
                 self.noise,
                 round,
                 phase,
-                self.ledger.permit,
+                lambda charges: self.ledger.permit(self.job, charges),
             )
             state, outbox = tick(step, round, self.local, self.state, inbox, door)
             self.ledger.commit(now, digest, door.charges, outbox.pack(), pack_state(state))

@@ -23,7 +23,6 @@ Every search draws instances at random, then lets the worst ones evolve, and ret
 Above 1 the bound is false.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Generic, TypeVar
@@ -32,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privadmm import check
-from privadmm.losses import Logistic, Loss
+from privadmm.losses import Loss
 from privadmm.privacy import curves
 
 Floats = NDArray[np.float64]
@@ -138,7 +137,9 @@ class Pairs:
         slopes = self.loss.deriv(f @ self.X.transpose(0, 2, 1), self.y[:, None, :])
         # What is common is summed first: its rounding error is then a change of the public vector, the same in both.
         common = slopes[..., 2:] @ self.X[:, 2:]
-        common += self.curvature[:, None, None] * f + (self.m / self.C)[:, None, None] * self.public[:, None, :]
+        common += (
+            self.curvature[:, None, None] * f + (self.m / self.C)[:, None, None] * self.public[:, None, :]
+        )
         return -np.stack([common + slopes[..., i, None] * self.X[:, None, i] for i in (0, 1)])
 
     def log_det(self, f: Floats) -> Floats:
@@ -147,9 +148,7 @@ class Pairs:
         squares = self.X[..., :, None] * self.X[..., None, :]
         common = np.einsum("nqr,nrij->nqij", bends[..., 2:], squares[:, 2:])
         common += self.curvature[:, None, None, None] * np.eye(f.shape[-1])
-        return np.stack(
-            [log_det(common + bends[..., i, None, None] * squares[:, None, i]) for i in (0, 1)]
-        )
+        return np.stack([log_det(common + bends[..., i, None, None] * squares[:, None, i]) for i in (0, 1)])
 
 
 def log_det(H: Floats) -> Floats:

@@ -1,10 +1,11 @@
 """A party's budget: what it has released, what it may still release, and a refusal before any noise.
 
-Both ledgers tell the same story for a block of parties; the SQLite one is durable. One transaction per tick:
+Both ledgers tell the same story for a block of parties; the one in durable.py outlives the process. One transaction
+per tick:
 
     with ledger.transaction():
         stored = ledger.recall(tick, inbox_digest)     # the same request again: the same bytes, no charge
-        ledger.permit(charges)                         # raises before noise is drawn
+        ledger.permit(job, charges)                    # raises before noise is drawn
         ledger.commit(tick, inbox_digest, charges, outbox, state)
 
 so that a retry costs nothing, a crash at any point loses nothing and never spends twice, and a message is
@@ -13,22 +14,17 @@ sent only after the commit that paid for it.
 
 import json
 import math
-import sqlite3
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 from privadmm import check
-from privadmm.errors import LedgerError, RefusedError
+from privadmm.errors import RefusedError
 from privadmm.privacy.accounting import epsilon
-from privadmm.privacy.events import Charges, Spent, add, dump, load, merge
+from privadmm.privacy.events import Charges, Spent, add, dump, merge
 
 ADJACENCY = "replace-one"
-APPLICATION_ID = 0x70616D6D
-FORMAT = 1
 
 
 @dataclass(frozen=True)
@@ -44,6 +40,40 @@ class Budget:
 
 
 @dataclass(frozen=True)
+class Policy:
+    """What the party has decided, once and for all jobs. A job is a proposal; this is the authority.
+
+    budget      in total (None: nothing is private here, and nothing is refused for its cost)
+    per_job     the most that one job may cost
+    algorithms  the only ones allowed
+    row_bound   the only bound to which records may be clipped
+    """
+
+    budget: Budget | None
+    per_job: float | None = None
+    algorithms: tuple[str, ...] | None = None
+    row_bound: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.per_job is not None:
+            check.positive(per_job=self.per_job)
+        if self.row_bound is not None:
+            check.positive(row_bound=self.row_bound)
+
+    def admit(self, algorithm: str, row_bound: float | None = None) -> None:
+        """Refuse a job that the party does not run at all, whatever it costs."""
+        if self.algorithms is not None and algorithm not in self.algorithms:
+            raise RefusedError(
+                f"the party's policy allows {', '.join(self.algorithms)} and not {algorithm}. Nothing was released"
+            )
+        if self.row_bound is not None and row_bound is not None and row_bound != self.row_bound:
+            raise RefusedError(
+                f"the party's policy clips records to row_bound = {self.row_bound:g} and the job to {row_bound:g}. "
+                "Nothing was released"
+            )
+
+
+@dataclass(frozen=True)
 class Tick:
     """A phase of a round of a job: what a block is asked for, and pays for, at once."""
 
@@ -54,31 +84,46 @@ class Tick:
 
 class Ledger(Protocol):
     ids: tuple[int, ...]
-    budget: Budget | None
+    policy: Policy
 
     @contextmanager
     def transaction(self) -> Iterator[None]: ...
     def recall(self, tick: Tick, inbox: str) -> bytes | None: ...
-    def permit(self, charges: Charges) -> None: ...
+    def permit(self, job: str, charges: Charges) -> None: ...
     def commit(self, tick: Tick, inbox: str, charges: Charges, outbox: bytes, state: bytes) -> None: ...
     def latest(self, job: str) -> tuple[Tick, bytes] | None: ...
-    def spent(self, party: int) -> Spent: ...
+    def spent(self, party: int, job: str | None = None) -> Spent: ...
+    @property
+    def head(self) -> str | None:
+        """The end of the hash chain, which travels with every release; None where nothing is kept."""
+        ...
 
 
-def afford(ledger: Ledger, charges: Mapping[int, Spent]) -> None:
-    """Refuse unless every party can pay these charges on top of what it has spent."""
-    if ledger.budget is None:
+def afford(ledger: Ledger, job: str, charges: Mapping[int, Spent]) -> None:
+    """Refuse unless every party can pay these charges on top of what it has spent, in all and for this job."""
+    budget = ledger.policy.budget
+    if budget is None:
         return
-    limit, delta = ledger.budget.epsilon, ledger.budget.delta
     for party, charge in charges.items():
-        before = ledger.spent(party)
-        after = epsilon(merge(before, charge), delta)
-        if after > limit:
-            raise RefusedError(
-                f"party {party} may spend epsilon = {limit:.6g} in all at delta = {delta:g} and has spent "
-                f"{epsilon(before, delta):.6g}; this would bring it to {after:.6g}. Nothing was released: "
-                "ask for less, or have the party raise its budget"
+        within(ledger.spent(party), charge, budget.epsilon, budget.delta, party, "in all")
+        if ledger.policy.per_job is not None:
+            within(
+                ledger.spent(party, job), charge, ledger.policy.per_job, budget.delta, party, "for one job"
             )
+
+
+def within(before: Spent, charge: Spent, limit: float, delta: float, party: int, span: str) -> None:
+    after = epsilon(merge(before, charge), delta)
+    if after > limit:
+        raise RefusedError(
+            f"party {party} may spend epsilon = {limit:.6g} {span} at delta = {delta:g} and has spent "
+            f"{epsilon(before, delta):.6g}; this would bring it to {after:.6g}. Nothing was released: "
+            "ask for less, or have the party raise its budget"
+        )
+
+
+def tallied(charges: Charges) -> dict[int, Spent]:
+    return {party: add((), events) for party, events in charges.items()}
 
 
 def match_digest(stored: str, inbox: str, tick: Tick) -> None:
@@ -90,11 +135,13 @@ def match_digest(stored: str, inbox: str, tick: Tick) -> None:
 
 
 class MemoryLedger:
-    """A ledger for the length of a process: simulations, sweeps and tests. Keeps the last answer only."""
+    """A ledger for the length of a process and of one job: simulations, sweeps, tests. Keeps the last answer only."""
 
-    def __init__(self, ids: Sequence[int], budget: Budget | None) -> None:
+    head = None
+
+    def __init__(self, ids: Sequence[int], policy: Policy) -> None:
         self.ids = tuple(int(party) for party in ids)
-        self.budget = budget
+        self.policy = policy
         self._spent: dict[int, Spent] = {party: () for party in self.ids}
         self._last: tuple[Tick, str, bytes, bytes] | None = None
 
@@ -108,8 +155,8 @@ class MemoryLedger:
         match_digest(self._last[1], inbox, tick)
         return self._last[2]
 
-    def permit(self, charges: Charges) -> None:
-        afford(self, {party: add((), events) for party, events in charges.items()})
+    def permit(self, job: str, charges: Charges) -> None:
+        afford(self, job, tallied(charges))
 
     def commit(self, tick: Tick, inbox: str, charges: Charges, outbox: bytes, state: bytes) -> None:
         for party, events in charges.items():
@@ -121,149 +168,17 @@ class MemoryLedger:
             return None
         return self._last[0], self._last[3]
 
-    def spent(self, party: int) -> Spent:
+    def spent(self, party: int, job: str | None = None) -> Spent:
         return self._spent[party]
-
-
-class SqliteLedger:
-    """One file, outliving jobs. It fixes its mode, parties, adjacency and budget when it is made."""
-
-    def __init__(self, path: Path, ids: Sequence[int], budget: Budget | None, mode: str) -> None:
-        self.path = Path(path)
-        self.ids = tuple(int(party) for party in ids)
-        self.budget = budget
-        self.mode = mode
-        self._cache: dict[int, Spent] = {}
-        self._version = -1
-        try:
-            self._db = sqlite3.connect(self.path, isolation_level=None, timeout=30)
-            self._open()
-        except sqlite3.DatabaseError as error:
-            raise LedgerError(
-                f"{self.path}: cannot be used as a ledger ({error}); name another file"
-            ) from error
-
-    def _open(self) -> None:
-        db = self._db
-        ours = db.execute("PRAGMA application_id").fetchone()[0]
-        tables = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        if tables and ours != APPLICATION_ID:
-            raise LedgerError(f"{self.path}: is a database, but not a privadmm ledger; name another file")
-        db.execute("PRAGMA journal_mode = WAL")
-        db.execute("PRAGMA synchronous = FULL")
-        if tables:
-            self._check_identity()
-            return
-        with self.transaction():
-            db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            db.execute(f"PRAGMA user_version = {FORMAT}")
-            db.execute("CREATE TABLE identity (fact TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT")
-            db.execute(
-                "CREATE TABLE ticks (job TEXT, round INTEGER, phase INTEGER, inbox TEXT NOT NULL, "
-                "outbox BLOB NOT NULL, PRIMARY KEY (job, round, phase)) STRICT"
-            )
-            db.execute(
-                "CREATE TABLE events (job TEXT, round INTEGER, phase INTEGER, party INTEGER, "
-                "number INTEGER, event TEXT NOT NULL, PRIMARY KEY (job, round, phase, party, number)) STRICT"
-            )
-            db.execute(
-                "CREATE TABLE states (job TEXT PRIMARY KEY, round INTEGER NOT NULL, phase INTEGER NOT NULL, "
-                "state BLOB NOT NULL) STRICT"
-            )
-            db.executemany("INSERT INTO identity VALUES (?, ?)", self._identity().items())
-
-    def _identity(self) -> dict[str, str]:
-        facts = {
-            "mode": self.mode,
-            "parties": list(self.ids),
-            "adjacency": ADJACENCY,
-            "budget": asdict(self.budget) if self.budget else None,
-        }
-        return {fact: json.dumps(value) for fact, value in facts.items()}
-
-    def _check_identity(self) -> None:
-        version = self._db.execute("PRAGMA user_version").fetchone()[0]
-        if version != FORMAT:
-            raise LedgerError(f"{self.path}: has ledger format {version}; this version reads {FORMAT}")
-        found = dict(self._db.execute("SELECT fact, value FROM identity"))
-        for fact, value in self._identity().items():
-            if found.get(fact) != value:
-                raise LedgerError(
-                    f"{self.path}: this ledger fixed {fact} = {found.get(fact)} when it was made, and the job has "
-                    f"{value}; use the ledger's own or name another file"
-                )
-
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
-        self._execute("BEGIN IMMEDIATE")
-        # Another process may have charged this ledger since: only an unchanged file may be counted from memory.
-        version = self._execute("PRAGMA data_version").fetchone()[0]
-        if version != self._version:
-            self._cache.clear()
-            self._version = version
-        try:
-            yield
-            self._execute("COMMIT")
-        except BaseException:
-            self._cache.clear()
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            raise
-
-    def _execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
-        try:
-            return self._db.execute(statement, values)
-        except sqlite3.Error as error:
-            raise LedgerError(
-                f"{self.path}: the ledger could not be written or read ({error}); nothing was released"
-            ) from error
-
-    def recall(self, tick: Tick, inbox: str) -> bytes | None:
-        row = self._execute(
-            "SELECT inbox, outbox FROM ticks WHERE job = ? AND round = ? AND phase = ?",
-            *(tick.job, tick.round, tick.phase),
-        ).fetchone()
-        if row is None:
-            return None
-        match_digest(row[0], inbox, tick)
-        return bytes(row[1])
-
-    def permit(self, charges: Charges) -> None:
-        afford(self, {party: add((), events) for party, events in charges.items()})
-
-    def commit(self, tick: Tick, inbox: str, charges: Charges, outbox: bytes, state: bytes) -> None:
-        key = (tick.job, tick.round, tick.phase)
-        self._execute("INSERT INTO ticks VALUES (?, ?, ?, ?, ?)", *key, inbox, outbox)
-        for party, events in charges.items():
-            for number, event in enumerate(events):
-                self._execute(
-                    "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)", *key, party, number, dump(event)
-                )
-            self._cache[party] = add(self.spent(party), events)
-        self._execute("INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?)", *key, state)
-
-    def latest(self, job: str) -> tuple[Tick, bytes] | None:
-        row = self._execute("SELECT round, phase, state FROM states WHERE job = ?", job).fetchone()
-        return None if row is None else (Tick(job, row[0], row[1]), bytes(row[2]))
-
-    def spent(self, party: int) -> Spent:
-        if party not in self._cache:
-            rows = self._execute(
-                "SELECT event FROM events WHERE party = ? ORDER BY job, round, phase, number", party
-            )
-            self._cache[party] = merge((), tuple(Counter(load(text) for (text,) in rows).items()))
-        return self._cache[party]
-
-    def close(self) -> None:
-        self._db.close()
 
 
 def export(ledger: Ledger) -> dict[str, Any]:
     """Per party: every distinct event with its count, and the certified epsilon (null: none can be given)."""
+    budget = ledger.policy.budget
     parties = []
     for party in ledger.ids:
         spent = ledger.spent(party)
-        total = epsilon(spent, ledger.budget.delta) if ledger.budget else math.inf
+        total = epsilon(spent, budget.delta) if budget else math.inf
         parties.append(
             {
                 "party": party,
@@ -271,5 +186,10 @@ def export(ledger: Ledger) -> dict[str, Any]:
                 "epsilon": total if math.isfinite(total) else None,
             }
         )
-    budget = asdict(ledger.budget) if ledger.budget else None
-    return {"adjacency": ADJACENCY, "budget": budget, "parties": parties}
+    return {
+        "adjacency": ADJACENCY,
+        "budget": asdict(budget) if budget else None,
+        "policy": asdict(ledger.policy),
+        "head": ledger.head,
+        "parties": parties,
+    }

@@ -1,0 +1,302 @@
+"""The durable ledger: one SQLite file per data set, outliving jobs, that shows when it was tampered with.
+
+Every tick is one row: what was asked (job, round, phase, digest of the inbox), what it cost (events by party), what
+was sent, and the digest of the state that was kept. Rows are chained,
+
+    hash_n = sha256(hash_{n-1}, row n),      hash_0 = sha256(identity: mode, parties, adjacency, policy)
+
+so a row that was altered or removed shows; the last hash, the head, travels with every release, so a tail that was cut
+off, or a backup that was put back, shows to whoever kept the heads (`verify` with those of a run directory).
+"""
+
+import hashlib
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from privadmm.errors import LedgerError
+from privadmm.privacy.accounting import epsilon
+from privadmm.privacy.events import Charges, Spent, add, dump, load, merge
+from privadmm.privacy.ledger import ADJACENCY, Budget, Policy, Tick, afford, match_digest, tallied
+
+APPLICATION_ID = 0x70616D6D
+FORMAT = 1
+TABLES = (
+    "CREATE TABLE identity (fact TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT",
+    """CREATE TABLE ticks (
+        seq INTEGER PRIMARY KEY, job TEXT NOT NULL, round INTEGER NOT NULL, phase INTEGER NOT NULL,
+        inbox TEXT NOT NULL, charges TEXT NOT NULL, outbox BLOB NOT NULL, state TEXT NOT NULL, hash TEXT NOT NULL,
+        UNIQUE (job, round, phase)) STRICT""",
+    """CREATE TABLE states (
+        job TEXT PRIMARY KEY, round INTEGER NOT NULL, phase INTEGER NOT NULL, state BLOB NOT NULL) STRICT""",
+)
+
+
+def sha(*parts: str | bytes) -> str:
+    """Of the parts with their lengths, so that no two lists of parts look alike."""
+    total = hashlib.sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        total.update(len(data).to_bytes(8, "little") + data)
+    return total.hexdigest()
+
+
+def link(before: str, row: tuple[Any, ...]) -> str:
+    """The hash of a row (seq, job, round, phase, inbox, charges, outbox, state) after `before`."""
+    *facts, outbox, state = row
+    return sha(before, json.dumps(facts), outbox, state)
+
+
+def pack_charges(charges: Charges) -> str:
+    """[[party, ...], [event, ...]] for each distinct list of events: short when parties are charged alike."""
+    alike: dict[tuple[str, ...], list[int]] = {}
+    for party, events in sorted(charges.items()):
+        alike.setdefault(tuple(map(dump, events)), []).append(party)
+    return json.dumps([[parties, list(events)] for events, parties in alike.items()])
+
+
+def unpack_charges(text: str) -> Charges:
+    return {party: tuple(map(load, events)) for parties, events in json.loads(text) for party in parties}
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a ledger fixes when it is made."""
+
+    mode: str
+    parties: tuple[int, ...]
+    policy: Policy
+    adjacency: str = ADJACENCY
+
+    def facts(self) -> dict[str, str]:
+        values = {
+            "mode": self.mode,
+            "parties": list(self.parties),
+            "adjacency": self.adjacency,
+            "budget": asdict(self.policy.budget) if self.policy.budget else None,
+            "per_job": self.policy.per_job,
+            "algorithms": self.policy.algorithms,
+            "row_bound": self.policy.row_bound,
+        }
+        return {fact: json.dumps(value) for fact, value in values.items()}
+
+    @staticmethod
+    def of(facts: dict[str, str]) -> "Identity":
+        values = {fact: json.loads(value) for fact, value in facts.items()}
+        budget = None if values["budget"] is None else Budget(**values["budget"])
+        allowed = None if values["algorithms"] is None else tuple(values["algorithms"])
+        policy = Policy(budget, values["per_job"], allowed, values["row_bound"])
+        return Identity(values["mode"], tuple(values["parties"]), policy, values["adjacency"])
+
+    @property
+    def hash(self) -> str:
+        return sha(json.dumps(self.facts(), sort_keys=True))
+
+
+def connect(path: Path, read_only: bool = False) -> sqlite3.Connection:
+    """A connection to a ledger of this format, or to a file that is still empty; refuses anybody else's."""
+    if read_only and not path.is_file():
+        raise LedgerError(f"{path}: there is no ledger there")
+    try:
+        source = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}"
+        db = sqlite3.connect(source, uri=True, isolation_level=None, timeout=30)
+        try:
+            tables = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            if tables and db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+                raise LedgerError(f"{path}: is a database, but not a privadmm ledger; name another file")
+            version = db.execute("PRAGMA user_version").fetchone()[0]
+            if tables and version != FORMAT:
+                raise LedgerError(
+                    f"{path}: has ledger format {version}, and this version of privadmm reads {FORMAT}"
+                )
+            if read_only and not tables:
+                raise LedgerError(f"{path}: is empty, not a ledger")
+        except BaseException:
+            db.close()
+            raise
+    except sqlite3.Error as error:
+        raise LedgerError(f"{path}: cannot be used as a ledger ({error}); name another file") from error
+    return db
+
+
+def identity_of(path: Path) -> Identity | None:
+    """What the ledger at this path has fixed; None if there is none yet."""
+    if not path.exists():
+        return None
+    with closing(connect(path, read_only=True)) as db:
+        return Identity.of(dict(db.execute("SELECT fact, value FROM identity")))
+
+
+class SqliteLedger:
+    """The ledger of a block of parties in one file. One that exists must have fixed the same parties and policy."""
+
+    def __init__(self, path: Path, ids: Sequence[int], policy: Policy, mode: str) -> None:
+        self.path = Path(path)
+        self.ids = tuple(int(party) for party in ids)
+        self.policy = policy
+        self.identity = Identity(mode, self.ids, policy)
+        self._cache: dict[tuple[int, str | None], Spent] = {}
+        self._version = -1
+        self._db = connect(self.path)
+        try:
+            self._open()
+        except sqlite3.Error as error:
+            self._db.close()
+            raise LedgerError(
+                f"{self.path}: cannot be used as a ledger ({error}); name another file"
+            ) from error
+        except BaseException:
+            self._db.close()
+            raise
+
+    def _open(self) -> None:
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.execute("PRAGMA synchronous = FULL")
+        with self.transaction():
+            if not self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                self._db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                self._db.execute(f"PRAGMA user_version = {FORMAT}")
+                for table in TABLES:
+                    self._db.execute(table)
+                self._db.executemany("INSERT INTO identity VALUES (?, ?)", self.identity.facts().items())
+            found = dict(self._db.execute("SELECT fact, value FROM identity"))
+            for fact, value in self.identity.facts().items():
+                if found.get(fact) != value:
+                    raise LedgerError(
+                        f"{self.path}: this ledger fixed {fact} = {found.get(fact)} when it was made, and the job has "
+                        f"{value}; use the ledger's own or name another file"
+                    )
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        self._execute("BEGIN IMMEDIATE")
+        # Another process may have charged this ledger since: only an unchanged file may be counted from memory.
+        version = self._execute("PRAGMA data_version").fetchone()[0]
+        if version != self._version:
+            self._cache.clear()
+            self._version = version
+        try:
+            yield
+            self._execute("COMMIT")
+        except BaseException:
+            self._cache.clear()
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+
+    def _execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
+        try:
+            return self._db.execute(statement, values)
+        except sqlite3.Error as error:
+            raise LedgerError(
+                f"{self.path}: the ledger could not be written or read ({error}); nothing was released"
+            ) from error
+
+    @property
+    def head(self) -> str:
+        row = self._execute("SELECT hash FROM ticks ORDER BY seq DESC LIMIT 1").fetchone()
+        return self.identity.hash if row is None else str(row[0])
+
+    def recall(self, tick: Tick, inbox: str) -> bytes | None:
+        row = self._execute(
+            "SELECT inbox, outbox FROM ticks WHERE job = ? AND round = ? AND phase = ?",
+            *(tick.job, tick.round, tick.phase),
+        ).fetchone()
+        if row is None:
+            return None
+        match_digest(row[0], inbox, tick)
+        return bytes(row[1])
+
+    def permit(self, job: str, charges: Charges) -> None:
+        afford(self, job, tallied(charges))
+
+    def commit(self, tick: Tick, inbox: str, charges: Charges, outbox: bytes, state: bytes) -> None:
+        for party, events in charges.items():
+            for key in ((party, None), (party, tick.job)):
+                self._cache[key] = add(self.spent(*key), events)
+        last = self._execute("SELECT coalesce(max(seq), 0) FROM ticks").fetchone()[0]
+        row = (last + 1, tick.job, tick.round, tick.phase, inbox, pack_charges(charges), outbox, sha(state))
+        self._execute("INSERT INTO ticks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", *row, link(self.head, row))
+        self._execute("INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?)", *row[1:4], state)
+
+    def latest(self, job: str) -> tuple[Tick, bytes] | None:
+        row = self._execute("SELECT round, phase, state FROM states WHERE job = ?", job).fetchone()
+        return None if row is None else (Tick(job, row[0], row[1]), bytes(row[2]))
+
+    def spent(self, party: int, job: str | None = None) -> Spent:
+        if (party, job) not in self._cache:
+            only = ("", ()) if job is None else (" WHERE job = ?", (job,))
+            counts: dict[int, Counter[Any]] = {one: Counter() for one in self.ids}
+            for (text,) in self._execute("SELECT charges FROM ticks" + only[0], *only[1]):
+                for one, events in unpack_charges(text).items():
+                    counts[one].update(events)
+            self._cache |= {(one, job): merge((), tuple(count.items())) for one, count in counts.items()}
+        return self._cache[party, job]
+
+    def close(self) -> None:
+        self._db.close()
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What a look at a ledger file found; `problems` is empty when everything fits."""
+
+    rows: int
+    head: str
+    problems: tuple[str, ...]
+    epsilon: dict[int, float]
+
+
+def verify(path: Path, heads: Sequence[tuple[str, int, int, str]] = ()) -> Verification:
+    """Recompute every hash and every total. `heads` are (job, round, phase, head) as others received them."""
+    problems: list[str] = []
+    with closing(connect(path, read_only=True)) as db:
+        try:
+            identity = Identity.of(dict(db.execute("SELECT fact, value FROM identity")))
+            rows = db.execute(
+                "SELECT seq, job, round, phase, inbox, charges, outbox, state, hash FROM ticks ORDER BY seq"
+            ).fetchall()
+            states = {row[0]: row[1:] for row in db.execute("SELECT job, round, phase, state FROM states")}
+        except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
+            raise LedgerError(f"{path}: is damaged and cannot be read through ({error})") from error
+    head, known, kept = identity.hash, {}, {}
+    counts: dict[int, Counter[Any]] = {party: Counter() for party in identity.parties}
+    for place, (*row, stored) in enumerate(rows, start=1):
+        seq, job, round, phase, _, charges, _, state = row
+        name = f"row {seq} (round {round + 1} of job {job})"
+        if seq != place:
+            problems.append(f"{name}: {seq - place} rows before it are missing")
+        head = link(head, tuple(row))
+        if head != stored:
+            problems.append(
+                f"{name}: its hash does not fit; this row or one before it was altered or removed"
+            )
+            head = stored  # go on from what is there, to name the next break and not every row after this one
+        known[job, round, phase], kept[job] = stored, (round, phase, state)
+        for party, events in unpack_charges(charges).items():
+            counts.setdefault(party, Counter()).update(events)
+    for job, (round, phase, state) in kept.items():
+        found = states.get(job)
+        if found is None or (*found[:2], sha(found[2])) != (round, phase, state):
+            problems.append(f"job {job}: the state that is kept is not the one of its last row")
+    for job, round, phase, seen in heads:
+        if known.get((job, round, phase)) != seen:
+            what = "is another now" if (job, round, phase) in known else "is not in the ledger"
+            problems.append(
+                f"round {round + 1} of job {job} was received from these parties, and {what}: "
+                "a tail was cut off, or a backup was put back"
+            )
+    budget = identity.policy.budget
+    totals = {
+        party: epsilon(merge((), tuple(count.items())), budget.delta) if budget else float("inf")
+        for party, count in counts.items()
+    }
+    for party, total in totals.items():
+        if budget is not None and total > budget.epsilon:
+            problems.append(f"party {party} has spent epsilon = {total:.6g} of {budget.epsilon:.6g}")
+    return Verification(len(rows), head, tuple(problems), totals)

@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import re
 import sys
 from dataclasses import replace
@@ -13,6 +14,7 @@ import pytest
 import privadmm
 from privadmm import cli, demo
 from privadmm import config as configs
+from privadmm.report import metrics, plots
 from small_runs import CLEAR, PRIVATE, Place, no_plots, result, spawn, with_changes, write_npz
 
 TRAIN = [
@@ -289,3 +291,25 @@ def test_the_seed_of_the_command_line_is_the_seed(place: Place, monkeypatch: pyt
         assert place.train(*words, out=out).code == 0
         found.append(json.loads((out / "result.json").read_text())["transcript"])
     assert found[0] != found[1] == found[2]
+
+
+PLAIN = {
+    **{"algorithm": "dp_admm", "parties": 3, "rounds": 2, "mode": "simulation", "private": True},
+    **{"epsilon": 1.0, "delta": 1e-5, "accuracy_train": 0.5, "majority_train": 0.6, "majority_test": None},
+}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[0.5], [0.5, 0.4], [0.5, 1e9], [0.0, 1.0], [math.inf, 0.5], [math.nan, math.inf]],
+    ids=str,
+)
+@pytest.mark.parametrize("classifier", [True, False])
+def test_any_course_of_a_run_can_be_drawn(values: list[float], classifier: bool, tmp_path: Path) -> None:
+    """One round, a wide range, no finite value at all; matplotlib's warnings are errors here."""
+    share = 0.5 if classifier else None
+    rows = [metrics.Row(t, 0.1, value, share, None, value) for t, value in enumerate(values, 1)]
+    result = {**PLAIN, "accuracy_train": share, "majority_train": share}
+    reference = {"objective": 0.3, "accuracy_test": share}
+    plots.convergence(rows, result, tmp_path / "a.png", reference)
+    assert (tmp_path / "a.png").read_bytes().startswith(PNG)

@@ -225,8 +225,12 @@ def view(job: Job, progress: Progress) -> View:
 def book(ledger: SqliteLedger, noise: Noise) -> dict[str, Any]:
     """The ledger's export, and what each party has left: the largest epsilon that one more run may ask for."""
     found, budget = export(ledger), ledger.policy.budget
+    cap = math.inf if ledger.policy.per_job is None else ledger.policy.per_job
     spent = {party: ledger.spent(party) for party in ledger.ids}
-    room = {one: None if budget is None else left(one, budget, noise.kind) for one in set(spent.values())}
+    room = {
+        one: None if budget is None else min(cap, left(one, budget, noise.kind))
+        for one in set(spent.values())
+    }
     for party in found["parties"]:
         party["left"] = room[spent[party["party"]]]
     return found

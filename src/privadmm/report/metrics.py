@@ -138,3 +138,9 @@ def read(path: Path) -> list[Row]:
             break
         rows.append(Row(int(number), epsilon, value, train, test, gap))
     return rows
+
+
+def amount(count: int, what: str) -> str:
+    """1 round, 2 rounds; 1 party, 2 parties."""
+    plural = what.removesuffix("y") + "ies" if what.endswith("y") else what + "s"
+    return f"{count} {what if count == 1 else plural}"

@@ -1,5 +1,6 @@
 """The two figures of a run: how it converged, and what each round cost. Both say what the run was."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from textwrap import fill
@@ -7,7 +8,7 @@ from typing import Any
 
 from privadmm.model import SIMULATED
 from privadmm.privacy.accounting import Claim
-from privadmm.report.metrics import Row
+from privadmm.report.metrics import Row, amount
 
 BLUE, ORANGE, RED, GREY = "#2a6fbb", "#d9730d", "#c0392b", "0.45"
 
@@ -21,29 +22,28 @@ def convergence(
     """
     drawing = figure(result, height=5.8)
     above, below = drawing.subplots(2, 1, sharex=True)
-    line(above, rows, [row.objective for row in rows], BLUE, "objective")
-    if reference is not None:
+    values = [(row.round, row.objective) for row in rows if math.isfinite(row.objective)]
+    line(above, values, BLUE, "objective" if values else "the model ran away: no objective is finite")
+    if reference is not None and reference["objective"] is not None:
         level(above, reference["objective"], "non-private model", "--")
-    if max(row.objective for row in rows) > 100 * min(row.objective for row in rows) > 0:
-        above.set_yscale("log")
-    above.set(ylabel="objective")
-    if rows[0].accuracy_train is not None:
-        share = [100 * (row.accuracy_train or 0.0) for row in rows]
-        line(below, rows, share, BLUE, f"train, {share[-1]:.1f} % at the end")
-        if rows[0].accuracy_test is not None:
-            share = [100 * (row.accuracy_test or 0.0) for row in rows]
-            line(below, rows, share, ORANGE, f"test, {share[-1]:.1f} % at the end")
+    above.set(ylabel="objective", yscale=scale(values))
+    if result["accuracy_train"] is not None:
+        shares = [(row.round, 100 * row.accuracy_train) for row in rows if row.accuracy_train is not None]
+        line(below, shares, BLUE, f"train, {shares[-1][1]:.1f} % at the end")
+        shares = [(row.round, 100 * row.accuracy_test) for row in rows if row.accuracy_test is not None]
+        if shares:
+            line(below, shares, ORANGE, f"test, {shares[-1][1]:.1f} % at the end")
         if reference is not None and reference["accuracy_test"] is not None:
             best = 100 * reference["accuracy_test"]
             level(below, best, f"non-private model, test, {best:.1f} %", "--")
-        most = result["majority_test"] or result["majority_train"]
-        level(below, 100 * most, f"always the majority, {100 * most:.1f} %", ":")
+        most = 100 * (result["majority_test"] or result["majority_train"])
+        level(below, most, f"always the majority, {most:.1f} %", ":")
         below.set(ylabel="accuracy (%)")
     else:
-        known = [row for row in rows if row.gap is not None]
-        line(below, known, [max(row.gap or 0.0, 1e-16) for row in known], BLUE, "largest over the parties")
-        below.set(ylabel="consensus gap", yscale="log")
-    finish(drawing, below, path)
+        gaps = [(row.round, row.gap) for row in rows if row.gap is not None and 0 < row.gap < math.inf]
+        line(below, gaps, BLUE, "largest over the parties")
+        below.set(ylabel="consensus gap", yscale="log" if gaps else "linear")
+    finish(drawing, below, path, result["rounds"])
 
 
 def spending(epsilons: Sequence[float], result: Mapping[str, Any], claim: Claim | None, path: Path) -> None:
@@ -69,7 +69,7 @@ def spending(epsilons: Sequence[float], result: Mapping[str, Any], claim: Claim 
         said = fill(f"published, {claim.epsilon:.4g} at the end ({claim.caveat})", 52)
         axes.plot([len(epsilons)], [claim.epsilon], "x", color=GREY, label=said, clip_on=False)
     axes.set(ylabel=f"epsilon spent by each party (delta = {result['delta']:g})", ylim=(0, None))
-    finish(drawing, axes, path)
+    finish(drawing, axes, path, len(epsilons))
 
 
 def figure(result: Mapping[str, Any], height: float) -> Any:
@@ -81,7 +81,7 @@ def figure(result: Mapping[str, Any], height: float) -> Any:
     margins = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.08)
     drawing = Figure(figsize=(7.2, height), dpi=120, layout=margins)
     FigureCanvasAgg(drawing)
-    what = f"{result['algorithm']}, {result['parties']} parties, {result['rounds']} rounds"
+    what = f"{result['algorithm']}, {amount(result['parties'], 'party')}, {amount(result['rounds'], 'round')}"
     promise = (
         f"epsilon = {result['epsilon']:.4g}, delta = {result['delta']:g}"
         if result["private"]
@@ -93,21 +93,25 @@ def figure(result: Mapping[str, Any], height: float) -> Any:
     return drawing
 
 
-def line(axes: Any, rows: Sequence[Row], values: Sequence[float], color: str, label: str) -> None:
+def line(axes: Any, points: Sequence[tuple[int, float]], color: str, label: str) -> None:
     # A line through a single round would not be seen.
-    axes.plot(
-        [row.round for row in rows], values, color=color, label=label, marker="o" if len(rows) < 3 else ""
-    )
+    rounds, values = [point[0] for point in points], [point[1] for point in points]
+    axes.plot(rounds, values, color=color, label=label, marker="o" if len(points) < 3 else "")
+
+
+def scale(points: Sequence[tuple[int, float]]) -> str:
+    values = [value for _, value in points]
+    return "log" if values and max(values) > 100 * min(values) > 0 else "linear"
 
 
 def level(axes: Any, value: float, label: str, style: str) -> None:
     axes.axhline(value, color=GREY, linestyle=style, linewidth=1, label=label)
 
 
-def finish(drawing: Any, lowest: Any, path: Path) -> None:
+def finish(drawing: Any, lowest: Any, path: Path, rounds: int) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    lowest.set(xlabel="round")
+    lowest.set(xlabel="round", xlim=(0, 1.03 * rounds))
     lowest.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
     for axes in drawing.axes:
         axes.grid(alpha=0.25)

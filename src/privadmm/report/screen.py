@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from privadmm.model import NOT_PRIVATE, SIMULATED
+from privadmm.report.metrics import amount
 
 if TYPE_CHECKING:
     from privadmm.demo import Pair
@@ -33,7 +34,9 @@ def guarantee(result: dict[str, Any]) -> str:
 def run(done: "Finished") -> str:
     """The summary of one run."""
     r = done.result
-    facts: Facts = [("algorithm", f"{r['algorithm']}, {r['parties']} parties, {r['rounds']} rounds")]
+    facts: Facts = [
+        ("algorithm", f"{r['algorithm']}, {amount(r['parties'], 'party')}, {amount(r['rounds'], 'round')}")
+    ]
     if r["private"]:
         facts.append(("privacy", f"{guarantee(r)}, certified, for each party"))
     else:
@@ -87,7 +90,7 @@ def alike(parties: list[dict[str, Any]]) -> Iterator[tuple[str, float, float]]:
 
 def account(r: dict[str, Any], budget: float | None) -> str:
     """`budget` is what the config's ledger would allow each party in all."""
-    facts: Facts = [("algorithm", f"{r['algorithm']}, {r['rounds']} rounds")]
+    facts: Facts = [("algorithm", f"{r['algorithm']}, {amount(r['rounds'], 'round')}")]
     if r["private"]:
         total = r["certified"]["epsilon"]
         facts.append(("certified", f"[bold green]epsilon = {total:.4f}[/] at delta = {r['delta']:g}"))

@@ -14,7 +14,7 @@ from privadmm.data.shards import Shards
 from privadmm.drive import View
 from privadmm.graphs import Graph
 from privadmm.job import Job, cluster, train
-from privadmm.losses import HalfLogistic, Hinge, HuberHinge, Logistic, Loss
+from privadmm.losses import HalfLogistic, Hinge, HuberHinge, Logistic, Loss, Squared
 from privadmm.phases import Algorithm, Mail, Public
 from privadmm.privacy.accounting import NoPrivacy, Target
 from privadmm.privacy.mechanisms import Simulation
@@ -74,6 +74,7 @@ ALGORITHMS = [
     Case("dp_admm-off", DP, graphs.star, OFF),
     Case("dp_admm-half", DP, graphs.star, BUDGET, loss=HalfLogistic()),
     Case("dp_admm-hinge-l1", ROUGH, graphs.star, BUDGET, loss=Hinge(), regularizer=L1(0.01)),
+    Case("dp_admm-squared", DP, graphs.star, BUDGET, loss=Squared(1.0, radius=0.5)),
     Case("dp_admm-published", PAPER, graphs.star, Target(None, 1e-3), weighting="parties"),
 ]
 PRIVATE = [case for case in ALGORITHMS if case.private]

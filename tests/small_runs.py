@@ -161,8 +161,8 @@ def result(out: Path) -> dict[str, Any]:
 def charged(ledger: Path) -> int:
     """How many events the ledger holds, over all parties and jobs."""
     with closing(sqlite3.connect(ledger)) as db:
-        rows = db.execute("SELECT charges FROM ticks").fetchall()
-    return sum(len(events) for (text,) in rows for events in unpack_charges(text).values())
+        rows = db.execute("SELECT charges FROM ticks WHERE kind = 'tick'").fetchall()
+    return sum(count for (text,) in rows for charge in unpack_charges(text).values() for _, count in charge)
 
 
 def toml(path: Path) -> Tables:

@@ -132,23 +132,34 @@ BAD = [
     Bad(
         "a budget below one round",
         3,
-        ("party 0", "0.01", "Nothing was released"),
+        ("party 0", "0.01", "Nothing more was released"),
         {"privacy": {"budget": 0.01}},
     ),
     Bad(
         "a budget below one round, in a ledger that is still to be made",
         3,
-        ("party 0", "Nothing was released"),
+        ("party 0", "Nothing more was released"),
         {"privacy": {"budget": 0.01}, "run": {"ledger": "party.sqlite"}},
     ),
     Bad("a budget below the run", 3, ("party 0", "0.9", "to 1."), {"privacy": {"budget": 0.9}}),
+    Bad(
+        "a deployment that keeps no account",
+        2,
+        ("[run] ledger", "deployment"),
+        {"run": {"mode": "deployment", "seed": None}},
+    ),
     Bad("a simulation without a seed", 2, ("[run] seed",), {"run": {"seed": None}}),
-    Bad("a deployment with a seed", 2, ("[run] seed", "deployment"), {"run": {"mode": "deployment"}}),
+    Bad(
+        "a deployment with a seed",
+        2,
+        ("[run] seed", "deployment"),
+        {"run": {"mode": "deployment", "ledger": "party.sqlite"}},
+    ),
     Bad(
         "a deployment with a seed on the command line",
         2,
         ("seed", "deployment"),
-        {"run": {"mode": "deployment", "seed": None}},
+        {"run": {"mode": "deployment", "seed": None, "ledger": "party.sqlite"}},
         options=("--seed", "1"),
     ),
     Bad(

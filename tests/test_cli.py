@@ -22,7 +22,7 @@ TRAIN = [
     *("accuracy_train", "accuracy_test", "objective", "seconds", "out"),
 ]
 RUN_DIRECTORY = {
-    *("config.toml", "job.json", "ledger.sqlite", "checkpoint", "metrics.csv", "model.json"),
+    *("config.toml", "job.json", "ledger.sqlite", "checkpoint", "metrics.csv", "model.json", "receipts.csv"),
     *("ledger.json", "convergence.png", "epsilon.png", "result.json"),
 }
 PNG = b"\x89PNG\r\n\x1a\n"

@@ -198,12 +198,12 @@ def test_a_simulation_needs_a_seed_and_a_deployment_refuses_one(tmp_path):
     ):
         config.check_seed(without)
     config.check_seed(config.override(without, seed=1))
-    job = Job(tmp_path, MINIMAL | {"run": {"mode": "deployment", "seed": 1}})
+    job = Job(tmp_path, MINIMAL | {"run": {"mode": "deployment", "seed": 1, "ledger": "party"}})
     with pytest.raises(
         ConfigError, match=r':15: \[run\] seed: is 1 beside \[run\] mode = "deployment" \(line 14\)'
     ):
         config.check_seed(job.read())
-    deployed = Job(tmp_path, MINIMAL | {"run": {"mode": "deployment"}}).read()
+    deployed = Job(tmp_path, MINIMAL | {"run": {"mode": "deployment", "ledger": "party"}}).read()
     config.check_seed(deployed)
     with pytest.raises(ConfigError, match="is 1 beside"):
         config.check_seed(config.override(deployed, seed=1))

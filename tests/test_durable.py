@@ -135,7 +135,7 @@ def test_the_policy_is_the_authority(tmp_path: Path) -> None:
 
 
 def test_one_job_may_not_take_it_all(tmp_path: Path) -> None:
-    policy = Policy(Budget(10.0, 1e-5), per_job=0.5)
+    policy = Policy(Budget(10.0, 1e-5), per_job=0.4)
     ledger = SqliteLedger(tmp_path / "ledger", [0], policy, "simulation")
 
     def pay(job: str, t: int) -> None:
@@ -264,6 +264,7 @@ def start(job: Job, folder: Path, fresh: Callable[[], Noise]) -> int:
 def kill_often(job: Job, folder: Path, kills: int, fresh: Callable[[], Noise]) -> list[Path]:
     """Start a run, kill it at a random moment, go on; over as many runs as it takes for this many kills."""
     rng, landed, runs = np.random.default_rng(0), 0, []
+    fresh()  # its imports, here and not in every child
     while landed < kills:
         runs.append(folder / str(len(runs)))
         runs[-1].mkdir()
@@ -314,6 +315,7 @@ def test_the_kill_test_notices_a_ledger_that_forgets(tmp_path: Path, monkeypatch
     done = run_to_the_end(job, tmp_path, Deployment())
     monkeypatch.setattr(SqliteLedger, "recall", lambda self, tick, inbox: None)
     with closing(SqliteLedger(tmp_path / "ledger", range(5), job.policy, "deployment")) as ledger:
+        parties = cluster(job, shards(), Deployment(), ledger)
         with pytest.raises((RefusedError, LedgerError)):
-            train(job, cluster(job, shards(), Deployment(), ledger))
+            train(job, parties)
     assert done.round == 3

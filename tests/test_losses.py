@@ -66,9 +66,10 @@ def test_the_constants_are_attained(loss):
 @pytest.mark.parametrize("loss", ALL, ids=repr)
 @pytest.mark.parametrize("y", [-1.0, 1.0])
 def test_derivatives_by_differences(loss, y):
-    """On a grid that avoids the kinks at t = 0, 1 - h, 1 and 1 + h."""
+    """On a grid that avoids the kinks: t = 0, 1 - h, 1, 1 + h, and the radius of the squared loss."""
     m, step = np.arange(-6, 6, 0.013) + 0.0017, 1e-6
-    kinks = np.array([0.0, 1.0, *(1 + s * getattr(loss, "h", 0) for s in (-1, 1))])
+    width, radius = getattr(loss, "h", 0.0), getattr(loss, "radius", 0.0)
+    kinks = np.array([0.0, 1 - width, 1.0, 1 + width, -radius, radius])
     m = m[np.abs(y * m[:, None] - kinks).min(axis=1) > 1e-4]
     y = np.full_like(m, y)
     slope = (loss.value(m + step, y) - loss.value(m - step, y)) / (2 * step)
@@ -134,14 +135,16 @@ def test_hinge_has_no_curvature():
         Hinge().curv(np.zeros(1), np.ones(1))
 
 
-def test_squared_needs_declared_bounds_before_it_has_a_constant():
-    assert Squared(2.0).lipschitz == math.inf
-    assert Squared(2.0, radius=3.0).lipschitz == 5.0
-    loss = Squared(2.0, radius=3.0)
+def test_squared_needs_a_declared_radius_before_it_has_a_constant():
+    free, bounded = Squared(2.0), Squared(2.0, radius=3.0)
+    assert free.lipschitz == math.inf
+    assert bounded.lipschitz == 5.0
     m, y = np.linspace(-3, 3, 61), np.full(61, 100.0)  # a label beyond its bound counts as the bound
-    assert (loss.deriv(m, y) == m - 2.0).all()
-    assert np.abs(loss.deriv(m, y)).max() == loss.lipschitz
-    assert np.abs(loss.deriv(2 * m, y)).max() > loss.lipschitz  # control: not outside the radius
+    for loss in (free, bounded):
+        assert (loss.deriv(m, y) == m - 2.0).all()
+        np.testing.assert_allclose(loss.value(m, y), (m - 2.0) ** 2 / 2, rtol=1e-15)
+    assert np.abs(bounded.deriv(1e3 * m, -y)).max() == bounded.lipschitz
+    assert np.abs(free.deriv(1e3 * m, -y)).max() > bounded.lipschitz  # control: the radius is what bounds it
 
 
 @pytest.mark.parametrize(

@@ -57,23 +57,23 @@ def test_products_match_their_definition(storage, lead):
     x, g, h = rng.normal(size=(*lead, 6, 6)), rng.normal(size=(*lead, shards.size)), rng.random(shards.size)
     for i, (A, at) in enumerate(matrices(shards)):
         assert len(at) == RAGGED[i] == shards.sizes[i]
-        np.testing.assert_allclose(shards.margins(x)[..., at], x[..., i, :] @ A.T, atol=1e-12)
-        np.testing.assert_allclose(shards.pull(g)[..., i, :], g[..., at] @ A, atol=1e-12)
-        np.testing.assert_allclose(shards.sums(g)[..., i], g[..., at].sum(axis=-1), atol=1e-12)
-        np.testing.assert_allclose(shards.gram(h)[i], A.T @ np.diag(h[at]) @ A, atol=1e-12)
-        np.testing.assert_allclose(shards.take([i]).kernel()[0], A @ A.T, atol=1e-12)
+        np.testing.assert_allclose(shards.margins(x)[..., at], x[..., i, :] @ A.T, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(shards.pull(g)[..., i, :], g[..., at] @ A, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(shards.sums(g)[..., i], g[..., at].sum(axis=-1), rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(shards.gram(h)[i], A.T @ np.diag(h[at]) @ A, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(shards.take([i]).kernel()[0], A @ A.T, rtol=1e-12, atol=1e-12)
     for r in np.ndindex(*lead):
-        np.testing.assert_allclose(shards.margins(x)[r], shards.margins(x[r]), atol=1e-12)
-        np.testing.assert_allclose(shards.pull(g)[r], shards.pull(g[r]), atol=1e-12)
+        np.testing.assert_allclose(shards.margins(x)[r], shards.margins(x[r]), rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(shards.pull(g)[r], shards.pull(g[r]), rtol=1e-12, atol=1e-12)
 
 
 def test_storage_is_a_detail():
     dense, sparse = make(intercept=0.2), make(storage="csr", intercept=0.2)
     rng = np.random.default_rng(2)
     x, g, h = rng.normal(size=(6, 6)), rng.normal(size=dense.size), rng.random(dense.size)
-    np.testing.assert_allclose(dense.margins(x), sparse.margins(x), atol=1e-14)
-    np.testing.assert_allclose(dense.pull(g), sparse.pull(g), atol=1e-14)
-    np.testing.assert_allclose(dense.gram(h), sparse.gram(h), atol=1e-14)
+    np.testing.assert_allclose(dense.margins(x), sparse.margins(x), rtol=1e-13, atol=1e-14)
+    np.testing.assert_allclose(dense.pull(g), sparse.pull(g), rtol=1e-13, atol=1e-14)
+    np.testing.assert_allclose(dense.gram(h), sparse.gram(h), rtol=1e-13, atol=1e-14)
 
 
 def test_pooled_and_separate_records_are_the_same_block():

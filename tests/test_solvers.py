@@ -91,7 +91,7 @@ def test_agrees_with_scipy(loss, sparse):
 
 @settings(max_examples=60, deadline=None)
 @given(
-    loss=st.sampled_from([*LOSSES, HuberHinge(0.05)]),
+    loss=st.sampled_from([*LOSSES, HuberHinge(0.05), Squared(1.0, radius=0.5)]),
     m=st.sampled_from([1, 2, 5, 6, 7, 40]),
     dim=st.sampled_from([1, 2, 6]),
     kind=st.sampled_from(["mixed", "separable", "same label", "zero rows", "one row", "one-hot"]),
@@ -183,15 +183,17 @@ def rounds(shards, loss, make_cache, count=10, noise=0.3):
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
 def test_a_worker_rebuilt_at_every_message_gives_the_same_bits(loss, sparse):
-    shards, kept = block(sparse=sparse), Cache()
+    shards, kept = block((*SIZES, 60), sparse=sparse), Cache()
     lasting = rounds(shards, loss, lambda: kept)
     assert lasting.tobytes() == rounds(shards, loss, Cache).tobytes()
     assert lasting.tobytes() == rounds(shards, loss, lambda: None).tobytes()
-    assert sum(len(entry.gradient) for entry in kept.batches.values()) == len(SIZES)
+    assert sum(len(entry.gradient) for entry in kept.batches.values()) == len(shards.ids)
 
 
-def test_what_a_cache_saw_before_does_not_show():
-    shards, linear, anchor, zero = block(), normal(5, DIM), normal(5, DIM, seed=7), np.zeros((5, DIM))
+@pytest.mark.parametrize("sizes", [SIZES, (60, 60)], ids=["inverse kept", "Hessian kept too"])
+def test_what_a_cache_saw_before_does_not_show(sizes):
+    shards, P = block(sizes), len(sizes)
+    linear, anchor, zero = normal(P, DIM), normal(P, DIM, seed=7), np.zeros((P, DIM))
     fresh = argmin(shards, Logistic(), 3.0, linear, 0.2, zero, anchor, 1e-9)
     cache = Cache()
     for other in (
@@ -211,6 +213,15 @@ def test_what_a_cache_saw_before_does_not_show():
         argmin(shards, start=zero, tolerance=1e-9, cache=cache, **given)
         again = argmin(shards, Logistic(), 3.0, linear, 0.2, zero, anchor, 1e-9, cache)
         assert again.tobytes() == fresh.tobytes()
+
+
+def test_hessians_taken_on_the_way_do_not_reach_the_cache():
+    """At score 0 the Huberised hinge has no curvature, so the anchor's Hessian is of no use and is replaced."""
+    shards, zero = block((30, 30, 30)), np.zeros((3, DIM))
+    loss, cache = Counting(HuberHinge(0.1), shards.size), Cache()
+    found = [argmin(shards, loss, 1750.0, normal(3, DIM), 0.1, zero, zero, 1e-9, cache) for _ in range(2)]
+    assert found[0].tobytes() == found[1].tobytes()
+    assert loss.hessians > 2
 
 
 def test_a_stale_entry_would_show():
@@ -365,7 +376,8 @@ def test_a_missed_tolerance_names_the_party_and_tells_nothing_else(monkeypatch):
             argmin(shards, Logistic(), 1.0, normal(5, DIM, seed=seed), 0.5, zero, zero, tolerance)
         messages.append(str(caught.value))
     assert messages[0] == messages[1]  # other data, same words
-    assert "41, 44" in messages[0]
+    assert messages[0].startswith("party 41 (1e-300), party 44 (1e-300): ")
+    assert "7 steps" in messages[0]
     assert not re.search(r"\d\.\d", messages[0])
 
 

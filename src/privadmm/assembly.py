@@ -187,11 +187,14 @@ def column(config: Config, found: Records, name: str) -> Any:
 
 
 def prepare(config: Config) -> Prepared:
-    """Load, hold out, split and clip. Everything that can be wrong with the data is found here."""
+    """Load, hold out, split and clip. Everything that can be wrong with the data is found here.
+
+    A deployment measures nothing, so it holds nothing out.
+    """
     found, bound, classes = records(config)
     frame = Frame(bound, config.data.intercept, found.names, classes)
     rows, held_out = np.arange(len(found)), None
-    if config.data.test_fraction:
+    if config.data.test_fraction and config.run.mode == "simulation":
         rows, test = splits.train_test(len(found), config.data.test_fraction, config.data.split_seed)
         held_out = frame.shards(found.X, found.y, [test])
     owner, parties = owners(config, found, rows)

@@ -54,8 +54,8 @@ class Progress:
         raw = path.read_bytes()
         if len(raw) < 64 or raw[:64] != wire.digest(raw[64:]).encode():
             raise CheckpointError(
-                f"{path}: the checkpoint is damaged and was not used. Start anew in another directory; "
-                "what the parties released so far stays charged"
+                f"{path}: the checkpoint is damaged and was not used. Remove it and resume: the ledger then replays "
+                "the rounds that were paid for, at no charge"
             )
         arrays, facts = wire.unpack(raw[64:])
         if facts["job"] != job:

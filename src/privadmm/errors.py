@@ -33,3 +33,19 @@ class RefusedError(PrivadmmError):
     """A budget or policy said no, before any noise was drawn."""
 
     exit_code = 3
+
+
+class InterruptedRunError(PrivadmmError):
+    """Somebody pressed Ctrl-C. `kept`: something was released, and the directory can be resumed."""
+
+    def __init__(self, message: str, kept: bool) -> None:
+        super().__init__(message)
+        self.kept = kept
+
+
+class StorageError(PrivadmmError):
+    """The run directory cannot be written."""
+
+
+class OutputError(PrivadmmError):
+    """Standard output takes nothing more."""

@@ -17,8 +17,8 @@ from privadmm.engines.inprocess import InProcess
 from privadmm.engines.worker import Worker
 from privadmm.errors import ConfigError
 from privadmm.phases import Algorithm, Floats, Local, Public
-from privadmm.privacy.accounting import NoPrivacy, Plan, Target, by_round, totals, worst
-from privadmm.privacy.ledger import Budget, Ledger, MemoryLedger, Policy, afford
+from privadmm.privacy.accounting import Claim, NoPrivacy, Plan, Target, by_round, totals, worst
+from privadmm.privacy.ledger import Budget, Ledger, MemoryLedger, Policy
 from privadmm.privacy.mechanisms import Noise
 
 
@@ -65,6 +65,11 @@ class Job:
     def private(self) -> bool:
         return self.epsilon is not None
 
+    @property
+    def published(self) -> Claim | None:
+        """What the paper claims for this plan's noise."""
+        return None if self.delta is None else self.algorithm.published(self.public, self.delta)
+
     @cached_property
     def epsilon_by_round(self) -> list[float]:
         return (
@@ -85,10 +90,10 @@ class Job:
         return Policy(self.budget)
 
     def reserve(self, ledger: Ledger) -> None:
-        """Refuse at once what the ledger would refuse half way."""
+        """Set the plan's cost aside in the ledger: refused at once, or never half way."""
         spends = totals(self.plan, self.public.parties)
         ledger.policy.admit(self.algorithm.name)
-        afford(ledger, self.id, {party: spends[party] for party in ledger.ids})
+        ledger.reserve(self.id, {party: spends[party] for party in ledger.ids})
 
 
 def cluster(
@@ -105,9 +110,7 @@ def cluster(
     else:
         blocks, ledgers = [shards], [ledger or MemoryLedger(shards.ids.tolist(), job.policy)]
     for one in ledgers:
-        # A job that the ledger knows has begun, and was found affordable then.
-        if one.latest(job.id) is None:
-            job.reserve(one)
+        job.reserve(one)
     return InProcess(
         [
             Worker(job.algorithm, Local(job.public, block), job.plan, noise, one, job.id)

@@ -136,10 +136,10 @@ class Hinge:
 
 @dataclass(frozen=True)
 class Squared:
-    """(m - y)^2 / 2 with labels clipped to the declared |y| <= label_bound.
+    """(m - y)^2 / 2 with labels clipped to the declared |y| <= label_bound, and straight beyond |m| = radius.
 
-    Its derivative is unbounded in m. With a declared radius, |m| <= radius, the constant is label_bound + radius, and
-    whoever relies on it keeps |x| <= radius. Without one it is infinite, and private methods refuse the loss.
+    The derivative is clip(m, radius) - clip(y, label_bound): with a declared radius it is bounded by their sum for
+    every m, whatever the weights. Without one it is unbounded, and private methods refuse the loss.
     """
 
     label_bound: float = 1.0
@@ -156,14 +156,18 @@ class Squared:
     def lipschitz(self) -> float:
         return math.inf if self.radius is None else self.label_bound + self.radius
 
+    def inside(self, m: Array) -> Array:
+        return m if self.radius is None else np.clip(m, -self.radius, self.radius)
+
     def value(self, m: Array, y: Array) -> Array:
-        return self.deriv(m, y) ** 2 / 2
+        slope, beyond = self.deriv(m, y), m - self.inside(m)
+        return slope**2 / 2 + slope * beyond
 
     def deriv(self, m: Array, y: Array) -> Array:
-        return m - np.clip(y, -self.label_bound, self.label_bound)
+        return self.inside(m) - np.clip(y, -self.label_bound, self.label_bound)
 
     def curv(self, m: Array, y: Array) -> Array:
-        return np.ones_like(m)
+        return np.ones_like(m) if self.radius is None else (np.abs(m) <= self.radius).astype(np.float64)
 
 
 LOSSES: dict[str, type[Loss]] = {

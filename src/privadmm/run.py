@@ -14,16 +14,17 @@ from privadmm.assembly import Prepared
 from privadmm.config import Config, check_seed
 from privadmm.drive import Callback, Checkpoint, Progress, View
 from privadmm.engines.inprocess import InProcess
-from privadmm.errors import LedgerError, PrivadmmError
+from privadmm.errors import InterruptedRunError, LedgerError, StorageError
 from privadmm.job import Job, cluster, train, weights
 from privadmm.model import Model, notices
-from privadmm.privacy.accounting import Claim, epsilon
-from privadmm.privacy.durable import SqliteLedger
+from privadmm.privacy.accounting import epsilon
+from privadmm.privacy.durable import SqliteLedger, identity_of
 from privadmm.privacy.events import DiscreteGaussian, Gaussian, Spent, merge
 from privadmm.privacy.ledger import Budget, MemoryLedger, export
 from privadmm.privacy.mechanisms import Noise
-from privadmm.report import metrics, plots
+from privadmm.report import metrics, plots, receipts
 from privadmm.report.metrics import Observer, Row
+from privadmm.report.receipts import Receipts
 from privadmm.report.rundir import RunDir, write_json
 
 # A progress display: given the job and the rounds that are done, it is shown while the block is entered.
@@ -43,18 +44,6 @@ PRINTED = (
     "seconds",
     "out",
 )
-
-
-class InterruptedRunError(PrivadmmError):
-    """Somebody pressed Ctrl-C. `kept`: something was released, and the directory can be resumed."""
-
-    def __init__(self, message: str, kept: bool) -> None:
-        super().__init__(message)
-        self.kept = kept
-
-
-class StorageError(PrivadmmError):
-    """The run directory cannot be written."""
 
 
 @dataclass(frozen=True)
@@ -159,6 +148,8 @@ class Attempt:
                 finally:
                     with suppress(LedgerError):
                         kept = self.resume or ledger.latest(job.id) is not None
+                        if not kept:
+                            ledger.close_job(job.id)
         except BaseException:
             if not kept:
                 self.directory.discard()
@@ -170,7 +161,17 @@ class Attempt:
                 f"{self.ledger_path}: the ledger of this run is missing; put it back, or start anew in another "
                 "--out with all that was released still to be counted"
             )
-        return SqliteLedger(self.ledger_path, self.prepared.train.ids.tolist(), job.policy, self.noise.mode)
+        known = identity_of(self.ledger_path)
+        policy = job.policy if known is None else known.policy
+        asked = self.config.privacy and self.config.privacy.budget
+        fixed = policy.budget
+        if fixed is not None and (fixed.delta != job.delta or asked not in (None, fixed.epsilon)):
+            raise LedgerError(
+                f"{self.ledger_path}: this ledger fixed budget = {fixed.epsilon:g} at delta = {fixed.delta:g} when it "
+                "was made; the party decides, so take these over into [privacy], or name another file"
+            )
+        policy.admit(job.algorithm.name, self.prepared.frame.row_bound)
+        return SqliteLedger(self.ledger_path, self.prepared.train.ids.tolist(), policy, self.noise.mode)
 
     def rounds(
         self, job: Job, ledger: SqliteLedger, bar: Bar | None, stack: ExitStack
@@ -184,6 +185,7 @@ class Attempt:
             if progress is not None:
                 observer(view(job, progress))
             callbacks.append(observer)
+        callbacks.append(Receipts(self.directory.path / receipts.NAME, blocks))
         callbacks.append(Checkpoint(self.directory.checkpoint, job.id, self.config.run.checkpoint_every))
         if bar is not None:
             callbacks.append(stack.enter_context(bar(job, 0 if progress is None else progress.round)))
@@ -294,28 +296,5 @@ def write(
     write_json(directory.ledger_export, spent)
     if rows:
         plots.convergence(rows, result, directory.convergence, reference)
-    plots.spending(job.epsilon_by_round, result, published(job), directory.spending)
+    plots.spending(job.epsilon_by_round, result, job.published, directory.spending)
     write_json(directory.result, result)
-
-
-def published(job: Job) -> Claim | None:
-    return None if job.delta is None else job.algorithm.published(job.public, job.delta)
-
-
-def account(config: Config) -> dict[str, Any]:
-    """What the config will cost each party, certified and as published. No record is read."""
-    if config.run.mode == "deployment":
-        check_seed(config)
-    job = assembly.job(config)
-    claim = published(job)
-    return {
-        "algorithm": job.algorithm.name,
-        "private": job.private,
-        "rounds": job.public.rounds,
-        "delta": job.delta,
-        "certified": {"epsilon": job.epsilon},
-        "published": {
-            "epsilon": None if claim is None else claim.epsilon,
-            "caveat": "the paper claims no privacy" if claim is None else claim.caveat,
-        },
-    }

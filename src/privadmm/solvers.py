@@ -37,9 +37,10 @@ CELLS = 1 << 20  # numbers of records solved together: few enough to stay in the
 
 
 def reanchor(anchor: Array, x: Array, round: int) -> Array:
-    """The anchor of this round: the current iterate in rounds 0, 1, 2, 4, 8, ..., otherwise the anchor as it was.
+    """The anchor of this round: x in rounds 0, 1, 2, 4, 8, ..., and otherwise the anchor as it was.
 
-    It depends on the transcript only. Without noise the iterates settle, and Hessians taken ever more rarely are ever
+    x is a party's last released iterate or, better where releases are noisy, an average of several parties'. The rule
+    looks at nothing but the round. Without noise the iterates settle, and Hessians taken ever more rarely are ever
     better; with fresh noise no past iterate is closer than another, and a rule by distance would refresh for nothing.
     """
     return x if round & (round - 1) == 0 else anchor
@@ -95,7 +96,7 @@ def argmin(
     for name, value in {"linear": linear, "start": start, "anchor": anchor}.items():
         if value.shape != (P, d) or not np.isfinite(value).all():
             raise ConfigError(f"{name} must be finite, with one row of {d} numbers for each of {P} parties")
-    x, missed, seen = np.empty((P, d)), list[int](), dict[bytes, Anchored]()
+    x, missed, seen = np.empty((P, d)), list[tuple[int, float]](), dict[bytes, Anchored]()
     for at, batch in shards.batches(CELLS):
         # Where the loss can outweigh the quadratic a million times, the dual form would lose all its digits.
         dual = (batch.sizes < d) & (loss.smoothness * C[at] <= 1e6 * q[at])
@@ -106,16 +107,17 @@ def argmin(
                 i, who = at[part], problem.shards.ids.tobytes()
                 known = problem.anchored(anchor[i], None if cache is None else cache.batches.pop(who, None))
                 x[i], solved = descend(problem, start[i], anchor[i], tau[i], known)
-                missed += problem.shards.ids[~solved].tolist()
+                missed += zip(problem.shards.ids[~solved].tolist(), tau[i[~solved]].tolist(), strict=True)
                 if cache is not None:
                     seen[who] = known
     if cache is not None:
         cache.batches.clear()
         cache.batches.update(seen)
     if missed:
+        names = ", ".join(f"party {name} ({tolerance:g})" for name, tolerance in sorted(missed)[:5])
         raise ToleranceError(
-            f"parties {sorted(missed)}: gradient norm above the tolerance after {CAP} steps; "
-            "allow a larger tolerance, or add strong convexity"
+            f"{names}{', ...' if len(missed) > 5 else ''}: gradient norm above the tolerance after {CAP} steps; "
+            f"{len(missed)} of {P} parties; allow a larger tolerance, or add strong convexity"
         )
     return x
 

@@ -9,6 +9,7 @@ from privadmm.config.tables import (
     LossTable,
     PartiesTable,
     PrivacyTable,
+    RunTable,
 )
 from privadmm.toml.fields import At, fields_of, show
 from privadmm.toml.reader import Report
@@ -92,6 +93,11 @@ def _check_epsilon(privacy: PrivacyTable, algorithm: AlgorithmTable, report: Rep
         missing(("privacy", "epsilon"), PrivacyTable, name, report)
 
 
+def _check_ledger(run: RunTable, report: Report) -> None:
+    if run.mode == "deployment" and run.ledger is None:
+        missing(("run", "ledger"), RunTable, report.named(("run", "mode"), run.mode), report)
+
+
 CROSS_CHECKS: tuple[tuple[tuple[str, ...], Callable[..., None]], ...] = (
     (("data",), _check_source),
     (("data", "loss"), _check_classes),
@@ -99,4 +105,5 @@ CROSS_CHECKS: tuple[tuple[tuple[str, ...], Callable[..., None]], ...] = (
     (("parties", "graph"), _check_edges),
     (("algorithm", "graph"), _check_topology),
     (("privacy", "algorithm"), _check_epsilon),
+    (("run",), _check_ledger),
 )

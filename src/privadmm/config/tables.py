@@ -110,7 +110,9 @@ class DataTable:
         float, AtLeast(0), Below(1), Doc("share of a row's norm that a constant feature takes; 0 is none")
     ] = 0.0
     dim: Annotated[int | None, AtLeast(1), Doc("number of features; libsvm needs it")] = None
-    test_fraction: Annotated[float, AtLeast(0), Below(1), Doc("share of the records held out")] = 0.2
+    test_fraction: Annotated[
+        float, AtLeast(0), Below(1), Doc("share held out; none in a deployment")
+    ] = 0.2
     split_seed: Annotated[int, AtLeast(0), Doc("seed of the held-out split")] = 0
     on_bad: Annotated[
         Literal["refuse", "default"],
@@ -258,6 +260,8 @@ class RunTable:
     ] = None
     engine: Annotated[Literal["inprocess"], Doc("what runs the parties")] = "inprocess"
     out: Annotated[str | None, NAME, Doc("the run directory")] = None
-    ledger: Annotated[str | None, NAME, Doc("the parties' ledger")] = None
+    ledger: Annotated[
+        str | None, NAME, Doc("the parties' ledger, which outlives runs; a deployment needs it")
+    ] = None
     checkpoint_every: Annotated[int, AtLeast(1), Doc("rounds between checkpoints")] = 1
     metrics_every: Annotated[int, AtLeast(0), Doc("rounds between metrics; 0 is only at the end")] = 1

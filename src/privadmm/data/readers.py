@@ -143,7 +143,7 @@ def read(
 
 def _format(path: Path, given: Format | None) -> Format:
     if not path.exists():
-        raise ConfigError(f"{path}: no such file; check the path, which is relative to the current directory")
+        raise ConfigError(f"{path}: no such file; check the path")
     if not path.is_file():
         raise ConfigError(f"{path}: not a file; give one csv, parquet, npz or libsvm file")
     if given in EXTENSIONS:

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from privadmm.engines.worker import Worker
-from privadmm.phases import COORDINATOR, Floats, Mail
+from privadmm.phases import COORDINATOR, AtParties, Floats, Mail
+from privadmm.privacy.ledger import Tick
 
 
 class InProcess:
@@ -16,6 +17,16 @@ class InProcess:
 
     def step(self, round: int, phase: int, inbox: Mail) -> Mail:
         return Mail.join([worker.step(round, phase, addressed(worker, inbox)) for worker in self.workers])
+
+    def receipts(self, round: int) -> list[tuple[str, int, int, str]]:
+        """(job, round, phase, hash) of the rows in which the blocks' ledgers recorded this round."""
+        found = []
+        for worker in self.workers:
+            for number, phase in enumerate(worker.algorithm.phases):
+                seen = worker.ledger.receipt(Tick(worker.job, round, number))
+                if isinstance(phase, AtParties) and seen is not None:
+                    found.append((worker.job, round, number, seen))
+        return found
 
     def local_models(self) -> Floats:
         """Every party's own iterate (..., N, d), in party order: the god's-eye view that plots want."""

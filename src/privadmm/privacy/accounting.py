@@ -66,7 +66,7 @@ class Target:
     def split(self, releases: int) -> Gaussian | DiscreteGaussian:
         """The event with the least noise of which `releases` together stay within the target."""
         if self.epsilon is None:
-            raise ConfigError("a certified calibration needs the total epsilon: set [privacy] epsilon")
+            raise ConfigError("a certified calibration needs the total epsilon; give one")
         return equal_split(self.epsilon, self.delta, releases, self.kind is DiscreteGaussian)
 
 

@@ -229,16 +229,22 @@ def audit(
     trials: int = 400_000,
     confidence: float = 0.95,
     seed: int = 0,
-    done: Callable[[int], None] = lambda n: None,
+    done: Callable[[int, int], None] = lambda games, total: None,
 ) -> dict[str, Any]:
     """The sound implementation and every planted bug, `trials` games on each data set of each."""
     game = instance(algorithm, public)
     assert isinstance(public.privacy, Target)
-    delta = public.privacy.delta
-    finding = attack(game, trials, delta, confidence, seed, done)
+    delta, bugs, played = public.privacy.delta, controls(game), 0
+
+    def progress(games: int) -> None:
+        nonlocal played
+        played += games
+        done(played, trials * (1 + len(bugs)))
+
+    finding = attack(game, trials, delta, confidence, seed, progress)
     caught = []
-    for number, (name, bug) in enumerate(controls(game).items(), start=1):
-        lower = attack(bug, trials, delta, confidence, seed + number, done).epsilon_lower
+    for number, (name, bug) in enumerate(bugs.items(), start=1):
+        lower = attack(bug, trials, delta, confidence, seed + number, progress).epsilon_lower
         caught.append({"name": name, "epsilon_lower": lower, "caught": lower > game.claimed})
     return {
         "algorithm": algorithm.name,

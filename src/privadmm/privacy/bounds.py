@@ -325,7 +325,7 @@ def search_renyi(
 
     def decode(z: Floats) -> tuple[Pairs, Floats]:
         pairs, rest = space.draw(z)
-        alpha = 1 + np.minimum(within(rest[:, 0], -1.3, 1.3), 0.9 / pairs.w)
+        alpha = 1 + np.minimum(within(rest[:, 0], -1.3, 1.3), 0.8 / pairs.w)
         # Noise so low that the factor under the integral moves by e^8, or so high that D_alpha drowns in rounding.
         shift = 2 * loss.lipschitz * np.sqrt(alpha * (alpha - 1) / 2)
         pairs = replace(pairs, scale=np.clip(pairs.scale, shift / np.sqrt(8.0), shift / np.sqrt(1e-5)))

@@ -1,7 +1,9 @@
 """The durable ledger: one SQLite file per data set, outliving jobs, that shows when it was tampered with.
 
-Every tick is one row: what was asked (job, round, phase, digest of the inbox), what it cost (events by party), what
-was sent, and the digest of the state that was kept. Rows are chained,
+A job opens with a row that sets aside what its whole plan costs, so that of two jobs racing for the last of a budget
+one is refused at its start and none half way. Then every tick is one row: what was asked (job, round, phase, digest of
+the inbox), what it cost (events by party), what was sent, and the digest of the state that was kept. A job that is
+given up is closed by a row of its own; what it did not spend is free again. Rows are chained,
 
     hash_n = sha256(hash_{n-1}, row n),      hash_0 = sha256(identity: mode, parties, adjacency, policy)
 
@@ -11,27 +13,37 @@ off, or a backup that was put back, shows to whoever kept the heads (`verify` wi
 
 import hashlib
 import json
+import math
 import sqlite3
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from privadmm.errors import LedgerError
+from privadmm.errors import LedgerError, RefusedError
 from privadmm.privacy.accounting import epsilon
-from privadmm.privacy.events import Charges, Spent, add, dump, load, merge
-from privadmm.privacy.ledger import ADJACENCY, Budget, Policy, Tick, afford, match_digest, tallied
+from privadmm.privacy.events import Charges, Spent, dump, load, merge
+from privadmm.privacy.ledger import (
+    ADJACENCY,
+    Budget,
+    Policy,
+    Tick,
+    affordable,
+    match_digest,
+    permitted,
+    tallied,
+)
 
 APPLICATION_ID = 0x70616D6D
 FORMAT = 1
 TABLES = (
     "CREATE TABLE identity (fact TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT",
     """CREATE TABLE ticks (
-        seq INTEGER PRIMARY KEY, job TEXT NOT NULL, round INTEGER NOT NULL, phase INTEGER NOT NULL,
+        seq INTEGER PRIMARY KEY, kind TEXT NOT NULL, job TEXT NOT NULL, round INTEGER NOT NULL, phase INTEGER NOT NULL,
         inbox TEXT NOT NULL, charges TEXT NOT NULL, outbox BLOB NOT NULL, state TEXT NOT NULL, hash TEXT NOT NULL,
-        UNIQUE (job, round, phase)) STRICT""",
+        UNIQUE (job, kind, round, phase)) STRICT""",
     """CREATE TABLE states (
         job TEXT PRIMARY KEY, round INTEGER NOT NULL, phase INTEGER NOT NULL, state BLOB NOT NULL) STRICT""",
 )
@@ -47,21 +59,47 @@ def sha(*parts: str | bytes) -> str:
 
 
 def link(before: str, row: tuple[Any, ...]) -> str:
-    """The hash of a row (seq, job, round, phase, inbox, charges, outbox, state) after `before`."""
+    """The hash of a row (seq, kind, job, round, phase, inbox, charges, outbox, state) after `before`."""
     *facts, outbox, state = row
     return sha(before, json.dumps(facts), outbox, state)
 
 
-def pack_charges(charges: Charges) -> str:
-    """[[party, ...], [event, ...]] for each distinct list of events: short when parties are charged alike."""
-    alike: dict[tuple[str, ...], list[int]] = {}
-    for party, events in sorted(charges.items()):
-        alike.setdefault(tuple(map(dump, events)), []).append(party)
-    return json.dumps([[parties, list(events)] for events, parties in alike.items()])
+def pack_charges(charges: Mapping[int, Spent]) -> str:
+    """[[party, ...], [[event, count], ...]] for each distinct charge: short when parties are charged alike."""
+    alike: dict[Spent, list[int]] = {}
+    for party, charge in sorted(charges.items()):
+        alike.setdefault(charge, []).append(party)
+    return json.dumps(
+        [[parties, [[dump(event), count] for event, count in charge]] for charge, parties in alike.items()]
+    )
 
 
-def unpack_charges(text: str) -> Charges:
-    return {party: tuple(map(load, events)) for parties, events in json.loads(text) for party in parties}
+def unpack_charges(text: str) -> dict[int, Spent]:
+    return {
+        party: tuple((load(event), count) for event, count in charge)
+        for parties, charge in json.loads(text)
+        for party in parties
+    }
+
+
+@dataclass
+class Account:
+    """What one job has done to one ledger."""
+
+    spent: dict[int, Spent] = field(default_factory=dict)
+    reserved: dict[int, Spent] | None = None
+
+    def read(self, kind: str, charges: dict[int, Spent]) -> None:
+        if kind == "tick":
+            self.spent |= {
+                party: merge(self.spent.get(party, ()), charge) for party, charge in charges.items()
+            }
+        else:
+            self.reserved = charges if kind == "reserve" else self.spent
+
+    def counts_for(self, party: int) -> Spent:
+        """What is set aside, or, where nothing was, what is spent."""
+        return (self.spent if self.reserved is None else self.reserved).get(party, ())
 
 
 @dataclass(frozen=True)
@@ -140,7 +178,7 @@ class SqliteLedger:
         self.ids = tuple(int(party) for party in ids)
         self.policy = policy
         self.identity = Identity(mode, self.ids, policy)
-        self._cache: dict[tuple[int, str | None], Spent] = {}
+        self._cache: dict[str, Account] | None = None
         self._version = -1
         self._db = connect(self.path)
         try:
@@ -178,13 +216,13 @@ class SqliteLedger:
         # Another process may have charged this ledger since: only an unchanged file may be counted from memory.
         version = self._execute("PRAGMA data_version").fetchone()[0]
         if version != self._version:
-            self._cache.clear()
+            self._cache = None
             self._version = version
         try:
             yield
             self._execute("COMMIT")
         except BaseException:
-            self._cache.clear()
+            self._cache = None
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             raise
@@ -212,34 +250,87 @@ class SqliteLedger:
         match_digest(row[0], inbox, tick)
         return bytes(row[1])
 
+    def reserve(self, job: str, charges: Mapping[int, Spent]) -> None:
+        with self.transaction():
+            known = self._account(job).reserved
+            if known is None:
+                affordable(self, job, charges)
+                self._append("reserve", job, -1, -1, "", charges, b"", "")
+            elif known != dict(charges):
+                raise RefusedError(
+                    f"{self.path}: job {job} was closed, or reserved something else at its start"
+                )
+
+    def close_job(self, job: str) -> None:
+        """Give a job up: what it set aside and did not spend is free again, and it can release no more."""
+        with self.transaction():
+            if self._account(job).reserved not in (None, self._account(job).spent):
+                self._append("close", job, -1, -1, "", {}, b"", "")
+
     def permit(self, job: str, charges: Charges) -> None:
-        afford(self, job, tallied(charges))
+        permitted(self, job, tallied(charges))
 
     def commit(self, tick: Tick, inbox: str, charges: Charges, outbox: bytes, state: bytes) -> None:
-        for party, events in charges.items():
-            for key in ((party, None), (party, tick.job)):
-                self._cache[key] = add(self.spent(*key), events)
+        self._append("tick", tick.job, tick.round, tick.phase, inbox, tallied(charges), outbox, sha(state))
+        self._execute(
+            "INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?)", tick.job, tick.round, tick.phase, state
+        )
+
+    def _append(self, kind: str, job: str, *rest: Any) -> None:
+        round, phase, inbox, charges, outbox, state = rest
         last = self._execute("SELECT coalesce(max(seq), 0) FROM ticks").fetchone()[0]
-        row = (last + 1, tick.job, tick.round, tick.phase, inbox, pack_charges(charges), outbox, sha(state))
-        self._execute("INSERT INTO ticks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", *row, link(self.head, row))
-        self._execute("INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?)", *row[1:4], state)
+        row = (last + 1, kind, job, round, phase, inbox, pack_charges(charges), outbox, state)
+        self._execute("INSERT INTO ticks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", *row, link(self.head, row))
+        self._account(job).read(kind, dict(charges))
 
     def latest(self, job: str) -> tuple[Tick, bytes] | None:
         row = self._execute("SELECT round, phase, state FROM states WHERE job = ?", job).fetchone()
         return None if row is None else (Tick(job, row[0], row[1]), bytes(row[2]))
 
+    def _accounts(self) -> dict[str, Account]:
+        if self._cache is None:
+            self._cache = {}
+            for kind, job, text in self._execute("SELECT kind, job, charges FROM ticks ORDER BY seq"):
+                self._cache.setdefault(job, Account()).read(kind, unpack_charges(text))
+        return self._cache
+
+    def _account(self, job: str) -> Account:
+        return self._accounts().setdefault(job, Account())
+
     def spent(self, party: int, job: str | None = None) -> Spent:
-        if (party, job) not in self._cache:
-            only = ("", ()) if job is None else (" WHERE job = ?", (job,))
-            counts: dict[int, Counter[Any]] = {one: Counter() for one in self.ids}
-            for (text,) in self._execute("SELECT charges FROM ticks" + only[0], *only[1]):
-                for one, events in unpack_charges(text).items():
-                    counts[one].update(events)
-            self._cache |= {(one, job): merge((), tuple(count.items())) for one, count in counts.items()}
-        return self._cache[party, job]
+        if job is not None:
+            return self._account(job).spent.get(party, ())
+        total: Spent = ()
+        for account in self._accounts().values():
+            total = merge(total, account.spent.get(party, ()))
+        return total
+
+    def reserved(self, party: int, job: str) -> Spent | None:
+        known = self._account(job).reserved
+        return None if known is None else known.get(party, ())
+
+    def others(self, party: int, job: str) -> Spent:
+        total: Spent = ()
+        for name, account in self._accounts().items():
+            total = total if name == job else merge(total, account.counts_for(party))
+        return total
+
+    def jobs(self) -> list[str]:
+        return list(self._accounts())
+
+    def receipt(self, tick: Tick) -> str | None:
+        """The hash of this tick's row, which travels with its release."""
+        row = self._execute(
+            "SELECT hash FROM ticks WHERE kind = 'tick' AND job = ? AND round = ? AND phase = ?",
+            *(tick.job, tick.round, tick.phase),
+        ).fetchone()
+        return None if row is None else str(row[0])
 
     def close(self) -> None:
         self._db.close()
+
+
+Receipt = tuple[str, int, int, str]  # job, round, phase, and the hash of that row
 
 
 @dataclass(frozen=True)
@@ -252,34 +343,38 @@ class Verification:
     epsilon: dict[int, float]
 
 
-def verify(path: Path, heads: Sequence[tuple[str, int, int, str]] = ()) -> Verification:
+def verify(path: Path, heads: Sequence[Receipt] = ()) -> Verification:
     """Recompute every hash and every total. `heads` are (job, round, phase, head) as others received them."""
     problems: list[str] = []
     with closing(connect(path, read_only=True)) as db:
         try:
             identity = Identity.of(dict(db.execute("SELECT fact, value FROM identity")))
             rows = db.execute(
-                "SELECT seq, job, round, phase, inbox, charges, outbox, state, hash FROM ticks ORDER BY seq"
+                "SELECT seq, kind, job, round, phase, inbox, charges, outbox, state, hash FROM ticks ORDER BY seq"
             ).fetchall()
             states = {row[0]: row[1:] for row in db.execute("SELECT job, round, phase, state FROM states")}
-        except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
+            charges = [unpack_charges(row[6]) for row in rows]
+        except (sqlite3.Error, LedgerError, ValueError, KeyError, TypeError) as error:
             raise LedgerError(f"{path}: is damaged and cannot be read through ({error})") from error
-    head, known, kept = identity.hash, {}, {}
-    counts: dict[int, Counter[Any]] = {party: Counter() for party in identity.parties}
-    for place, (*row, stored) in enumerate(rows, start=1):
-        seq, job, round, phase, _, charges, _, state = row
-        name = f"row {seq} (round {round + 1} of job {job})"
+    head, known, kept, accounts = identity.hash, {}, {}, defaultdict[str, Account](Account)
+    for place, ((*row, stored), charge) in enumerate(zip(rows, charges, strict=True), start=1):
+        seq, kind, job, round, phase, *_, state = row
+        name = (
+            f"row {seq} (round {round + 1} of job {job})"
+            if kind == "tick"
+            else f"row {seq} ({kind} of job {job})"
+        )
         if seq != place:
-            problems.append(f"{name}: {seq - place} rows before it are missing")
+            problems.append(f"{name}: stands where row {place} should")
         head = link(head, tuple(row))
         if head != stored:
             problems.append(
                 f"{name}: its hash does not fit; this row or one before it was altered or removed"
             )
             head = stored  # go on from what is there, to name the next break and not every row after this one
-        known[job, round, phase], kept[job] = stored, (round, phase, state)
-        for party, events in unpack_charges(charges).items():
-            counts.setdefault(party, Counter()).update(events)
+        accounts[job].read(kind, charge)
+        if kind == "tick":
+            known[job, round, phase], kept[job] = stored, (round, phase, state)
     for job, (round, phase, state) in kept.items():
         found = states.get(job)
         if found is None or (*found[:2], sha(found[2])) != (round, phase, state):
@@ -291,12 +386,12 @@ def verify(path: Path, heads: Sequence[tuple[str, int, int, str]] = ()) -> Verif
                 f"round {round + 1} of job {job} was received from these parties, and {what}: "
                 "a tail was cut off, or a backup was put back"
             )
-    budget = identity.policy.budget
-    totals = {
-        party: epsilon(merge((), tuple(count.items())), budget.delta) if budget else float("inf")
-        for party, count in counts.items()
-    }
-    for party, total in totals.items():
-        if budget is not None and total > budget.epsilon:
-            problems.append(f"party {party} has spent epsilon = {total:.6g} of {budget.epsilon:.6g}")
+    budget, totals = identity.policy.budget, {}
+    for party in identity.parties:
+        spent: Spent = ()
+        for account in accounts.values():
+            spent = merge(spent, account.spent.get(party, ()))
+        totals[party] = epsilon(spent, budget.delta) if budget else math.inf
+        if budget is not None and totals[party] > budget.epsilon:
+            problems.append(f"party {party} has spent epsilon = {totals[party]:.6g} of {budget.epsilon:.6g}")
     return Verification(len(rows), head, tuple(problems), totals)

@@ -3,6 +3,7 @@
 Both ledgers tell the same story for a block of parties; the one in durable.py outlives the process. One transaction
 per tick:
 
+    ledger.reserve(job, charges of the whole plan)     # refused here, or never for lack of budget
     with ledger.transaction():
         stored = ledger.recall(tick, inbox_digest)     # the same request again: the same bytes, no charge
         ledger.permit(job, charges)                    # raises before noise is drawn
@@ -89,37 +90,72 @@ class Ledger(Protocol):
     @contextmanager
     def transaction(self) -> Iterator[None]: ...
     def recall(self, tick: Tick, inbox: str) -> bytes | None: ...
+    def reserve(self, job: str, charges: Mapping[int, Spent]) -> None:
+        """Set aside what the whole job will cost, or refuse it; the same again changes nothing."""
+        ...
+
     def permit(self, job: str, charges: Charges) -> None: ...
     def commit(self, tick: Tick, inbox: str, charges: Charges, outbox: bytes, state: bytes) -> None: ...
     def latest(self, job: str) -> tuple[Tick, bytes] | None: ...
-    def spent(self, party: int, job: str | None = None) -> Spent: ...
+    def spent(self, party: int, job: str | None = None) -> Spent:
+        """What the party released, in all or for one job."""
+        ...
+
+    def reserved(self, party: int, job: str) -> Spent | None:
+        """What is set aside for this job, if anything was."""
+        ...
+
+    def others(self, party: int, job: str) -> Spent:
+        """What every other job has spent or set aside, whichever is more."""
+        ...
+
+    def receipt(self, tick: Tick) -> str | None:
+        """The hash of the row that recorded this tick, which travels with its release; None if nothing is kept."""
+        ...
+
     @property
     def head(self) -> str | None:
-        """The end of the hash chain, which travels with every release; None where nothing is kept."""
+        """The end of the hash chain."""
         ...
 
 
-def afford(ledger: Ledger, job: str, charges: Mapping[int, Spent]) -> None:
+def affordable(ledger: Ledger, job: str, charges: Mapping[int, Spent]) -> None:
     """Refuse unless every party can pay these charges on top of what it has spent, in all and for this job."""
-    budget = ledger.policy.budget
+    budget, per_job = ledger.policy.budget, ledger.policy.per_job
     if budget is None:
         return
     for party, charge in charges.items():
-        within(ledger.spent(party), charge, budget.epsilon, budget.delta, party, "in all")
-        if ledger.policy.per_job is not None:
-            within(
-                ledger.spent(party, job), charge, ledger.policy.per_job, budget.delta, party, "for one job"
-            )
+        mine, others = ledger.spent(party, job), ledger.others(party, job)
+        within(merge(others, mine), charge, budget.epsilon, budget.delta, party, "in all")
+        if per_job is not None:
+            within(mine, charge, per_job, budget.delta, party, "for one job")
 
 
 def within(before: Spent, charge: Spent, limit: float, delta: float, party: int, span: str) -> None:
     after = epsilon(merge(before, charge), delta)
     if after > limit:
         raise RefusedError(
-            f"party {party} may spend epsilon = {limit:.6g} {span} at delta = {delta:g} and has spent "
-            f"{epsilon(before, delta):.6g}; this would bring it to {after:.6g}. Nothing was released: "
-            "ask for less, or have the party raise its budget"
+            f"party {party} may spend epsilon = {limit:.6g} {span} at delta = {delta:g}; {epsilon(before, delta):.6g} "
+            f"is spent or set aside, and this would bring it to {after:.6g}. Nothing more was released: ask for less, "
+            "or have the party raise its budget"
         )
+
+
+def permitted(ledger: Ledger, job: str, charges: Mapping[int, Spent]) -> None:
+    """Before noise is drawn: a job with a reservation keeps to it; any other must be affordable now."""
+    for party, charge in charges.items():
+        promise = ledger.reserved(party, job)
+        if promise is None:
+            affordable(ledger, job, {party: charge})
+        elif not covers(promise, merge(ledger.spent(party, job), charge)):
+            raise RefusedError(
+                f"job {job} asks party {party} for more than was set aside at its start. Nothing more was released"
+            )
+
+
+def covers(promise: Spent, spent: Spent) -> bool:
+    counts = dict(promise)
+    return all(counts.get(event, 0) >= count for event, count in spent)
 
 
 def tallied(charges: Charges) -> dict[int, Spent]:
@@ -143,6 +179,7 @@ class MemoryLedger:
         self.ids = tuple(int(party) for party in ids)
         self.policy = policy
         self._spent: dict[int, Spent] = {party: () for party in self.ids}
+        self._reserved: dict[int, Spent] = {}
         self._last: tuple[Tick, str, bytes, bytes] | None = None
 
     @contextmanager
@@ -155,8 +192,13 @@ class MemoryLedger:
         match_digest(self._last[1], inbox, tick)
         return self._last[2]
 
+    def reserve(self, job: str, charges: Mapping[int, Spent]) -> None:
+        if not self._reserved:
+            affordable(self, job, charges)
+            self._reserved = dict(charges)
+
     def permit(self, job: str, charges: Charges) -> None:
-        afford(self, job, tallied(charges))
+        permitted(self, job, tallied(charges))
 
     def commit(self, tick: Tick, inbox: str, charges: Charges, outbox: bytes, state: bytes) -> None:
         for party, events in charges.items():
@@ -170,6 +212,15 @@ class MemoryLedger:
 
     def spent(self, party: int, job: str | None = None) -> Spent:
         return self._spent[party]
+
+    def reserved(self, party: int, job: str) -> Spent | None:
+        return self._reserved.get(party)
+
+    def others(self, party: int, job: str) -> Spent:
+        return ()
+
+    def receipt(self, tick: Tick) -> str | None:
+        return None
 
 
 def export(ledger: Ledger) -> dict[str, Any]:

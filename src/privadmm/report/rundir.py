@@ -4,6 +4,7 @@
     job.json        the job's id, and what has to be the same for it to be resumed
     ledger.sqlite   the parties' ledger, unless the config names one elsewhere
     checkpoint      where the rounds stand
+    receipts.csv    the hash of the ledger's row, as it came with each release
     metrics.csv     a row per round, in a simulation
     model.json      the weights
     ledger.json     events and epsilon of every party
@@ -146,7 +147,7 @@ class RunDir:
 
     def discard(self) -> None:
         """Take back what `opened` and a run without any release left, so that the place can be used again."""
-        for name in ("config.toml", "job.json", "checkpoint", "metrics.csv"):
+        for name in ("config.toml", "job.json", "checkpoint", "metrics.csv", "receipts.csv"):
             (self.path / name).unlink(missing_ok=True)
         for suffix in ("", "-wal", "-shm", "-journal"):
             self.ledger.with_name(self.ledger.name + suffix).unlink(missing_ok=True)

@@ -75,17 +75,17 @@ def budgets(done: "Finished") -> Facts:
     facts: Facts = [("ledger", Path(r["ledger"]))]
     if budget is None:
         return facts
-    for label, spent, left in alike(done.ledger["parties"]):
+    for label, spent, left in alike(done.ledger["parties"], "epsilon", "left"):
         room = f"another run may ask for up to {left:.4g}" if left else "nothing is left"
         facts.append((label, f"epsilon {spent:.4g} of {budget['epsilon']:.4g} spent; {room}"))
     return facts
 
 
-def alike(parties: list[dict[str, Any]]) -> Iterator[tuple[str, float, float]]:
-    """Neighbouring parties that have spent the same, on one line."""
-    for (spent, left), group in groupby(parties, key=lambda party: (party["epsilon"], party["left"])):
+def alike(parties: list[dict[str, Any]], first: str, second: str) -> Iterator[tuple[str, Any, Any]]:
+    """Neighbouring parties with the same two figures, on one line."""
+    for (one, two), group in groupby(parties, key=lambda party: (party[first], party[second])):
         ids = [party["party"] for party in group]
-        yield (f"party {ids[0]}" if len(ids) == 1 else f"parties {ids[0]} to {ids[-1]}"), spent, left
+        yield (f"party {ids[0]}" if len(ids) == 1 else f"parties {ids[0]} to {ids[-1]}"), one, two
 
 
 def account(r: dict[str, Any], budget: float | None) -> str:
@@ -163,3 +163,46 @@ def shown(parts: Iterable[Table | list[Text]]) -> str:
 
 def console() -> Console:
     return Console(highlight=False, emoji=False)
+
+
+def plan(r: dict[str, Any]) -> str:
+    facts: Facts = [
+        ("algorithm", f"{r['algorithm']}, {amount(r['rounds'], 'round')}"),
+        ("asked for", f"epsilon = {r['epsilon']:g} at delta = {r['delta']:g}, for each party"),
+    ]
+    for label, cost, _ in alike(r["parties"], "epsilon", "events"):
+        facts.append((label, f"spends epsilon = {cost:.6g}"))
+    for event in r["parties"][0]["events"]:
+        law = ", ".join(f"{key} {value:.6g}" for key, value in event.items() if key not in ("kind", "count"))
+        facts.append(("release", f"{event['count']} times {event['kind'].replace('_', ' ')}, {law}"))
+    marks = sorted(
+        {0, len(r["epsilon_by_round"]) // 4, len(r["epsilon_by_round"]) // 2, len(r["epsilon_by_round"]) - 1}
+    )
+    spent = ", ".join(f"{r['epsilon_by_round'][t]:.4g} after round {t + 1}" for t in marks)
+    return shown([rows([*facts, ("spent", spent)])])
+
+
+def audit(r: dict[str, Any]) -> str:
+    fits = r["epsilon_lower"] <= r["epsilon_certified"]
+    verdict = (
+        "[bold green]consistent with the certificate[/]" if fits else "[bold red]ABOVE THE CERTIFICATE[/]"
+    )
+    facts: Facts = [
+        ("algorithm", f"{r['algorithm']}, {r['trials']:,} games on each of two neighbouring data sets"),
+        ("certified", f"epsilon = {r['epsilon_certified']:.4f} at delta = {r['delta']:g}"),
+        (
+            "attack",
+            f"proves epsilon >= {r['epsilon_lower']:.4f} at {100 * r['confidence']:g} % confidence "
+            f"({100 * r['tightness']:.0f} % of the certificate): {verdict}",
+        ),
+        (
+            "estimate",
+            f"epsilon = {r['epsilon_fitted']:.4f}, if the likelihood ratios are Gaussian; not a bound",
+        ),
+    ]
+    for control in r["negative_controls"]:
+        state = "[green]caught[/]" if control["caught"] else "[bold red]NOT CAUGHT[/]"
+        facts.append(
+            ("planted bug", f"{control['name']}: {state}, epsilon >= {control['epsilon_lower']:.3g}")
+        )
+    return shown([rows(facts)])

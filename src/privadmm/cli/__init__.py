@@ -5,23 +5,24 @@ With --json a command prints exactly one JSON object on standard output, for fai
 """
 
 import json
-import os
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import click
 import typer
 
 from privadmm import __version__
-from privadmm.errors import PrivadmmError
+from privadmm.cli.ledger import ledger
+from privadmm.cli.output import AsJson, ConfigFile, emit, silence
+from privadmm.errors import InterruptedRunError, OutputError, PrivadmmError
 
 if TYPE_CHECKING:
     from privadmm.config import Config
-    from privadmm.drive import Callback, View
+    from privadmm.drive import Callback
     from privadmm.job import Job
 
 app = typer.Typer(
@@ -30,12 +31,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Differentially private linear models by ADMM, over data that may not move.",
 )
-ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="see `privadmm config --schema`")]
-AsJson = Annotated[bool, typer.Option("--json", help="print one JSON object, for machines")]
-
-
-class OutputError(PrivadmmError):
-    """Standard output takes nothing more."""
+app.add_typer(ledger, name="ledger")
 
 
 @app.command()
@@ -48,7 +44,7 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Train as CONFIG.toml says; leave config, metrics, model, ledger and plots in a run directory."""
-    from privadmm.run import InterruptedRunError, default_out, run
+    from privadmm.run import default_out, run
 
     chosen = configured(config, seed, engine, out)
     if resume and chosen.run.out is None:
@@ -75,7 +71,7 @@ def train(
 @app.command()
 def account(config: ConfigFile, as_json: AsJson = False) -> None:
     """Say what CONFIG.toml costs each party, certified and as published. Touches no data."""
-    from privadmm.run import account as cost
+    from privadmm.forecast import account as cost
 
     chosen = configured(config)
     result = cost(chosen)
@@ -86,6 +82,44 @@ def account(config: ConfigFile, as_json: AsJson = False) -> None:
         from privadmm.report import screen
 
         emit(screen.account(result, allowance(chosen)))
+
+
+@app.command()
+def plan(
+    config: ConfigFile,
+    epsilon: Annotated[float, typer.Option(help="what each party may lose in all")],
+    delta: Annotated[float, typer.Option(help="with what probability it may be more")],
+    as_json: AsJson = False,
+) -> None:
+    """Say what noise CONFIG.toml needs for this budget, and what each party spends by round. Touches no data."""
+    from privadmm.forecast import planned
+
+    result = planned(configured(config), epsilon, delta)
+    if as_json:
+        emit(json.dumps(result))
+    else:
+        from privadmm.report import screen
+
+        emit(screen.plan(result))
+
+
+@app.command()
+def audit(
+    config: ConfigFile,
+    trials: Annotated[int, typer.Option(min=1000, help="games on each of the two data sets")] = 400_000,
+    as_json: AsJson = False,
+) -> None:
+    """Attack the algorithm of CONFIG.toml, and planted bugs beside it; say what epsilon the attack proves."""
+    from privadmm.forecast import audited
+
+    with games_bar() as done:
+        result = audited(configured(config), trials, done)
+    if as_json:
+        emit(json.dumps(result))
+    else:
+        from privadmm.report import screen
+
+        emit(screen.audit(result))
 
 
 @app.command()
@@ -144,39 +178,31 @@ def configured(
 
 
 @contextmanager
-def progress_bar(job: "Job", done: int) -> "Iterator[Callback]":
-    """A bar on standard error, if that is a terminal; otherwise nothing."""
+def bar(what: str, total: int | None, done: int = 0) -> Iterator[Callable[[int, int | None], None]]:
+    """A progress bar on standard error, if that is a terminal; otherwise nothing. Yields update(done, total)."""
     if not (sys.stderr and sys.stderr.isatty()):
-        yield lambda view: None
+        yield lambda done, total: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(f"{job.algorithm.name}, round", total=job.public.rounds, completed=done)
-
-        def advance(view: "View") -> None:
-            bar.update(task, completed=view.progress.round)
-
-        yield advance
+    with Progress(*columns, console=Console(stderr=True), transient=True) as display:
+        task = display.add_task(what, total=total, completed=done)
+        yield lambda done, total: display.update(task, completed=done, total=total)
 
 
-def emit(text: str, otherwise: str = "") -> None:
-    """Print the result and see that it has gone out; `otherwise` says where it can still be found."""
-    try:
-        sys.stdout.write(text.rstrip("\n") + "\n")
-        sys.stdout.flush()
-    except OSError as error:
-        silence(sys.stdout)
-        found = f"; {otherwise}" if otherwise else ""
-        raise OutputError(f"the result could not be printed ({error.strerror}){found}") from None
+@contextmanager
+def progress_bar(job: "Job", done: int) -> "Iterator[Callback]":
+    rounds = job.public.rounds
+    with bar(f"{job.algorithm.name}, round", rounds, done) as update:
+        yield lambda view: update(view.progress.round, rounds)
 
 
-def silence(stream: Any) -> None:
-    """What is left in the stream's buffer goes nowhere: Python would fail on it again as it ends."""
-    with suppress(OSError, ValueError), open(os.devnull, "w") as nowhere:
-        os.dup2(nowhere.fileno(), stream.fileno())
+@contextmanager
+def games_bar() -> Iterator[Callable[[int, int], None]]:
+    with bar("games", None) as update:
+        yield lambda done, total: update(done, total)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

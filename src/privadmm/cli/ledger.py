@@ -1,0 +1,97 @@
+"""`privadmm ledger`: what a data steward does with a party's own file."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from privadmm.cli.output import AsJson, emit
+from privadmm.errors import LedgerError
+
+ledger = typer.Typer(no_args_is_help=True, help="Look at a ledger, check it, export it, close a job in it.")
+File = Annotated[Path, typer.Argument(metavar="FILE", help="a ledger")]
+
+
+@ledger.command()
+def create(
+    file: File,
+    parties: Annotated[int, typer.Option(min=1, help="how many parties it is for, numbered from 0")],
+    epsilon: Annotated[float, typer.Option(help="what each party may spend, over all jobs")],
+    delta: Annotated[float, typer.Option(help="at this delta, fixed for ever")],
+    per_job: Annotated[float | None, typer.Option(help="the most that one job may cost")] = None,
+    algorithm: Annotated[list[str] | None, typer.Option(help="allow this one (may be repeated)")] = None,
+    row_bound: Annotated[
+        float | None, typer.Option(help="the only bound that records may be clipped to")
+    ] = None,
+    mode: Annotated[str, typer.Option(help="deployment or simulation")] = "deployment",
+    as_json: AsJson = False,
+) -> None:
+    """Make a ledger with the party's own policy, which every later job has to keep."""
+    from privadmm.algorithms import ALGORITHMS
+    from privadmm.errors import ConfigError
+    from privadmm.privacy.durable import SqliteLedger
+    from privadmm.privacy.ledger import Budget, Policy
+
+    if file.exists():
+        raise LedgerError(f"{file}: exists already, and a ledger is made once; name another file")
+    if mode not in ("deployment", "simulation"):
+        raise ConfigError(f"--mode must be deployment or simulation, not {mode!r}")
+    if unknown := set(algorithm or ()) - set(ALGORITHMS):
+        raise ConfigError(f"--algorithm: {sorted(unknown)[0]!r} is none of {', '.join(ALGORITHMS)}")
+    policy = Policy(Budget(epsilon, delta), per_job, tuple(algorithm) if algorithm else None, row_bound)
+    SqliteLedger(file, range(parties), policy, mode).close()
+    show(file, as_json)
+
+
+@ledger.command()
+def show(file: File, as_json: AsJson = False) -> None:
+    """Policy, jobs, and what each party has spent."""
+    from privadmm.report import steward
+
+    found = steward.overview(file)
+    emit(json.dumps(found) if as_json else steward.as_text(found))
+
+
+@ledger.command()
+def export(file: File, as_json: AsJson = False) -> None:
+    """Every row without the released values: job, round, digest of the inbox, events by party, hash. JSON."""
+    from privadmm.report import steward
+
+    emit(json.dumps(steward.rows(file), indent=None if as_json else 1))
+
+
+@ledger.command()
+def verify(
+    file: File,
+    against: Annotated[
+        Path | None, typer.Option(metavar="RUNDIR", help="compare the receipts that this run kept")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Recompute every hash and every total. Exit code 1 if anything does not fit."""
+    from privadmm.privacy.durable import verify as look
+    from privadmm.report import receipts, steward
+
+    found = look(file, receipts.read(against) if against else ())
+    report = steward.verification(file, found, against)
+    emit(json.dumps(report) if as_json else steward.verified(report))
+    if found.problems:
+        raise typer.Exit(1)
+
+
+@ledger.command()
+def close(file: File, job: Annotated[str, typer.Argument(metavar="JOB")], as_json: AsJson = False) -> None:
+    """Give up a job: what it set aside and did not spend is free again, and it can release no more."""
+    from contextlib import closing
+
+    from privadmm.privacy.durable import SqliteLedger, identity_of
+
+    known = identity_of(file)
+    if known is None:
+        raise LedgerError(f"{file}: there is no ledger there")
+    with closing(SqliteLedger(file, known.parties, known.policy, known.mode)) as opened:
+        if job not in opened.jobs():
+            raise LedgerError(f"{file}: has no job {job}; `privadmm ledger show {file}` lists them")
+        opened.close_job(job)
+    show(file, as_json)

@@ -163,6 +163,7 @@ class Attempt:
             )
         known = identity_of(self.ledger_path)
         policy = job.policy if known is None else known.policy
+        policy.admit(job.algorithm.name, self.prepared.frame.row_bound)
         asked = self.config.privacy and self.config.privacy.budget
         fixed = policy.budget
         if fixed is not None and (fixed.delta != job.delta or asked not in (None, fixed.epsilon)):
@@ -170,7 +171,6 @@ class Attempt:
                 f"{self.ledger_path}: this ledger fixed budget = {fixed.epsilon:g} at delta = {fixed.delta:g} when it "
                 "was made; the party decides, so take these over into [privacy], or name another file"
             )
-        policy.admit(job.algorithm.name, self.prepared.frame.row_bound)
         return SqliteLedger(self.ledger_path, self.prepared.train.ids.tolist(), policy, self.noise.mode)
 
     def rounds(

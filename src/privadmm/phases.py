@@ -177,8 +177,8 @@ class Local:
             np.broadcast_to(a, start.shape).reshape(-1, *start.shape[-2:]) for a in (linear, start, anchor)
         ]
         solved = [
-            argmin(self.shards, self.public.loss, scale, b, k, x, a, tolerance, self.cache)
-            for b, x, a in zip(*flat, strict=True)
+            argmin(self.shards, self.public.loss, scale, b, k, x, a, tolerance, self.cache.branch(replica))
+            for replica, (b, x, a) in enumerate(zip(*flat, strict=True))
         ]
         return np.stack(solved).reshape(start.shape)
 

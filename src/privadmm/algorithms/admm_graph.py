@@ -58,7 +58,7 @@ class ADMMGraph:
         heard = graph.neighbour_sum(inbox.values, inbox.senders, local.ids)
         dual = s.dual + eta / 2 * (V * s.f - heard)  # (11)
         k = 2 * eta * V + local.public.regularizer.strong_convexity
-        anchor = reanchor(s.anchor, s.f, t)
+        anchor = reanchor(s.anchor, (s.f + heard) / (1 + V), t)
         x = local.argmin(
             2 * dual - eta * (V * s.f + heard), k, start=s.f, anchor=anchor, tolerance=self.tolerance
         )  # (10)

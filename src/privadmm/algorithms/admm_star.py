@@ -13,6 +13,8 @@ by the coordinator's prox; for l2 nothing is left for it and line 6 is the paper
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
+import numpy as np
+
 from privadmm import check
 from privadmm.algorithms.star import Memory, average, broadcast, start
 from privadmm.phases import AtCoordinator, AtParties, Floats, Ints, Local, Mail, Phase, Public
@@ -56,7 +58,7 @@ class ADMMStar:
         w, rho = inbox.broadcast, self.rho
         gamma = s.gamma - rho * (s.w - w)  # line 8, of the round before
         k = rho + local.public.regularizer.strong_convexity
-        anchor = reanchor(s.anchor, s.w, t)
+        anchor = reanchor(s.anchor, np.broadcast_to(w, s.w.shape), t)
         x = local.argmin(-gamma - rho * w, k, start=s.w, anchor=anchor, tolerance=self.tolerance)  # line 4
         wi = release.output(x, sensitivity=local.replace_one / k)
         return State(wi.value, gamma, anchor), wi.map(lambda w: w - gamma / rho)

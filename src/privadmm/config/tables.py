@@ -110,9 +110,7 @@ class DataTable:
         float, AtLeast(0), Below(1), Doc("share of a row's norm that a constant feature takes; 0 is none")
     ] = 0.0
     dim: Annotated[int | None, AtLeast(1), Doc("number of features; libsvm needs it")] = None
-    test_fraction: Annotated[
-        float, AtLeast(0), Below(1), Doc("share held out; none in a deployment")
-    ] = 0.2
+    test_fraction: Annotated[float, AtLeast(0), Below(1), Doc("share held out; none in a deployment")] = 0.2
     split_seed: Annotated[int, AtLeast(0), Doc("seed of the held-out split")] = 0
     on_bad: Annotated[
         Literal["refuse", "default"],

@@ -64,8 +64,8 @@ def attack(
     Instances are decoded from standard normal genes, a row each. A ratio that is not a number could not be resolved.
     """
     check.positive(budget=budget)
-    kept, values, tried, unresolved = np.empty((0, genes)), np.empty(0), 0, 0
-    size = max(24, budget // 500)
+    kept, values, size = np.empty((0, genes)), np.empty(0), max(24, budget // 500)
+    tried = unresolved = 0
 
     def score(z: Floats) -> Floats:
         nonlocal tried, unresolved
@@ -129,6 +129,10 @@ class Pairs:
     @property
     def w(self) -> Floats:
         return self.loss.smoothness / self.curvature
+
+    @property
+    def delta(self) -> float:
+        return 2 * self.loss.lipschitz
 
     def take(self, index: NDArray[np.intp]) -> "Pairs":
         arrays = {item.name: getattr(self, item.name)[index] for item in fields(self) if item.name != "loss"}
@@ -196,7 +200,7 @@ class Space:
 
 def pure_bound(pairs: Pairs) -> Floats:
     """(4)"""
-    return np.asarray(2 * pairs.loss.lipschitz * pairs.scale + np.log1p(pairs.w))
+    return np.asarray(pairs.delta * pairs.scale + np.log1p(pairs.w))
 
 
 def divergence(pairs: Pairs) -> Floats:
@@ -261,6 +265,7 @@ def log_integral(pairs: Pairs, alpha: Floats, level: tuple[int, int] = LEVELS[2]
 
     # -v grows at least this fast along any line, so |v| < WIDTH s lies within a ball around any f.
     least = pairs.curvature * (1 - np.maximum(alpha - 1, 0.0) * pairs.w)
+    check.positive(curvature=float(least.min()))
     radius = (WIDTH * pairs.scale + np.linalg.norm(v(pairs.f[:, None, :]), axis=-1)[:, 0]) / least
     rays, weights = directions(pairs, radius, level[0])
     foot = np.sum(rays * pairs.f[:, None, :], axis=-1)
@@ -308,8 +313,7 @@ def renyi(pairs: Pairs, alpha: Floats, bound: Floats) -> Floats:
 
 def renyi_bound(pairs: Pairs, alpha: Floats) -> Floats:
     """(5)"""
-    ratio = pairs.scale / (2 * pairs.loss.lipschitz)
-    return curves.objective_rdp(alpha, ratio, pairs.w)  # type: ignore[arg-type]  # elementwise in all three
+    return curves.objective_rdp(alpha, pairs.scale / pairs.delta, pairs.w)  # type: ignore[arg-type]  # elementwise
 
 
 def search_renyi(

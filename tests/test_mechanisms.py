@@ -4,6 +4,7 @@ import builtins
 
 import numpy as np
 import pytest
+from scipy.stats import kstest
 
 from privadmm.errors import ConfigError
 from privadmm.privacy.mechanisms import Deployment, Noise, Simulation
@@ -26,6 +27,13 @@ def test_the_law_is_right_and_a_wrong_scale_is_rejected(source: type[Simulation]
     assert fits(z)
     assert not fits(z * 1.1)
     assert not fits(z / 1.1)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_kolmogorov_and_smirnov_agree(source: type[Simulation]) -> None:
+    z = draw(source()).ravel()
+    assert kstest(z, "norm").pvalue > 1e-6
+    assert max(kstest(z * wrong, "norm").pvalue for wrong in (2 / 3, 3 / 2)) < 1e-12
 
 
 def fits(z: np.ndarray) -> bool:

@@ -17,7 +17,7 @@ Negative controls are the same game against an implementation with a bug planted
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +27,9 @@ from privadmm.data.shards import Shards
 from privadmm.errors import ConfigError
 from privadmm.phases import Algorithm, AtParties, Local, Mail, Public
 from privadmm.privacy import curves
-from privadmm.privacy.accounting import Law, Target, totals, worst
+from privadmm.privacy.accounting import Target, totals, worst
 from privadmm.privacy.events import Gaussian
+from privadmm.privacy.mechanisms import Simulation
 from privadmm.privacy.release import Door, Released
 
 Floats = NDArray[np.float64]
@@ -47,13 +48,11 @@ class Attackable(Algorithm, Protocol):
         ...
 
 
-class Bulk:
+class Bulk(Simulation):
     """Independent noise for every replica at once, `factor` times what is charged: for games, never for data."""
 
-    mode: ClassVar[str] = "simulation"
-    kind: ClassVar[Law] = Gaussian
-
     def __init__(self, seed: Any, factor: float = 1.0) -> None:
+        super().__init__(0)
         self._generator, self._factor = np.random.default_rng(seed), factor
 
     def gaussian(self, x: Floats, sensitivity: Floats, ratio: Floats, ids: Ints, call: Any) -> Floats:

@@ -19,8 +19,7 @@ record, with w = C c/(m k), Delta = 2 L and the loss's constants L and c:
 D_a = ln(integral of p_D^a p_D'^(1-a))/(a-1) is integrated over f itself, in polar coordinates: the change of variables
 in the proof of (5) is not used, only its monotone map v = a G_D - (a-1) G_D', to see where the mass lies.
 
-Every search draws instances at random, lets the worst ones evolve, and returns the largest ratio of truth to bound.
-Above 1 the bound is false.
+Every search draws instances at random, lets the worst evolve, and returns the largest ratio of truth to bound.
 """
 
 import math
@@ -80,8 +79,7 @@ def attack(
         kept, values = kept[best], values[best]
     while tried < budget:
         one, two, three = kept[rng.integers(size, size=(3, size))]
-        one = kept if rng.random() < 0.5 else one
-        leader = kept[rng.integers(1 + size // 8, size=size)]
+        leader, one = kept[rng.integers(1 + size // 8, size=size)], kept if rng.random() < 0.5 else one
         pull = rng.uniform(0.3, 0.9, size=(size, 1))
         jitter = 0.3 * 10 ** rng.uniform(-2, 0, size=(size, 1)) * rng.normal(size=kept.shape)
         z = one + pull * (leader - one) + pull * (two - three) + jitter
@@ -192,10 +190,10 @@ class Space:
         X, y, along, sizes, rest = np.split(z, np.cumsum([rows * d, rows, d, 5]), axis=1)
         length, weight, C, m, noise = sizes.T
         f = along / np.linalg.norm(along, axis=1, keepdims=True) * within(length, *self.reach)[:, None]
+        X, y = ball(X.reshape(n, rows, d)), np.where(y >= 0, 1.0, -1.0)
         C, m = within(C, -1, 3), rows - 1 + np.floor(within(m, -1, 3))
         k = self.loss.smoothness * C / (m * within(weight, *self.w))
-        records = ball(X.reshape(n, rows, d)), np.where(y >= 0, 1.0, -1.0)
-        return Pairs(self.loss, *records, f, np.zeros((n, d)), k, C, m, within(noise, *self.scale)), rest
+        return Pairs(self.loss, X, y, f, np.zeros((n, d)), k, C, m, within(noise, *self.scale)), rest
 
 
 def pure_bound(pairs: Pairs) -> Floats:
@@ -269,8 +267,7 @@ def log_integral(pairs: Pairs, alpha: Floats, level: tuple[int, int] = LEVELS[2]
     radius = (WIDTH * pairs.scale + np.linalg.norm(v(pairs.f[:, None, :]), axis=-1)[:, 0]) / least
     rays, weights = directions(pairs, radius, level[0])
     foot = np.sum(rays * pairs.f[:, None, :], axis=-1)
-    chord = radius[:, None] ** 2 - np.sum(pairs.f**2, axis=1)[:, None] + foot**2
-    reach = np.sqrt(np.maximum(chord, 0.0))
+    reach = np.sqrt(np.maximum(radius[:, None] ** 2 - np.sum(pairs.f**2, axis=1)[:, None] + foot**2, 0.0))
     low, high = np.maximum(foot - reach, 0.0), np.maximum(foot + reach, 0.0)
     # The part of v along a ray is monotone: bisect for where it leaves the noise, keeping the outer end.
     edge, (inner, outer) = WIDTH * pairs.scale[:, None], (high, low)
@@ -283,9 +280,8 @@ def log_integral(pairs: Pairs, alpha: Floats, level: tuple[int, int] = LEVELS[2]
     nodes, radial = np.polynomial.legendre.leggauss(level[1])
     half = np.maximum(high - low, 0.0)[..., None] / 2
     r = low[..., None] + half * (1 + nodes)
-    f = (r[..., None] * rays[:, :, None, :]).reshape(n, -1, d)
     weight = (weights[..., None] * half * radial * r ** (d - 1)).reshape(n, -1)
-    logs = log_power(pairs, alpha, f)
+    logs = log_power(pairs, alpha, (r[..., None] * rays[:, :, None, :]).reshape(n, -1, d))
     top = logs.max(axis=1)
     return np.asarray(top + np.log(np.sum(weight * np.exp(logs - top[:, None]), axis=1)))
 
@@ -295,8 +291,7 @@ def renyi(pairs: Pairs, alpha: Floats, bound: Floats) -> Floats:
 
     A coarse grid can show anything where the bound is tiny: two levels must agree before either is believed.
     """
-    ratio, last = np.full((2, len(alpha)), np.nan)
-    left = np.arange(len(alpha))
+    (ratio, last), left = np.full((2, len(alpha)), np.nan), np.arange(len(alpha))
     panels = 2 * pairs.X.shape[1] + 1 if pairs.X.shape[2] == 2 else 2
     for angles, radii in LEVELS:
         step = max(1, CHUNK // (panels * angles * radii))
@@ -363,7 +358,6 @@ class DvpParty:
 
     @property
     def given(self) -> float:
-        """The strong convexity without Phi."""
         return self.rho + 2 * self.eta * self.neighbours
 
     def box(self, loss: Loss) -> Calibration:
@@ -376,7 +370,7 @@ class DvpParty:
 
     def certified(self, loss: Loss) -> Calibration:
         """(4) solved for zeta, with penalty enough to leave half of alpha to the noise."""
-        most = loss.smoothness * self.C / self.B
+        most = loss.smoothness * self.C / self.B  # w k
         k = max(self.given, most / math.expm1(self.alpha / 2))
         return Calibration(k, (self.alpha - math.log1p(most / k)) / (2 * loss.lipschitz))
 

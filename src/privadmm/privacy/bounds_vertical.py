@@ -111,6 +111,12 @@ def scores_ratio(people: People, fit: Fit = ball_argmin) -> Floats:
     return people.moved(fit) / person_bound(people)
 
 
+def fit_ratio(people: People) -> Floats:
+    """The same where the replaced row's own score is little of the bound, else 0: a climb ends on it too easily."""
+    little = 40 * (2 * people.b) ** 2 < person_bound(people) ** 2
+    return np.where(little, scores_ratio(people), 0.0)
+
+
 def weights_ratio(people: People, fit: Fit = ball_argmin) -> Floats:
     first, second = people.fits(fit)
     return np.asarray(np.linalg.norm(first - second, axis=1) / weights_bound(people))

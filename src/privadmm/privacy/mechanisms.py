@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privadmm import check
-from privadmm.errors import ConfigError
+from privadmm.errors import ConfigError, RefusedError
 from privadmm.privacy.events import DiscreteGaussian, Gaussian
 
 Floats = NDArray[np.float64]
@@ -30,6 +30,14 @@ class Noise(Protocol):
         """x (..., P, d) with N(0, (ratio sensitivity)^2 I) added; sensitivity and ratio are (P,)."""
         ...
 
+    def gamma(self, x: Floats, width: Floats, ids: Ints, call: Call) -> Floats:
+        """x with noise of density proportional to exp(-|u|/width) added: |u| ~ Gamma(d, width), any direction."""
+        ...
+
+    def grid(self, scale: Floats) -> Floats:
+        """The step of the grid on which Gaussian noise of this scale lies; 0 if it is continuous."""
+        ...
+
 
 class Simulation:
     """Philox streams with key (seed, party) and counter (call, round, replica): a draw depends on nothing else."""
@@ -45,14 +53,29 @@ class Simulation:
         self._generator = np.random.Generator(self._philox)
         self._state: Any = self._philox.state
 
-    def normal(self, party: int, call: Call, replica: int, out: Floats) -> None:
+    def _seek(self, party: int, call: Call, replica: int) -> None:
         t, phase, number = call
         # The lowest word counts the blocks drawn, so a stream of 2^64 numbers never meets its neighbour.
         self._state["state"]["counter"][:] = (0, phase << 32 | number, t, replica)
         self._state["state"]["key"][:] = (self.seed, party)
         self._state["buffer_pos"] = 4
         self._philox.state = self._state
+
+    def normal(self, party: int, call: Call, replica: int, out: Floats) -> None:
+        self._seek(party, call, replica)
         self._generator.standard_normal(out=out)
+
+    def gamma(self, x: Floats, width: Floats, ids: Ints, call: Call) -> Floats:
+        noise = np.empty_like(x, order="C")
+        flat = noise.reshape(-1, *x.shape[-2:])
+        for replica, row in np.ndindex(flat.shape[:2]):
+            u = flat[replica, row]
+            self.normal(int(ids[row]), call, replica, u)
+            u *= self._generator.standard_gamma(u.size) / np.linalg.norm(u)
+        return x + width[:, None] * noise
+
+    def grid(self, scale: Floats) -> Floats:
+        return np.zeros_like(scale)
 
     def gaussian(self, x: Floats, sensitivity: Floats, ratio: Floats, ids: Ints, call: Call) -> Floats:
         noise = np.empty_like(x, order="C")
@@ -90,9 +113,15 @@ class Deployment:
             out[index] = self._perturb(x[index], float(sensitivity[index[-1]]), float(ratio[index[-1]]))
         return out
 
+    def gamma(self, x: Floats, width: Floats, ids: Ints, call: Call) -> Floats:
+        raise RefusedError("gamma-norm noise is for simulations only; a deployment calibrates Gaussian noise")
+
+    def grid(self, scale: Floats) -> Floats:
+        return np.asarray(np.exp2(np.floor(np.log2(scale)) - 40))
+
     def _perturb(self, x: Floats, sensitivity: float, ratio: float) -> Floats:
         check.positive(sensitivity=sensitivity, ratio=ratio)
-        k = math.floor(math.log2(ratio * sensitivity)) - 40
+        k = int(math.log2(self.grid(np.array(ratio * sensitivity))))
         # Rounding the query to the grid can move it by half a step per coordinate, on either side.
         scale = ratio * (sensitivity + 2.0**k * math.sqrt(x.size))
         dp = self._opendp

@@ -5,6 +5,7 @@ foresees. Each release takes the next planned event, asks the ledger whether eve
 it, and only then draws noise. What was charged is in `door.charges` when the tick ends.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -12,7 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privadmm.errors import PrivadmmError, RefusedError
-from privadmm.privacy.events import Charges, Event, NotPrivate
+from privadmm.privacy.events import (
+    Charges,
+    DiscreteGaussian,
+    Event,
+    GammaObjective,
+    GammaOutput,
+    Gaussian,
+    GaussianObjective,
+    NotPrivate,
+)
 from privadmm.privacy.mechanisms import Noise
 
 Floats = NDArray[np.float64]
@@ -59,11 +69,10 @@ class Door:
     def output(self, x: Floats, sensitivity: Floats | float) -> Released:
         """x (..., P, d), of which one record moves party i's row by at most sensitivity_i in l2 norm."""
         events = self._next()
-        if any(isinstance(event, NotPrivate) for event in events):
-            # One party in the clear among private ones is not a thing anybody asks for: all or none.
-            if not all(isinstance(event, NotPrivate) for event in events):
-                raise RefusedError("a block mixes private and non-private parties; give every party an event")
+        if isinstance(events[0], NotPrivate):
             value = x
+        elif isinstance(events[0], GammaOutput):
+            value = self._noise.gamma(x, self._column(sensitivity) * ratios(events), self.ids, self._call())
         else:
             value = self._noise.gaussian(
                 x, self._column(sensitivity), self._ratios(events), self.ids, self._call()
@@ -74,6 +83,50 @@ class Door:
                 f"the iterates diverged at round {self._at[0] + 1}: choose a larger penalty or a smaller step size"
             )
         return Released(value, _KEY)
+
+    def objective(
+        self,
+        solve: Callable[[Floats], Floats],
+        like: Floats,
+        sensitivity: float,
+        w: Floats,
+        weight: Floats,
+        k: Floats,
+        tolerance: float,
+    ) -> Released:
+        """The argmin solve(b) of an objective that carries weight <b, x>, b in units of summed gradients.
+
+        `like` has the shape of b; sensitivity is how far the summed gradient moves when one record is replaced, 2 L;
+        w = C c/(m k) and weight = C/m are columns; k is the strong convexity that is not data's, and solve stops at
+        gradient norm `tolerance`. Takes two planned events: the noise in the objective, and the output noise that
+        covers how far an inexact argmin, or a b on a grid, may be from the exact one.
+        """
+        events = self._next()
+        w, weight, k = (np.broadcast_to(np.ravel(a), len(self.ids)) for a in (w, weight, k))
+        blank, grid = np.zeros_like(like), np.zeros(len(self.ids))
+        if isinstance(events[0], NotPrivate):
+            b = blank
+        else:
+            covered = (
+                isinstance(event, GaussianObjective | GammaObjective) and own <= event.w
+                for event, own in zip(events, w, strict=True)
+            )
+            if not all(covered):
+                raise RefusedError("an argmin needs a planned objective event whose w covers the party's own")
+            if isinstance(events[0], GaussianObjective):
+                scale = sensitivity * ratios(events)
+                grid = self._noise.grid(scale)
+                b = self._noise.gaussian(
+                    blank, self._column(sensitivity), ratios(events), self.ids, self._call()
+                )
+            else:
+                width = sensitivity / np.array(
+                    [event.slope for event in events if isinstance(event, GammaObjective)]
+                )
+                b = self._noise.gamma(blank, width, self.ids, self._call())
+        self._calls += 1
+        off = tolerance / k + weight * grid * math.sqrt(like.shape[-1]) / (2 * k)
+        return self.output(solve(b), sensitivity=2 * off)
 
     def close(self) -> Charges:
         """What to charge, once the tick has made every release that its plan foresees."""
@@ -86,7 +139,13 @@ class Door:
     def _planned_now(self) -> list[Event]:
         if self._calls >= len(self._planned):
             raise RefusedError(f"round {self._at[0] + 1} asks for a release that its plan does not have")
-        return [self._planned[self._calls][party] for party in self.ids.tolist()]
+        events = [self._planned[self._calls][party] for party in self.ids.tolist()]
+        # One party in the clear among private ones is not a thing anybody asks for, nor one with another law.
+        if len({type(event) for event in events}) > 1:
+            raise RefusedError(
+                "a block mixes laws of noise, or private and non-private parties; split the block"
+            )
+        return events
 
     def _next(self) -> list[Event]:
         events = self._planned_now()
@@ -110,11 +169,14 @@ class Door:
         return column
 
     def _ratios(self, events: list[Event]) -> Floats:
-        ratios = []
         for event in events:
             if not isinstance(event, self._noise.kind):
                 raise RefusedError(
                     f"a {self._noise.mode} cannot release {event!r}: it honours {self._noise.kind.__name__} only"
                 )
-            ratios.append(event.ratio)
-        return np.array(ratios)
+        return ratios(events)
+
+
+def ratios(events: list[Event]) -> Floats:
+    laws = (Gaussian, DiscreteGaussian, GaussianObjective, GammaOutput)
+    return np.array([event.ratio for event in events if isinstance(event, laws)])

@@ -93,7 +93,7 @@ def attack(
 
 def within(z: Floats, low: float, high: float) -> Floats:
     """A gene as a positive quantity between two powers of ten; three standard deviations span the range."""
-    return np.asarray(10.0 ** (low + (high - low) / (1 + np.exp(-1.5 * z))))
+    return np.asarray(10.0 ** (low + (high - low) * (1 + np.tanh(0.75 * z)) / 2))
 
 
 def ball(z: Floats) -> Floats:

@@ -376,3 +376,13 @@ def test_taking_rows_takes_them_everywhere(storage):
 def test_records_fit_together(arguments, why):
     with pytest.raises(DataError, match=why):
         Records(*arguments)
+
+
+def test_a_table_without_a_header_is_not_read_out(tmp_path):
+    """What stands where names should be are records: a message must not quote them."""
+    for text in ("north,35,female\nsouth,41,male\n", '"hospital,age,sex\nnorth,35,female\nsouth,41,male\n'):
+        path = tmp_path / "data.csv"
+        path.write_text(text)
+        with pytest.raises(DataError, match=r"header|quote") as caught:
+            read(path, label="readmitted", classes=("no", "yes"))
+        assert "north" not in str(caught.value)

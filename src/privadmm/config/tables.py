@@ -101,7 +101,9 @@ class DataTable:
             f"a table, each column = {COLUMN.allowed}; or the path of a TOML file that holds one",
             {"type": ["object", "string"], "minProperties": 1},
         ),
-        Doc("declared ranges and categories of the columns that are used"),
+        Doc(
+            "declared ranges (beyond them: clipped) and categories (unknown: all zeros) of the columns that are used"
+        ),
     ] = None
     row_bound: Annotated[
         float | None, Above(0), Doc("rows are clipped to this 2-norm; needed unless the source is embedded")

@@ -216,7 +216,8 @@ def search_pure(
 
     def decode(z: Floats) -> Pairs:
         pairs, rest = space.draw(z)
-        return steer(pairs, rest[:, :d] * within(rest[:, d:], -2, 3))
+        b = ball(rest[:, :d]) * within(rest[:, d:], -2, 3)  # a longer b loses digits in (4)
+        return steer(pairs, b)
 
     return attack(lambda pairs: divergence(pairs) / bound(pairs), decode, space.genes + d + 1, rng, budget)
 
@@ -362,8 +363,7 @@ class DvpParty:
 
     def box(self, loss: Loss) -> Calibration:
         """Algorithm 2 as printed: in its first line B/C stands upside down, and its zeta lacks the proof's 1/2."""
-        hat = self.alpha - 2 * math.log1p(self.B / self.C * loss.smoothness / self.given)
-        if hat > 0:
+        if (hat := self.alpha - 2 * math.log1p(self.B / self.C * loss.smoothness / self.given)) > 0:
             return Calibration(self.given, hat)
         k = loss.smoothness / (self.B / self.C * math.expm1(self.alpha / 4))
         return Calibration(k, self.alpha / 2)
@@ -386,7 +386,7 @@ def search_dvp(party: DvpParty, noise: Calibration, loss: Loss, rng: Rng, budget
 
     def decode(z: Floats) -> Pairs:
         like, rest = space.draw(z)
-        return party.exposed(noise, like, rest[:, :2] * within(rest[:, 2:], -2, 3))
+        return party.exposed(noise, like, ball(rest[:, :2]) * within(rest[:, 2:], -2, 3))
 
     return attack(lambda pairs: divergence(pairs) / party.alpha, decode, space.genes + 3, rng, budget)
 

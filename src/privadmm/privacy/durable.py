@@ -14,6 +14,7 @@ off, or a backup that was put back, shows to whoever kept the heads (`verify` wi
 import hashlib
 import json
 import math
+import os
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -141,7 +142,9 @@ def connect(path: Path, read_only: bool = False) -> sqlite3.Connection:
     if read_only and not path.is_file():
         raise LedgerError(f"{path}: there is no ledger there")
     try:
-        source = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}"
+        # Whoever may write opens for writing, so that nothing of SQLite's own is left beside the file.
+        access = ("rw" if os.access(path, os.W_OK) else "ro") if read_only else "rwc"
+        source = f"{path.absolute().as_uri()}?mode={access}"
         db = sqlite3.connect(source, uri=True, isolation_level=None, timeout=30)
         try:
             tables = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
@@ -379,7 +382,13 @@ def verify(path: Path, heads: Sequence[Receipt] = ()) -> Verification:
         found = states.get(job)
         if found is None or (*found[:2], sha(found[2])) != (round, phase, state):
             problems.append(f"job {job}: the state that is kept is not the one of its last row")
+    strangers = {job for job, *_ in heads} - {row[2] for row in rows}
+    problems += [
+        f"job {job} is not in this ledger: it was made with another, or removed" for job in strangers
+    ]
     for job, round, phase, seen in heads:
+        if job in strangers:
+            continue
         if known.get((job, round, phase)) != seen:
             what = "is another now" if (job, round, phase) in known else "is not in the ledger"
             problems.append(

@@ -136,8 +136,8 @@ def within(before: Spent, charge: Spent, limit: float, delta: float, party: int,
     if after > limit:
         raise RefusedError(
             f"party {party} may spend epsilon = {limit:.6g} {span} at delta = {delta:g}; {epsilon(before, delta):.6g} "
-            f"is spent or set aside, and this would bring it to {after:.6g}. Nothing more was released: ask for less, "
-            "or have the party raise its budget"
+            f"is spent or set aside, and this would bring it to {after:.6g}. Nothing more was released: "
+            "ask for a smaller epsilon"
         )
 
 

@@ -23,8 +23,12 @@ class Receipts:
     cluster: InProcess
 
     def __call__(self, view: View) -> None:
+        fresh = not self.path.exists()
         with self.path.open("a", newline="") as file:
-            csv.writer(file).writerows(self.cluster.receipts(view.progress.round - 1))
+            table = csv.writer(file)
+            if fresh:
+                table.writerow(("job", "round", "phase", "hash"))
+            table.writerows(self.cluster.receipts(view.progress.round - 1))
 
 
 def read(directory: Path) -> list[Receipt]:

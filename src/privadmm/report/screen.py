@@ -171,7 +171,7 @@ def plan(r: dict[str, Any]) -> str:
         ("asked for", f"epsilon = {r['epsilon']:g} at delta = {r['delta']:g}, for each party"),
     ]
     for label, cost, _ in alike(r["parties"], "epsilon", "events"):
-        facts.append((label, f"spends epsilon = {cost:.6g}"))
+        facts.append((label, f"epsilon = {cost:.6g} each, after all rounds"))
     for event in r["parties"][0]["events"]:
         law = ", ".join(f"{key} {value:.6g}" for key, value in event.items() if key not in ("kind", "count"))
         facts.append(("release", f"{event['count']} times {event['kind'].replace('_', ' ')}, {law}"))

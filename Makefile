@@ -19,6 +19,7 @@ test-all: $(VENV)/dev
 bench: $(VENV)/dev
 	$(BIN)/python benchmarks/solver.py
 	$(BIN)/python benchmarks/scale.py
+	$(BIN)/python benchmarks/bounds.py --quick
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check src tests benchmarks tools
@@ -36,10 +37,8 @@ $(VENV)/dev: $(VENV)/core requirements-dev.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	touch $@
 
-# Needs uv; writes the exact versions that both commands install.
 lock:
-	uv pip compile --universal --no-emit-index-url --no-header --python-version 3.11 pyproject.toml -o requirements.txt
-	uv pip compile --universal --no-emit-index-url --no-header --python-version 3.11 --group dev --extra deploy --extra parquet -c requirements.txt pyproject.toml -o requirements-dev.txt
+	tools/lock
 
 clean:
 	rm -rf $(VENV) runs .mypy_cache .ruff_cache .pytest_cache .hypothesis

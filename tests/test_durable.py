@@ -21,10 +21,11 @@ from privadmm.errors import LedgerError, RefusedError
 from privadmm.job import Job, cluster, train
 from privadmm.privacy import durable
 from privadmm.privacy.accounting import totals
-from privadmm.privacy.durable import SqliteLedger, identity_of, verify
+from privadmm.privacy.durable import SqliteLedger, identity_of
 from privadmm.privacy.events import DiscreteGaussian, Gaussian
 from privadmm.privacy.ledger import Budget, Policy, Tick
 from privadmm.privacy.mechanisms import Deployment, Noise, Simulation
+from privadmm.privacy.verification import verify
 
 CASE = PRIVATE[0]
 POLICY = Policy(Budget(1.0, 1e-5))

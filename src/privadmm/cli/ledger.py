@@ -70,7 +70,7 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Recompute every hash and every total. Exit code 1 if anything does not fit."""
-    from privadmm.privacy.durable import verify as look
+    from privadmm.privacy.verification import verify as look
     from privadmm.report import receipts, steward
 
     found = look(file, receipts.read(against) if against else ())

@@ -13,10 +13,8 @@ off, or a backup that was put back, shows to whoever kept the heads (`verify` wi
 
 import hashlib
 import json
-import math
 import os
 import sqlite3
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
@@ -24,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 from privadmm.errors import LedgerError, RefusedError
-from privadmm.privacy.accounting import epsilon
 from privadmm.privacy.events import Charges, Spent, dump, load, merge
 from privadmm.privacy.ledger import (
     ADJACENCY,
@@ -171,6 +168,9 @@ def identity_of(path: Path) -> Identity | None:
         return None
     with closing(connect(path, read_only=True)) as db:
         return Identity.of(dict(db.execute("SELECT fact, value FROM identity")))
+
+
+Receipt = tuple[str, int, int, str]  # job, round, phase, and the hash of that row
 
 
 class SqliteLedger:
@@ -331,76 +331,3 @@ class SqliteLedger:
 
     def close(self) -> None:
         self._db.close()
-
-
-Receipt = tuple[str, int, int, str]  # job, round, phase, and the hash of that row
-
-
-@dataclass(frozen=True)
-class Verification:
-    """What a look at a ledger file found; `problems` is empty when everything fits."""
-
-    rows: int
-    head: str
-    problems: tuple[str, ...]
-    epsilon: dict[int, float]
-
-
-def verify(path: Path, heads: Sequence[Receipt] = ()) -> Verification:
-    """Recompute every hash and every total. `heads` are (job, round, phase, head) as others received them."""
-    problems: list[str] = []
-    with closing(connect(path, read_only=True)) as db:
-        try:
-            identity = Identity.of(dict(db.execute("SELECT fact, value FROM identity")))
-            rows = db.execute(
-                "SELECT seq, kind, job, round, phase, inbox, charges, outbox, state, hash FROM ticks ORDER BY seq"
-            ).fetchall()
-            states = {row[0]: row[1:] for row in db.execute("SELECT job, round, phase, state FROM states")}
-            charges = [unpack_charges(row[6]) for row in rows]
-        except (sqlite3.Error, LedgerError, ValueError, KeyError, TypeError) as error:
-            raise LedgerError(f"{path}: is damaged and cannot be read through ({error})") from error
-    head, known, kept, accounts = identity.hash, {}, {}, defaultdict[str, Account](Account)
-    for place, ((*row, stored), charge) in enumerate(zip(rows, charges, strict=True), start=1):
-        seq, kind, job, round, phase, *_, state = row
-        name = (
-            f"row {seq} (round {round + 1} of job {job})"
-            if kind == "tick"
-            else f"row {seq} ({kind} of job {job})"
-        )
-        if seq != place:
-            problems.append(f"{name}: stands where row {place} should")
-        head = link(head, tuple(row))
-        if head != stored:
-            problems.append(
-                f"{name}: its hash does not fit; this row or one before it was altered or removed"
-            )
-            head = stored  # go on from what is there, to name the next break and not every row after this one
-        accounts[job].read(kind, charge)
-        if kind == "tick":
-            known[job, round, phase], kept[job] = stored, (round, phase, state)
-    for job, (round, phase, state) in kept.items():
-        found = states.get(job)
-        if found is None or (*found[:2], sha(found[2])) != (round, phase, state):
-            problems.append(f"job {job}: the state that is kept is not the one of its last row")
-    strangers = {job for job, *_ in heads} - {row[2] for row in rows}
-    problems += [
-        f"job {job} is not in this ledger: it was made with another, or removed" for job in strangers
-    ]
-    for job, round, phase, seen in heads:
-        if job in strangers:
-            continue
-        if known.get((job, round, phase)) != seen:
-            what = "is another now" if (job, round, phase) in known else "is not in the ledger"
-            problems.append(
-                f"round {round + 1} of job {job} was received from these parties, and {what}: "
-                "a tail was cut off, or a backup was put back"
-            )
-    budget, totals = identity.policy.budget, {}
-    for party in identity.parties:
-        spent: Spent = ()
-        for account in accounts.values():
-            spent = merge(spent, account.spent.get(party, ()))
-        totals[party] = epsilon(spent, budget.delta) if budget else math.inf
-        if budget is not None and totals[party] > budget.epsilon:
-            problems.append(f"party {party} has spent epsilon = {totals[party]:.6g} of {budget.epsilon:.6g}")
-    return Verification(len(rows), head, tuple(problems), totals)

@@ -10,8 +10,9 @@ from typing import Any
 
 from privadmm.errors import LedgerError
 from privadmm.privacy.accounting import epsilon
-from privadmm.privacy.durable import SqliteLedger, Verification, connect, identity_of
+from privadmm.privacy.durable import SqliteLedger, connect, identity_of
 from privadmm.privacy.events import Spent, merge
+from privadmm.privacy.verification import Verification
 from privadmm.report.screen import Facts, alike, shown
 from privadmm.report.screen import rows as table
 

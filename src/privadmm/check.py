@@ -18,7 +18,14 @@ def nonnegative(**values: float) -> None:
 
 
 def probability(**values: float) -> None:
-    """Strictly between 0 and 1."""
+    """Strictly between 0 and 1, and not so small that floating point has no digits left for it."""
     for name, value in values.items():
-        if not 0 < value < 1:
-            raise ConfigError(f"{name} must lie strictly between 0 and 1, not {value!r}")
+        if not 1e-300 <= value < 1:
+            raise ConfigError(f"{name} must lie between 1e-300 and 1, not {value!r}")
+
+
+def ratio(**values: float) -> None:
+    """Above 0, and within what can be squared."""
+    for name, value in values.items():
+        if not 1e-100 <= value <= 1e100:
+            raise ConfigError(f"{name} must lie between 1e-100 and 1e100, not {value!r}")

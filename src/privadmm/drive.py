@@ -57,7 +57,13 @@ class Progress:
                 f"{path}: the checkpoint is damaged and was not used. Remove it and resume: the ledger then replays "
                 "the rounds that were paid for, at no charge"
             )
-        arrays, facts = wire.unpack(raw[64:])
+        try:
+            return Progress._of(*wire.unpack(raw[64:]), path, job, memory)
+        except (ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(f"{path}: is no checkpoint of this run ({type(error).__name__})") from error
+
+    @staticmethod
+    def _of(arrays: dict[str, Any], facts: dict[str, Any], path: Path, job: str, memory: Any) -> "Progress":
         if facts["job"] != job:
             raise CheckpointError(f"{path}: the checkpoint is of job {facts['job']}, the directory of {job}")
         kept = {

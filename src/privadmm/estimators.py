@@ -184,7 +184,7 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             regularizer=self.regularizer or L2(1e-6),
             privacy=privacy,
         )
-        return Job(algorithm, public)
+        return Job(algorithm, public, self.epsilon if isinstance(privacy, Target) else None)
 
     def _names(self) -> tuple[str, ...]:
         if hasattr(self, "feature_names_in_"):

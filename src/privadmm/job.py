@@ -15,7 +15,7 @@ from privadmm.data.shards import Shards
 from privadmm.drive import Callback, Cluster, Progress, drive
 from privadmm.engines.inprocess import InProcess
 from privadmm.engines.worker import Worker
-from privadmm.errors import ConfigError
+from privadmm.errors import ConfigError, DataError
 from privadmm.phases import Algorithm, Floats, Local, Public
 from privadmm.privacy.accounting import Claim, NoPrivacy, Plan, Target, by_round, totals, worst
 from privadmm.privacy.ledger import Budget, Ledger, MemoryLedger, Policy
@@ -104,7 +104,11 @@ def cluster(
     parts: Sequence[Sequence[int]] | None = None,
 ) -> InProcess:
     """The job's parties in this process: one block with this ledger, or `parts`, each with a ledger in memory."""
+    if job.public.loss.classification and not np.all(np.abs(shards.y) == 1):
+        raise DataError("a loss of classes needs labels -1 and +1; the sensitivity rests on it")
     if parts is not None:
+        if sorted(party for part in parts for party in part) != list(range(len(shards.ids))):
+            raise ConfigError("parts must hold every party once")
         blocks = [shards.take(np.asarray(part)) for part in parts]
         ledgers: list[Ledger] = [MemoryLedger(block.ids.tolist(), job.policy) for block in blocks]
     else:

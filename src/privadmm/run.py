@@ -2,6 +2,7 @@
 
 import math
 import sqlite3
+import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, suppress
@@ -14,14 +15,15 @@ from privadmm.assembly import Prepared
 from privadmm.config import Config, check_seed
 from privadmm.drive import Callback, Checkpoint, Progress, View
 from privadmm.engines.inprocess import InProcess
-from privadmm.errors import InterruptedRunError, LedgerError, StorageError
+from privadmm.errors import InterruptedRunError, LedgerError, RefusedError, StorageError, ToleranceError
 from privadmm.job import Job, cluster, train, weights
 from privadmm.model import Model, notices
 from privadmm.privacy.accounting import epsilon
-from privadmm.privacy.durable import SqliteLedger, identity_of
+from privadmm.privacy.durable import Receipt, SqliteLedger, identity_of
 from privadmm.privacy.events import DiscreteGaussian, Gaussian, Spent, merge
 from privadmm.privacy.ledger import Budget, MemoryLedger, export
 from privadmm.privacy.mechanisms import Noise
+from privadmm.privacy.verification import verify
 from privadmm.report import metrics, plots, receipts
 from privadmm.report.metrics import Observer, Row
 from privadmm.report.receipts import Receipts
@@ -135,7 +137,9 @@ class Attempt:
     def facts(self, job: Job) -> dict[str, str]:
         """What has to be the same for a job to be resumed. Sizes and dimension are public."""
         shape = wire.pack({"sizes": job.public.sizes}, dim=job.public.dim)
-        return {"config": self.config.digest, "shape": wire.digest(shape)}
+        named = self.config.run.ledger
+        ledger = "its own" if named is None else str(self.ledger_path.resolve())
+        return {"config": self.config.digest, "shape": wire.digest(shape), "ledger": ledger}
 
     def carry_out(self, job: Job, bar: Bar | None) -> tuple[Progress, list[Row], dict[str, Any]]:
         """Every round that is left. Without a release, what was made in the directory is taken back."""
@@ -148,7 +152,8 @@ class Attempt:
                 finally:
                     with suppress(LedgerError):
                         kept = self.resume or ledger.latest(job.id) is not None
-                        if not kept:
+                        # An abort that records may have caused tells something: what was set aside stays so.
+                        if not kept and not isinstance(sys.exception(), ToleranceError):
                             ledger.close_job(job.id)
         except BaseException:
             if not kept:
@@ -162,16 +167,34 @@ class Attempt:
                 "--out with all that was released still to be counted"
             )
         known = identity_of(self.ledger_path)
+        if known is None and self.noise.mode == "deployment":
+            raise LedgerError(
+                f"{self.ledger_path}: there is no ledger there, and a deployment does not make one: its steward does, "
+                f"with `privadmm ledger create {self.ledger_path} --parties {job.public.parties} --epsilon ... --delta ...`"
+            )
+        if known is not None and (problems := verify(self.ledger_path, self.receipts()).problems):
+            raise LedgerError(f"{self.ledger_path}: {problems[0]}; nothing more was released")
+        if known is None and self.receipts():
+            raise LedgerError(f"{self.ledger_path}: the ledger of this run is missing; put it back")
         policy = job.policy if known is None else known.policy
         policy.admit(job.algorithm.name, self.prepared.frame.row_bound)
         asked = self.config.privacy and self.config.privacy.budget
         fixed = policy.budget
+        if fixed is None and job.private:
+            raise RefusedError(
+                f"{self.ledger_path}: this ledger has no budget, since what it counts is not private; a private run needs "
+                "a ledger of its own"
+            )
         if fixed is not None and (fixed.delta != job.delta or asked not in (None, fixed.epsilon)):
             raise LedgerError(
                 f"{self.ledger_path}: this ledger fixed budget = {fixed.epsilon:g} at delta = {fixed.delta:g} when it "
                 "was made; the party decides, so take these over into [privacy], or name another file"
             )
         return SqliteLedger(self.ledger_path, self.prepared.train.ids.tolist(), policy, self.noise.mode)
+
+    def receipts(self) -> list[Receipt]:
+        path = self.directory.path
+        return receipts.read(path) if (path / receipts.NAME).exists() else []
 
     def rounds(
         self, job: Job, ledger: SqliteLedger, bar: Bar | None, stack: ExitStack

@@ -20,7 +20,8 @@ Privacy. w_i^{k+1} is affine in the averaged gradient, so replacing one record m
     Delta = 2 S1 / (m_i (rho + 1/eta))                                                          (Lemma 1)
 
 and needs neither smoothness nor strong convexity. State and message are functions of the released wt_i.
-z is fixed before the run, so the rounds compose exactly: mu^2 = rounds/z^2.
+z is fixed before the run, so the rounds compose exactly: mu^2 = rounds/z^2. (3a) is evaluated in floating point: Delta
+also covers the rounding of its public terms, which a hostile coordinator can make large.
 
 Deviations. Line 6 of the printed Algorithm 3 adds the noise to the previous noisy iterate; (3b) is meant.
 The paper estimates D_w on private records and does not count it; here it is declared.
@@ -33,7 +34,7 @@ from typing import Annotated, ClassVar, Literal
 from privadmm import check
 from privadmm.algorithms.star import Memory, average, broadcast, start
 from privadmm.errors import ConfigError
-from privadmm.phases import AtCoordinator, AtParties, Floats, Ints, Local, Mail, Phase, Public
+from privadmm.phases import AtCoordinator, AtParties, Floats, Ints, Local, Mail, Phase, Public, rounding
 from privadmm.privacy.accounting import Claim, NoPrivacy, Plan, Target, classical_ratio, moments_accountant
 from privadmm.privacy.events import DiscreteGaussian, Gaussian, NotPrivate
 from privadmm.privacy.release import Door, Released
@@ -84,7 +85,8 @@ class DPADMM:
         steep = self.inverse_eta(t, local)
         gradient = local.gradient(s.w) + R.subgradient(s.w)
         x = (gamma + rho * w + steep * s.w - gradient) / (rho + steep)  # (3a)
-        wt = release.output(x, sensitivity=local.replace_one / (rho + steep))  # (3b), Lemma 1
+        moves = local.replace_one + 2 * rounding(gamma, rho * w, steep * s.w, R.subgradient(s.w))
+        wt = release.output(x, sensitivity=moves / (rho + steep))  # (3b), Lemma 1
         return State(wt.value, gamma), wt.map(lambda w: w - gamma / rho)
 
     def average(self, t: int, public: Public, memory: Memory, inbox: Mail) -> tuple[Memory, Mail]:

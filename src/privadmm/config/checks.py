@@ -98,6 +98,13 @@ def _check_ledger(run: RunTable, report: Report) -> None:
         missing(("run", "ledger"), RunTable, report.named(("run", "mode"), run.mode), report)
 
 
+def _check_split(run: RunTable, parties: PartiesTable, report: Report) -> None:
+    if run.mode == "deployment" and parties.alpha is not None:
+        mode = report.named(("run", "mode"), run.mode)
+        problem = f"is {show(parties.split)} beside {mode}, where sizes must not follow from private labels"
+        report.add(("parties", "split"), problem, '"even" or "column:NAME"')
+
+
 CROSS_CHECKS: tuple[tuple[tuple[str, ...], Callable[..., None]], ...] = (
     (("data",), _check_source),
     (("data", "loss"), _check_classes),
@@ -106,4 +113,5 @@ CROSS_CHECKS: tuple[tuple[tuple[str, ...], Callable[..., None]], ...] = (
     (("algorithm", "graph"), _check_topology),
     (("privacy", "algorithm"), _check_epsilon),
     (("run",), _check_ledger),
+    (("run", "parties"), _check_split),
 )

@@ -208,27 +208,12 @@ def check_on_bad(on_bad: str) -> None:
         raise ConfigError(f'on_bad must be "refuse" or "default", not {on_bad!r}')
 
 
-def is_number(word: str) -> bool:
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
-
-
 def require_column(name: str, have: Mapping[str, Any] | Sequence[str]) -> None:
     if name not in have:
-        listed = list(have)
-        # A table without a header, or with a stray quote in it, has records where its names should be.
-        if any(len(one) > 64 or not one.isprintable() or is_number(one) for one in listed):
-            raise DataError(
-                f"column {name!r} is missing, and the first line is no list of column names; add a header line, "
-                "and look for a quote that is not closed"
-            )
-        shown = ", ".join(map(repr, listed[:20])) + (", ..." if len(listed) > 20 else "")
+        # Where a header is missing its names are a record: they are not repeated here.
         raise DataError(
-            f"column {name!r} is missing; the table has {shown or 'no columns'}. "
-            "Rename the column in the data or in the declaration"
+            f"column {name!r} is missing; the table has {len(have)} others. Rename the column in the data or in the "
+            "declaration; if there is no header line, add one, and look for a quote that is not closed"
         )
 
 

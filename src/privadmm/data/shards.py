@@ -175,6 +175,9 @@ class Shards:
         """Party i holds the records rows[i] of a pooled X (dense or scipy sparse) and y. X is copied, not changed."""
         X, y = table(X, y)
         parts = [(X, y, np.asarray(r, dtype=np.int64)) for r in rows]
+        held = np.concatenate([part[2] for part in parts]) if parts else np.empty(0, dtype=np.int64)
+        if len(np.unique(held)) != len(held):
+            raise DataError("a record is held twice; replacing it would count twice")
         return cls._assemble(parts, Clip(row_bound, intercept), ids, classification)
 
     @classmethod

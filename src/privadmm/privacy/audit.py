@@ -108,7 +108,8 @@ class Game:
         for t in range(public.rounds):
             inbox = self.algorithm.steer(t, worlds[0], states[0], target)
             doors = [
-                Listening(public.ids, plan[(t, number)], noise, t, number, lambda _: None) for _ in worlds
+                Listening(public.ids, plan[(t, number)], noise, t, number, lambda _: None, (games, 1))
+                for _ in worlds
             ]
             for b in (truth, 1 - truth):
                 doors[b].said = doors[truth].said

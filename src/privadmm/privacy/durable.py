@@ -167,7 +167,10 @@ def identity_of(path: Path) -> Identity | None:
     if not path.exists():
         return None
     with closing(connect(path, read_only=True)) as db:
-        return Identity.of(dict(db.execute("SELECT fact, value FROM identity")))
+        try:
+            return Identity.of(dict(db.execute("SELECT fact, value FROM identity")))
+        except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
+            raise LedgerError(f"{path}: is damaged ({type(error).__name__}); nothing was released") from error
 
 
 Receipt = tuple[str, int, int, str]  # job, round, phase, and the hash of that row

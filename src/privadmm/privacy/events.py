@@ -20,7 +20,7 @@ class Gaussian:
     ratio: float
 
     def __post_init__(self) -> None:
-        check.positive(ratio=self.ratio)
+        check.ratio(ratio=self.ratio)
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class DiscreteGaussian:
     ratio: float
 
     def __post_init__(self) -> None:
-        check.positive(ratio=self.ratio)
+        check.ratio(ratio=self.ratio)
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class GaussianObjective:
     w: float
 
     def __post_init__(self) -> None:
-        check.positive(ratio=self.ratio)
+        check.ratio(ratio=self.ratio)
         check.nonnegative(w=self.w)
 
 
@@ -56,7 +56,7 @@ class GammaObjective:
     w: float
 
     def __post_init__(self) -> None:
-        check.positive(slope=self.slope)
+        check.ratio(slope=self.slope)
         check.nonnegative(w=self.w)
 
 
@@ -67,7 +67,7 @@ class GammaOutput:
     ratio: float
 
     def __post_init__(self) -> None:
-        check.positive(ratio=self.ratio)
+        check.ratio(ratio=self.ratio)
 
 
 @dataclass(frozen=True)

@@ -117,7 +117,7 @@ class Deployment:
         raise RefusedError("gamma-norm noise is for simulations only; a deployment calibrates Gaussian noise")
 
     def grid(self, scale: Floats) -> Floats:
-        return np.asarray(np.exp2(np.floor(np.log2(scale)) - 40))
+        return np.asarray(np.exp2(np.maximum(np.floor(np.log2(scale)) - 40, -1000)))
 
     def _perturb(self, x: Floats, sensitivity: float, ratio: float) -> Floats:
         check.positive(sensitivity=sensitivity, ratio=ratio)

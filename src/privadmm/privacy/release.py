@@ -29,6 +29,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _KEY = object()
+DIVERGED = "the iterates diverged at round {}: choose a larger penalty or a smaller step size"
 
 
 @dataclass(frozen=True)
@@ -57,17 +58,24 @@ class Door:
         round: int,
         phase: int,
         permit: Callable[[Charges], None],
+        rows: tuple[int, ...] | None = None,
     ) -> None:
+        """`rows` is the shape of a release but for its width: one row a party, behind the replicas if there are any."""
         self.ids = ids
         self.charges: Charges = {party: () for party in ids.tolist()}
         self._planned = planned
         self._noise = noise
         self._at = (round, phase)
         self._permit = permit
+        self._rows = (len(ids),) if rows is None else rows
         self._calls = 0
 
     def output(self, x: Floats, sensitivity: Floats | float) -> Released:
         """x (..., P, d), of which one record moves party i's row by at most sensitivity_i in l2 norm."""
+        if x.shape[:-1] != self._rows:
+            raise RefusedError(f"a release of shape {x.shape} where one charge covers {self._rows} rows")
+        if not np.all(np.isfinite(x)):
+            raise PrivadmmError(DIVERGED.format(self._at[0] + 1))
         events = self._next()
         if isinstance(events[0], NotPrivate):
             value = x
@@ -79,9 +87,7 @@ class Door:
             )
         self._calls += 1
         if not np.all(np.isfinite(value)):
-            raise PrivadmmError(
-                f"the iterates diverged at round {self._at[0] + 1}: choose a larger penalty or a smaller step size"
-            )
+            raise PrivadmmError(DIVERGED.format(self._at[0] + 1))
         return Released(value, _KEY)
 
     def objective(

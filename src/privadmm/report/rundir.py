@@ -26,7 +26,11 @@ from privadmm.errors import CheckpointError, ConfigError
 
 PARTIAL = ".new"
 # What job.json remembers besides the id, and how a person would call it.
-SAME = {"config": "config or seed", "shape": "number of parties, records or columns"}
+SAME = {
+    "config": "config or seed",
+    "shape": "number of parties, records or columns",
+    "ledger": "ledger",
+}
 
 
 @dataclass(frozen=True)

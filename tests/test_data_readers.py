@@ -231,7 +231,7 @@ def test_a_third_class_is_refused(put, tmp_path, kind):
         ("age,sex,died\n", "no records"),
         ("1,2,3\n4,5,6\n", "header"),
         ("age,age,died\n1,2,no\n", "two columns 'age'"),
-        ("age,died\n1,no\n", r"'sex' is missing; the table has 'age', 'died'"),
+        ("age,died\n1,no\n", r"'sex' is missing; the table has 2 others"),
         ("age,sex\n1,F\n", "'died' is missing"),
         ("age,sex,died\n1,F,no\n1,F\n", "line 3 has 2 cells where the header has 3"),
         ("age,sex,died\n1,F,no,4242\n", "line 2 has 4 cells"),
@@ -258,7 +258,7 @@ def test_a_table_needs_a_feature(put):
 @pytest.mark.parametrize(
     ("arrays", "why"),
     [
-        ({"X": X}, "'y' is missing; the table has 'X'"),
+        ({"X": X}, "'y' is missing; the table has 1 others"),
         ({"y": Y}, "'X' is missing"),
         ({"X": X[0], "y": Y}, r"shape \(n, d\)"),
         ({"X": X.astype(str), "y": Y}, "must be numbers"),

@@ -103,8 +103,8 @@ def test_dates_are_not_numbers():
         schema().encode(table(age=dates))
 
 
-def test_a_missing_column_is_named_with_what_there_is():
-    with pytest.raises(DataError, match=r"'hours' is missing; the table has 'age', 'Sex', 'sex'"):
+def test_a_missing_column_is_named():
+    with pytest.raises(DataError, match=r"'hours' is missing; the table has 3 others"):
         schema().encode({"age": np.array([1]), "Sex": np.array(["Male"]), "sex": np.array(["Male"])})
 
 

@@ -92,9 +92,8 @@ def test_the_ledger_holds_both_events_of_every_round(inside: Event, after: Event
     assert 0 < epsilon(spent, 1e-5) < 100
 
 
-def door(noise: Noise, inside: Event, after: Event, parties: int = 1) -> Door:
-    plan = ((inside,) * parties, (after,) * parties)
-    return Door(np.arange(parties), plan, noise, 0, 0, lambda charges: None)
+def door(noise: Noise, inside: Event, after: Event, rows: tuple[int, ...]) -> Door:
+    return Door(np.arange(1), ((inside,), (after,)), noise, 0, 0, lambda charges: None, rows)
 
 
 def drawn(noise: Noise, inside: Event, after: Event, d: int, games: int = 1) -> np.ndarray:
@@ -107,7 +106,7 @@ def drawn(noise: Noise, inside: Event, after: Event, d: int, games: int = 1) -> 
 
     like = np.zeros((games, 1, d)) if games > 1 else np.zeros((1, d))
     one = np.ones(1)
-    door(noise, inside, after).objective(solve, like, 2.0, 0.1 * one, one, one, 1e-9)
+    door(noise, inside, after, like.shape[:-1]).objective(solve, like, 2.0, 0.1 * one, one, one, 1e-9)
     return seen[0]
 
 

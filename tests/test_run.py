@@ -71,6 +71,8 @@ def test_what_is_left_is_what_the_next_job_may_ask_for(place: Place) -> None:
 def deploy(place: Place, out: Path, **changes: Any) -> dict[str, Any]:
     pytest.importorskip("opendp")
     config = place.config(run={"mode": "deployment", "seed": None, "ledger": f"{out.name}.sqlite"}, **changes)
+    policy = ("--parties", PARTIES, "--epsilon", 1.0, "--delta", 1e-5)
+    assert place.call("ledger", "create", place.path / f"{out.name}.sqlite", *policy).code == 0
     said = place.train(config, "--json", out=out)
     assert said.code == 0, said.err
     return said.object

@@ -156,3 +156,71 @@ def test_audit_prints_what_it_promises(place: Place) -> None:
     assert {"delta", "trials", "confidence", "epsilon_fitted"} <= found.keys()
     assert "planted bug" in place.call("audit", config, "--trials", 5000).out
     assert place.call("audit", place.config(CLEAR)).code == 2
+
+
+DEPLOYED = {"mode": "deployment", "seed": None, "ledger": "party.sqlite"}
+
+
+def test_a_deployment_does_not_make_its_own_ledger(place: Place) -> None:
+    said = place.train(place.config(run=DEPLOYED))
+    assert said.code == 1
+    assert "ledger create" in said.err
+    assert not (place.path / "party.sqlite").exists()
+    assert not place.out.exists()
+
+
+def test_a_private_run_needs_a_ledger_with_a_budget(place: Place) -> None:
+    shared = {"ledger": "clear.sqlite"}
+    assert place.train(place.config(CLEAR, run=shared), out=place.path / "clear").code == 0
+    said = place.train(place.config(run=shared))
+    assert said.code == 3
+    assert "has no budget" in said.err
+
+
+def test_a_deployment_does_not_split_by_labels(place: Place) -> None:
+    said = place.train(place.config(run=DEPLOYED, parties={"split": "dirichlet:0.5"}))
+    assert said.code == 2
+    assert "[parties] split" in said.err
+
+
+def test_a_tampered_ledger_stops_the_next_run(place: Place, party: Path) -> None:
+    with closing(sqlite3.connect(party)) as db, db:
+        db.execute("UPDATE ticks SET charges = '[]' WHERE seq = 3")
+    said = place.train(
+        place.config(privacy={"epsilon": 0.1}, run={"ledger": "party.sqlite"}), out=place.path / "b"
+    )
+    assert said.code == 1
+    assert "altered or removed" in said.err
+
+
+def test_a_run_is_resumed_with_its_own_ledger_only(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither with the kept copy of its config, whose paths lead elsewhere, nor with an older ledger put back."""
+    from privadmm import drive
+    from privadmm.drive import Checkpoint
+
+    file = place.path / "party.sqlite"
+    place.call("ledger", "create", file, *POLICY)
+    data = {"source": str(place.path / "data.npz")}
+    config = place.config(data=data, run={"ledger": "party.sqlite", "checkpoint_every": 100})
+    empty = file.read_bytes()
+
+    def stop(self: Checkpoint, view: drive.View) -> None:
+        if view.progress.round == 3:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, "__call__", stop)
+        assert place.train(config).code == 1
+    kept = charged(file)
+    elsewhere = place.train(place.out / "config.toml", "--resume")
+    assert elsewhere.code == 1
+    assert "another ledger" in elsewhere.err
+    assert not (place.out / "party.sqlite").exists()
+    after = file.read_bytes()
+    file.write_bytes(empty)
+    restored = place.train(config, "--resume")
+    assert restored.code == 1
+    assert "not in this ledger" in restored.err
+    file.write_bytes(after)
+    assert place.train(config, "--resume").code == 0
+    assert charged(file) == ROUNDS * PARTIES > kept

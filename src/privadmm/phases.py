@@ -185,8 +185,8 @@ class Local:
 
 def rounding(*terms: Floats) -> Floats:
     """A bound on the l2 rounding error of a sum of these public terms, a column (P, 1), the worst over replicas."""
-    size = sum((np.linalg.norm(np.abs(term), axis=-1, keepdims=True) for term in terms), np.zeros(1))
-    return 2.0**-50 * np.asarray(size).reshape(-1, *np.shape(size)[-2:]).max(axis=0)
+    size: Floats = sum((np.linalg.norm(term, axis=-1, keepdims=True) for term in terms), np.zeros((1, 1)))
+    return np.asarray(2.0**-50 * size.reshape(-1, *size.shape[-2:]).max(axis=0))
 
 
 @dataclass(frozen=True)

@@ -170,7 +170,7 @@ class Attempt:
         if known is None and self.noise.mode == "deployment":
             raise LedgerError(
                 f"{self.ledger_path}: there is no ledger there, and a deployment does not make one: its steward does, "
-                f"with `privadmm ledger create {self.ledger_path} --parties {job.public.parties} --epsilon ... --delta ...`"
+                f"with `privadmm ledger create FILE --parties {job.public.parties} --epsilon E --delta D`"
             )
         if known is not None and (problems := verify(self.ledger_path, self.receipts()).problems):
             raise LedgerError(f"{self.ledger_path}: {problems[0]}; nothing more was released")
@@ -182,8 +182,8 @@ class Attempt:
         fixed = policy.budget
         if fixed is None and job.private:
             raise RefusedError(
-                f"{self.ledger_path}: this ledger has no budget, since what it counts is not private; a private run needs "
-                "a ledger of its own"
+                f"{self.ledger_path}: this ledger has no budget, since what it counts is not private; a private run "
+                "needs another"
             )
         if fixed is not None and (fixed.delta != job.delta or asked not in (None, fixed.epsilon)):
             raise LedgerError(

@@ -40,7 +40,11 @@ class Noise(Protocol):
 
 
 class Simulation:
-    """Philox streams with key (seed, party) and counter (call, round, replica): a draw depends on nothing else."""
+    """Philox streams with key (seed, party) and counter (call, round, replica): a draw depends on nothing else.
+
+    Two jobs with one seed draw the same noise. That is what makes methods comparable in a study, and one more reason
+    why nothing that was simulated may be published.
+    """
 
     mode: ClassVar[str] = "simulation"
     kind: ClassVar[type[Gaussian] | type[DiscreteGaussian]] = Gaussian

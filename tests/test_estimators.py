@@ -276,3 +276,14 @@ def test_scikit_learn_finds_nothing_else_unusual() -> None:
     assert not failed
     assert {check["check_name"] for check in found if check["status"] == "xfail"} == set(OTHER_WORDS)
     assert sum(check["status"] == "passed" for check in found) > 45
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"rounds": 5.0}, {"rounds": 0}, {"parties": "3"}, {"parties": 3.0}, {"epsilon": "1"}]
+)
+def test_a_parameter_of_the_wrong_kind_is_named(wrong):
+    (name,) = wrong
+    X, y = np.random.default_rng(0).normal(size=(40, 2)), np.tile([0, 1], 20)
+    estimator = ADMMClassifier(classes=(0, 1), row_bound=1.0, random_state=0, rounds=2).set_params(**wrong)
+    with pytest.raises(ConfigError, match=name):
+        estimator.fit(X, y)

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from privadmm import graphs
+from privadmm import check, graphs
 from privadmm.algorithms.dp_admm import DPADMM
 from privadmm.data import splits
 from privadmm.data.schema import labels
@@ -161,6 +161,7 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if labelled != rows:
             raise DataError(f"X has {rows} rows and y has {labelled}")
         if groups is None:
+            check.whole(parties=self.parties)
             owner = splits.even(rows, self.parties, seed)
             return owner, tuple(str(party) for party in range(self.parties))
         named = np.asarray(groups)

@@ -98,7 +98,8 @@ class Public:
     replicas: int | None = None
 
     def __post_init__(self) -> None:
-        check.positive(C=self.C, rounds=self.rounds, dim=self.dim)
+        check.positive(C=self.C)
+        check.whole(rounds=self.rounds, dim=self.dim)
         if self.sizes.ndim != 1 or not len(self.sizes):
             raise ConfigError("there must be at least one party")
         if (self.sizes < 1).any():

@@ -161,6 +161,16 @@ class Local:
         """How far `gradient` can move when one record is replaced: 2 C omega_i L / m_i, rows being in the unit ball."""
         return 2 * self.public.loss.lipschitz * self.weight
 
+    @property
+    def summation(self) -> Floats:
+        """A bound on the rounding error of `gradient`'s sum over m_i records, each at most C omega_i L/m_i long.
+
+        A record's own term is a function of that record and of x, however it rounds; only the sum joins records.
+        """
+        return (
+            2.0**-50 * self.shards.sizes[:, None] * self.public.scale(self.ids) * self.public.loss.lipschitz
+        )
+
     def zeros(self) -> Floats:
         return self.public.zeros(len(self.ids))
 

@@ -21,7 +21,7 @@ Privacy. w_i^{k+1} is affine in the averaged gradient, so replacing one record m
 
 and needs neither smoothness nor strong convexity. State and message are functions of the released wt_i.
 z is fixed before the run, so the rounds compose exactly: mu^2 = rounds/z^2. (3a) is evaluated in floating point: Delta
-also covers the rounding of its public terms, which a hostile coordinator can make large.
+also covers the rounding of its sum over records, and of its public terms, which a hostile coordinator can make large.
 
 Deviations. Line 6 of the printed Algorithm 3 adds the noise to the previous noisy iterate; (3b) is meant.
 The paper estimates D_w on private records and does not count it; here it is declared.
@@ -85,7 +85,8 @@ class DPADMM:
         steep = self.inverse_eta(t, local)
         gradient = local.gradient(s.w) + R.subgradient(s.w)
         x = (gamma + rho * w + steep * s.w - gradient) / (rho + steep)  # (3a)
-        moves = local.replace_one + 2 * rounding(gamma, rho * w, steep * s.w, R.subgradient(s.w))
+        error = local.summation + rounding(gamma, rho * w, steep * s.w, R.subgradient(s.w))
+        moves = local.replace_one + 2 * error
         wt = release.output(x, sensitivity=moves / (rho + steep))  # (3b), Lemma 1
         return State(wt.value, gamma), wt.map(lambda w: w - gamma / rho)
 

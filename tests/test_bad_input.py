@@ -24,12 +24,6 @@ GRAPH = {
 }
 
 
-@pytest.fixture
-def place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Place:
-    write_npz(tmp_path / "data.npz")
-    return Place(tmp_path, capsys)
-
-
 def with_cell(value: float) -> np.ndarray:
     changed = X.copy()
     changed[7, 1] = value

@@ -38,12 +38,6 @@ from small_runs import (
 )
 
 
-@pytest.fixture
-def place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Place:
-    write_npz(tmp_path / "data.npz")
-    return Place(tmp_path, capsys)
-
-
 @pytest.fixture(autouse=True)
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return no_plots(monkeypatch)

@@ -27,14 +27,7 @@ from small_runs import (
     rows,
     with_changes,
     write_csv,
-    write_npz,
 )
-
-
-@pytest.fixture
-def place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Place:
-    write_npz(tmp_path / "data.npz")
-    return Place(tmp_path, capsys)
 
 
 @pytest.fixture(autouse=True)

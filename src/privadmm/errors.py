@@ -21,6 +21,10 @@ class ToleranceError(PrivadmmError):
     """A local problem was not solved to its tolerance. The message carries no data."""
 
 
+class DivergedError(PrivadmmError):
+    """Iterates ran away. Like a missed tolerance, an abort that records may have caused."""
+
+
 class CheckpointError(PrivadmmError):
     """A checkpoint or run directory cannot be resumed."""
 

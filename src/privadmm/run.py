@@ -15,7 +15,14 @@ from privadmm.assembly import Prepared
 from privadmm.config import Config, check_seed
 from privadmm.drive import Callback, Checkpoint, Progress, View
 from privadmm.engines.inprocess import InProcess
-from privadmm.errors import InterruptedRunError, LedgerError, RefusedError, StorageError, ToleranceError
+from privadmm.errors import (
+    DivergedError,
+    InterruptedRunError,
+    LedgerError,
+    RefusedError,
+    StorageError,
+    ToleranceError,
+)
 from privadmm.job import Job, cluster, train, weights
 from privadmm.model import Model, notices
 from privadmm.privacy.accounting import epsilon
@@ -153,7 +160,7 @@ class Attempt:
                     with suppress(LedgerError):
                         kept = self.resume or ledger.latest(job.id) is not None
                         # An abort that records may have caused tells something: what was set aside stays so.
-                        if not kept and not isinstance(sys.exception(), ToleranceError):
+                        if not kept and not isinstance(sys.exception(), ToleranceError | DivergedError):
                             ledger.close_job(job.id)
         except BaseException:
             if not kept:

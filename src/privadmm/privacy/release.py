@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from privadmm.errors import PrivadmmError, RefusedError
+from privadmm.errors import DivergedError, RefusedError
 from privadmm.privacy.events import (
     Charges,
     DiscreteGaussian,
@@ -75,7 +75,7 @@ class Door:
         if x.shape[:-1] != self._rows:
             raise RefusedError(f"a release of shape {x.shape} where one charge covers {self._rows} rows")
         if not np.all(np.isfinite(x)):
-            raise PrivadmmError(DIVERGED.format(self._at[0] + 1))
+            raise DivergedError(DIVERGED.format(self._at[0] + 1))
         events = self._next()
         if isinstance(events[0], NotPrivate):
             value = x
@@ -87,7 +87,7 @@ class Door:
             )
         self._calls += 1
         if not np.all(np.isfinite(value)):
-            raise PrivadmmError(DIVERGED.format(self._at[0] + 1))
+            raise DivergedError(DIVERGED.format(self._at[0] + 1))
         return Released(value, _KEY)
 
     def objective(

@@ -22,7 +22,7 @@ from privadmm.drive import View
 from privadmm.job import Job, cluster, train
 from privadmm.losses import Logistic
 from privadmm.phases import Public
-from privadmm.privacy.accounting import Target
+from privadmm.privacy.calibration import Target
 from privadmm.privacy.mechanisms import Deployment, Simulation
 from privadmm.regularizers import L2
 

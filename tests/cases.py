@@ -10,13 +10,14 @@ from privadmm import graphs
 from privadmm.algorithms.admm_graph import ADMMGraph
 from privadmm.algorithms.admm_star import ADMMStar
 from privadmm.algorithms.dp_admm import DPADMM
+from privadmm.algorithms.dvp import DVP
 from privadmm.data.shards import Shards
 from privadmm.drive import View
 from privadmm.graphs import Graph
 from privadmm.job import Job, cluster, train
 from privadmm.losses import HalfLogistic, Hinge, HuberHinge, Logistic, Loss, Squared
 from privadmm.phases import Algorithm, Mail, Public
-from privadmm.privacy.accounting import NoPrivacy, Target
+from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.regularizers import L1, L2, ElasticNet, Regularizer
 
@@ -42,10 +43,17 @@ class Case:
             graph=self.graph(len(sizes)),
             loss=self.loss,
             regularizer=self.regularizer,
-            privacy=self.privacy,
+            privacy=self.trimmed(len(sizes), rounds),
             weighting=self.weighting,
             replicas=replicas,
         )
+
+    def trimmed(self, parties: int, rounds: int) -> Target | NoPrivacy:
+        """The target for this many parties and rounds, where it has a figure for each."""
+        if isinstance(self.privacy, NoPrivacy):
+            return self.privacy
+        spread = tuple(np.resize(self.privacy.profile, rounds)) if self.privacy.profile else ()
+        return replace(self.privacy, party_epsilon=self.privacy.party_epsilon[:parties], profile=spread)
 
     def job(self, **public: Any) -> Job:
         return Job(self.algorithm, self.public(**public), id="case")
@@ -64,6 +72,7 @@ OFF = NoPrivacy()
 DP = DPADMM(D_w=3.0, rho=0.1)
 ROUGH = replace(DP, step_size="nonsmooth")
 PAPER = replace(DP, calibration="published", round_epsilon=0.1)
+DUAL = DVP(eta=0.1)
 
 ALGORITHMS = [
     Case("admm_star", ADMMStar(rho=0.1), graphs.star, OFF),
@@ -76,6 +85,21 @@ ALGORITHMS = [
     Case("dp_admm-hinge-l1", ROUGH, graphs.star, BUDGET, loss=Hinge(), regularizer=L1(0.01)),
     Case("dp_admm-squared", DP, graphs.star, BUDGET, loss=Squared(1.0, radius=0.5)),
     Case("dp_admm-published", PAPER, graphs.star, Target(None, 1e-3), weighting="parties"),
+    Case("dvp", DUAL, triangle_tail, BUDGET),
+    Case("dvp-off", DUAL, triangle_tail, OFF),
+    Case("dvp-half-phi", DVP(eta=1e-3), graphs.ring, BUDGET, loss=HalfLogistic()),
+    Case("dvp-pure", replace(DUAL, law="gamma"), graphs.ring, Target(2.0, 0.0)),
+    Case("dvp-label", DUAL, triangle_tail, replace(BUDGET, adjacency="label")),
+    Case(
+        "dvp-uneven",
+        DUAL,
+        triangle_tail,
+        Target(None, 1e-5, party_epsilon=(1.0, 2.0, 1.0, 0.5, 3.0), decay=0.8),
+    ),
+    Case("dvp-proof", replace(DUAL, calibration="proof", alpha=0.5), graphs.ring, Target(None, 1e-5)),
+    Case("dvp-box", replace(DUAL, calibration="box", alpha=30.0), graphs.ring, Target(None, 1e-5)),
+    Case("dp_admm-label", DP, graphs.star, replace(BUDGET, adjacency="label")),
+    Case("dp_admm-uneven", DP, graphs.star, Target(1.0, 1e-5, profile=(1.0, 2.0, 1.0, 0.5))),
 ]
 PRIVATE = [case for case in ALGORITHMS if case.private]
 

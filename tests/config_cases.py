@@ -69,7 +69,15 @@ FULL: dict[str, dict[str, Any]] = {
     },
     "loss": {"name": "logistic", "C": 2},
     "regularizer": {"name": "l2", "weight": 0.01},
-    "privacy": {"epsilon": 1.0, "delta": 1e-5, "budget": 2.0, "adjacency": "replace-one"},
+    "privacy": {
+        "epsilon": 1.0,
+        "delta": 1e-5,
+        "budget": 2.0,
+        "adjacency": "replace-one",
+        "party_epsilon": [1.0, 2.0, 0.5],
+        "decay": 0.9,
+        "profile": [1.0, 2.0],
+    },
     "run": {
         "mode": "simulation",
         "seed": 4,
@@ -189,6 +197,8 @@ def out_of_range(field: Field) -> list[Any]:
         "schema": [{}, {"age": []}, {"age": [1]}, {"age": [2, 1]}, {"sex": ["a", 1]}, {"sex": ["a", "a "]}],
         "split": ["evenly", "column:", "dirichlet:0", "dirichlet:-1", "dirichlet:nan", "dirichlet:x"],
         "sizes": [[], [0], [1, -1]],
+        "party_epsilon": [[], [0.0], [1.0, -1.0]],
+        "profile": [[], [0.0], [1.0, -1.0]],
     }
     beyond = {
         "exclusiveMinimum": lambda limit: [limit, limit - 1],

@@ -18,7 +18,7 @@ from privadmm.errors import ConfigError, PrivadmmError
 from privadmm.job import Job, cluster, train, weights
 from privadmm.losses import Hinge, Logistic, Squared
 from privadmm.phases import Algorithm, Public
-from privadmm.privacy.accounting import NoPrivacy, Target
+from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.events import DiscreteGaussian
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.regularizers import L1, L2

@@ -11,7 +11,8 @@ from privadmm.algorithms.admm_star import ADMMStar, State
 from privadmm.errors import RefusedError
 from privadmm.job import Job, cluster, train
 from privadmm.phases import Local, Mail, Public
-from privadmm.privacy.accounting import NoPrivacy, Plan, Target, epsilon, totals
+from privadmm.privacy.accounting import Plan, epsilon, totals
+from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.events import (
     DiscreteGaussian,
     Event,
@@ -49,7 +50,9 @@ class Perturbed(ADMMStar):
             return local.argmin(linear, k, start=s.w, anchor=s.anchor, tolerance=self.tolerance)
 
         ws = self.understate * local.weight * loss.smoothness / k
-        wi = release.objective(solve, s.w, 2 * loss.lipschitz, ws, local.weight, k, self.tolerance)
+        wi = release.objective(
+            solve, s.w, 2 * loss.lipschitz, ws, local.weight, k, lambda reach: self.tolerance
+        )
         return State(wi.value, gamma, s.anchor), wi.map(lambda w: w - gamma / self.rho)
 
     def plan(self, public: Public) -> Plan:
@@ -106,7 +109,9 @@ def drawn(noise: Noise, inside: Event, after: Event, d: int, games: int = 1) -> 
 
     like = np.zeros((games, 1, d)) if games > 1 else np.zeros((1, d))
     one = np.ones(1)
-    door(noise, inside, after, like.shape[:-1]).objective(solve, like, 2.0, 0.1 * one, one, one, 1e-9)
+    door(noise, inside, after, like.shape[:-1]).objective(
+        solve, like, 2.0, 0.1 * one, one, one, lambda reach: 1e-9 * one
+    )
     return seen[0]
 
 
@@ -138,7 +143,7 @@ def test_the_output_noise_covers_an_inexact_argmin() -> None:
     for noise, after in ((Simulation(0), Gaussian(1e4)), (Deployment(), DiscreteGaussian(1e4))):
         plan = ((GaussianObjective(3.0, 0.1),), (after,))
         Spy(np.arange(1), plan, noise, 0, 0, lambda charges: None).objective(
-            lambda b: b, np.zeros((1, d)), 2.0, 0.1 * one, 7 * one, k, tau
+            lambda b: b, np.zeros((1, d)), 2.0, 0.1 * one, 7 * one, k, lambda reach: np.full(1, tau)
         )
     grid = float(Deployment().grid(np.array(6.0)))
     assert seen[0] == pytest.approx(2 * tau / 0.25)

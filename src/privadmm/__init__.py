@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from privadmm.losses import HalfLogistic, Hinge, HuberHinge, Logistic, Squared
     from privadmm.model import Model
     from privadmm.phases import Public
-    from privadmm.privacy.accounting import NoPrivacy, Target
+    from privadmm.privacy.calibration import NoPrivacy, Target
     from privadmm.privacy.durable import SqliteLedger
     from privadmm.privacy.ledger import Budget, MemoryLedger, Policy
     from privadmm.privacy.mechanisms import Deployment, Simulation
@@ -58,7 +58,7 @@ _HOME = {
     "Logistic": "losses",
     "MemoryLedger": "privacy.ledger",
     "Model": "model",
-    "NoPrivacy": "privacy.accounting",
+    "NoPrivacy": "privacy.calibration",
     "Policy": "privacy.ledger",
     "PrivadmmError": "errors",
     "Public": "phases",
@@ -69,7 +69,7 @@ _HOME = {
     "Simulation": "privacy.mechanisms",
     "SqliteLedger": "privacy.durable",
     "Squared": "losses",
-    "Target": "privacy.accounting",
+    "Target": "privacy.calibration",
     "ToleranceError": "errors",
     "cluster": "job",
     "read": "data.readers",

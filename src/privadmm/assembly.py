@@ -20,7 +20,7 @@ from privadmm.job import Job
 from privadmm.losses import HalfLogistic, Hinge, HuberHinge, Logistic, Loss, Squared
 from privadmm.model import Frame
 from privadmm.phases import Public
-from privadmm.privacy.accounting import NoPrivacy, Target
+from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.mechanisms import Deployment, Noise, Simulation
 from privadmm.regularizers import L1, L2, ElasticNet, Regularizer
 
@@ -97,7 +97,16 @@ def job(config: Config, sizes: Any = None, dim: int | None = None, id: str | Non
     privacy: Target | NoPrivacy = NoPrivacy(f"{config.algorithm.name} is not private")
     if config.privacy is not None:
         kind = Deployment.kind if config.run.mode == "deployment" else Simulation.kind
-        privacy = Target(config.privacy.epsilon, config.privacy.delta, kind)
+        table = config.privacy
+        privacy = Target(
+            table.epsilon,
+            table.delta,
+            kind,
+            table.adjacency,
+            table.party_epsilon or (),
+            table.decay,
+            table.profile or (),
+        )
     elif config.algorithm.parameters.private:
         raise ConfigError(
             f"{config.path}: [privacy] is missing; {config.algorithm.name} is private and needs epsilon and delta"
@@ -121,6 +130,8 @@ def allowance(config: Config) -> float | None:
     """What each party's ledger allows in all: the budget, or else the target of this run."""
     if config.privacy is None:
         return None
+    if config.privacy.budget is None and config.privacy.party_epsilon:
+        return max(config.privacy.party_epsilon)
     return config.privacy.epsilon if config.privacy.budget is None else config.privacy.budget
 
 

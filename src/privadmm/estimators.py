@@ -25,7 +25,7 @@ from privadmm.job import Job, cluster, train, weights
 from privadmm.losses import Logistic, Loss
 from privadmm.model import Frame, Model, label_array
 from privadmm.phases import Algorithm, Public
-from privadmm.privacy.accounting import NoPrivacy, Target
+from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.ledger import export
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.regularizers import L2, Regularizer

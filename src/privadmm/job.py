@@ -17,7 +17,8 @@ from privadmm.engines.inprocess import InProcess
 from privadmm.engines.worker import Worker
 from privadmm.errors import ConfigError, DataError
 from privadmm.phases import Algorithm, Floats, Local, Public
-from privadmm.privacy.accounting import Claim, NoPrivacy, Plan, Target, by_round, totals, worst
+from privadmm.privacy.accounting import Claim, Plan, by_round, totals, worst
+from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.ledger import Budget, Ledger, MemoryLedger, Policy
 from privadmm.privacy.mechanisms import Noise
 
@@ -42,6 +43,11 @@ class Job:
         if not self.algorithm.private and isinstance(self.public.privacy, Target):
             raise ConfigError(
                 f"{name} is not private and cannot keep an epsilon: choose dp_admm, or give up the privacy target"
+            )
+        target, known = self.public.privacy, self.algorithm.adjacencies
+        if isinstance(target, Target) and target.adjacency not in known:
+            raise ConfigError(
+                f"{name} has no proof for adjacency = {target.adjacency!r}; it has one for {' and '.join(known)}"
             )
         self.algorithm.check(self.public)
 

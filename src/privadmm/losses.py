@@ -30,6 +30,18 @@ class Loss(Protocol):
         """c: a bound on curv. Infinite: first-order methods only."""
 
     @property
+    def flip(self) -> float:
+        """How far deriv can move when the label alone is replaced."""
+
+    @property
+    def flip_smoothness(self) -> float:
+        """c, or 0 where curv does not depend on the label."""
+
+    @property
+    def convex(self) -> bool:
+        """Its argmin can be certified."""
+
+    @property
     def classification(self) -> bool:
         """Labels are -1 or +1."""
 
@@ -53,6 +65,9 @@ class Logistic:
 
     lipschitz: ClassVar[float] = 1.0
     smoothness: ClassVar[float] = 0.25
+    flip: ClassVar[float] = 1.0
+    flip_smoothness: ClassVar[float] = 0.0
+    convex: ClassVar[bool] = True
     classification: ClassVar[bool] = True
 
     def value(self, m: Array, y: Array) -> Array:
@@ -74,6 +89,9 @@ class HalfLogistic:
 
     lipschitz: ClassVar[float] = 0.5
     smoothness: ClassVar[float] = 0.25
+    flip: ClassVar[float] = 1.0
+    flip_smoothness: ClassVar[float] = 0.25
+    convex: ClassVar[bool] = True
     classification: ClassVar[bool] = True
 
     def value(self, m: Array, y: Array) -> Array:
@@ -95,6 +113,8 @@ class HuberHinge:
 
     h: float = 0.5
     lipschitz: ClassVar[float] = 1.0
+    flip: ClassVar[float] = 2.0
+    convex: ClassVar[bool] = True
     classification: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -103,6 +123,10 @@ class HuberHinge:
     @property
     def smoothness(self) -> float:
         return 1 / (2 * self.h)
+
+    @property
+    def flip_smoothness(self) -> float:
+        return self.smoothness
 
     def value(self, m: Array, y: Array) -> Array:
         t = y * m
@@ -122,6 +146,9 @@ class Hinge:
 
     lipschitz: ClassVar[float] = 1.0
     smoothness: ClassVar[float] = math.inf
+    flip: ClassVar[float] = 2.0
+    flip_smoothness: ClassVar[float] = math.inf
+    convex: ClassVar[bool] = True
     classification: ClassVar[bool] = True
 
     def value(self, m: Array, y: Array) -> Array:
@@ -145,6 +172,8 @@ class Squared:
     label_bound: float = 1.0
     radius: float | None = None
     smoothness: ClassVar[float] = 1.0
+    flip_smoothness: ClassVar[float] = 0.0
+    convex: ClassVar[bool] = True
     classification: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -155,6 +184,10 @@ class Squared:
     @property
     def lipschitz(self) -> float:
         return math.inf if self.radius is None else self.label_bound + self.radius
+
+    @property
+    def flip(self) -> float:
+        return 2 * self.label_bound
 
     def inside(self, m: Array) -> Array:
         return m if self.radius is None else np.clip(m, -self.radius, self.radius)
@@ -168,6 +201,70 @@ class Squared:
 
     def curv(self, m: Array, y: Array) -> Array:
         return np.ones_like(m) if self.radius is None else (np.abs(m) <= self.radius).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Debiased:
+    """The loss of a label kept with probability e^epsilon/(1 + e^epsilon); in expectation that of the true label:
+
+        (e^epsilon loss(y') - loss(-y')) / (e^epsilon - 1)
+
+    Of the logistic loss this is loss(y') - y' m/(e^epsilon - 1): convex, with the same curvature. Of the others it is
+    not convex, and only first-order methods accept it.
+    """
+
+    loss: Loss
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        check.positive(epsilon=self.epsilon)
+        if not self.loss.classification:
+            raise ConfigError("labels of a regression cannot be randomised; use a loss of classes")
+
+    @property
+    def other(self) -> float:
+        """1/(e^epsilon - 1), the weight of the label that was not reported."""
+        return 1 / math.expm1(self.epsilon)
+
+    @property
+    def spread(self) -> float:
+        """(e^epsilon + 1)/(e^epsilon - 1), the sum of both weights."""
+        return 1 + 2 * self.other
+
+    @property
+    def convex(self) -> bool:
+        return isinstance(self.loss, Logistic)
+
+    @property
+    def lipschitz(self) -> float:
+        return 1 + self.other if self.convex else self.spread * self.loss.lipschitz
+
+    @property
+    def smoothness(self) -> float:
+        return self.loss.smoothness if self.convex else self.spread * self.loss.smoothness
+
+    @property
+    def flip(self) -> float:
+        return self.spread * self.loss.flip
+
+    @property
+    def flip_smoothness(self) -> float:
+        return self.spread * self.loss.flip_smoothness
+
+    @property
+    def classification(self) -> bool:
+        return True
+
+    def value(self, m: Array, y: Array) -> Array:
+        return (1 + self.other) * self.loss.value(m, y) - self.other * self.loss.value(m, -y)
+
+    def deriv(self, m: Array, y: Array) -> Array:
+        return (1 + self.other) * self.loss.deriv(m, y) - self.other * self.loss.deriv(m, -y)
+
+    def curv(self, m: Array, y: Array) -> Array:
+        if self.convex:
+            return self.loss.curv(m, y)
+        return (1 + self.other) * self.loss.curv(m, y) - self.other * self.loss.curv(m, -y)
 
 
 LOSSES: dict[str, type[Loss]] = {

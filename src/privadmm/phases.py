@@ -24,8 +24,9 @@ from privadmm import check, wire
 from privadmm.errors import ConfigError, DataError
 from privadmm.graphs import Graph
 from privadmm.losses import Loss
-from privadmm.privacy.accounting import Claim, NoPrivacy, Plan, Target
-from privadmm.privacy.events import Event
+from privadmm.privacy.accounting import Claim, Plan
+from privadmm.privacy.calibration import NoPrivacy, Target
+from privadmm.privacy.events import DiscreteGaussian, Event
 from privadmm.privacy.release import Door, Released
 from privadmm.regularizers import Regularizer
 from privadmm.solvers import Cache, argmin
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 COORDINATOR = -1
+S = TypeVar("S")
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,8 @@ class Public:
     C: float = 1.0
     weighting: Literal["records", "parties"] = "records"
     replicas: int | None = None
+    # What was derived from these facts once and is asked for in every round; another Public starts anew.
+    derived: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         check.positive(C=self.C)
@@ -128,11 +132,58 @@ class Public:
         lead = () if self.replicas is None else (self.replicas,)
         return np.zeros((*lead, rows, self.dim))
 
-    def need_smooth_loss(self, who: str) -> None:
+    def once(self, key: Any, make: Callable[[], S]) -> S:
+        """make(), remembered under this key."""
+        if key not in self.derived:
+            self.derived[key] = make()
+        found: S = self.derived[key]
+        return found
+
+    @property
+    def label_only(self) -> bool:
+        """Neighbours differ in one label, and not in a whole record."""
+        return isinstance(self.privacy, Target) and self.privacy.adjacency == "label"
+
+    @property
+    def sensitivity(self) -> float:
+        """How far a sum of per-record gradients moves between neighbours, rows being in the unit ball."""
+        return self.loss.flip if self.label_only else 2 * self.loss.lipschitz
+
+    @property
+    def curvature(self) -> float:
+        """The most that one record's curvature differs between neighbours: c, or 0 if only its label does."""
+        return self.loss.flip_smoothness if self.label_only else self.loss.smoothness
+
+    def need_argmin(self, who: str) -> None:
         """Refuse a loss whose argmin no solver here can certify; `who` opens the message."""
         if not math.isfinite(self.loss.smoothness):
             raise ConfigError(
                 f"{who} solves an argmin and needs a smooth loss: use huber_hinge instead of hinge"
+            )
+        if not self.loss.convex:
+            raise ConfigError(
+                f"{who} solves an argmin, and this loss is not convex once its labels are randomised: use the "
+                "logistic loss, or a first-order method such as dp_admm"
+            )
+
+    def need_bounded(self, who: str) -> None:
+        """Refuse a loss whose derivative has no declared bound, where noise must cover it."""
+        if not math.isfinite(self.sensitivity) and not isinstance(self.privacy, NoPrivacy):
+            raise ConfigError(
+                f"{who} needs a loss with a bounded derivative; for the squared loss declare [loss] radius"
+            )
+
+    def need_smooth_regularizer(self, who: str) -> None:
+        if not math.isfinite(self.regularizer.smoothness):
+            raise ConfigError(
+                f"{who} needs a smooth regulariser: use l2, or admm_star, pvp or dp_admm for l1"
+            )
+
+    def need_simulation(self, what: str) -> None:
+        """Refuse a deployment of noise that only simulations may draw."""
+        if isinstance(self.privacy, Target) and self.privacy.kind is DiscreteGaussian:
+            raise ConfigError(
+                f'a deployment refuses {what}; set calibration = "certified", Gaussian noise, and epsilon'
             )
 
     def everyone(self, event: Event) -> tuple[Event, ...]:
@@ -157,9 +208,9 @@ class Local:
         return self.public.scale(self.ids) / self.shards.sizes[:, None]
 
     @property
-    def replace_one(self) -> Floats:
-        """How far `gradient` can move when one record is replaced: 2 C omega_i L / m_i, rows being in the unit ball."""
-        return 2 * self.public.loss.lipschitz * self.weight
+    def moves(self) -> Floats:
+        """How far `gradient` can move between neighbours: 2 C omega_i L/m_i when one record is replaced."""
+        return self.public.sensitivity * self.weight
 
     @property
     def summation(self) -> Floats:
@@ -193,11 +244,50 @@ class Local:
         ]
         return np.stack(solved).reshape(start.shape)
 
+    def inexact(self, linear: Floats, k: Floats, tolerance: float, noise: Floats | float = 0.0) -> Floats:
+        """A bound on the gradient norm that `argmin` leaves, rounding included, for linear terms up to linear + noise.
+
+        The solver's own check rounds: its sum over records, its scores (by |x| times the curvature), its public terms.
+        At the argmin k|x| is at most the sum of all the gradients' norms.
+        """
+        scale, loss = self.public.scale(self.ids), self.public.loss
+        reach = scale * loss.lipschitz if math.isfinite(loss.lipschitz) else scale * loss.smoothness
+        reach = reach + largest(linear) + np.reshape(noise, (-1, 1))
+        scores = scale * loss.smoothness * self.public.dim / k
+        left: Floats = tolerance + self.summation + 2.0**-50 * (scores + 4) * reach
+        return left
+
+    def perturbed(
+        self,
+        release: Door,
+        linear: Floats,
+        k: Floats,
+        start: Floats,
+        anchor: Floats,
+        tolerance: float,
+    ) -> Released:
+        """The argmin of the losses + <linear + C omega_i/m_i b, x> + k/2 |x|^2 with planned noise b (PRIVACY.md 3)."""
+        weight = self.weight
+        return release.objective(
+            lambda b: self.argmin(linear + weight * b, k, start, anchor, tolerance),
+            start,
+            sensitivity=self.public.sensitivity,
+            w=weight * self.public.curvature / k,
+            weight=weight,
+            k=k,
+            error=lambda reach: self.inexact(linear, k, tolerance, weight[:, 0] * reach),
+        )
+
+
+def largest(*terms: Floats) -> Floats:
+    """The summed l2 norms of these public terms, a column (P, 1), the worst over replicas."""
+    size: Floats = sum((np.linalg.norm(term, axis=-1, keepdims=True) for term in terms), np.zeros((1, 1)))
+    return np.asarray(size.reshape(-1, *size.shape[-2:]).max(axis=0))
+
 
 def rounding(*terms: Floats) -> Floats:
-    """A bound on the l2 rounding error of a sum of these public terms, a column (P, 1), the worst over replicas."""
-    size: Floats = sum((np.linalg.norm(term, axis=-1, keepdims=True) for term in terms), np.zeros((1, 1)))
-    return np.asarray(2.0**-50 * size.reshape(-1, *size.shape[-2:]).max(axis=0))
+    """A bound on the l2 rounding error of a sum of these public terms, likewise."""
+    return 2.0**-50 * largest(*terms)
 
 
 @dataclass(frozen=True)
@@ -223,6 +313,7 @@ class Algorithm(Protocol):
     name: ClassVar[str]
     private: ClassVar[bool]
     topology: ClassVar[Literal["star", "graph"]]
+    adjacencies: ClassVar[tuple[str, ...]]
 
     @property
     def phases(self) -> tuple[Phase, ...]: ...
@@ -254,9 +345,6 @@ def tick(phase: AtParties, t: int, local: Local, state: Any, inbox: Mail, door: 
         raise TypeError("a party phase returns what a door released, never a plain array")
     door.close()
     return state, Mail(local.ids, released.value)
-
-
-S = TypeVar("S")
 
 
 def pack_state(state: Any) -> bytes:

@@ -9,41 +9,26 @@ The quadratic of (10) is eta V_p |f|^2, so the curvature that does not come from
 The model handed out is the mean of what the parties sent last.
 """
 
-import math
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
-
-import numpy as np
+from typing import Annotated, ClassVar
 
 from privadmm import check
 from privadmm.algorithms.admm_star import IN_THE_CLEAR
-from privadmm.errors import ConfigError
-from privadmm.phases import AtParties, Floats, Ints, Local, Mail, Nothing, Phase, Public
-from privadmm.privacy.accounting import Claim, Plan
+from privadmm.algorithms.graph import OnGraph, State, neighbours
+from privadmm.phases import AtParties, Local, Mail, Phase, Public
+from privadmm.privacy.accounting import Plan
 from privadmm.privacy.release import Door, Released
 from privadmm.solvers import reanchor
 from privadmm.toml.fields import Above, Doc
 
 
 @dataclass(frozen=True)
-class State:
-    f: Floats
-    dual: Floats  # lambda_p
-    anchor: Floats  # where the solver's frozen Hessian was taken
-
-    @property
-    def model(self) -> Floats:
-        return self.f
-
-
-@dataclass(frozen=True)
-class ADMMGraph:
+class ADMMGraph(OnGraph):
     eta: Annotated[float, Above(0), Doc("penalty on the difference of neighbours")] = 0.01
     tolerance: Annotated[float, Above(0), Doc("gradient norm to which every local problem is solved")] = 1e-9
 
     name: ClassVar[str] = "admm_graph"
     private: ClassVar[bool] = False
-    topology: ClassVar[Literal["star", "graph"]] = "graph"
 
     def __post_init__(self) -> None:
         check.positive(eta=self.eta, tolerance=self.tolerance)
@@ -53,35 +38,20 @@ class ADMMGraph:
         return (AtParties(self.update),)
 
     def update(self, t: int, local: Local, s: State, inbox: Mail, release: Door) -> tuple[State, Released]:
-        graph, eta = local.public.graph, self.eta
-        V = graph.degrees[local.ids, None].astype(np.float64)
-        heard = graph.neighbour_sum(inbox.values, inbox.senders, local.ids)
+        V, heard = neighbours(local, inbox)
+        eta = self.eta
         dual = s.dual + eta / 2 * (V * s.f - heard)  # (11)
         k = 2 * eta * V + local.public.regularizer.strong_convexity
         anchor = reanchor(s.anchor, (s.f + heard) / (1 + V), t)
         x = local.argmin(
             2 * dual - eta * (V * s.f + heard), k, start=s.f, anchor=anchor, tolerance=self.tolerance
         )  # (10)
-        f = release.output(x, sensitivity=local.replace_one / k)
+        f = release.output(x, sensitivity=local.moves / k)
         return State(f.value, dual, anchor), f
 
     def plan(self, public: Public) -> Plan:
         return {(t, 0): (public.everyone(IN_THE_CLEAR),) for t in range(public.rounds)}
 
-    def published(self, public: Public, delta: float) -> Claim | None:
-        return None
-
     def check(self, public: Public) -> None:
-        public.need_smooth_loss(self.name)
-        if not math.isfinite(public.regularizer.smoothness):
-            raise ConfigError("admm_graph needs a smooth regulariser: use l2, or admm_star for l1")
-
-    def init(self, public: Public, ids: Ints) -> State:
-        return State(public.zeros(len(ids)), public.zeros(len(ids)), public.zeros(len(ids)))
-
-    def start(self, public: Public) -> tuple[Nothing, Mail]:
-        return Nothing(), Mail(public.ids, public.zeros(public.parties))
-
-    def model(self, public: Public, memory: Nothing, mail: Mail) -> Floats:
-        mean: Floats = mail.values.sum(axis=-2) / public.parties
-        return mean
+        public.need_argmin(self.name)
+        public.need_smooth_regularizer(self.name)

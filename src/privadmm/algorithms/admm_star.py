@@ -11,14 +11,14 @@ by the coordinator's prox; for l2 nothing is left for it and line 6 is the paper
 """
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 import numpy as np
 
 from privadmm import check
-from privadmm.algorithms.star import Memory, average, broadcast, start
+from privadmm.algorithms.star import Memory, OnStar, average, broadcast
 from privadmm.phases import AtCoordinator, AtParties, Floats, Ints, Local, Mail, Phase, Public
-from privadmm.privacy.accounting import Claim, Plan
+from privadmm.privacy.accounting import Plan
 from privadmm.privacy.events import NotPrivate
 from privadmm.privacy.release import Door, Released
 from privadmm.solvers import reanchor
@@ -39,13 +39,12 @@ class State:
 
 
 @dataclass(frozen=True)
-class ADMMStar:
+class ADMMStar(OnStar):
     rho: Annotated[float, Above(0), Doc("penalty of the augmented Lagrangian")] = 0.01
     tolerance: Annotated[float, Above(0), Doc("gradient norm to which every local problem is solved")] = 1e-9
 
     name: ClassVar[str] = "admm_star"
     private: ClassVar[bool] = False
-    topology: ClassVar[Literal["star", "graph"]] = "star"
 
     def __post_init__(self) -> None:
         check.positive(rho=self.rho, tolerance=self.tolerance)
@@ -60,7 +59,7 @@ class ADMMStar:
         k = rho + local.public.regularizer.strong_convexity
         anchor = reanchor(s.anchor, np.broadcast_to(w, s.w.shape), t)
         x = local.argmin(-gamma - rho * w, k, start=s.w, anchor=anchor, tolerance=self.tolerance)  # line 4
-        wi = release.output(x, sensitivity=local.replace_one / k)
+        wi = release.output(x, sensitivity=local.moves / k)
         return State(wi.value, gamma, anchor), wi.map(lambda w: w - gamma / rho)
 
     def average(self, t: int, public: Public, memory: Memory, inbox: Mail) -> tuple[Memory, Mail]:
@@ -71,17 +70,8 @@ class ADMMStar:
     def plan(self, public: Public) -> Plan:
         return {(t, 0): (public.everyone(IN_THE_CLEAR),) for t in range(public.rounds)}
 
-    def published(self, public: Public, delta: float) -> Claim | None:
-        return None
-
     def check(self, public: Public) -> None:
-        public.need_smooth_loss(self.name)
+        public.need_argmin(self.name)
 
     def init(self, public: Public, ids: Ints) -> State:
         return State(public.zeros(len(ids)), public.zeros(len(ids)), public.zeros(len(ids)))
-
-    def start(self, public: Public) -> tuple[Memory, Mail]:
-        return start(public)
-
-    def model(self, public: Public, memory: Memory, mail: Mail) -> Floats:
-        return memory.w

@@ -31,12 +31,15 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
+import numpy as np
+
 from privadmm import check
-from privadmm.algorithms.star import Memory, average, broadcast, start
+from privadmm.algorithms.star import Memory, OnStar, average, broadcast
 from privadmm.errors import ConfigError
 from privadmm.phases import AtCoordinator, AtParties, Floats, Ints, Local, Mail, Phase, Public, rounding
-from privadmm.privacy.accounting import Claim, NoPrivacy, Plan, Target, classical_ratio, moments_accountant
-from privadmm.privacy.events import DiscreteGaussian, Gaussian, NotPrivate
+from privadmm.privacy.accounting import Claim, Plan, classical_ratio, moments_accountant
+from privadmm.privacy.calibration import NoPrivacy, fit
+from privadmm.privacy.events import DiscreteGaussian, Gaussian
 from privadmm.privacy.release import Door, Released
 from privadmm.toml.fields import Above, Doc
 
@@ -52,7 +55,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class DPADMM:
+class DPADMM(OnStar):
     D_w: Annotated[
         float, Above(0), Doc("declared bound on the norm of the optimal weights; sets the step size")
     ]
@@ -68,7 +71,6 @@ class DPADMM:
 
     name: ClassVar[str] = "dp_admm"
     private: ClassVar[bool] = True
-    topology: ClassVar[Literal["star", "graph"]] = "star"
 
     def __post_init__(self) -> None:
         check.positive(D_w=self.D_w, rho=self.rho)
@@ -86,7 +88,7 @@ class DPADMM:
         gradient = local.gradient(s.w) + R.subgradient(s.w)
         x = (gamma + rho * w + steep * s.w - gradient) / (rho + steep)  # (3a)
         error = local.summation + rounding(gamma, rho * w, steep * s.w, R.subgradient(s.w))
-        moves = local.replace_one + 2 * error
+        moves = local.moves + 2 * error
         wt = release.output(x, sensitivity=moves / (rho + steep))  # (3b), Lemma 1
         return State(wt.value, gamma), wt.map(lambda w: w - gamma / rho)
 
@@ -107,26 +109,36 @@ class DPADMM:
             S2 = smooth.weight * self.D_w + (rest.subgradient_bound(public.dim) if rest else 0.0)
             return (S1 + S2) * step  # (T3)
         S3 = public.scale(local.ids) * public.loss.smoothness
-        return S3 + public.regularizer.smoothness + local.replace_one * self.ratio(public) * step  # (T4)
-
-    def event(self, public: Public) -> Gaussian | DiscreteGaussian | NotPrivate:
-        if isinstance(public.privacy, NoPrivacy):
-            return public.privacy.event
-        if self.round_epsilon is None:
-            return public.privacy.split(public.rounds)
-        return public.privacy.kind(classical_ratio(self.round_epsilon, public.privacy.delta))
-
-    def ratio(self, public: Public) -> float:
-        event = self.event(public)
-        return 0.0 if isinstance(event, NotPrivate) else event.ratio
+        return (
+            S3 + public.regularizer.smoothness + local.moves * self.ratio(public, t)[local.ids] * step
+        )  # (T4)
 
     def plan(self, public: Public) -> Plan:
-        releases = (public.everyone(self.event(public)),)
-        return {(t, 0): releases for t in range(public.rounds)}
+        return public.once(self, lambda: self.planned(public))
+
+    def planned(self, public: Public) -> Plan:
+        target = public.privacy
+        if isinstance(target, NoPrivacy):
+            return {(t, 0): (public.everyone(target.event),) for t in range(public.rounds)}
+        scale = 1.0 if self.round_epsilon is None else classical_ratio(self.round_epsilon, target.delta)
+        levels = {
+            level: (public.everyone(target.kind(level * scale)),)
+            for level in set(target.levels(public.rounds))
+        }
+        plan = {(t, 0): levels[level] for t, level in enumerate(target.levels(public.rounds))}
+        return plan if self.round_epsilon is not None else fit(target, plan)
+
+    def ratio(self, public: Public, t: int) -> Floats:
+        """z of every party in round t, a column; 0 where there is no noise."""
+        events = self.plan(public)[(t, 0)][0]
+        return np.array(
+            [[event.ratio if isinstance(event, Gaussian | DiscreteGaussian) else 0.0] for event in events]
+        )
 
     def published(self, public: Public, delta: float) -> Claim | None:
-        if not (z := self.ratio(public)):
-            return None
+        if isinstance(public.privacy, NoPrivacy) or len(set(public.privacy.levels(public.rounds))) > 1:
+            return None  # of noise that changes from round to round the paper claims nothing
+        z = float(self.ratio(public, 0).min())
         total = moments_accountant(classical_ratio(1.0, delta) / z, delta, public.rounds)
         return Claim(
             total,
@@ -135,15 +147,9 @@ class DPADMM:
         )
 
     def check(self, public: Public) -> None:
-        if not math.isfinite(public.loss.lipschitz) and not isinstance(public.privacy, NoPrivacy):
-            raise ConfigError(
-                "dp_admm needs a loss with a bounded derivative; for the squared loss declare [loss] radius"
-            )
-        deployed = isinstance(public.privacy, Target) and public.privacy.kind is DiscreteGaussian
-        if deployed and self.round_epsilon is not None:
-            raise ConfigError(
-                'a deployment refuses calibration = "published"; remove round_epsilon and set epsilon'
-            )
+        public.need_bounded(self.name)
+        if self.round_epsilon is not None:
+            public.need_simulation('calibration = "published"')
         flat = math.isfinite(public.loss.smoothness) and math.isfinite(public.regularizer.smoothness)
         if self.step_size == "smooth" and not flat:
             raise ConfigError(
@@ -153,9 +159,3 @@ class DPADMM:
 
     def init(self, public: Public, ids: Ints) -> State:
         return State(public.zeros(len(ids)), public.zeros(len(ids)))
-
-    def start(self, public: Public) -> tuple[Memory, Mail]:
-        return start(public)
-
-    def model(self, public: Public, memory: Memory, mail: Mail) -> Floats:
-        return memory.w

@@ -87,8 +87,8 @@ def _check_topology(algorithm: AlgorithmTable, graph: GraphTable, report: Report
 
 
 def _check_epsilon(privacy: PrivacyTable, algorithm: AlgorithmTable, report: Report) -> None:
-    by_round = "round_epsilon" in fields_of(type(algorithm.parameters)) and algorithm.parameters.round_epsilon
-    if privacy.epsilon is None and not by_round:
+    given = privacy.epsilon is not None or privacy.party_epsilon is not None
+    if not given and getattr(algorithm.parameters, "calibration", "certified") == "certified":
         name = report.named(("algorithm", "name"), algorithm.name)
         missing(("privacy", "epsilon"), PrivacyTable, name, report)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from privadmm.toml.fields import Above, AtLeast, AtMost, Below, Doc, Rule, When, show
+from privadmm.toml.fields import SOME, Above, AtLeast, AtMost, Below, Doc, Rule, When, show
 
 EMBEDDED = ("embedded:adult", "embedded:a9a")
 
@@ -234,16 +234,29 @@ class PrivacyTable:
     epsilon: Annotated[
         float | None, Above(0), Doc("of the whole run; needed unless [algorithm] round_epsilon is set")
     ] = None
-    delta: Annotated[float, Above(0), Below(1), Doc("of the whole run")]
+    delta: Annotated[float, AtLeast(0), Below(1), Doc("of the whole run; 0 needs pure noise")]
+    party_epsilon: Annotated[
+        tuple[Annotated[float, Above(0)], ...] | None,
+        SOME,
+        Doc("one for each party, where they differ; epsilon is then not used"),
+    ] = None
+    decay: Annotated[
+        float, Above(0), Doc("variance of a round's noise over that of the round before; 1 is constant noise")
+    ] = 1.0
+    profile: Annotated[
+        tuple[Annotated[float, Above(0)], ...] | None,
+        SOME,
+        Doc("instead of decay, the noise of every round relative to the others"),
+    ] = None
     budget: Annotated[
         float | None, Above(0), Doc("what each party's ledger allows in all; epsilon if left out")
     ] = None
-    adjacency: Annotated[Literal["replace-one"], Doc("which two data sets must look alike")] = "replace-one"
-
-    @property
-    def allowance(self) -> float | None:
-        """What a party's ledger allows in all; None: whatever the plan costs."""
-        return self.epsilon if self.budget is None else self.budget
+    adjacency: Annotated[
+        Literal["replace-one", "label", "person", "column"],
+        Doc(
+            "which two data sets must look alike: one record replaced, one label, or (vertical) one row, one column"
+        ),
+    ] = "replace-one"
 
 
 @dataclass(frozen=True)

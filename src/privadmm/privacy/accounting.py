@@ -9,7 +9,7 @@ hair too large, never too small. An event without a rule counts as infinite.
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, singledispatch
 
@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privadmm import check
-from privadmm.errors import ConfigError, RefusedError
 from privadmm.privacy import curves
 from privadmm.privacy.events import (
     DiscreteGaussian,
@@ -47,40 +46,6 @@ class Claim:
     caveat: str
 
 
-Law = type[Gaussian] | type[DiscreteGaussian]
-
-
-@dataclass(frozen=True)
-class Target:
-    """What each party's whole transcript may cost, and the law of the noise that will pay for it."""
-
-    epsilon: float | None
-    delta: float
-    kind: Law = Gaussian
-
-    def __post_init__(self) -> None:
-        check.probability(delta=self.delta)
-        if self.epsilon is not None:
-            check.positive(epsilon=self.epsilon)
-
-    def split(self, releases: int) -> Gaussian | DiscreteGaussian:
-        """The event with the least noise of which `releases` together stay within the target."""
-        if self.epsilon is None:
-            raise ConfigError("a certified calibration needs the total epsilon; give one")
-        return equal_split(self.epsilon, self.delta, releases, self.kind is DiscreteGaussian)
-
-
-@dataclass(frozen=True)
-class NoPrivacy:
-    """Noise off, visibly: every release is charged as not private."""
-
-    reason: str = "noise is switched off"
-
-    @property
-    def event(self) -> NotPrivate:
-        return NotPrivate(self.reason)
-
-
 @singledispatch
 def gdp(event: object) -> float | None:
     """mu, if the event is exactly Gaussian."""
@@ -100,6 +65,8 @@ def rdp(event: object, alpha: Floats) -> Floats:
 
 
 gdp.register(Gaussian, lambda event: 1 / event.ratio)
+# Where no record changes the curvature (a label flip of the logistic loss), the argmin maps the noise one to one.
+gdp.register(GaussianObjective, lambda event: None if event.w else 1 / event.ratio)
 rdp.register(Gaussian, lambda event, alpha: curves.gaussian_rdp(alpha, 1 / event.ratio))
 rdp.register(DiscreteGaussian, lambda event, alpha: curves.gaussian_rdp(alpha, 1 / event.ratio))
 rdp.register(GaussianObjective, lambda event, alpha: curves.objective_rdp(alpha, event.ratio, event.w))
@@ -130,32 +97,6 @@ def epsilon(spent: Spent, delta: float) -> float:
         return sum((count * rdp(event, alpha) for event, count in spent), np.zeros_like(alpha))
 
     return curves.rdp_epsilon(total, delta)
-
-
-def calibrate(target: float, delta: float, spend: Callable[[float], Spent]) -> float:
-    """The smallest noise level x, to a relative 1e-12 and from above, at which spend(x) costs at most the target.
-
-    spend must cost less as x grows. What no noise can reach is refused with the smallest feasible epsilon.
-    """
-    check.positive(epsilon=target)
-    low, high = 1e-9, 1e-9
-    while epsilon(spend(high), delta) > target:
-        low, high = high, 4 * high
-        if high > 1e15:
-            least = epsilon(spend(high), delta)
-            raise RefusedError(
-                f"no noise reaches epsilon = {target:g} at delta = {delta:g}: the smallest feasible is {least:.6g}"
-            )
-    while high - low > 1e-12 * high:
-        middle = math.sqrt(low * high) if high > 2 * low else (low + high) / 2
-        low, high = (low, middle) if epsilon(spend(middle), delta) <= target else (middle, high)
-    return high
-
-
-@lru_cache(maxsize=1024)
-def equal_split(target: float, delta: float, releases: int, discrete: bool) -> Gaussian | DiscreteGaussian:
-    kind = DiscreteGaussian if discrete else Gaussian
-    return kind(calibrate(target, delta, lambda ratio: ((kind(ratio), releases),)))
 
 
 def classical_ratio(round_epsilon: float, delta: float) -> float:

@@ -27,7 +27,8 @@ from privadmm.data.shards import Shards
 from privadmm.errors import ConfigError
 from privadmm.phases import Algorithm, AtParties, Local, Mail, Public
 from privadmm.privacy import curves
-from privadmm.privacy.accounting import Target, totals, worst
+from privadmm.privacy.accounting import totals, worst
+from privadmm.privacy.calibration import Target
 from privadmm.privacy.events import Gaussian
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.privacy.release import Door, Released

@@ -37,7 +37,8 @@ class Budget:
 
     def __post_init__(self) -> None:
         check.positive(epsilon=self.epsilon)
-        check.probability(delta=self.delta)
+        if self.delta != 0:
+            check.probability(delta=self.delta)
 
 
 @dataclass(frozen=True)

@@ -98,40 +98,39 @@ class Door:
         w: Floats,
         weight: Floats,
         k: Floats,
-        tolerance: float,
+        error: Callable[[Floats], Floats],
     ) -> Released:
         """The argmin solve(b) of an objective that carries weight <b, x>, b in units of summed gradients.
 
-        `like` has the shape of b; sensitivity is how far the summed gradient moves when one record is replaced, 2 L;
-        w = C c/(m k) and weight = C/m are columns; k is the strong convexity that is not data's, and solve stops at
-        gradient norm `tolerance`. Takes two planned events: the noise in the objective, and the output noise that
-        covers how far an inexact argmin, or a b on a grid, may be from the exact one.
+        `like` has the shape of b; sensitivity is how far the summed gradient moves, 2 L for a record;
+        w = C c/(m k) and weight = C/m are columns; k is the strong convexity that is not data's; error(r) bounds the
+        gradient norm that solve leaves when |b| <= r. Takes two planned events: the noise in the objective, and the
+        output noise that covers how far an inexact argmin, or a b on a grid, may be from the exact one.
         """
         events = self._next()
         w, weight, k = (np.broadcast_to(np.ravel(a), len(self.ids)) for a in (w, weight, k))
-        blank, grid = np.zeros_like(like), np.zeros(len(self.ids))
-        if isinstance(events[0], NotPrivate):
-            b = blank
-        else:
+        d = like.shape[-1]
+        b, grid, reach = np.zeros_like(like), np.zeros(len(self.ids)), np.zeros(len(self.ids))
+        if not isinstance(events[0], NotPrivate):
             covered = (
                 isinstance(event, GaussianObjective | GammaObjective) and own <= event.w
                 for event, own in zip(events, w, strict=True)
             )
             if not all(covered):
                 raise RefusedError("an argmin needs a planned objective event whose w covers the party's own")
+            # The reach of |b| is passed with probability e^-800, far beyond the tails that doubles can draw.
             if isinstance(events[0], GaussianObjective):
                 scale = sensitivity * ratios(events)
-                grid = self._noise.grid(scale)
-                b = self._noise.gaussian(
-                    blank, self._column(sensitivity), ratios(events), self.ids, self._call()
-                )
+                grid, reach = self._noise.grid(scale), scale * (math.sqrt(d) + 40)
+                b = self._noise.gaussian(b, self._column(sensitivity), ratios(events), self.ids, self._call())
             else:
-                width = sensitivity / np.array(
-                    [event.slope for event in events if isinstance(event, GammaObjective)]
-                )
-                b = self._noise.gamma(blank, width, self.ids, self._call())
+                slopes = [event.slope for event in events if isinstance(event, GammaObjective)]
+                width = sensitivity / np.array(slopes)
+                reach = width * (d + 40 * math.sqrt(d) + 800)
+                b = self._noise.gamma(b, width, self.ids, self._call())
         self._calls += 1
-        off = tolerance / k + weight * grid * math.sqrt(like.shape[-1]) / (2 * k)
+        left = np.broadcast_to(np.ravel(error(reach)), len(self.ids))
+        off = left / k + weight * grid * math.sqrt(d) / (2 * k)
         return self.output(solve(b), sensitivity=2 * off)
 
     def close(self) -> Charges:

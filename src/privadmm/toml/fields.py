@@ -74,6 +74,11 @@ class Rule:
     near: tuple[str, ...] = ()  # words to choose the nearest from
 
 
+SOME = Rule(
+    lambda value: None if value else "is an empty list", "a list of numbers, each > 0", {"minItems": 1}
+)
+
+
 class Wrong(Protocol):
     """Takes a complaint. `allowed` is given only by a kind inside another that knows more than the outer."""
 

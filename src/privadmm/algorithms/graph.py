@@ -1,0 +1,78 @@
+"""What methods between neighbours share: consensus ADMM's dual, penalty and state, and the mean as the model."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from privadmm.phases import Floats, Ints, Local, Mail, Nothing, Public
+from privadmm.privacy.accounting import Claim, Plan
+from privadmm.privacy.calibration import Law, NoPrivacy, fit, objective, scaled
+
+
+@dataclass(frozen=True)
+class State:
+    f: Floats  # f_p, as released
+    dual: Floats  # lambda_p
+    anchor: Floats  # where the solver's frozen Hessian was taken
+
+    @property
+    def model(self) -> Floats:
+        return self.f
+
+
+class OnGraph:
+    """The parts of an algorithm that every method between neighbours has alike."""
+
+    topology: ClassVar[Literal["star", "graph"]] = "graph"
+    adjacencies: ClassVar[tuple[str, ...]] = ("replace-one", "label")
+
+    def init(self, public: Public, ids: Ints) -> State:
+        return State(public.zeros(len(ids)), public.zeros(len(ids)), public.zeros(len(ids)))
+
+    def start(self, public: Public) -> tuple[Nothing, Mail]:
+        return Nothing(), Mail(public.ids, public.zeros(public.parties))
+
+    def model(self, public: Public, memory: Nothing, mail: Mail) -> Floats:
+        mean: Floats = mail.values.sum(axis=-2) / public.parties
+        return mean
+
+    def published(self, public: Public, delta: float) -> Claim | None:
+        return None
+
+
+def neighbours(local: Local, inbox: Mail) -> tuple[Floats, Floats]:
+    """V_p as a column, and the sum of what the neighbours said, in sender order."""
+    graph = local.public.graph
+    return degrees(local.public)[local.ids], graph.neighbour_sum(inbox.values, inbox.senders, local.ids)
+
+
+def degrees(public: Public) -> Floats:
+    """V_p of every party, as a column."""
+    return public.graph.degrees[:, None].astype(np.float64)
+
+
+def objective_plan(
+    public: Public, k: Callable[[int], Floats], law: Law, zeta: Callable[[int], Floats] | None
+) -> Plan:
+    """One perturbed argmin a round: k(t) is the curvature that is not data's; noise from the target, or of law zeta."""
+    target = public.privacy
+    if isinstance(target, NoPrivacy):
+        return {(t, 0): (public.everyone(target.event),) * 2 for t in range(public.rounds)}
+    shapes: dict[bytes, Any] = {}
+    plan: dict[tuple[int, int], Any] = {}
+    for t, level in enumerate(target.levels(public.rounds)):
+        loud = np.full(public.parties, level) if zeta is None else 1 / (public.sensitivity * zeta(t))
+        w = public.scale(public.ids)[:, 0] / public.sizes * public.curvature / k(t)
+        # Rounds alike share one object, and are calibrated once.
+        key = loud.tobytes() + w.tobytes()
+        if key not in shapes:
+            pairs = [
+                objective(law, target.kind, x, own) for x, own in zip(loud.tolist(), w.tolist(), strict=True)
+            ]
+            shapes[key] = tuple(zip(*pairs, strict=True))
+        plan[(t, 0)] = shapes[key]
+    if zeta is None:
+        return fit(target, plan)
+    return {tick: tuple(tuple(scaled(e, 1.0) for e in row) for row in rows) for tick, rows in plan.items()}

@@ -1,0 +1,219 @@
+"""From a target to noise: the plan whose events cost each party what it may spend, and no more.
+
+An algorithm writes its plan at noise level 1 (every event with the ratio it would have there, relative to its other
+events); `fit` finds each party's level, the smallest whose total stays within that party's epsilon. Events that do not
+scale, such as the cover of an inexact argmin, are marked `Fixed`.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache, singledispatch
+from typing import Any, Literal, get_args
+
+from privadmm import check
+from privadmm.errors import ConfigError, RefusedError
+from privadmm.privacy.accounting import Plan, epsilon, pure
+from privadmm.privacy.events import (
+    DiscreteGaussian,
+    Event,
+    GammaObjective,
+    GammaOutput,
+    Gaussian,
+    GaussianObjective,
+    NotPrivate,
+    Spent,
+    merge,
+)
+
+Kind = type[Gaussian] | type[DiscreteGaussian]
+Law = Literal["gaussian", "gamma"]
+Adjacency = Literal["replace-one", "label", "person", "column"]
+COVER = (
+    1e-4  # of the output noise that makes an inexact argmin exact: its mu or, under pure noise, its epsilon
+)
+
+
+@dataclass(frozen=True)
+class Target:
+    """What each party's whole transcript may cost, between which neighbours, and how noise is spread over rounds.
+
+    party_epsilon  one epsilon a party, where they differ
+    decay          the variance of a round's noise over that of the round before
+    profile        instead of decay, the noise of every round relative to the others
+    """
+
+    epsilon: float | None
+    delta: float
+    kind: Kind = Gaussian
+    adjacency: Adjacency = "replace-one"
+    party_epsilon: tuple[float, ...] = ()
+    decay: float = 1.0
+    profile: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.delta != 0:
+            check.probability(delta=self.delta)
+        if self.epsilon is not None:
+            check.positive(epsilon=self.epsilon)
+        if self.adjacency not in get_args(Adjacency):
+            raise ConfigError(f"adjacency must be one of {', '.join(get_args(Adjacency))}")
+        for number, value in enumerate(self.party_epsilon):
+            check.positive(**{f"party_epsilon[{number}]": value})
+        for number, value in enumerate(self.profile):
+            check.positive(**{f"profile[{number}]": value})
+        check.positive(decay=self.decay)
+        if self.profile and self.decay != 1:
+            raise ConfigError("decay and profile both spread the noise over rounds: give one of them")
+
+    def of(self, party: int, parties: int) -> float:
+        """The epsilon of one party."""
+        if self.party_epsilon:
+            if len(self.party_epsilon) != parties:
+                raise ConfigError(
+                    f"party_epsilon has {len(self.party_epsilon)} figures for {parties} parties; give one for each"
+                )
+            return self.party_epsilon[party]
+        if self.epsilon is None:
+            raise ConfigError("a certified calibration needs the total epsilon; give one")
+        return self.epsilon
+
+    def levels(self, rounds: int) -> tuple[float, ...]:
+        """The noise of every round relative to the first (decay) or to the others (profile)."""
+        if not self.profile:
+            levels = tuple(self.decay ** (t / 2) for t in range(rounds))
+            if not 1e-50 < min(levels) <= max(levels) < 1e50:
+                raise ConfigError(
+                    f"decay = {self.decay:g} over {rounds} rounds leaves no noise or no signal; bring it nearer to 1"
+                )
+            return levels
+        if len(self.profile) != rounds:
+            raise ConfigError(
+                f"profile has {len(self.profile)} figures for {rounds} rounds; give one for each"
+            )
+        return self.profile
+
+
+@dataclass(frozen=True)
+class NoPrivacy:
+    """Noise off, visibly: every release is charged as not private."""
+
+    reason: str = "noise is switched off"
+
+    @property
+    def event(self) -> NotPrivate:
+        return NotPrivate(self.reason)
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """An event of a plan at level 1 that stays as it is at every level."""
+
+    event: Event
+
+
+Unscaled = Mapping[tuple[int, int], tuple[tuple[Event | Fixed, ...], ...]]
+
+
+@singledispatch
+def scaled(event: Any, level: float) -> Event:
+    """The event with `level` times its noise."""
+    raise TypeError(f"{event!r} has no noise to scale")
+
+
+scaled.register(Fixed, lambda fixed, level: fixed.event)
+scaled.register(NotPrivate, lambda event, level: event)
+scaled.register(Gaussian, lambda event, level: Gaussian(level * event.ratio))
+scaled.register(DiscreteGaussian, lambda event, level: DiscreteGaussian(level * event.ratio))
+scaled.register(GaussianObjective, lambda event, level: GaussianObjective(level * event.ratio, event.w))
+scaled.register(GammaObjective, lambda event, level: GammaObjective(event.slope / level, event.w))
+scaled.register(GammaOutput, lambda event, level: GammaOutput(level * event.ratio))
+
+
+def objective(law: Law, kind: Kind, level: float, w: float) -> tuple[Event, Fixed]:
+    """The two releases of an argmin: noise in the objective, and the output noise that covers what is inexact in it."""
+    if law == "gaussian":
+        return GaussianObjective(level, w), Fixed(kind(1 / COVER))
+    return GammaObjective(1 / level, w), Fixed(GammaOutput(1 / COVER))
+
+
+def fit(target: Target, unscaled: Unscaled) -> Plan:
+    """The plan with the least noise of this shape that keeps every party within its epsilon."""
+    distinct = {id(releases): releases for releases in unscaled.values()}
+    times = dict.fromkeys(distinct, 0)
+    for releases in unscaled.values():
+        times[id(releases)] += 1
+    parties = len(next(iter(distinct.values()))[0])
+    levels = [
+        _level(
+            target.of(party, parties),
+            target.delta,
+            tuple((row[party], times[key]) for key, releases in distinct.items() for row in releases),
+        )
+        for party in range(parties)
+    ]
+    fitted = {
+        key: tuple(
+            tuple(_scaled(event, level) for event, level in zip(row, levels, strict=True)) for row in releases
+        )
+        for key, releases in distinct.items()
+    }
+    return {tick: fitted[id(releases)] for tick, releases in unscaled.items()}
+
+
+_scaled = lru_cache(maxsize=65536)(scaled)
+
+
+@lru_cache(maxsize=4096)
+def _level(target: float, delta: float, shape: tuple[tuple[Event | Fixed, int], ...]) -> float:
+    def spend(level: float) -> Spent:
+        spent: Spent = ()
+        for event, count in shape:
+            spent = merge(spent, ((scaled(event, level), count),))
+        return spent
+
+    if delta == 0 and any(pure(event) is None for event, _ in spend(1.0)):
+        raise ConfigError(
+            'delta = 0 needs pure noise: set law = "gamma" where the algorithm has it, or give a delta'
+        )
+    return calibrate(target, delta, spend)
+
+
+def calibrate(target: float, delta: float, spend: Callable[[float], Spent]) -> float:
+    """The smallest noise level x, to a relative 1e-12 and from above, at which spend(x) costs at most the target.
+
+    spend must cost less as x grows. What no noise can reach is refused with the smallest feasible epsilon.
+    """
+    check.positive(epsilon=target)
+    low, high = 1e-9, 1e-9
+    while epsilon(spend(high), delta) > target:
+        low, high = high, 4 * high
+        if high > 1e15:
+            least = epsilon(spend(high), delta)
+            raise RefusedError(
+                f"no noise reaches epsilon = {target:g} at delta = {delta:g}: the smallest feasible is {least:.6g}"
+            )
+    while high - low > 1e-12 * high:
+        middle = math.sqrt(low * high) if high > 2 * low else (low + high) / 2
+        low, high = (low, middle) if epsilon(spend(middle), delta) <= target else (middle, high)
+    return high
+
+
+@lru_cache(maxsize=1024)
+def widest(target: float, delta: float, law: Law, rounds: int) -> float:
+    """The largest w of which `rounds` argmins, noise aside, cost half of the target.
+
+    Beyond it an algorithm adds curvature of its own (DVP's Phi), as the paper's rule alpha/2 does for one round.
+    """
+
+    def cost(w: float) -> float:
+        events = objective(law, Gaussian, 1e50, w)
+        return epsilon(((events[0], rounds),), delta)
+
+    low, high = 1e-12, 1e6
+    if cost(high) <= target / 2:
+        return high
+    while high > (1 + 1e-6) * low:
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if cost(middle) <= target / 2 else (low, middle)
+    return low

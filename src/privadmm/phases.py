@@ -128,9 +128,9 @@ class Public:
         )
         return (self.C * omega)[ids, None]
 
-    def zeros(self, rows: int) -> Floats:
+    def zeros(self, rows: int, width: int | None = None) -> Floats:
         lead = () if self.replicas is None else (self.replicas,)
-        return np.zeros((*lead, rows, self.dim))
+        return np.zeros((*lead, rows, self.dim if width is None else width))
 
     def once(self, key: Any, make: Callable[[], S]) -> S:
         """make(), remembered under this key."""
@@ -326,6 +326,10 @@ class Algorithm(Protocol):
 
     def published(self, public: Public, delta: float) -> Claim | None:
         """What the paper claims for the noise of this plan, if it claims anything."""
+        ...
+
+    def width(self, public: Public) -> int:
+        """Of a message to a party; a worker refuses any other."""
         ...
 
     def init(self, public: Public, ids: Ints) -> Any: ...

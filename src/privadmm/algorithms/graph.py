@@ -31,6 +31,9 @@ class OnGraph:
     def init(self, public: Public, ids: Ints) -> State:
         return State(public.zeros(len(ids)), public.zeros(len(ids)), public.zeros(len(ids)))
 
+    def width(self, public: Public) -> int:
+        return public.dim
+
     def start(self, public: Public) -> tuple[Nothing, Mail]:
         return Nothing(), Mail(public.ids, public.zeros(public.parties))
 

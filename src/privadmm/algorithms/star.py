@@ -20,6 +20,9 @@ class OnStar:
     topology: ClassVar[Literal["star", "graph"]] = "star"
     adjacencies: ClassVar[tuple[str, ...]] = ("replace-one", "label")
 
+    def width(self, public: Public) -> int:
+        return public.dim
+
     def start(self, public: Public) -> tuple[Memory, Mail]:
         return broadcast(public.zeros(1)[..., 0, :])
 

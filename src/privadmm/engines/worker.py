@@ -69,7 +69,7 @@ class Worker:
         good = (
             np.array_equal(inbox.senders, senders)
             and inbox.values.dtype == np.float64
-            and inbox.values.shape == public.zeros(len(senders)).shape
+            and inbox.values.shape == public.zeros(len(senders), self.algorithm.width(public)).shape
             and bool(np.all(np.abs(inbox.values) <= LARGEST))
         )
         if not good:

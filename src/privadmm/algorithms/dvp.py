@@ -137,7 +137,7 @@ class DVP(OnGraph):
     def published(self, public: Public, delta: float) -> Claim | None:
         if self.calibration == "certified":
             return None
-        return Claim(float(self.alphas(public).max()), CAVEAT[self.calibration])
+        return Claim(float(self.alphas(public).max()), CAVEAT[self.calibration], of_one_round=True)
 
     def check(self, public: Public) -> None:
         public.need_argmin(self.name)

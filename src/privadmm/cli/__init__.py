@@ -123,6 +123,38 @@ def audit(
 
 
 @app.command()
+def compare(
+    configs: Annotated[
+        list[Path], typer.Argument(metavar="CONFIG.toml...", help="methods on the same [data]")
+    ],
+    epsilon: Annotated[
+        float, typer.Option(help="what each party may lose in all, in place of the files'")
+    ] = 1.0,
+    delta: Annotated[float, typer.Option(help="with what probability it may be more")] = 1e-6,
+    seeds: Annotated[int, typer.Option(min=1, help="noise seeds to average over")] = 10,
+    published: Annotated[
+        bool, typer.Option("--published/--certified-only", help="each paper's own noise for this claim, too")
+    ] = True,
+    out: Annotated[Path | None, typer.Option(help="where to put comparison.json and comparison.png")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run several configs at one budget, certified and as published, and rank them by test accuracy."""
+    from privadmm.compare import compare as table
+    from privadmm.report import comparison
+
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+    with bar("runs", None) as update:
+        result = table([configured(path) for path in configs], epsilon, delta, seeds, published, update)
+    if out is not None:
+        comparison.save(result, out)
+    if as_json:
+        emit(json.dumps(result))
+    else:
+        emit(comparison.shown(result, out))
+
+
+@app.command()
 def demo(
     out: Annotated[Path | None, typer.Option(help="where to put both runs; default runs/demo-TIME")] = None,
     as_json: AsJson = False,

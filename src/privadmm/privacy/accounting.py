@@ -44,6 +44,7 @@ class Claim:
 
     epsilon: float | None
     caveat: str
+    of_one_round: bool = False
 
 
 @singledispatch

@@ -74,13 +74,7 @@ def spending(epsilons: Sequence[float], result: Mapping[str, Any], claim: Claim 
 
 def figure(result: Mapping[str, Any], height: float) -> Any:
     """An empty figure under a heading that says what is promised, and what is not."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
-
-    margins = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.08)
-    drawing = Figure(figsize=(7.2, height), dpi=120, layout=margins)
-    FigureCanvasAgg(drawing)
+    drawing = canvas(height)
     what = f"{result['algorithm']}, {amount(result['parties'], 'party')}, {amount(result['rounds'], 'round')}"
     promise = (
         f"epsilon = {result['epsilon']:.4g}, delta = {result['delta']:g}"
@@ -90,6 +84,18 @@ def figure(result: Mapping[str, Any], height: float) -> Any:
     drawing.suptitle(f"{what}, {promise}", color="black" if result["private"] else RED)
     if result["mode"] == "simulation":
         drawing.supxlabel(SIMULATED, fontsize=9, color=GREY)
+    return drawing
+
+
+def canvas(height: float) -> Any:
+    """An empty figure that needs no display."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    margins = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.08)
+    drawing = Figure(figsize=(7.2, height), dpi=120, layout=margins)
+    FigureCanvasAgg(drawing)
     return drawing
 
 

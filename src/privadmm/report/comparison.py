@@ -1,0 +1,83 @@
+"""What `privadmm compare` leaves: a table for people, a figure, and both as data."""
+
+from pathlib import Path
+from typing import Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from privadmm.model import SIMULATED
+from privadmm.report import screen
+from privadmm.report.metrics import amount
+from privadmm.report.plots import BLUE, GREY, ORANGE, canvas
+from privadmm.report.rundir import write_json
+
+
+def shown(result: dict[str, Any], out: Path | None) -> str:
+    """Best first; what could not be run is listed below the table, with the reason."""
+    budget = f"epsilon = {result['epsilon']:g}, delta = {result['delta']:g}"
+    title = f"Test accuracy at {budget}, {amount(result['seeds'], 'noise seed')}"
+    table = Table(title=title, title_justify="left")
+    for heading, side in (
+        ("algorithm", "left"),
+        ("noise", "left"),
+        ("accuracy", "right"),
+        ("+-", "right"),
+        ("claimed", "right"),
+        ("certified", "right"),
+    ):
+        table.add_column(heading, justify=side)  # type: ignore[arg-type]
+    for line in result["lines"]:
+        if line["problem"] is None:
+            table.add_row(
+                line["algorithm"],
+                line["calibration"],
+                screen.percent(line["accuracy"]),
+                "" if line["standard_error"] is None else f"{100 * line['standard_error']:.2f}",
+                number(line["epsilon_published"]),
+                "[bold red]NOT PRIVATE[/]"
+                if line["epsilon_certified"] is None
+                else number(line["epsilon_certified"]),
+            )
+    table.add_row("always the majority", "", screen.percent(result["majority"]), "", "", "")
+    facts: screen.Facts = [
+        (f"{line['algorithm']}, {line['calibration']}", escape(f"not run: {line['problem']}"))
+        for line in result["lines"]
+        if line["problem"] is not None
+    ]
+    facts.append(("mode", SIMULATED))
+    if out is not None:
+        facts.append(("written to", out))
+    return screen.shown([table, screen.rows(facts)])
+
+
+def number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
+
+
+def save(result: dict[str, Any], out: Path) -> None:
+    write_json(out / "comparison.json", result)
+    draw(result, out / "comparison.png")
+
+
+def draw(result: dict[str, Any], path: Path) -> None:
+    """A bar for each line that was run, its standard error on it, and the majority class as a dashed line."""
+    lines = [line for line in result["lines"] if line["problem"] is None][::-1]
+    drawing = canvas(height=1.6 + 0.34 * len(lines))
+    axes = drawing.subplots()
+    names = [f"{line['algorithm']}, {line['calibration']}" for line in lines]
+    values = [100 * line["accuracy"] for line in lines]
+    errors = [100 * (line["standard_error"] or 0.0) for line in lines]
+    colors = {"certified": BLUE, "not private": GREY}
+    axes.barh(names, values, xerr=errors, color=[colors.get(line["calibration"], ORANGE) for line in lines])
+    most = 100 * result["majority"]
+    axes.axvline(most, color="black", linestyle="--", linewidth=1, label=f"always the majority, {most:.1f} %")
+    axes.set(
+        xlabel="test accuracy (%)",
+        xlim=(min([*values, most]) - 2, max([*values, most]) + 1),
+        title=f"epsilon = {result['epsilon']:g}, delta = {result['delta']:g}",
+    )
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=9, loc="lower right")
+    drawing.supxlabel(f"blue: certified; orange: the paper's own noise. {SIMULATED}", fontsize=9, color=GREY)
+    drawing.savefig(path)

@@ -67,6 +67,19 @@ def test_products_match_their_definition(storage, lead):
         np.testing.assert_allclose(shards.pull(g)[r], shards.pull(g[r]), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("storage", STORAGES)
+def test_a_tiled_block_is_the_block_over_and_over(storage):
+    shards = make(storage=storage, intercept=0.3)
+    tiled = shards.tile(3)
+    assert tiled.ids.tolist() == 3 * shards.ids.tolist()
+    assert (tiled.size, tiled.cells) == (3 * shards.size, 3 * shards.cells)
+    own, all_of_them = matrices(shards), matrices(tiled)
+    for i, (A, at) in enumerate(all_of_them):
+        again, where = own[i % 6]
+        assert A.tobytes() == again.tobytes()
+        assert tiled.y[at].tolist() == shards.y[where].tolist()
+
+
 def test_storage_is_a_detail():
     dense, sparse = make(intercept=0.2), make(storage="csr", intercept=0.2)
     rng = np.random.default_rng(2)

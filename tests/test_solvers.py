@@ -10,10 +10,13 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.sparse import csr_array
 
-from privadmm import solvers
+from privadmm import graphs, phases, solvers
 from privadmm.data.shards import Shards
 from privadmm.errors import ConfigError, ToleranceError
 from privadmm.losses import HalfLogistic, Hinge, HuberHinge, Logistic, Loss, Squared
+from privadmm.phases import Local, Public
+from privadmm.privacy.calibration import NoPrivacy
+from privadmm.regularizers import L2
 from privadmm.solvers import Anchored, Cache, argmin, reanchor
 
 LOSSES = [Logistic(), HalfLogistic(), HuberHinge(0.5), Squared()]
@@ -272,6 +275,33 @@ def test_replicas_have_branches_of_their_own():
     assert not cache.batches
     assert not cache.branch(0).batches
     assert cache.branch(1).batches
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("together", [1, 2, 7], ids=["looped", "in pairs", "tiled"])
+def test_replicas_solved_together_have_the_bits_of_each_alone(sparse, together, monkeypatch):
+    """Seven replicas of a ragged block, as seven solves and as one of 35 parties; with a cache, twice over."""
+    shards = block(sparse=sparse)
+    monkeypatch.setattr(phases, "CELLS", together * shards.cells)
+    public = Public(
+        shards.sizes, DIM, 1, graphs.star(5), Logistic(), L2(0.1), NoPrivacy(), C=40.0, replicas=7
+    )
+    k, local = np.linspace(0.01, 1, 5)[:, None], Local(public, shards)
+    linear, start, anchor = (normal(7, 5, DIM, seed=seed) for seed in (1, 2, 3))
+    for _ in range(2):
+        found = local.argmin(linear, k, start, anchor[0], tolerance=1e-9)
+        for r in range(7):
+            alone = argmin(
+                shards,
+                Logistic(),
+                public.scale(public.ids)[:, 0],
+                linear[r],
+                k[:, 0],
+                start[r],
+                anchor[0],
+                1e-9,
+            )
+            assert found[r].tobytes() == alone.tobytes()
 
 
 # Partition

@@ -29,7 +29,7 @@ from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.events import DiscreteGaussian, Event
 from privadmm.privacy.release import Door, Released
 from privadmm.regularizers import Regularizer
-from privadmm.solvers import Cache, argmin
+from privadmm.solvers import CELLS, Cache, argmin
 
 if TYPE_CHECKING:
     from privadmm.data.shards import Shards
@@ -234,15 +234,20 @@ class Local:
         self, linear: Floats, quadratic: Floats | float, start: Floats, anchor: Floats, tolerance: float
     ) -> Floats:
         """Of C omega_i/m_i sum_n loss(a_n.x) + <linear_i, x> + quadratic_i/2 |x|^2, to this gradient norm."""
-        scale, k = self.public.scale(self.ids)[:, 0], np.broadcast_to(np.ravel(quadratic), len(self.ids))
+        shards, loss, P = self.shards, self.public.loss, len(self.ids)
+        scale, k = self.public.scale(self.ids)[:, 0], np.broadcast_to(np.ravel(quadratic), P)
         flat = [
             np.broadcast_to(a, start.shape).reshape(-1, *start.shape[-2:]) for a in (linear, start, anchor)
         ]
-        solved = [
-            argmin(self.shards, self.public.loss, scale, b, k, x, a, tolerance, self.cache.branch(replica))
-            for replica, (b, x, a) in enumerate(zip(*flat, strict=True))
-        ]
-        return np.stack(solved).reshape(start.shape)
+        # Replicas of a small block are solved together, as if they were further parties: the bits are the same.
+        together, solved = max(1, CELLS // max(1, shards.cells)), []
+        for first in range(0, len(flat[0]), together):
+            b, x, a = (part[first : first + together].reshape(-1, shards.dim) for part in flat)
+            n, cache = len(b) // P, self.cache.branch(first)
+            solved.append(
+                argmin(shards.tile(n), loss, np.tile(scale, n), b, np.tile(k, n), x, a, tolerance, cache)
+            )
+        return np.concatenate(solved).reshape(start.shape)
 
     def inexact(self, linear: Floats, k: Floats, tolerance: float, noise: Floats | float = 0.0) -> Floats:
         """A bound on the gradient norm that `argmin` leaves, rounding included, for linear terms up to linear + noise.

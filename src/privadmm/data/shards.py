@@ -56,6 +56,9 @@ class Dense:
     def kernel(self) -> Array:
         return np.asarray(np.matmul(self.A, self.A.swapaxes(1, 2)))
 
+    def tile(self, times: int) -> Dense:
+        return Dense(np.tile(self.A, (times, 1, 1)))
+
     def cut(self, start: int, stop: int) -> Dense:
         return Dense(self.A[start:stop])
 
@@ -95,6 +98,9 @@ class Sparse:
     def kernel(self) -> Array:
         parties = (self.cut(i, i + 1).A for i in range(self.count))
         return np.stack([(A @ A.T).toarray() for A in parties])
+
+    def tile(self, times: int) -> Sparse:
+        return Sparse(diagonal([self.A] * times).A, times * self.count)
 
     def cut(self, start: int, stop: int) -> Sparse:
         if (start, stop) == (0, self.count):
@@ -284,6 +290,21 @@ class Shards:
                 labels.append(y[start:stop].ravel())
                 pieces.append((at[start:stop], slot.piece.cut(start, stop)))
         return Shards(self.ids[chosen], self.sizes[chosen], self.dim, np.concatenate(labels), lay(pieces))
+
+    @property
+    def cells(self) -> int:
+        """How many numbers the records are stored in."""
+        return sum(int(slot.piece.A.size) for slot in self.slots)
+
+    def tile(self, times: int) -> Shards:
+        """The block so many times over, one after another. Its records are copied."""
+        if times == 1:
+            return self
+        blocks, own = len(self.ids) * np.arange(times)[:, None], np.arange(len(self.ids))
+        labels = [np.tile(self.y[slot.cells], times) for slot in self.slots]
+        pieces = [((blocks + own[slot.at]).ravel(), slot.piece.tile(times)) for slot in self.slots]
+        ids, sizes = np.tile(self.ids, times), np.tile(self.sizes, times)
+        return Shards(ids, sizes, self.dim, np.concatenate(labels), lay(pieces))
 
     def batches(self, cells: int) -> Iterator[tuple[Index, Shards]]:
         """Positions and sub-blocks of parties with equally many records, each of about `cells` numbers or one party."""

@@ -59,7 +59,7 @@ def test_the_printed_box_asks_for_a_negative_phi() -> None:
 
 def test_the_printed_box_diverges_and_the_proof_does_not() -> None:
     def size(algorithm: DVP) -> float:
-        facts = replace(CASES["dvp-box"].public(rounds=12), C=1.0)
+        facts = replace(CASES["dvp-box"].public(rounds=5), C=1.0)
         job, data = Job(replace(algorithm, eta=1.0), facts), shards()
         return float(np.linalg.norm(weights(job, train(job, cluster(job, data, Simulation(0))))))
 

@@ -10,6 +10,7 @@ from cases import ALGORITHMS, PRIVATE, Case, named
 from privadmm.algorithms.admm_star import ADMMStar
 from privadmm.errors import ConfigError
 from privadmm.privacy import audit as home
+from privadmm.privacy.accounting import gdp
 from privadmm.privacy.audit import Game, attack, audit, controls, instance, judge, proved
 from privadmm.privacy.calibration import Target
 
@@ -19,21 +20,33 @@ CONFIDENCE = 0.999
 
 
 def game_of(case: Case) -> Game:
-    target = Target(2.0, DELTA)
-    if case.name == "dp_admm-published":
-        target = Target(None, DELTA)
+    assert isinstance(case.privacy, Target)
+    certified = getattr(case.algorithm, "calibration", "certified") == "certified"
+    target = replace(case.privacy, epsilon=2.0 if certified else None, delta=DELTA, party_epsilon=())
     return instance(case.algorithm, replace(case, privacy=target).public(rounds=ROUNDS))
 
 
-ATTACKED = [case for case in PRIVATE if hasattr(case.algorithm, "steer") and "published" not in case.name]
+ATTACKED = [case for case in PRIVATE if hasattr(case.algorithm, "steer")]
+CERTIFIED = [case for case in ATTACKED if getattr(case.algorithm, "calibration", "certified") == "certified"]
 
 
 @pytest.mark.parametrize("case", ATTACKED, ids=named)
-def test_the_attack_stays_below_the_certificate_and_close_to_it(case: Case) -> None:
+def test_the_attack_stays_below_the_certificate(case: Case) -> None:
+    game = game_of(case)
+    assert attack(game, TRIALS, DELTA, CONFIDENCE, seed=0).epsilon_lower <= game.claimed
+
+
+@pytest.mark.parametrize("case", CERTIFIED, ids=named)
+def test_the_attack_comes_close_to_the_certificate(case: Case) -> None:
+    """Exactly counted transcripts: within 30 %. A Renyi curve or a price for curvature is not attained by this game."""
     game = game_of(case)
     found = attack(game, TRIALS, DELTA, CONFIDENCE, seed=0)
-    assert 0.7 * game.claimed < found.epsilon_lower <= game.claimed
-    assert found.epsilon_fitted == pytest.approx(game.claimed, rel=0.2)
+    events = [event for rows in game.algorithm.plan(game.public).values() for row in rows for event in row]
+    if all(gdp(event) is not None for event in events):
+        assert found.epsilon_lower > 0.7 * game.claimed
+        assert found.epsilon_fitted == pytest.approx(game.claimed, rel=0.2)
+    else:
+        assert found.epsilon_lower > 0.25 * game.claimed
 
 
 def test_published_noise_is_worth_its_certified_figure() -> None:
@@ -43,13 +56,32 @@ def test_published_noise_is_worth_its_certified_figure() -> None:
     assert 0.6 * game.claimed < found.epsilon_lower <= game.claimed
 
 
-BUGS = list(controls(game_of(PRIVATE[0])))
+DP, DUAL = (next(case for case in PRIVATE if case.name == name) for name in ("dp_admm", "dvp-label"))
+BUGS = [(case, bug) for case in (DP, DUAL) for bug in controls(game_of(case))]
 
 
-@pytest.mark.parametrize("bug", BUGS)
-def test_planted_bugs_are_caught(bug: str) -> None:
-    game = controls(game_of(PRIVATE[0]))[bug]
+@pytest.mark.parametrize(("case", "bug"), BUGS, ids=[f"{case.name}-{bug}" for case, bug in BUGS])
+def test_planted_bugs_are_caught(case: Case, bug: str) -> None:
+    game = controls(game_of(case))[bug]
     assert attack(game, TRIALS, DELTA, CONFIDENCE, seed=1).epsilon_lower > game.claimed
+
+
+@pytest.mark.parametrize("case", [DP, DUAL], ids=named)
+def test_a_whole_record_behind_a_label_guarantee_is_caught(case: Case) -> None:
+    """Noise calibrated to a label flip, and neighbours that differ in the record."""
+    assert isinstance(case.privacy, Target)
+    flip = game_of(replace(case, privacy=replace(case.privacy, adjacency="label")))
+
+    class Records(type(flip)):  # type: ignore[misc]
+        def records(self, games: int) -> Any:
+            whole = replace(self.public, privacy=replace(self.public.privacy, adjacency="replace-one"))
+            return tuple(
+                replace(local, public=replace(local.public, privacy=self.public.privacy))
+                for local in Game(self.algorithm, whole, self.claimed).records(games)
+            )
+
+    bug = Records(flip.algorithm, flip.public, flip.claimed)
+    assert attack(bug, TRIALS, DELTA, CONFIDENCE, seed=1).epsilon_lower > flip.claimed
 
 
 def test_the_bound_is_one_on_games_that_are_known() -> None:
@@ -76,7 +108,7 @@ def test_the_report_has_everything() -> None:
     report = audit(case.algorithm, case.public(rounds=ROUNDS), trials=20_000)
     assert report["tightness"] == report["epsilon_lower"] / report["epsilon_certified"]
     assert {"delta", "trials", "confidence", "epsilon_fitted"} <= report.keys()
-    assert [control["name"] for control in report["negative_controls"]] == BUGS
+    assert [control["name"] for control in report["negative_controls"]] == list(controls(game_of(PRIVATE[0])))
 
 
 def test_what_has_no_claim_or_no_attack_is_refused() -> None:

@@ -87,6 +87,12 @@ class DVP(OnGraph):
         )  # (14), (15)
         return State(f.value, dual, anchor), f
 
+    def steer(self, t: int, local: Local, s: State, target: Floats) -> Mail:
+        """What a hostile neighbour, the party's only one, says to make (15) `target`, but for the records and noise."""
+        k = self.noise(local.public, t)[1][local.ids, None]
+        said = (2 * s.dual + k * target) / (2 * self.eta)
+        return Mail(np.array([1], dtype=np.int64), said)
+
     def noise(self, public: Public, t: int) -> tuple[Floats, Floats]:
         """zeta (1 where it is calibrated) and k = rho + 2 eta N_p + Phi of round t, for every party."""
         level = 1.0 if isinstance(public.privacy, NoPrivacy) else public.privacy.levels(public.rounds)[t]

@@ -10,6 +10,9 @@ one party, one record, two features. The records p and q have a small equal part
 steers to, and opposite parts across; with both margins deep on the wrong side, both slopes are at the Lipschitz bound
 and the query moves by nearly the whole sensitivity.
 
+Noise that enters an objective shows in its argmin f: the adversary knows the public part of the objective, so each data
+set D says which noise G_D(f) must have been drawn, and f has density law(G_D(f)) times the determinant of the Hessian.
+
 Negative controls are the same game against an implementation with a bug planted in it; they must be caught, that is,
 `epsilon_lower` must exceed the claim.
 """
@@ -27,11 +30,11 @@ from privadmm.data.shards import Shards
 from privadmm.errors import ConfigError
 from privadmm.phases import Algorithm, AtParties, Local, Mail, Public
 from privadmm.privacy import curves
-from privadmm.privacy.accounting import totals, worst
+from privadmm.privacy.accounting import epsilon, totals
 from privadmm.privacy.calibration import Target
-from privadmm.privacy.events import Gaussian
+from privadmm.privacy.events import GammaObjective, GammaOutput, Gaussian
 from privadmm.privacy.mechanisms import Simulation
-from privadmm.privacy.release import Door, Released
+from privadmm.privacy.release import Door, Released, ratios
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -59,20 +62,65 @@ class Bulk(Simulation):
     def gaussian(self, x: Floats, sensitivity: Floats, ratio: Floats, ids: Ints, call: Any) -> Floats:
         return x + self._factor * (sensitivity * ratio)[:, None] * self._generator.standard_normal(x.shape)
 
+    def gamma(self, x: Floats, width: Floats, ids: Ints, call: Any) -> Floats:
+        u = self._generator.standard_normal(x.shape)
+        length = self._generator.gamma(x.shape[-1], size=(*x.shape[:-1], 1))
+        u *= length / np.linalg.norm(u, axis=-1, keepdims=True)
+        return x + self._factor * width[:, None] * u
+
+
+class Overheard(Local):
+    """A party whose public part of the objective is heard at the door."""
+
+    def perturbed(self, release: Door, linear: Floats, k: Floats, *rest: Any, **more: Any) -> Released:
+        assert isinstance(release, Listening)
+        release.linear, release.k = linear, k
+        return super().perturbed(release, linear, k, *rest, **more)
+
 
 class Listening(Door):
-    """A door that keeps the query and its noise scale; told what was said, it says that again."""
+    """A door that keeps what the adversary knows of a release; told what was said, it says that again."""
 
     said: Released | None = None
-    query: Floats
-    scale: float
+    query: Floats | None = None
+    linear: Floats
+    k: Floats
+    scale: float  # of the Gaussian, or 1/zeta of the gamma law
 
     def output(self, x: Floats, sensitivity: Floats | float) -> Released:
-        self.query = x
-        self.scale = float((self._column(sensitivity) * self._ratios(self._planned_now()))[0])
+        if self.query is None and not self._calls:
+            self.query, (event, *_) = x, self._planned_now()
+            self.law = type(event)
+            self.scale = float((self._column(sensitivity) * ratios([event]))[0])
         if self.said is None:
             self.said = super().output(x, sensitivity)
         return self.said
+
+    def objective(self, solve: Any, like: Floats, *args: Any, **declared: Any) -> Released:
+        (event, *_) = self._planned_now()
+        self.law, loud = type(event), declared["sensitivity"]
+        self.scale = (
+            loud / event.slope if isinstance(event, GammaObjective) else loud * float(ratios([event])[0])
+        )
+        return self.said or super().objective(solve, like, *args, **declared)
+
+    def likelihood(self, local: Local, factor: float) -> Floats:
+        """Of what was said, given this data set, as a logarithm but for what all data sets have alike."""
+        assert self.said is not None
+        f, bend = self.said.value, np.zeros(())
+        if self.query is not None:
+            noise = f - self.query
+        else:
+            noise = (local.gradient(f) + self.linear + self.k * f) / local.weight  # G_D(f), but for its sign
+            bend = hessian(local, f, self.k)
+        size = np.linalg.norm(noise, axis=(-1, -2)) / (factor * self.scale)
+        return np.asarray(bend - (size if self.law in (GammaObjective, GammaOutput) else size**2 / 2))
+
+
+def hessian(local: Local, f: Floats, k: Floats) -> Floats:
+    """ln det of the Hessian of a party with one record a, det(k I + h a a^T) = k^d (1 + h |a|^2/k), but for k^d."""
+    h = local.weight[0] * local.public.loss.curv(local.shards.margins(f), local.shards.y)
+    return np.asarray(np.log1p(h * local.shards.kernel()[0, 0] / np.ravel(k)[0])[..., 0])
 
 
 @dataclass(frozen=True)
@@ -89,8 +137,14 @@ class Game:
         """p and q, each the only record of the only party."""
         public, across = replace(self.public, replicas=games), math.sqrt(1 - ALONG**2)
         p, q = (np.array([[ALONG, side]]) for side in (across, -across))
-        first, second = (Shards.from_parties([(row, np.ones(1))], row_bound=1.0) for row in (p, q))
-        return Local(public, first), Local(public, second)
+        if public.label_only:
+            p, q = (np.array([[ALONG, across]]),) * 2
+        signs = (1.0, -1.0 if public.label_only else 1.0)
+        first, second = (
+            Shards.from_parties([(row, np.array([sign]))], row_bound=1.0)
+            for row, sign in zip((p, q), signs, strict=True)
+        )
+        return Overheard(public, first), Overheard(public, second)
 
     def play(self, truth: int, games: int, seed: Any) -> Floats:
         """Log-likelihood ratios, the first data set against the second, of transcripts of data set `truth`.
@@ -103,13 +157,13 @@ class Game:
         number, phase = next(
             (i, phase) for i, phase in enumerate(self.algorithm.phases) if isinstance(phase, AtParties)
         )
-        states = [self.algorithm.init(public, public.ids) for _ in worlds]
+        states = [self.algorithm.init(public, worlds[0].ids) for _ in worlds]
         target = np.broadcast_to(np.array([-DEPTH, 0.0]), (games, 1, 2))
         ratio = np.zeros(games)
         for t in range(public.rounds):
             inbox = self.algorithm.steer(t, worlds[0], states[0], target)
             doors = [
-                Listening(public.ids, plan[(t, number)], noise, t, number, lambda _: None, (games, 1))
+                Listening(worlds[0].ids, plan[(t, number)], noise, t, number, lambda _: None, (games, 1))
                 for _ in worlds
             ]
             for b in (truth, 1 - truth):
@@ -117,10 +171,10 @@ class Game:
                 states[b], _ = phase.run(t, worlds[b], states[b], inbox, doors[b])
                 if self.keeps_raw:
                     states[b] = with_raw(states[b], doors[b])
-            said = doors[truth].said
-            assert said is not None
-            miss = [np.sum((said.value - door.query) ** 2, axis=(-1, -2)) for door in doors]
-            ratio += (miss[1] - miss[0]) / (2 * (self.noise_factor * doors[truth].scale) ** 2)
+            logs = [
+                door.likelihood(world, self.noise_factor) for door, world in zip(doors, worlds, strict=True)
+            ]
+            ratio += logs[0] - logs[1]
         return ratio
 
 
@@ -205,9 +259,19 @@ def instance(algorithm: Algorithm, public: Public) -> Game:
         raise ConfigError(f"no attack is written for {algorithm.name}")
     if public.privacy.kind is not Gaussian:
         raise ConfigError('audit the simulation: set [run] mode = "simulation"')
-    small = replace(public, sizes=np.ones(1, dtype=np.int64), dim=2, graph=graphs.star(1), replicas=None)
-    plan = algorithm.plan(small)
-    return Game(algorithm, small, worst(totals(plan, 1), public.privacy.delta))  # type: ignore[arg-type]
+    # On a graph the victim has one neighbour, who is the adversary. A record weighs what it weighs at most in the job.
+    parties = 1 if algorithm.topology == "star" else 2
+    small = replace(
+        public,
+        sizes=np.ones(parties, dtype=np.int64),
+        dim=2,
+        graph=graphs.star(1) if parties == 1 else graphs.complete(2),
+        C=float(np.max(public.scale(public.ids)[:, 0] / public.sizes)),
+        privacy=replace(public.privacy, party_epsilon=public.privacy.party_epsilon[:1] * parties),
+        replicas=None,
+    )
+    cost = totals(algorithm.plan(small), parties)[0]
+    return Game(algorithm, small, epsilon(cost, public.privacy.delta))  # type: ignore[arg-type]
 
 
 def controls(game: Game) -> dict[str, Game]:
@@ -216,9 +280,12 @@ def controls(game: Game) -> dict[str, Game]:
     Noise for n of the rounds is sqrt(n/rounds) times the noise for all of them.
     """
     rounds = game.public.rounds
+    # Noise in the objective is in the argmin itself: a state that keeps the argmin lacks its cover and nothing else.
+    releases = len(game.algorithm.plan(game.public)[(0, 0)])
+    raw = {"the un-noised iterate in the dual": replace(game, keeps_raw=True)} if releases == 1 else {}
     return {
         "half the noise": replace(game, noise_factor=0.5),
-        "the un-noised iterate in the dual": replace(game, keeps_raw=True),
+        **raw,
         "half of the rounds not counted": replace(game, noise_factor=math.sqrt(max(1, rounds // 2) / rounds)),
         "one round's epsilon printed as the total": replace(game, noise_factor=math.sqrt(1 / rounds)),
     }

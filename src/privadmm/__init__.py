@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from privadmm.algorithms.admm_graph import ADMMGraph
     from privadmm.algorithms.admm_star import ADMMStar
     from privadmm.algorithms.dp_admm import DPADMM
+    from privadmm.algorithms.dvp import DVP
     from privadmm.data.readers import Records, read
     from privadmm.data.schema import Schema
     from privadmm.data.shards import Shards
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
         RefusedError,
         ToleranceError,
     )
-    from privadmm.estimators import ADMMClassifier
+    from privadmm.estimators import ADMMClassifier, ADMMRegressor
     from privadmm.graphs import Graph
     from privadmm.job import Job, cluster, train, weights
     from privadmm.losses import HalfLogistic, Hinge, HuberHinge, Logistic, Squared
@@ -39,11 +40,13 @@ if TYPE_CHECKING:
 _HOME = {
     "ADMMClassifier": "estimators",
     "ADMMGraph": "algorithms.admm_graph",
+    "ADMMRegressor": "estimators",
     "ADMMStar": "algorithms.admm_star",
     "Budget": "privacy.ledger",
     "CheckpointError": "errors",
     "ConfigError": "errors",
     "DPADMM": "algorithms.dp_admm",
+    "DVP": "algorithms.dvp",
     "DataError": "errors",
     "Deployment": "privacy.mechanisms",
     "ElasticNet": "regularizers",

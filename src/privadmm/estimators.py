@@ -4,14 +4,15 @@ Everything that a guarantee rests on is an argument. Nothing is read off the dat
 norm bound. `fit` simulates the parties in this process, so its noise comes from `random_state`.
 """
 
+import hashlib
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
@@ -22,52 +23,30 @@ from privadmm.data.schema import labels
 from privadmm.errors import ConfigError, DataError
 from privadmm.graphs import Graph
 from privadmm.job import Job, cluster, train, weights
-from privadmm.losses import Logistic, Loss
+from privadmm.losses import Logistic, Loss, Squared
 from privadmm.model import Frame, Model, label_array
 from privadmm.phases import Algorithm, Public
+from privadmm.privacy.accounting import epsilon as cost
 from privadmm.privacy.calibration import NoPrivacy, Target
-from privadmm.privacy.ledger import export
+from privadmm.privacy.events import Spent, merge
+from privadmm.privacy.ledger import Ledger, export
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.regularizers import L2, Regularizer
 
-
-def _is_logistic(estimator: Any) -> bool:
-    return estimator.loss is None or isinstance(estimator.loss, Logistic)
+Floats = NDArray[np.float64]
 
 
-class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A linear classifier trained by ADMM over parties that share no record.
-
-    classes       the two labels, negative first; declared, because reading them off y would be a release
-    row_bound     rows are clipped to this l2 norm; declared likewise
-    epsilon, delta  what each party's whole transcript may cost; epsilon=None for a non-private algorithm
-    parties       how many to split the rows among, evenly; ignored when `fit` is given groups
-    algorithm     an algorithm object such as DPADMM(D_w=30, rho=0.01) or ADMMStar(); the former if None
-    rounds        how many
-    loss          Logistic() if None
-    regularizer   L2(1e-6) if None
-    intercept     share of a row's norm that a constant feature takes, in [0, 1); 0 for none
-    graph         for algorithms without a coordinator
-    random_state  seed of the simulated noise and of the split; needed
-
-    After `fit`:
-
-    coef_, intercept_  of rows within the bound: decision_function(X) = X @ coef_.T + intercept_
-    epsilon_, delta_   certified, the worst party; infinite and None where nothing is private
-    private_           whether an epsilon covers the model
-    ledger_            events and epsilon of every party
-    parties_           the parties' names, in their order
-    model_             the weights with all of that, to save
-    classes_, n_iter_, n_features_in_  as everywhere in scikit-learn
-    """
+class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
+    """What the classifier and the regressor share: parties, budget, jobs, and a linear model of clipped rows."""
 
     def __init__(
         self,
         *,
-        classes: Sequence[Any] | None = None,
         row_bound: float | None = None,
         epsilon: float | None = 1.0,
         delta: float | None = 1e-6,
+        party_epsilon: Sequence[float] | None = None,
+        adjacency: str = "replace-one",
         parties: int = 10,
         algorithm: Algorithm | None = None,
         rounds: int = 200,
@@ -75,12 +54,14 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         regularizer: Regularizer | None = None,
         intercept: float = 0.0,
         graph: Graph | None = None,
+        warm_start: bool = False,
         random_state: int | None = None,
     ) -> None:
-        self.classes = classes
         self.row_bound = row_bound
         self.epsilon = epsilon
         self.delta = delta
+        self.party_epsilon = party_epsilon
+        self.adjacency = adjacency
         self.parties = parties
         self.algorithm = algorithm
         self.rounds = rounds
@@ -88,72 +69,63 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.regularizer = regularizer
         self.intercept = intercept
         self.graph = graph
+        self.warm_start = warm_start
         self.random_state = random_state
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
         tags.input_tags.sparse = True
         return tags
 
-    def fit(self, X: Any, y: ArrayLike, groups: ArrayLike | None = None) -> "ADMMClassifier":
-        """Train. `groups` names the party of each row; otherwise rows are dealt out evenly."""
-        classes, row_bound, seed = self._declared()
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64)
-        if y is None:
-            raise DataError("requires y to be passed, but the target y is None")
-        target = labels(column_or_1d(y, warn=True), classes)
-        owner, names = self._owners(X.shape[0], len(target), groups, seed)
+    def _scores(self, X: Any) -> list[Floats]:
+        """a.w for every row, clipped and scaled as in training, by each model."""
+        check_is_fitted(self, "models_")
+        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        return [model.scores(X) for model in self.models_]
+
+    def _fit(self, X: Any, targets: list[Floats], classes: tuple[Any, Any] | None, groups: Any) -> None:
+        """One job for each target, all under one budget, with noise of their own."""
+        row_bound, seed = self._declared()
+        owner, names = self._owners(X.shape[0], len(targets[0]), groups, seed)
         frame = Frame(row_bound, self.intercept, self._names(), classes)
-        shards = frame.shards(X, target, splits.gather(X, owner, len(names)))
-        job = self._job(shards.sizes, shards.dim)
-        blocks = cluster(job, shards, Simulation(seed))
-        w = weights(job, train(job, blocks))
-        self.model_ = Model(w, frame, job.algorithm.name, Simulation.mode, job.epsilon, job.delta)
-        self.classes_ = label_array(classes)
-        d = self.n_features_in_
-        self.coef_ = w[None, :d] * (math.sqrt(1 - self.intercept**2) / row_bound)
-        self.intercept_ = self.intercept * w[d:] if self.intercept else np.zeros(1)
-        self.private_ = job.private
-        self.epsilon_ = math.inf if job.epsilon is None else job.epsilon
-        self.delta_ = job.delta
-        self.ledger_ = export(blocks.workers[0].ledger)
+        rows = splits.gather(X, owner, len(names))
+        models, ledgers, jobs = [], [], []
+        for number, target in enumerate(targets):
+            shards = frame.shards(X, target, rows)
+            job = self._job(
+                shards.sizes, shards.dim, len(targets), self._before(number, len(targets), shards.dim)
+            )
+            blocks = cluster(job, shards, Simulation(stream(seed, number)))
+            w = weights(job, train(job, blocks))
+            models.append(Model(w, frame, job.algorithm.name, Simulation.mode, job.epsilon, job.delta))
+            ledgers.append(blocks.workers[0].ledger)
+            jobs.append(job)
+        self.private_ = jobs[0].private
+        self.delta_ = jobs[0].delta
+        self.epsilon_ = together(ledgers, jobs[0].delta) if jobs[0].private else math.inf
+        self.models_ = tuple(models)
+        self.ledgers_ = tuple(export(ledger) for ledger in ledgers)
+        d, scale = self.n_features_in_, math.sqrt(1 - self.intercept**2) / row_bound
+        self.coef_ = np.stack([model.weights[:d] for model in models]) * scale
+        self.intercept_ = np.array(
+            [self.intercept * model.weights[d] if self.intercept else 0.0 for model in models]
+        )
         self.parties_ = names
         self.n_iter_ = self.rounds
-        return self
 
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """a.w for every row, clipped and scaled as in training."""
-        check_is_fitted(self, "model_")
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
-        return self.model_.scores(X)
+    def _before(self, number: int, of: int, dim: int) -> Floats | None:
+        """The weights of the last fit, which were released and cost nothing to start from."""
+        known = getattr(self, "models_", ()) if self.warm_start else ()
+        return known[number].weights if len(known) == of and known[number].weights.shape == (dim,) else None
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        scores = self.decision_function(X)
-        chosen: NDArray[Any] = self.classes_[(scores > 0).astype(int)]
-        return chosen
-
-    @available_if(_is_logistic)  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Of the logistic loss only, whose score is a log-odds: the probability of each class."""
-        scores = self.decision_function(X)
-        return np.stack([expit(-scores), expit(scores)], axis=1)
-
-    def _declared(self) -> tuple[tuple[Any, Any], float, int]:
-        if self.classes is None or len(self.classes) != 2:
-            raise ConfigError(
-                "declare the two labels, classes=(negative, positive); reading them off y is a release"
-            )
+    def _declared(self) -> tuple[float, int]:
         if self.row_bound is None:
             raise ConfigError(
                 "declare row_bound, the l2 norm that rows are clipped to; reading it off X is a release"
             )
         if self.random_state is None:
             raise ConfigError("fit is a simulation and needs a seed: random_state=0, say")
-        negative, positive = (
-            label.item() if isinstance(label, np.generic) else label for label in self.classes
-        )
-        return (negative, positive), float(self.row_bound), Simulation(self.random_state).seed
+        return float(self.row_bound), Simulation(self.random_state).seed
 
     def _owners(
         self, rows: int, labelled: int, groups: ArrayLike | None, seed: int
@@ -169,25 +141,247 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise DataError(f"groups must name the party of each of the {rows} rows, not be {named.shape}")
         return splits.by_column(named)
 
-    def _job(self, sizes: NDArray[np.int64], dim: int) -> Job:
+    def _job(self, sizes: NDArray[np.int64], dim: int, copies: int, before: Floats | None) -> Job:
         algorithm = self.algorithm or DPADMM(D_w=30.0, rho=0.01)
         privacy: Target | NoPrivacy = NoPrivacy("no epsilon was asked for")
-        if self.epsilon is not None and self.delta is None:
+        shares = tuple(float(share) for share in (() if self.party_epsilon is None else self.party_epsilon))
+        asked = self.epsilon is not None or bool(shares)
+        if asked and self.delta is None:
             raise ConfigError("epsilon means little without delta: give both, or epsilon=None for no privacy")
-        if self.delta is not None and (self.epsilon is not None or algorithm.private):
-            privacy = Target(self.epsilon, self.delta)
+        if self.delta is not None and (asked or algorithm.private):
+            privacy = Target(
+                self.epsilon,
+                self.delta,
+                adjacency=self.adjacency,  # type: ignore[arg-type]
+                party_epsilon=shares,
+                copies=copies,
+            )
         public = Public(
             sizes=sizes,
             dim=dim,
             rounds=self.rounds,
             graph=self.graph or graphs.star(len(sizes)),
-            loss=self.loss or Logistic(),
+            loss=self._loss(),
             regularizer=self.regularizer or L2(1e-6),
             privacy=privacy,
+            start=before,
         )
-        return Job(algorithm, public, self.epsilon if isinstance(privacy, Target) else None)
+        allowance = max(shares) if shares else self.epsilon
+        return Job(algorithm, public, allowance if isinstance(privacy, Target) else None)
+
+    def _loss(self) -> Loss:
+        return self.loss or Logistic()
 
     def _names(self) -> tuple[str, ...]:
         if hasattr(self, "feature_names_in_"):
             return tuple(map(str, self.feature_names_in_))
         return tuple(f"x{j + 1}" for j in range(self.n_features_in_))
+
+
+def stream(seed: int, number: int) -> int:
+    """A seed for each of several jobs: one noise vector used for two classes would tell their difference."""
+    if number == 0:
+        return seed
+    return int.from_bytes(hashlib.sha256(f"{seed}/{number}".encode()).digest()[:8], "little")
+
+
+def together(ledgers: Sequence[Ledger], delta: float | None) -> float:
+    """The worst party's epsilon over all jobs."""
+    assert delta is not None
+    totals = []
+    for party in ledgers[0].ids:
+        spent: Spent = ()
+        for ledger in ledgers:
+            spent = merge(spent, ledger.spent(party))
+        totals.append(cost(spent, delta))
+    return max(totals)
+
+
+def _is_logistic(estimator: Any) -> bool:
+    return estimator.loss is None or isinstance(estimator.loss, Logistic)
+
+
+class ADMMClassifier(ClassifierMixin, ADMMEstimator):  # type: ignore[misc]
+    """A linear classifier trained by ADMM over parties that share no record.
+
+    classes       the labels; of two, the negative first. Declared, because reading them off y would be a release.
+                  More than two are told apart one against the rest, in as many jobs that share the budget
+    row_bound     rows are clipped to this l2 norm; declared likewise
+    epsilon, delta  what each party's whole transcript may cost; epsilon=None for a non-private algorithm
+    party_epsilon   instead of epsilon, one for each party
+    adjacency     which two data sets must look alike: "replace-one", or "label" if rows are no secret
+    parties       how many to split the rows among, evenly; ignored when `fit` is given groups
+    algorithm     an algorithm object such as DPADMM(D_w=30, rho=0.01) or ADMMStar(); the former if None
+    rounds        how many
+    loss          Logistic() if None
+    regularizer   L2(1e-6) if None
+    intercept     share of a row's norm that a constant feature takes, in [0, 1); 0 for none
+    graph         for algorithms without a coordinator
+    warm_start    start from the model of the last fit; it was released, so that costs nothing. The fits add up
+    random_state  seed of the simulated noise and of the split; needed
+
+    After `fit`:
+
+    coef_, intercept_  of rows within the bound: decision_function(X) = X @ coef_.T + intercept_
+    epsilon_, delta_   certified, the worst party, over all classes; infinite and None where nothing is private
+    private_           whether an epsilon covers the model
+    ledger_            events and epsilon of every party; of one job for each class, `ledgers_`
+    parties_           the parties' names, in their order
+    model_             the weights with all of that, to save; of one job for each class, `models_`
+    classes_, n_iter_, n_features_in_  as everywhere in scikit-learn
+    """
+
+    def __init__(
+        self,
+        *,
+        classes: Sequence[Any] | None = None,
+        row_bound: float | None = None,
+        epsilon: float | None = 1.0,
+        delta: float | None = 1e-6,
+        party_epsilon: Sequence[float] | None = None,
+        adjacency: str = "replace-one",
+        parties: int = 10,
+        algorithm: Algorithm | None = None,
+        rounds: int = 200,
+        loss: Loss | None = None,
+        regularizer: Regularizer | None = None,
+        intercept: float = 0.0,
+        graph: Graph | None = None,
+        warm_start: bool = False,
+        random_state: int | None = None,
+    ) -> None:
+        super().__init__(
+            row_bound=row_bound,
+            epsilon=epsilon,
+            delta=delta,
+            party_epsilon=party_epsilon,
+            adjacency=adjacency,
+            parties=parties,
+            algorithm=algorithm,
+            rounds=rounds,
+            loss=loss,
+            regularizer=regularizer,
+            intercept=intercept,
+            graph=graph,
+            warm_start=warm_start,
+            random_state=random_state,
+        )
+        self.classes = classes
+
+    def fit(self, X: Any, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
+        """Train. `groups` names the party of each row; otherwise rows are dealt out evenly."""
+        classes = self._classes()
+        self._declared()
+        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64)
+        if y is None:
+            raise DataError("requires y to be passed, but the target y is None")
+        found = column_or_1d(y, warn=True)
+        if len(classes) == 2:
+            targets = [labels(found, (classes[0], classes[1]))]
+            self._fit(X, targets, (classes[0], classes[1]), groups)
+        else:
+            kinds = label_array(classes)
+            if not np.isin(found, kinds).all():
+                raise DataError(f"y has labels that are not among the declared classes {list(classes)}")
+            self._fit(X, [np.where(found == kind, 1.0, -1.0) for kind in kinds], (False, True), groups)
+        self.classes_ = label_array(classes)
+        if len(classes) == 2:
+            self.model_, self.ledger_ = self.models_[0], self.ledgers_[0]
+        return self
+
+    def decision_function(self, X: Any) -> Floats:
+        """The score of every row; a column of them for each class if there are more than two."""
+        scores = self._scores(X)
+        return scores[0] if len(scores) == 1 else np.stack(scores, axis=1)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        scores = self.decision_function(X)
+        chosen = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
+        found: NDArray[Any] = self.classes_[chosen]
+        return found
+
+    @available_if(_is_logistic)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> Floats:
+        """Of the logistic loss only, whose score is a log-odds: each class's probability, normalised over all."""
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            return np.stack([expit(-scores), expit(scores)], axis=1)
+        odds = expit(scores) + np.finfo(float).tiny
+        return np.asarray(odds / odds.sum(axis=1, keepdims=True))
+
+    def _classes(self) -> tuple[Any, ...]:
+        if self.classes is None or len(self.classes) < 2:
+            raise ConfigError(
+                "declare the labels, classes=(negative, positive) or all of them; reading them off y is a release"
+            )
+        known = tuple(label.item() if isinstance(label, np.generic) else label for label in self.classes)
+        if len(set(known)) != len(known):
+            raise ConfigError(
+                "classes must be different values, each named once: two different values at least"
+            )
+        return known
+
+
+class ADMMRegressor(RegressorMixin, ADMMEstimator):  # type: ignore[misc]
+    """Least squares over parties that share no record: ADMMClassifier's arguments, and two bounds of the target.
+
+    label_bound   y is clipped to [-label_bound, label_bound]; declared, like row_bound
+    radius        beyond this prediction the squared loss goes on straight, so that its derivative is bounded; private
+                  methods need it, and label_bound if None
+    """
+
+    def __init__(
+        self,
+        *,
+        label_bound: float | None = None,
+        radius: float | None = None,
+        row_bound: float | None = None,
+        epsilon: float | None = 1.0,
+        delta: float | None = 1e-6,
+        party_epsilon: Sequence[float] | None = None,
+        adjacency: str = "replace-one",
+        parties: int = 10,
+        algorithm: Algorithm | None = None,
+        rounds: int = 200,
+        regularizer: Regularizer | None = None,
+        intercept: float = 0.0,
+        graph: Graph | None = None,
+        warm_start: bool = False,
+        random_state: int | None = None,
+    ) -> None:
+        super().__init__(
+            row_bound=row_bound,
+            epsilon=epsilon,
+            delta=delta,
+            party_epsilon=party_epsilon,
+            adjacency=adjacency,
+            parties=parties,
+            algorithm=algorithm,
+            rounds=rounds,
+            regularizer=regularizer,
+            intercept=intercept,
+            graph=graph,
+            warm_start=warm_start,
+            random_state=random_state,
+        )
+        self.label_bound = label_bound
+        self.radius = radius
+
+    def fit(self, X: Any, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
+        """Train. `groups` names the party of each row; otherwise rows are dealt out evenly."""
+        if self.label_bound is None:
+            raise ConfigError("declare label_bound, to which y is clipped; reading it off y is a release")
+        self._declared()
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, y_numeric=True)
+        self._fit(X, [np.asarray(y, dtype=np.float64)], None, groups)
+        self.model_, self.ledger_ = self.models_[0], self.ledgers_[0]
+        return self
+
+    def predict(self, X: Any) -> Floats:
+        return self._scores(X)[0]
+
+    def _loss(self) -> Loss:
+        assert self.label_bound is not None
+        exact = self.epsilon is None and self.party_epsilon is None
+        radius = None if exact and self.radius is None else self.radius or self.label_bound
+        return Squared(float(self.label_bound), radius)

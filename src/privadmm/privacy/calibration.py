@@ -41,6 +41,7 @@ class Target:
     party_epsilon  one epsilon a party, where they differ
     decay          the variance of a round's noise over that of the round before
     profile        instead of decay, the noise of every round relative to the others
+    copies         how many transcripts alike share the epsilon: one for each class of a one-vs-rest model
     """
 
     epsilon: float | None
@@ -50,6 +51,7 @@ class Target:
     party_epsilon: tuple[float, ...] = ()
     decay: float = 1.0
     profile: tuple[float, ...] = ()
+    copies: int = 1
 
     def __post_init__(self) -> None:
         if self.delta != 0:
@@ -63,6 +65,7 @@ class Target:
         for number, value in enumerate(self.profile):
             check.positive(**{f"profile[{number}]": value})
         check.positive(decay=self.decay)
+        check.whole(copies=self.copies)
         if self.profile and self.decay != 1:
             raise ConfigError("decay and profile both spread the noise over rounds: give one of them")
 
@@ -148,7 +151,11 @@ def fit(target: Target, unscaled: Unscaled) -> Plan:
         _level(
             target.of(party, parties),
             target.delta,
-            tuple((row[party], times[key]) for key, releases in distinct.items() for row in releases),
+            tuple(
+                (row[party], target.copies * times[key])
+                for key, releases in distinct.items()
+                for row in releases
+            ),
         )
         for party in range(parties)
     ]

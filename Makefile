@@ -20,6 +20,7 @@ bench: $(VENV)/dev
 	$(BIN)/python benchmarks/solver.py
 	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/bounds.py --quick
+	$(BIN)/python benchmarks/dask_overhead.py
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check src tests benchmarks tools

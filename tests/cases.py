@@ -9,13 +9,22 @@ import numpy as np
 from privadmm import graphs
 from privadmm.algorithms.admm_graph import ADMMGraph
 from privadmm.algorithms.admm_star import ADMMStar
+from privadmm.algorithms.centred import Centred
 from privadmm.algorithms.dp_admm import DPADMM
+from privadmm.algorithms.dp_fedsgd import DPFedSGD
 from privadmm.algorithms.dvp import DVP
+from privadmm.algorithms.first_order_consensus import FirstOrderConsensus
+from privadmm.algorithms.local_only import LocalOnly
+from privadmm.algorithms.m_admm import MADMM
+from privadmm.algorithms.mr_admm import MRADMM
+from privadmm.algorithms.pdml import PDML
+from privadmm.algorithms.pvp import PVP
+from privadmm.algorithms.r_admm import RADMM
 from privadmm.data.shards import Shards
 from privadmm.drive import View
 from privadmm.graphs import Graph
 from privadmm.job import Job, cluster, train
-from privadmm.losses import HalfLogistic, Hinge, HuberHinge, Logistic, Loss, Squared
+from privadmm.losses import Debiased, HalfLogistic, Hinge, HuberHinge, Logistic, Loss, Squared
 from privadmm.phases import Algorithm, Mail, Public
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.mechanisms import Simulation
@@ -73,6 +82,12 @@ DP = DPADMM(D_w=3.0, rho=0.1)
 ROUGH = replace(DP, step_size="nonsmooth")
 PAPER = replace(DP, calibration="published", round_epsilon=0.1)
 DUAL = DVP(eta=0.1)
+PENALTY = MADMM(eta=3.0)
+RECYCLED = RADMM(eta=3.0, gamma=0.5)
+GROWING = MRADMM(eta=2.0, growth=1.5, gamma=0.1)
+PRIMAL = PVP(rho=0.1)
+DECAYING = PDML(beta=0.1)
+SGD = DPFedSGD(step=1.0, momentum=0.5)
 
 ALGORITHMS = [
     Case("admm_star", ADMMStar(rho=0.1), graphs.star, OFF),
@@ -98,8 +113,102 @@ ALGORITHMS = [
     ),
     Case("dvp-proof", replace(DUAL, calibration="proof", alpha=0.5), graphs.ring, Target(None, 1e-5)),
     Case("dvp-box", replace(DUAL, calibration="box", alpha=30.0), graphs.ring, Target(None, 1e-5)),
+    Case("m_admm", PENALTY, triangle_tail, BUDGET),
+    Case("m_admm-off", MADMM(eta=0.1), triangle_tail, OFF),
+    Case("m_admm-grows", replace(PENALTY, growth=1.5, theta=2.0), graphs.ring, BUDGET, loss=HalfLogistic()),
+    Case("m_admm-pure", replace(PENALTY, law="gamma"), graphs.ring, Target(2.0, 0.0)),
+    Case(
+        "m_admm-published",
+        replace(PENALTY, calibration="published", alpha=2.0),
+        triangle_tail,
+        Target(None, 1e-5),
+        weighting="parties",
+    ),
+    Case("r_admm", RECYCLED, triangle_tail, BUDGET, loss=HalfLogistic()),
+    Case("r_admm-off", RADMM(eta=0.1, gamma=0.5), triangle_tail, OFF),
+    Case("r_admm-label", RECYCLED, graphs.ring, replace(BUDGET, adjacency="label")),
+    Case("mr_admm", GROWING, triangle_tail, Target(2.0, 1e-5, decay=0.8)),
+    Case("mr_admm-off", MRADMM(eta=0.1, growth=1.002, gamma=0.5), graphs.ring, OFF),
+    Case("mr_admm-pure", replace(GROWING, law="gamma"), graphs.ring, Target(2.0, 0.0)),
+    Case(
+        "mr_admm-published",
+        replace(GROWING, calibration="published", alpha=0.5),
+        triangle_tail,
+        Target(None, 1e-5),
+    ),
     Case("dp_admm-label", DP, graphs.star, replace(BUDGET, adjacency="label")),
     Case("dp_admm-uneven", DP, graphs.star, Target(1.0, 1e-5, profile=(1.0, 2.0, 1.0, 0.5))),
+    Case("dp_admm-reported", DP, graphs.star, BUDGET, loss=Debiased(Logistic(), 1.0)),
+    Case("dp_admm-reported-half", DP, graphs.star, BUDGET, loss=Debiased(HalfLogistic(), 0.5)),
+    Case("dvp-reported", DUAL, triangle_tail, BUDGET, loss=Debiased(Logistic(), 1.0)),
+    Case(
+        "dvp-reported-label",
+        DUAL,
+        graphs.ring,
+        replace(BUDGET, adjacency="label"),
+        loss=Debiased(Logistic(), 2.0),
+    ),
+    Case("admm_star-reported", ADMMStar(rho=0.1), graphs.star, OFF, loss=Debiased(Logistic(), 1.0)),
+    Case("pvp", PRIMAL, graphs.star, BUDGET, loss=HalfLogistic()),
+    Case("pvp-off", PRIMAL, graphs.star, OFF),
+    Case("pvp-l1", PRIMAL, graphs.star, BUDGET, regularizer=L1(0.01)),
+    Case("pvp-label", PRIMAL, graphs.star, replace(BUDGET, adjacency="label")),
+    Case(
+        "pvp-uneven",
+        PRIMAL,
+        graphs.star,
+        Target(None, 1e-5, party_epsilon=(1.0, 2.0, 1.0, 0.5, 3.0), decay=0.8),
+    ),
+    Case(
+        "pvp-published",
+        replace(PRIMAL, calibration="published", round_epsilon=0.1),
+        graphs.star,
+        Target(None, 1e-3),
+        weighting="parties",
+    ),
+    Case("dp_fedsgd", SGD, graphs.star, BUDGET, loss=HalfLogistic()),
+    Case("dp_fedsgd-off", SGD, graphs.star, OFF),
+    Case(
+        "dp_fedsgd-hinge-l1",
+        replace(SGD, step_decay="sqrt"),
+        graphs.star,
+        BUDGET,
+        loss=Hinge(),
+        regularizer=L1(0.01),
+    ),
+    Case("dp_fedsgd-label", SGD, graphs.star, replace(BUDGET, adjacency="label")),
+    Case("dp_fedsgd-uneven", SGD, graphs.star, Target(1.0, 1e-5, profile=(1.0, 2.0, 1.0, 0.5))),
+    Case("foc", Centred(FirstOrderConsensus()), triangle_tail, BUDGET, loss=HalfLogistic()),
+    Case("foc-off", Centred(FirstOrderConsensus(step=1.0)), graphs.star, OFF),
+    Case("foc-plain", FirstOrderConsensus(), graphs.star, BUDGET, loss=Hinge()),
+    Case("foc-gossip", Centred(FirstOrderConsensus(gossip=3), nonnegative=True), graphs.ring, BUDGET),
+    Case(
+        "foc-uneven",
+        Centred(FirstOrderConsensus()),
+        triangle_tail,
+        Target(None, 1e-5, party_epsilon=(1.0, 2.0, 1.0, 0.5, 3.0), decay=0.8),
+    ),
+    Case("dp_admm-centred", Centred(DP), graphs.star, BUDGET, loss=HalfLogistic()),
+    Case("dvp-centred", Centred(DUAL), triangle_tail, BUDGET),
+    Case("mr_admm-centred", Centred(MRADMM(eta=1.0)), triangle_tail, BUDGET),
+    Case("local_only", LocalOnly(), graphs.star, OFF),
+    Case("pdml", DECAYING, triangle_tail, replace(BUDGET, decay=0.9)),
+    Case("pdml-off", DECAYING, triangle_tail, OFF),
+    Case("pdml-bounded", replace(DECAYING, R=2.0), graphs.ring, BUDGET),
+    Case("pdml-label", DECAYING, triangle_tail, replace(BUDGET, adjacency="label")),
+    Case(
+        "pdml-uneven",
+        DECAYING,
+        triangle_tail,
+        Target(None, 1e-5, party_epsilon=(1.0, 2.0, 1.0, 0.5, 3.0), decay=0.8),
+    ),
+    Case(
+        "pdml-published",
+        replace(DECAYING, calibration="published", V=0.5),
+        graphs.ring,
+        Target(None, 1e-5, decay=0.9),
+        weighting="parties",
+    ),
 ]
 PRIVATE = [case for case in ALGORITHMS if case.private]
 

@@ -49,16 +49,20 @@ FULL: dict[str, dict[str, Any]] = {
         "format": "csv",
         "label": "income",
         "classes": ["<=50K", ">50K"],
+        "encoding": "binned",
+        "rows": "clip",
         "row_bound": 1.5,
         "intercept": 0.1,
         "dim": 7,
+        "id": "person",
         "test_fraction": 0.25,
         "split_seed": 1,
         "on_bad": "default",
         "schema": {"age": [17, 90], "sex": ["Female", "Male"]},
     },
-    "parties": {"count": 3, "split": "dirichlet:0.3", "sizes": [5, 6, 7], "seed": 2},
+    "parties": {"count": 3, "split": "dirichlet:0.3", "sizes": [5, 6, 7], "seed": 2, "leave": ["1@1"]},
     "graph": {"kind": "star", "seed": 3},
+    "features": {"moments": True, "share": 0.2, "constant": 0.1, "nonnegative": True},
     "algorithm": {
         "name": "toy_star",
         "rounds": 10,
@@ -77,6 +81,7 @@ FULL: dict[str, dict[str, Any]] = {
         "party_epsilon": [1.0, 2.0, 0.5],
         "decay": 0.9,
         "profile": [1.0, 2.0],
+        "label_epsilon": 1.5,
     },
     "run": {
         "mode": "simulation",
@@ -86,6 +91,12 @@ FULL: dict[str, dict[str, Any]] = {
         "ledger": "ledger.db",
         "checkpoint_every": 2,
         "metrics_every": 0,
+        "workers": 3,
+        "scheduler": "tls://head.example:8786",
+        "timeout": 60,
+        "tls_ca": "ca.pem",
+        "tls_cert": "driver.pem",
+        "tls_key": "driver-key.pem",
     },
 }
 CONDITIONAL = {
@@ -95,6 +106,10 @@ CONDITIONAL = {
     ("loss", "label_bound"): 1.0,
     ("loss", "radius"): 2.0,
     ("regularizer", "l1_ratio"): 0.5,
+    ("parties", "columns"): [2, 4, 1],
+    ("parties", "files"): ["a.csv", "b.csv", "c.csv"],
+    ("parties", "row_bounds"): [1.0, 2.0, 1.0],
+    ("parties", "use"): "first",
 }
 FIELDS: dict[tuple[str, str], Field] = {
     (section, field.name): field
@@ -159,8 +174,11 @@ def with_key(section: str, key: str) -> dict[str, Any]:
         when = FIELDS[section, key].when
         tables[section][when.key] = when.value
         tables[section][key] = CONDITIONAL[section, key]
+        if when.value == "features":
+            del tables[section]["leave"]  # columns are needed
         if when.value == "squared":
             tables[section]["label_bound"] = 1.0
+            del tables["privacy"]["label_epsilon"]  # for classes only
     if (section, key) == ("graph", "edges"):
         tables["algorithm"] = {"name": "toy_graph", "rounds": 1}
     return tables
@@ -182,6 +200,7 @@ def wrong_types(field: Field) -> list[Any]:
         "string": [True, 3, 0.5, ["x"], {}],
         "array": [True, 3, "x", {}, [[]], [{}], [True, {}]],
         "object": [True, 3, ["x"]],
+        "boolean": [1, 0.0, "true", [True], {}],
     }[json_type]
 
 
@@ -193,10 +212,26 @@ def out_of_range(field: Field) -> list[Any]:
         "label": [""],
         "out": [" "],
         "ledger": [""],
+        "scheduler": [
+            "",
+            "head:8786",
+            "tls://head",
+            "tcp://head.example:8786",
+            "tls://head:x",
+            "tls://head:1/x",
+        ],
+        "tls_ca": [" "],
+        "tls_cert": [""],
+        "tls_key": [""],
         "classes": [[1], [1, 2, 3], ["a", "a"], [0, False]],
         "schema": [{}, {"age": []}, {"age": [1]}, {"age": [2, 1]}, {"sex": ["a", 1]}, {"sex": ["a", "a "]}],
         "split": ["evenly", "column:", "dirichlet:0", "dirichlet:-1", "dirichlet:nan", "dirichlet:x"],
         "sizes": [[], [0], [1, -1]],
+        "columns": [[], [0, 1, 1], [1, ["a"], 1], [["a"], ["a"]], [["a"], []]],
+        "files": [[], ["a.csv", "a.csv"], ["a.csv", " "]],
+        "row_bounds": [[], [0.0], [1.0, -1.0]],
+        "id": [""],
+        "leave": [[], ["1"], ["1@0"], ["1@x"], ["-1@2"], ["01@1"], ["1@1", "1@1"]],
         "party_epsilon": [[], [0.0], [1.0, -1.0]],
         "profile": [[], [0.0], [1.0, -1.0]],
     }

@@ -345,6 +345,35 @@ def test_within_the_ball_a_column_can_move_the_scores_by_the_whole_target_but_no
     assert 0.99 < found.ratio <= 1 + ROUNDING
 
 
+@pytest.mark.parametrize("inside_ball", [False, True], ids=["free", "in the ball"])
+@pytest.mark.parametrize(("N", "d"), [(2, 1), (4, 2)])
+def test_a_replaced_column_keeps_the_bound_on_the_weights_and_attains_it(
+    N: int, d: int, inside_ball: bool
+) -> None:
+    found = vertical.search_column(
+        N,
+        d,
+        rng(d),
+        20_000,
+        vertical.column_weights_bound,
+        inside_ball,
+        moved=vertical.Columns.weights_moved,
+    )
+    assert 0.99 < found.ratio <= 1 + ROUNDING
+
+
+def test_less_than_the_bound_on_the_weights_is_refuted() -> None:
+    """The column's own weight alone, without its pull on the others, is no bound where s is small."""
+
+    def own(columns: vertical.Columns) -> Floats:
+        s = columns.q**2 * columns.rho / columns.lam
+        size = np.linalg.norm(columns.t, axis=1) * np.sqrt(columns.rho / columns.lam)
+        return np.where(s < 0.2, size * np.sqrt(s) / (1 + s), np.inf)
+
+    found = vertical.search_column(4, 2, rng(), 20_000, own, moved=vertical.Columns.weights_moved)
+    assert found.ratio > 1.5
+
+
 def test_lemma_1_of_the_sharing_paper_is_not_a_bound() -> None:
     case = vertical.lemma1_counterexample()
     D, other = case.D[0], case.neighbour[0]

@@ -94,7 +94,8 @@ def test_account_prints_the_contract_and_reads_no_data(tables: Any, claim: bool,
     (place.path / "data.npz").unlink()
     said = place.call("account", place.config(tables), "--json")
     assert (said.code, said.err) == (0, "")
-    assert list(said.object) == ["algorithm", "private", "rounds", "delta", "certified", "published"]
+    figures = ["algorithm", "private", "rounds", "delta", "certified", "published"]
+    assert list(said.object) == [*figures, "advice", "adversaries"]
     assert list(said.object["certified"]) == ["epsilon"]
     assert list(said.object["published"]) == ["epsilon", "caveat"]
     assert (said.object["certified"]["epsilon"] is not None) is claim

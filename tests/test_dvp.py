@@ -189,6 +189,9 @@ class Understated(DVP):
         what, factor = self.what, self.factor
 
         class Lying:
+            def __setattr__(self, name: str, value: Any) -> None:
+                setattr(release, name, value)
+
             def objective(self, solve: Any, like: Floats, **declared: Any) -> Released:
                 return release.objective(solve, like, **{**declared, what: factor * declared[what]})
 

@@ -36,7 +36,8 @@ DECLARED = {"classes": (0, 1), "row_bound": 2.0, "random_state": 0, "parties": 3
 
 
 def private(**changes: Any) -> ADMMClassifier:
-    return ADMMClassifier(**{**DECLARED, "rounds": 5, **changes})
+    kind = {"algorithm": DPADMM(D_w=30.0, rho=0.01), "rounds": 5}
+    return ADMMClassifier(**{**DECLARED, **kind, **changes})
 
 
 def exact(**changes: Any) -> ADMMClassifier:
@@ -390,3 +391,26 @@ def test_scikit_learn_finds_nothing_unusual_in_the_regressor() -> None:
     )
     found = check_estimator(model, on_fail=None, on_skip=None)
     assert {check["check_name"]: check["exception"] for check in found if check["status"] == "failed"} == {}
+
+
+def test_the_recommended_method_is_the_default() -> None:
+    rng = np.random.default_rng(0)
+    A = np.abs(rng.normal(size=(6000, 3)))
+    target = (A[:, 0] > A[:, 1]).astype(int)
+    model = ADMMClassifier(classes=(0, 1), row_bound=5.0, parties=3, epsilon=3.0, random_state=0).fit(
+        A, target
+    )
+    assert model.model_.algorithm == "first_order_consensus"
+    assert model.n_iter_ == 41
+    assert model.epsilon_ == pytest.approx(3.0, rel=1e-4)
+    assert model.score(A, target) > 0.9
+    assert not hasattr(model, "coef_")
+    assert not hasattr(model, "predict_proba")
+
+
+def test_randomised_labels() -> None:
+    raw, reported = (private(label_epsilon=eps).fit(X, Y) for eps in (None, 1.0))
+    assert np.abs(raw.coef_ - reported.coef_).max() > 0
+    assert raw.epsilon_ == pytest.approx(reported.epsilon_, rel=1e-9)
+    with pytest.raises(PrivadmmError, match="report"):
+        private(label_epsilon=1.0, classes=(0, 1, 2)).fit(X, Y)

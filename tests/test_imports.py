@@ -11,7 +11,7 @@ from small_runs import ENVIRONMENT, PRIVATE, write_config
 
 HEAVY = {
     *("scipy", "sklearn", "matplotlib", "rich", "typer", "networkx"),
-    *("dp_accounting", "pandas", "opendp", "pyarrow"),
+    *("dp_accounting", "pandas", "opendp", "pyarrow", "dask", "distributed"),
 }
 
 

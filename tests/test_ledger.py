@@ -3,6 +3,7 @@
 import sqlite3
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -198,6 +199,25 @@ def test_a_ledger_keeps_what_it_fixed(
     SqliteLedger(tmp_path / "ledger", [0, 1], POLICY, "simulation").close()
     with pytest.raises(LedgerError, match=f"fixed {fact}"):
         SqliteLedger(tmp_path / "ledger", ids, Policy(budget), mode)
+
+
+def test_adjacencies_do_not_add_up(tmp_path: Path) -> None:
+    label = Policy(BUDGET, adjacency="label")
+    SqliteLedger(tmp_path / "ledger", [0, 1], label, "simulation").close()
+    with pytest.raises(LedgerError, match="fixed adjacency"):
+        SqliteLedger(tmp_path / "ledger", [0, 1], POLICY, "simulation")
+    job = PRIVATE[0].job()
+    other = replace(job.policy, adjacency="label")
+    for ledger in (
+        MemoryLedger(range(5), other),
+        SqliteLedger(tmp_path / "other", range(5), other, "simulation"),
+    ):
+        with pytest.raises(RefusedError, match="do not add up"):
+            job.reserve(ledger)
+        with pytest.raises(RefusedError, match="do not add up"):
+            worker_of(job, ledger, Simulation(0))
+        assert export(ledger)["adjacency"] == "label"
+        assert ledger.reserved(0, job.id) is None
 
 
 def test_a_full_disk_stops_before_the_release_that_it_cannot_record(tmp_path: Path) -> None:

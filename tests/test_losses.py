@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privadmm.errors import ConfigError
-from privadmm.losses import LOSSES, HalfLogistic, Hinge, HuberHinge, Logistic, Squared
+from privadmm.losses import LOSSES, Debiased, HalfLogistic, Hinge, HuberHinge, Logistic, Squared
 
 SMOOTH = [
     Logistic(),
@@ -159,6 +159,68 @@ def test_squared_needs_a_declared_radius_before_it_has_a_constant():
 def test_senseless_parameters_are_refused(make, word):
     with pytest.raises(ConfigError, match=word):
         make()
+
+
+REPORTED = [
+    Debiased(loss, epsilon)
+    for loss in (Logistic(), HalfLogistic(), HuberHinge(0.5), Hinge())
+    for epsilon in (0.1, 1.0, 4.0)
+]
+GRID = np.concatenate([np.linspace(-40, 40, 8001), np.array([-1e-9, 1e-9])])
+
+
+@pytest.mark.parametrize("loss", REPORTED, ids=repr)
+@pytest.mark.parametrize("y", [-1.0, 1.0])
+def test_a_debiased_loss_is_the_loss_on_average_over_the_reports(loss, y):
+    y = np.full_like(GRID, y)
+    keep = 1 / (1 + math.exp(-loss.epsilon))
+    functions = ["value", "deriv", *(["curv"] if math.isfinite(loss.smoothness) else [])]
+    for name in functions:
+        reported, true = getattr(loss, name), getattr(loss.loss, name)
+        expected = keep * reported(GRID, y) + (1 - keep) * reported(GRID, -y)
+        np.testing.assert_allclose(expected, true(GRID, y), atol=1e-12 * (1 + np.abs(GRID)).max())
+        wrong = 1 / (1 + math.exp(-1.1 * loss.epsilon))  # labels kept more often than the loss is told
+        biased = wrong * reported(GRID, y) + (1 - wrong) * reported(GRID, -y)
+        if not (name == "curv" and loss.convex):  # which does not depend on the label at all
+            assert np.abs(biased - true(GRID, y)).max() > 1e-3
+
+
+@pytest.mark.parametrize("loss", REPORTED, ids=repr)
+def test_the_constants_of_a_debiased_loss_hold_and_are_attained(loss):
+    m, y = np.sort(GRID), np.ones_like(GRID)
+    slopes = {sign: loss.deriv(m, sign * y) for sign in (1, -1)}
+    found = {
+        "lipschitz": max(np.abs(slope).max() for slope in slopes.values()),
+        "flip": np.abs(slopes[1] - slopes[-1]).max(),
+    }
+    if math.isfinite(loss.smoothness):
+        steep = [np.abs(np.diff(slope) / np.diff(m)).max() for slope in slopes.values()]
+        bend = {sign: loss.curv(m, sign * y) for sign in (1, -1)}
+        found["smoothness"] = max(*steep, *(np.abs(b).max() for b in bend.values()))
+        found["flip_smoothness"] = np.abs(bend[1] - bend[-1]).max()
+    for name, most in found.items():
+        assert most <= getattr(loss, name) * (1 + 1e-6), name  # differences of rounded numbers
+        assert most >= 0.999 * getattr(loss, name), name
+
+
+def test_of_the_debiased_losses_only_the_logistic_is_convex():
+    m, y = np.linspace(-10, 10, 4001), np.ones(4001)
+    for loss in REPORTED:
+        falls = min(np.diff(loss.deriv(m, sign * y)).min() for sign in (1, -1))
+        assert loss.convex == (falls >= -1e-12)
+    half = Debiased(HalfLogistic(), 1.0)
+    assert half.curv(np.array([-0.5]), np.ones(1))[0] < -0.1
+    middle = half.value(np.array([-1.0]), np.ones(1)) + half.value(np.array([0.0]), np.ones(1))
+    assert middle / 2 < half.value(np.array([-0.5]), np.ones(1)) - 0.01  # above its own chord
+
+
+def test_a_debiased_loss_of_many_or_of_no_classes():
+    with pytest.raises(ConfigError, match="regression"):
+        Debiased(Squared(1.0), 1.0)
+    with pytest.raises(ConfigError, match="epsilon"):
+        Debiased(Logistic(), 0.0)
+    certain = Debiased(Logistic(), 1e4)  # labels as they are
+    assert (certain.lipschitz, certain.flip) == (1.0, 1.0)
 
 
 def test_names():

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import coo_array, csr_array, csr_matrix
 
-from privadmm.data.shards import CHUNK, Shards
+from privadmm.data.packing import CHUNK
+from privadmm.data.shards import Shards
 from privadmm.errors import ConfigError, DataError
 from privadmm.losses import Logistic
 

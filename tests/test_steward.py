@@ -184,6 +184,38 @@ def test_a_deployment_does_not_split_by_labels(place: Place) -> None:
     assert "[parties] split" in said.err
 
 
+def test_a_ledger_counts_between_its_own_neighbours(place: Place) -> None:
+    file, shared = place.path / "party.sqlite", {"ledger": "party.sqlite"}
+    assert place.call("ledger", "create", file, *POLICY, "--adjacency", "label").code == 0
+    before = file.read_bytes()
+    said = place.train(place.config(run=shared))
+    assert said.code == 3
+    assert "adjacency = 'label' and the job of 'replace-one'" in said.err
+    assert "Nothing was released" in said.err
+    assert file.read_bytes() == before
+    assert not place.out.exists()
+    assert place.train(place.config(privacy={"adjacency": "label"}, run=shared)).code == 0
+    assert charged(file) == ROUNDS * PARTIES
+    assert place.call("ledger", "show", file, "--json").object["adjacency"] == "label"
+    assert place.call("ledger", "export", file, "--json").object["identity"]["adjacency"] == "label"
+    assert place.call("ledger", "verify", file, "--json").object["adjacency"] == "label"
+    assert json.loads((place.out / "ledger.json").read_text())["adjacency"] == "label"
+    for command in ("show", "verify"):
+        assert "label" in place.call("ledger", command, file).out
+    wrong = place.call("ledger", "create", place.path / "new", *POLICY, "--adjacency", "rows")
+    assert (wrong.code, "--adjacency must be one of replace-one" in wrong.err) == (2, True)
+
+
+def test_a_run_that_makes_its_ledger_fixes_its_neighbours(place: Place) -> None:
+    shared = {"ledger": "party.sqlite"}
+    half = {"adjacency": "label", "epsilon": 0.5, "budget": 2.0}
+    assert place.train(place.config(privacy=half, run=shared), out=place.path / "a").code == 0
+    other = {**half, "adjacency": "replace-one"}
+    said = place.train(place.config(privacy=other, run=shared), out=place.path / "b")
+    assert said.code == 3
+    assert "set adjacency = 'label'" in said.err
+
+
 def test_a_tampered_ledger_stops_the_next_run(place: Place, party: Path) -> None:
     with closing(sqlite3.connect(party)) as db, db:
         db.execute("UPDATE ticks SET charges = '[]' WHERE seq = 3")

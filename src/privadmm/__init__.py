@@ -10,9 +10,12 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from privadmm.algorithms.admm_graph import ADMMGraph
+    from privadmm.algorithms.admm_sharing import ADMMSharing
     from privadmm.algorithms.admm_star import ADMMStar
     from privadmm.algorithms.dp_admm import DPADMM
     from privadmm.algorithms.dvp import DVP
+    from privadmm.algorithms.sharing import Sharing
+    from privadmm.data.columns import Columns, People
     from privadmm.data.readers import Records, read
     from privadmm.data.schema import Schema
     from privadmm.data.shards import Shards
@@ -41,9 +44,11 @@ _HOME = {
     "ADMMClassifier": "estimators",
     "ADMMGraph": "algorithms.admm_graph",
     "ADMMRegressor": "estimators",
+    "ADMMSharing": "algorithms.admm_sharing",
     "ADMMStar": "algorithms.admm_star",
     "Budget": "privacy.ledger",
     "CheckpointError": "errors",
+    "Columns": "data.columns",
     "ConfigError": "errors",
     "DPADMM": "algorithms.dp_admm",
     "DVP": "algorithms.dvp",
@@ -62,6 +67,7 @@ _HOME = {
     "MemoryLedger": "privacy.ledger",
     "Model": "model",
     "NoPrivacy": "privacy.calibration",
+    "People": "data.columns",
     "Policy": "privacy.ledger",
     "PrivadmmError": "errors",
     "Public": "phases",
@@ -69,6 +75,7 @@ _HOME = {
     "RefusedError": "errors",
     "Schema": "data.schema",
     "Shards": "data.shards",
+    "Sharing": "algorithms.sharing",
     "Simulation": "privacy.mechanisms",
     "SqliteLedger": "privacy.durable",
     "Squared": "losses",

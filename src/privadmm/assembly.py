@@ -3,35 +3,52 @@
 `job` needs no record and touches no data unless the sizes are handed in, so `account` can use it as it is.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from privadmm import graphs
+from privadmm import assembly_columns, graphs
+from privadmm.algorithms.centred import Centred
 from privadmm.config import Config
 from privadmm.data import adult, splits
+from privadmm.data.columns import People
 from privadmm.data.readers import Records, read
 from privadmm.data.schema import Schema
 from privadmm.data.shards import Shards
 from privadmm.errors import ConfigError
 from privadmm.graphs import Graph
-from privadmm.job import Job
-from privadmm.losses import HalfLogistic, Hinge, HuberHinge, Logistic, Loss, Squared
+from privadmm.job import Job, check_holding
+from privadmm.losses import Debiased, HalfLogistic, Hinge, HuberHinge, Logistic, Loss, Squared
 from privadmm.model import Frame
-from privadmm.phases import Public
+from privadmm.phases import Algorithm, Public
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.mechanisms import Deployment, Noise, Simulation
 from privadmm.regularizers import L1, L2, ElasticNet, Regularizer
+
+UNIT = 1e-150  # a row bound below any row's norm: every row but 0 is scaled to norm 1
 
 
 @dataclass(frozen=True)
 class Prepared:
     """The records of all parties, clipped to the declared bound, and those held out."""
 
-    train: Shards
-    test: Shards | None
+    train: Shards | People
+    test: Shards | People | None
     frame: Frame
+
+    @property
+    def shards(self) -> Shards:
+        """What parties that hold records train on."""
+        if isinstance(self.train, People):
+            raise ConfigError("this is for parties that hold records, and these hold columns")
+        return self.train
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """How many each party holds, where they hold columns."""
+        return self.train.widths if isinstance(self.train, People) else ()
 
     @property
     def classifier(self) -> bool:
@@ -40,6 +57,13 @@ class Prepared:
 
 
 def loss(config: Config) -> Loss:
+    """The loss of one record, debiased where its label is randomised."""
+    if config.privacy is None or config.privacy.label_epsilon is None:
+        return plain_loss(config)
+    return Debiased(plain_loss(config), config.privacy.label_epsilon)
+
+
+def plain_loss(config: Config) -> Loss:
     table = config.loss
     match table.name:
         case "logistic":
@@ -86,11 +110,23 @@ def noise(config: Config) -> Noise:
     return Simulation(config.run.seed)
 
 
-def job(config: Config, sizes: Any = None, dim: int | None = None, id: str | None = None) -> Job:
+def job(
+    config: Config,
+    sizes: Any = None,
+    dim: int | None = None,
+    id: str | None = None,
+    columns: tuple[int, ...] | None = None,
+) -> Job:
     """The job of this config. Without sizes, those that the file declares; the guarantee rests on no others."""
-    network = None
+    network, leave = None, config.parties.departures
     if sizes is None:
+        leave = (
+            leave if config.parties.known is not None else {}
+        )  # who leaves is judged where it is known who there is
         sizes = config.parties.sizes or [1] * (config.parties.known or 1)
+        if config.parties.split == "features":
+            # How many people there are, and columns, changes the noise and not its cost.
+            dim, columns = sizes[0], (1,) * len(sizes)
         if config.parties.known is None and config.graph.kind == "random":
             # How many parties there are only a column of the data tells; an edge costs nothing whatever it joins.
             network = graphs.ring(len(sizes))
@@ -121,9 +157,17 @@ def job(config: Config, sizes: Any = None, dim: int | None = None, id: str | Non
         privacy=privacy,
         C=config.loss.C,
         weighting=config.algorithm.weighting,
+        columns=columns or (),
     )
-    named = {} if id is None else {"id": id}
-    return Job(config.algorithm.parameters, public, allowance(config), **named)
+    found = Job(algorithm(config), public, allowance(config), leave=leave)
+    return found if id is None else replace(found, id=id)
+
+
+def algorithm(config: Config) -> Algorithm:
+    """The config's own, with the moments in front of it where they are asked for."""
+    method: Algorithm = config.algorithm.parameters
+    table = config.features
+    return Centred(method, table.share, table.constant, table.nonnegative) if table.moments else method
 
 
 def allowance(config: Config) -> float | None:
@@ -139,40 +183,45 @@ def records(config: Config) -> tuple[Records, float, tuple[Any, Any] | None]:
     """The records, the declared row bound and the declared classes."""
     table = config.data
     if table.embedded:
-        found = adult.load("onehot" if table.source == "embedded:adult" else "a9a")
+        onehot = table.source == "embedded:adult"
+        found = adult.load("onehot", encoding=table.encoding) if onehot else adult.load("a9a")
         if table.classes not in (None, tuple(adult.CLASSES)):
             raise ConfigError(f"{config.path}: [data] classes of {table.source} are {list(adult.CLASSES)}")
         # Every a9a row has at most fourteen ones.
-        bound = table.row_bound or (adult.SCHEMA.row_bound if table.source == "embedded:adult" else 14**0.5)
-        return found, bound, adult.CLASSES
-    bound = table.row_bound or 0.0
-    schema = None
-    if table.schema is not None:
-        schema = Schema.from_table(
-            table.schema, label=table.label or "y", classes=table.classes, row_bound=bound
-        )
-    keep = () if config.parties.column is None else (config.parties.column,)
+        bound = table.row_bound or (adult.SCHEMA.row_bound if onehot else 14**0.5)
+        return found, UNIT if table.rows == "unit" else bound, adult.CLASSES
+    keep = tuple(name for name in (config.parties.column, table.id) if name is not None)
     found = read(
         config.resolve(table.source),
         table.format,
         label=table.label,
         classes=table.classes,
-        schema=schema,
+        schema=schema(config),
         keep=keep,
         on_bad=table.on_bad,
         dim=table.dim,
     )
-    return found, bound, table.classes
+    return found, row_bound(config), table.classes
+
+
+def row_bound(config: Config) -> float:
+    """Of a file."""
+    return UNIT if config.data.rows == "unit" else config.data.row_bound or 0.0
+
+
+def schema(config: Config) -> Schema | None:
+    """Of a file."""
+    table = config.data
+    if table.schema is None:
+        return None
+    return Schema.from_table(
+        table.schema, label=table.label or "y", classes=table.classes, row_bound=row_bound(config)
+    ).encoded(table.encoding)
 
 
 def owners(config: Config, found: Records, rows: Any) -> tuple[Any, int]:
     """Who holds each of these rows, and how many parties there are."""
     table = config.parties
-    if table.split == "features":
-        raise ConfigError(
-            f'{config.path}: [parties] split = "features" needs a vertical algorithm, and '
-            f"{config.algorithm.name} is horizontal"
-        )
     if table.column is not None:
         # Who the parties are does not depend on who is held out: one that loses all its records is an error.
         owner, names = splits.by_column(column(config, found, table.column))
@@ -197,21 +246,46 @@ def column(config: Config, found: Records, name: str) -> Any:
     return found.columns[name]
 
 
-def prepare(config: Config) -> Prepared:
+def prepare(config: Config, only: Sequence[int] | None = None) -> Prepared:
     """Load, hold out, split and clip. Everything that can be wrong with the data is found here.
 
-    A deployment measures nothing, so it holds nothing out.
+    A deployment measures nothing, so it holds nothing out. With `only`, no more than these parties' records are kept,
+    but for parties that hold columns: there it is all of them.
     """
+    check_holding(config.algorithm.parameters, config.parties.split == "features")
+    if config.parties.split == "features":
+        return prepare_columns(config)
     found, bound, classes = records(config)
     frame = Frame(bound, config.data.intercept, found.names, classes)
     rows, held_out = np.arange(len(found)), None
     if config.data.test_fraction and config.run.mode == "simulation":
         rows, test = splits.train_test(len(found), config.data.test_fraction, config.data.split_seed)
-        held_out = frame.shards(found.X, found.y, [test])
+        held_out = frame.shards(found.X, found.y, [test]) if only is None else None
     owner, parties = owners(config, found, rows)
-    shards = frame.shards(found.X, found.y, [rows[part] for part in splits.gather(rows, owner, parties)])
-    check_sizes(config, shards.sizes.tolist())
-    return Prepared(shards, held_out, frame)
+    held = [rows[part] for part in splits.gather(rows, owner, parties)]
+    check_sizes(config, [len(part) for part in held])
+    if only is not None:
+        held = [held[party] for party in only]
+    return Prepared(frame.shards(found.X, found.y, held, only), held_out, frame)
+
+
+def prepare_columns(config: Config) -> Prepared:
+    """The same for parties that hold columns about the same people."""
+    if config.parties.files is not None:
+        found, held = assembly_columns.aligned(config, schema(config))
+        bound, classes = row_bound(config), config.data.classes
+    else:
+        found, bound, classes = records(config)
+        held = assembly_columns.groups(config, found)
+    frame = Frame(bound, config.data.intercept, found.names, classes)
+    found, frame = assembly_columns.framed(config, found, frame, held)
+    rows, held_out = np.arange(len(found)), None
+    if config.data.test_fraction and config.run.mode == "simulation":
+        rows, test = splits.train_test(len(found), config.data.test_fraction, config.data.split_seed)
+        held_out = assembly_columns.people(config, found, frame, test, train=False)
+    people = assembly_columns.people(config, found, frame, rows, train=True)
+    check_sizes(config, people.sizes.tolist())
+    return Prepared(people, held_out, frame)
 
 
 def check_sizes(config: Config, found: list[int]) -> None:

@@ -13,20 +13,22 @@ import numpy as np
 
 from privadmm import assembly, check
 from privadmm.assembly import Prepared
-from privadmm.config import Config, PrivacyTable
+from privadmm.assembly_columns import scaling
+from privadmm.config import Config, FeaturesTable, PrivacyTable
 from privadmm.errors import ConfigError, PrivadmmError
-from privadmm.job import Job, cluster, train, weights
+from privadmm.job import Job, cluster, features, train, weights
 from privadmm.phases import Algorithm
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.report import metrics
 
-KNOBS = ("round_epsilon", "alpha")  # by which a paper's noise is set
+KNOBS = ("round_epsilon", "alpha", "V")  # by which a paper's noise is set
 
 
 @dataclass(frozen=True)
 class Line:
     """One method in one calibration. `problem` says why it could not be run."""
 
+    config: str
     name: str
     calibration: str
     epsilon: float | None = None
@@ -38,6 +40,7 @@ class Line:
     def record(self) -> dict[str, Any]:
         found = np.array(self.accuracies)
         return {
+            "config": self.config,
             "algorithm": self.name,
             "calibration": self.calibration,
             "epsilon_certified": self.epsilon,
@@ -49,69 +52,111 @@ class Line:
         }
 
 
+Work = list[tuple[str, str, Job | Line, Prepared]]  # config, calibration, job or why there is none, records
+
+
 def compare(
     configs: Sequence[Config],
-    epsilon: float,
+    epsilons: Sequence[float],
     delta: float,
     seeds: int,
     published: bool,
     done: Callable[[int, int], None] = lambda runs, of: None,
 ) -> dict[str, Any]:
-    """Every config with this budget in place of its own, best first, and the majority class last."""
-    check.positive(epsilon=epsilon)
+    """A table for each epsilon: every config with that budget in place of its own, best first."""
+    for epsilon in epsilons:
+        check.positive(epsilon=epsilon)
     check.probability(delta=delta)
     check.whole(seeds=seeds)
     data = {id(config): prepared for config, prepared in prepare(configs)}
-    jobs = [
-        (calibration, job, data[id(config)])
-        for config in configs
-        for calibration, job in variants(config, data[id(config)], epsilon, delta, published)
+    work: list[Work] = [
+        [
+            (config.path.stem, calibration, job, data[id(config)])
+            for config in configs
+            for calibration, job in variants(config, data[id(config)], epsilon, delta, published)
+        ]
+        for epsilon in epsilons
     ]
-    lines, total = [], sum(seeds if isinstance(job, Job) and job.private else 1 for _, job, _ in jobs)
+    total = sum(
+        seeds if isinstance(job, Job) and job.private else 1 for jobs in work for _, _, job, _ in jobs
+    )
     ran = 0
-    for calibration, job, prepared in jobs:
+
+    def one_more() -> None:
+        nonlocal ran
+        done(ran := ran + 1, total)
+
+    test = next(iter(data.values())).test
+    assert test is not None
+    return {
+        "delta": delta,
+        "seeds": seeds,
+        "majority": metrics.majority(test),
+        "tables": [
+            {"epsilon": epsilon, "lines": [line.record for line in table(jobs, seeds, one_more)]}
+            for epsilon, jobs in zip(epsilons, work, strict=True)
+        ],
+    }
+
+
+def table(jobs: Work, seeds: int, one_more: Callable[[], None]) -> list[Line]:
+    lines = []
+    for name, calibration, job, prepared in jobs:
         if isinstance(job, Line):
             lines.append(job)
             continue
-        line = Line(job.algorithm.name, calibration, job.epsilon, claim_of(job))
+        line = Line(name, job.algorithm.name, calibration, job.epsilon, claim_of(job))
         found = []
         try:
             for seed in range(seeds if job.private else 1):
                 found.append(accuracy(job, prepared, seed))
-                done(ran := ran + 1, total)
+                one_more()
         except PrivadmmError as error:
             lines.append(replace(line, problem=str(error)))
         else:
             lines.append(replace(line, accuracies=tuple(found)))
-    lines.sort(key=lambda line: -line.record["accuracy"] if line.accuracies else math.inf)
-    test = next(iter(data.values())).test
-    assert test is not None
-    return {
-        "epsilon": epsilon,
-        "delta": delta,
-        "seeds": seeds,
-        "majority": metrics.majority(test),
-        "lines": [line.record for line in lines],
-    }
+    return sorted(lines, key=lambda line: -line.record["accuracy"] if line.accuracies else math.inf)
+
+
+def with_parties(config: Config, count: int | None) -> Config:
+    """The config with so many parties, evenly, and as many edges for each as before."""
+    if count is None:
+        return config
+    before, edges = config.parties.known or count, config.graph.edges
+    most = count * (count - 1) // 2
+    scaled = None if edges is None else min(most, max(count - 1, round(edges * count / before)))
+    spread = replace(config.parties, count=count, sizes=None, split="even")
+    return replace(config, parties=spread, graph=replace(config.graph, edges=scaled))
 
 
 def prepare(configs: Sequence[Config]) -> Iterator[tuple[Config, Prepared]]:
     """The records of every config; those that split alike share one copy."""
     known: list[tuple[Config, Prepared]] = []
     for config in configs:
-        if config.data != configs[0].data:
+        if split_of(config) != split_of(configs[0]):
             raise ConfigError(
-                f"{config.path}: [data] differs from that of {configs[0].path}; compare methods on the same records"
+                f"{config.path}: [data] has other records, or holds out others, than {configs[0].path}: compare "
+                "methods on the same source, test_fraction and split_seed"
             )
         if config.run.mode != "simulation" or not config.data.test_fraction:
             raise ConfigError(f"{config.path}: a comparison needs a simulation with a [data] test_fraction")
-        same = [prepared for other, prepared in known if other.parties == config.parties]
+        same = [p for other, p in known if held(other) == held(config)]
         known.append((config, same[0] if same else assembly.prepare(config)))
         if not known[-1][1].classifier:
             raise ConfigError(
                 f"{config.path}: a comparison is one of accuracies, and these data have no classes"
             )
     yield from known
+
+
+def split_of(config: Config) -> tuple[Any, ...]:
+    data = config.data
+    return data.source, data.test_fraction, data.split_seed
+
+
+def held(config: Config) -> tuple[Any, ...]:
+    """What decides who holds what."""
+    return config.parties, config.data, scaling(config)
 
 
 def variants(
@@ -133,17 +178,17 @@ def variants(
     yield "certified", job_of(replace(config, privacy=asked), prepared, certified)
     if not published or knob is None:
         return
-    paper = replace(config, privacy=replace(asked, epsilon=None))
+    paper = replace(config, privacy=replace(asked, epsilon=None), features=FeaturesTable())
     for calibration in calibrations(algorithm):
         try:
             yield calibration, claiming(paper, prepared, certified, calibration, knob, epsilon)
         except PrivadmmError as error:
-            yield calibration, Line(algorithm.name, calibration, problem=str(error))
+            yield calibration, Line(config.path.stem, algorithm.name, calibration, problem=str(error))
 
 
 def job_of(config: Config, prepared: Prepared, algorithm: Algorithm) -> Job:
     chosen = replace(config, algorithm=replace(config.algorithm, parameters=algorithm))
-    return assembly.job(chosen, prepared.train.sizes, prepared.train.dim)
+    return assembly.job(chosen, prepared.train.sizes, prepared.train.dim, columns=prepared.columns)
 
 
 def calibrations(algorithm: Algorithm) -> list[str]:
@@ -194,6 +239,7 @@ def claiming(
 
 def accuracy(job: Job, prepared: Prepared, seed: int) -> float:
     """Of the final model on the held-out records."""
-    w = weights(job, train(job, cluster(job, prepared.train, Simulation(seed))))
+    progress = train(job, cluster(job, prepared.train, Simulation(seed)))
     assert prepared.test is not None
-    return metrics.accuracy(prepared.test, metrics.scores(prepared.test, w))
+    seen = metrics.through(prepared.test, features(job, progress))
+    return metrics.accuracy(seen, metrics.scores(seen, weights(job, progress)))

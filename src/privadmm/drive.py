@@ -10,19 +10,52 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from privadmm import wire
-from privadmm.errors import CheckpointError
-from privadmm.phases import Algorithm, AtParties, Floats, Mail, Public
+from privadmm.errors import AbsentError, CheckpointError, ConfigError
+from privadmm.features import Map
+from privadmm.phases import Algorithm, AtLabels, AtParties, Floats, Ints, Mail, Public
 
 
 class Cluster(Protocol):
-    """All that an engine provides: carry an inbox to every block, run the phase there, bring the outboxes back."""
+    """All that an engine provides: carry an inbox to every block, run the phase there, bring the outboxes back.
+
+    A party whose message does not come back has left: the others go on, and it is not asked again.
+    """
 
     def step(self, round: int, phase: int, inbox: Mail) -> Mail: ...
+
+
+class Parties(Cluster, Protocol):
+    """What a run asks of an engine besides: what came with the releases, and in a simulation what is not released."""
+
+    def receipts(self, round: int) -> list[tuple[str, int, int, str, int]]:
+        """(job, round, phase, hash, first party) of the rows in which the blocks' ledgers recorded this round."""
+        ...
+
+    def iterates(self, rounds: int) -> Floats | None:
+        """Every party's own iterate after so many rounds, (..., N, d); None where the round was replayed."""
+        ...
+
+
+@runtime_checkable
+class LabelHolder(Protocol):
+    """A cluster whose coordinator, which is whoever drives, holds the labels of all people."""
+
+    @property
+    def labels(self) -> Floats | None: ...
+
+
+def labels_of(cluster: Cluster) -> Floats:
+    found = cluster.labels if isinstance(cluster, LabelHolder) else None
+    if found is None:
+        raise ConfigError(
+            "this algorithm needs a coordinator that holds the labels; the parties given hold their own"
+        )
+    return found
 
 
 @dataclass(frozen=True)
@@ -39,7 +72,7 @@ class Progress:
         arrays = {
             f"memory.{item.name}": np.asarray(getattr(self.memory, item.name)) for item in fields(self.memory)
         }
-        arrays |= {"senders": self.mail.senders, "values": self.mail.values}
+        arrays |= {"senders": self.mail.senders, "values": self.mail.values, "absent": self.mail.absent}
         data = wire.pack(arrays, job=job, round=self.round, transcript=self.transcript)
         fresh = path.with_suffix(".new")
         with fresh.open("wb") as file:
@@ -71,7 +104,7 @@ class Progress:
             for name, array in arrays.items()
             if name.startswith("memory.")
         }
-        mail = Mail(arrays["senders"], arrays["values"])
+        mail = Mail(arrays["senders"], arrays["values"], arrays["absent"])
         return Progress(facts["round"], type(memory)(**kept), mail, facts["transcript"])
 
 
@@ -83,6 +116,7 @@ class View:
     progress: Progress
     released: Mail  # what the parties sent in this round
     model: Floats
+    features: Map | None = None  # through which the model sees a row
 
 
 Callback = Callable[[View], None]
@@ -117,16 +151,32 @@ def drive(
             memory, mail, transcript = progress.memory, progress.mail, progress.transcript
             released = mail
             for number, phase in enumerate(algorithm.phases):
+                absent = mail.absent
                 if isinstance(phase, AtParties):
-                    mail = released = cluster.step(t, number, mail)
+                    mail = released = roll_call(t, algorithm, public, absent, cluster.step(t, number, mail))
                     transcript = wire.digest(transcript.encode() + mail.pack())
+                elif isinstance(phase, AtLabels):
+                    memory, mail = phase.run(t, public, memory, mail, labels_of(cluster))
+                    mail = replace(mail, absent=absent)
                 else:
                     memory, mail = phase.run(t, public, memory, mail)
+                    mail = replace(mail, absent=absent)
             progress = replace(progress, round=t + 1, memory=memory, mail=mail, transcript=transcript)
-            view = View(public, progress, released, algorithm.model(public, memory, mail))
+            model = algorithm.model(public, memory, mail)
+            view = View(public, progress, released, model, algorithm.features(public, memory))
             for callback in callbacks:
                 callback(view)
     return progress
+
+
+def roll_call(t: int, algorithm: Algorithm, public: Public, absent: Ints, mail: Mail) -> Mail:
+    """The parties' mail of round t with who is absent now; refused where the others cannot go on by themselves."""
+    mail = mail.after(t, absent, public.ids)
+    if len(mail.absent) > len(absent):
+        if not len(mail.senders):
+            raise AbsentError(f"no party gave an answer in round {t + 1}; resume when they are back")
+        algorithm.go_on(public, mail.senders)
+    return mail
 
 
 @contextlib.contextmanager

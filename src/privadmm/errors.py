@@ -39,6 +39,14 @@ class RefusedError(PrivadmmError):
     exit_code = 3
 
 
+class AbsentError(PrivadmmError):
+    """A party left without which the run cannot go on. Nothing more was released."""
+
+
+class ClusterError(PrivadmmError):
+    """Workers or their scheduler cannot be reached, or do not answer in time."""
+
+
 class InterruptedRunError(PrivadmmError):
     """Somebody pressed Ctrl-C. `kept`: something was released, and the directory can be resumed."""
 

@@ -17,16 +17,20 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from privadmm import check, graphs
-from privadmm.algorithms.dp_admm import DPADMM
+from privadmm.algorithms.centred import Centred
+from privadmm.algorithms.first_order_consensus import FirstOrderConsensus
 from privadmm.data import splits
+from privadmm.data.columns import People
 from privadmm.data.schema import labels
+from privadmm.data.shards import Shards
 from privadmm.errors import ConfigError, DataError
 from privadmm.graphs import Graph
-from privadmm.job import Job, cluster, train, weights
-from privadmm.losses import Logistic, Loss, Squared
+from privadmm.job import Job, cluster, features, train, weights
+from privadmm.losses import Debiased, HalfLogistic, Logistic, Loss, Squared
 from privadmm.model import Frame, Model, label_array
 from privadmm.phases import Algorithm, Public
 from privadmm.privacy.accounting import epsilon as cost
+from privadmm.privacy.accounting import together as of_a_person
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.events import Spent, merge
 from privadmm.privacy.ledger import Ledger, export
@@ -47,21 +51,24 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
         delta: float | None = 1e-6,
         party_epsilon: Sequence[float] | None = None,
         adjacency: str = "replace-one",
+        label_epsilon: float | None = None,
         parties: int = 10,
         algorithm: Algorithm | None = None,
-        rounds: int = 200,
+        rounds: int | None = None,
         loss: Loss | None = None,
         regularizer: Regularizer | None = None,
         intercept: float = 0.0,
         graph: Graph | None = None,
         warm_start: bool = False,
         random_state: int | None = None,
+        columns: Sequence[int] | None = None,
     ) -> None:
         self.row_bound = row_bound
         self.epsilon = epsilon
         self.delta = delta
         self.party_epsilon = party_epsilon
         self.adjacency = adjacency
+        self.label_epsilon = label_epsilon
         self.parties = parties
         self.algorithm = algorithm
         self.rounds = rounds
@@ -71,6 +78,7 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
         self.graph = graph
         self.warm_start = warm_start
         self.random_state = random_state
+        self.columns = columns
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -86,18 +94,28 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
     def _fit(self, X: Any, targets: list[Floats], classes: tuple[Any, Any] | None, groups: Any) -> None:
         """One job for each target, all under one budget, with noise of their own."""
         row_bound, seed = self._declared()
-        owner, names = self._owners(X.shape[0], len(targets[0]), groups, seed)
         frame = Frame(row_bound, self.intercept, self._names(), classes)
-        rows = splits.gather(X, owner, len(names))
+        rows, all_rows = list[Any](), np.arange(X.shape[0])
+        if self.columns is None:
+            owner, names = self._owners(X.shape[0], len(targets[0]), groups, seed)
+            rows = splits.gather(X, owner, len(names))
+        else:
+            frame = self._split_columns(frame, X.shape, len(targets[0]), groups)
+            names = tuple(str(party) for party in range(len(frame.groups)))
+        q = None if frame.clipped else getattr(self.algorithm, "column_bound", None)
         models, ledgers, jobs = [], [], []
         for number, target in enumerate(targets):
-            shards = frame.shards(X, target, rows)
-            job = self._job(
-                shards.sizes, shards.dim, len(targets), self._before(number, len(targets), shards.dim)
+            data: Shards | People = (
+                frame.shards(X, target, rows) if rows else frame.people(X, target, all_rows, q)
             )
-            blocks = cluster(job, shards, Simulation(stream(seed, number)))
-            w = weights(job, train(job, blocks))
-            models.append(Model(w, frame, job.algorithm.name, Simulation.mode, job.epsilon, job.delta))
+            before = None if frame.groups else self._before(number, len(targets), data.dim)
+            widths = data.widths if isinstance(data, People) else ()
+            job = self._job(data.sizes, data.dim, len(targets), before, widths)
+            blocks = cluster(job, data, Simulation(stream(seed, number)))
+            progress = train(job, blocks)
+            claim = (job.algorithm.name, Simulation.mode, job.epsilon, job.delta)
+            w, caveats = frame.arranged(weights(job, progress)), tuple(job.caveats)
+            models.append(Model(w, frame, *claim, features(job, progress), caveats))
             ledgers.append(blocks.workers[0].ledger)
             jobs.append(job)
         self.private_ = jobs[0].private
@@ -105,13 +123,28 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
         self.epsilon_ = together(ledgers, jobs[0].delta) if jobs[0].private else math.inf
         self.models_ = tuple(models)
         self.ledgers_ = tuple(export(ledger) for ledger in ledgers)
-        d, scale = self.n_features_in_, math.sqrt(1 - self.intercept**2) / row_bound
-        self.coef_ = np.stack([model.weights[:d] for model in models]) * scale
-        self.intercept_ = np.array(
-            [self.intercept * model.weights[d] if self.intercept else 0.0 for model in models]
-        )
+        if models[0].features is None:
+            d, scale = self.n_features_in_, np.full(self.n_features_in_, 1 / row_bound)
+            # Beside an intercept the rest of a row shrinks; of columns, the last party's.
+            scale[list(frame.groups[-1]) if frame.groups else slice(None)] *= math.sqrt(1 - self.intercept**2)
+            self.coef_ = np.stack([model.weights[:d] for model in models]) * scale
+            self.intercept_ = np.array(
+                [self.intercept * model.weights[d] if self.intercept else 0.0 for model in models]
+            )
+        if frame.groups:
+            spent = [ledger.spent(party) for ledger in ledgers for party in ledger.ids]
+            whole = self.private_ and self.adjacency == "person"
+            self.epsilon_person_ = of_a_person(spent, jobs[0].delta or 0.0) if whole else math.inf
         self.parties_ = names
-        self.n_iter_ = self.rounds
+        self.n_iter_ = jobs[0].public.rounds
+
+    def _split_columns(self, frame: Frame, shape: tuple[int, ...], labelled: int, groups: Any) -> Frame:
+        if groups is not None:
+            raise ConfigError("groups name the parties of rows, and with columns every party has all rows")
+        if labelled != shape[0]:
+            raise DataError(f"X has {shape[0]} rows and y has {labelled}")
+        held = splits.by_columns(shape[1], self.columns or ())
+        return frame.split([part.tolist() for part in held], clipped=self.adjacency != "column")
 
     def _before(self, number: int, of: int, dim: int) -> Floats | None:
         """The weights of the last fit, which were released and cost nothing to start from."""
@@ -141,8 +174,15 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
             raise DataError(f"groups must name the party of each of the {rows} rows, not be {named.shape}")
         return splits.by_column(named)
 
-    def _job(self, sizes: NDArray[np.int64], dim: int, copies: int, before: Floats | None) -> Job:
-        algorithm = self.algorithm or DPADMM(D_w=30.0, rho=0.01)
+    def _job(
+        self,
+        sizes: NDArray[np.int64],
+        dim: int,
+        copies: int,
+        before: Floats | None,
+        columns: tuple[int, ...] = (),
+    ) -> Job:
+        algorithm = self._method()
         privacy: Target | NoPrivacy = NoPrivacy("no epsilon was asked for")
         shares = tuple(float(share) for share in (() if self.party_epsilon is None else self.party_epsilon))
         asked = self.epsilon is not None or bool(shares)
@@ -159,18 +199,23 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
         public = Public(
             sizes=sizes,
             dim=dim,
-            rounds=self.rounds,
+            rounds=(41 if self.algorithm is None else 200) if self.rounds is None else self.rounds,
             graph=self.graph or graphs.star(len(sizes)),
             loss=self._loss(),
-            regularizer=self.regularizer or L2(1e-6),
+            regularizer=self.regularizer or L2(0.0 if self.algorithm is None else 1e-6),
             privacy=privacy,
             start=before,
+            columns=columns,
         )
         allowance = max(shares) if shares else self.epsilon
         return Job(algorithm, public, allowance if isinstance(privacy, Target) else None)
 
+    def _method(self) -> Algorithm:
+        return self.algorithm or Centred(FirstOrderConsensus())
+
     def _loss(self) -> Loss:
-        return self.loss or Logistic()
+        loss = self.loss or (HalfLogistic() if self.algorithm is None else Logistic())
+        return loss if self.label_epsilon is None else Debiased(loss, self.label_epsilon)
 
     def _names(self) -> tuple[str, ...]:
         if hasattr(self, "feature_names_in_"):
@@ -198,7 +243,8 @@ def together(ledgers: Sequence[Ledger], delta: float | None) -> float:
 
 
 def _is_logistic(estimator: Any) -> bool:
-    return estimator.loss is None or isinstance(estimator.loss, Logistic)
+    given = estimator.loss is None and estimator.algorithm is not None
+    return (given or isinstance(estimator.loss, Logistic)) and estimator.label_epsilon is None
 
 
 class ADMMClassifier(ClassifierMixin, ADMMEstimator):  # type: ignore[misc]
@@ -211,19 +257,25 @@ class ADMMClassifier(ClassifierMixin, ADMMEstimator):  # type: ignore[misc]
     party_epsilon   instead of epsilon, one for each party
     adjacency     which two data sets must look alike: "replace-one", or "label" if rows are no secret
     parties       how many to split the rows among, evenly; ignored when `fit` is given groups
-    algorithm     an algorithm object such as DPADMM(D_w=30, rho=0.01) or ADMMStar(); the former if None
-    rounds        how many
-    loss          Logistic() if None
-    regularizer   L2(1e-6) if None
+    label_epsilon  labels are randomised first, and the loss debiased for it: nobody ever learns more of one
+    algorithm     an algorithm object such as DPADMM(D_w=30, rho=0.01) or ADMMStar(); None is the recommended method,
+                  Centred(FirstOrderConsensus())
+    rounds        how many; 41 of the recommended method, 200 of others
+    loss          None is HalfLogistic() for the recommended method, and Logistic() for others
+    regularizer   None is no penalty for the recommended method, and L2(1e-6) for others
     intercept     share of a row's norm that a constant feature takes, in [0, 1); 0 for none
     graph         for algorithms without a coordinator
     warm_start    start from the model of the last fit; it was released, so that costs nothing. The fits add up
     random_state  seed of the simulated noise and of the split; needed
+    columns       how many columns each party holds, from left to right, instead of rows: for Sharing(ball=...) with
+                  adjacency="person" and its like. All rows of X are then everybody's, and `parties` is not used
 
     After `fit`:
 
-    coef_, intercept_  of rows within the bound: decision_function(X) = X @ coef_.T + intercept_
+    coef_, intercept_  of rows within the bound: decision_function(X) = X @ coef_.T + intercept_; not there if the
+                       algorithm maps features, as Centred does
     epsilon_, delta_   certified, the worst party, over all classes; infinite and None where nothing is private
+    epsilon_person_    where parties hold columns: of a person's rows at all parties together
     private_           whether an epsilon covers the model
     ledger_            events and epsilon of every party; of one job for each class, `ledgers_`
     parties_           the parties' names, in their order
@@ -240,15 +292,17 @@ class ADMMClassifier(ClassifierMixin, ADMMEstimator):  # type: ignore[misc]
         delta: float | None = 1e-6,
         party_epsilon: Sequence[float] | None = None,
         adjacency: str = "replace-one",
+        label_epsilon: float | None = None,
         parties: int = 10,
         algorithm: Algorithm | None = None,
-        rounds: int = 200,
+        rounds: int | None = None,
         loss: Loss | None = None,
         regularizer: Regularizer | None = None,
         intercept: float = 0.0,
         graph: Graph | None = None,
         warm_start: bool = False,
         random_state: int | None = None,
+        columns: Sequence[int] | None = None,
     ) -> None:
         super().__init__(
             row_bound=row_bound,
@@ -256,6 +310,7 @@ class ADMMClassifier(ClassifierMixin, ADMMEstimator):  # type: ignore[misc]
             delta=delta,
             party_epsilon=party_epsilon,
             adjacency=adjacency,
+            label_epsilon=label_epsilon,
             parties=parties,
             algorithm=algorithm,
             rounds=rounds,
@@ -265,6 +320,7 @@ class ADMMClassifier(ClassifierMixin, ADMMEstimator):  # type: ignore[misc]
             graph=graph,
             warm_start=warm_start,
             random_state=random_state,
+            columns=columns,
         )
         self.classes = classes
 
@@ -342,7 +398,7 @@ class ADMMRegressor(RegressorMixin, ADMMEstimator):  # type: ignore[misc]
         adjacency: str = "replace-one",
         parties: int = 10,
         algorithm: Algorithm | None = None,
-        rounds: int = 200,
+        rounds: int | None = None,
         regularizer: Regularizer | None = None,
         intercept: float = 0.0,
         graph: Graph | None = None,

@@ -27,8 +27,11 @@ def account(config: Config) -> dict[str, Any]:
         "certified": {"epsilon": job.epsilon},
         "published": {
             "epsilon": None if claim is None else claim.epsilon,
-            "caveat": "the paper claims no privacy" if claim is None else claim.caveat,
+            "caveat": "no paper claims anything for this noise" if claim is None else claim.caveat,
         },
+        "advice": job.algorithm.advice(job.public),
+        "adversaries": job.adversaries,
+        **job.of_people,
     }
 
 
@@ -38,7 +41,8 @@ def planned(config: Config, epsilon: float, delta: float) -> dict[str, Any]:
     check.probability(delta=delta)
     if not config.algorithm.parameters.private:
         raise ConfigError(f"{config.algorithm.name} is not private; there is nothing to plan for")
-    privacy = PrivacyTable(epsilon=epsilon, delta=delta)
+    asked = config.privacy or PrivacyTable(delta=delta)
+    privacy = replace(asked, epsilon=epsilon, delta=delta, party_epsilon=None)
     job = assembly.job(replace(config, privacy=privacy))
     if job.epsilon is None or job.epsilon > epsilon:
         raise RefusedError(

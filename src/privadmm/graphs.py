@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from privadmm.errors import ConfigError
+from privadmm.errors import AbsentError, ConfigError
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -97,13 +97,17 @@ class Graph:
         return np.unique(np.concatenate([*heard, np.empty(0, dtype=np.int64)]))
 
     def neighbour_sum(
-        self, values: NDArray[np.float64], senders: ArrayLike, ids: ArrayLike
+        self,
+        values: NDArray[np.float64],
+        senders: ArrayLike,
+        ids: ArrayLike,
+        echo: NDArray[np.float64] | None = None,
     ) -> NDArray[np.float64]:
         """Row p is the sum over neighbours j of ids[p], in ascending j, of the row of `values` that j sent.
 
         values (..., k, d), senders (k,), ids (P,) -> (..., P, d). The loop runs over the rank of the
         neighbour, the addition over all parties that have one: a matrix product would round differently for
-        different blocks.
+        different blocks. In place of a neighbour that sent nothing, p hears row p of `echo`, (..., P, d), if given.
         """
         self.need_edges("a sum over neighbours")
         ids, senders = self._ids(ids), self._ids(senders)
@@ -120,13 +124,35 @@ class Graph:
         for rank in range(int(degrees.max(initial=0))):
             has = np.flatnonzero(degrees > rank)
             heard = self._flat[starts[has] + rank]
-            if (row[heard] < 0).any():
-                missing = int(np.argmax(row[heard] < 0))
-                raise ValueError(
-                    f"party {ids[has[missing]]} hears party {heard[missing]}, which is not among the senders"
-                )
+            lost = row[heard] < 0
+            if lost.any():
+                if echo is None:
+                    missing = int(np.argmax(lost))
+                    raise ValueError(
+                        f"party {ids[has[missing]]} hears party {heard[missing]}, which is not among the senders"
+                    )
+                total[..., has[lost], :] += echo[..., has[lost], :]
+                has, heard = has[~lost], heard[~lost]
             total[..., has, :] += values[..., row[heard], :]
         return total
+
+    def among(self, ids: ArrayLike) -> "Graph":
+        """Between these parties (ascending) alone, who become 0, 1, ..."""
+        return Graph("star" if self.kind == "star" else "custom", self._between(ids))
+
+    def need_reach(self, here: ArrayLike) -> None:
+        """Refuse to go on with these parties (ascending) alone where some do not reach the others."""
+        parts = _components(self._between(here))
+        if self.kind != "star" and len(parts) > 1:
+            raise AbsentError(
+                f"those who are left do not reach one another: {_named(parts, self._ids(here).tolist())}. "
+                "Nothing more was released; start a new job without those who left, on a graph that joins the others"
+            )
+
+    def _between(self, ids: ArrayLike) -> tuple[tuple[int, ...], ...]:
+        kept = self._ids(ids).tolist()
+        index = {party: position for position, party in enumerate(kept)}
+        return tuple(tuple(index[j] for j in self.neighbours[i] if j in index) for i in kept)
 
     def laplacian(self) -> NDArray[np.float64]:
         """Degrees on the diagonal, -1 for every edge."""
@@ -290,9 +316,14 @@ def _components(neighbours: Sequence[Sequence[int]]) -> list[list[int]]:
 
 def _check_connected(neighbours: Sequence[Sequence[int]], labels: Sequence[object]) -> None:
     parts = _components(neighbours)
-    if len(parts) == 1:
-        return
-    # Long enough to recognise a part, short enough to read.
+    if len(parts) > 1:
+        raise ConfigError(
+            f"the graph is not connected: {_named(parts, labels)}; add edges until every party reaches every other"
+        )
+
+
+def _named(parts: Sequence[Sequence[int]], labels: Sequence[object]) -> str:
+    """Long enough to recognise a part, short enough to read."""
     names = [
         "{"
         + ", ".join(str(labels[i]) for i in part[:6])
@@ -302,10 +333,7 @@ def _check_connected(neighbours: Sequence[Sequence[int]], labels: Sequence[objec
     ]
     if parts[4:]:
         names.append(f"{len(parts) - 4} more")
-    raise ConfigError(
-        f"the graph is not connected: {', '.join(names[:-1])} and {names[-1]}; "
-        "add edges until every party reaches every other"
-    )
+    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _frozen(array: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -3,24 +3,38 @@
 `Job` is what the estimator and the command line build, each in its own way; `run` is the same for both.
 """
 
+import json
 import math
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
+from privadmm.data.columns import Columns, People
 from privadmm.data.shards import Shards
 from privadmm.drive import Callback, Cluster, Progress, drive
 from privadmm.engines.inprocess import InProcess
 from privadmm.engines.worker import Worker
 from privadmm.errors import ConfigError, DataError
-from privadmm.phases import Algorithm, Floats, Local, Public
-from privadmm.privacy.accounting import Claim, Plan, by_round, totals, worst
+from privadmm.features import Map
+from privadmm.phases import Algorithm, Floats, Local, Public, vertical
+from privadmm.privacy import adversaries
+from privadmm.privacy.accounting import Claim, Plan, by_round, together, totals, worst
 from privadmm.privacy.calibration import NoPrivacy, Target
+from privadmm.privacy.events import NotPrivate, RandomizedResponse, dump
+from privadmm.privacy.labels import reported_by_holder
 from privadmm.privacy.ledger import Budget, Ledger, MemoryLedger, Policy
 from privadmm.privacy.mechanisms import Noise
+from privadmm.vertical import Vertical
+
+BARE_LABELS = NotPrivate("what the coordinator sends is derived from labels")
+LABELS_NOT_PROTECTED = (
+    "labels are not protected: what the coordinator sends is derived from them. "
+    "Randomise them with label_epsilon, or keep to coordinators that may tell"
+)
 
 
 @dataclass(frozen=True)
@@ -31,6 +45,8 @@ class Job:
     public: Public
     allowance: float | None = None  # what each party's ledger allows in all; the plan's total if None
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    # Of a simulation: from which round on, counted from 0, a party gives no answer.
+    leave: Mapping[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         name, graph = self.algorithm.name, self.public.graph
@@ -38,18 +54,42 @@ class Job:
             raise ConfigError(f"the graph has {graph.n} parties and the data {self.public.parties}")
         if self.algorithm.topology == "star":
             graph.need_star(name)
-        else:
+        if self.algorithm.topology == "graph":
             graph.need_edges(name)
         if not self.algorithm.private and isinstance(self.public.privacy, Target):
             raise ConfigError(
                 f"{name} is not private and cannot keep an epsilon: choose dp_admm, or give up the privacy target"
             )
+        check_holding(self.algorithm, bool(self.public.columns))
         target, known = self.public.privacy, self.algorithm.adjacencies
         if isinstance(target, Target) and target.adjacency not in known:
             raise ConfigError(
                 f"{name} has no proof for adjacency = {target.adjacency!r}; it has one for {' and '.join(known)}"
             )
+        if isinstance(target, Target) and target.copies > 1 and self.public.label_epsilon is not None:
+            raise ConfigError(
+                "labels of more than two classes cannot be randomised one class against the rest: each would be "
+                "reported once for every class. Use two classes, or a loss that is not debiased"
+            )
         self.algorithm.check(self.public)
+        self._check_leave()
+
+    def _check_leave(self) -> None:
+        for party, first in self.leave.items():
+            if not 0 <= party < self.public.parties:
+                raise ConfigError(
+                    f"party {party} cannot leave: there are parties 0 to {self.public.parties - 1}"
+                )
+            if not 0 <= first < self.public.rounds:
+                raise ConfigError(
+                    f"party {party} cannot leave in round {first + 1}: there are rounds 1 to {self.public.rounds}"
+                )
+        if len(self.leave) == self.public.parties:
+            raise ConfigError("not every party can leave: one at least has to stay to the end")
+        if self.leave and vertical(self.algorithm):
+            raise ConfigError(
+                f"{self.algorithm.name} needs every party's columns to the end, so nobody can leave"
+            )
 
     @cached_property
     def plan(self) -> Plan:
@@ -77,6 +117,34 @@ class Job:
         return None if self.delta is None else self.algorithm.published(self.public, self.delta)
 
     @cached_property
+    def adversaries(self) -> dict[str, Any]:
+        """What a party's own server learns of a record, and what everybody else does."""
+        return adversaries.views(self.algorithm, self.public, self.plan)
+
+    @cached_property
+    def of_people(self) -> dict[str, Any]:
+        """Of vertical parties: what a person loses at one of them, at all of them together, and of the label."""
+        if not self.public.columns:
+            return {}
+        one = self.private and self.public.adjacency == "person" and self.delta is not None
+        total = together(totals(self.plan, self.public.parties), self.delta or 0.0) if one else None
+        labels, rounds = self.public.label_epsilon, self.public.rounds
+        event = BARE_LABELS if labels is None else RandomizedResponse(labels)
+        count = rounds if labels is None else 1  # drawn once, whatever is done with it
+        charged = {**json.loads(dump(event)), "count": count}
+        return {
+            "per_party": self.epsilon,
+            "per_person": total,
+            "label_holder": {"events": [charged], "epsilon": labels},
+        }
+
+    @property
+    def caveats(self) -> list[str]:
+        """What an epsilon of this job does not cover."""
+        bare = self.private and bool(self.public.columns) and self.public.label_epsilon is None
+        return [LABELS_NOT_PROTECTED] if bare else []
+
+    @cached_property
     def epsilon_by_round(self) -> list[float]:
         return (
             by_round(self.plan, self.public.parties, self.delta)
@@ -93,46 +161,84 @@ class Job:
     @property
     def policy(self) -> Policy:
         """What a ledger that is made for this job fixes; one that exists has its own, which is the authority."""
-        return Policy(self.budget)
+        target, labels = self.public.privacy, self.public.label_epsilon
+        adjacency = target.adjacency if isinstance(target, Target) else "replace-one"
+        return Policy(self.budget, adjacency=adjacency, label_epsilon=labels)
 
     def reserve(self, ledger: Ledger) -> None:
         """Set the plan's cost aside in the ledger: refused at once, or never half way."""
         spends = totals(self.plan, self.public.parties)
         ledger.policy.admit(self.algorithm.name)
+        ledger.policy.agree(self.public.adjacency, self.public.label_epsilon)
         ledger.reserve(self.id, {party: spends[party] for party in ledger.ids})
+
+
+def check_holding(algorithm: Algorithm, columns: bool) -> None:
+    """Refuse a method for parties that hold columns where they hold records, and the other way round."""
+    if vertical(algorithm) != columns:
+        holds, split = ("records", '"even", say') if columns else ("columns", '"features"')
+        raise ConfigError(
+            f"{algorithm.name} is for parties that hold {holds}: set [parties] split = {split}, or choose another"
+        )
 
 
 def cluster(
     job: Job,
-    shards: Shards,
+    shards: Shards | People,
     noise: Noise,
     ledger: Ledger | None = None,
     parts: Sequence[Sequence[int]] | None = None,
 ) -> InProcess:
     """The job's parties in this process: one block with this ledger, or `parts`, each with a ledger in memory."""
-    if job.public.loss.classification and not np.all(np.abs(shards.y) == 1):
-        raise DataError("a loss of classes needs labels -1 and +1; the sensitivity rests on it")
+    check_classes(job, shards)
+    held = shards.columns if isinstance(shards, People) else shards
+    blocks: list[Shards | Columns] = [held]
     if parts is not None:
         if sorted(party for part in parts for party in part) != list(range(len(shards.ids))):
             raise ConfigError("parts must hold every party once")
-        blocks = [shards.take(np.asarray(part)) for part in parts]
+        blocks = [held.take(np.asarray(part)) for part in parts]
         ledgers: list[Ledger] = [MemoryLedger(block.ids.tolist(), job.policy) for block in blocks]
     else:
-        blocks, ledgers = [shards], [ledger or MemoryLedger(shards.ids.tolist(), job.policy)]
+        ledgers = [ledger or MemoryLedger(shards.ids.tolist(), job.policy)]
     for one in ledgers:
         job.reserve(one)
-    return InProcess(
-        [
-            Worker(job.algorithm, Local(job.public, block), job.plan, noise, one, job.id)
-            for block, one in zip(blocks, ledgers, strict=True)
-        ]
-    )
+    workers = [
+        Worker(job.algorithm, beside(job.public, block), job.plan, noise, one, job.id, job.leave)
+        for block, one in zip(blocks, ledgers, strict=True)
+    ]
+    labels, randomised = shards.y if isinstance(shards, People) else None, job.public.label_epsilon
+    if labels is not None and randomised is not None:
+        labels = reported_by_holder(labels, ledgers[0], noise, randomised)
+    return InProcess(workers, labels)
+
+
+def check_classes(job: Job, shards: Shards | People) -> None:
+    if job.public.loss.classification and not np.all(np.abs(shards.y) == 1):
+        raise DataError("a loss of classes needs labels -1 and +1; the sensitivity rests on it")
+
+
+def beside(public: Public, block: Shards | Columns) -> Local | Vertical:
+    """What the party phases of this block may read."""
+    if isinstance(block, Columns):
+        if block.people != public.dim or block.widths != tuple(public.columns[party] for party in block.ids):
+            raise DataError(
+                "these columns are not those that the job was made for: other people, or other widths"
+            )
+        return Vertical(public, block)
+    if public.columns:
+        raise DataError("the job is for parties that hold columns, and these hold records")
+    return Local(public, block)
 
 
 def train(
     job: Job, parties: Cluster, callbacks: Sequence[Callback] = (), progress: Progress | None = None
 ) -> Progress:
     return drive(parties, job.algorithm, job.public, callbacks, progress)
+
+
+def features(job: Job, progress: Progress) -> Map | None:
+    """The public map through which the model sees a row; None: as it is."""
+    return job.algorithm.features(job.public, progress.memory)
 
 
 def weights(job: Job, progress: Progress) -> Floats:

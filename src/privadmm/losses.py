@@ -224,7 +224,7 @@ class Debiased:
     @property
     def other(self) -> float:
         """1/(e^epsilon - 1), the weight of the label that was not reported."""
-        return 1 / math.expm1(self.epsilon)
+        return math.exp(-self.epsilon) / -math.expm1(-self.epsilon)
 
     @property
     def spread(self) -> float:
@@ -241,7 +241,7 @@ class Debiased:
 
     @property
     def smoothness(self) -> float:
-        return self.loss.smoothness if self.convex else self.spread * self.loss.smoothness
+        return self.loss.smoothness if self.convex else (1 + self.other) * self.loss.smoothness
 
     @property
     def flip(self) -> float:

@@ -13,8 +13,8 @@ only carry the arguments of.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 
 import numpy as np
@@ -22,61 +22,28 @@ from numpy.typing import NDArray
 
 from privadmm import check, wire
 from privadmm.errors import ConfigError, DataError
+from privadmm.features import Map
 from privadmm.graphs import Graph
-from privadmm.losses import Loss
+from privadmm.losses import Debiased, Loss
+from privadmm.mail import COORDINATOR as COORDINATOR
+from privadmm.mail import Mail as Mail
 from privadmm.privacy.accounting import Claim, Plan
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.events import DiscreteGaussian, Event
+from privadmm.privacy.mechanisms import Noise
 from privadmm.privacy.release import Door, Released
 from privadmm.regularizers import Regularizer
 from privadmm.solvers import CELLS, Cache, argmin
 
 if TYPE_CHECKING:
     from privadmm.data.shards import Shards
+    from privadmm.vertical import Vertical
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-COORDINATOR = -1
+# Who speaks to a party: the coordinator; its neighbours; or whoever holds all released messages, to each its own row.
+Topology = Literal["star", "graph", "relay"]
 S = TypeVar("S")
-
-
-@dataclass(frozen=True)
-class Mail:
-    """Released values by sender: row k of `values` (..., k, width) is what `senders[k]` said."""
-
-    senders: Ints
-    values: Floats
-
-    @property
-    def broadcast(self) -> Floats:
-        """What the coordinator said, (..., 1, width): it broadcasts over the parties."""
-        return self.values
-
-    def only(self, senders: Ints) -> "Mail":
-        """What these senders (ascending, all present) said."""
-        if np.array_equal(self.senders, senders):
-            return self
-        rows = np.minimum(np.searchsorted(self.senders, senders), len(self.senders) - 1)
-        if not np.array_equal(self.senders[rows], senders):
-            raise ValueError("the mail lacks a message that a block must hear")
-        return Mail(senders, self.values[..., rows, :])
-
-    @staticmethod
-    def join(parts: Sequence["Mail"]) -> "Mail":
-        """All parts, in sender order: sums over mail then do not depend on the partition."""
-        if len(parts) == 1 and np.all(np.diff(parts[0].senders) > 0):
-            return parts[0]
-        senders = np.concatenate([part.senders for part in parts])
-        order = np.argsort(senders)
-        return Mail(senders[order], np.concatenate([part.values for part in parts], axis=-2)[..., order, :])
-
-    def pack(self) -> bytes:
-        return wire.pack({"senders": self.senders, "values": self.values})
-
-    @staticmethod
-    def unpack(data: bytes) -> "Mail":
-        arrays, _ = wire.unpack(data)
-        return Mail(arrays["senders"], arrays["values"])
 
 
 @dataclass(frozen=True)
@@ -98,6 +65,8 @@ class Public:
     C: float = 1.0
     weighting: Literal["records", "parties"] = "records"
     replicas: int | None = None
+    start: Floats | None = None  # weights that everybody starts from, (d,): a model that was released before
+    columns: tuple[int, ...] = ()  # of vertical parties: how many each holds
     # What was derived from these facts once and is asked for in every round; another Public starts anew.
     derived: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
@@ -110,6 +79,8 @@ class Public:
             raise DataError(
                 f"party {int(np.argmin(self.sizes))} has no records; leave it out or give it some"
             )
+        if self.columns and (len(self.columns) != self.parties or (self.sizes != self.dim).any()):
+            raise ConfigError("vertical parties each have a number of columns, and the same people")
 
     @property
     def parties(self) -> int:
@@ -128,9 +99,25 @@ class Public:
         )
         return (self.C * omega)[ids, None]
 
+    def omega(self, ids: Ints) -> Floats:
+        """omega_i if these parties were all, as a column."""
+        sizes = self.sizes[ids, None]
+        return sizes * (len(ids) / sizes.sum()) if self.weighting == "records" else np.ones((len(ids), 1))
+
+    def weight_among(self, ids: Ints) -> float:
+        """The C of the objective that these parties minimise once the others have left.
+
+        Shares keep the weights omega_i of the plan, since sensitivities rest on them: C is multiplied by their mean.
+        """
+        return float(self.scale(ids).mean())
+
     def zeros(self, rows: int, width: int | None = None) -> Floats:
         lead = () if self.replicas is None else (self.replicas,)
         return np.zeros((*lead, rows, self.dim if width is None else width))
+
+    def origin(self, rows: int) -> Floats:
+        """Where so many parties start: at `start`, or at 0."""
+        return self.zeros(rows) if self.start is None else self.zeros(rows) + self.start
 
     def once(self, key: Any, make: Callable[[], S]) -> S:
         """make(), remembered under this key."""
@@ -140,9 +127,19 @@ class Public:
         return found
 
     @property
+    def adjacency(self) -> str | None:
+        """Which two data sets are neighbours; None where nothing is private."""
+        return self.privacy.adjacency if isinstance(self.privacy, Target) else None
+
+    @property
     def label_only(self) -> bool:
         """Neighbours differ in one label, and not in a whole record."""
-        return isinstance(self.privacy, Target) and self.privacy.adjacency == "label"
+        return self.adjacency == "label"
+
+    @property
+    def label_epsilon(self) -> float | None:
+        """Of labels that are randomised before anything is learnt from them: those that a debiased loss is for."""
+        return self.loss.epsilon if isinstance(self.loss, Debiased) else None
 
     @property
     def sensitivity(self) -> float:
@@ -192,11 +189,15 @@ class Public:
 
 @dataclass(frozen=True)
 class Local:
-    """What a party phase may read besides its state and inbox: the block's records and the public facts."""
+    """What a party phase may read besides its state and inbox: the block's records and the public facts.
+
+    `kept` is what the algorithm drew once for this job (its `keepsakes`); like the records, it never leaves.
+    """
 
     public: Public
     shards: "Shards"
     cache: Cache = field(default_factory=Cache, compare=False)
+    kept: Mapping[str, Floats] = field(default_factory=dict)
 
     @property
     def ids(self) -> Ints:
@@ -249,6 +250,24 @@ class Local:
             )
         return np.concatenate(solved).reshape(start.shape)
 
+    def take(self, at: Ints) -> "Local":
+        """The block of these positions alone; its cache starts anew."""
+        kept = {name: drawn[..., at, :] for name, drawn in self.kept.items()}
+        return Local(self.public, self.shards.take(at), kept=kept)
+
+    def through(self, maps: Sequence[Map]) -> "Local":
+        """The same parties with their records seen through public maps, one each; the last ones are remembered."""
+        key = b"".join(one.key for one in maps)
+        if self.cache.seen.get("maps") != key:
+            dim = self.public.dim + 1
+            shards = self.shards.mapped(maps, dim)
+            through = replace(
+                self, public=replace(self.public, dim=dim, replicas=None), shards=shards, cache=Cache()
+            )
+            self.cache.seen.update(maps=key, local=through)
+        found: Local = self.cache.seen["local"]
+        return found
+
     def inexact(self, linear: Floats, k: Floats, tolerance: float, noise: Floats | float = 0.0) -> Floats:
         """A bound on the gradient norm that `argmin` leaves, rounding included, for linear terms up to linear + noise.
 
@@ -297,9 +316,12 @@ def rounding(*terms: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class AtParties:
-    """A phase that every block of parties runs beside its data, and whose message leaves through the door."""
+    """A phase that every block of parties runs beside its data, and whose message leaves through the door.
 
-    run: Callable[[int, Local, Any, Mail, Door], tuple[Any, Released]]
+    The second argument is the block's `Local`, or its `Vertical`.
+    """
+
+    run: Callable[[int, Any, Any, Mail, Door], tuple[Any, Released]]
 
 
 @dataclass(frozen=True)
@@ -309,15 +331,30 @@ class AtCoordinator:
     run: Callable[[int, Public, Any, Mail], tuple[Any, Mail]]
 
 
-Phase = AtParties | AtCoordinator
+@dataclass(frozen=True)
+class AtLabels:
+    """A phase at the coordinator that also reads the labels (N,), where it is the one who holds them.
+
+    What it sends is derived from labels, so nothing protects these unless they were randomised before. That is the
+    label holder's affair and costs the parties nothing: they see it as they see any inbox.
+    """
+
+    run: Callable[[int, Public, Any, Mail, Floats], tuple[Any, Mail]]
+
+
+Phase = AtParties | AtCoordinator | AtLabels
 
 
 class Algorithm(Protocol):
     """One published method. States are frozen dataclasses of arrays; `memory` is the coordinator's state."""
 
-    name: ClassVar[str]
-    private: ClassVar[bool]
-    topology: ClassVar[Literal["star", "graph"]]
+    @property
+    def name(self) -> str: ...
+    @property
+    def private(self) -> bool: ...
+    @property
+    def topology(self) -> Topology: ...
+
     adjacencies: ClassVar[tuple[str, ...]]
 
     @property
@@ -333,8 +370,23 @@ class Algorithm(Protocol):
         """What the paper claims for the noise of this plan, if it claims anything."""
         ...
 
+    def advice(self, public: Public) -> str | None:
+        """What a person should know of these parameters before a run, in a sentence; None if there is nothing."""
+        ...
+
     def width(self, public: Public) -> int:
         """Of a message to a party; a worker refuses any other."""
+        ...
+
+    def keepsakes(self, local: Any, noise: Noise) -> dict[str, Floats]:
+        """What a block draws once for a job, for `local.kept`; the ledger keeps it, so a resumed job has the same."""
+        ...
+
+    def go_on(self, public: Public, here: Ints) -> None:
+        """Refuse to go on with these parties alone, where that has no meaning: an AbsentError."""
+
+    def anew(self, state: Any) -> Any:
+        """From what a block goes on in the first round after somebody left."""
         ...
 
     def init(self, public: Public, ids: Ints) -> Any: ...
@@ -346,8 +398,19 @@ class Algorithm(Protocol):
         """The weights handed out, (..., d): a function of the transcript."""
         ...
 
+    def features(self, public: Public, memory: Any) -> Map | None:
+        """The public map through which the weights see a row; None: as it is."""
+        ...
 
-def tick(phase: AtParties, t: int, local: Local, state: Any, inbox: Mail, door: Door) -> tuple[Any, Mail]:
+
+def vertical(algorithm: Algorithm) -> bool:
+    """Its parties hold columns, and its coordinator the labels."""
+    return any(isinstance(phase, AtLabels) for phase in algorithm.phases)
+
+
+def tick(
+    phase: AtParties, t: int, local: "Local | Vertical", state: Any, inbox: Mail, door: Door
+) -> tuple[Any, Mail]:
     """One phase of one block: what it keeps, and what it may send."""
     state, released = phase.run(t, local, state, inbox, door)
     if not isinstance(released, Released):
@@ -356,13 +419,25 @@ def tick(phase: AtParties, t: int, local: Local, state: Any, inbox: Mail, door: 
     return state, Mail(local.ids, released.value)
 
 
-def pack_state(state: Any) -> bytes:
-    """A frozen dataclass of arrays as bytes."""
-    return wire.pack({item.name: np.asarray(getattr(state, item.name)) for item in fields(state)})
+def rows(state: S, at: Ints) -> S:
+    """The state of the parties at these positions of its block."""
+    taken = {item.name: getattr(state, item.name)[..., at, :] for item in fields(state)}  # type: ignore[arg-type]
+    return replace(state, **taken)  # type: ignore[type-var]
+
+
+def pack_state(state: Any, absent: Ints | None = None) -> bytes:
+    """A frozen dataclass of arrays as bytes, with who had left by then."""
+    left = {} if absent is None or not len(absent) else {"absent": absent.tolist()}
+    return wire.pack({item.name: np.asarray(getattr(state, item.name)) for item in fields(state)}, **left)
 
 
 def unpack_state(kind: type[S], data: bytes) -> S:
     return kind(**wire.unpack(data)[0])
+
+
+def absent_by(data: bytes) -> Ints:
+    """Who had left when this state was packed."""
+    return np.array(wire.unpack(data)[1].get("absent", ()), dtype=np.int64).reshape(-1, 2)
 
 
 @dataclass(frozen=True)

@@ -13,25 +13,24 @@ from typing import Any
 from privadmm import assembly, wire
 from privadmm.assembly import Prepared
 from privadmm.config import Config, check_seed
-from privadmm.drive import Callback, Checkpoint, Progress, View
-from privadmm.engines.inprocess import InProcess
+from privadmm.drive import Callback, Checkpoint, Parties, Progress, View
+from privadmm.engines.opening import Engine, opened
+from privadmm.engines.site import Order
 from privadmm.errors import (
+    ClusterError,
     DivergedError,
     InterruptedRunError,
     LedgerError,
-    RefusedError,
     StorageError,
     ToleranceError,
 )
-from privadmm.job import Job, cluster, train, weights
+from privadmm.job import Job, features, train, weights
 from privadmm.model import Model, notices
 from privadmm.privacy.accounting import epsilon
-from privadmm.privacy.durable import Receipt, SqliteLedger, identity_of
 from privadmm.privacy.events import DiscreteGaussian, Gaussian, Spent, merge
-from privadmm.privacy.ledger import Budget, MemoryLedger, export
+from privadmm.privacy.ledger import Budget, MemoryLedger, Statement, export
 from privadmm.privacy.mechanisms import Noise
-from privadmm.privacy.verification import verify
-from privadmm.report import metrics, plots, receipts
+from privadmm.report import absence, metrics, plots, receipts
 from privadmm.report.metrics import Observer, Row
 from privadmm.report.receipts import Receipts
 from privadmm.report.rundir import RunDir, write_json
@@ -39,13 +38,16 @@ from privadmm.report.rundir import RunDir, write_json
 # A progress display: given the job and the rounds that are done, it is shown while the block is entered.
 Bar = Callable[[Job, int], AbstractContextManager[Callback]]
 
-# What `train --json` prints, in this order; result.json has more.
+# What `train --json` prints of what there is, in this order; result.json has more.
 PRINTED = (
     "algorithm",
     "private",
     "rounds",
     "epsilon",
     "delta",
+    "per_party",
+    "per_person",
+    "label_holder",
     "mode",
     "accuracy_train",
     "accuracy_test",
@@ -67,7 +69,7 @@ class Finished:
 
     @property
     def printed(self) -> dict[str, Any]:
-        return {key: self.result[key] for key in PRINTED}
+        return {key: self.result[key] for key in PRINTED if key in self.result}
 
 
 def default_out(config: Config) -> Path:
@@ -98,17 +100,26 @@ def run(
     directory.check(resume)
     noise = assembly.noise(config)
     prepared = assembly.prepare(config)
-    job = assembly.job(config, prepared.train.sizes, prepared.train.dim)
+    job = assembly.job(config, prepared.train.sizes, prepared.train.dim, columns=prepared.columns)
     # What exceeds an empty ledger exceeds any other: refused before there is a file.
     job.reserve(MemoryLedger(prepared.train.ids.tolist(), job.policy))
     attempt = Attempt(config, directory, prepared, noise, resume)
     try:
         with directory.opened(attempt.facts(job), config.text, job.id, resume) as known:
             progress, rows, spent = attempt.carry_out(replace(job, id=known), bar)
-            w = weights(job, progress)
-            model = Model(w, prepared.frame, job.algorithm.name, noise.mode, job.epsilon, job.delta)
+            model = Model(
+                prepared.frame.arranged(weights(job, progress)),
+                prepared.frame,
+                job.algorithm.name,
+                noise.mode,
+                job.epsilon,
+                job.delta,
+                features(job, progress),
+                tuple(job.caveats),
+            )
             result = {
                 **summary(job, noise.mode, rows, progress, prepared),
+                **absence.told(job, progress, known),
                 "ledger": str(attempt.ledger_path),
                 "seconds": round(time.perf_counter() - began, 3),
                 "out": str(out),
@@ -118,6 +129,9 @@ def run(
         kept = directory.job.exists()
         fate = "what was released is in the ledger" if kept else "nothing was released, nothing is kept"
         raise InterruptedRunError(f"interrupted; {fate}", kept) from None
+    except ClusterError as error:
+        fate = "then go on with --resume" if directory.job.exists() else "nothing was released"
+        raise ClusterError(f"{error}; {fate}") from error
     except sqlite3.Error as error:
         raise LedgerError(f"{attempt.ledger_path}: the ledger could not be used ({error})") from error
     except OSError as error:
@@ -138,12 +152,14 @@ class Attempt:
 
     @property
     def ledger_path(self) -> Path:
-        named = self.config.run.ledger
-        return self.directory.ledger if named is None else self.config.resolve(named)
+        named, alone = self.config.run.ledger, self.config.run.engine == "inprocess"
+        own = self.directory.ledger if alone else self.directory.ledgers
+        return own if named is None else self.config.resolve(named)
 
     def facts(self, job: Job) -> dict[str, str]:
         """What has to be the same for a job to be resumed. Sizes and dimension are public."""
-        shape = wire.pack({"sizes": job.public.sizes}, dim=job.public.dim)
+        columns = {"columns": job.public.columns} if job.public.columns else {}
+        shape = wire.pack({"sizes": job.public.sizes}, dim=job.public.dim, **columns)
         named = self.config.run.ledger
         ledger = "its own" if named is None else str(self.ledger_path.resolve())
         return {"config": self.config.digest, "shape": wire.digest(shape), "ledger": ledger}
@@ -152,62 +168,32 @@ class Attempt:
         """Every round that is left. Without a release, what was made in the directory is taken back."""
         kept = self.resume
         try:
-            with closing(self.ledger(job)) as ledger, ExitStack() as stack:
-                kept = True  # unless the ledger says otherwise
+            with closing(self.engine(job)) as engine, ExitStack() as stack:
+                kept = True  # unless the ledgers say otherwise
                 try:
-                    return self.rounds(job, ledger, bar, stack)
+                    return self.rounds(job, engine, bar, stack)
                 finally:
-                    with suppress(LedgerError):
-                        kept = self.resume or ledger.latest(job.id) is not None
+                    with suppress(LedgerError, ClusterError):
+                        kept = self.resume or any(paid is not None for paid in engine.paid())
                         # An abort that records may have caused tells something: what was set aside stays so.
                         if not kept and not isinstance(sys.exception(), ToleranceError | DivergedError):
-                            ledger.close_job(job.id)
+                            engine.give_up()
         except BaseException:
             if not kept:
                 self.directory.discard()
             raise
 
-    def ledger(self, job: Job) -> SqliteLedger:
-        if self.directory.checkpoint.exists() and not self.ledger_path.exists():
-            raise LedgerError(
-                f"{self.ledger_path}: the ledger of this run is missing; put it back, or start anew in another "
-                "--out with all that was released still to be counted"
-            )
-        known = identity_of(self.ledger_path)
-        if known is None and self.noise.mode == "deployment":
-            raise LedgerError(
-                f"{self.ledger_path}: there is no ledger there, and a deployment does not make one: its steward does, "
-                f"with `privadmm ledger create FILE --parties {job.public.parties} --epsilon E --delta D`"
-            )
-        if known is not None and (problems := verify(self.ledger_path, self.receipts()).problems):
-            raise LedgerError(f"{self.ledger_path}: {problems[0]}; nothing more was released")
-        if known is None and self.receipts():
-            raise LedgerError(f"{self.ledger_path}: the ledger of this run is missing; put it back")
-        policy = job.policy if known is None else known.policy
-        policy.admit(job.algorithm.name, self.prepared.frame.row_bound)
-        asked = self.config.privacy and self.config.privacy.budget
-        fixed = policy.budget
-        if fixed is None and job.private:
-            raise RefusedError(
-                f"{self.ledger_path}: this ledger has no budget, since what it counts is not private; a private run "
-                "needs another"
-            )
-        if fixed is not None and (fixed.delta != job.delta or asked not in (None, fixed.epsilon)):
-            raise LedgerError(
-                f"{self.ledger_path}: this ledger fixed budget = {fixed.epsilon:g} at delta = {fixed.delta:g} when it "
-                "was made; the party decides, so take these over into [privacy], or name another file"
-            )
-        return SqliteLedger(self.ledger_path, self.prepared.train.ids.tolist(), policy, self.noise.mode)
-
-    def receipts(self) -> list[Receipt]:
-        path = self.directory.path
-        return receipts.read(path) if (path / receipts.NAME).exists() else []
+    def engine(self, job: Job) -> Engine:
+        path, ids = self.directory.path, tuple(self.prepared.train.ids.tolist())
+        heads = receipts.read(path) if (path / receipts.NAME).exists() else []
+        order = Order(self.config, job, ids, self.ledger_path, begun=self.directory.checkpoint.exists())
+        return opened(order, self.prepared, self.noise, heads)
 
     def rounds(
-        self, job: Job, ledger: SqliteLedger, bar: Bar | None, stack: ExitStack
+        self, job: Job, engine: Engine, bar: Bar | None, stack: ExitStack
     ) -> tuple[Progress, list[Row], dict[str, Any]]:
-        blocks = cluster(job, self.prepared.train, self.noise, ledger)
-        progress = self.progress(job, ledger)
+        blocks = engine.begin()
+        progress = self.progress(job, engine)
         callbacks: list[Callback] = []
         observer = self.observer(job, blocks) if self.noise.mode == "simulation" else None
         if observer is not None:
@@ -220,16 +206,15 @@ class Attempt:
         if bar is not None:
             callbacks.append(stack.enter_context(bar(job, 0 if progress is None else progress.round)))
         progress = train(job, blocks, callbacks, progress)
-        return progress, [] if observer is None else observer.rows, book(ledger, self.noise)
+        return progress, [] if observer is None else observer.rows, book(engine.statement(), self.noise)
 
-    def progress(self, job: Job, ledger: SqliteLedger) -> Progress | None:
+    def progress(self, job: Job, engine: Engine) -> Progress | None:
         """Where the checkpoint says the rounds stand; without one the ledger replays them, at no charge."""
         path = self.directory.checkpoint
         if not path.exists():
             return None
         progress = Progress.load(path, job.id, job.algorithm.start(job.public)[0])
-        latest = ledger.latest(job.id)
-        paid = 0 if latest is None else latest[0].round + 1
+        paid = min(rounds or 0 for rounds in engine.paid())
         if progress.round > paid:
             raise LedgerError(
                 f"{self.ledger_path}: has {paid} rounds of this run, and {path} has {progress.round}: the ledger "
@@ -237,7 +222,7 @@ class Attempt:
             )
         return progress
 
-    def observer(self, job: Job, blocks: InProcess) -> Observer:
+    def observer(self, job: Job, blocks: Parties) -> Observer:
         return Observer(
             train=self.prepared.train,
             test=self.prepared.test,
@@ -251,20 +236,19 @@ class Attempt:
 
 def view(job: Job, progress: Progress) -> View:
     """What callbacks saw after the last of these rounds, but for what the parties sent."""
-    return View(job.public, progress, progress.mail, weights(job, progress))
+    return View(job.public, progress, progress.mail, weights(job, progress), features(job, progress))
 
 
-def book(ledger: SqliteLedger, noise: Noise) -> dict[str, Any]:
+def book(ledger: Statement, noise: Noise) -> dict[str, Any]:
     """The ledger's export, and what each party has left: the largest epsilon that one more run may ask for."""
     found, budget = export(ledger), ledger.policy.budget
     cap = math.inf if ledger.policy.per_job is None else ledger.policy.per_job
-    spent = {party: ledger.spent(party) for party in ledger.ids}
     room = {
         one: None if budget is None else min(cap, left(one, budget, noise.kind))
-        for one in set(spent.values())
+        for one in set(ledger.aside.values())
     }
     for party in found["parties"]:
-        party["left"] = room[spent[party["party"]]]
+        party["left"] = room[ledger.aside[party["party"]]]
     return found
 
 
@@ -289,7 +273,7 @@ def summary(job: Job, mode: str, rows: list[Row], progress: Progress, prepared: 
     last = rows[-1] if rows else None
     measured = prepared.test if last and prepared.classifier else None
     return {
-        "notices": notices(job.private, mode),
+        "notices": [*notices(job.private, mode), *job.caveats],
         "algorithm": job.algorithm.name,
         "private": job.private,
         "parties": job.public.parties,
@@ -304,6 +288,8 @@ def summary(job: Job, mode: str, rows: list[Row], progress: Progress, prepared: 
         "objective": last and finite(last.objective),
         "gap": last and finite(last.gap),
         "transcript": progress.transcript,
+        "adversaries": job.adversaries,
+        **job.of_people,
     }
 
 

@@ -21,11 +21,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from privadmm.data.shards import Index, Shards
+from privadmm.data.packing import Index
+from privadmm.data.shards import Shards
 from privadmm.errors import ConfigError, ToleranceError
 from privadmm.losses import Loss
 
@@ -63,6 +65,7 @@ class Cache:
 
     batches: dict[bytes, Anchored] = field(default_factory=dict)
     replicas: dict[int, Cache] = field(default_factory=dict)
+    seen: dict[str, Any] = field(default_factory=dict)  # the records through the last public map
 
     def branch(self, replica: int) -> Cache:
         """Replicas have anchors of their own; sharing one cache they would push each other out."""

@@ -27,22 +27,20 @@ def game_of(case: Case) -> Game:
 
 
 ATTACKED = [case for case in PRIVATE if hasattr(case.algorithm, "steer")]
-CERTIFIED = [case for case in ATTACKED if getattr(case.algorithm, "calibration", "certified") == "certified"]
 
 
 @pytest.mark.parametrize("case", ATTACKED, ids=named)
-def test_the_attack_stays_below_the_certificate(case: Case) -> None:
-    game = game_of(case)
-    assert attack(game, TRIALS, DELTA, CONFIDENCE, seed=0).epsilon_lower <= game.claimed
-
-
-@pytest.mark.parametrize("case", CERTIFIED, ids=named)
-def test_the_attack_comes_close_to_the_certificate(case: Case) -> None:
-    """Exactly counted transcripts: within 30 %. A Renyi curve or a price for curvature is not attained by this game."""
+def test_the_attack_stays_below_the_certificate_and_close_to_it(case: Case) -> None:
+    """Exactly counted transcripts: within 30 %. A Renyi curve or a price for curvature is not attained by this game,
+    nor is the slope of a loss that is not convex, which is steepest at margin 0 and not deep on the wrong side.
+    """
     game = game_of(case)
     found = attack(game, TRIALS, DELTA, CONFIDENCE, seed=0)
     events = [event for rows in game.algorithm.plan(game.public).values() for row in rows for event in row]
-    if all(gdp(event) is not None for event in events):
+    assert found.epsilon_lower <= game.claimed
+    if getattr(case.algorithm, "calibration", "certified") != "certified":
+        return
+    if game.public.loss.convex and all(gdp(event) is not None for event in events):
         assert found.epsilon_lower > 0.7 * game.claimed
         assert found.epsilon_fitted == pytest.approx(game.claimed, rel=0.2)
     else:

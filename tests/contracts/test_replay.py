@@ -56,7 +56,7 @@ def run(job: Job, data: Shards, kind: type[Recorder] | type[Player], tape: Tape)
                 seen += [pack_state(state), mail.pack()]
             else:
                 memory, mail = phase.run(t, job.public, memory, mail)
-                seen.append(mail.pack())
+                seen += [pack_state(memory), mail.pack()]
     return seen
 
 

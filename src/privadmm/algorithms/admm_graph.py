@@ -38,7 +38,7 @@ class ADMMGraph(OnGraph):
         return (AtParties(self.update),)
 
     def update(self, t: int, local: Local, s: State, inbox: Mail, release: Door) -> tuple[State, Released]:
-        V, heard = neighbours(local, inbox)
+        V, heard = neighbours(local, inbox, s.f)
         eta = self.eta
         dual = s.dual + eta / 2 * (V * s.f - heard)  # (11)
         k = 2 * eta * V + local.public.regularizer.strong_convexity

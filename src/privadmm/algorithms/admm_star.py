@@ -74,4 +74,4 @@ class ADMMStar(OnStar):
         public.need_argmin(self.name)
 
     def init(self, public: Public, ids: Ints) -> State:
-        return State(public.zeros(len(ids)), public.zeros(len(ids)), public.zeros(len(ids)))
+        return State(public.origin(len(ids)), public.zeros(len(ids)), public.zeros(len(ids)))

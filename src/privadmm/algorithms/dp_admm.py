@@ -71,6 +71,7 @@ class DPADMM(OnStar):
 
     name: ClassVar[str] = "dp_admm"
     private: ClassVar[bool] = True
+    raw_shows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check.positive(D_w=self.D_w, rho=self.rho)
@@ -158,4 +159,4 @@ class DPADMM(OnStar):
             )
 
     def init(self, public: Public, ids: Ints) -> State:
-        return State(public.zeros(len(ids)), public.zeros(len(ids)))
+        return State(public.origin(len(ids)), public.zeros(len(ids)))

@@ -77,7 +77,7 @@ class DVP(OnGraph):
         return (AtParties(self.update),)
 
     def update(self, t: int, local: Local, s: State, inbox: Mail, release: Door) -> tuple[State, Released]:
-        V, heard = neighbours(local, inbox)
+        V, heard = neighbours(local, inbox, s.f)
         dual = s.dual + self.eta / 2 * (V * s.f - heard)  # (16), of the round before
         k = self.noise(local.public, t)[1][local.ids, None]
         anchor = reanchor(s.anchor, (s.f + heard) / (1 + V), t)
@@ -108,7 +108,9 @@ class DVP(OnGraph):
         if self.calibration == "certified":
             bend = bend * (public.curvature / public.loss.smoothness)
             caps = [
-                widest(target.of(party, public.parties), target.delta, self.law, public.rounds)
+                widest(
+                    target.of(party, public.parties), target.delta, self.law, target.copies * public.rounds
+                )
                 for party in public.ids
             ]
             return zeta, np.maximum(k, bend / np.array(caps))

@@ -1,14 +1,17 @@
 """What methods between neighbours share: consensus ADMM's dual, penalty and state, and the mean as the model."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
-from privadmm.phases import Floats, Ints, Local, Mail, Nothing, Public
+from privadmm.errors import AbsentError
+from privadmm.features import Map
+from privadmm.phases import Floats, Ints, Local, Mail, Nothing, Public, Topology
 from privadmm.privacy.accounting import Claim, Plan
 from privadmm.privacy.calibration import Law, NoPrivacy, fit, objective, scaled
+from privadmm.privacy.mechanisms import Noise
 
 
 @dataclass(frozen=True)
@@ -25,30 +28,54 @@ class State:
 class OnGraph:
     """The parts of an algorithm that every method between neighbours has alike."""
 
-    topology: ClassVar[Literal["star", "graph"]] = "graph"
+    topology: ClassVar[Topology] = "graph"
+    raw_shows: ClassVar[bool] = False
     adjacencies: ClassVar[tuple[str, ...]] = ("replace-one", "label")
 
-    def init(self, public: Public, ids: Ints) -> State:
-        return State(public.zeros(len(ids)), public.zeros(len(ids)), public.zeros(len(ids)))
+    def init(self, public: Public, ids: Ints) -> Any:
+        return State(public.origin(len(ids)), public.zeros(len(ids)), public.zeros(len(ids)))
 
     def width(self, public: Public) -> int:
         return public.dim
 
-    def start(self, public: Public) -> tuple[Nothing, Mail]:
-        return Nothing(), Mail(public.ids, public.zeros(public.parties))
+    def keepsakes(self, local: Local, noise: Noise) -> dict[str, Floats]:
+        return {}
 
-    def model(self, public: Public, memory: Nothing, mail: Mail) -> Floats:
-        mean: Floats = mail.values.sum(axis=-2) / public.parties
+    def go_on(self, public: Public, here: Ints) -> None:
+        if len(here) == 1:
+            raise AbsentError(
+                f"party {here[0]} alone is left, and has nobody to agree with; nothing more was released"
+            )
+        public.graph.need_reach(here)
+
+    def anew(self, state: Any) -> Any:
+        """With duals of zero: those of the parties left balanced with others, and would pull the limit their way.
+
+        The curvature k stays, since the planned noise rests on it: who left is heard as an echo of oneself.
+        """
+        return replace(state, dual=np.zeros_like(state.dual))
+
+    def start(self, public: Public) -> tuple[Any, Mail]:
+        return Nothing(), Mail(public.ids, public.origin(public.parties))
+
+    def model(self, public: Public, memory: Any, mail: Mail) -> Floats:
+        mean: Floats = mail.values.sum(axis=-2) / len(mail.senders)
         return mean
+
+    def features(self, public: Public, memory: Any) -> Map | None:
+        return None
 
     def published(self, public: Public, delta: float) -> Claim | None:
         return None
 
+    def advice(self, public: Public) -> str | None:
+        return None
 
-def neighbours(local: Local, inbox: Mail) -> tuple[Floats, Floats]:
-    """V_p as a column, and the sum of what the neighbours said, in sender order."""
+
+def neighbours(local: Local, inbox: Mail, own: Floats) -> tuple[Floats, Floats]:
+    """V_p as a column, and the sum of what the neighbours said, in sender order; `own` for each of them who left."""
     graph = local.public.graph
-    return degrees(local.public)[local.ids], graph.neighbour_sum(inbox.values, inbox.senders, local.ids)
+    return degrees(local.public)[local.ids], graph.neighbour_sum(inbox.values, inbox.senders, local.ids, own)
 
 
 def degrees(public: Public) -> Floats:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
 
 import click
 import typer
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from privadmm.drive import Callback
     from privadmm.job import Job
 
+Number = TypeVar("Number", int, float)
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
@@ -37,7 +38,10 @@ app.add_typer(ledger, name="ledger")
 @app.command()
 def train(
     config: ConfigFile,
-    engine: Annotated[str | None, typer.Option(help="what runs the parties")] = None,
+    engine: Annotated[str | None, typer.Option(help="what runs the parties: inprocess or dask")] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="of Dask; tls://HOST:PORT in place of the file's")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="seed of a simulation, in place of the file's")] = None,
     out: Annotated[Path | None, typer.Option(help="the run directory; default runs/CONFIG-TIME")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="go on with the run in --out")] = False,
@@ -46,7 +50,9 @@ def train(
     """Train as CONFIG.toml says; leave config, metrics, model, ledger and plots in a run directory."""
     from privadmm.run import default_out, run
 
-    chosen = configured(config, seed, engine, out)
+    chosen = configured(config, seed, engine, out, scheduler)
+    if scheduler is not None and chosen.run.engine != "dask":
+        raise click.UsageError("--scheduler goes with --engine dask")
     if resume and chosen.run.out is None:
         raise click.UsageError("--resume needs --out, the directory of the run to go on with")
     place = Path(chosen.resolve(chosen.run.out)) if chosen.run.out else default_out(chosen)
@@ -54,7 +60,7 @@ def train(
         done = run(chosen, place, resume, bar=progress_bar)
     except InterruptedRunError as error:
         if error.kept:
-            options = [("--engine", engine), ("--seed", seed), ("--out", place)]
+            options = [("--engine", engine), ("--scheduler", scheduler), ("--seed", seed), ("--out", place)]
             given = [str(word) for pair in options if pair[1] is not None for word in pair]
             again = shlex.join(["privadmm", "train", str(config), *given, "--resume"])
             raise InterruptedRunError(f"{error}. Go on with: {again}", kept=True) from None
@@ -128,9 +134,16 @@ def compare(
         list[Path], typer.Argument(metavar="CONFIG.toml...", help="methods on the same [data]")
     ],
     epsilon: Annotated[
-        float, typer.Option(help="what each party may lose in all, in place of the files'")
-    ] = 1.0,
+        list[float] | None,
+        typer.Option(
+            help="what each party may lose in all, in place of the files'; several give several tables"
+        ),
+    ] = None,
     delta: Annotated[float, typer.Option(help="with what probability it may be more")] = 1e-6,
+    parties: Annotated[
+        int | None,
+        typer.Option(min=2, help="how many, in place of the files'; random graphs keep their density"),
+    ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="noise seeds to average over")] = 10,
     published: Annotated[
         bool, typer.Option("--published/--certified-only", help="each paper's own noise for this claim, too")
@@ -139,19 +152,83 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Run several configs at one budget, certified and as published, and rank them by test accuracy."""
-    from privadmm.compare import compare as table
+    from privadmm.compare import compare as tables
+    from privadmm.compare import with_parties
     from privadmm.report import comparison
 
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
     with bar("runs", None) as update:
-        result = table([configured(path) for path in configs], epsilon, delta, seeds, published, update)
+        chosen = [with_parties(configured(path), parties) for path in configs]
+        result = tables(chosen, epsilon or [1.0], delta, seeds, published, update)
     if out is not None:
         comparison.save(result, out)
     if as_json:
         emit(json.dumps(result))
     else:
         emit(comparison.shown(result, out))
+
+
+@app.command()
+def theory(
+    config: ConfigFile,
+    seeds: Annotated[int, typer.Option(min=1, help="runs, each with noise of its own, to average over")] = 20,
+    beta: Annotated[float, typer.Option(help="dp_admm: weight of the distance from consensus")] = 1.0,
+    radius: Annotated[
+        float | None,
+        typer.Option(help="pdml: ball in which classifiers lie; that of every optimum if left out"),
+    ] = None,
+    confidence: Annotated[float, typer.Option(help="pdml: with what probability its bound may fail")] = 0.05,
+    out: Annotated[Path | None, typer.Option(help="where to put theory.json and theory.png")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compute the utility theorem of CONFIG.toml's paper (dp_admm, pdml) and measure beside it what it bounds."""
+    from privadmm.theory import figures
+    from privadmm.theory.study import study
+
+    chosen = configured(config)
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+    with bar("rounds", None) as update:
+        result = study(chosen, seeds, beta, radius, confidence, update)
+    if out is not None:
+        figures.save(result, out, "theory")
+    emit(json.dumps(result) if as_json else figures.theory_shown(result, out))
+
+
+@app.command()
+def tradeoff(
+    config: ConfigFile,
+    alphas: Annotated[
+        str | None, typer.Option(help="privacy of one round, four or more; default 0.01,0.02,...,1")
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="runs, each with noise of its own, to average over")] = 5,
+    rounds: Annotated[
+        str | None, typer.Option(help="after which rounds to measure, as 5,10; default the last")
+    ] = None,
+    weights: Annotated[
+        str | None, typer.Option(help="omega_p1 to omega_p4 of the utility of privacy; default the paper's")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="where to put tradeoff.json and tradeoff.png")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a dvp CONFIG.toml over alphas, fit the paper's curve of loss, and find the alpha of best utility."""
+    from privadmm.theory import figures
+    from privadmm.theory.tradeoff import ALPHAS, WEIGHTS, Weights
+    from privadmm.theory.tradeoff_runs import tradeoff as trade
+
+    omegas = numbers("--weights", weights, float) or WEIGHTS
+    if len(omegas) != 4:
+        raise click.UsageError(f"--weights takes four numbers, as 0.02,6,9,1, not {len(omegas)}")
+    grid, marks = numbers("--alphas", alphas, float) or ALPHAS, numbers("--rounds", rounds, int)
+    chosen = configured(config)
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+    with bar("runs", None) as update:
+        result = trade(chosen, grid, seeds, marks, Weights(*omegas), update)
+    if out is not None:
+        figures.save(result, out, "tradeoff")
+    emit(json.dumps(result) if as_json else figures.tradeoff_shown(result, out))
 
 
 @app.command()
@@ -202,11 +279,23 @@ def program(
 
 
 def configured(
-    path: Path, seed: int | None = None, engine: str | None = None, out: Path | None = None
+    path: Path,
+    seed: int | None = None,
+    engine: str | None = None,
+    out: Path | None = None,
+    scheduler: str | None = None,
 ) -> "Config":
     from privadmm.config import override, read
 
-    return override(read(path), seed=seed, engine=engine, out=out)
+    return override(read(path), seed=seed, engine=engine, scheduler=scheduler, out=out)
+
+
+def numbers(option: str, text: str | None, kind: Callable[[str], Number]) -> list[Number]:
+    """What an option lists, as 0.1,0.2; nothing if it was left out."""
+    try:
+        return [] if text is None else [kind(word) for word in text.split(",")]
+    except ValueError:
+        raise click.UsageError(f"{option} takes numbers with commas between them, not {text!r}") from None
 
 
 @contextmanager
@@ -226,6 +315,9 @@ def bar(what: str, total: int | None, done: int = 0) -> Iterator[Callable[[int, 
 
 @contextmanager
 def progress_bar(job: "Job", done: int) -> "Iterator[Callback]":
+    """The bar of a run, and before it what there is to advise."""
+    if (advice := job.algorithm.advice(job.public)) is not None:
+        typer.echo(f"{job.algorithm.name}: {advice}", err=True)
     rounds = job.public.rounds
     with bar(f"{job.algorithm.name}, round", rounds, done) as update:
         yield lambda view: update(view.progress.round, rounds)

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast, get_args
 
 import typer
 
@@ -16,7 +16,7 @@ File = Annotated[Path, typer.Argument(metavar="FILE", help="a ledger")]
 @ledger.command()
 def create(
     file: File,
-    parties: Annotated[int, typer.Option(min=1, help="how many parties it is for, numbered from 0")],
+    parties: Annotated[int, typer.Option(min=1, help="how many parties it is for, numbered from --first")],
     epsilon: Annotated[float, typer.Option(help="what each party may spend, over all jobs")],
     delta: Annotated[float, typer.Option(help="at this delta, fixed for ever")],
     per_job: Annotated[float | None, typer.Option(help="the most that one job may cost")] = None,
@@ -24,12 +24,21 @@ def create(
     row_bound: Annotated[
         float | None, typer.Option(help="the only bound that records may be clipped to")
     ] = None,
+    adjacency: Annotated[
+        str, typer.Option(help="between which neighbours it counts, fixed for ever")
+    ] = "replace-one",
+    label_epsilon: Annotated[
+        float | None, typer.Option(help="randomise labels with this epsilon, once for all jobs")
+    ] = None,
+    first: Annotated[int, typer.Option(min=0, help="the number of the first; 0 unless it is a block's")] = 0,
     mode: Annotated[str, typer.Option(help="deployment or simulation")] = "deployment",
     as_json: AsJson = False,
 ) -> None:
     """Make a ledger with the party's own policy, which every later job has to keep."""
+    from privadmm import check
     from privadmm.algorithms import ALGORITHMS
     from privadmm.errors import ConfigError
+    from privadmm.privacy.calibration import Adjacency
     from privadmm.privacy.durable import SqliteLedger
     from privadmm.privacy.ledger import Budget, Policy
 
@@ -39,8 +48,13 @@ def create(
         raise ConfigError(f"--mode must be deployment or simulation, not {mode!r}")
     if unknown := set(algorithm or ()) - set(ALGORITHMS):
         raise ConfigError(f"--algorithm: {sorted(unknown)[0]!r} is none of {', '.join(ALGORITHMS)}")
-    policy = Policy(Budget(epsilon, delta), per_job, tuple(algorithm) if algorithm else None, row_bound)
-    SqliteLedger(file, range(parties), policy, mode).close()
+    check.positive(epsilon=epsilon)
+    if adjacency not in get_args(Adjacency):
+        raise ConfigError(f"--adjacency must be one of {', '.join(get_args(Adjacency))}, not {adjacency!r}")
+    allowed = tuple(algorithm) if algorithm else None
+    known = cast(Adjacency, adjacency)
+    policy = Policy(Budget(epsilon, delta), per_job, allowed, row_bound, known, label_epsilon)
+    SqliteLedger(file, range(first, first + parties), policy, mode).close()
     show(file, as_json)
 
 
@@ -73,7 +87,7 @@ def verify(
     from privadmm.privacy.verification import verify as look
     from privadmm.report import receipts, steward
 
-    found = look(file, receipts.read(against) if against else ())
+    found = look(file, receipts.of_ledger(against, file) if against else ())
     report = steward.verification(file, found, against)
     emit(json.dumps(report) if as_json else steward.verified(report))
     if found.problems:

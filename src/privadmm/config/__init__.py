@@ -19,6 +19,7 @@ from privadmm.config.checks import CROSS_CHECKS, missing
 from privadmm.config.tables import (
     AlgorithmTable,
     DataTable,
+    FeaturesTable,
     GraphTable,
     LossTable,
     PartiesTable,
@@ -57,6 +58,7 @@ __all__ = [
     "Config",
     "DataTable",
     "Doc",
+    "FeaturesTable",
     "GraphTable",
     "LossTable",
     "PartiesTable",
@@ -78,6 +80,7 @@ SECTIONS: Mapping[str, type[Any]] = {
     "data": DataTable,
     "parties": PartiesTable,
     "graph": GraphTable,
+    "features": FeaturesTable,
     "algorithm": AlgorithmTable,
     "loss": LossTable,
     "regularizer": RegularizerTable,
@@ -121,6 +124,7 @@ class Config:
     algorithm: AlgorithmTable
     loss: LossTable
     regularizer: RegularizerTable
+    features: FeaturesTable
     privacy: PrivacyTable | None
     run: RunTable
     path: Path
@@ -132,11 +136,12 @@ class Config:
 
     @property
     def digest(self) -> str:
-        """Of what is said everywhere but in [run] out, whatever the order of keys, comments and defaults."""
+        """Of all that is said but where the run is kept and reached, whatever the order of keys, comments, defaults."""
         tables = {name: _keys(getattr(self, name)) for name in SECTIONS if name != "privacy"}
         tables["privacy"] = {} if self.privacy is None else _keys(self.privacy)
         tables["algorithm"] |= {"parameters": _keys(self.algorithm.parameters)}
-        del tables["run"]["out"]
+        for key in ("out", "scheduler", "timeout", "tls_ca", "tls_cert", "tls_key"):
+            del tables["run"][key]
         return hashlib.sha256(json.dumps(tables, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
 
@@ -258,12 +263,18 @@ def check_seed(config: Config) -> None:
 
 
 def override(
-    config: Config, *, seed: int | None = None, engine: str | None = None, out: str | Path | None = None
+    config: Config,
+    *,
+    seed: int | None = None,
+    engine: str | None = None,
+    scheduler: str | None = None,
+    out: str | Path | None = None,
 ) -> Config:
     """With the command line's options in place of the file's keys; here `out` is relative to where we are."""
     given: dict[str, Any] = {
         "seed": seed,
         "engine": engine,
+        "scheduler": scheduler,
         "out": None if out is None else str(Path(out).absolute()),
     }
     changes = {key: value for key, value in given.items() if value is not None}

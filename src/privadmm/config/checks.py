@@ -17,8 +17,17 @@ from privadmm.toml.reader import Report
 
 def _check_source(data: DataTable, report: Report) -> None:
     source = report.named(("data", "source"), data.source)
+    if data.rows == "unit" and data.row_bound is not None:
+        rows = report.named(("data", "rows"), data.rows)
+        report.add(("data", "row_bound"), f"does not go with {rows}", "for clipped rows only", "remove it")
+    if data.encoding != "minmax" and data.schema is None and data.source != "embedded:adult":
+        report.add(
+            ("data", "encoding"),
+            f"is {show(data.encoding)}, and [data] schema is missing",
+            '"minmax" without schema',
+        )
     if data.embedded:
-        for key in ("format", "schema", "dim"):
+        for key in ("format", "schema", "dim", "id"):
             if getattr(data, key) is not None:
                 report.add(("data", key), f"does not go with {source}", "a key of files only", "remove it")
         return
@@ -31,7 +40,7 @@ def _check_source(data: DataTable, report: Report) -> None:
         missing(("data", "dim"), DataTable, source, report)
     if kind in ("npz", "libsvm") and data.schema is not None:
         report.add(("data", "schema"), f"does not go with {source}", "for csv and parquet only", "remove it")
-    if data.row_bound is None:
+    if data.row_bound is None and data.rows == "clip":
         missing(("data", "row_bound"), DataTable, source, report)
     if data.on_bad == "default" and data.schema is None:
         report.add(
@@ -68,19 +77,37 @@ def _check_count(parties: PartiesTable, report: Report) -> None:
         report.add(
             ("parties", "sizes"), f"has {len(parties.sizes)} items beside {count}", "as many as parties"
         )
+    if parties.columns is not None and parties.files is not None:
+        files = report.named(("parties", "files"), parties.files)
+        report.add(("parties", "columns"), f"is given beside {files}", "one of the two", "remove one")
+    lengths = {key: getattr(parties, key) for key in ("columns", "files", "row_bounds")}
+    for key, value in lengths.items():
+        if value is not None and parties.known not in (None, len(value)) and parties.use == "all":
+            first = report.named(("parties", parties.given), getattr(parties, parties.given))
+            report.add(("parties", key), f"has {len(value)} items beside {first}", "as many as parties")
+
+
+def _check_files(data: DataTable, parties: PartiesTable, report: Report) -> None:
+    if parties.files is None:
+        return
+    files = report.named(("parties", "files"), parties.files)
+    for key in ("id", "label"):
+        if getattr(data, key) is None:
+            missing(("data", key), DataTable, files, report)
+    if data.embedded:
+        report.add(("data", "source"), f"is {show(data.source)} beside {files}", "a file with ids and labels")
 
 
 def _check_edges(parties: PartiesTable, graph: GraphTable, report: Report) -> None:
     n = parties.known
     if graph.edges is not None and n is not None and not n - 1 <= graph.edges <= n * (n - 1) // 2:
-        key = "count" if parties.sizes is None else "sizes"
-        given = report.named(("parties", key), parties.count if parties.sizes is None else parties.sizes)
+        given = report.named(("parties", parties.given), getattr(parties, parties.given))
         report.add(("graph", "edges"), f"is {graph.edges} beside {given}", f"{n - 1} to {n * (n - 1) // 2}")
 
 
 def _check_topology(algorithm: AlgorithmTable, graph: GraphTable, report: Report) -> None:
     needs = algorithm.parameters.topology
-    if (needs == "star") != (graph.kind == "star"):
+    if needs != "relay" and (needs == "star") != (graph.kind == "star"):
         name = report.named(("algorithm", "name"), algorithm.name)
         allowed = '"star"' if needs == "star" else '"ring", "complete" or "random"'
         report.add(("graph", "kind"), f"is {show(graph.kind)} beside {name}", allowed)
@@ -91,6 +118,12 @@ def _check_epsilon(privacy: PrivacyTable, algorithm: AlgorithmTable, report: Rep
     if not given and getattr(algorithm.parameters, "calibration", "certified") == "certified":
         name = report.named(("algorithm", "name"), algorithm.name)
         missing(("privacy", "epsilon"), PrivacyTable, name, report)
+
+
+def _check_labels(privacy: PrivacyTable, loss: LossTable, report: Report) -> None:
+    if privacy.label_epsilon is not None and loss.name == "squared":
+        name = report.named(("loss", "name"), loss.name)
+        report.add(("privacy", "label_epsilon"), f"is given beside {name}", "for losses of two classes only")
 
 
 def _check_ledger(run: RunTable, report: Report) -> None:
@@ -105,13 +138,60 @@ def _check_split(run: RunTable, parties: PartiesTable, report: Report) -> None:
         report.add(("parties", "split"), problem, '"even" or "column:NAME"')
 
 
+def _check_tls(run: RunTable, report: Report) -> None:
+    """All three files or none: neither side talks to one without a certificate."""
+    keys = ("tls_ca", "tls_cert", "tls_key")
+    given = [key for key in keys if getattr(run, key) is not None]
+    tls = run.scheduler is not None and run.scheduler.startswith("tls:")
+    if given or tls:
+        beside = report.named(("run", given[0]), getattr(run, given[0])) if given else ""
+        beside = beside or report.named(("run", "scheduler"), run.scheduler)
+        for key in keys:
+            if key not in given:
+                missing(("run", key), RunTable, beside, report)
+    if given and run.scheduler is not None and not tls:
+        scheduler = report.named(("run", "scheduler"), run.scheduler)
+        report.add(("run", given[0]), f"does not go with {scheduler}", "for a tls:// scheduler only")
+
+
+def _check_workers(run: RunTable, parties: PartiesTable, report: Report) -> None:
+    if run.engine == "dask" and parties.known is not None and run.workers > parties.known:
+        known = report.named(("parties", parties.given), getattr(parties, parties.given))
+        report.add(("run", "workers"), f"is {run.workers} beside {known}", f"1 to {parties.known}")
+
+
+def _check_leave(parties: PartiesTable, algorithm: AlgorithmTable, run: RunTable, report: Report) -> None:
+    at, leaving = ("parties", "leave"), parties.departures
+    if not leaving:
+        return
+    known, rounds = parties.known, algorithm.rounds
+    if run.mode == "deployment":
+        report.add(at, f"is given beside {report.named(('run', 'mode'), run.mode)}", "for a simulation only")
+    if parties.split == "features":
+        split = report.named(("parties", "split"), parties.split)
+        report.add(at, f"is given beside {split}, where every party's columns are needed", "no such key")
+    if known is not None and max(leaving) >= known:
+        given = report.named(("parties", parties.given), getattr(parties, parties.given))
+        report.add(at, f"names party {max(leaving)} beside {given}", f"parties 0 to {known - 1}")
+    elif len(leaving) == known:
+        report.add(at, "names every party", "some of the parties, not all")
+    if (last := max(leaving.values()) + 1) > rounds:
+        given = report.named(("algorithm", "rounds"), rounds)
+        report.add(at, f"names round {last} beside {given}", f"rounds 1 to {rounds}")
+
+
 CROSS_CHECKS: tuple[tuple[tuple[str, ...], Callable[..., None]], ...] = (
     (("data",), _check_source),
     (("data", "loss"), _check_classes),
     (("parties",), _check_count),
+    (("data", "parties"), _check_files),
     (("parties", "graph"), _check_edges),
     (("algorithm", "graph"), _check_topology),
     (("privacy", "algorithm"), _check_epsilon),
+    (("privacy", "loss"), _check_labels),
     (("run",), _check_ledger),
     (("run", "parties"), _check_split),
+    (("run",), _check_tls),
+    (("run", "parties"), _check_workers),
+    (("parties", "algorithm", "run"), _check_leave),
 )

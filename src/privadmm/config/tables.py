@@ -1,14 +1,17 @@
 """The sections of the config file: each field is a key, with its type, limits, meaning and default."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from privadmm.toml.fields import SOME, Above, AtLeast, AtMost, Below, Doc, Rule, When, show
 
 EMBEDDED = ("embedded:adult", "embedded:a9a")
+LEAVES = "(0|[1-9][0-9]{0,8})@[1-9][0-9]{0,8}"  # party and round
 
 
 def _text_problem(value: str) -> str | None:
@@ -54,7 +57,49 @@ def _split_problem(value: str) -> str | None:
     return None if good else f"is {show(value)}"
 
 
+def _groups_problem(value: tuple[int | tuple[str, ...], ...]) -> str | None:
+    if not value:
+        return "is an empty list"
+    counts = [item for item in value if isinstance(item, int)]
+    if counts and len(counts) < len(value):
+        return "mixes numbers and lists of names"
+    if any(count < 1 for count in counts):
+        return "has a party without columns"
+    groups = [item for item in value if not isinstance(item, int)]
+    if not all(groups):
+        return "has a party without columns"
+    return _repeated([name for group in groups for name in group])
+
+
+def _files_problem(value: tuple[str, ...]) -> str | None:
+    return _repeated(list(value)) if value else "is an empty list"
+
+
+def _scheduler_problem(value: str) -> str | None:
+    try:
+        found = urlsplit(value)
+        plain = found.scheme == "tcp" and found.hostname in ("127.0.0.1", "localhost", "::1")
+        bare = value == f"{found.scheme}://{found.netloc}"
+        good = (plain or found.scheme == "tls") and bare and bool(found.hostname and found.port)
+    except ValueError:  # no port
+        good = False
+    return None if good else f"is {show(value)}"
+
+
+def _leave_problem(value: tuple[str, ...]) -> str | None:
+    if not value:
+        return "is an empty list"
+    if odd := [item for item in value if not re.fullmatch(LEAVES, item)]:
+        return f"has {show(odd[0])}"
+    return _repeated([f"party {item.partition('@')[0]}" for item in value])
+
+
 NAME = Rule(_text_problem, "a string that is not blank", {"pattern": r"\S"})
+SCHEDULER = Rule(
+    _scheduler_problem,
+    '"tls://HOST:PORT"; on this machine also "tcp://127.0.0.1:PORT"',
+    {"pattern": r"^(tls://.+|tcp://(127\.0\.0\.1|localhost|\[::1\])):[0-9]+$"},
+)
 COLUMN = Rule(
     _column_problem,
     "[low, high] with low < high, or a list of distinct strings",
@@ -105,13 +150,27 @@ class DataTable:
             "declared ranges (beyond them: clipped) and categories (unknown: all zeros) of the columns that are used"
         ),
     ] = None
+    encoding: Annotated[
+        Literal["minmax", "binned", "coarse"],
+        Doc("numbers by their declared range: scaled to [0, 1], or one-hot in ten or five fixed bins of it"),
+    ] = "minmax"
+    rows: Annotated[
+        Literal["clip", "unit"], Doc("rows are clipped to row_bound, or every row is scaled to norm 1")
+    ] = "clip"
     row_bound: Annotated[
-        float | None, Above(0), Doc("rows are clipped to this 2-norm; needed unless the source is embedded")
+        float | None,
+        Above(0),
+        Doc('rows are clipped to this 2-norm; needed unless the source is embedded or rows = "unit"'),
     ] = None
     intercept: Annotated[
         float, AtLeast(0), Below(1), Doc("share of a row's norm that a constant feature takes; 0 is none")
     ] = 0.0
     dim: Annotated[int | None, AtLeast(1), Doc("number of features; libsvm needs it")] = None
+    id: Annotated[
+        str | None,
+        NAME,
+        Doc("a column that names the people, by which [parties] files are aligned; no feature"),
+    ] = None
     test_fraction: Annotated[float, AtLeast(0), Below(1), Doc("share held out; none in a deployment")] = 0.2
     split_seed: Annotated[int, AtLeast(0), Doc("seed of the held-out split")] = 0
     on_bad: Annotated[
@@ -153,11 +212,72 @@ class PartiesTable:
         Doc("records of each party, to account for a run without its data"),
     ] = None
     seed: Annotated[int, AtLeast(0), Doc("seed of the split")] = 0
+    columns: Annotated[
+        tuple[int | tuple[str, ...], ...] | None,
+        Rule(
+            _groups_problem,
+            "a list, for each party the number of its columns, >= 1, or for each the names of its columns",
+            {
+                "minItems": 1,
+                "anyOf": [
+                    {"items": {"type": "integer", "minimum": 1}},
+                    {"items": {"type": "array", "minItems": 1}, "uniqueItems": True},
+                ],
+            },
+        ),
+        When("split", "features"),
+        Doc("who holds which columns: [66, 57] from left to right, or names; as even as can be if left out"),
+    ] = None
+    files: Annotated[
+        tuple[Annotated[str, NAME], ...] | None,
+        Rule(_files_problem, "a list of distinct paths", {"minItems": 1, "uniqueItems": True}),
+        When("split", "features"),
+        Doc(
+            "a csv or parquet file for each party, aligned by [data] id; [data] source then has the labels only"
+        ),
+    ] = None
+    row_bounds: Annotated[
+        tuple[Annotated[float, Above(0)], ...] | None,
+        SOME,
+        When("split", "features"),
+        Doc("to which norm each party clips its part of a row; [data] row_bound for all if left out"),
+    ] = None
+    use: Annotated[
+        Literal["all", "first"],
+        When("split", "features"),
+        Doc("train on every party's columns, or on the first party's alone to see what the others add"),
+    ] = "all"
+    leave: Annotated[
+        tuple[str, ...] | None,
+        Rule(
+            _leave_problem,
+            'a list of "PARTY@ROUND", each party once, parties counted from 0 and rounds from 1',
+            {
+                "minItems": 1,
+                "uniqueItems": True,
+                "items": {"type": "string", "pattern": f"^{LEAVES}$"},
+            },
+        ),
+        Doc('of a simulation: "3@10" is party 3 giving no answer from round 10 on; the others go on'),
+    ] = None
+
+    @property
+    def given(self) -> str:
+        """The key that says how many parties there are."""
+        return next((key for key in ("sizes", "columns", "files") if getattr(self, key) is not None), "count")
 
     @property
     def known(self) -> int | None:
         """The number of parties, where the file alone tells it."""
-        return self.count if self.sizes is None else len(self.sizes)
+        if self.use == "first":
+            return 1
+        return self.count if self.given == "count" else len(getattr(self, self.given))
+
+    @property
+    def departures(self) -> dict[int, int]:
+        """Who leaves, and from which round on, both counted from 0."""
+        pairs = (item.split("@") for item in self.leave or ())
+        return {int(party): int(first) - 1 for party, first in pairs}
 
     @property
     def column(self) -> str | None:
@@ -182,6 +302,20 @@ class GraphTable:
         Doc("number of edges of a random graph"),
     ] = None
     seed: Annotated[int, AtLeast(0), Doc("seed of a random graph")] = 0
+
+
+@dataclass(frozen=True)
+class FeaturesTable:
+    """A private release of the features' moments in front of the algorithm, to centre and scale by."""
+
+    moments: Annotated[bool, Doc("spend the first round on it")] = False
+    share: Annotated[float, Above(0), Below(1), Doc("of the budget that it takes")] = 0.1
+    constant: Annotated[
+        float, AtLeast(0), Below(1), Doc("the constant feature that the map adds, an intercept")
+    ] = 0.2
+    nonnegative: Annotated[
+        bool, Doc("encoded features are declared non-negative, as a schema's are: less noise on the moments")
+    ] = False
 
 
 @dataclass(frozen=True)
@@ -257,6 +391,14 @@ class PrivacyTable:
             "which two data sets must look alike: one record replaced, one label, or (vertical) one row, one column"
         ),
     ] = "replace-one"
+    label_epsilon: Annotated[
+        float | None,
+        Above(0),
+        Doc(
+            "randomise labels, once for all jobs on the ledger: nobody, not even the party's own server, ever learns "
+            "more of one; the loss is debiased for it"
+        ),
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -271,10 +413,36 @@ class RunTable:
         AtLeast(0),
         Doc("of a simulation, which needs it here or as --seed; a deployment refuses it"),
     ] = None
-    engine: Annotated[Literal["inprocess"], Doc("what runs the parties")] = "inprocess"
+    engine: Annotated[
+        Literal["inprocess", "dask"], Doc("what runs the parties: this process, or Dask workers (extra dask)")
+    ] = "inprocess"
+    workers: Annotated[
+        int,
+        AtLeast(1),
+        Doc("of the engine dask: how many blocks the parties form, one at each worker, with a ledger each"),
+    ] = 2
+    scheduler: Annotated[
+        str | None,
+        SCHEDULER,
+        Doc("of the engine dask; workers are started on this machine if left out"),
+    ] = None
+    timeout: Annotated[
+        float,
+        Above(0),
+        Doc("of the engine dask: seconds that a worker may take to answer, or to come back"),
+    ] = 600.0
+    tls_ca: Annotated[
+        str | None, NAME, Doc("certificate (PEM) of the authority that signed those of scheduler and workers")
+    ] = None
+    tls_cert: Annotated[str | None, NAME, Doc("certificate (PEM) that this run shows to them")] = None
+    tls_key: Annotated[str | None, NAME, Doc("its key (PEM)")] = None
     out: Annotated[str | None, NAME, Doc("the run directory")] = None
     ledger: Annotated[
-        str | None, NAME, Doc("the parties' ledger, which outlives runs; a deployment needs it")
+        str | None,
+        NAME,
+        Doc(
+            "the parties' ledger, which outlives runs (with dask a directory, at the workers); a deployment needs it"
+        ),
     ] = None
     checkpoint_every: Annotated[int, AtLeast(1), Doc("rounds between checkpoints")] = 1
     metrics_every: Annotated[int, AtLeast(0), Doc("rounds between metrics; 0 is only at the end")] = 1

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privadmm.data.readers import Matrix, Records
-from privadmm.data.schema import Category, Number, Schema, labels
+from privadmm.data.schema import Category, Encoding, Number, Schema, labels
 from privadmm.errors import ConfigError, DataError
 
 Form = Literal["onehot", "a9a", "raw"]
@@ -92,11 +92,11 @@ A9A_EDGES = MappingProxyType(
 )
 
 
-def load(form: Form = "onehot", rows: Rows | None = None) -> Records:
+def load(form: Form = "onehot", rows: Rows | None = None, encoding: Encoding = "minmax") -> Records:
     """Adult as Records with y = -1 (<=50K) or +1 (>50K).
 
-    form: "onehot" is SCHEMA's 105 columns, dense; "a9a" is 123 binary columns, CSR; "raw" is the 14 columns,
-    a category as its place in SCHEMA's list and -1 where missing.
+    form: "onehot" is SCHEMA's 105 columns, dense, or more where `encoding` puts its numbers into bins; "a9a" is 123
+    binary columns, CSR; "raw" is the 14 columns, a category as its place in SCHEMA's list and -1 where missing.
     rows: "complete" leaves out the 3,620 rows with a missing cell (45,222 stay), "all" keeps them as zero
     blocks; None is what is customary, complete for onehot and raw, all for a9a.
     Records.columns: the raw columns with "?" where missing, the label "income", and "part", which is "train"
@@ -114,7 +114,8 @@ def load(form: Form = "onehot", rows: Rows | None = None) -> Records:
     y = labels(columns[SCHEMA.label], CLASSES, SCHEMA.label)
     X: Matrix
     if form == "onehot":
-        X, names = SCHEMA.encode(columns), SCHEMA.names
+        schema = SCHEMA.encoded(encoding)
+        X, names = schema.encode(columns), schema.names
     elif form == "raw":
         X, names = np.stack(list(codes.values()), axis=1).astype(np.float64), tuple(codes)
     else:

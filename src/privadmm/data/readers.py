@@ -141,6 +141,16 @@ def read(
     return records
 
 
+@contextmanager
+def opened(path: Path, format: Format | None) -> Iterator["_Table"]:
+    """A csv or parquet file, of which columns can be asked by name."""
+    kind = _format(path, format)
+    if kind not in ("csv", "parquet"):
+        raise ConfigError(f"{path}: columns are asked for by name, and {kind} has none; use csv or parquet")
+    with _readable(path, kind):
+        yield _Csv(path) if kind == "csv" else _Parquet(path)
+
+
 def _format(path: Path, given: Format | None) -> Format:
     if not path.exists():
         raise ConfigError(f"{path}: no such file; check the path")

@@ -8,9 +8,9 @@ first, and `Schema.encode` is a total map under it: every record, whatever it ho
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import repeat
+from itertools import pairwise, repeat
 from typing import Any, Literal
 
 import numpy as np
@@ -28,14 +28,34 @@ DROP_OR_DEFAULT = (
 )
 
 
+Encoding = Literal["minmax", "binned", "coarse"]
+# Where a number's bins begin, as fractions of its declared range: finer near the low end, where most columns are dense.
+EDGES: dict[Encoding, tuple[float, ...]] = {
+    "minmax": (),
+    "binned": (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7),
+    "coarse": (0.0, 0.02, 0.1, 0.25, 0.5),
+}
+
+
 @dataclass(frozen=True)
 class Number:
-    """A numeric column with its declared range; encoded as one column, (value - low) / (high - low)."""
+    """A numeric column with its declared range; encoded as one column, (value - low) / (high - low).
+
+    With `edges`, which are fractions of the range and begin with 0, it is encoded one-hot instead: by the last edge
+    that its fraction reaches.
+    """
 
     low: float
     high: float
+    edges: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
+        if self.edges and (
+            self.edges[0] != 0 or not all(a < b < 1 for a, b in pairwise((*self.edges, 1 - 1e-12)))
+        ):
+            raise ConfigError(
+                f"edges are increasing fractions of the range, 0 first and below 1, not {self.edges}"
+            )
         for end in (self.low, self.high):
             if isinstance(end, bool) or not isinstance(end, int | float | np.integer | np.floating):
                 raise ConfigError(f"a range is two numbers, [low, high]; one end is a {type(end).__name__}")
@@ -46,13 +66,20 @@ class Number:
         object.__setattr__(self, "high", high)
 
     def names(self, column: str) -> tuple[str, ...]:
-        return (column,)
+        if not self.edges:
+            return (column,)
+        return tuple(f"{column}>={self.low + edge * (self.high - self.low):g}" for edge in self.edges)
 
     def encode(self, values: NDArray[Any]) -> Floats:
         """Total: out of range is clipped, and what is not a finite number becomes the low end."""
         x = numbers(values)
         x = np.clip(np.where(np.isnan(x), self.low, x), self.low, self.high)
-        return ((x - self.low) / (self.high - self.low))[:, None]
+        share = (x - self.low) / (self.high - self.low)
+        if not self.edges:
+            return share[:, None]
+        block = np.zeros((len(share), len(self.edges)))
+        block[np.arange(len(share)), np.searchsorted(self.edges, share, side="right") - 1] = 1.0
+        return block
 
 
 @dataclass(frozen=True)
@@ -128,6 +155,14 @@ class Schema:
     @property
     def dim(self) -> int:
         return len(self.names)
+
+    def encoded(self, encoding: Encoding) -> "Schema":
+        """The same declaration with every number in these bins."""
+        columns = {
+            name: replace(column, edges=EDGES[encoding]) if isinstance(column, Number) else column
+            for name, column in self.columns.items()
+        }
+        return replace(self, columns=columns)
 
     @classmethod
     def from_table(

@@ -14,125 +14,17 @@ stacked to (k, m, d), and matmul works party by party. Nothing is padded, and su
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from privadmm import check
+from privadmm.data.packing import Array, Clip, Dense, Index, Piece, pack_dense, pack_sparse
 from privadmm.errors import ConfigError, DataError
 
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 Part = tuple[Any, Array, Index]  # a table, its labels, and the rows that a party holds
-
-CHUNK = 2048  # rows copied or summed at a time; where rows are cut decides the last bits of a Gram matrix
-PIECE = 1 << 20  # non-zeros in one sparse piece; only a piece that is cut has its column indices copied
-
-
-@dataclass(frozen=True, eq=False)
-class Dense:
-    """The records of k parties with m rows each: A is (k, m, d). x is (k, R, d), g is (k, R, m), h is (k, m)."""
-
-    A: Array
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.A.shape[0], self.A.shape[1]
-
-    def margins(self, x: Array) -> Array:
-        return np.asarray(np.matmul(x, self.A.swapaxes(1, 2)))
-
-    def pull(self, g: Array) -> Array:
-        return np.asarray(np.matmul(g, self.A))
-
-    def gram(self, h: Array) -> Array:
-        return np.stack([gram(A, h_i) for A, h_i in zip(self.A, h, strict=True)])
-
-    def kernel(self) -> Array:
-        return np.asarray(np.matmul(self.A, self.A.swapaxes(1, 2)))
-
-    def tile(self, times: int) -> Dense:
-        return Dense(np.tile(self.A, (times, 1, 1)))
-
-    def cut(self, start: int, stop: int) -> Dense:
-        return Dense(self.A[start:stop])
-
-
-@dataclass(frozen=True, eq=False)
-class Sparse:
-    """The same in one block-diagonal scipy CSR matrix, (k m, k d): its products go row by row, parties do not mix."""
-
-    A: Any
-    count: int
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.count, int(self.A.shape[0]) // self.count
-
-    @cached_property
-    def transposed(self) -> Any:
-        return self.A.T  # the same arrays; but making it takes scipy as long as a product of a thousand rows
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Sparse, (self.A, self.count)  # without the transpose, which would be sent as a second copy
-
-    def margins(self, x: Array) -> Array:
-        return self._times(self.A, x)
-
-    def pull(self, g: Array) -> Array:
-        return self._times(self.transposed, g)
-
-    def _times(self, A: Any, v: Array) -> Array:
-        k, R, width = v.shape
-        flat = v.reshape(-1) if R == 1 else v.swapaxes(1, 2).reshape(k * width, R)
-        return np.asarray(A @ flat).reshape(k, -1, R).swapaxes(1, 2)
-
-    def gram(self, h: Array) -> Array:
-        return np.stack([gram(self.cut(i, i + 1).A, h_i) for i, h_i in enumerate(h)])
-
-    def kernel(self) -> Array:
-        parties = (self.cut(i, i + 1).A for i in range(self.count))
-        return np.stack([(A @ A.T).toarray() for A in parties])
-
-    def tile(self, times: int) -> Sparse:
-        return Sparse(diagonal([self.A] * times).A, times * self.count)
-
-    def cut(self, start: int, stop: int) -> Sparse:
-        if (start, stop) == (0, self.count):
-            return self
-        m, d, k = self.shape[1], int(self.A.shape[1]) // self.count, stop - start
-        indptr = self.A.indptr[start * m : stop * m + 1]
-        cells = slice(indptr[0], indptr[-1])
-        A = type(self.A)(
-            (k * m, k * d)
-        )  # filled by hand: the usual constructor copies a slice of a larger array
-        A.data, A.indices, A.indptr = (
-            self.A.data[cells],
-            self.A.indices[cells] - start * d,
-            indptr - indptr[0],
-        )
-        return Sparse(A, k)
-
-
-Piece = Dense | Sparse
-
-
-def gram(A: Any, h: Array) -> Array:
-    """A^T diag(h) A of one party, h >= 0, as Z^T Z: half the work of a general product."""
-    m, d = A.shape
-    total, buffer, root = np.zeros((d, d)), np.empty((min(m, CHUNK), d)), np.sqrt(h)[:, None]
-    for start in range(0, m, CHUNK):
-        rows, Z = A[start : start + CHUNK], buffer[: m - start]
-        if hasattr(rows, "toarray"):
-            rows = rows.toarray(out=Z)
-        np.multiply(rows, root[start : start + CHUNK], out=Z)
-        total += Z.T @ Z
-    return total
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,6 +166,29 @@ class Shards:
         """(..., P) -> (..., n): each party's number at each of its records."""
         return np.concatenate([np.repeat(v[..., s.at], s.shape[1], axis=-1) for s in self.slots], axis=-1)
 
+    def labels(self) -> list[Array]:
+        """Those of each party, in block order."""
+        by_slot = [(s.at, self.y[s.cells].reshape(s.shape)) for s in self.slots]
+        order = np.concatenate([np.arange(len(self.ids))[at] for at, _ in by_slot])
+        found = [y for _, rows in by_slot for y in rows]
+        return [found[i] for i in np.argsort(order)]
+
+    def with_labels(self, labels: Sequence[Array]) -> Shards:
+        """The same records with other labels, for each party in block order."""
+        if [len(y) for y in labels] != self.sizes.tolist():
+            raise DataError("labels must have one array for each party, one label for each record")
+        order = np.concatenate([np.arange(len(self.ids))[s.at] for s in self.slots])
+        return replace(self, y=np.concatenate([labels[i] for i in order]))
+
+    def mapped(self, maps: Sequence[Callable[[Array], Array]], dim: int) -> Shards:
+        """Every party's records through its own map of rows into the unit ball of R^dim; dense, and a copy."""
+        pieces = []
+        for slot in self.slots:
+            at = np.arange(len(self.ids))[slot.at]
+            A = np.stack([maps[i](rows) for i, rows in zip(at, slot.piece.rows(), strict=True)])
+            pieces.append((at, Dense(A)))
+        return replace(self, dim=dim, slots=lay(pieces))
+
     def take(self, parties: ArrayLike) -> Shards:
         """The sub-block of these positions, which must increase. Its records are views; labels are copied."""
         chosen = np.asarray(parties, dtype=np.int64)
@@ -332,92 +247,3 @@ def check_labels(name: int, y: Array, classification: bool) -> None:
         raise DataError(f"party {name}: {bad} of {len(y)} labels are not finite")
     if classification and (bad := int(np.sum(np.abs(y) != 1))):
         raise DataError(f"party {name}: {bad} of {len(y)} labels are not -1 or +1; map the classes to these")
-
-
-@dataclass(frozen=True)
-class Clip:
-    """The per-record map into the unit ball, with s = sqrt(1 - b^2) and b the intercept:
-
-    x -> (s x / max(bound, |x|), b) = (s v / max(1, |v|), b),   v = x / max(bound, largest entry)
-
-    The second form has no overflow: squares of large entries would turn a row into zeros.
-    """
-
-    bound: float
-    intercept: float
-
-    def __post_init__(self) -> None:
-        check.positive(row_bound=self.bound)
-        if not 0 <= self.intercept < 1:
-            raise ConfigError(f"intercept must lie in [0, 1), 0 meaning none, not {self.intercept!r}")
-
-    def factor(self, squares: Array) -> Array:
-        """s / max(1, |v|), given |v|^2."""
-        return math.sqrt(1 - self.intercept**2) / np.maximum(1.0, np.sqrt(squares))
-
-    def refuse(self, name: int, bad: int, m: int) -> None:
-        if bad:
-            raise DataError(f"party {name}: {bad} of {m} rows are not finite; clean them or drop them")
-
-
-def pack_dense(parties: Sequence[tuple[int, Any, Index]], clip: Clip) -> Iterator[Piece]:
-    """Copied and clipped chunk by chunk, so that the stack is the only copy."""
-    m, d = len(parties[0][2]), parties[0][1].shape[1]
-    A = np.empty((len(parties), m, d + (clip.intercept > 0)))
-    for out, (name, X, rows) in zip(A, parties, strict=True):
-        bad = 0
-        for start in range(0, m, CHUNK):
-            part = out[start : start + CHUNK, :d]
-            part[...] = X[rows[start : start + CHUNK]]
-            largest = np.abs(part).max(axis=1, initial=clip.bound)
-            bad += int(np.sum(~np.isfinite(largest)))
-            if not bad:
-                part /= largest[:, None]
-                part *= clip.factor((part * part).sum(axis=1))[:, None]
-        clip.refuse(name, bad, m)
-    if clip.intercept > 0:
-        A[..., d] = clip.intercept
-    yield Dense(A)
-
-
-def pack_sparse(parties: Sequence[tuple[int, Any, Index]], clip: Clip) -> Iterator[Piece]:
-    """Block-diagonal pieces of at most PIECE non-zeros, or of one party."""
-    ready, cells = list[Any](), 0
-    for name, X, rows in parties:
-        part = clip_sparse(name, X[rows], clip)
-        if ready and cells + part.nnz > PIECE:
-            yield diagonal(ready)
-            ready, cells = [], 0
-        ready.append(part)
-        cells += part.nnz
-    yield diagonal(ready)
-
-
-def clip_sparse(name: int, part: Any, clip: Clip) -> Any:
-    """One party's rows, already a copy, clipped."""
-    m, d = part.shape
-    part = part.astype(np.float64, copy=False)
-    part.sum_duplicates()
-    row = np.repeat(np.arange(m), np.diff(part.indptr))
-    clip.refuse(name, len(np.unique(row[~np.isfinite(part.data)])), m)
-    largest = np.full(m, clip.bound)
-    np.maximum.at(largest, row, np.abs(part.data))
-    part.data /= largest[row]
-    part.data *= clip.factor(np.bincount(row, part.data**2, minlength=m).astype(np.float64))[row]
-    if clip.intercept == 0:
-        return part
-    ends = part.indptr[1:]
-    data, indices = np.insert(part.data, ends, clip.intercept), np.insert(part.indices, ends, d)
-    return type(part)((data, indices, part.indptr + np.arange(m + 1)), shape=(m, d + 1))
-
-
-def diagonal(parts: Sequence[Any]) -> Sparse:
-    (m, d), k = parts[0].shape, len(parts)
-    starts = np.cumsum([0] + [p.nnz for p in parts])
-    short = np.int32 if max(int(starts[-1]), k * d) < 2**31 else np.int64
-    data = np.concatenate([p.data for p in parts])
-    indices = np.concatenate([p.indices.astype(short) + i * d for i, p in enumerate(parts)])
-    indptr = np.concatenate(
-        [[0], *(p.indptr[1:] + start for p, start in zip(parts, starts[:-1], strict=True))]
-    )
-    return Sparse(type(parts[0])((data, indices, indptr.astype(short)), shape=(k * m, k * d)), k)

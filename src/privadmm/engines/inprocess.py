@@ -5,38 +5,49 @@ from collections.abc import Sequence
 import numpy as np
 
 from privadmm.engines.worker import Worker
-from privadmm.phases import COORDINATOR, AtParties, Floats, Mail
+from privadmm.phases import AtParties, Floats, Mail
 from privadmm.privacy.ledger import Tick
 
 
 class InProcess:
     """A cluster of workers that are plain objects."""
 
-    def __init__(self, workers: Sequence[Worker]) -> None:
+    def __init__(self, workers: Sequence[Worker], labels: Floats | None = None) -> None:
+        """`labels` are those at the coordinator, where the parties have none."""
         self.workers = workers
+        self.labels = labels
 
     def step(self, round: int, phase: int, inbox: Mail) -> Mail:
         return Mail.join([worker.step(round, phase, addressed(worker, inbox)) for worker in self.workers])
 
-    def receipts(self, round: int) -> list[tuple[str, int, int, str]]:
-        """(job, round, phase, hash) of the rows in which the blocks' ledgers recorded this round."""
+    def receipts(self, round: int) -> list[tuple[str, int, int, str, int]]:
+        """(job, round, phase, hash, first party) of the rows in which the blocks' ledgers recorded this round."""
         found = []
         for worker in self.workers:
             for number, phase in enumerate(worker.algorithm.phases):
                 seen = worker.ledger.receipt(Tick(worker.job, round, number))
                 if isinstance(phase, AtParties) and seen is not None:
-                    found.append((worker.job, round, number, seen))
+                    found.append((worker.job, round, number, seen, worker.ledger.ids[0]))
         return found
 
+    def iterates(self, rounds: int) -> Floats | None:
+        """What `local_models` gives, if that is of this moment: a replayed round leaves no iterate behind."""
+        here = all(worker.last is not None and worker.last.round + 1 == rounds for worker in self._present)
+        return self.local_models() if here else None
+
     def local_models(self) -> Floats:
-        """Every party's own iterate (..., N, d), in party order: the god's-eye view that plots want."""
-        ids = np.concatenate([worker.local.ids for worker in self.workers])
-        rows = np.concatenate([worker.state.model for worker in self.workers], axis=-2)
-        return rows[..., np.argsort(ids), :]
+        """The own iterate of every party present, in party order: the god's-eye view that plots want."""
+        ids = np.concatenate([worker.local.ids for worker in self._present])
+        found = np.concatenate([worker.state.model for worker in self._present], axis=-2)
+        return found[..., np.argsort(ids), :]
+
+    @property
+    def _present(self) -> list[Worker]:
+        """The workers that have answered last; of the others every party has left."""
+        rounds = [-1 if worker.last is None else worker.last.round for worker in self.workers]
+        return [worker for worker, last in zip(self.workers, rounds, strict=True) if last == max(rounds)]
 
 
 def addressed(worker: Worker, mail: Mail) -> Mail:
-    """What of this mail the block receives: the coordinator's broadcast, or its neighbours' messages."""
-    if worker.algorithm.topology == "star":
-        return mail.only(np.array([COORDINATOR], dtype=np.int64))
-    return mail.only(worker.local.public.graph.neighbourhood(worker.local.ids))
+    """What of this mail the block receives."""
+    return mail.only(worker.senders)

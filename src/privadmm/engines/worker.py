@@ -1,80 +1,165 @@
 """The worker that lives beside the data: a block's state, its ledger, and one transaction per tick."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 import numpy as np
 
 from privadmm import wire
 from privadmm.errors import RefusedError
-from privadmm.phases import COORDINATOR, Algorithm, AtParties, Local, Mail, pack_state, tick, unpack_state
+from privadmm.mail import nobody
+from privadmm.phases import (
+    COORDINATOR,
+    Algorithm,
+    AtParties,
+    Ints,
+    Local,
+    Mail,
+    Public,
+    absent_by,
+    pack_state,
+    rows,
+    tick,
+    unpack_state,
+)
 from privadmm.privacy.accounting import Plan
+from privadmm.privacy.labels import reported
 from privadmm.privacy.ledger import Ledger, Tick
 from privadmm.privacy.mechanisms import Noise
 from privadmm.privacy.release import Door
+from privadmm.vertical import Vertical
 
 LARGEST = 1e100  # of an entry of an inbox
+DRAWS = "draws"  # under which a job's keepsakes are kept
 
 
 class Worker:
-    """Answers ticks for one block. Rebuilt from its ledger alone, it answers the same bytes."""
+    """Answers ticks for one block. Rebuilt from its ledger alone, it answers the same bytes.
+
+    The block shrinks when parties of it leave: `local` and `state` are of those who answered last.
+    """
 
     def __init__(
-        self, algorithm: Algorithm, local: Local, plan: Plan, noise: Noise, ledger: Ledger, job: str
+        self,
+        algorithm: Algorithm,
+        local: Local | Vertical,
+        plan: Plan,
+        noise: Noise,
+        ledger: Ledger,
+        job: str,
+        leave: Mapping[int, int] | None = None,
     ) -> None:
-        self.algorithm, self.local, self.plan = algorithm, local, plan
-        self.noise, self.ledger, self.job = noise, ledger, job
+        """`leave` is a simulation's: the round, counted from 0, from which on a party gives no answer."""
+        public = local.public
         ledger.policy.admit(algorithm.name)
+        ledger.policy.agree(public.adjacency, public.label_epsilon)
+        if public.label_epsilon is not None and isinstance(local, Local):
+            local = replace(local, shards=reported(local.shards, ledger, noise, public.label_epsilon))
+        self.algorithm, self.plan = algorithm, plan
+        self.noise, self.ledger, self.job = noise, ledger, job
+        self.ids, self.leave = local.ids, leave or {}
+        self.local = self._with_draws(local)
         self.last: Tick | None = None
+        self.told = nobody()  # who was absent, by the last inbox
         self.state = algorithm.init(local.public, local.ids)
         if (stored := ledger.latest(job)) is not None:
             self.last = stored[0]
-            self.state = unpack_state(type(self.state), stored[1])
+            self.state, self.told = unpack_state(type(self.state), stored[1]), absent_by(stored[1])
+            self.local = self._among(self._here(self.last.round, self.told))[0]
+
+    def _with_draws(self, local: Local | Vertical) -> Local | Vertical:
+        stored = self.ledger.kept(self.job, DRAWS)
+        if stored is None:
+            drawn = self.algorithm.keepsakes(local, self.noise)
+            if not drawn:
+                return local
+            # Of two processes the ledger takes the first one's draws, and both go on with these.
+            stored = self.ledger.keep(self.job, DRAWS, lambda: wire.pack(drawn), None)
+        return replace(local, kept=wire.unpack(stored)[0])
 
     def step(self, round: int, phase: int, inbox: Mail) -> Mail:
         """The block's answer; the same request again gets the same bytes, at no charge."""
         now = Tick(self.job, round, phase)
         self._well_formed(inbox)
+        here = self._here(round, inbox.absent)
+        if not len(here):
+            return Mail.empty()
         digest = wire.digest(inbox.pack())
         with self.ledger.transaction():
             stored = self.ledger.recall(now, digest)
             if stored is not None:
                 return Mail.unpack(stored)
             self._in_order(now)
+            local, at = self._among(here)
+            state = self.state if at is None else rows(self.state, at)
+            if self._news(inbox):
+                state = self.algorithm.anew(state)
             step = self.algorithm.phases[phase]
             assert isinstance(step, AtParties)
             door = Door(
-                self.local.ids,
+                local.ids,
                 self.plan.get((round, phase), ()),
                 self.noise,
                 round,
                 phase,
                 lambda charges: self.ledger.permit(self.job, charges),
-                self.local.public.zeros(len(self.local.ids)).shape[:-1],
+                local.public.zeros(len(local.ids)).shape[:-1],
             )
-            state, outbox = tick(step, round, self.local, self.state, inbox, door)
-            self.ledger.commit(now, digest, door.charges, outbox.pack(), pack_state(state))
+            state, outbox = tick(step, round, local, state, inbox, door)
+            self.ledger.commit(now, digest, door.charges, outbox.pack(), pack_state(state, inbox.absent))
         # Only a committed tick becomes the worker's present.
-        self.state, self.last = state, now
+        self.local, self.state, self.last, self.told = local, state, now, inbox.absent
         return outbox
+
+    def _here(self, round: int, absent: Ints) -> Ints:
+        """The parties of the block that answer in this round, in block order."""
+        gone = [party for party, first in self.leave.items() if first <= round]
+        return self.ids[~np.isin(self.ids, [*absent[:, 0], *gone])]
+
+    def _among(self, here: Ints) -> tuple[Local | Vertical, Ints | None]:
+        """What these of the block may read, and where they stand in it; None: they are all of it."""
+        if len(here) == len(self.local.ids):
+            return self.local, None
+        at = np.flatnonzero(np.isin(self.local.ids, here))
+        return self.local.take(at), at
+
+    def _news(self, inbox: Mail) -> bool:
+        """Whether somebody left since the last tick; refused unless it was then, and nobody came back."""
+        known = np.isin(inbox.gone, self.told[:, 0])
+        fresh = inbox.absent[~known, 1]
+        since = -1 if self.last is None else self.last.round
+        if not np.array_equal(inbox.absent[known], self.told) or (fresh != since).any():
+            raise RefusedError(
+                f"parties {self.ids.tolist()[:5]} were told of others who left at another time than between round "
+                f"{since + 1} and this one, or who came back; nothing was released"
+            )
+        return bool(len(fresh))
+
+    @property
+    def senders(self) -> Ints:
+        """Whom the block hears, unless they left."""
+        return heard(self.algorithm, self.local.public, self.ids)
 
     def _well_formed(self, inbox: Mail) -> None:
         """Refuse, by public facts alone, what no coordinator of this algorithm sends.
 
         One row for each sender and not a stack of them: every row of a stack would get noise of its own, and their
-        mean would undo it. Finite and not absurdly large: sums that overflow would tell records apart.
+        mean would undo it. Finite and not absurdly large: sums that overflow would tell records apart. A sender may be
+        missing only if the mail says of it that it left.
         """
         public = self.local.public
-        if self.algorithm.topology == "star":
-            senders = np.array([COORDINATOR], dtype=np.int64)
-        else:
-            senders = public.graph.neighbourhood(self.local.ids)
+        sound = inbox.sound(public.parties)
+        senders = np.setdiff1d(self.senders, inbox.gone) if sound else self.senders
         good = (
-            np.array_equal(inbox.senders, senders)
+            sound
+            and np.array_equal(inbox.senders, senders)
             and inbox.values.dtype == np.float64
             and inbox.values.shape == public.zeros(len(senders), self.algorithm.width(public)).shape
             and bool(np.all(np.abs(inbox.values) <= LARGEST))
         )
         if not good:
             raise RefusedError(
-                f"parties {self.local.ids.tolist()[:5]} were sent an inbox of another shape, sender or size than "
+                f"parties {self.ids.tolist()[:5]} were sent an inbox of another shape, sender or size than "
                 f"{self.algorithm.name} has; nothing was released"
             )
 
@@ -88,6 +173,17 @@ class Worker:
             expected = (self.last.round + 1, mine[0])
         if (now.round, now.phase) != expected:
             raise RefusedError(
-                f"parties {self.local.ids.tolist()[:5]} are ready for round {expected[0] + 1} of job {now.job} and "
+                f"parties {self.ids.tolist()[:5]} are ready for round {expected[0] + 1} of job {now.job} and "
                 f"were asked for round {now.round + 1}: the ledger and the checkpoint are of different moments"
             )
+
+
+def heard(algorithm: Algorithm, public: Public, ids: Ints) -> Ints:
+    """Whom these parties hear: the coordinator, their neighbours, or a row for each of them."""
+    match algorithm.topology:
+        case "star":
+            return np.array([COORDINATOR], dtype=np.int64)
+        case "graph":
+            return public.graph.neighbourhood(ids)
+        case "relay":
+            return np.sort(ids)

@@ -9,9 +9,9 @@ hair too large, never too small. An event without a rule counts as infinite.
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache, singledispatch
+from functools import lru_cache, partial, singledispatch
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,9 +78,21 @@ for _kind in (GammaObjective, GammaOutput, RandomizedResponse):
     rdp.register(_kind, lambda event, alpha: curves.pure_rdp(alpha, pure(event) or math.inf))
 
 
+@dataclass(frozen=True)
+class Sorted:
+    """Everything a party released, by the form in which it can be counted."""
+
+    mu: float
+    pure: tuple[tuple[float, int], ...]
+    others: tuple[Event, ...]
+
+    @property
+    def hopeless(self) -> bool:
+        return any(isinstance(event, NotPrivate) for event in self.others)
+
+
 @lru_cache(maxsize=65536)
-def epsilon(spent: Spent, delta: float) -> float:
-    """The certified epsilon of everything a party released, in the strongest form that all of it has."""
+def sort(spent: Spent) -> Sorted:
     mus, pures, others = [], [], []
     for event, count in spent:
         if (mu := gdp(event)) is not None:
@@ -89,15 +101,32 @@ def epsilon(spent: Spent, delta: float) -> float:
             pures.append((eps, count))
         else:
             others.append(event)
-    if not others:
-        return curves.mixed_epsilon(math.sqrt(math.fsum(mus)), pures, delta)
-    if delta == 0 or any(isinstance(event, NotPrivate) for event in others):
+    return Sorted(math.sqrt(math.fsum(mus)), tuple(pures), tuple(others))
+
+
+def renyi(spent: Spent, alpha: Floats) -> Floats:
+    return sum((count * rdp(event, alpha) for event, count in spent), np.zeros_like(alpha))
+
+
+@lru_cache(maxsize=65536)
+def epsilon(spent: Spent, delta: float) -> float:
+    """The certified epsilon of everything a party released, in the strongest form that all of it has."""
+    parts = sort(spent)
+    if not parts.others:
+        return curves.mixed_epsilon(parts.mu, parts.pure, delta)
+    if delta == 0 or parts.hopeless:
         return math.inf
+    return curves.rdp_epsilon(partial(renyi, spent), delta)
 
-    def total(alpha: Floats) -> Floats:
-        return sum((count * rdp(event, alpha) for event, count in spent), np.zeros_like(alpha))
 
-    return curves.rdp_epsilon(total, delta)
+def delta_curve(spent: Spent) -> Callable[[float], float]:
+    """The same the other way round: the certified delta at every epsilon."""
+    parts = sort(spent)
+    if not parts.others:
+        return curves.mixed_delta(parts.mu, parts.pure)
+    if parts.hopeless:
+        return lambda epsilon: 1.0
+    return partial(curves.rdp_delta, partial(renyi, spent))
 
 
 def classical_ratio(round_epsilon: float, delta: float) -> float:
@@ -135,6 +164,14 @@ def totals(plan: Plan, parties: int) -> list[Spent]:
 def worst(spent: list[Spent], delta: float) -> float:
     """Horizontal parties: the total is the largest one, since no person has records at two of them."""
     return max(epsilon(one, delta) for one in set(spent))
+
+
+def together(spent: list[Spent], delta: float) -> float:
+    """Vertical parties: a person has a row at each of them, and what all of them released composes."""
+    total: Spent = ()
+    for one in spent:
+        total = merge(total, one)
+    return epsilon(total, delta)
 
 
 def by_round(plan: Plan, parties: int, delta: float) -> list[float]:

@@ -20,7 +20,7 @@ Negative controls are the same game against an implementation with a bug planted
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,10 @@ BATCH = 25_000  # games at a time
 
 class Attackable(Algorithm, Protocol):
     """An algorithm for which an attack is written."""
+
+    raw_shows: ClassVar[
+        bool
+    ]  # a raw iterate that is kept shows in this game; replay sees it in any algorithm
 
     def steer(self, t: int, local: Local, state: Any, target: Floats) -> Mail:
         """The inbox after which the next query is `target`, but for the records' gradient."""
@@ -74,7 +78,7 @@ class Overheard(Local):
 
     def perturbed(self, release: Door, linear: Floats, k: Floats, *rest: Any, **more: Any) -> Released:
         assert isinstance(release, Listening)
-        release.linear, release.k = linear, k
+        release.party, release.linear, release.k = self, linear, k
         return super().perturbed(release, linear, k, *rest, **more)
 
 
@@ -83,6 +87,7 @@ class Listening(Door):
 
     said: Released | None = None
     query: Floats | None = None
+    party: Local  # its records as the objective sees them
     linear: Floats
     k: Floats
     scale: float  # of the Gaussian, or 1/zeta of the gamma law
@@ -104,15 +109,18 @@ class Listening(Door):
         )
         return self.said or super().objective(solve, like, *args, **declared)
 
-    def likelihood(self, local: Local, factor: float) -> Floats:
+    def likelihood(self, factor: float) -> Floats:
         """Of what was said, given this data set, as a logarithm but for what all data sets have alike."""
         assert self.said is not None
         f, bend = self.said.value, np.zeros(())
         if self.query is not None:
             noise = f - self.query
         else:
-            noise = (local.gradient(f) + self.linear + self.k * f) / local.weight  # G_D(f), but for its sign
-            bend = hessian(local, f, self.k)
+            pulled = self.party.gradient(f) + self.linear + self.k * f
+            noise, bend = (
+                pulled / self.party.weight,
+                hessian(self.party, f, self.k),
+            )  # G_D(f), but for its sign
         size = np.linalg.norm(noise, axis=(-1, -2)) / (factor * self.scale)
         return np.asarray(bend - (size if self.law in (GammaObjective, GammaOutput) else size**2 / 2))
 
@@ -171,9 +179,7 @@ class Game:
                 states[b], _ = phase.run(t, worlds[b], states[b], inbox, doors[b])
                 if self.keeps_raw:
                     states[b] = with_raw(states[b], doors[b])
-            logs = [
-                door.likelihood(world, self.noise_factor) for door, world in zip(doors, worlds, strict=True)
-            ]
+            logs = [door.likelihood(self.noise_factor) for door in doors]
             ratio += logs[0] - logs[1]
         return ratio
 
@@ -260,7 +266,7 @@ def instance(algorithm: Algorithm, public: Public) -> Game:
     if public.privacy.kind is not Gaussian:
         raise ConfigError('audit the simulation: set [run] mode = "simulation"')
     # On a graph the victim has one neighbour, who is the adversary. A record weighs what it weighs at most in the job.
-    parties = 1 if algorithm.topology == "star" else 2
+    parties = 2 if algorithm.topology == "graph" else 1
     small = replace(
         public,
         sizes=np.ones(parties, dtype=np.int64),
@@ -280,9 +286,8 @@ def controls(game: Game) -> dict[str, Game]:
     Noise for n of the rounds is sqrt(n/rounds) times the noise for all of them.
     """
     rounds = game.public.rounds
-    # Noise in the objective is in the argmin itself: a state that keeps the argmin lacks its cover and nothing else.
-    releases = len(game.algorithm.plan(game.public)[(0, 0)])
-    raw = {"the un-noised iterate in the dual": replace(game, keeps_raw=True)} if releases == 1 else {}
+    bug = {"the un-noised iterate in the dual": replace(game, keeps_raw=True)}
+    raw = bug if game.algorithm.raw_shows else {}
     return {
         "half the noise": replace(game, noise_factor=0.5),
         **raw,

@@ -13,6 +13,10 @@ Certified, one column of norm at most q replaced, without the ball (within it, o
 
     |u - u'| <= |t| s/(1 + s),  s = q^2 rho/lam                                                        (4)
 
+    |x - x'| <= |t| sqrt(rho/lam) min(1, sqrt(s^2 + 4 s)/(1 + s))                                      (6)
+
+(2) to (6) are proved, and defined, in fits.py.
+
 Published for one column (ADMM sharing, Lemma 1), with rows of norm 1, R'' <= c1 and every norm at most b1:
 
     |u - u'| <= 3/(d rho) (lam c1 + (1 + M rho) b1)                                                    (5)
@@ -26,7 +30,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from privadmm.privacy import fits
 from privadmm.privacy.bounds import Rng, Worst, attack, ball, within
+from privadmm.ridge import secular
 
 Floats = NDArray[np.float64]
 
@@ -37,20 +43,10 @@ Fit = Callable[[Floats, Floats, Floats], Floats]
 def ball_argmin(A: Floats, c: Floats, b: Floats) -> Floats:
     """The x of norm at most b that minimises x.A x/2 - c.x, for positive definite A (n, d, d).
 
-    Either the minimiser is inside, or x = (A + nu I)^-1 c with the nu > 0 at which |x| = b. As a function of nu, 1/|x|
-    is concave and grows, so Newton's method from nu = 0 comes from the left and never overshoots.
+    Either the minimiser is inside, or x = (A + nu I)^-1 c with the nu > 0 at which |x| = b.
     """
     values, vectors = np.linalg.eigh(A)
-    c = np.einsum("nij,ni->nj", vectors, c)
-    nu = np.zeros(len(c))
-    for _ in range(100):
-        x = c / (values + nu[:, None])
-        size = np.linalg.norm(x, axis=1)
-        slope = np.sum(x**2 / (values + nu[:, None]), axis=1)
-        step = np.where(size > b, (size / b - 1) * size**2 / np.where(slope > 0, slope, 1.0), 0.0)
-        if np.all(step <= 1e-15 * nu):
-            break
-        nu += step
+    x, _ = secular(values, np.einsum("nij,ni->nj", vectors, c), b)
     return np.asarray(np.einsum("nij,nj->ni", vectors, x))
 
 
@@ -90,21 +86,15 @@ class People:
         others = np.einsum("nri,ni->nr", self.rows[:, 2:], x - x2)
         return np.asarray(np.sqrt(own**2 + np.sum(self.counts * others**2, axis=1)))
 
-    @property
-    def pull(self) -> Floats:
-        """g: the most that one row can contribute to the gradient."""
-        return np.asarray(self.rho * (self.b + np.max(np.abs(self.t), axis=1)))
-
 
 def person_bound(people: People) -> Floats:
     """(2)"""
-    r = np.minimum(2 * people.b, people.pull / people.lam)
-    return np.asarray(np.sqrt((2 * people.b) ** 2 + (2 * people.pull * r - people.lam * r**2) / people.rho))
+    return fits.person_scores(people.lam / people.rho, people.b, np.max(np.abs(people.t), axis=1))
 
 
 def weights_bound(people: People) -> Floats:
     """(3)"""
-    return np.minimum(2 * people.b, 2 * people.pull / people.lam)
+    return fits.person_weights(people.lam / people.rho, people.b, np.max(np.abs(people.t), axis=1))
 
 
 def scores_ratio(people: People, fit: Fit = ball_argmin) -> Floats:
@@ -171,11 +161,19 @@ class Columns:
         first, second = (np.einsum("nij,nj->ni", D, self.fit(D)) for D in (self.D, self.neighbour))
         return np.asarray(np.linalg.norm(first - second, axis=1))
 
+    def weights_moved(self) -> Floats:
+        return np.asarray(np.linalg.norm(self.fit(self.D) - self.fit(self.neighbour), axis=1))
+
 
 def column_bound(columns: Columns) -> Floats:
     """(4)"""
-    s = columns.q**2 * columns.rho / columns.lam
-    return np.asarray(np.linalg.norm(columns.t, axis=1) * s / (1 + s))
+    return fits.column_scores(columns.lam / columns.rho, columns.q, np.linalg.norm(columns.t, axis=1))
+
+
+def column_weights_bound(columns: Columns) -> Floats:
+    """(6)"""
+    size = np.linalg.norm(columns.t, axis=1)
+    return fits.column_weights(columns.lam / columns.rho, columns.q, size, columns.b)
 
 
 def target_bound(columns: Columns) -> Floats:
@@ -190,8 +188,9 @@ def search_column(
     budget: int,
     bound: Callable[[Columns], Floats] = column_bound,
     inside_ball: bool = False,
+    moved: Callable[[Columns], Floats] = Columns.moved,
 ) -> Worst[Columns]:
-    """The worst of (4), or of another bound to be refuted."""
+    """The worst of (4) or, with `moved`, of (6), or of another bound to be refuted."""
 
     def decode(z: Floats) -> Columns:
         D, other, t, rest = np.split(z, np.cumsum([N * d, N, N]), axis=1)
@@ -201,12 +200,12 @@ def search_column(
         D[..., 0] = q[:, None] * ball(D[..., 0])
         return Columns(D, q[:, None] * ball(other), t, lam, rho, q, b)
 
-    return attack(lambda columns: columns.moved() / bound(columns), decode, N * (d + 2) + 5, rng, budget)
+    return attack(lambda columns: moved(columns) / bound(columns), decode, N * (d + 2) + 5, rng, budget)
 
 
 def published_sensitivity(d: int, rho: float, lam: float, parties: int, b1: float, c1: float = 1.0) -> float:
     """(5)"""
-    return 3 / (d * rho) * (lam * c1 + (1 + parties * rho) * b1)
+    return float(fits.lemma_1(d, rho, lam, parties, b1, c1))
 
 
 def lemma1_counterexample(N: int = 400, d: int = 100, lam: float = 0.01, rho: float = 1.0) -> Columns:

@@ -174,10 +174,7 @@ _scaled = lru_cache(maxsize=65536)(scaled)
 @lru_cache(maxsize=4096)
 def _level(target: float, delta: float, shape: tuple[tuple[Event | Fixed, int], ...]) -> float:
     def spend(level: float) -> Spent:
-        spent: Spent = ()
-        for event, count in shape:
-            spent = merge(spent, ((scaled(event, level), count),))
-        return spent
+        return merge((), tuple((scaled(event, level), count) for event, count in shape))
 
     if delta == 0 and any(pure(event) is None for event, _ in spend(1.0)):
         raise ConfigError(

@@ -17,6 +17,7 @@ exactly: no discretisation. Renyi curves, where only those are proved, add and c
 
 import math
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,8 +74,24 @@ def mixed_epsilon(mu: float, pure: Iterable[tuple[float, int]], delta: float) ->
     check.probability(delta=delta)
     if not pure:
         return gdp_epsilon(mu, delta)
-    if math.prod(count + 1 for _, count in pure) > TERMS:
+    if crowded(pure):
         return discretised_epsilon(mu, pure, delta)
+    least = smallest(mixed_delta(mu, pure), delta, total + tail(mu, delta))
+    return min(least, total if mu == 0 else math.inf)
+
+
+def crowded(pure: Iterable[tuple[float, int]]) -> bool:
+    return math.prod(count + 1 for _, count in pure) > TERMS
+
+
+def mixed_delta(mu: float, pure: Iterable[tuple[float, int]]) -> Callable[[float], float]:
+    """(2) as a function of epsilon."""
+    pure = tuple(pure)
+    if not pure:
+        return lambda eps: gdp_delta(mu, eps)
+    if crowded(pure):
+        whole = discretised(mu, pure)
+        return lambda eps: float(whole.get_delta_for_epsilon(eps))
     from scipy.special import ndtr
 
     losses, weights = loss_distribution(pure)
@@ -87,7 +104,7 @@ def mixed_epsilon(mu: float, pure: Iterable[tuple[float, int]], delta: float) ->
             parts = ndtr(-rest / mu + mu / 2) - np.exp(np.minimum(rest, 700.0)) * ndtr(-rest / mu - mu / 2)
         return float(np.sum(weights * parts))
 
-    return min(smallest(delta_at, delta, total + tail(mu, delta)), total if mu == 0 else math.inf)
+    return delta_at
 
 
 def loss_distribution(pure: Iterable[tuple[float, int]]) -> tuple[Floats, Floats]:
@@ -104,10 +121,12 @@ def loss_distribution(pure: Iterable[tuple[float, int]]) -> tuple[Floats, Floats
     return losses, np.exp(logs)
 
 
-def discretised_epsilon(
-    mu: float, pure: Iterable[tuple[float, int]], delta: float, grid: float = 1e-4
-) -> float:
-    """(2) through dp-accounting's privacy loss distributions, which round losses up to a grid."""
+def discretised_epsilon(mu: float, pure: Iterable[tuple[float, int]], delta: float) -> float:
+    return float(discretised(mu, pure).get_epsilon_for_delta(delta))
+
+
+def discretised(mu: float, pure: Iterable[tuple[float, int]], grid: float = 1e-4) -> Any:
+    """(2) as dp-accounting's privacy loss distribution, which rounds losses up to a grid."""
     from dp_accounting.pld import common, privacy_loss_distribution
 
     parts = []
@@ -123,7 +142,7 @@ def discretised_epsilon(
     result = parts[0]
     for part in parts[1:]:
         result = result.compose(part)
-    return float(result.get_epsilon_for_delta(delta))
+    return result
 
 
 def gaussian_rdp(alpha: Floats, mu: float) -> Floats:
@@ -158,6 +177,18 @@ def rdp_epsilon(curve: Callable[[Floats], Floats], delta: float) -> float:
         at = int(np.argmin(bound))
         best, centre, width = min(best, float(bound[at])), float(logs[at]), width / 200
     return max(0.0, best) * (1 + 1e-12)
+
+
+def rdp_delta(curve: Callable[[Floats], Floats], epsilon: float) -> float:
+    """(3) the other way round, again over a grid on which every alpha is a valid bound."""
+    centre, width, best = 0.0, 14.0, 0.0
+    for _ in range(4):
+        logs = np.linspace(centre - width, centre + width, 2001)
+        alpha = 1 + np.exp(logs)
+        bound = (alpha - 1) * (curve(alpha) + np.log1p(-1 / alpha) - epsilon) - np.log(alpha)
+        at = int(np.argmin(bound))
+        best, centre, width = min(best, float(bound[at])), float(logs[at]), width / 200
+    return min(1.0, math.exp(best) * (1 + 1e-12))
 
 
 def joint_label(label_epsilon: float, delta_at: Callable[[float], float], delta: float) -> float:

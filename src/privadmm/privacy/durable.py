@@ -3,29 +3,32 @@
 A job opens with a row that sets aside what its whole plan costs, so that of two jobs racing for the last of a budget
 one is refused at its start and none half way. Then every tick is one row: what was asked (job, round, phase, digest of
 the inbox), what it cost (events by party), what was sent, and the digest of the state that was kept. A job that is
-given up is closed by a row of its own; what it did not spend is free again. Rows are chained,
+given up is closed by a row of its own; what it did not spend is free again. What is drawn once and kept is a row of
+round -1, with its name, its event and its bytes. Rows are chained,
 
-    hash_n = sha256(hash_{n-1}, row n),      hash_0 = sha256(identity: mode, parties, adjacency, policy)
+    hash_n = sha256(hash_{n-1}, row n),      hash_0 = sha256(identity: mode, parties, policy)
 
 so a row that was altered or removed shows; the last hash, the head, travels with every release, so a tail that was cut
-off, or a backup that was put back, shows to whoever kept the heads (`verify` with those of a run directory).
+off, or a backup that was put back, shows to whoever kept the heads (`verify` with those of a run directory). So heads
+must tell nothing: all that is hashed was released, but for what is kept, which is hashed behind a secret of its own.
 """
 
 import hashlib
 import json
 import os
+import secrets
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from privadmm.errors import LedgerError, RefusedError
-from privadmm.privacy.events import Charges, Spent, dump, load, merge
+from privadmm.privacy.events import Charges, Event, Spent, dump, load, merge
 from privadmm.privacy.ledger import (
-    ADJACENCY,
     Budget,
+    Keepsake,
     Policy,
     Tick,
     affordable,
@@ -36,6 +39,7 @@ from privadmm.privacy.ledger import (
 
 APPLICATION_ID = 0x70616D6D
 FORMAT = 1
+SALT = 32  # bytes of secret before what is kept, without which guesses could be tried on a head
 TABLES = (
     "CREATE TABLE identity (fact TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT",
     """CREATE TABLE ticks (
@@ -92,8 +96,10 @@ class Account:
             self.spent |= {
                 party: merge(self.spent.get(party, ()), charge) for party, charge in charges.items()
             }
-        else:
+        elif kind in ("reserve", "close"):
             self.reserved = charges if kind == "reserve" else self.spent
+        elif kind != "keep":
+            raise LedgerError(f"the ledger holds a row of a kind this version cannot count: {kind!r}")
 
     def counts_for(self, party: int) -> Spent:
         """What is set aside, or, where nothing was, what is spent."""
@@ -107,18 +113,19 @@ class Identity:
     mode: str
     parties: tuple[int, ...]
     policy: Policy
-    adjacency: str = ADJACENCY
 
     def facts(self) -> dict[str, str]:
         values = {
             "mode": self.mode,
             "parties": list(self.parties),
-            "adjacency": self.adjacency,
+            "adjacency": self.policy.adjacency,
             "budget": asdict(self.policy.budget) if self.policy.budget else None,
             "per_job": self.policy.per_job,
             "algorithms": self.policy.algorithms,
             "row_bound": self.policy.row_bound,
         }
+        if self.policy.label_epsilon is not None:
+            values["label_epsilon"] = self.policy.label_epsilon
         return {fact: json.dumps(value) for fact, value in values.items()}
 
     @staticmethod
@@ -126,8 +133,15 @@ class Identity:
         values = {fact: json.loads(value) for fact, value in facts.items()}
         budget = None if values["budget"] is None else Budget(**values["budget"])
         allowed = None if values["algorithms"] is None else tuple(values["algorithms"])
-        policy = Policy(budget, values["per_job"], allowed, values["row_bound"])
-        return Identity(values["mode"], tuple(values["parties"]), policy, values["adjacency"])
+        policy = Policy(
+            budget,
+            values["per_job"],
+            allowed,
+            values["row_bound"],
+            values["adjacency"],
+            values.get("label_epsilon"),
+        )
+        return Identity(values["mode"], tuple(values["parties"]), policy)
 
     @property
     def hash(self) -> str:
@@ -209,11 +223,12 @@ class SqliteLedger:
                     self._db.execute(table)
                 self._db.executemany("INSERT INTO identity VALUES (?, ?)", self.identity.facts().items())
             found = dict(self._db.execute("SELECT fact, value FROM identity"))
-            for fact, value in self.identity.facts().items():
-                if found.get(fact) != value:
+            asked = self.identity.facts()
+            for fact in {**asked, **found}:
+                if found.get(fact) != asked.get(fact):
                     raise LedgerError(
                         f"{self.path}: this ledger fixed {fact} = {found.get(fact)} when it was made, and the job has "
-                        f"{value}; use the ledger's own or name another file"
+                        f"{asked.get(fact)}; use the ledger's own or name another file"
                     )
 
     @contextmanager
@@ -248,7 +263,7 @@ class SqliteLedger:
 
     def recall(self, tick: Tick, inbox: str) -> bytes | None:
         row = self._execute(
-            "SELECT inbox, outbox FROM ticks WHERE job = ? AND round = ? AND phase = ?",
+            "SELECT inbox, outbox FROM ticks WHERE kind = 'tick' AND job = ? AND round = ? AND phase = ?",
             *(tick.job, tick.round, tick.phase),
         ).fetchone()
         if row is None:
@@ -281,6 +296,29 @@ class SqliteLedger:
         self._execute(
             "INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?)", tick.job, tick.round, tick.phase, state
         )
+
+    def keep(self, job: str, name: str, make: Callable[[], bytes], event: Event | None) -> bytes:
+        with self.transaction():
+            if (stored := self.kept(job, name)) is not None:
+                return stored
+            data = make()
+            charges = {} if event is None else dict.fromkeys(self.ids, ((event, 1),))
+            number = self._execute(
+                "SELECT count(*) FROM ticks WHERE kind = 'keep' AND job = ?", job
+            ).fetchone()[0]
+            self._append("keep", job, -1, number, name, charges, secrets.token_bytes(SALT) + data, "")
+        return data
+
+    def kept(self, job: str, name: str) -> bytes | None:
+        row = self._execute(
+            "SELECT outbox FROM ticks WHERE kind = 'keep' AND job = ? AND inbox = ?", job, name
+        ).fetchone()
+        return None if row is None else bytes(row[0])[SALT:]
+
+    def keepsakes(self) -> tuple[Keepsake, ...]:
+        found = self._execute("SELECT job, inbox, charges FROM ticks WHERE kind = 'keep' ORDER BY seq")
+        events = ((job, name, next(iter(unpack_charges(text).values()), ())) for job, name, text in found)
+        return tuple(Keepsake(job, name, charge[0][0] if charge else None) for job, name, charge in events)
 
     def _append(self, kind: str, job: str, *rest: Any) -> None:
         round, phase, inbox, charges, outbox, state = rest
@@ -322,7 +360,7 @@ class SqliteLedger:
         return total
 
     def jobs(self) -> list[str]:
-        return list(self._accounts())
+        return [job for job in self._accounts() if job]
 
     def receipt(self, tick: Tick) -> str | None:
         """The hash of this tick's row, which travels with its release."""

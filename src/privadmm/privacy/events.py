@@ -81,6 +81,16 @@ class RandomizedResponse:
 
 
 @dataclass(frozen=True)
+class Unproved:
+    """Gaussian noise `ratio` times a sensitivity that a paper claims and that is none. It counts as no noise would."""
+
+    ratio: float
+
+    def __post_init__(self) -> None:
+        check.ratio(ratio=self.ratio)
+
+
+@dataclass(frozen=True)
 class NotPrivate:
     """Something left in the clear. No finite epsilon covers it."""
 
@@ -94,6 +104,7 @@ Event = (
     | GammaObjective
     | GammaOutput
     | RandomizedResponse
+    | Unproved
     | NotPrivate
 )
 KINDS: dict[str, type[Event]] = {
@@ -103,6 +114,7 @@ KINDS: dict[str, type[Event]] = {
     "gamma_objective": GammaObjective,
     "gamma_output": GammaOutput,
     "randomized_response": RandomizedResponse,
+    "unproved": Unproved,
     "not_private": NotPrivate,
 }
 NAMES = {kind: name for name, kind in KINDS.items()}

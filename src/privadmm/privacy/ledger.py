@@ -11,21 +11,28 @@ per tick:
 
 so that a retry costs nothing, a crash at any point loses nothing and never spends twice, and a message is
 sent only after the commit that paid for it.
+
+What a party draws once and may never draw again (its randomised labels, say) is kept beside the ticks,
+
+    data = ledger.keep(job, name, make, event)         # the first call's make(); every later call gets the same bytes
+
+under the job that it belongs to, or under "" if it belongs to the data set and outlives jobs. It goes to nobody but the
+party's own server, so its event is on record and is not part of what the transcript costs.
 """
 
+import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 from privadmm import check
-from privadmm.errors import RefusedError
+from privadmm.errors import ConfigError, RefusedError
 from privadmm.privacy.accounting import epsilon
-from privadmm.privacy.events import Charges, Spent, add, dump, merge
-
-ADJACENCY = "replace-one"
+from privadmm.privacy.calibration import Adjacency
+from privadmm.privacy.events import Charges, Event, Spent, add, dump, merge
 
 
 @dataclass(frozen=True)
@@ -36,7 +43,7 @@ class Budget:
     delta: float
 
     def __post_init__(self) -> None:
-        check.positive(epsilon=self.epsilon)
+        check.nonnegative(epsilon=self.epsilon)  # 0 where delta alone covers what is released
         if self.delta != 0:
             check.probability(delta=self.delta)
 
@@ -49,18 +56,25 @@ class Policy:
     per_job     the most that one job may cost
     algorithms  the only ones allowed
     row_bound   the only bound to which records may be clipped
+    adjacency   between which neighbours everything here is counted
+    label_epsilon  labels are randomised, once and for all jobs, with this epsilon (None: read as they are)
     """
 
     budget: Budget | None
     per_job: float | None = None
     algorithms: tuple[str, ...] | None = None
     row_bound: float | None = None
+    adjacency: Adjacency = "replace-one"
+    label_epsilon: float | None = None
 
     def __post_init__(self) -> None:
-        if self.per_job is not None:
-            check.positive(per_job=self.per_job)
-        if self.row_bound is not None:
-            check.positive(row_bound=self.row_bound)
+        for name in ("per_job", "row_bound", "label_epsilon"):
+            if (value := getattr(self, name)) is not None:
+                check.positive(**{name: value})
+        if self.adjacency not in get_args(Adjacency):
+            raise ConfigError(
+                f"adjacency must be one of {', '.join(get_args(Adjacency))}, not {self.adjacency!r}"
+            )
 
     def admit(self, algorithm: str, row_bound: float | None = None) -> None:
         """Refuse a job that the party does not run at all, whatever it costs."""
@@ -74,6 +88,29 @@ class Policy:
                 "Nothing was released"
             )
 
+    def agree(self, adjacency: str | None, label_epsilon: float | None) -> None:
+        """Refuse a job that counts between other neighbours, or reads other labels, than all jobs before it."""
+        if adjacency not in (None, self.adjacency):
+            raise RefusedError(
+                f"this ledger counts between neighbours of adjacency = {self.adjacency!r} and the job of "
+                f"{adjacency!r}, and the two do not add up. Nothing was released: set adjacency = {self.adjacency!r}"
+            )
+        if label_epsilon == self.label_epsilon:
+            return
+        if self.label_epsilon is None:
+            raise RefusedError(
+                f"this ledger was made for jobs that read labels as they are, and the job has label_epsilon = "
+                f"{label_epsilon}: what it promises of labels might be broken already. Nothing was released: remove "
+                f"label_epsilon, or, for records that no job has read, make a ledger with --label-epsilon "
+                f"{label_epsilon}"
+            )
+        read = "as they are" if label_epsilon is None else f"with label_epsilon = {label_epsilon}"
+        raise RefusedError(
+            f"the labels of this ledger are randomised once and for all jobs with label_epsilon = "
+            f"{self.label_epsilon}, and the job reads them {read}. Nothing was released: set label_epsilon = "
+            f"{self.label_epsilon}"
+        )
+
 
 @dataclass(frozen=True)
 class Tick:
@@ -82,6 +119,19 @@ class Tick:
     job: str
     round: int
     phase: int
+
+
+@dataclass(frozen=True)
+class Keepsake:
+    """That something was drawn once and is kept; what it is, only the party's own server is told."""
+
+    job: str  # "" for what belongs to the data set
+    name: str
+    event: Event | None
+
+    def as_dict(self) -> dict[str, Any]:
+        event = None if self.event is None else json.loads(dump(self.event))
+        return {"job": self.job or None, "name": self.name, "event": event}
 
 
 class Ledger(Protocol):
@@ -108,6 +158,18 @@ class Ledger(Protocol):
 
     def others(self, party: int, job: str) -> Spent:
         """What every other job has spent or set aside, whichever is more."""
+        ...
+
+    def keep(self, job: str, name: str, make: Callable[[], bytes], event: Event | None) -> bytes:
+        """What the first call with this job and name made, in a transaction of its own."""
+        ...
+
+    def kept(self, job: str, name: str) -> bytes | None:
+        """The same, if there was such a call."""
+        ...
+
+    def keepsakes(self) -> tuple[Keepsake, ...]:
+        """All that is kept, in order."""
         ...
 
     def receipt(self, tick: Tick) -> str | None:
@@ -182,6 +244,7 @@ class MemoryLedger:
         self._spent: dict[int, Spent] = {party: () for party in self.ids}
         self._reserved: dict[int, Spent] = {}
         self._last: tuple[Tick, str, bytes, bytes] | None = None
+        self._kept: dict[Keepsake, bytes] = {}
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -220,11 +283,59 @@ class MemoryLedger:
     def others(self, party: int, job: str) -> Spent:
         return ()
 
+    def keep(self, job: str, name: str, make: Callable[[], bytes], event: Event | None) -> bytes:
+        if (stored := self.kept(job, name)) is not None:
+            return stored
+        return self._kept.setdefault(Keepsake(job, name, event), make())
+
+    def kept(self, job: str, name: str) -> bytes | None:
+        return next((data for one, data in self._kept.items() if (one.job, one.name) == (job, name)), None)
+
+    def keepsakes(self) -> tuple[Keepsake, ...]:
+        return tuple(self._kept)
+
     def receipt(self, tick: Tick) -> str | None:
         return None
 
 
-def export(ledger: Ledger) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Statement:
+    """What a ledger said at one moment, to be sent: all that `export` asks a ledger for."""
+
+    ids: tuple[int, ...]
+    policy: Policy
+    head: str | None
+    charged: Mapping[int, Spent]
+    aside: Mapping[int, Spent]  # by party, what its jobs have spent or set aside, whichever is more
+    kept: tuple[Keepsake, ...]
+
+    @staticmethod
+    def of(ledger: Ledger) -> "Statement":
+        charged = {party: ledger.spent(party) for party in ledger.ids}
+        aside = {party: ledger.others(party, "") for party in ledger.ids}
+        return Statement(ledger.ids, ledger.policy, ledger.head, charged, aside, ledger.keepsakes())
+
+    @staticmethod
+    def join(parts: Sequence["Statement"]) -> "Statement":
+        """Of all blocks, which have one policy. The head then covers every block's."""
+        if len({part.policy for part in parts}) > 1:
+            raise ConfigError("the ledgers of the blocks have different policies; make them with the same")
+        ids = tuple(sorted(party for part in parts for party in part.ids))
+        charged = {party: spent for part in parts for party, spent in part.charged.items()}
+        aside = {party: spent for part in parts for party, spent in part.aside.items()}
+        heads = "".join(part.head or "" for part in parts).encode()
+        head = parts[0].head if len(parts) == 1 else hashlib.sha256(heads).hexdigest()
+        kept = dict.fromkeys(one for part in parts for one in part.kept)
+        return Statement(ids, parts[0].policy, head, charged, aside, tuple(kept))
+
+    def spent(self, party: int) -> Spent:
+        return self.charged[party]
+
+    def keepsakes(self) -> tuple[Keepsake, ...]:
+        return self.kept
+
+
+def export(ledger: Ledger | Statement) -> dict[str, Any]:
     """Per party: every distinct event with its count, and the certified epsilon (null: none can be given)."""
     budget = ledger.policy.budget
     parties = []
@@ -239,9 +350,10 @@ def export(ledger: Ledger) -> dict[str, Any]:
             }
         )
     return {
-        "adjacency": ADJACENCY,
+        "adjacency": ledger.policy.adjacency,
         "budget": asdict(budget) if budget else None,
         "policy": asdict(ledger.policy),
         "head": ledger.head,
+        "kept": [one.as_dict() for one in ledger.keepsakes()],
         "parties": parties,
     }

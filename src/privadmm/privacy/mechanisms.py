@@ -6,6 +6,9 @@ operating system's entropy (PRIVACY: continuous noise on raw doubles leaks throu
 """
 
 import math
+import secrets
+from abc import ABC, abstractmethod
+from decimal import Decimal, localcontext
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -17,7 +20,10 @@ from privadmm.privacy.events import DiscreteGaussian, Gaussian
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Words = NDArray[np.uint64]
 Call = tuple[int, int, int]  # round, phase, number of the release within the tick
+ONCE = 2**64 - 1  # in place of the round: what a party draws once, before all of them
+LABELS, OWN = 0, 1  # in place of the phase there: its randomised labels, and what its algorithm keeps
 
 
 class Noise(Protocol):
@@ -38,8 +44,43 @@ class Noise(Protocol):
         """The step of the grid on which Gaussian noise of this scale lies; 0 if it is continuous."""
         ...
 
+    def uniform(self, bound: float, shape: tuple[int, ...], ids: Ints, number: int = 0) -> Floats:
+        """Numbers in (-bound, bound), shape (..., P, d), that a party draws once; `number` tells such draws apart."""
+        ...
 
-class Simulation:
+    def flips(self, epsilon: float, count: int, party: int) -> NDArray[np.bool_]:
+        """Which of a party's labels to report wrongly: each with probability 1/(1 + e^epsilon)."""
+        ...
+
+
+class Once(ABC):
+    """What is drawn once and kept, from uniform words of 64 bits: no rounding makes a probability smaller."""
+
+    @abstractmethod
+    def words(self, party: int, what: int, number: int, replica: int, count: int) -> Words: ...
+
+    def uniform(self, bound: float, shape: tuple[int, ...], ids: Ints, number: int = 0) -> Floats:
+        check.positive(bound=bound)
+        out = np.empty(shape)
+        flat = out.reshape(-1, *shape[-2:])
+        for replica, row in np.ndindex(flat.shape[:2]):
+            words = self.words(int(ids[row]), OWN, number, replica, shape[-1])
+            flat[replica, row] = bound * (((words >> np.uint64(12)) + 0.5) * 2.0**-51 - 1)
+        return out
+
+    def flips(self, epsilon: float, count: int, party: int) -> NDArray[np.bool_]:
+        found: NDArray[np.bool_] = self.words(party, LABELS, 0, 0, count) < flip_threshold(epsilon)
+        return found
+
+
+def flip_threshold(epsilon: float) -> np.uint64:
+    """The words below it are 2^64/(1 + e^epsilon) of them, and one more: a flip is never rarer than it must be."""
+    check.positive(epsilon=epsilon)
+    with localcontext(prec=60):
+        return np.uint64(int(2**64 / (1 + Decimal(min(epsilon, 100.0)).exp())) + 1)  # beyond 100 it is 1
+
+
+class Simulation(Once):
     """Philox streams with key (seed, party) and counter (call, round, replica): a draw depends on nothing else.
 
     Two jobs with one seed draw the same noise. That is what makes methods comparable in a study, and one more reason
@@ -64,6 +105,10 @@ class Simulation:
         self._state["state"]["key"][:] = (self.seed, party)
         self._state["buffer_pos"] = 4
         self._philox.state = self._state
+
+    def words(self, party: int, what: int, number: int, replica: int, count: int) -> Words:
+        self._seek(party, (ONCE, what, number), replica)
+        return np.asarray(self._philox.random_raw(count), dtype=np.uint64)
 
     def normal(self, party: int, call: Call, replica: int, out: Floats) -> None:
         self._seek(party, call, replica)
@@ -92,8 +137,11 @@ class Simulation:
         return noise
 
 
-class Deployment:
-    """Discrete Gaussian noise through OpenDP (extra `deploy`), rounded to a grid that follows the scale."""
+class Deployment(Once):
+    """Discrete Gaussian noise through OpenDP (extra `deploy`), rounded to a grid that follows the scale.
+
+    What is drawn once needs no more than fair bits, which the operating system gives.
+    """
 
     mode: ClassVar[str] = "deployment"
     kind: ClassVar[type[Gaussian] | type[DiscreteGaussian]] = DiscreteGaussian
@@ -110,6 +158,9 @@ class Deployment:
             ) from error
         opendp.mod.enable_features("contrib")
         self._opendp = opendp
+
+    def words(self, party: int, what: int, number: int, replica: int, count: int) -> Words:
+        return np.frombuffer(secrets.token_bytes(8 * count), dtype=np.uint64)
 
     def gaussian(self, x: Floats, sensitivity: Floats, ratio: Floats, ids: Ints, call: Call) -> Floats:
         out = np.empty_like(x)

@@ -22,6 +22,7 @@ from privadmm.privacy.events import (
     Gaussian,
     GaussianObjective,
     NotPrivate,
+    Unproved,
 )
 from privadmm.privacy.mechanisms import Noise
 
@@ -81,6 +82,10 @@ class Door:
             value = x
         elif isinstance(events[0], GammaOutput):
             value = self._noise.gamma(x, self._column(sensitivity) * ratios(events), self.ids, self._call())
+        elif isinstance(events[0], Unproved):
+            if self._noise.kind is not Gaussian:
+                raise RefusedError(f"a {self._noise.mode} refuses noise that no proof covers")
+            value = self._noise.gaussian(x, self._column(sensitivity), ratios(events), self.ids, self._call())
         else:
             value = self._noise.gaussian(
                 x, self._column(sensitivity), self._ratios(events), self.ids, self._call()
@@ -183,5 +188,5 @@ class Door:
 
 
 def ratios(events: list[Event]) -> Floats:
-    laws = (Gaussian, DiscreteGaussian, GaussianObjective, GammaOutput)
+    laws = (Gaussian, DiscreteGaussian, GaussianObjective, GammaOutput, Unproved)
     return np.array([event.ratio for event in events if isinstance(event, laws)])

@@ -22,6 +22,7 @@ class Verification:
     head: str
     problems: tuple[str, ...]
     epsilon: dict[int, float]
+    adjacency: str
 
 
 def verify(path: Path, heads: Sequence[Receipt] = ()) -> Verification:
@@ -43,7 +44,7 @@ def verify(path: Path, heads: Sequence[Receipt] = ()) -> Verification:
         name = (
             f"row {seq} (round {round + 1} of job {job})"
             if kind == "tick"
-            else f"row {seq} ({kind} of job {job})"
+            else f"row {seq} ({kind} of {f'job {job}' if job else 'the data set'})"
         )
         if seq != place:
             problems.append(f"{name}: stands where row {place} should")
@@ -81,4 +82,4 @@ def verify(path: Path, heads: Sequence[Receipt] = ()) -> Verification:
         totals[party] = epsilon(spent, budget.delta) if budget else math.inf
         if budget is not None and totals[party] > budget.epsilon:
             problems.append(f"party {party} has spent epsilon = {totals[party]:.6g} of {budget.epsilon:.6g}")
-    return Verification(len(rows), head, tuple(problems), totals)
+    return Verification(len(rows), head, tuple(problems), totals, identity.policy.adjacency)

@@ -14,41 +14,39 @@ from privadmm.report.rundir import write_json
 
 
 def shown(result: dict[str, Any], out: Path | None) -> str:
-    """Best first; what could not be run is listed below the table, with the reason."""
-    budget = f"epsilon = {result['epsilon']:g}, delta = {result['delta']:g}"
-    title = f"Test accuracy at {budget}, {amount(result['seeds'], 'noise seed')}"
-    table = Table(title=title, title_justify="left")
-    for heading, side in (
-        ("algorithm", "left"),
-        ("noise", "left"),
-        ("accuracy", "right"),
-        ("+-", "right"),
-        ("claimed", "right"),
-        ("certified", "right"),
-    ):
-        table.add_column(heading, justify=side)  # type: ignore[arg-type]
-    for line in result["lines"]:
+    """Best first; what could not be run is listed below the tables, with the reason."""
+    facts: screen.Facts = []
+    for one in result["tables"]:
+        for line in one["lines"]:
+            if line["problem"] is not None:
+                what = f"{line['algorithm']}, {line['calibration']}, epsilon = {one['epsilon']:g}"
+                facts.append((what, escape(f"not run: {line['problem']}")))
+    facts.append(("mode", SIMULATED))
+    if out is not None:
+        facts.append(("written to", out))
+    return screen.shown([*(table(result, one) for one in result["tables"]), screen.rows(facts)])
+
+
+def table(result: dict[str, Any], one: dict[str, Any]) -> Table:
+    budget = f"epsilon = {one['epsilon']:g}, delta = {result['delta']:g}"
+    made = Table(
+        title=f"Test accuracy at {budget}, {amount(result['seeds'], 'noise seed')}", title_justify="left"
+    )
+    for heading in ("config", "noise", "accuracy", "+-", "claimed", "certified"):
+        made.add_column(heading, justify="left" if heading in ("config", "noise") else "right")
+    for line in one["lines"]:
         if line["problem"] is None:
-            table.add_row(
-                line["algorithm"],
+            certified = line["epsilon_certified"]
+            made.add_row(
+                line["config"],
                 line["calibration"],
                 screen.percent(line["accuracy"]),
                 "" if line["standard_error"] is None else f"{100 * line['standard_error']:.2f}",
                 number(line["epsilon_published"]),
-                "[bold red]NOT PRIVATE[/]"
-                if line["epsilon_certified"] is None
-                else number(line["epsilon_certified"]),
+                "[bold red]NOT PRIVATE[/]" if certified is None else number(certified),
             )
-    table.add_row("always the majority", "", screen.percent(result["majority"]), "", "", "")
-    facts: screen.Facts = [
-        (f"{line['algorithm']}, {line['calibration']}", escape(f"not run: {line['problem']}"))
-        for line in result["lines"]
-        if line["problem"] is not None
-    ]
-    facts.append(("mode", SIMULATED))
-    if out is not None:
-        facts.append(("written to", out))
-    return screen.shown([table, screen.rows(facts)])
+    made.add_row("always the majority", "", screen.percent(result["majority"]), "", "", "")
+    return made
 
 
 def number(value: float | None) -> str:
@@ -57,25 +55,33 @@ def number(value: float | None) -> str:
 
 def save(result: dict[str, Any], out: Path) -> None:
     write_json(out / "comparison.json", result)
-    draw(result, out / "comparison.png")
+    for one in result["tables"]:
+        name = "comparison" if len(result["tables"]) == 1 else f"comparison-{one['epsilon']:g}"
+        draw(result, one, out / f"{name}.png")
 
 
-def draw(result: dict[str, Any], path: Path) -> None:
+def draw(result: dict[str, Any], one: dict[str, Any], path: Path) -> None:
     """A bar for each line that was run, its standard error on it, and the majority class as a dashed line."""
-    lines = [line for line in result["lines"] if line["problem"] is None][::-1]
+    lines = [line for line in one["lines"] if line["problem"] is None][::-1]
     drawing = canvas(height=1.6 + 0.34 * len(lines))
     axes = drawing.subplots()
-    names = [f"{line['algorithm']}, {line['calibration']}" for line in lines]
+    names = [f"{line['config']}, {line['calibration']}" for line in lines]
     values = [100 * line["accuracy"] for line in lines]
     errors = [100 * (line["standard_error"] or 0.0) for line in lines]
     colors = {"certified": BLUE, "not private": GREY}
-    axes.barh(names, values, xerr=errors, color=[colors.get(line["calibration"], ORANGE) for line in lines])
+    axes.barh(
+        range(len(lines)),
+        values,
+        xerr=errors,
+        color=[colors.get(line["calibration"], ORANGE) for line in lines],
+    )
+    axes.set_yticks(range(len(lines)), names)
     most = 100 * result["majority"]
     axes.axvline(most, color="black", linestyle="--", linewidth=1, label=f"always the majority, {most:.1f} %")
     axes.set(
         xlabel="test accuracy (%)",
         xlim=(min([*values, most]) - 2, max([*values, most]) + 1),
-        title=f"epsilon = {result['epsilon']:g}, delta = {result['delta']:g}",
+        title=f"epsilon = {one['epsilon']:g}, delta = {result['delta']:g}",
     )
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=9, loc="lower right")

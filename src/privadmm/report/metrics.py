@@ -7,11 +7,15 @@ from pathlib import Path
 
 import numpy as np
 
+from privadmm.data.columns import People
 from privadmm.data.shards import Shards
-from privadmm.drive import View
-from privadmm.engines.inprocess import InProcess
+from privadmm.drive import Parties, View
+from privadmm.features import Map
+from privadmm.losses import Debiased
 from privadmm.phases import Floats, Public
 from privadmm.report.rundir import write_text
+
+Data = Shards | People
 
 
 @dataclass(frozen=True)
@@ -30,28 +34,42 @@ class Row:
     gap: float | None
 
 
-def scores(shards: Shards, w: Floats) -> Floats:
+def through(shards: Data, features: Map | None) -> Data:
+    """The records as a model with this map sees them."""
+    return (
+        shards
+        if features is None or isinstance(shards, People)
+        else shards.mapped([features] * len(shards.ids), shards.dim + 1)
+    )
+
+
+def scores(shards: Data, w: Floats) -> Floats:
     """a.w for every record of the block."""
+    if isinstance(shards, People):
+        return shards.scores(w)
     return shards.margins(np.broadcast_to(w, (len(shards.ids), shards.dim)))
 
 
-def mean(shards: Shards, per_record: Floats) -> float:
+def mean(shards: Data, per_record: Floats) -> float:
     """Summed within each party, then over parties by id, so that no partition changes its bits."""
+    if isinstance(shards, People):
+        return float(np.mean(per_record))
     total = np.sum(shards.sums(per_record)[np.argsort(shards.ids)])
     return float(total) / int(shards.sizes.sum())
 
 
-def objective(public: Public, shards: Shards, w: Floats, found: Floats) -> float:
-    """C mean(loss) + R(w), given the records' scores."""
-    loss = public.C * mean(shards, public.loss.value(found, shards.y))
+def objective(public: Public, shards: Data, w: Floats, found: Floats) -> float:
+    """C mean(loss) + R(w) of the true labels, given the records' scores."""
+    true = public.loss.loss if isinstance(public.loss, Debiased) else public.loss
+    loss = public.C * mean(shards, true.value(found, shards.y))
     return loss + float(public.regularizer.value(w))
 
 
-def accuracy(shards: Shards, found: Floats) -> float:
+def accuracy(shards: Data, found: Floats) -> float:
     return mean(shards, (np.where(found > 0, 1.0, -1.0) == shards.y).astype(np.float64))
 
 
-def majority(shards: Shards) -> float:
+def majority(shards: Data) -> float:
     """The accuracy of always naming the more frequent class: what any model has to beat."""
     positive = mean(shards, (shards.y > 0).astype(np.float64))
     return max(positive, 1 - positive)
@@ -61,14 +79,15 @@ def majority(shards: Shards) -> float:
 class Observer:
     """A callback that keeps a row every so many rounds and after the last, in memory and in a CSV file."""
 
-    train: Shards
-    test: Shards | None
+    train: Data
+    test: Data | None
     classifier: bool
-    cluster: InProcess
+    cluster: Parties
     epsilon_by_round: list[float]
     every: int
     path: Path
     rows: list[Row] = field(default_factory=list)
+    _mapped: tuple[bytes, Data, Data | None] | None = None
 
     def recover(self) -> None:
         """Go on from the rows that an interrupted run left: the rounds that made them will not be measured again."""
@@ -79,7 +98,8 @@ class Observer:
     def __call__(self, view: View) -> None:
         t = view.progress.round
         wanted = t == view.public.rounds or (self.every and t % self.every == 0)
-        if wanted and not (self.rows and t <= self.rows[-1].round):
+        # Vertical parties hand their weights over in the last round only; before that there is no model to measure.
+        if wanted and not (self.rows and t <= self.rows[-1].round) and not np.isnan(view.model).all():
             self.rows.append(self.measure(view))
             append(self.path, self.rows[-1])
 
@@ -87,8 +107,9 @@ class Observer:
         t, w, public = view.progress.round, view.model, view.public
         # A model that has run away is worth a row that says so, not a warning.
         with np.errstate(over="ignore", invalid="ignore"):
-            found = scores(self.train, w)
-            tested = None if self.test is None else scores(self.test, w)
+            train, test = self._seen(view.features)
+            found = scores(train, w)
+            tested = None if test is None else scores(test, w)
             return Row(
                 round=t,
                 epsilon=self.epsilon_by_round[t - 1] if self.epsilon_by_round else None,
@@ -100,10 +121,19 @@ class Observer:
                 gap=self._gap(t, w),
             )
 
+    def _seen(self, features: Map | None) -> tuple[Data, Data | None]:
+        """Both sets of records as the model sees them, remembered while its map stays."""
+        key = b"" if features is None else features.key
+        if self._mapped is None or self._mapped[0] != key:
+            test = None if self.test is None else through(self.test, features)
+            self._mapped = key, through(self.train, features), test
+        return self._mapped[1:]
+
     def _gap(self, t: int, w: Floats) -> float | None:
-        if any(worker.last is None or worker.last.round + 1 != t for worker in self.cluster.workers):
-            return None
-        return float(np.linalg.norm(self.cluster.local_models() - w, axis=-1).max())
+        if isinstance(self.train, People):
+            return None  # vertical parties have no iterate of the whole model
+        iterates = self.cluster.iterates(t)
+        return None if iterates is None else float(np.linalg.norm(iterates - w, axis=-1).max())
 
 
 NAMES = [item.name for item in fields(Row)]

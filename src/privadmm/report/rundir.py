@@ -2,7 +2,7 @@
 
     config.toml     the config as it was read
     job.json        the job's id, and what has to be the same for it to be resumed
-    ledger.sqlite   the parties' ledger, unless the config names one elsewhere
+    ledger.sqlite   the parties' ledger, unless the config names one elsewhere; ledgers/ where each block has its own
     checkpoint      where the rounds stand
     receipts.csv    the hash of the ledger's row, as it came with each release
     metrics.csv     a row per round, in a simulation
@@ -48,6 +48,10 @@ class RunDir:
     @property
     def ledger(self) -> Path:
         return self.path / "ledger.sqlite"
+
+    @property
+    def ledgers(self) -> Path:
+        return self.path / "ledgers"
 
     @property
     def checkpoint(self) -> Path:
@@ -153,8 +157,11 @@ class RunDir:
         """Take back what `opened` and a run without any release left, so that the place can be used again."""
         for name in ("config.toml", "job.json", "checkpoint", "metrics.csv", "receipts.csv"):
             (self.path / name).unlink(missing_ok=True)
-        for suffix in ("", "-wal", "-shm", "-journal"):
-            self.ledger.with_name(self.ledger.name + suffix).unlink(missing_ok=True)
+        for ledger in (self.ledger, *self.ledgers.glob("*.sqlite")):
+            for suffix in ("", "-wal", "-shm", "-journal"):
+                ledger.with_name(ledger.name + suffix).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self.ledgers.rmdir()
         with contextlib.suppress(OSError):  # somebody's other files may stand here
             for item in self.path.glob(f"*{PARTIAL}"):
                 item.unlink()

@@ -45,9 +45,56 @@ def run(done: "Finished") -> str:
         facts += [("mode", SIMULATED), *measured(r)]
     else:
         facts.append(("mode", "deployment: nothing is measured on private records"))
-    facts += budgets(done)
+    facts += who(r["adversaries"]) + of_people(r) + absent(r) + budgets(done)
     facts += [("time", f"{r['seconds']:.1f} s"), ("run directory", Path(r["out"]))]
     return shown([rows(facts)])
+
+
+def absent(r: dict[str, Any]) -> Facts:
+    """Who left, what that cost them, and what the others' objective is."""
+    facts: Facts = []
+    for one in r.get("absent", ()):
+        said = f"gave no answer from round {one['from_round']} on"
+        if one["epsilon"] is not None:
+            said += f"; it had spent epsilon = {one['epsilon']:.4g} of the {one['set_aside']:.4g} set aside for it"
+            said += f"; `privadmm ledger close` with job {one['job']} frees the rest"
+        facts.append((f"party {one['party']}", said))
+    if facts:
+        facts.append(
+            ("those left", f"minimise their own losses with C = {r['C_present']:.6g}, at the planned weights")
+        )
+    return facts
+
+
+def of_people(r: dict[str, Any]) -> Facts:
+    """Of vertical parties: what a person loses at all of them together, and who answers for the labels."""
+    facts: Facts = []
+    if r.get("per_person") is not None:
+        total = f"epsilon = {r['per_person']:.4g} at delta = {r['delta']:g}"
+        facts.append(("per person", f"{total}, over all parties together: a person has a row at each"))
+    if r["private"] and "label_holder" in r:
+        labels = r["label_holder"]["epsilon"]
+        bare = "[bold red]labels are not protected[/]: what the coordinator sends is derived from them"
+        facts.append(("labels", bare if labels is None else f"randomised once, epsilon = {labels:g}"))
+    return facts
+
+
+def who(views: dict[str, Any]) -> Facts:
+    """What each adversary learns; nothing is said where nothing is protected."""
+
+    def worth(view: dict[str, float] | str) -> str:
+        if isinstance(view, str):
+            return view
+        at = f" at delta = {view['delta']:g}" if view["delta"] else ""
+        return f"epsilon = {view['epsilon']:.4g}{at}"
+
+    own, others = views["own_server"], views["others"]
+    if all(isinstance(view, str) for view in (*own.values(), *others.values())):
+        return []
+    return [
+        ("own server", f"features {own['features']}; a label {worth(own['label'])}"),
+        ("others", f"a record {worth(others['record'])}; its label alone {worth(others['label'])}"),
+    ]
 
 
 def measured(r: dict[str, Any]) -> Facts:
@@ -67,7 +114,7 @@ def measured(r: dict[str, Any]) -> Facts:
 def budgets(done: "Finished") -> Facts:
     """What is left to each party; of a ledger that only this run knows there is nothing to tell."""
     r, budget = done.result, done.ledger["budget"]
-    durable = r["ledger"] != str(done.directory.ledger)
+    durable = r["ledger"] not in (str(done.directory.ledger), str(done.directory.ledgers))
     if not durable:
         private = r["mode"] == "deployment" and r["private"]
         alone = "of this run alone; name \\[run] ledger to count other runs on these records with it"
@@ -103,19 +150,20 @@ def account(r: dict[str, Any], budget: float | None) -> str:
     claim = r["published"]
     said = "no claim" if claim["epsilon"] is None else f"epsilon = {claim['epsilon']:.4f}"
     facts.append(("published", f"{said} ({escape(claim['caveat'])})"))
+    facts += who(r["adversaries"]) + of_people(r)
+    if r["advice"] is not None:
+        facts.append(("advice", escape(r["advice"])))
     return shown([rows(facts)])
 
 
 def demo(pair: "Pair") -> str:
     private, reference = pair.private.result, pair.reference.result
     models = Table(title="Adult census income, 10 parties that share no record", title_justify="left")
-    for heading in ("model", "privacy of each party", "test accuracy", "objective"):
-        models.add_column(
-            heading, justify="left" if heading in ("model", "privacy of each party") else "right"
-        )
+    for heading in ("model", "privacy of each party", "test accuracy"):
+        models.add_column(heading, justify="right" if heading == "test accuracy" else "left")
     for name, r in (("private", private), ("non-private", reference)):
-        models.add_row(name, guarantee(r), percent(r["accuracy_test"]), f"{r['objective']:.4f}")
-    models.add_row("always the majority", "", percent(private["majority_test"]), "")
+        models.add_row(name, guarantee(r), percent(r["accuracy_test"]))
+    models.add_row("always the majority", "", percent(private["majority_test"]))
     spent = Table(title="Each party's own ledger", title_justify="left")
     for heading in ("party", "releases", "epsilon spent", "budget"):
         spent.add_column(heading, justify="right")

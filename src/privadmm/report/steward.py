@@ -61,9 +61,10 @@ def overview(path: Path) -> Json:
         return {
             "file": str(path),
             "mode": ledger.identity.mode,
-            "adjacency": ledger.identity.adjacency,
+            "adjacency": ledger.policy.adjacency,
             "policy": asdict(ledger.policy),
             "head": ledger.head,
+            "kept": [one.as_dict() for one in ledger.keepsakes()],
             "jobs": jobs,
             "parties": parties,
         }
@@ -92,6 +93,8 @@ def rows(path: Path) -> Json:
             {"parties": parties, "events": [{**json.loads(event), "count": count} for event, count in charge]}
             for parties, charge in json.loads(row["charges"])
         ]
+        if row["kind"] == "keep":
+            row["name"], row["inbox"] = row["inbox"], ""
     return {"file": str(path), "identity": facts, "rows": listed}
 
 
@@ -108,12 +111,18 @@ def as_text(found: Json) -> str:
         facts.append(
             ("budget", f"epsilon = {budget['epsilon']:g} at delta = {budget['delta']:g} for each party")
         )
+        facts.append(("adjacency", found["adjacency"]))
+    if policy["label_epsilon"] is not None:
+        facts.append(("labels", f"randomised once for all jobs, epsilon = {policy['label_epsilon']:g}"))
     if policy["per_job"] is not None:
         facts.append(("per job", f"epsilon = {policy['per_job']:g}"))
     if policy["algorithms"] is not None:
         facts.append(("algorithms", ", ".join(policy["algorithms"])))
     if policy["row_bound"] is not None:
         facts.append(("row bound", f"{policy['row_bound']:g}"))
+    for one in found["kept"]:
+        owner = "all jobs" if one["job"] is None else f"job {one['job']}"
+        facts.append(("drawn once", f"{one['name']}, for {owner}; it left to the party's own server only"))
     for job in found["jobs"]:
         spent, aside = shown_cost(job["epsilon_spent"]), shown_cost(job["epsilon_set_aside"])
         facts.append(
@@ -133,6 +142,7 @@ def verification(path: Path, found: Verification, against: Path | None) -> Json:
         "head": found.head,
         "against": None if against is None else str(against),
         "problems": list(found.problems),
+        "adjacency": found.adjacency,
         "epsilon": {
             str(party): total if math.isfinite(total) else None for party, total in found.epsilon.items()
         },
@@ -145,6 +155,7 @@ def verified(report: Json) -> str:
     facts += [("problem", problem) for problem in report["problems"]]
     totals = [{"party": party, "epsilon": total} for party, total in report["epsilon"].items()]
     facts += [
-        (label, f"epsilon {shown_cost(total)}") for label, total, _ in alike(totals, "epsilon", "epsilon")
+        (label, f"epsilon {shown_cost(total)}, {report['adjacency']}")
+        for label, total, _ in alike(totals, "epsilon", "epsilon")
     ]
     return shown([table([*facts, ("head", report["head"])])])

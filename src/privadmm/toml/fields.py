@@ -20,6 +20,7 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol, Union, get_args,
 
 At = tuple[str, ...]  # a place in the file: ("data", "schema", "age")
 BAD = object()  # stands for a value that was reported as a problem
+TINY, HUGE = 1e-50, 1e50  # the sizes that a number in a config may have
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,10 @@ class Scalar:
             return BAD
         if type(value) is float and not math.isfinite(value):
             wrong(at, f"is {show(value)}, which is not finite")
+            return BAD
+        # Products of a few such numbers still have room in a double; beyond, they would overflow or vanish later.
+        if type(value) is float and value and not TINY <= abs(value) <= HUGE:
+            wrong(at, f"is {show(value)}", f"use 0, or a number of a size between {TINY:g} and {HUGE:g}")
             return BAD
         return self.python(value)
 

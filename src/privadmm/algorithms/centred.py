@@ -1,0 +1,269 @@
+"""Any horizontal method on centred and scaled features: one private release of their moments goes before its rounds.
+
+Round 0, at the parties:      release (mean x, mean x*x) with the share f of the budget                     (1)
+         by whoever holds all: omega-weighted consensus on them, and from it the public map phi (features.py)  (2)
+Round t >= 1:                  round t - 1 of the method, on phi(x) instead of x                            (3)
+
+Whoever speaks to a party in (3) sends M and A along, in front of the method's own message.
+
+Privacy. (1) moves by at most sqrt(4.5)/m_i, or 2/m_i where entries are declared non-negative, and is released with
+Gaussian noise of 1/z^2 = f mu^2, mu being the Gaussian worth of the party's (epsilon, delta). (2) reads released
+values. Whatever map a hostile coordinator sends, phi is in the unit ball, so the bounds of (3) hold; it gets the
+epsilon that is left, so that its events, counted together with (1), stay within the party's total.
+"""
+
+import math
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+
+from privadmm import check
+from privadmm.errors import ConfigError, RefusedError
+from privadmm.features import Map, map_of, moments, moments_sensitivity
+from privadmm.phases import (
+    Algorithm,
+    AtCoordinator,
+    AtParties,
+    Floats,
+    Ints,
+    Local,
+    Mail,
+    Phase,
+    Public,
+    Topology,
+    pack_state,
+    unpack_state,
+    vertical,
+)
+from privadmm.privacy.accounting import Claim, Plan, epsilon, totals
+from privadmm.privacy.calibration import NoPrivacy, Target, calibrate
+from privadmm.privacy.events import DiscreteGaussian, Gaussian, merge
+from privadmm.privacy.mechanisms import Noise
+from privadmm.privacy.release import Door, Released
+
+
+@dataclass(frozen=True)
+class Memory:
+    map: Floats  # (..., 2 d), M and A side by side
+    inner: Any  # the method's own memory, as bytes
+
+
+@dataclass(frozen=True)
+class Centred:
+    """`method` on mapped features; its rounds are one less."""
+
+    method: Algorithm
+    share: float = 0.1
+    constant: float = 0.2
+    nonnegative: bool = False
+    name: str = field(init=False)
+    private: bool = field(init=False)
+    topology: Topology = field(init=False)
+
+    raw_shows: ClassVar[bool] = False
+    adjacencies: ClassVar[tuple[str, ...]] = ("replace-one",)
+
+    def __post_init__(self) -> None:
+        check.positive(share=self.share)
+        check.nonnegative(constant=self.constant)
+        if max(self.share, self.constant) >= 1:
+            raise ConfigError("the moments' share and the constant feature must lie below 1")
+        if vertical(self.method):
+            raise ConfigError("moments are for parties that hold records; remove [features] moments")
+        for name in ("name", "private", "topology"):
+            object.__setattr__(self, name, getattr(self.method, name))
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        return *(self.wrapped(phase) for phase in self.method.phases), AtCoordinator(self.mapped)
+
+    def wrapped(self, phase: Phase) -> Phase:
+        if isinstance(phase, AtParties):
+            return AtParties(lambda *given: self.at_parties(phase, *given))
+        assert isinstance(phase, AtCoordinator)
+        return AtCoordinator(lambda *given: self.at_coordinator(phase, *given))
+
+    def at_parties(
+        self, phase: AtParties, t: int, local: Local, s: Any, inbox: Mail, release: Door
+    ) -> tuple[Any, Released]:
+        d = local.public.dim
+        if t == 0:
+            x = local.public.zeros(len(local.ids), 2 * d) + moments(local.shards, self.nonnegative)
+            return s, release.output(
+                x, sensitivity=moments_sensitivity(local.shards.sizes, self.nonnegative)
+            )  # (1)
+        own = Mail(inbox.senders, inbox.values[..., 2 * d :])
+        row = inbox.values[..., 0, : 2 * d]
+        if row.ndim > 1 and not (row == row[:1]).all():
+            raise ConfigError("replicas have maps of their own: run them one by one")
+        map = Map(row.reshape(-1, 2 * d)[0, :d], row.reshape(-1, 2 * d)[0, d:], self.constant)
+        seen = replace(local.through([map] * len(local.ids)), public=self.inside(local.public))
+        return phase.run(t - 1, seen, s, own, release)  # (3)
+
+    def at_coordinator(
+        self, phase: AtCoordinator, t: int, public: Public, memory: Memory, inbox: Mail
+    ) -> tuple[Memory, Mail]:
+        if t == 0:
+            return memory, inbox
+        inner, mail = phase.run(t - 1, self.inside(public), self.opened(public, memory), inbox)
+        return replace(memory, inner=sealed(inner)), mail
+
+    def mapped(self, t: int, public: Public, memory: Memory, inbox: Mail) -> tuple[Memory, Mail]:
+        if t == 0:
+            ids, omega = inbox.senders, public.omega(inbox.senders)
+            bound = moments_sensitivity(public.sizes[ids], self.nonnegative)
+            s = math.sqrt(float(np.sum((omega * bound * self.ratios(public)[ids, None]) ** 2))) / len(ids)
+            mean = (omega * inbox.values).sum(axis=-2) / len(ids)
+            rows = [map_of(row, s, self.constant) for row in mean.reshape(-1, mean.shape[-1])]
+            table = np.stack([np.concatenate([row.M, row.A]) for row in rows]).reshape(mean.shape)
+            memory, inbox = replace(memory, map=table), self.method.start(self.inside(public))[1]  # (2)
+        return memory, self.with_map(memory, inbox)
+
+    def with_map(self, memory: Memory, mail: Mail) -> Mail:
+        rows = np.broadcast_to(memory.map[..., None, :], (*mail.values.shape[:-1], memory.map.shape[-1]))
+        return Mail(mail.senders, np.concatenate([rows, mail.values], axis=-1))
+
+    def opened(self, public: Public, memory: Memory) -> Any:
+        kind = type(self.method.start(self.inside(public))[0])
+        return unpack_state(kind, np.asarray(memory.inner).tobytes())
+
+    def inside(self, public: Public) -> Public:
+        """The public facts of the method: one feature more, one round less, and the budget that is left."""
+        return public.once((self, "inside"), lambda: self.left(public))
+
+    def shifted(self, public: Public) -> Public:
+        """One feature more, one round less."""
+        target = public.privacy
+        if isinstance(target, Target):
+            target = replace(target, profile=target.profile[1:])
+        return replace(public, dim=public.dim + 1, rounds=public.rounds - 1, privacy=target)
+
+    def left(self, public: Public) -> Public:
+        inner, target = self.shifted(public), public.privacy
+        if isinstance(target, NoPrivacy) or (target.epsilon is None and not target.party_epsilon):
+            return inner
+        asked = [target.of(party, public.parties) for party in range(public.parties)]
+
+        def within(cut: float) -> Public | None:
+            left = tuple(cut * remainder(eps, target.delta, self.share) for eps in asked)
+            trimmed = replace(target, epsilon=None, party_epsilon=left, profile=target.profile[1:])
+            facts = replace(inner, privacy=trimmed)
+            spent = totals(self.method.plan(facts), public.parties)
+            total = (
+                epsilon(merge(one, ((self.event(target, eps), target.copies),)), target.delta)
+                for one, eps in zip(spent, asked, strict=True)
+            )
+            return facts if all(cost <= eps for cost, eps in zip(total, asked, strict=True)) else None
+
+        if (whole := within(1.0)) is not None:
+            return whole
+        # Renyi curves cost more together than a Gaussian of their epsilon would: then a little less is left.
+        low, high, best = 0.0, 1.0, None
+        for _ in range(24):
+            middle = (low + high) / 2 if best else 0.98 * high
+            if (found := within(middle)) is not None:
+                low, best = middle, found
+            else:
+                high = middle
+        if best is None:
+            raise RefusedError(
+                "moments leave too little of the budget for the method: lower [features] share"
+            )
+        return best
+
+    def event(self, target: Target, asked: float) -> Gaussian | DiscreteGaussian:
+        """Of the moments, for a party with this epsilon: 1/z^2 = f mu^2."""
+        return target.kind(1 / (worth(asked, target.delta) * math.sqrt(self.share / target.copies)))
+
+    def ratios(self, public: Public) -> Floats:
+        (events,) = self.plan(public)[(0, 0)]
+        return np.array(
+            [event.ratio if isinstance(event, Gaussian | DiscreteGaussian) else 0.0 for event in events]
+        )
+
+    def plan(self, public: Public) -> Plan:
+        return public.once(self, lambda: self.planned(public))
+
+    def planned(self, public: Public) -> Plan:
+        inner, target = self.method.plan(self.inside(public)), public.privacy
+        if isinstance(target, NoPrivacy):
+            first = public.everyone(target.event)
+        else:
+            first = tuple(
+                self.event(target, target.of(party, public.parties)) for party in range(public.parties)
+            )
+        return {(0, 0): (first,), **{(t + 1, phase): rows for (t, phase), rows in inner.items()}}
+
+    def steer(self, t: int, local: Local, s: Any, target: Floats) -> Mail:
+        """What a hostile coordinator sends: a map that leaves records as they are, and what the method's attack is."""
+        d = local.public.dim
+        plain = np.broadcast_to(np.concatenate([np.zeros(d), np.ones(d)]), (*target.shape[:-2], 2 * d))
+        if t == 0:
+            return self.with_map(Memory(plain, b""), self.method.start(self.inside(local.public))[1])
+        wide = np.concatenate([target, np.zeros((*target.shape[:-1], 1))], axis=-1)
+        seen = replace(local, public=self.inside(local.public))
+        said: Mail = self.method.steer(t - 1, seen, s, wide)  # type: ignore[attr-defined]
+        return self.with_map(Memory(plain, b""), said)
+
+    def check(self, public: Public) -> None:
+        if public.rounds < 2:
+            raise ConfigError("with moments two rounds are needed at least: the first one is theirs")
+        if getattr(self.method, "calibration", "certified") != "certified":
+            raise ConfigError(
+                "moments go before certified noise only: a paper's own formula does not count them"
+            )
+        self.method.check(self.shifted(public))  # what is refused anyway need not be calibrated
+        self.method.check(self.inside(public))
+
+    def go_on(self, public: Public, here: Ints) -> None:
+        self.method.go_on(self.inside(public), here)
+
+    def anew(self, state: Any) -> Any:
+        return self.method.anew(state)
+
+    def advice(self, public: Public) -> str | None:
+        return self.method.advice(self.inside(public))
+
+    def published(self, public: Public, delta: float) -> Claim | None:
+        return None
+
+    def keepsakes(self, local: Local, noise: Noise) -> dict[str, Floats]:
+        return self.method.keepsakes(replace(local, public=self.inside(local.public)), noise)
+
+    def width(self, public: Public) -> int:
+        return 2 * public.dim + self.method.width(self.inside(public))
+
+    def init(self, public: Public, ids: Ints) -> Any:
+        return self.method.init(self.inside(public), ids)
+
+    def start(self, public: Public) -> tuple[Memory, Mail]:
+        inner, mail = self.method.start(self.inside(public))
+        memory = Memory(public.zeros(1, 2 * public.dim)[..., 0, :], sealed(inner))
+        return memory, self.with_map(memory, mail)
+
+    def model(self, public: Public, memory: Any, mail: Mail) -> Floats:
+        own = Mail(mail.senders, mail.values[..., 2 * public.dim :])
+        return self.method.model(self.inside(public), self.opened(public, memory), own)
+
+    def features(self, public: Public, memory: Any) -> Map | None:
+        if memory.map.ndim > 1:
+            return None
+        return Map(memory.map[: public.dim], memory.map[public.dim :], self.constant)
+
+
+def sealed(memory: Any) -> Any:
+    return np.frombuffer(pack_state(memory), dtype=np.uint8)
+
+
+@lru_cache(maxsize=1024)
+def worth(target: float, delta: float) -> float:
+    """mu of the Gaussian transcript that costs exactly this epsilon."""
+    return 1 / calibrate(target, delta, lambda ratio: ((Gaussian(ratio), 1),))
+
+
+@lru_cache(maxsize=1024)
+def remainder(target: float, delta: float, share: float) -> float:
+    """The epsilon of a Gaussian transcript with 1 - share of that mu squared."""
+    return epsilon(((Gaussian(1 / (worth(target, delta) * math.sqrt(1 - share))), 1),), delta) * (1 - 1e-9)

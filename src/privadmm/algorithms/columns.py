@@ -1,0 +1,62 @@
+"""What methods over split features share: parties with columns, and a coordinator that holds the labels.
+
+Every round begins at the labels. What a party sends is a row of two parts: its scores, one for each of N people, and
+its weights, filled up to the widest party's. A part that was not released yet, or is nobody's, is NaN.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from privadmm.algorithms.star import OnStar
+from privadmm.errors import AbsentError
+from privadmm.phases import COORDINATOR, Floats, Ints, Mail, Public
+
+
+@dataclass(frozen=True)
+class State:
+    u: Floats  # (..., P, N), a party's scores as released
+
+
+class OnColumns(OnStar):
+    """The parts of an algorithm that every method over split features has alike."""
+
+    adjacencies: ClassVar[tuple[str, ...]] = ("person", "column")
+
+    def go_on(self, public: Public, here: Ints) -> None:
+        gone = np.setdiff1d(public.ids, here).tolist()
+        raise AbsentError(
+            f"party {gone[0]} left, and nobody else has its columns: without them there is no score. Nothing more was "
+            "released; resume when it is back, or start a new job with the columns of the others"
+        )
+
+    def init(self, public: Public, ids: Ints) -> Any:
+        return State(public.zeros(len(ids)))
+
+    def model(self, public: Public, memory: Any, mail: Mail) -> Floats:
+        """The parties' weights one after another; NaN before they were handed over."""
+        weights = mail.values[..., public.dim :]
+        return np.concatenate([weights[..., m, :d] for m, d in enumerate(public.columns)], axis=-1)
+
+
+def silence(public: Public) -> Mail:
+    """The parties' mail before the first round: no scores, no weights."""
+    return Mail(public.ids, message(public.zeros(public.parties), nothing(public, public.parties)))
+
+
+def nothing(public: Public, rows: int) -> Floats:
+    return np.full_like(public.zeros(rows, max(public.columns)), np.nan)
+
+
+def message(scores: Floats, weights: Floats) -> Floats:
+    return np.concatenate([scores, weights], axis=-1)
+
+
+def scores_of(public: Public, inbox: Mail) -> Floats:
+    """(..., N): the sum over parties, in party order."""
+    return np.asarray(inbox.values[..., : public.dim].sum(axis=-2))
+
+
+def broadcast(v: Floats) -> Mail:
+    return Mail(np.array([COORDINATOR], dtype=np.int64), v[..., None, :])

@@ -1,0 +1,165 @@
+"""First-order consensus: noisy gradients, and free consensus on them. With moments in front, the recommended method.
+
+Linearised consensus ADMM (penalty 1/eta, duals that sum to zero) is gradient descent on the consensus of the released
+gradients. Public: n records at N parties, mu_i of party i's (epsilon, delta), d features, T rounds, and
+
+    unit = sqrt(sum_i 1/mu_i^2)/n              the noise of an averaged release of unit sensitivity            (1)
+    eta = min(2.5/(1 + 20 unit sqrt(d))/unit, 300 T) / T                                                       (2)
+
+Round t, with W = V = 0 at first:
+
+    party i releases  g_i = C omega_i/m_i sum_n loss'(W.a_n) a_n + N(0, sigma_i^2 I)                           (3)
+    consensus         g = mean_i g_i + R'(W)                    exact, or by gossip between neighbours         (4)
+    V = beta V - eta (1-beta) g,   W = W + V                                                                   (5)
+
+The model is the mean of the last 40 % of the W's. As a method of its own it is what a budget buys best here when the
+features are centred and scaled first (centred.py) and the loss is half-logistic, whose gradients are half as long.
+
+Privacy. Records lie in the unit ball, so (3) moves by at most 2 L C omega_i/m_i: Gaussian releases only, mu^2 = sum of
+1/z^2 exactly, and no need of smoothness or of an exact solver. (4), (5) and the model read released values, and
+whatever W a hostile relay sends, the bound holds.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+
+from privadmm import check, gossip
+from privadmm.algorithms.output import output_plan
+from privadmm.algorithms.relay import OnRelay
+from privadmm.errors import ConfigError
+from privadmm.phases import AtCoordinator, AtParties, Floats, Ints, Local, Mail, Phase, Public
+from privadmm.privacy.accounting import Plan
+from privadmm.privacy.calibration import NoPrivacy
+from privadmm.privacy.events import DiscreteGaussian, Gaussian
+from privadmm.privacy.release import Door, Released
+from privadmm.toml.fields import Above, AtLeast, AtMost, Below, Doc
+
+
+@dataclass(frozen=True)
+class State:
+    W: Floats  # as received
+
+    @property
+    def model(self) -> Floats:
+        return self.W
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Everybody's own, (..., N, d): one and the same unless consensus is by gossip."""
+
+    ids: Ints  # of those present
+    W: Floats
+    V: Floats
+    mean: Floats  # of the last W's
+
+
+@dataclass(frozen=True)
+class FirstOrderConsensus(OnRelay):
+    beta: Annotated[float, AtLeast(0), Below(1), Doc("momentum")] = 0.8
+    step: Annotated[float | None, Above(0), Doc("eta; from public facts if left out")] = None
+    average: Annotated[
+        float, Above(0), AtMost(1), Doc("share of the rounds, the last ones, that the model averages")
+    ] = 0.4
+    gossip: Annotated[
+        int, AtLeast(0), Doc("gossip steps a round between neighbours; 0 is the exact mean")
+    ] = 0
+
+    name: ClassVar[str] = "first_order_consensus"
+    private: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check.positive(average=self.average)
+        check.nonnegative(beta=self.beta)
+        if self.beta >= 1 or self.average > 1:
+            raise ConfigError("beta must lie below 1, and average must not be above 1")
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        return AtParties(self.slope), AtCoordinator(self.descend)
+
+    def slope(self, t: int, local: Local, s: State, inbox: Mail, release: Door) -> tuple[State, Released]:
+        W = inbox.values[..., np.searchsorted(inbox.senders, local.ids), :]
+        return State(W), release.output(
+            local.gradient(W), sensitivity=local.moves + 2 * local.summation
+        )  # (3)
+
+    def descend(self, t: int, public: Public, memory: Memory, inbox: Mail) -> tuple[Memory, Mail]:
+        here, at = inbox.senders, np.searchsorted(memory.ids, inbox.senders)
+        W, V, mean = (a[..., at, :] for a in (memory.W, memory.V, memory.mean))
+        g = self.consensus(public, inbox) + public.regularizer.subgradient(W)  # (4)
+        V = self.beta * V - self.eta(public) * (1 - self.beta) * g
+        W = W + V  # (5)
+        count = t + 1 - (public.rounds - max(1, round(self.average * public.rounds)))
+        mean = W if count <= 1 else mean + (W - mean) / count
+        return Memory(here, W, V, mean), Mail(here, W)
+
+    def consensus(self, public: Public, inbox: Mail) -> Floats:
+        """The mean over those present, as each of them sees it."""
+        if not self.gossip:
+            return gossip.flood(inbox.values)
+        here = inbox.senders
+        graph = public.once((self, here.tobytes()), lambda: public.graph.among(here))
+        return gossip.chebyshev(graph, inbox.values, self.gossip)
+
+    def go_on(self, public: Public, here: Ints) -> None:
+        if self.gossip:
+            public.graph.need_reach(here)
+
+    def eta(self, public: Public) -> float:
+        return (
+            public.once((self, "eta"), lambda: self.recommended(public)) if self.step is None else self.step
+        )
+
+    def recommended(self, public: Public) -> float:
+        """(2). Heavy ball on features of norm <= 1 is stable up to `steady`, whatever the data; d features in one scale
+        have a largest eigenvalue nearer to 1/d, of which an eighth is counted on."""
+        steady = 2 * (1 + self.beta) / ((1 - self.beta) * public.C * min(public.loss.smoothness, 1.0))
+        if isinstance(public.privacy, NoPrivacy):
+            return steady
+        spent = sum(self.ratios(public, t) ** -2.0 for t in range(public.rounds))  # mu_i^2
+        unit = math.sqrt(float(np.sum(1 / spent))) / float(public.sizes.sum())  # (1)
+        rule = 2.5 / (1 + 20 * unit * math.sqrt(public.dim)) / (unit * public.rounds)
+        return min(rule, 300.0, steady * max(1.0, public.dim / 8))
+
+    def ratios(self, public: Public, t: int) -> Floats:
+        """z of every party in round t."""
+        (events,) = self.plan(public)[(t, 0)]
+        return np.array([event.ratio for event in events if isinstance(event, Gaussian | DiscreteGaussian)])
+
+    def plan(self, public: Public) -> Plan:
+        return public.once(self, lambda: output_plan(public))
+
+    def steer(self, t: int, local: Local, s: State, target: Floats) -> Mail:
+        """The weights at which a hostile relay asks for the gradient."""
+        return Mail(local.ids, target)
+
+    def check(self, public: Public) -> None:
+        public.need_bounded(self.name)
+        public.need_smooth_regularizer(self.name)
+        if self.gossip and not len(public.graph.edges):
+            raise ConfigError(
+                "gossip needs a graph with edges: set gossip = 0, or a [graph] kind other than star"
+            )
+
+    def advice(self, public: Public) -> str | None:
+        if not self.gossip or (left := gossip.residual(public.graph, self.gossip)) < 1e-6:
+            return None
+        return f"{self.gossip} gossip steps leave {left:.2g} of the parties' disagreement; more of them cost nothing"
+
+    def width(self, public: Public) -> int:
+        return public.dim
+
+    def init(self, public: Public, ids: Ints) -> State:
+        return State(public.origin(len(ids)))
+
+    def start(self, public: Public) -> tuple[Memory, Mail]:
+        W = public.origin(public.parties)
+        return Memory(public.ids, W, np.zeros_like(W), W), Mail(public.ids, W)
+
+    def model(self, public: Public, memory: Any, mail: Mail) -> Floats:
+        mean: Floats = memory.mean.sum(axis=-2) / len(memory.ids)
+        return mean

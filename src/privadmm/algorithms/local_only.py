@@ -1,0 +1,74 @@
+"""Every party on its own: the baseline that any federation has to beat. Not private: the models leave in the clear.
+
+Party i solves its own regularised problem to the end, as if the others were not there:
+
+    w_i = argmin C/m_i sum_n loss(a_n.w; y_n) + R(w)                                            (1)
+    w = mean_i w_i                                                                              (2)
+
+`State.model` keeps each party's own w_i, so that every party can be scored alone. The model handed out is the plain
+mean (2), which no party would have by itself. One round says it all; further rounds say it again.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from privadmm import check
+from privadmm.algorithms.star import Memory, OnStar, average
+from privadmm.errors import ConfigError
+from privadmm.phases import AtCoordinator, AtParties, Floats, Ints, Local, Mail, Phase, Public
+from privadmm.privacy.accounting import Plan
+from privadmm.privacy.events import NotPrivate
+from privadmm.privacy.release import Door, Released
+from privadmm.toml.fields import Above, Doc
+
+EACH_ITS_OWN = NotPrivate("every party's own model leaves in the clear")
+
+
+@dataclass(frozen=True)
+class State:
+    w: Floats  # w_i
+
+    @property
+    def model(self) -> Floats:
+        return self.w
+
+
+@dataclass(frozen=True)
+class LocalOnly(OnStar):
+    tolerance: Annotated[float, Above(0), Doc("gradient norm to which every local problem is solved")] = 1e-9
+
+    name: ClassVar[str] = "local_only"
+    private: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check.positive(tolerance=self.tolerance)
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        return AtParties(self.solve), AtCoordinator(self.average)
+
+    def solve(self, t: int, local: Local, s: State, inbox: Mail, release: Door) -> tuple[State, Released]:
+        # A party alone knows no weight beside the others': (1) times omega_i, whose losses `argmin` has.
+        omega = local.public.scale(local.ids) / local.public.C
+        k = omega * local.public.regularizer.strong_convexity
+        x = local.argmin(local.zeros(), k, start=s.w, anchor=s.w, tolerance=self.tolerance)  # (1)
+        w = release.output(x, sensitivity=local.moves / k)
+        return State(w.value), w
+
+    def average(self, t: int, public: Public, memory: Memory, inbox: Mail) -> tuple[Memory, Mail]:
+        return average(inbox)  # (2)
+
+    def plan(self, public: Public) -> Plan:
+        return {(t, 0): (public.everyone(EACH_ITS_OWN),) for t in range(public.rounds)}
+
+    def check(self, public: Public) -> None:
+        public.need_argmin(self.name)
+        public.need_smooth_regularizer(self.name)
+        if not public.regularizer.strong_convexity:
+            raise ConfigError(
+                f"{self.name} has no penalty but the regulariser's, and an argmin needs some: use l2 with a weight "
+                "above 0"
+            )
+
+    def init(self, public: Public, ids: Ints) -> State:
+        return State(public.origin(len(ids)))

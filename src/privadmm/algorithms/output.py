@@ -1,0 +1,34 @@
+"""What methods that release one noisy query a round share: their plan, and the release of an argmin."""
+
+import numpy as np
+
+from privadmm.phases import Floats, Local, Public
+from privadmm.privacy.accounting import Plan
+from privadmm.privacy.calibration import NoPrivacy, fit
+from privadmm.privacy.release import Door, Released
+
+
+def output_plan(public: Public, ratios: Floats | float | None = None) -> Plan:
+    """One Gaussian release a round: from the target, or with these ratios (one a party, or one for all) at level 1."""
+    target = public.privacy
+    if isinstance(target, NoPrivacy):
+        return {(t, 0): (public.everyone(target.event),) for t in range(public.rounds)}
+    own = np.broadcast_to(1.0 if ratios is None else ratios, public.parties).tolist()
+    levels = target.levels(public.rounds)
+    # Rounds alike share one object, and are calibrated once.
+    shapes = {level: (tuple(target.kind(level * ratio) for ratio in own),) for level in set(levels)}
+    plan = {(t, 0): shapes[level] for t, level in enumerate(levels)}
+    return fit(target, plan) if ratios is None else plan
+
+
+def noisy_argmin(
+    local: Local, release: Door, linear: Floats, k: Floats, start: Floats, anchor: Floats, tolerance: float
+) -> Released:
+    """The argmin of the losses + <linear, x> + k/2 |x|^2, k > 0 being public, with output noise (PRIVACY.md 4).
+
+    The gradient at any point moves by at most `local.moves` between neighbours, hence the argmin by that over k; and
+    what the solver returns is within left/k of it: Delta = 2 C omega_i L/(m_i k) + 2 left/k when a record is replaced.
+    """
+    x = local.argmin(linear, k, start, anchor, tolerance)
+    left = local.inexact(linear, k, tolerance)
+    return release.output(x, sensitivity=(local.moves + 2 * left) / k)

@@ -1,0 +1,166 @@
+"""What M-ADMM, R-ADMM and MR-ADMM share: penalties that are a party's own and may grow, and noise in the objective.
+
+Party i holds O_i(f) = C omega_i/B_i sum_n loss(x_n.f; y_n) + R(f) and hears its V_i neighbours. In round t
+
+    eta_i(t) = eta_i growth^t,   k_i(t) = curvature of R + 2 eta_i(t) V_i,   w_i(t) = C omega_i c/(B_i k_i(t)),
+
+k_i being the curvature that is not data's. For the papers' rho/N read R's weight, for C/B_i read C omega_i/B_i.
+
+Certified (PRIVACY.md 3). Noise b in units of summed gradients hides a move of Delta = 2 L: exp(-zeta |b|) costs
+Delta zeta + ln(1 + w), N(0, s^2 I) a Renyi curve. Where the w of all rounds alone would cost half of the target, noise
+buys little; what no noise can reach is refused, with the penalty that mends it.
+
+Published. The papers draw eps with density exp(-alpha |eps|) and add h eps.f to the objective, so that
+b = B_i h/(C omega_i) eps and zeta = alpha C omega_i/(B_i h). Their totals rest on -ln(1 - w) < 1.4 w, hence on
+
+    2 c < min_i B_i/(C omega_i) k_i(1)
+
+and on |loss'| <= 1; where either fails they claim nothing.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+
+from privadmm import check
+from privadmm.algorithms.graph import OnGraph, degrees, objective_plan
+from privadmm.errors import ConfigError, RefusedError
+from privadmm.phases import Floats, Public
+from privadmm.privacy.accounting import Claim, Plan
+from privadmm.privacy.calibration import Target, widest
+from privadmm.toml.fields import SOME, Above, AtLeast, Doc
+
+
+@dataclass(frozen=True)
+class Penalised(OnGraph, ABC):
+    eta: Annotated[float, Above(0), Doc("penalty on the difference of neighbours, in the first round")] = 0.01
+    growth: Annotated[float, AtLeast(1), Doc("the penalty of a round over that of the round before")] = 1.0
+    party_eta: Annotated[
+        tuple[Annotated[float, Above(0)], ...] | None, SOME, Doc("instead of eta, one for each party")
+    ] = None
+    tolerance: Annotated[float, Above(0), Doc("gradient norm to which every local problem is solved")] = 1e-9
+    law: Annotated[
+        Literal["gaussian", "gamma"],
+        Doc("certified noise: Gaussian, or pure with norm ~ Gamma; published is gamma"),
+    ] = "gaussian"
+    calibration: Annotated[
+        Literal["certified", "published"], Doc("noise from [privacy] epsilon, or the paper's from alpha")
+    ] = "certified"
+    alpha: Annotated[
+        float | None, Above(0), Doc("the paper's noise of a round, of density exp(-alpha |eps|)")
+    ] = None
+
+    name: ClassVar[str]
+    private: ClassVar[bool] = True
+    caveat: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        check.positive(eta=self.eta, growth=self.growth, tolerance=self.tolerance)
+        for number, value in enumerate(self.party_eta or ()):
+            check.positive(**{f"party_eta[{number}]": value})
+        if self.growth < 1:
+            raise ConfigError(
+                f"growth must be 1 or above, not {self.growth!r}: the proofs need penalties that do not fall"
+            )
+        if (self.calibration == "published") != (self.alpha is not None):
+            raise ConfigError('alpha and calibration = "published" go together: set both or neither')
+
+    @abstractmethod
+    def lever(self, public: Public, t: int) -> Floats:
+        """h of every party: the paper's eps enters the objective as h eps.f."""
+
+    @abstractmethod
+    def claimed(self, public: Public, t: int, alpha: float) -> Floats:
+        """What the paper says that round t costs each party."""
+
+    def penalties(self, public: Public, t: int) -> Floats:
+        """eta_i(t) of every party."""
+        first = np.full(public.parties, self.eta) if self.party_eta is None else np.array(self.party_eta)
+        return first * self.growth**t
+
+    def curvature(self, public: Public, t: int) -> Floats:
+        """k_i(t) of every party."""
+        V = degrees(public)[:, 0]
+        return public.regularizer.strong_convexity + 2 * self.penalties(public, t) * V
+
+    def noise(self, public: Public, t: int) -> float:
+        """alpha of round t: a round with louder noise has a smaller one."""
+        assert self.alpha is not None
+        assert isinstance(public.privacy, Target)
+        return self.alpha / public.privacy.levels(public.rounds)[t]
+
+    def plan(self, public: Public) -> Plan:
+        return public.once(self, lambda: self.planned(public))
+
+    def planned(self, public: Public) -> Plan:
+        weight = public.scale(public.ids)[:, 0] / public.sizes
+        certified = self.calibration == "certified"
+        try:
+            return objective_plan(
+                public,
+                k=lambda t: self.curvature(public, t),
+                law=self.law if certified else "gamma",
+                zeta=None if certified else lambda t: self.noise(public, t) * weight / self.lever(public, t),
+            )
+        except RefusedError as error:
+            assert isinstance(public.privacy, Target)
+            raise RefusedError(f"{error}{self.too_flat(public, public.privacy)}") from error
+
+    def published(self, public: Public, delta: float) -> Claim | None:
+        if self.calibration == "certified":
+            return None
+        if public.loss.lipschitz > 1:
+            return Claim(None, "the paper takes |loss'| <= 1, which this loss does not keep")
+        room = float(np.min(public.sizes / public.scale(public.ids)[:, 0] * self.curvature(public, 0)))
+        if not 2 * public.loss.smoothness < room:
+            return Claim(
+                None,
+                f"the paper's 1.4 needs 2 c = {2 * public.loss.smoothness:g} below {room:.3g}, the least of "
+                "B_i/C (rho/N + 2 eta_i V_i): raise eta",
+            )
+        rounds = [self.claimed(public, t, self.noise(public, t)) for t in range(public.rounds)]
+        return Claim(float(np.max(np.sum(rounds, axis=0))), self.caveat)
+
+    def check(self, public: Public) -> None:
+        public.need_argmin(self.name)
+        public.need_smooth_regularizer(self.name)
+        public.need_bounded(self.name)
+        if self.calibration == "published" or self.law == "gamma":
+            public.need_simulation("gamma noise")
+        if public.parties < 2:
+            raise ConfigError(
+                f"{self.name} needs two parties or more; where a column tells how many there are, "
+                "declare [parties] sizes"
+            )
+        if self.party_eta is not None and len(self.party_eta) != public.parties:
+            raise ConfigError(
+                f"party_eta has {len(self.party_eta)} figures for {public.parties} parties; give one for each"
+            )
+        if public.rounds * math.log(self.growth) > 50:
+            raise ConfigError(
+                f"growth = {self.growth:g} over {public.rounds} rounds stops every move; bring it nearer to 1"
+            )
+
+    def too_flat(self, public: Public, target: Target) -> str:
+        """The penalty at which the flattest party's w would cost half of its epsilon, where it has a smaller one."""
+        bend = public.scale(public.ids)[:, 0] / public.sizes * public.curvature
+        costs = [target.of(party, public.parties) for party in public.ids.tolist()]
+        caps = np.array([widest(cost, target.delta, self.law, public.rounds) for cost in costs])
+        party = int(np.argmax(bend / caps / self.curvature(public, 0)))
+        needed = bend[party] / caps[party] - public.regularizer.strong_convexity
+        eta = needed / (2 * public.graph.degrees[party])
+        if eta <= self.penalties(public, 0)[party] or caps[party] < 1e-11:  # it is not for want of curvature
+            return ""
+        return (
+            f". The penalty is too small for party {party}, whose records number {public.sizes[party]}: set eta to "
+            f"{eta:.3g} or more, or declare [parties] sizes if that is not their number"
+        )
+
+    def apart(self) -> str | None:
+        """What becomes of the limit where each party's own penalty is the step of its dual."""
+        if len(set(self.party_eta or ())) < 2:
+            return None
+        return "with unequal party_eta the limit minimises the parties' objectives weighted by 1/party_eta, not alike"

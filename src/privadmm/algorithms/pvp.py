@@ -1,0 +1,116 @@
+"""Primal variable perturbation: consensus ADMM on a star with noise on every argmin, Algorithm 2 of the DP-ADMM paper.
+
+Party i holds f_i(w) = C omega_i/m_i sum_n loss(a_n.w; y_n) + the smooth part of R. Round k:
+
+    w_i^{k+1} = argmin f_i(v) - <gamma_i^k, v> + rho/2 |v - w^k|^2                              (line 4)
+    wt_i^{k+1} = w_i^{k+1} + N(0, sigma_i^2 I)                                                  (line 5)
+    w^{k+1} = prox of the rest of R, step 1/rho, at mean_i (wt_i^{k+1} - gamma_i^k/rho)         (line 7)
+    gamma_i^{k+1} = gamma_i^k - rho (wt_i^{k+1} - w^{k+1})                                      (line 9)
+
+Privacy (PRIVACY.md 4). With lambda the strong convexity of R, the argmin has k = lambda + rho that does not come from
+data; solved to a gradient norm `left`, one replaced record moves it by at most
+
+    Delta = 2 C omega_i L/(m_i k) + 2 left/k,      sigma_i = z Delta
+
+z is fixed before the run: mu^2 = rounds/z^2. State and message are functions of the released wt_i.
+
+Published. sigma_i = 2 C omega_i L/(m_i lambda) sqrt(2 ln(1.25/delta))/epsilon (the paper's lambda/N is lambda here): it
+forgets the penalty, and is k/lambda times what it needs to be. The event carries the true ratio, sigma_i/Delta.
+
+Deviation. The paper needs R smooth. A part without a gradient (l1) is left to the coordinator's prox, as in admm_star;
+the certified noise needs no lambda > 0.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+
+from privadmm import check
+from privadmm.algorithms.admm_star import State
+from privadmm.algorithms.output import noisy_argmin, output_plan
+from privadmm.algorithms.star import Memory, OnStar, average, broadcast
+from privadmm.errors import ConfigError
+from privadmm.phases import AtCoordinator, AtParties, Floats, Ints, Local, Mail, Phase, Public
+from privadmm.privacy.accounting import Claim, Plan, classical_ratio, moments_accountant
+from privadmm.privacy.calibration import NoPrivacy
+from privadmm.privacy.release import Door, Released
+from privadmm.solvers import reanchor
+from privadmm.toml.fields import Above, Doc
+
+
+@dataclass(frozen=True)
+class PVP(OnStar):
+    rho: Annotated[float, Above(0), Doc("penalty of the augmented Lagrangian")] = 0.01
+    tolerance: Annotated[float, Above(0), Doc("gradient norm to which every local problem is solved")] = 1e-9
+    calibration: Annotated[
+        Literal["certified", "published"],
+        Doc("noise from [privacy] epsilon, or the paper's from round_epsilon"),
+    ] = "certified"
+    round_epsilon: Annotated[float | None, Above(0), Doc("the paper's epsilon of one round")] = None
+
+    name: ClassVar[str] = "pvp"
+    private: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check.positive(rho=self.rho, tolerance=self.tolerance)
+        if (self.calibration == "published") != (self.round_epsilon is not None):
+            raise ConfigError('round_epsilon and calibration = "published" go together: set both or neither')
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        return AtParties(self.update), AtCoordinator(self.average)
+
+    def update(self, t: int, local: Local, s: State, inbox: Mail, release: Door) -> tuple[State, Released]:
+        w, rho = inbox.broadcast, self.rho
+        gamma = s.gamma - rho * (s.w - w)  # line 9, of the round before
+        anchor = reanchor(s.anchor, np.broadcast_to(w, s.w.shape), t)
+        k = np.asarray(rho + local.public.regularizer.strong_convexity)
+        wt = noisy_argmin(local, release, -gamma - rho * w, k, s.w, anchor, self.tolerance)  # lines 4, 5
+        return State(wt.value, gamma, anchor), wt.map(lambda w: w - gamma / rho)
+
+    def average(self, t: int, public: Public, memory: Memory, inbox: Mail) -> tuple[Memory, Mail]:
+        mean, mail = average(inbox)
+        rest = public.regularizer.rest
+        return (mean, mail) if rest is None else broadcast(rest.prox(mean.w, 1 / self.rho))  # line 7
+
+    def steer(self, t: int, local: Local, s: State, target: Floats) -> Mail:
+        """The broadcast that makes line 4 `target`, but for the records: what a hostile coordinator may send."""
+        k = self.rho + local.public.regularizer.strong_convexity
+        return broadcast(((k * target - s.gamma + self.rho * s.w) / (2 * self.rho))[..., 0, :])[1]
+
+    def plan(self, public: Public) -> Plan:
+        if self.round_epsilon is None or isinstance(public.privacy, NoPrivacy):
+            return public.once(self, lambda: output_plan(public))
+        ratio = classical_ratio(self.round_epsilon, public.privacy.delta) * self.excess(public)
+        return public.once(self, lambda: output_plan(public, ratio))
+
+    def excess(self, public: Public) -> float:
+        """The paper's sensitivity over Delta, the same for every party: k/lambda between replaced records."""
+        lam = public.regularizer.strong_convexity
+        return 2 * public.loss.lipschitz / public.sensitivity * (self.rho + lam) / lam
+
+    def published(self, public: Public, delta: float) -> Claim | None:
+        target = public.privacy
+        if isinstance(target, NoPrivacy) or not public.regularizer.strong_convexity:
+            return None
+        forgets = f"forgets the penalty rho and asks for about {self.excess(public):.3g} times too much noise"
+        if self.round_epsilon is None or len(set(target.levels(public.rounds))) > 1:
+            return Claim(None, f"the paper has no figure for this noise; its own sensitivity {forgets}")
+        total = moments_accountant(self.round_epsilon, delta, public.rounds)
+        return Claim(total, f"the paper's moments accountant, of a sensitivity that {forgets}")
+
+    def check(self, public: Public) -> None:
+        public.need_argmin(self.name)
+        public.need_bounded(self.name)
+        if self.round_epsilon is None:
+            return
+        public.need_simulation('calibration = "published"')
+        if not public.regularizer.strong_convexity:
+            raise ConfigError(
+                "the paper's sensitivity 2 N/(m lambda) needs a strongly convex regulariser: use l2 or elastic_net "
+                'with a weight above 0, or calibration = "certified"'
+            )
+
+    def init(self, public: Public, ids: Ints) -> State:
+        return State(public.origin(len(ids)), public.zeros(len(ids)), public.zeros(len(ids)))

@@ -1,0 +1,81 @@
+"""The vertical half of assembly: from a config to who holds which columns, and people in vertical parties' hands."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+from numpy.typing import NDArray
+
+from privadmm.config import Config
+from privadmm.data import splits
+from privadmm.data.aligned import read_aligned
+from privadmm.data.columns import People, by_names
+from privadmm.data.readers import Records
+from privadmm.data.schema import Schema
+from privadmm.errors import ConfigError
+from privadmm.model import Frame
+
+
+def aligned(config: Config, schema: Schema | None) -> tuple[Records, list[list[int]]]:
+    """The parties' own files as one table, and the columns of each."""
+    table = config.data
+    if config.parties.files is None or table.id is None or table.label is None:
+        raise ConfigError(f"{config.path}: [parties] files needs [data] id and label")
+    return read_aligned(
+        config.resolve(table.source),
+        [config.resolve(name) for name in config.parties.files],
+        table.format,
+        id=table.id,
+        label=table.label,
+        classes=table.classes,
+        schema=schema,
+        on_bad=table.on_bad,
+    )
+
+
+def groups(config: Config, found: Records) -> list[list[int]]:
+    """The columns that each party holds, of one table."""
+    table, d = config.parties, len(found.names)
+    if table.columns is None:
+        assert table.count is not None
+        return [part.tolist() for part in splits.by_columns(d, table.count)]
+    named = [item for item in table.columns if not isinstance(item, int)]
+    try:
+        if named:
+            return [part.tolist() for part in splits.by_lists(d, by_names(found.names, named))]
+        counts = [item for item in table.columns if isinstance(item, int)]
+        return [part.tolist() for part in splits.by_columns(d, counts)]
+    except ConfigError as error:
+        raise ConfigError(f"{config.path}: [parties] columns: {error}") from None
+
+
+def framed(config: Config, found: Records, frame: Frame, held: list[list[int]]) -> tuple[Records, Frame]:
+    """The table and its frame with the parties' columns; of the first party alone if that is asked for."""
+    bounds = config.parties.row_bounds or (frame.row_bound,) * len(held)
+    if config.parties.use == "first":
+        found = Records(found.X[:, held[0]], found.y, tuple(found.names[j] for j in held[0]), found.columns)
+        held, bounds = [list(range(len(held[0])))], bounds[:1]
+    if len(bounds) != len(held):
+        raise ConfigError(
+            f"{config.path}: [parties] row_bounds has {len(bounds)} figures for {len(held)} parties"
+        )
+    whole = scaling(config) is None
+    if not whole and config.data.rows == "unit":
+        raise ConfigError(
+            f'{config.path}: [data] rows = "unit" changes all columns of a row with one of them, and '
+            'adjacency = "column" forbids that: use rows = "clip" with a row_bound'
+        )
+    return found, replace(frame, names=found.names).split(held, bounds, whole)
+
+
+def scaling(config: Config) -> float | None:
+    """The norm to which columns are scaled down to train on; None where rows are clipped instead."""
+    if config.privacy is None or config.privacy.adjacency != "column":
+        return None
+    bound = getattr(config.algorithm.parameters, "column_bound", None)
+    return math.inf if bound is None else float(bound)
+
+
+def people(config: Config, found: Records, frame: Frame, rows: NDArray[Any], train: bool) -> People:
+    """Those of these rows. Columns are scaled down only where they are trained on."""
+    return frame.people(found.X, found.y, rows, scaling(config) if train else None)

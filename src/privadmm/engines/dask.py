@@ -1,0 +1,419 @@
+"""The Dask engine (extra `dask`): an actor for each block of parties, on workers inside one trust domain.
+
+A worker reads its parties' records itself and keeps their ledger; between it and the driver go packed mail, and nothing
+else through the scheduler than orders. A worker process that dies is started again by its nanny, its block is made
+again from its order and its ledger, and the same request is asked again: it gets the bytes that were committed, or, if
+none were, is answered for the first time. So a run that lost workers has the transcript of one that did not.
+
+Everything here is a wait with an end: an answer, a worker's return, a connection. When it comes, the run ends with a
+`ClusterError`, and what was released is in the ledgers.
+"""
+
+import logging
+import ssl
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from time import monotonic, sleep
+from typing import Any, Literal, NoReturn
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from privadmm import wire
+from privadmm.config import Config
+from privadmm.engines.reaching import unreached
+from privadmm.engines.site import Order, Site
+from privadmm.engines.worker import heard
+from privadmm.errors import ClusterError, ConfigError, LedgerError
+from privadmm.phases import Floats, Ints, Mail
+from privadmm.privacy.durable import Receipt
+from privadmm.privacy.ledger import Statement
+
+try:
+    import cryptography  # noqa: F401  distributed needs it for the certificates of workers on this machine
+    import dask.config
+    from distributed import (
+        CancelledError,
+        Client,
+        Future,
+        KilledWorker,
+        Nanny,
+        Scheduler,
+        Security,
+        SpecCluster,
+    )
+except ImportError as error:
+    raise ConfigError(
+        "the engine dask needs Dask, which is not installed: pip install 'privadmm[dask]'"
+    ) from error
+
+logger = logging.getLogger(__name__)
+ATTEMPTS = 4  # how often one request is asked before its worker is given up
+POLL = 0.25  # seconds between looks at whether a worker that has not answered is still there
+GRACE = 5.0  # in which the scheduler notices that a worker is gone
+LEAVING = 10.0  # for what is asked at the end, when a worker may be stuck
+CONNECT = 30.0
+SETTINGS = {
+    "distributed.worker.profile.enabled": False,  # statistics of what workers do cost them time
+    "distributed.worker.http.routes": [],  # no pages
+    "distributed.scheduler.http.routes": [],
+}
+# Ctrl-C in a terminal reaches every process; this one ends the workers when it has asked them how far they are.
+DEAF = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)"
+
+
+class Lost(Exception):  # noqa: N818  it never leaves this module
+    """The worker that holds a block cannot be reached any more."""
+
+
+@dataclass
+class Block:
+    """A block as the driver knows it."""
+
+    order: Order
+    senders: Ints
+    home: str  # the worker that it belongs to, under a name that outlives the process
+    future: Future | None = None
+    actor: Any = None
+    stage: Literal["placed", "opened", "begun"] = "placed"
+    receipts: dict[int, list[Receipt]] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        first, last = self.order.parties[0], self.order.parties[-1]
+        return f"the worker of {f'party {first}' if first == last else f'parties {first} to {last}'}"
+
+    @property
+    def there(self) -> bool:
+        return self.future is not None and self.future.status == "finished"
+
+
+class DaskCluster:
+    """A cluster whose blocks are actors. Made with their ledgers open; `begin` sets the cost aside."""
+
+    def __init__(self, orders: Sequence[Order], labels: Floats | None = None) -> None:
+        """`labels` are those at the coordinator, where the parties have none."""
+        config, job = orders[0].config, orders[0].job
+        self.labels, self.timeout = labels, config.run.timeout
+        self._leaving = False
+        self._stack = ExitStack()
+        try:
+            self.client = self._stack.enter_context(connected(config, len(orders)))
+            self.address = self.client.scheduler.address
+            self.blocks = [
+                Block(order, heard(job.algorithm, job.public, np.array(order.parties)), home)
+                for order, home in zip(map(bare, orders), self._homes(len(orders)), strict=True)
+            ]
+            for block in self.blocks:
+                with suppress(Lost):  # then asking finds it again
+                    self._place(block)
+            self._ask("open")
+        except BaseException:
+            self.close()
+            raise
+
+    def _homes(self, count: int) -> list[str]:
+        """Workers in the order of their names, so that a block comes to the same one in every run."""
+        try:
+            self.client.wait_for_workers(count, timeout=self.timeout)
+        except TimeoutError:
+            found = len(self._workers())
+            raise ClusterError(
+                f"{found} of {count} workers came to {self.address} within {self.timeout:g} s: start more with "
+                f"`dask worker {self.address}`, or set [run] workers = {max(found, 1)}"
+            ) from None
+        except OSError:
+            self._scheduler_there()
+            raise
+        known = sorted(self._workers().items(), key=lambda item: str(item[1]["name"]))
+        return [home(info) for _, info in known[:count]]
+
+    def _workers(self) -> dict[str, Any]:
+        found = self.client.scheduler_info(n_workers=-1).get("workers", {})
+        return {address: info for address, info in found.items() if info["status"] == "running"}
+
+    def begin(self) -> "DaskCluster":
+        """Set the plan's cost aside in every ledger, or refuse; then a block goes on from what its ledger holds."""
+        if len({statement.policy for statement in self._ask("statement")}) > 1:
+            raise LedgerError(
+                f"{self.blocks[0].order.ledger.parent}: its ledgers have different policies; make all of them with "
+                "the same, or name another directory. Nothing was released"
+            )
+        self._ask("begin")
+        if self.labels is not None and self.blocks[0].order.job.public.label_epsilon is not None:
+            (packed,) = self._ask("labels", blocks=self.blocks[:1])
+            self.labels = np.array(wire.unpack(packed)[0]["y"])
+        return self
+
+    def step(self, round: int, phase: int, inbox: Mail) -> Mail:
+        asked = [(round, phase, inbox.only(block.senders).pack()) for block in self.blocks]
+        answers = self._ask("step", asked)
+        for block, (_, head) in zip(self.blocks, answers, strict=True):
+            if head is not None:
+                block.receipts.setdefault(round, []).append((block.order.job.id, round, phase, head))
+        return Mail.join([Mail.unpack(sent) for sent, _ in answers])
+
+    def receipts(self, round: int) -> list[tuple[str, int, int, str, int]]:
+        return [
+            (*seen, block.order.parties[0]) for block in self.blocks for seen in block.receipts.get(round, ())
+        ]
+
+    def iterates(self, rounds: int) -> Floats | None:
+        found = self._ask("iterates", [(rounds,)] * len(self.blocks))
+        if any(one is None for one in found):
+            return None
+        arrays = [wire.unpack(one)[0] for one in found]
+        order = np.argsort(np.concatenate([one["ids"] for one in arrays]))
+        rows: Floats = np.concatenate([one["x"] for one in arrays], axis=-2)
+        return rows[..., order, :]
+
+    def paid(self) -> list[int | None]:
+        """How many rounds each block's ledger holds; None: not one release."""
+        with self._short():
+            return self._ask("paid")
+
+    def statement(self) -> Statement:
+        return Statement.join(self._ask("statement"))
+
+    def give_up(self) -> None:
+        with self._short():
+            self._ask("give_up")
+
+    @contextmanager
+    def _short(self) -> Iterator[None]:
+        """Of those who are there, and without much patience: whoever asks may be about to leave."""
+        self._leaving = True
+        try:
+            yield
+        finally:
+            self._leaving = False
+
+    def close(self) -> None:
+        """Ledgers are closed where a worker still answers; workers of this run are ended, others let go."""
+        with self._stack:
+            answers = []
+            for block in getattr(self, "blocks", ()):
+                with suppress(Lost, ClusterError):
+                    answers.append(self._call(block, "close", ()))
+            for answer in answers:
+                with suppress(Exception):
+                    answer.result(timeout=POLL)
+            for block in getattr(self, "blocks", ()):
+                block.future = block.actor = None
+
+    def _ask(
+        self,
+        method: str,
+        arguments: Sequence[tuple[Any, ...]] | None = None,
+        blocks: Sequence[Block] | None = None,
+    ) -> list[Any]:
+        """Of every block at once, unless some are named; the answers in the order of blocks."""
+        asked = self.blocks if blocks is None else blocks
+        given = arguments or [()] * len(asked)
+        pending = []
+        for block, args in zip(asked, given, strict=True):
+            try:
+                pending.append(self._call(block, method, args))
+            except Lost:
+                pending.append(None)
+        return [
+            self._settle(block, method, args, one)
+            for block, args, one in zip(asked, given, pending, strict=True)
+        ]
+
+    def _settle(self, block: Block, method: str, args: tuple[Any, ...], pending: Any) -> Any:
+        """The answer; if the worker is lost, from the one that takes its place."""
+        for _ in range(ATTEMPTS):
+            try:
+                if pending is None:
+                    self._restore(block)
+                    pending = self._call(block, method, args)
+                answer = self._wait(block, pending)
+            except Lost:
+                if self._leaving:
+                    raise ClusterError(f"{block} is gone") from None
+                pending = None
+                continue
+            if method in ("open", "begin"):
+                block.stage = "opened" if method == "open" else "begun"
+            return answer
+        raise ClusterError(
+            f"{block} was lost {ATTEMPTS} times at one request: see what ends it (is there memory enough?)"
+        )
+
+    def _call(self, block: Block, method: str, args: tuple[Any, ...]) -> Any:
+        self._scheduler_there()
+        if not block.there:
+            raise Lost
+        try:
+            return getattr(block.actor, method)(*args)
+        except RuntimeError as error:  # which is how an actor says that it is gone
+            raise Lost from error
+
+    def _wait(self, block: Block, pending: Any) -> Any:
+        limit = min(self.timeout, LEAVING) if self._leaving else self.timeout
+        deadline = monotonic() + limit
+        while True:
+            try:
+                return pending.result(timeout=POLL)
+            except TimeoutError:
+                self._scheduler_there()
+                if not block.there:
+                    raise Lost from None
+                if monotonic() > deadline:
+                    raise ClusterError(
+                        f"{block} has not answered for {limit:g} s: see whether it is at work, or raise [run] timeout"
+                    ) from None
+            except OSError as error:
+                raise Lost from error
+
+    def _restore(self, block: Block) -> None:
+        """Put the block where it belongs, in the stage it was in."""
+        until = monotonic() + GRACE
+        while block.there and monotonic() < until:
+            self._scheduler_there()
+            sleep(POLL / 10)
+        if block.there:
+            return  # the connection broke, and not the worker
+        if block.future is not None:
+            logger.warning("%s was lost; it goes on from its ledger when the worker is back", block)
+        self._place(block)
+        for method in {"placed": (), "opened": ("open",), "begun": ("open", "begin")}[block.stage]:
+            self._wait(block, self._call(block, method, ()))
+
+    def _place(self, block: Block) -> None:
+        address = self._address(block)
+        seen = tuple(one for round in block.receipts.values() for one in round)
+        order = replace(block.order, heads=(*block.order.heads, *seen))
+        future = self.client.submit(Site, order, actor=True, workers=[address], allow_other_workers=False)
+        try:
+            with self.client.as_current():
+                block.actor = future.result(timeout=min(self.timeout, CONNECT))
+        except ImportError as error:
+            raise ClusterError(f"{block}, {address}, has not this privadmm installed ({error})") from error
+        except (OSError, RuntimeError, CancelledError, KilledWorker) as error:
+            raise Lost from error
+        block.future = future
+
+    def _address(self, block: Block) -> str:
+        """Where the block's worker is now; a nanny takes a moment to start another process."""
+        deadline = monotonic() + self.timeout
+        while monotonic() < deadline:
+            self._scheduler_there()
+            for address, info in self._workers().items():
+                if home(info) == block.home:
+                    return address
+            sleep(POLL)
+        raise ClusterError(
+            f"{block} is gone and did not come back within {self.timeout:g} s: start it again, with its nanny"
+        )
+
+    def _scheduler_there(self) -> None:
+        if self.client.status != "running":
+            raise ClusterError(f"the scheduler at {self.address} is gone: start it and its workers again")
+
+
+def bare(order: Order) -> Order:
+    """The order without what was derived from it here, which its worker derives for itself."""
+    return replace(order, job=replace(order.job, public=replace(order.job.public)))
+
+
+def home(info: dict[str, Any]) -> str:
+    """What stays of a worker when its process is another: the address of its nanny, or else its name."""
+    return str(info.get("nanny") or info["name"])
+
+
+@contextmanager
+def quiet(name: str) -> Iterator[None]:
+    """Without what this logger says of a lost scheduler: it is told by its name, and not by a traceback."""
+    logger = logging.getLogger(name)
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+def on_this_machine(count: int) -> SpecCluster:
+    """A scheduler in this process and so many worker processes, on loopback, with certificates of their own.
+
+    As a LocalCluster, but for its pages: even switched off, those of workers would listen on every interface.
+    """
+    shared = {
+        "host": "127.0.0.1",
+        "protocol": "tls://",
+        "security": Security.temporary(),
+        "dashboard": False,
+        "dashboard_address": "127.0.0.1:0",
+    }
+    worker = {"nthreads": 1, "memory_limit": None, "preload": [DEAF], "silence_logs": logging.CRITICAL}
+    return SpecCluster(
+        scheduler={"cls": Scheduler, "options": {**shared, "port": 0}},
+        workers={name: {"cls": Nanny, "options": {**shared, **worker}} for name in range(count)},
+        security=shared["security"],
+        silence_logs=logging.CRITICAL,
+    )
+
+
+@contextmanager
+def connected(config: Config, count: int) -> Iterator[Client]:
+    """A client of the scheduler that the config names, or of one with so many workers on this machine."""
+    with ExitStack() as stack:
+        stack.enter_context(dask.config.set(SETTINGS))
+        stack.enter_context(quiet("distributed.client"))
+        options = {"direct_to_workers": True, "set_as_default": False}
+        try:
+            if config.run.scheduler is None:
+                local = stack.enter_context(on_this_machine(count))
+                client = stack.enter_context(Client(local, **options))
+            else:
+                patience = min(config.run.timeout, CONNECT)
+                secured = security(config)
+                client = stack.enter_context(
+                    Client(config.run.scheduler, security=secured, timeout=patience, **options)
+                )
+        except ssl.SSLError as error:
+            unusable(config, error)
+        except (OSError, RuntimeError) as error:
+            if config.run.scheduler is not None:
+                raise ClusterError(unreached(config.run.scheduler, error)) from error
+            raise ClusterError(f"the workers could not be started ({error})") from error
+        yield client
+
+
+def security(config: Config) -> Security:
+    """Certificates on both sides of a tls:// address; plain text nowhere but on this machine."""
+    run = config.run
+    if urlsplit(run.scheduler).scheme == "tcp":
+        return Security(require_encryption=False)
+    files = {}
+    for key in ("tls_ca", "tls_cert", "tls_key"):
+        name = getattr(run, key)
+        if name is None:
+            raise ConfigError(
+                f"{config.path}: [run] {key} is missing beside scheduler = {run.scheduler!r}: a tls:// scheduler "
+                "needs tls_ca, tls_cert and tls_key"
+            )
+        path = config.resolve(name)
+        if not path.is_file():
+            raise ConfigError(f"{config.path}: [run] {key}: there is no file {path}")
+        files[key] = str(path)
+    made = Security(
+        require_encryption=True,
+        tls_ca_file=files["tls_ca"],
+        tls_client_cert=files["tls_cert"],
+        tls_client_key=files["tls_key"],
+    )
+    try:
+        made.get_connection_args("client")
+    except ssl.SSLError as error:
+        unusable(config, error)
+    return made
+
+
+def unusable(config: Config, error: Exception) -> NoReturn:
+    raise ConfigError(
+        f"{config.path}: [run] tls_ca, tls_cert and tls_key cannot be used together ({error}): they must be PEM files, "
+        "and the key that of the certificate"
+    ) from error

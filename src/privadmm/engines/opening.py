@@ -1,0 +1,95 @@
+"""The engine of a run, by its name: with its ledgers open, and nothing set aside until `begin`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from privadmm.assembly import Prepared
+from privadmm.data.columns import People
+from privadmm.data.shards import Shards
+from privadmm.drive import Parties
+from privadmm.engines.site import Order, open_ledger
+from privadmm.errors import ConfigError
+from privadmm.job import Job, cluster
+from privadmm.privacy.durable import Receipt, SqliteLedger
+from privadmm.privacy.ledger import Statement
+from privadmm.privacy.mechanisms import Noise
+
+
+class Engine(Protocol):
+    """What a run asks of an engine before its first round and after its last."""
+
+    def begin(self) -> Parties:
+        """Set the plan's cost aside in every ledger, or refuse."""
+        ...
+
+    def paid(self) -> list[int | None]:
+        """How many rounds of the job each ledger holds; None: not one release."""
+        ...
+
+    def statement(self) -> Statement: ...
+    def give_up(self) -> None:
+        """Close the job in every ledger: what it set aside and did not spend is free again."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Here:
+    """All parties as one block in this process."""
+
+    job: Job
+    shards: Shards | People
+    noise: Noise
+    ledger: SqliteLedger
+
+    def begin(self) -> Parties:
+        return cluster(self.job, self.shards, self.noise, self.ledger)
+
+    def paid(self) -> list[int | None]:
+        latest = self.ledger.latest(self.job.id)
+        return [None if latest is None else latest[0].round + 1]
+
+    def statement(self) -> Statement:
+        return Statement.of(self.ledger)
+
+    def give_up(self) -> None:
+        self.ledger.close_job(self.job.id)
+
+    def close(self) -> None:
+        self.ledger.close()
+
+
+def opened(order: Order, prepared: Prepared, noise: Noise, heads: Sequence[tuple[Receipt, int]]) -> Engine:
+    """For an order of all parties. `heads` come with the first party of the block that they are from."""
+    if order.config.run.engine == "inprocess":
+        order = replace(order, heads=tuple(seen for seen, _ in heads))
+        ledger = open_ledger(order, noise.mode, prepared.frame.bounds)
+        return Here(order.job, prepared.train, noise, ledger)
+    from privadmm.engines.dask import DaskCluster
+
+    labels = prepared.train.y if isinstance(prepared.train, People) else None
+    return DaskCluster(orders(order, heads), labels)
+
+
+def orders(order: Order, heads: Sequence[tuple[Receipt, int]] = ()) -> list[Order]:
+    """One for each block of neighbouring parties, as even as can be; `order.ledger` is the folder of their ledgers."""
+    count, config = order.config.run.workers, order.config
+    if count > len(order.parties):
+        raise ConfigError(
+            f"{config.path}: [run] workers = {count}, and there are {len(order.parties)} parties; set fewer workers"
+        )
+    # A worker has a working directory of its own.
+    order = replace(order, config=replace(config, path=config.path.absolute()))
+    folder, found = Path(order.ledger).absolute(), []
+    for number, part in enumerate(np.array_split(np.array(order.parties), count)):
+        parties = tuple(part.tolist())
+        mine = tuple(seen for seen, first in heads if first == parties[0])
+        # Numbered, so that another number of workers meets the ledgers of the first and is refused.
+        ledger = folder / f"block-{number}.sqlite"
+        found.append(replace(order, parties=parties, ledger=ledger, heads=mine))
+    return found

@@ -1,0 +1,229 @@
+"""A block of parties at the place where its records are: what an engine starts elsewhere. Bytes in, bytes out.
+
+A site is made from an `Order` alone: it reads its parties' records itself, from the path that the config names, and
+opens its ledger itself. So records never travel, and a site that was lost is made again from the same order: its ledger
+knows what it had released, and the same request gets the same bytes.
+"""
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import numpy as np
+
+from privadmm import assembly, wire
+from privadmm.config import Config
+from privadmm.data.columns import People
+from privadmm.engines.worker import Worker
+from privadmm.errors import DataError, LedgerError, RefusedError, StorageError
+from privadmm.job import Job, beside, check_classes
+from privadmm.phases import Mail
+from privadmm.privacy.durable import Receipt, SqliteLedger, identity_of
+from privadmm.privacy.labels import reported_by_holder
+from privadmm.privacy.ledger import Statement, Tick
+from privadmm.privacy.mechanisms import Noise
+from privadmm.privacy.verification import verify
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Order:
+    """What makes a block: whose records, where they are read, what is done with them, and who counts it."""
+
+    config: Config
+    job: Job
+    parties: tuple[int, ...]
+    ledger: Path
+    heads: tuple[Receipt, ...] = ()  # what was received from this ledger before
+    begun: bool = False  # the run has a checkpoint, so the ledger must be there
+
+
+def open_ledger(order: Order, mode: str, bounds: Sequence[float]) -> SqliteLedger:
+    """The ledger of an order, looked through and fit for its job. `bounds` are those to which rows are clipped."""
+    job, path = order.job, order.ledger
+    if order.begun and not path.exists():
+        raise LedgerError(
+            f"{path}: the ledger of this run is missing; put it back, or start anew in another "
+            "--out with all that was released still to be counted"
+        )
+    known = identity_of(path)
+    if known is None and mode == "deployment":
+        wanted = "" if order.parties[0] == 0 else f" --first {order.parties[0]}"
+        if job.policy.adjacency != "replace-one":
+            wanted += f" --adjacency {job.policy.adjacency}"
+        if job.policy.label_epsilon is not None:
+            wanted += f" --label-epsilon {job.policy.label_epsilon}"
+        raise LedgerError(
+            f"{path}: there is no ledger there, and a deployment does not make one: its steward does, with "
+            f"`privadmm ledger create FILE --parties {len(order.parties)} --epsilon E --delta D{wanted}`"
+        )
+    if known is not None and (problems := verify(path, order.heads).problems):
+        raise LedgerError(f"{path}: {problems[0]}; nothing more was released")
+    if known is None and order.heads:
+        raise LedgerError(f"{path}: the ledger of this run is missing; put it back")
+    policy = job.policy if known is None else known.policy
+    for bound in bounds:
+        policy.admit(job.algorithm.name, bound)
+    asked = order.config.privacy and order.config.privacy.budget
+    fixed = policy.budget
+    if fixed is None and job.private:
+        raise RefusedError(
+            f"{path}: this ledger has no budget, since what it counts is not private; a private run needs another"
+        )
+    if fixed is not None and (fixed.delta != job.delta or asked not in (None, fixed.epsilon)):
+        raise LedgerError(
+            f"{path}: this ledger fixed budget = {fixed.epsilon:g} at delta = {fixed.delta:g} when it "
+            "was made; the party decides, so take these over into [privacy], or name another file"
+        )
+    return SqliteLedger(path, order.parties, policy, mode)
+
+
+def named(method: Callable[Concatenate["Site", P], T]) -> Callable[Concatenate["Site", P], T]:
+    """What goes wrong here with files is told by its name: to the engine, an OSError is a lost connection."""
+
+    @wraps(method)
+    def call(self: "Site", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        path = self.order.ledger
+        try:
+            return method(self, *args, **kwargs)
+        except sqlite3.Error as error:
+            raise LedgerError(f"{path}: the ledger could not be used ({error})") from error
+        except OSError as error:
+            raise StorageError(f"{error.filename or path}: {error.strerror or error}") from error
+
+    return call
+
+
+class Site:
+    """Answers for one block. Nothing is opened in the constructor: its thread is not the one that answers."""
+
+    def __init__(self, order: Order) -> None:
+        self.order = order
+        self._ledger: SqliteLedger | None = None
+        self._worker: Worker | None = None
+
+    @named
+    def open(self) -> None:
+        """Read the records and open the ledger; nothing is set aside yet, so every block can be looked at first."""
+        _one_blas_thread_for_good()
+        order = self.order
+        self._noise: Noise = assembly.noise(order.config)
+        prepared = assembly.prepare(order.config, order.parties)
+        self._held: Any = prepared.train
+        whole = isinstance(self._held, People)  # everybody's columns, and the labels
+        sizes = self._held.sizes[list(order.parties)] if whole else self._held.sizes
+        public = order.job.public
+        if self._held.dim != public.dim or not np.array_equal(sizes, public.sizes[list(order.parties)]):
+            raise DataError(
+                f"parties {order.parties[0]} to {order.parties[-1]} hold other records where they are read than where "
+                "the run was started; name the same file with [data] source on every machine"
+            )
+        make_folder(order.ledger.parent)
+        self._ledger = open_ledger(order, self._noise.mode, prepared.frame.bounds)
+
+    @named
+    def begin(self) -> None:
+        """Set the plan's cost aside, or refuse; then go on from what the ledger holds."""
+        job, ledger = self.order.job, self.ledger
+        check_classes(job, self._held)
+        job.reserve(ledger)
+        vertical = isinstance(self._held, People)
+        block = self._held.columns.take(self.order.parties) if vertical else self._held
+        self._worker = Worker(
+            job.algorithm, beside(job.public, block), job.plan, self._noise, ledger, job.id, job.leave
+        )
+
+    @property
+    def ledger(self) -> SqliteLedger:
+        assert self._ledger is not None, "open comes first"
+        return self._ledger
+
+    @property
+    def worker(self) -> Worker:
+        assert self._worker is not None, "begin comes first"
+        return self._worker
+
+    @named
+    def step(self, round: int, phase: int, inbox: bytes) -> tuple[bytes, str | None]:
+        """The block's mail, and the receipt that travels with it."""
+        sent = self.worker.step(round, phase, Mail.unpack(inbox)).pack()
+        now = Tick(self.order.job.id, round, phase)
+        if (
+            self.worker.last != now
+            and (latest := self.ledger.latest(now.job))
+            and latest[0] != self.worker.last
+        ):
+            self.begin()  # a process that was believed dead had gone on with this ledger
+        return sent, self.ledger.receipt(now)
+
+    @named
+    def labels(self) -> bytes:
+        """Those that a coordinator may see of this block's people: randomised here, and kept in this ledger."""
+        epsilon = self.order.job.public.label_epsilon
+        assert epsilon is not None, "labels that are not randomised stay where they are"
+        return wire.pack({"y": reported_by_holder(self._held.y, self.ledger, self._noise, epsilon)})
+
+    @named
+    def iterates(self, rounds: int) -> bytes | None:
+        """The parties' own iterates, for the figures of a simulation; None unless they are of this moment."""
+        if self._noise.mode != "simulation":
+            raise RefusedError("a deployment tells nothing that was not released")
+        last, ids, x = self.worker.last, self.worker.local.ids, self.worker.state.model
+        if self._left(rounds):
+            ids, x = ids[:0], x[..., :0, :]
+        elif last is None or last.round + 1 != rounds:
+            return None
+        return wire.pack({"ids": ids, "x": x})
+
+    @named
+    def paid(self) -> int | None:
+        """How many rounds of the job the ledger holds; None: not one release. All, once everybody here has left."""
+        latest = self.ledger.latest(self.order.job.id)
+        rounds = 0 if latest is None else latest[0].round + 1
+        return self.order.job.public.rounds if self._left(rounds + 1) else rounds or None
+
+    def _left(self, rounds: int) -> bool:
+        """Whether everybody here had left before the last of so many rounds, by what a simulation declares."""
+        job = self.order.job
+        return all(job.leave.get(party, job.public.rounds + 1) < rounds for party in self.order.parties)
+
+    @named
+    def statement(self) -> Statement:
+        return Statement.of(self.ledger)
+
+    @named
+    def give_up(self) -> None:
+        """Close the job in the ledger: what it set aside and did not spend is free again."""
+        self.ledger.close_job(self.order.job.id)
+
+    @named
+    def close(self) -> None:
+        if self._ledger is not None:
+            self._ledger.close()
+
+
+def make_folder(folder: Path) -> None:
+    """The folder of the ledgers, in one that exists."""
+    try:
+        folder.mkdir(exist_ok=True)
+    except FileExistsError:
+        raise LedgerError(
+            f"{folder}: is a file, and this engine keeps a ledger for each block: name a directory with [run] ledger"
+        ) from None
+    except FileNotFoundError:
+        raise LedgerError(
+            f"{folder}: cannot be reached from where the records are; name a directory that can with [run] ledger"
+        ) from None
+
+
+def _one_blas_thread_for_good() -> None:
+    """More threads change bits. scipy brings a pool of its own, which must be there to be limited."""
+    import scipy.linalg  # noqa: F401
+    from threadpoolctl import threadpool_limits
+
+    threadpool_limits(1, user_api="blas")

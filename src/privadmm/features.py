@@ -1,0 +1,85 @@
+"""A public map of records into the unit ball, made from privately released moments: centred, scaled, normalised.
+
+    phi(x) = ( sqrt(1 - b^2) unit(A * (x - M)), b ),    unit(v) = v/|v|, unit(0) = 0                          (1)
+
+for any public M, A and b: |phi| <= 1, so every bound on per-record gradients holds on phi as on x. M and A come from
+noisy first and second moments m1, m2 whose noise has standard deviation s in every coordinate:
+
+    M = m1 max(0, 1 - d s^2/|m1|^2),   v = max(0, m2 - max(0, M^2 - s^2)),   A = (v + max(3e-4, 1.5 s))^(-1/2)  (2)
+
+The moments (mean x, mean x*x) of m records in the unit ball move together by at most sqrt(4.5)/m when one record is
+replaced, and by at most 2/m where entries are declared non-negative (PRIVACY.md 7a).
+"""
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privadmm.errors import DataError
+
+if TYPE_CHECKING:
+    from privadmm.data.shards import Shards
+
+Floats = NDArray[np.float64]
+FLOOR = 3e-4  # of a feature's variance, so that a constant feature is not blown up
+
+
+@dataclass(frozen=True, eq=False)
+class Map:
+    """(1). M and A are (d,)."""
+
+    M: Floats
+    A: Floats
+    b: float
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.M).all() and np.isfinite(self.A).all() and 0 <= self.b < 1):
+            raise DataError("a feature map needs finite centres and scales, and an intercept in [0, 1)")
+
+    @property
+    def key(self) -> bytes:
+        return self.M.tobytes() + self.A.tobytes()
+
+    def __call__(self, x: Any) -> Floats:
+        """(..., d) -> (..., d + 1)."""
+        out = np.empty((*x.shape[:-1], x.shape[-1] + 1))
+        v = out[..., :-1]
+        np.subtract(x, self.M, out=v)
+        v *= self.A
+        # Divided by the largest entry first: squares of large entries would overflow, and of small ones vanish.
+        largest = np.abs(v).max(axis=-1, keepdims=True, initial=0.0)
+        v /= np.where(largest > 0, largest, 1.0)
+        length = np.sqrt((v * v).sum(axis=-1, keepdims=True))
+        v *= math.sqrt(1 - self.b**2) / np.where(length > 0, length, 1.0)
+        out[..., -1] = self.b
+        return out
+
+
+def moments(shards: "Shards", nonnegative: bool) -> Floats:
+    """(P, 2 d): each party's mean of x and of x*x. Where entries are declared non-negative, others count as 0."""
+    rows = np.empty((len(shards.ids), 2 * shards.dim))
+    for slot in shards.slots:
+        for party, A in zip(np.arange(len(shards.ids))[slot.at], slot.piece.rows(), strict=True):
+            x = np.maximum(A, 0.0) if nonnegative else A
+            m = A.shape[0]
+            rows[party] = np.concatenate([x.sum(axis=0) / m, (x * x).sum(axis=0) / m])
+    return rows
+
+
+def moments_sensitivity(sizes: NDArray[np.int64], nonnegative: bool) -> Floats:
+    """A column: sqrt(4.5)/m, or 2/m, and twice the rounding of the two sums."""
+    bound = 2.0 if nonnegative else math.sqrt(4.5)
+    return (bound / sizes + 2.0**-49 * math.sqrt(2) * sizes)[:, None]
+
+
+def map_of(moments: Floats, s: Floats | float, b: float) -> Map:
+    """(2), from noisy moments (2 d,) with noise of standard deviation s."""
+    d = moments.shape[-1] // 2
+    m1, m2 = moments[:d], moments[d:]
+    size = float(m1 @ m1)
+    M = m1 * max(0.0, 1 - d * float(s) ** 2 / size) if size > 0 else np.zeros(d)
+    v = np.maximum(0.0, m2 - np.maximum(0.0, M**2 - float(s) ** 2))
+    return Map(M, 1 / np.sqrt(v + max(FLOOR, 1.5 * float(s))), b)

@@ -1,0 +1,122 @@
+"""Who learns what of a record: the server of the party that holds it, and everybody who sees what left the party.
+
+The own server holds the features in the clear, and the labels too unless they were randomised before: then it knows
+each label up to that epsilon, for ever. The others see the transcript. Its noise was planned for the job's neighbours;
+of a label alone, features fixed, the same noise hides more, and is counted here again:
+
+    noise on a query that moves by s a + 2 e    ratio' = ratio (s a + 2 e)/(s' a + 2 e)
+    noise in an objective                       ratio' = ratio s/s',   slope' = slope s'/s,   w' = w c'/c
+    the cover of an inexact argmin              as it is
+
+s and c are the most that a record's gradient and curvature differ between the job's neighbours, s' and c' between
+labels; a is a record's weight, and e what a query is inexact by: the solver's tolerance, with as much again for its
+rounding, and the rounding of sums whose public terms are up to a thousand times the loss's. If the labels were
+randomised, this is what the transcript tells of a reported label, and `curves.joint_label` makes of it the true one's.
+"""
+
+import math
+from dataclasses import replace
+from functools import lru_cache, singledispatch
+from typing import Any
+
+import numpy as np
+
+from privadmm.phases import Algorithm, Floats, Public
+from privadmm.privacy import curves
+from privadmm.privacy.accounting import Plan, delta_curve, epsilon, totals, worst
+from privadmm.privacy.calibration import Target
+from privadmm.privacy.events import (
+    DiscreteGaussian,
+    Event,
+    GammaObjective,
+    GammaOutput,
+    Gaussian,
+    GaussianObjective,
+    Spent,
+)
+
+CLEAR = "in the clear"
+BARE = "not protected"
+Guarantee = dict[str, float] | str
+
+
+def views(algorithm: Algorithm, public: Public, plan: Plan) -> dict[str, Any]:
+    """Of the worst party: a guarantee (epsilon, delta), or the words that say there is none."""
+    target, labels = public.privacy, public.label_epsilon
+    own = {"features": CLEAR, "label": CLEAR if labels is None else guarantee(labels, 0.0)}
+    record: Guarantee = BARE
+    label: Guarantee = BARE if labels is None else guarantee(labels, 0.0)
+    if isinstance(target, Target):
+        spent = totals(plan, public.parties)
+        if target.adjacency != "label":
+            record = guarantee(worst(spent, target.delta), target.delta)
+        if target.adjacency in ("replace-one", "label"):
+            spent = totals(label_plan(algorithm, public, plan), public.parties)
+            label = guarantee(
+                max(label_epsilon(one, target.delta, labels) for one in set(spent)), target.delta
+            )
+    return {"adjacency": public.adjacency, "own_server": own, "others": {"record": record, "label": label}}
+
+
+def guarantee(total: float, at: float) -> Guarantee:
+    return {"epsilon": total, "delta": at} if math.isfinite(total) else BARE
+
+
+def label_epsilon(spent: Spent, at: float, randomised: float | None) -> float:
+    """Of a true label, from what was spent between labels; they are the reported ones if labels were randomised."""
+    if randomised is None:
+        return epsilon(spent, at)
+    return curves.joint_label(randomised, delta_curve(spent), at)
+
+
+def label_plan(algorithm: Algorithm, public: Public, plan: Plan) -> Plan:
+    """The same noise as `plan`, counted between data sets that differ in one label.
+
+    Of an algorithm without a proof for labels nothing is known but that a label is part of a record.
+    """
+    if public.label_only or "label" not in algorithm.adjacencies or not isinstance(public.privacy, Target):
+        return plan
+    alone = replace(public, privacy=replace(public.privacy, adjacency="label"))
+    inside = public.sensitivity / alone.sensitivity
+    bend = 1.0 if alone.curvature == public.curvature else alone.curvature / public.curvature
+    outside = output_gains(algorithm, public, alone)
+    counted: dict[int, tuple[tuple[Event, ...], ...]] = {}
+    for releases in plan.values():
+        if id(releases) in counted:
+            continue
+        rows, cover = [], False
+        for row in releases:
+            solved = isinstance(row[0], GaussianObjective | GammaObjective)
+            gains = np.full(len(row), inside) if solved else np.ones(len(row)) if cover else outside
+            rows.append(tuple(hidden(*each, bend) for each in zip(row, gains.tolist(), strict=True)))
+            cover = solved
+        counted[id(releases)] = tuple(rows)
+    return {tick: counted[id(releases)] for tick, releases in plan.items()}
+
+
+def output_gains(algorithm: Algorithm, public: Public, alone: Public) -> Floats:
+    """(s a + 2 e)/(s' a + 2 e) of every party."""
+    scale = public.scale(public.ids)[:, 0]
+    weight, sums = scale / public.sizes, 2.0**-50 * scale * public.loss.lipschitz * (public.sizes + 1000)
+    off = 2 * (2 * getattr(algorithm, "tolerance", 0.0) + sums)
+    gains: Floats = (public.sensitivity * weight + off) / (alone.sensitivity * weight + off)
+    return gains
+
+
+@singledispatch
+def counted_again(event: Any, gain: float, bend: float) -> Event:
+    """The event between neighbours `gain` times closer; one without a rule keeps what it has, which is no less."""
+    found: Event = event
+    return found
+
+
+counted_again.register(Gaussian, lambda event, gain, bend: Gaussian(gain * event.ratio))
+counted_again.register(DiscreteGaussian, lambda event, gain, bend: DiscreteGaussian(gain * event.ratio))
+counted_again.register(GammaOutput, lambda event, gain, bend: GammaOutput(gain * event.ratio))
+counted_again.register(
+    GaussianObjective, lambda event, gain, bend: GaussianObjective(gain * event.ratio, bend * event.w)
+)
+counted_again.register(
+    GammaObjective, lambda event, gain, bend: GammaObjective(event.slope / gain, bend * event.w)
+)
+hidden = lru_cache(maxsize=65536)(counted_again)

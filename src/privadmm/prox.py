@@ -1,0 +1,47 @@
+"""The proximal map of a scalar loss, the step at the labels in methods that split features.
+
+    z = argmin loss(z; y) + k/2 (z - v)^2                                                              (1)
+
+is the root of h(z) = loss'(z; y) + k (z - v), which grows. With a = v - loss'(v)/k the root lies between v and a:
+loss' grows too, so that h(a) = loss'(a) - loss'(v) has the other sign than h(v) = loss'(v), or is 0. Newton's method
+alone diverges where k is small. Here a step that leaves the bracket, or is more than half of the one before, gives way
+to halving the bracket. A loss without a second derivative is met by the lines on either side of its corner.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privadmm import check
+from privadmm.errors import ToleranceError
+from privadmm.losses import Loss
+
+Array = NDArray[np.float64]
+CAP = 400  # steps; they halve, or the bracket does
+
+
+def prox(loss: Loss, v: Array, y: Array, k: float) -> Array:
+    """(1), elementwise, to the last few bits of z. The loss must be convex."""
+    check.positive(k=k)
+    v, y = np.broadcast_arrays(np.asarray(v, dtype=np.float64), y)
+    smooth = math.isfinite(loss.smoothness)
+    a = v - loss.deriv(v, y) / k
+    low, high = np.minimum(v, a).ravel(), np.maximum(v, a).ravel()
+    z, before = low + (high - low) / 2, high - low
+    found, left = np.empty(z.size), np.arange(z.size)
+    for _ in range(CAP):
+        c, sign = v.ravel()[left], y.ravel()[left]
+        h = loss.deriv(z, sign) + k * (z - c)
+        low, high = np.where(h <= 0, z, low), np.where(h >= 0, z, high)
+        newton = -h / (k + loss.curv(z, sign) if smooth else k)
+        good = (z + newton > low) & (z + newton < high) & (2 * np.abs(newton) <= np.abs(before))
+        before = np.where(good, newton, low + (high - low) / 2 - z)
+        z = z + before
+        rest = np.abs(before) > 2 * np.spacing(np.maximum(np.abs(z), np.abs(c)))  # z - v is known no better
+        found[left] = z
+        if not rest.any():
+            return found.reshape(v.shape)
+        if not rest.all():
+            left, z, before, low, high = left[rest], z[rest], before[rest], low[rest], high[rest]
+    raise ToleranceError(f"the prox of {type(loss).__name__} did not settle after {CAP} steps")

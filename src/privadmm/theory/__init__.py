@@ -1,0 +1,1 @@
+"""What the papers prove of utility, computed, and drawn beside what a simulation measures."""

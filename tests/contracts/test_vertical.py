@@ -1,0 +1,500 @@
+"""Every contract, for methods over split features: people's rows at several parties, labels at the coordinator."""
+
+import math
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cases import Transcript, transcript
+from privadmm import ridge
+from privadmm.algorithms.sharing import Sharing
+from privadmm.data.columns import Columns
+from privadmm.drive import Checkpoint, Progress, drive
+from privadmm.engines.inprocess import addressed
+from privadmm.engines.worker import Worker
+from privadmm.errors import RefusedError
+from privadmm.job import Job, beside, cluster, train, weights
+from privadmm.phases import AtParties, Floats, Mail, pack_state, tick
+from privadmm.privacy import release
+from privadmm.privacy.accounting import epsilon, totals
+from privadmm.privacy.audit import Bulk, Listening, judge
+from privadmm.privacy.calibration import Target
+from privadmm.privacy.durable import SqliteLedger
+from privadmm.privacy.events import NotPrivate
+from privadmm.privacy.mechanisms import Simulation
+from privadmm.privacy.release import Door, Released
+from vertical_cases import ALGORITHMS, BALL, CERTIFIED, FREE, PERSON, WIDTHS, Case, N, dense, named, people
+
+P = len(WIDTHS)
+PARTITIONS = {
+    "blocks of one": [[i] for i in range(P)],
+    "mixed": [[0, 3], [1, 2, 4]],
+    "mixed, not in order": [[3], [1, 4], [0, 2]],
+}
+TAPE = list[Floats]
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+@pytest.mark.parametrize("parts", PARTITIONS.values(), ids=PARTITIONS.keys())
+@pytest.mark.parametrize("case", ALGORITHMS, ids=named)
+def test_blocks(case: Case, parts: list[list[int]], sparse: bool) -> None:
+    job, data = case.job(), case.people(sparse=sparse)
+    assert transcript(job, data, parts=parts) == transcript(job, data)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("case", ALGORITHMS, ids=named)
+def test_sparse_columns_say_the_same(case: Case) -> None:
+    job = case.job()
+    found = [
+        weights(job, train(job, cluster(job, case.people(sparse=s), Simulation(0)))) for s in (False, True)
+    ]
+    np.testing.assert_allclose(*found, rtol=1e-8, atol=1e-10)
+
+
+def answer(case: Case, party: int, folder: Path, round: int, phase: int, inbox: bytes) -> bytes:
+    """A party rebuilt from stored bytes at every message."""
+    job = case.job()
+    block = case.people().columns.take(np.array([party]))
+    ledger = SqliteLedger(folder / f"{party}.sqlite", [party], job.policy, "simulation")
+    worker = Worker(job.algorithm, beside(job.public, block), job.plan, Simulation(0), ledger, job.id)
+    reply = worker.step(round, phase, addressed(worker, Mail.unpack(inbox))).pack()
+    ledger.close()
+    return reply
+
+
+class Rebuilt:
+    """A cluster whose parties live in another process; the labels are with whoever drives."""
+
+    def __init__(self, case: Case, labels: Floats, folder: Path, pool: ProcessPoolExecutor) -> None:
+        self.case, self.labels, self.folder, self.pool = case, labels, folder, pool
+
+    def step(self, round: int, phase: int, inbox: Mail) -> Mail:
+        mail = inbox.pack()
+        asked = [self.pool.submit(answer, self.case, i, self.folder, round, phase, mail) for i in range(P)]
+        return Mail.join([Mail.unpack(reply.result()) for reply in asked])
+
+
+def test_workers_rebuilt_from_stored_bytes_in_another_process(tmp_path: Path) -> None:
+    case = next(case for case in ALGORITHMS if case.name == "sharing-person")
+    job, tape = case.job(), Transcript()
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        drive(Rebuilt(case, case.people().y, tmp_path, pool), job.algorithm, job.public, [tape])
+    assert tape.bytes() == transcript(job, case.people())  # type: ignore[arg-type]
+
+
+class Recorder(Door):
+    tape: TAPE
+
+    def output(self, x: Floats, sensitivity: Any) -> Released:
+        released = super().output(x, sensitivity)
+        self.tape.append(released.value)
+        return released
+
+
+class Player(Door):
+    tape: TAPE
+
+    def output(self, x: Floats, sensitivity: Any) -> Released:
+        self._next()
+        self._calls += 1
+        return Released(self.tape.pop(0), release._KEY)
+
+
+def run(job: Job, columns: Columns, labels: Floats, kind: Any, tape: TAPE) -> list[bytes]:
+    """Every state and message of a run, through doors of this kind."""
+    local, algorithm = beside(job.public, columns), job.algorithm
+    state = algorithm.init(job.public, local.ids)
+    memory, mail = algorithm.start(job.public)
+    seen = []
+    for t in range(job.public.rounds):
+        for number, phase in enumerate(algorithm.phases):
+            if isinstance(phase, AtParties):
+                door = kind(local.ids, job.plan[(t, number)], Simulation(0), t, number, lambda charges: None)
+                door.tape = tape
+                state, mail = tick(phase, t, local, state, mail, door)
+                seen += [pack_state(state), mail.pack()]
+            else:
+                memory, mail = phase.run(t, job.public, memory, mail, labels)  # type: ignore[call-arg]
+                seen.append(mail.pack())
+    return [*seen, algorithm.model(job.public, memory, mail).tobytes()]
+
+
+def replayed(case: Case) -> tuple[list[bytes], list[bytes]]:
+    tape: TAPE = []
+    one, other = case.people(seed=0), case.people(seed=1)
+    first = run(case.job(), one.columns, one.y, Recorder, tape)
+    return first, run(case.job(), other.columns, one.y, Player, list(tape))
+
+
+@pytest.mark.parametrize("case", ALGORITHMS, ids=named)
+def test_replay(case: Case) -> None:
+    """Other features under the same releases and labels: state, messages and model do not change."""
+    first, again = replayed(case)
+    assert again == first
+
+
+class Peeping:
+    """A door that tells what it was asked to hide."""
+
+    def __init__(self, door: Door) -> None:
+        self.door, self.seen = door, list[Floats]()
+
+    def output(self, x: Floats, sensitivity: Any) -> Released:
+        self.seen.append(x)
+        return self.door.output(x, sensitivity)
+
+
+@dataclass(frozen=True)
+class RawTarget(Sharing):
+    """The next target is built on the party's own raw scores."""
+
+    def update(self, t: int, local: Any, s: Any, inbox: Mail, release: Door) -> tuple[Any, Released]:
+        door = Peeping(release)
+        state, message = super().update(t, local, s, inbox, door)  # type: ignore[arg-type]
+        return (replace(state, u=door.seen[0]) if door.seen[0].shape == state.u.shape else state), message
+
+
+@dataclass(frozen=True)
+class RawWeights(Sharing):
+    """Predictions are made with the fitted weights instead of those that were released."""
+
+    def update(self, t: int, local: Any, s: Any, inbox: Mail, release: Door) -> tuple[Any, Released]:
+        door = Peeping(release)
+        state, message = super().update(t, local, s, inbox, door)  # type: ignore[arg-type]
+        raw = local.padded(
+            local.fits(s.u + inbox.broadcast, *self.weights(local.public)[:1], self.ball), s.u.shape[:-1]
+        )
+        return state, message.map(lambda said: np.concatenate([said[..., : local.public.dim], raw], axis=-1))
+
+
+@pytest.mark.parametrize(
+    "bug", [RawTarget(rho=0.5, ball=2.0), RawWeights(rho=0.5, ball=2.0)], ids=lambda b: type(b).__name__
+)
+def test_planted_leaks_are_caught(bug: Any) -> None:
+    first, again = replayed(Case("bug", bug, PERSON))
+    assert again != first
+
+
+@pytest.mark.parametrize("parts", [None, [[0], [1, 2, 3, 4]]], ids=["one block", "two blocks"])
+@pytest.mark.parametrize("case", ALGORITHMS, ids=named)
+def test_ledger_equals_plan(case: Case, parts: Any) -> None:
+    job = case.job()
+    workers = cluster(job, case.people(), Simulation(0), parts=parts)
+    train(job, workers)
+    planned = totals(job.plan, P)
+    for worker in workers.workers:
+        for party in worker.ledger.ids:
+            assert worker.ledger.spent(party) == planned[party]
+
+
+@pytest.mark.parametrize("case", ALGORITHMS, ids=named)
+def test_the_plan_costs_what_was_asked(case: Case) -> None:
+    job = case.job()
+    spent = totals(job.plan, P)
+    releases = [sum(count for _, count in one) for one in spent]
+    both = isinstance(case.privacy, type(PERSON)) is False
+    assert releases == [job.public.rounds * (2 if both else 1)] * P
+    assert job.private == (case in CERTIFIED)
+    if job.private and (asked := case.privacy.epsilon) is not None:  # type: ignore[union-attr]
+        assert asked * (1 - 1e-9) <= job.epsilon <= asked  # type: ignore[operator]
+    if not job.private:
+        assert all(math.isinf(epsilon(one, 1e-5)) for one in spent)
+
+
+def test_a_second_hand_over_is_stopped() -> None:
+    @dataclass(frozen=True)
+    class Twice(Sharing):
+        def update(self, t: int, local: Any, s: Any, inbox: Mail, release: Door) -> tuple[Any, Released]:
+            super().update(t, local, s, inbox, release)
+            return super().update(t, local, s, inbox, release)
+
+    job = Case("twice", Twice(rho=0.5, ball=2.0), PERSON).job()
+    workers = cluster(job, people(), Simulation(0))
+    with pytest.raises(RefusedError, match="plan"):
+        train(job, workers)
+    assert all(workers.workers[0].ledger.spent(party) == () for party in range(P))
+
+
+class Stop(BaseException):
+    pass
+
+
+class Fragile:
+    """A cluster that breaks before, or after, the parties answered in `round`."""
+
+    def __init__(self, inner: Any, round: int, after: bool) -> None:
+        self.inner, self.round, self.after, self.labels = inner, round, after, inner.labels
+
+    def step(self, round: int, phase: int, inbox: Mail) -> Mail:
+        if round == self.round and not self.after:
+            raise Stop
+        mail: Mail = self.inner.step(round, phase, inbox)
+        if round == self.round:
+            raise Stop
+        return mail
+
+
+def attempt(case: Case, folder: Path, breaks: tuple[int, bool] | None) -> Progress:
+    job = case.job()
+    ledger = SqliteLedger(folder / "ledger", range(P), job.policy, "simulation")
+    try:
+        parties = cluster(job, case.people(), Simulation(0), ledger)
+        path, progress = folder / "checkpoint", None
+        if path.exists():
+            progress = Progress.load(path, job.id, job.algorithm.start(job.public)[0])
+        carrier: Any = parties if breaks is None else Fragile(parties, *breaks)
+        return train(job, carrier, [Checkpoint(path, job.id)], progress)
+    finally:
+        ledger.close()
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before the answer", "after the commit"])
+@pytest.mark.parametrize("case", ALGORITHMS, ids=named)
+def test_resume_gives_the_same_transcript(case: Case, after: bool, tmp_path: Path) -> None:
+    job = case.job()
+    whole = train(job, cluster(job, case.people(), Simulation(0)))
+    for round in range(job.public.rounds):
+        folder = tmp_path / str(round)
+        folder.mkdir()
+        with pytest.raises(Stop):
+            attempt(case, folder, (round, after))
+        done = attempt(case, folder, None)
+        assert done.transcript == whole.transcript
+        assert done.mail.pack() == whole.mail.pack()
+        ledger = SqliteLedger(folder / "ledger", range(P), job.policy, "simulation")
+        assert [ledger.spent(party) for party in range(P)] == totals(job.plan, P)
+        ledger.close()
+
+
+class Measuring(Door):
+    def output(self, x: Floats, sensitivity: Any) -> Released:
+        self.query, self.declared = x, self._column(sensitivity)
+        return super().output(x, sensitivity)
+
+
+def moved(
+    case: Case, first: Floats, second: Floats, target: Floats, t: int, bound: float | None
+) -> tuple[float, float]:
+    """How far the query of one party moves between two tables, and how far it may; the target is what it may be."""
+    job = case.job(widths=(first.shape[1],), n=len(first))
+    doors = []
+    for X in (first, second):
+        columns = Columns.build([X], row_bounds=[1.0], column_bound=bound)
+        door = Measuring(columns.ids, job.plan[(t, 1)], Simulation(0), t, 1, lambda charges: None)
+        state = job.algorithm.init(job.public, columns.ids)
+        phase = job.algorithm.phases[1]
+        assert isinstance(phase, AtParties)
+        phase.run(t, beside(job.public, columns), state, Mail(np.array([-1]), target[None]), door)
+        doors.append(door)
+    assert doors[0].declared == doors[1].declared
+    return float(np.linalg.norm(doors[0].query - doors[1].query)), float(doors[0].declared[0])
+
+
+@st.composite
+def neighbours(draw: st.DrawFn, by_column: bool) -> tuple[Floats, Floats, Floats, int]:
+    n, d = draw(st.sampled_from([(1, 1), (4, 2), (3, 5), (12, 3)]))
+    numbers = st.floats(-3, 3, allow_nan=False)
+
+    def table(*shape: int) -> Floats:
+        return np.array(
+            draw(st.lists(numbers, min_size=int(np.prod(shape)), max_size=int(np.prod(shape))))
+        ).reshape(shape)
+
+    first, size = table(n, d), draw(st.sampled_from([0.01, 1.0, 30.0, 1e6]))
+    second, target = first.copy(), size * table(n)
+    if by_column:
+        second[:, draw(st.integers(0, d - 1))] = table(n)
+    else:
+        second[draw(st.integers(0, n - 1))] = table(d)
+    return first, second, target + 1e-3, draw(st.sampled_from([0, 3]))
+
+
+@pytest.mark.parametrize("case", CERTIFIED, ids=named)
+def test_search(case: Case) -> None:
+    by_column = case.privacy.adjacency == "column"  # type: ignore[union-attr]
+    if getattr(case.privacy, "party_epsilon", ()):
+        case = replace(case, privacy=PERSON)
+
+    @settings(max_examples=200, deadline=None, derandomize=True, database=None)
+    @given(neighbours(by_column))
+    def search(situation: tuple[Floats, Floats, Floats, int]) -> None:
+        far, allowed = moved(case, *situation, case.column_bound)
+        assert far <= allowed
+
+    search()
+
+
+def crowd(n: int, row: float, other: float) -> tuple[Floats, Floats]:
+    """n people alike, and one of whom everything is asked: `row` along their direction, `other` across."""
+    X = np.zeros((n + 1, 2))
+    X[:n, 0] = 1.0
+    X[n] = row, other
+    return X, np.zeros(n + 1)
+
+
+SMOOTH = Case("attack", Sharing(rho=1.0, ball=1.0), PERSON)
+
+
+def test_the_bounds_are_nearly_attained() -> None:
+    """Opposite rows under a fit that many others hold at the edge of the ball: their scores move by 2 b."""
+    n = 2000
+    (first, _), (second, _) = crowd(n, 1.0, 0.0), crowd(n, -1.0, 0.0)
+    case = replace(SMOOTH, regularizer=type(SMOOTH.regularizer)(100 / (n + 1)))
+    far, allowed = moved(case, first, second, np.full(n + 1, 2.0), 0, None)
+    assert 0.97 * allowed < far <= allowed
+    # The weights: one person against a strong regulariser.
+    case = replace(SMOOTH, regularizer=type(SMOOTH.regularizer)(1e4))
+    far, allowed = moved(case, np.ones((1, 1)), -np.ones((1, 1)), np.full(1, 1e3), 3, None)
+    assert 0.97 * allowed < far <= allowed
+    # A column at its bound, against the empty one, along the target.
+    column = replace(SMOOTH, algorithm=replace(FREE, rho=1.0), privacy=replace(PERSON, adjacency="column"))
+    far, allowed = moved(column, np.full((4, 1), 0.25), np.zeros((4, 1)), np.ones(4), 0, 0.5)
+    assert 0.999 * allowed < far <= allowed
+
+
+def clipped_ridge(D: Any, t: Floats, mu: float, b: float, F: float) -> Floats:
+    x = ridge_fit(D, t, mu, None, F)
+    return x * np.minimum(1.0, b / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-300))
+
+
+ridge_fit = ridge.fit
+
+
+def test_ridge_then_clip_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small row in a direction that nobody else has pulls the ridge fit out, and the clip pulls everybody in."""
+    n = 400
+    (first, _), (second, _) = crowd(n, 0.0, 0.01), crowd(n, 0.0, 0.0)
+    case = replace(SMOOTH, regularizer=type(SMOOTH.regularizer)(1e-6 / (n + 1)))
+    target = np.ones(n + 1)
+    far, allowed = moved(case, first, second, target, 0, None)
+    assert far <= allowed
+    monkeypatch.setattr(ridge, "fit", clipped_ridge)
+    far, allowed = moved(case, first, second, target, 0, None)
+    assert far > 2 * allowed
+
+
+UNDERSTATED = {"the last tenth": 0.9, "one row instead of two": 0.5}
+
+
+@pytest.mark.parametrize("factor", UNDERSTATED.values(), ids=UNDERSTATED.keys())
+def test_planted_understatements_are_caught(factor: float) -> None:
+    @dataclass(frozen=True)
+    class Forgetful(Sharing):
+        def moves(self, local: Any, target: Floats, mu: float) -> tuple[Floats, Floats]:
+            scores, weights = super().moves(local, target, mu)
+            return factor * scores, factor * weights
+
+    n = 2000
+    (first, _), (second, _) = crowd(n, 1.0, 0.0), crowd(n, -1.0, 0.0)
+    case = Case(
+        "bug", Forgetful(rho=1.0, ball=1.0), PERSON, regularizer=type(SMOOTH.regularizer)(100 / (n + 1))
+    )
+    far, allowed = moved(case, first, second, np.full(n + 1, 2.0), 0, None)
+    assert far > allowed
+
+
+def play(truth: int, games: int, seed: int, factor: float = 1.0) -> Floats:
+    """Log-likelihood ratios of whole transcripts, against a coordinator that steers the fit to the edge of the ball.
+
+    Two data sets: a person's row is that of everybody else, or the opposite.
+    """
+    n = 200
+    case = replace(GAME, regularizer=type(GAME.regularizer)(100 / (n + 1)))
+    job = case.job(widths=(1,), n=n + 1)
+    public, phase = replace(job.public, replicas=games), job.algorithm.phases[1]
+    assert isinstance(phase, AtParties)
+    rows = [np.ones((n + 1, 1)), np.ones((n + 1, 1))]
+    rows[1][n] = -1.0
+    worlds = [beside(public, Columns.build([X], row_bounds=[1.0])) for X in rows]
+    states, noise = [job.algorithm.init(public, public.ids) for _ in worlds], Bulk([seed, truth], factor)
+    ratio = np.zeros(games)
+    for t in range(public.rounds):
+        inbox = Mail(np.array([-1]), 3.0 - states[0].u)
+        doors = [
+            Listening(public.ids, job.plan[(t, 1)], noise, t, 1, lambda _: None, (games, 1)) for _ in worlds
+        ]
+        for b in (truth, 1 - truth):
+            doors[b].said = doors[truth].said
+            states[b], _ = phase.run(t, worlds[b], states[b], inbox, doors[b])
+        first, second = (door.likelihood(factor) for door in doors)
+        ratio += first - second
+    return ratio
+
+
+DELTA, CONFIDENCE = 0.02, 0.999
+GAME = Case("game", Sharing(rho=1.0, ball=1.0), Target(2.0, DELTA, adjacency="person"))
+
+
+def found(factor: float = 1.0) -> Any:
+    parts: list[list[Floats]] = [[], []]
+    for batch in range(10):
+        for truth in (0, 1):
+            parts[truth].append(play(truth, 2000, batch, factor))
+    return judge(np.concatenate(parts[0]), np.concatenate(parts[1]), DELTA, CONFIDENCE)
+
+
+def test_the_attack_stays_below_the_certificate_and_close_to_it() -> None:
+    """Of the four releases the game makes nothing of the last, the weights; the bound on scores it nearly attains."""
+    finding = found()
+    assert 0.6 * 2.0 < finding.epsilon_lower <= 2.0
+    assert finding.epsilon_fitted == pytest.approx(2.0 * math.sqrt(3 / 4), rel=0.15)
+
+
+def test_planted_bugs_are_caught_by_the_attack() -> None:
+    assert found(factor=0.5).epsilon_lower > 2.0
+
+
+def test_data_prepared_for_other_neighbours_are_refused() -> None:
+    person, column = (
+        next(case for case in ALGORITHMS if case.name == name)
+        for name in ("sharing-person", "sharing-column")
+    )
+    for case, bound in ((person, 0.5), (column, None), (column, 0.6)):
+        job = case.job()
+        with pytest.raises(RefusedError, match="not prepared for adjacency"):
+            train(job, cluster(job, people(column_bound=bound), Simulation(0)))
+
+
+INBOXES = {
+    "a stack of broadcasts": np.zeros((1000, 1, N)),
+    "a number for every column": np.zeros((1, sum(WIDTHS))),
+    "not a number": np.full((1, N), np.nan),
+    "absurdly large": np.full((1, N), 1e200),
+}
+
+
+@pytest.mark.parametrize("values", INBOXES.values(), ids=INBOXES.keys())
+def test_an_inbox_that_no_coordinator_sends_is_refused(values: Floats) -> None:
+    job = Case("hostile", BALL, PERSON).job()
+    worker = cluster(job, people(), Simulation(0)).workers[0]
+    with pytest.raises(RefusedError, match="another shape, sender or size"):
+        worker.step(0, 1, Mail(np.array([-1]), values))
+    assert worker.ledger.spent(0) == ()
+
+
+def test_labels_are_charged_to_their_holder_alone() -> None:
+    job = Case("labels", BALL, PERSON).job()
+    workers = cluster(job, people(), Simulation(0))
+    train(job, workers)
+    spent = [event for party in range(P) for event, _ in workers.workers[0].ledger.spent(party)]
+    assert not any(isinstance(event, NotPrivate) for event in spent)
+    (charge,) = job.of_people["label_holder"]["events"]
+    assert charge["kind"] == "not_private"
+    assert charge["count"] == job.public.rounds
+    assert job.epsilon is not None
+    assert "not protected" in job.caveats[0]
+
+
+def test_the_features_of_everybody_are_seen() -> None:
+    """Else the tests above would pass on parties that say nothing."""
+    job = Case("off", BALL, Case("", BALL, PERSON).privacy).job(rounds=2)
+    first, second = (transcript(job, people(seed), seed=0) for seed in (0, 1))  # type: ignore[arg-type]
+    assert first != second
+    assert dense(people(0)).shape == (N, sum(WIDTHS))

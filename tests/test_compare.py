@@ -1,0 +1,87 @@
+"""Methods side by side at one budget: certified, and with each paper's own noise for the same claim."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from privadmm.compare import with_parties
+from privadmm.config import read
+from small_runs import CLEAR, PRIVATE, Place
+
+DVP = {**PRIVATE, "algorithm": {"name": "dvp", "rounds": 3, "eta": 0.5}, "graph": {"kind": "ring"}}
+
+
+@pytest.fixture
+def configs(place: Place) -> list[Path]:
+    return [
+        place.config(PRIVATE, "dp.toml"),
+        place.config(DVP, "dvp.toml"),
+        place.config(CLEAR, "clear.toml"),
+    ]
+
+
+def test_every_line_is_there_and_certified_ones_cost_the_budget(place: Place, configs: list[Path]) -> None:
+    said = place.call("compare", *configs, "--epsilon", 2, "--delta", "1e-5", "--seeds", 2, "--json")
+    assert said.code == 0, said.err
+    (table,) = said.object["tables"]
+    lines = {(line["config"], line["calibration"]): line for line in table["lines"]}
+    assert set(lines) == {
+        ("dp", "certified"),
+        ("dp", "published"),
+        ("dvp", "certified"),
+        ("dvp", "box"),
+        ("dvp", "proof"),
+        ("clear", "not private"),
+    }
+    for (_, calibration), line in lines.items():
+        if calibration == "certified":
+            assert line["epsilon_certified"] == pytest.approx(2.0, rel=1e-3)
+        if line["problem"] is None:
+            assert len(line["accuracies"]) == (1 if calibration == "not private" else 2)
+            assert 0 <= line["accuracy"] <= 1
+        if calibration in ("published", "proof") and line["problem"] is None:
+            assert line["epsilon_published"] == pytest.approx(2.0, rel=1e-6)
+            assert line["epsilon_certified"] < 2.0
+    found = [line["accuracy"] for line in table["lines"] if line["problem"] is None]
+    assert found == sorted(found, reverse=True)
+
+
+def test_people_see_a_table_and_a_figure(place: Place, configs: list[Path]) -> None:
+    said = place.call("compare", *configs, "--epsilon", 1, "--epsilon", 4, "--seeds", 1, "--out", place.out)
+    assert said.code == 0, said.err
+    assert "NOT PRIVATE" in said.out
+    assert "always the majority" in said.out
+    assert {path.name for path in place.out.iterdir()} == {
+        "comparison.json",
+        "comparison-1.png",
+        "comparison-4.png",
+    }
+    assert len(json.loads((place.out / "comparison.json").read_text())["tables"]) == 2
+
+
+def test_the_papers_noise_is_left_out_on_demand(place: Place, configs: list[Path]) -> None:
+    said = place.call("compare", *configs, "--seeds", 1, "--certified-only", "--json")
+    assert {line["calibration"] for line in said.object["tables"][0]["lines"]} == {"certified", "not private"}
+
+
+def test_other_records_do_not_compare(place: Place) -> None:
+    first, second = place.config(PRIVATE, "a.toml"), place.config(PRIVATE, "b.toml", data={"split_seed": 7})
+    said = place.call("compare", first, second)
+    assert said.code == 2
+    assert "b.toml" in said.err
+    assert "split_seed" in said.err
+
+
+def test_nothing_held_out_has_no_accuracy(place: Place) -> None:
+    said = place.call("compare", place.config(PRIVATE, "a.toml", data={"test_fraction": 0.0}))
+    assert said.code == 2
+    assert "test_fraction" in said.err
+
+
+def test_graphs_keep_their_density(place: Place) -> None:
+    config = read(place.config(DVP, "a.toml", parties={"count": 10}, graph={"kind": "random", "edges": 13}))
+    more = with_parties(config, 100)
+    assert (more.parties.count, more.graph.edges) == (100, 130)
+    assert with_parties(config, 2).graph.edges == 1
+    assert with_parties(config, None) is config

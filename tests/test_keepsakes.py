@@ -1,0 +1,248 @@
+"""What is drawn once: the first draw is for ever, is on record, costs the transcript nothing, and hides."""
+
+import json
+import sqlite3
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import kstest
+
+from cases import PRIVATE, SIZES, shards
+from privadmm.algorithms.dp_admm import DPADMM
+from privadmm.engines.worker import Worker
+from privadmm.errors import LedgerError, RefusedError
+from privadmm.job import Job, cluster
+from privadmm.phases import Floats, Local
+from privadmm.privacy.durable import SALT, SqliteLedger
+from privadmm.privacy.events import Gaussian, RandomizedResponse
+from privadmm.privacy.ledger import Budget, Keepsake, Ledger, MemoryLedger, Policy, Tick, export
+from privadmm.privacy.mechanisms import Deployment, Noise, Simulation
+from privadmm.privacy.verification import verify
+
+POLICY = Policy(Budget(1.0, 1e-5))
+EVENT = RandomizedResponse(1.0)
+KINDS: dict[str, Callable[[Path], Ledger]] = {
+    "memory": lambda folder: MemoryLedger([0, 1], POLICY),
+    "sqlite": lambda folder: SqliteLedger(folder / "ledger", [0, 1], POLICY, "simulation"),
+}
+both = pytest.mark.parametrize("make", KINDS.values(), ids=KINDS.keys())
+
+
+@both
+def test_the_first_draw_is_kept_whatever_is_drawn_later(
+    make: Callable[[Path], Ledger], tmp_path: Path
+) -> None:
+    ledger = make(tmp_path)
+    assert ledger.kept("", "labels") is None
+    assert ledger.keep("", "labels", lambda: b"first", EVENT) == b"first"
+    assert ledger.keep("", "labels", lambda: pytest.fail("drawn again"), EVENT) == b"first"
+    assert ledger.keep("job", "labels", lambda: b"another job's", None) == b"another job's"
+    assert ledger.keep("job", "more", lambda: b"", None) == b""
+    assert ledger.keep("job", "more", lambda: b"not empty", None) == b""
+    assert ledger.kept("", "labels") == b"first"
+    names = [("", "labels", EVENT), ("job", "labels", None), ("job", "more", None)]
+    assert ledger.keepsakes() == tuple(Keepsake(*name) for name in names)
+
+
+@both
+def test_it_is_on_record_and_costs_the_transcript_nothing(
+    make: Callable[[Path], Ledger], tmp_path: Path
+) -> None:
+    ledger = make(tmp_path)
+    ledger.keep("", "labels", lambda: b"x", RandomizedResponse(50.0))  # far beyond the budget
+    assert ledger.spent(0) == ledger.others(0, "job") == ()
+    ledger.reserve("job", {0: ((Gaussian(30.0), 1),), 1: ()})
+    found = export(ledger)
+    assert found["kept"] == [
+        {"job": None, "name": "labels", "event": {"kind": "randomized_response", "epsilon": 50.0}}
+    ]
+    assert [party["epsilon"] for party in found["parties"]] == [0.0, 0.0]
+
+
+@both
+def test_a_draw_that_fails_leaves_nothing(make: Callable[[Path], Ledger], tmp_path: Path) -> None:
+    def fails() -> bytes:
+        raise KeyboardInterrupt
+
+    ledger = make(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        ledger.keep("", "labels", fails, EVENT)
+    assert ledger.keepsakes() == ()
+    assert ledger.keep("", "labels", lambda: b"mended", EVENT) == b"mended"
+
+
+def test_it_outlives_the_process_and_verifies(tmp_path: Path) -> None:
+    for draw in (b"one", b"two"):
+        ledger = SqliteLedger(tmp_path / "ledger", [0, 1], POLICY, "simulation")
+        assert ledger.keep("", "labels", lambda draw=draw: draw, EVENT) == b"one"  # type: ignore[misc]
+        assert ledger.jobs() == []
+        ledger.close()
+    found = verify(tmp_path / "ledger")
+    assert (found.problems, found.rows, found.epsilon) == ((), 1, {0: 0.0, 1: 0.0})
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        "UPDATE ticks SET outbox = substr(outbox, 2) WHERE kind = 'keep'",
+        "UPDATE ticks SET inbox = 'other' WHERE kind = 'keep'",
+        "UPDATE ticks SET charges = '[]' WHERE kind = 'keep'",
+    ],
+)
+def test_tampering_with_it_shows(harm: str, tmp_path: Path) -> None:
+    ledger = SqliteLedger(tmp_path / "ledger", [0, 1], POLICY, "simulation")
+    ledger.keep("", "labels", lambda: b"labels", EVENT)
+    ledger.close()
+    with closing(sqlite3.connect(tmp_path / "ledger")) as db, db:
+        db.execute(harm)
+    (problem,) = verify(tmp_path / "ledger").problems
+    assert "row 1 (keep of the data set)" in problem
+
+
+def test_a_row_of_an_unknown_kind_is_not_counted_as_nothing(tmp_path: Path) -> None:
+    ledger = SqliteLedger(tmp_path / "ledger", [0, 1], POLICY, "simulation")
+    ledger.keep("", "labels", lambda: b"labels", EVENT)
+    ledger.close()
+    with closing(sqlite3.connect(tmp_path / "ledger")) as db, db:
+        db.execute("UPDATE ticks SET kind = 'gift'")
+    with pytest.raises(LedgerError, match="cannot count: 'gift'"):
+        SqliteLedger(tmp_path / "ledger", [0, 1], POLICY, "simulation").spent(0)
+    with pytest.raises(LedgerError, match="cannot count: 'gift'"):
+        verify(tmp_path / "ledger")
+
+
+def test_heads_which_travel_do_not_tell_what_is_kept(tmp_path: Path) -> None:
+    """A guess at the bytes cannot be tried on the hash: the same bytes have another hash in every ledger."""
+    heads, salts = set(), set()
+    for name in "abc":
+        ledger = SqliteLedger(tmp_path / name, [0, 1], POLICY, "simulation")
+        ledger.keep("", "labels", lambda: b"+-+", EVENT)
+        heads.add(ledger.head)
+        salts.add(ledger._db.execute("SELECT outbox FROM ticks").fetchone()[0][:SALT])
+    assert len(heads) == len(salts) == 3
+    assert all(len(salt) == SALT >= 32 for salt in salts)
+
+
+def test_nobody_is_answered_with_it(tmp_path: Path) -> None:
+    """Round -1, phase 0 is where it stands; asked for by a coordinator, it is no tick."""
+    job = PRIVATE[0].job()
+    ledger = SqliteLedger(tmp_path / "ledger", range(5), job.policy, "simulation")
+    worker = cluster(job, shards(), Simulation(0), ledger).workers[0]
+    ledger.keep(job.id, "secret", lambda: b"secret", None)
+    inbox = job.algorithm.start(job.public)[1]
+    with ledger.transaction():
+        assert ledger.recall(Tick(job.id, -1, 0), "secret") is None
+    with pytest.raises(RefusedError, match="ready for round 1"):
+        worker.step(-1, 0, inbox)
+    assert ledger.latest(job.id) is None
+
+
+def test_of_two_threads_one_draws(tmp_path: Path) -> None:
+    SqliteLedger(tmp_path / "ledger", [0, 1], POLICY, "simulation").close()
+    start, found = threading.Barrier(4), []
+
+    def race(number: int) -> None:
+        ledger = SqliteLedger(tmp_path / "ledger", [0, 1], POLICY, "simulation")
+        start.wait()
+        found.append(ledger.keep("", "labels", lambda: b"%d" % number, EVENT))
+        ledger.close()
+
+    racers = [threading.Thread(target=race, args=(number,)) for number in range(4)]
+    for racer in racers:
+        racer.start()
+    for racer in racers:
+        racer.join()
+    assert len(set(found)) == 1
+    assert len(found) == 4
+
+
+@dataclass(frozen=True)
+class Shifting(DPADMM):
+    """Draws a vector once for every party of a job."""
+
+    def keepsakes(self, local: Local, noise: Noise) -> dict[str, Floats]:
+        return {"shift": noise.uniform(2.0, local.zeros().shape, local.ids)}
+
+
+class Counting(Simulation):
+    drawn = 0
+
+    def words(self, *call: int) -> np.ndarray:
+        self.drawn += 1
+        return super().words(*call)
+
+
+JOB = replace(PRIVATE[0], algorithm=Shifting(D_w=3.0)).job()
+
+
+def worker_of(job: Job, ledger: Ledger, noise: Noise) -> Worker:
+    return Worker(job.algorithm, Local(job.public, shards()), job.plan, noise, ledger, job.id)
+
+
+def test_an_algorithm_finds_what_it_drew_when_it_is_resumed(tmp_path: Path) -> None:
+    ledger = SqliteLedger(tmp_path / "ledger", range(5), JOB.policy, "simulation")
+    noise, later = Counting(0), Counting(1)
+    first = worker_of(JOB, ledger, noise).local.kept["shift"]
+    assert noise.drawn == len(SIZES)
+    again = worker_of(JOB, ledger, later).local.kept["shift"]
+    assert later.drawn == 0
+    assert np.array_equal(first, again)
+    other = worker_of(replace(JOB, id="another"), ledger, later).local.kept["shift"]
+    assert not np.array_equal(first, other)  # of this job alone
+    plain = PRIVATE[0].job()
+    assert worker_of(plain, MemoryLedger(range(5), plain.policy), noise).local.kept == {}
+    assert verify(tmp_path / "ledger").problems == ()
+
+
+def test_draws_do_not_depend_on_the_block() -> None:
+    whole = worker_of(JOB, MemoryLedger(range(5), JOB.policy), Simulation(0)).local.kept["shift"]
+    parts = cluster(JOB, shards(), Simulation(0), parts=[[3], [0, 4], [1, 2]]).workers
+    for worker in parts:
+        assert np.array_equal(worker.local.kept["shift"], whole[worker.local.ids])
+
+
+IDS = np.arange(3)
+
+
+@pytest.mark.parametrize("source", [lambda: Simulation(7), Deployment], ids=["simulation", "deployment"])
+def test_uniform_draws_have_their_law_and_another_bound_is_rejected(source: Callable[[], Noise]) -> None:
+    noise = source()
+    drawn = noise.uniform(2.0, (3, 4000), IDS)
+    assert np.abs(drawn).max() < 2
+    assert kstest(drawn.ravel(), "uniform", (-2, 4)).pvalue > 1e-6
+    assert kstest(drawn.ravel(), "uniform", (-2.2, 4.4)).pvalue < 1e-6
+    others = [*drawn, *noise.uniform(2.0, (3, 4000), IDS, number=1)]
+    assert np.abs(np.corrcoef(others) - np.eye(6)).max() < 5 / np.sqrt(4000)
+
+
+def test_what_is_drawn_once_shares_no_stream_with_a_round() -> None:
+    """Were round 0's counter used, the first words would be those of its noise."""
+    noise = Simulation(7)
+    noise._seek(0, (0, 1, 0), 0)
+    of_a_round = noise._philox.random_raw(4)
+    drawn = noise.words(0, 1, 0, 0, 4)
+    assert not set(of_a_round.tolist()) & set(drawn.tolist())
+    noise._seek(0, (2**63, 1, 0), 0)
+    assert not set(noise._philox.random_raw(4).tolist()) & set(drawn.tolist())
+    assert np.array_equal(drawn, noise.words(0, 1, 0, 0, 4))
+    assert not np.array_equal(drawn, noise.words(0, 0, 0, 0, 4))
+    assert not np.array_equal(drawn, noise.words(1, 1, 0, 0, 4))
+
+
+def test_the_export_of_rows_names_it_and_holds_no_bytes(tmp_path: Path) -> None:
+    from privadmm.report import steward
+
+    ledger = SqliteLedger(tmp_path / "ledger", [0, 1], POLICY, "simulation")
+    ledger.keep("", "labels", lambda: b"secret labels", EVENT)
+    ledger.close()
+    found = steward.rows(tmp_path / "ledger")
+    (row,) = found["rows"]
+    assert (row["kind"], row["name"], row["round"], row["inbox"]) == ("keep", "labels", -1, "")
+    assert row["charges"][0]["events"][0]["kind"] == "randomized_response"
+    assert "secret" not in json.dumps(found) + json.dumps(steward.overview(tmp_path / "ledger"))
+    assert "drawn once" in steward.as_text(steward.overview(tmp_path / "ledger"))

@@ -38,6 +38,7 @@ ODD = (1e-3, 1e-6, 1e-12, 100.0, 1e5, 1e12)
 EXTREME = (1e-30, TINY, 1e30, HUGE, 0.0, 1 - 2**-53, 1 + 2**-52, 1e300, 5e-324)
 COUNTS = (1, 2, 3, 0, 5, 17)
 LOSSES = ("logistic", "half_logistic", "logistic", "huber_hinge", "squared", "hinge")
+FILES = ("data.npz", "data.npz", "zeros.npz", "one_label.npz", "huge.npz")
 PENALTIES = ("l2", "l2", "l2", "elastic_net", "l1")
 BASIC = (
     "name",
@@ -125,7 +126,7 @@ def base(draw: Any, name: str, parties: int, rounds: int) -> dict[str, dict[str,
     """What nearly always works with this algorithm."""
     kind = ALGORITHMS[name]
     found: dict[str, dict[str, Any]] = {
-        "data": {"source": "data.npz", "classes": [0, 1], "row_bound": 2.0},
+        "data": {"source": draw(st.sampled_from(FILES)), "classes": [0, 1], "row_bound": 2.0},
         "parties": {"count": parties, **({"split": "features"} if name in VERTICAL else {})},
         "graph": {
             "kind": draw(st.sampled_from(["ring", "complete"])) if kind.topology == "graph" else "star"
@@ -253,8 +254,11 @@ def trained(chosen: configs.Config, folder: Path) -> None:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made, rng = tmp_path_factory.mktemp("any"), np.random.default_rng(0)
     X = rng.normal(size=(ROWS, COLUMNS))
-    site = np.where(np.arange(ROWS) % 3 == 0, "b", "a")
-    write_npz(made / "data.npz", X, (X[:, 0] > 0).astype(int), site=site)
+    y, site = (X[:, 0] > 0).astype(int), np.where(np.arange(ROWS) % 3 == 0, "b", "a")
+    write_npz(made / "data.npz", X, y, site=site)
+    write_npz(made / "zeros.npz", 0 * X, y, site=site)
+    write_npz(made / "one_label.npz", X, np.ones_like(y), site=site)
+    write_npz(made / "huge.npz", 1e200 * X, y, site=site)
     return made
 
 

@@ -90,8 +90,8 @@ def fit(D: Features, t: Array, mu: float, b: float | None, F: float) -> Array:
     x = x @ vectors.T
     if b is not None:
         # Rounding may have left x outside by a few bits.
-        size = np.linalg.norm(x, axis=1, keepdims=True)
-        x = x * np.minimum(1.0, b * (1 - (d + 8) * 2.0**-52) / np.maximum(size, 1e-300))
+        inside = b * (1 - (d + 8) * 2.0**-52)
+        x = x * (inside / np.maximum(inside, np.linalg.norm(x, axis=1, keepdims=True)))
         short = np.linalg.norm(x, axis=1) < b * (1 - allowed.slack / 2)
         if np.any(short & (nu > 0)):
             raise ToleranceError("a fit within the ball was not brought to its edge; nothing was released")

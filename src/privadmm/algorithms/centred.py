@@ -214,6 +214,11 @@ class Centred:
             raise ConfigError(
                 "moments go before certified noise only: a paper's own formula does not count them"
             )
+        if self.topology == "graph" and public.parties < 2:
+            raise ConfigError(
+                "moments come with the neighbours' messages, and one party has none; where a column tells how many "
+                "parties there are, declare [parties] sizes"
+            )
         self.method.check(self.shifted(public))  # what is refused anyway need not be calibrated
         self.method.check(self.inside(public))
 

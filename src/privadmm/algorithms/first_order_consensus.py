@@ -150,9 +150,6 @@ class FirstOrderConsensus(OnRelay):
             return None
         return f"{self.gossip} gossip steps leave {left:.2g} of the parties' disagreement; more of them cost nothing"
 
-    def width(self, public: Public) -> int:
-        return public.dim
-
     def init(self, public: Public, ids: Ints) -> State:
         return State(public.origin(len(ids)))
 

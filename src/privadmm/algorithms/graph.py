@@ -6,12 +6,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from privadmm.algorithms.method import Method
 from privadmm.errors import AbsentError
-from privadmm.features import Map
 from privadmm.phases import Floats, Ints, Local, Mail, Nothing, Public, Topology
-from privadmm.privacy.accounting import Claim, Plan
+from privadmm.privacy.accounting import Plan
 from privadmm.privacy.calibration import Law, NoPrivacy, fit, objective, scaled
-from privadmm.privacy.mechanisms import Noise
 
 
 @dataclass(frozen=True)
@@ -25,21 +24,13 @@ class State:
         return self.f
 
 
-class OnGraph:
+class OnGraph(Method):
     """The parts of an algorithm that every method between neighbours has alike."""
 
     topology: ClassVar[Topology] = "graph"
-    raw_shows: ClassVar[bool] = False
-    adjacencies: ClassVar[tuple[str, ...]] = ("replace-one", "label")
 
     def init(self, public: Public, ids: Ints) -> Any:
         return State(public.origin(len(ids)), public.zeros(len(ids)), public.zeros(len(ids)))
-
-    def width(self, public: Public) -> int:
-        return public.dim
-
-    def keepsakes(self, local: Local, noise: Noise) -> dict[str, Floats]:
-        return {}
 
     def go_on(self, public: Public, here: Ints) -> None:
         if len(here) == 1:
@@ -61,15 +52,6 @@ class OnGraph:
     def model(self, public: Public, memory: Any, mail: Mail) -> Floats:
         mean: Floats = mail.values.sum(axis=-2) / len(mail.senders)
         return mean
-
-    def features(self, public: Public, memory: Any) -> Map | None:
-        return None
-
-    def published(self, public: Public, delta: float) -> Claim | None:
-        return None
-
-    def advice(self, public: Public) -> str | None:
-        return None
 
 
 def neighbours(local: Local, inbox: Mail, own: Floats) -> tuple[Floats, Floats]:

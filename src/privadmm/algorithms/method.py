@@ -1,0 +1,35 @@
+"""What most methods have alike, whoever talks to whom: the parts of an algorithm that say "nothing of that here"."""
+
+from typing import Any, ClassVar
+
+from privadmm.features import Map
+from privadmm.phases import Floats, Ints, Local, Public
+from privadmm.privacy.accounting import Claim
+from privadmm.privacy.mechanisms import Noise
+
+
+class Method:
+    raw_shows: ClassVar[bool] = False
+    adjacencies: ClassVar[tuple[str, ...]] = ("replace-one", "label")
+
+    def width(self, public: Public) -> int:
+        return public.dim
+
+    def keepsakes(self, local: Local, noise: Noise) -> dict[str, Floats]:
+        return {}
+
+    def go_on(self, public: Public, here: Ints) -> None:
+        """The mean is over those who answer."""
+
+    def anew(self, state: Any) -> Any:
+        """As it is: a mean over those present brings their duals into balance within a round."""
+        return state
+
+    def features(self, public: Public, memory: Any) -> Map | None:
+        return None
+
+    def published(self, public: Public, delta: float) -> Claim | None:
+        return None
+
+    def advice(self, public: Public) -> str | None:
+        return None

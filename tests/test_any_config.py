@@ -14,32 +14,33 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from config_cases import toml
 from privadmm import config as configs
-from privadmm.algorithms import ALGORITHMS
+from privadmm.algorithms import ALGORITHMS, admm_star, dp_admm, local_only, pvp, star
 from privadmm.assembly import allowance
 from privadmm.config import SECTIONS
 from privadmm.errors import ConfigError, PrivadmmError
 from privadmm.forecast import account
+from privadmm.phases import Mail
 from privadmm.report import screen
 from privadmm.run import run
 from privadmm.toml.fields import HUGE, TINY, Checked, Choice, ListOf, Scalar, fields_of
 from small_runs import no_plots, write_npz
 
 ROWS, COLUMNS = 24, 4
-PARTIES, ROUNDS = (1, 2, 3, 5), (1, 2, 3)
+PARTIES, ROUNDS = (2, 3, 5, 1), (3, 2, 1)
 VERTICAL = {"sharing", "admm_sharing", "fdml_sgd"}
 
 USUAL = (1.0, 0.1, 0.5, 2.0, 0.01, 10.0)
 ODD = (1e-3, 1e-6, 1e-12, 100.0, 1e5, 1e12)
 EXTREME = (1e-30, TINY, 1e30, HUGE, 0.0, 1 - 2**-53, 1 + 2**-52, 1e300, 5e-324)
 COUNTS = (1, 2, 3, 0, 5, 17)
-LOSSES = ("logistic", "half_logistic", "logistic", "huber_hinge", "squared", "hinge")
+LOSSES = ("logistic",) * 3 + ("half_logistic",) * 2 + ("huber_hinge", "squared", "hinge")
 FILES = ("data.npz", "data.npz", "zeros.npz", "one_label.npz", "huge.npz")
-PENALTIES = ("l2", "l2", "l2", "elastic_net", "l1")
+PENALTIES = ("l2",) * 5 + ("elastic_net", "l1")
 BASIC = (
     "name",
     "rounds",
@@ -262,7 +263,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def search(folder: Path, examples: int, plots: bool) -> Counter[str]:
+def search(folder: Path, examples: int, plots: bool, phases: Any = tuple(Phase)) -> Counter[str]:
     ends = Ends(Counter())
 
     @settings(
@@ -271,6 +272,7 @@ def search(folder: Path, examples: int, plots: bool) -> Counter[str]:
         derandomize=True,
         database=None,
         suppress_health_check=list(HealthCheck),
+        phases=phases,
     )
     @given(tables())
     def every(content: dict[str, dict[str, Any]]) -> None:
@@ -285,32 +287,30 @@ def search(folder: Path, examples: int, plots: bool) -> Counter[str]:
 
 def enough(ends: Counter[str]) -> None:
     total = ends.total()
-    assert ends["well"] > 0.4 * total, ends
+    assert ends["well"] > 0.25 * total, ends
     assert ends["not accepted"] < 0.5 * total, ends
     assert {"ConfigError", "RefusedError"} <= set(ends), ends
     assert not ends["nameless"]
 
 
 def test_any_config_ends_well_or_by_name(folder: Path) -> None:
-    enough(search(folder, 250, plots=False))
+    enough(search(folder, 400, plots=False))
 
 
 @pytest.mark.slow
-def test_many_configs_end_well_or_by_name(folder: Path) -> None:
-    enough(search(folder, 6000, plots=True))
+@pytest.mark.parametrize(("examples", "plots"), [(4000, False), (500, True)], ids=["many", "with plots"])
+def test_many_configs_end_well_or_by_name(folder: Path, examples: int, plots: bool) -> None:
+    enough(search(folder, examples, plots))
 
 
 def test_a_fault_is_found(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The planted fault: a method that raises something without a name once its penalty is large."""
-    from privadmm.algorithms.admm_star import ADMMStar
+    """The planted fault: something without a name, where five parties speak to a coordinator."""
+    average = star.average
 
-    update = ADMMStar.update
+    def fragile(inbox: Mail) -> Any:
+        return {2: 0}[5] if len(inbox.senders) == 5 else average(inbox)
 
-    def fragile(self: ADMMStar, *given: Any) -> Any:
-        if self.rho > 1:
-            raise ZeroDivisionError
-        return update(self, *given)
-
-    monkeypatch.setattr(ADMMStar, "update", fragile)
-    with pytest.raises(ZeroDivisionError):
-        search(folder, 250, plots=False)
+    for home in (admm_star, dp_admm, pvp, local_only, star):
+        monkeypatch.setattr(home, "average", fragile)
+    with pytest.raises(KeyError):
+        search(folder, 200, plots=False, phases=(Phase.generate,))

@@ -18,17 +18,22 @@ from sklearn.utils.estimator_checks import check_estimator
 from privadmm import (
     DPADMM,
     L2,
+    MADMM,
+    MRADMM,
     ADMMClassifier,
     ADMMGraph,
     ADMMRegressor,
     ADMMStar,
+    Centred,
+    DPFedSGD,
+    FirstOrderConsensus,
     HalfLogistic,
     HuberHinge,
     Logistic,
     Model,
 )
 from privadmm.errors import ConfigError, PrivadmmError
-from privadmm.graphs import ring
+from privadmm.graphs import complete, ring
 from small_runs import rows
 
 X, Y = rows(n=120)
@@ -414,3 +419,44 @@ def test_randomised_labels() -> None:
     assert raw.epsilon_ == pytest.approx(reported.epsilon_, rel=1e-9)
     with pytest.raises(PrivadmmError, match="report"):
         private(label_epsilon=1.0, classes=(0, 1, 2)).fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    "method", [MADMM(eta=1.0), MRADMM(eta=1.0), FirstOrderConsensus()], ids=lambda m: m.name
+)
+def test_moments_and_classes_together_stay_within_the_budget(method: Any) -> None:
+    """Renyi curves cost more together than apart: all classes have to be counted before training."""
+    X3, y3 = three_kinds()
+    model = ADMMClassifier(
+        classes=("a", "b", "c"),
+        row_bound=1.0,
+        parties=3,
+        algorithm=Centred(method, share=0.5),
+        rounds=6,
+        graph=complete(3),
+        random_state=0,
+    ).fit(X3, y3)
+    assert 0.99 < model.epsilon_ <= 1.0
+    assert [one.epsilon for one in model.models_] == [model.epsilon_] * 3
+
+
+def test_every_warm_fit_has_noise_of_its_own() -> None:
+    """With one noise vector in both fits w2 - 2 w1 would be free of noise: the same for every seed."""
+    left = []
+    for seed in (0, 1):
+        model = ADMMClassifier(
+            classes=(0, 1),
+            row_bound=2.0,
+            epsilon=0.01,
+            parties=1,
+            algorithm=DPFedSGD(step=1.0),
+            rounds=1,
+            warm_start=True,
+            random_state=seed,
+        )
+        first = model.fit(X, Y).model_.weights.copy()
+        left.append(model.fit(X, Y).model_.weights - 2 * first)
+    assert np.abs(left[0] - left[1]).max() > 0.1
+    reported = private(label_epsilon=1.0, warm_start=True).fit(X, Y)
+    with pytest.raises(ConfigError, match="once more"):
+        reported.fit(X, Y)

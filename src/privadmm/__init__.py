@@ -12,8 +12,16 @@ if TYPE_CHECKING:
     from privadmm.algorithms.admm_graph import ADMMGraph
     from privadmm.algorithms.admm_sharing import ADMMSharing
     from privadmm.algorithms.admm_star import ADMMStar
+    from privadmm.algorithms.centred import Centred
     from privadmm.algorithms.dp_admm import DPADMM
+    from privadmm.algorithms.dp_fedsgd import DPFedSGD
     from privadmm.algorithms.dvp import DVP
+    from privadmm.algorithms.first_order_consensus import FirstOrderConsensus
+    from privadmm.algorithms.m_admm import MADMM
+    from privadmm.algorithms.mr_admm import MRADMM
+    from privadmm.algorithms.pdml import PDML
+    from privadmm.algorithms.pvp import PVP
+    from privadmm.algorithms.r_admm import RADMM
     from privadmm.algorithms.sharing import Sharing
     from privadmm.data.columns import Columns, People
     from privadmm.data.readers import Records, read
@@ -31,7 +39,7 @@ if TYPE_CHECKING:
     from privadmm.estimators import ADMMClassifier, ADMMRegressor
     from privadmm.graphs import Graph
     from privadmm.job import Job, cluster, train, weights
-    from privadmm.losses import HalfLogistic, Hinge, HuberHinge, Logistic, Squared
+    from privadmm.losses import Debiased, HalfLogistic, Hinge, HuberHinge, Logistic, Squared
     from privadmm.model import Model
     from privadmm.phases import Public
     from privadmm.privacy.calibration import NoPrivacy, Target
@@ -47,14 +55,18 @@ _HOME = {
     "ADMMSharing": "algorithms.admm_sharing",
     "ADMMStar": "algorithms.admm_star",
     "Budget": "privacy.ledger",
+    "Centred": "algorithms.centred",
     "CheckpointError": "errors",
     "Columns": "data.columns",
     "ConfigError": "errors",
     "DPADMM": "algorithms.dp_admm",
+    "DPFedSGD": "algorithms.dp_fedsgd",
     "DVP": "algorithms.dvp",
     "DataError": "errors",
+    "Debiased": "losses",
     "Deployment": "privacy.mechanisms",
     "ElasticNet": "regularizers",
+    "FirstOrderConsensus": "algorithms.first_order_consensus",
     "Graph": "graphs",
     "HalfLogistic": "losses",
     "Hinge": "losses",
@@ -64,13 +76,18 @@ _HOME = {
     "L2": "regularizers",
     "LedgerError": "errors",
     "Logistic": "losses",
+    "MADMM": "algorithms.m_admm",
+    "MRADMM": "algorithms.mr_admm",
     "MemoryLedger": "privacy.ledger",
     "Model": "model",
     "NoPrivacy": "privacy.calibration",
+    "PDML": "algorithms.pdml",
+    "PVP": "algorithms.pvp",
     "People": "data.columns",
     "Policy": "privacy.ledger",
     "PrivadmmError": "errors",
     "Public": "phases",
+    "RADMM": "algorithms.r_admm",
     "Records": "data.readers",
     "RefusedError": "errors",
     "Schema": "data.schema",

@@ -120,9 +120,8 @@ def job(
     """The job of this config. Without sizes, those that the file declares; the guarantee rests on no others."""
     network, leave = None, config.parties.departures
     if sizes is None:
-        leave = (
-            leave if config.parties.known is not None else {}
-        )  # who leaves is judged where it is known who there is
+        # Who may leave is judged where it is known who there is.
+        leave = {} if config.parties.known is None else leave
         sizes = config.parties.sizes or [1] * (config.parties.known or 1)
         if config.parties.split == "features":
             # How many people there are, and columns, changes the noise and not its cost.
@@ -159,7 +158,11 @@ def job(
         weighting=config.algorithm.weighting,
         columns=columns or (),
     )
-    found = Job(algorithm(config), public, allowance(config), leave=leave)
+    try:
+        found = Job(algorithm(config), public, allowance(config), leave=leave)
+        _ = found.plan  # what has no plan is refused here, with the file's name
+    except ConfigError as error:
+        raise ConfigError(f"{config.path}: {str(error).removeprefix(f'{config.path}: ')}") from error
     return found if id is None else replace(found, id=id)
 
 

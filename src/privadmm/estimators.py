@@ -7,6 +7,7 @@ norm bound. `fit` simulates the parties in this process, so its noise comes from
 import hashlib
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -103,6 +104,11 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
             frame = self._split_columns(frame, X.shape, len(targets[0]), groups)
             names = tuple(str(party) for party in range(len(frame.groups)))
         q = None if frame.clipped else getattr(self.algorithm, "column_bound", None)
+        fits = getattr(self, "fits_", 0) if self.warm_start else 0
+        if fits and self.label_epsilon is not None:
+            raise ConfigError(
+                "another fit would report every label once more: fit once, or without label_epsilon"
+            )
         models, ledgers, jobs = [], [], []
         for number, target in enumerate(targets):
             data: Shards | People = (
@@ -111,7 +117,7 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
             before = None if frame.groups else self._before(number, len(targets), data.dim)
             widths = data.widths if isinstance(data, People) else ()
             job = self._job(data.sizes, data.dim, len(targets), before, widths)
-            blocks = cluster(job, data, Simulation(stream(seed, number)))
+            blocks = cluster(job, data, Simulation(stream(seed, number, fits)))
             progress = train(job, blocks)
             claim = (job.algorithm.name, Simulation.mode, job.epsilon, job.delta)
             w, caveats = frame.arranged(weights(job, progress)), tuple(job.caveats)
@@ -121,7 +127,10 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
         self.private_ = jobs[0].private
         self.delta_ = jobs[0].delta
         self.epsilon_ = together(ledgers, jobs[0].delta) if jobs[0].private else math.inf
-        self.models_ = tuple(models)
+        # Whoever has one of several models has only a part of what was released for all.
+        total = None if jobs[0].epsilon is None else self.epsilon_
+        self.models_ = models = [replace(model, epsilon=total) for model in models]
+        self.fits_ = fits + 1
         self.ledgers_ = tuple(export(ledger) for ledger in ledgers)
         if models[0].features is None:
             d, scale = self.n_features_in_, np.full(self.n_features_in_, 1 / row_bound)
@@ -223,11 +232,11 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
         return tuple(f"x{j + 1}" for j in range(self.n_features_in_))
 
 
-def stream(seed: int, number: int) -> int:
-    """A seed for each of several jobs: one noise vector used for two classes would tell their difference."""
-    if number == 0:
+def stream(seed: int, number: int, fits: int) -> int:
+    """A seed for each of several jobs: one noise vector for two classes, or two fits, would tell their difference."""
+    if number == fits == 0:
         return seed
-    return int.from_bytes(hashlib.sha256(f"{seed}/{number}".encode()).digest()[:8], "little")
+    return int.from_bytes(hashlib.sha256(f"{seed}/{number}/{fits}".encode()).digest()[:8], "little")
 
 
 def together(ledgers: Sequence[Ledger], delta: float | None) -> float:
@@ -257,7 +266,8 @@ class ADMMClassifier(ClassifierMixin, ADMMEstimator):  # type: ignore[misc]
     party_epsilon   instead of epsilon, one for each party
     adjacency     which two data sets must look alike: "replace-one", or "label" if rows are no secret
     parties       how many to split the rows among, evenly; ignored when `fit` is given groups
-    label_epsilon  labels are randomised first, and the loss debiased for it: nobody ever learns more of one
+    label_epsilon  labels are randomised first, and the loss debiased for it; a fit with another random_state reports
+                  every label once more
     algorithm     an algorithm object such as DPADMM(D_w=30, rho=0.01) or ADMMStar(); None is the recommended method,
                   Centred(FirstOrderConsensus())
     rounds        how many; 41 of the recommended method, 200 of others
@@ -265,7 +275,8 @@ class ADMMClassifier(ClassifierMixin, ADMMEstimator):  # type: ignore[misc]
     regularizer   None is no penalty for the recommended method, and L2(1e-6) for others
     intercept     share of a row's norm that a constant feature takes, in [0, 1); 0 for none
     graph         for algorithms without a coordinator
-    warm_start    start from the model of the last fit; it was released, so that costs nothing. The fits add up
+    warm_start    start from the model of the last fit; it was released, so that costs nothing. The fits' epsilons add
+                  up, and each has noise of its own; of two estimators with one random_state that is not so
     random_state  seed of the simulated noise and of the split; needed
     columns       how many columns each party holds, from left to right, instead of rows: for Sharing(ball=...) with
                   adjacency="person" and its like. All rows of X are then everybody's, and `parties` is not used

@@ -64,7 +64,8 @@ class Job:
         target, known = self.public.privacy, self.algorithm.adjacencies
         if isinstance(target, Target) and target.adjacency not in known:
             raise ConfigError(
-                f"{name} has no proof for adjacency = {target.adjacency!r}; it has one for {' and '.join(known)}"
+                f"{name} has no proof for adjacency = {target.adjacency!r}; it has one for "
+                f"{' and '.join(known)}: change [privacy] adjacency, or choose another algorithm"
             )
         if isinstance(target, Target) and target.copies > 1 and self.public.label_epsilon is not None:
             raise ConfigError(

@@ -152,7 +152,13 @@ class Centred:
             facts = replace(inner, privacy=trimmed)
             spent = totals(self.method.plan(facts), public.parties)
             total = (
-                epsilon(merge(one, ((self.event(target, eps), target.copies),)), target.delta)
+                epsilon(
+                    merge(
+                        tuple((event, target.copies * count) for event, count in one),
+                        ((self.event(target, eps), target.copies),),
+                    ),
+                    target.delta,
+                )
                 for one, eps in zip(spent, asked, strict=True)
             )
             return facts if all(cost <= eps for cost, eps in zip(total, asked, strict=True)) else None

@@ -53,6 +53,7 @@ def create(
         raise ConfigError(f"--adjacency must be one of {', '.join(get_args(Adjacency))}, not {adjacency!r}")
     allowed = tuple(algorithm) if algorithm else None
     known = cast(Adjacency, adjacency)
+    file.parent.mkdir(parents=True, exist_ok=True)
     policy = Policy(Budget(epsilon, delta), per_job, allowed, row_bound, known, label_epsilon)
     SqliteLedger(file, range(first, first + parties), policy, mode).close()
     show(file, as_json)

@@ -161,9 +161,10 @@ class Clip:
         if not 0 <= self.intercept < 1:
             raise ConfigError(f"intercept must lie in [0, 1), 0 meaning none, not {self.intercept!r}")
 
-    def factor(self, squares: Array) -> Array:
-        """s / max(1, |v|), given |v|^2."""
-        return math.sqrt(1 - self.intercept**2) / np.maximum(1.0, np.sqrt(squares))
+    def factor(self, squares: Array, cells: int) -> Array:
+        """s / max(1, |v|), given |v|^2 as a sum of so many squares; |v| is taken up by what their sum may have lost."""
+        lost = 1 + (cells + 8) * 2.0**-52
+        return math.sqrt(1 - self.intercept**2) / np.maximum(1.0, lost * np.sqrt(squares))
 
     def refuse(self, name: int, bad: int, m: int) -> None:
         if bad:
@@ -183,7 +184,7 @@ def pack_dense(parties: Sequence[tuple[int, Any, Index]], clip: Clip) -> Iterato
             bad += int(np.sum(~np.isfinite(largest)))
             if not bad:
                 part /= largest[:, None]
-                part *= clip.factor((part * part).sum(axis=1))[:, None]
+                part *= clip.factor((part * part).sum(axis=1), d)[:, None]
         clip.refuse(name, bad, m)
     if clip.intercept > 0:
         A[..., d] = clip.intercept
@@ -213,7 +214,8 @@ def clip_sparse(name: int, part: Any, clip: Clip) -> Any:
     largest = np.full(m, clip.bound)
     np.maximum.at(largest, row, np.abs(part.data))
     part.data /= largest[row]
-    part.data *= clip.factor(np.bincount(row, part.data**2, minlength=m).astype(np.float64))[row]
+    squares = np.bincount(row, part.data**2, minlength=m).astype(np.float64)
+    part.data *= clip.factor(squares, int(part.shape[1]))[row]
     if clip.intercept == 0:
         return part
     ends = part.indptr[1:]

@@ -37,6 +37,7 @@ from privadmm.privacy.events import (
 
 CLEAR = "in the clear"
 BARE = "not protected"
+AWAY = "not there: the coordinator holds it"
 Guarantee = dict[str, float] | str
 
 
@@ -48,8 +49,21 @@ def views(algorithm: Algorithm, public: Public, plan: Plan) -> dict[str, Any]:
     label: Guarantee = BARE if labels is None else guarantee(labels, 0.0)
     if isinstance(target, Target):
         spent = totals(plan, public.parties)
+        total = guarantee(worst(spent, target.delta), target.delta)
+        if target.adjacency == "column":
+            return {
+                "adjacency": public.adjacency,
+                "own_server": {**own, "label": AWAY},
+                "others": {"column": total, "record": BARE, "label": label},
+            }
+        if target.adjacency == "person":
+            return {
+                "adjacency": public.adjacency,
+                "own_server": {**own, "label": AWAY},
+                "others": {"row at one party": total, "label": label},
+            }
         if target.adjacency != "label":
-            record = guarantee(worst(spent, target.delta), target.delta)
+            record = total
         if target.adjacency in ("replace-one", "label"):
             spent = totals(label_plan(algorithm, public, plan), public.parties)
             label = guarantee(

@@ -74,7 +74,10 @@ def of_people(r: dict[str, Any]) -> Facts:
         facts.append(("per person", f"{total}, over all parties together: a person has a row at each"))
     if r["private"] and "label_holder" in r:
         labels = r["label_holder"]["epsilon"]
-        bare = "[bold red]labels are not protected[/]: what the coordinator sends is derived from them"
+        bare = (
+            "[bold red]labels are not protected[/]: what the coordinator sends is derived from them; "
+            "\\[privacy] label_epsilon would randomise them"
+        )
         facts.append(("labels", bare if labels is None else f"randomised once, epsilon = {labels:g}"))
     return facts
 
@@ -89,11 +92,17 @@ def who(views: dict[str, Any]) -> Facts:
         return f"epsilon = {view['epsilon']:.4g}{at}"
 
     own, others = views["own_server"], views["others"]
+    told = [("label alone" if what == "label" else what, view) for what, view in others.items()]
     if all(isinstance(view, str) for view in (*own.values(), *others.values())):
         return []
     return [
         ("own server", f"features {own['features']}; a label {worth(own['label'])}"),
-        ("others", f"a record {worth(others['record'])}; its label alone {worth(others['label'])}"),
+        (
+            "others",
+            "; ".join(
+                f"{'its' if what == 'label alone' else 'a'} {what} {worth(view)}" for what, view in told
+            ),
+        ),
     ]
 
 
@@ -249,7 +258,8 @@ def audit(r: dict[str, Any]) -> str:
         ),
     ]
     for control in r["negative_controls"]:
-        state = "[green]caught[/]" if control["caught"] else "[bold red]NOT CAUGHT[/]"
+        missed = "[bold red]NOT CAUGHT[/] (raise --trials: with few games little can be proved)"
+        state = "[green]caught[/]" if control["caught"] else missed
         facts.append(
             ("planted bug", f"{control['name']}: {state}, epsilon >= {control['epsilon_lower']:.3g}")
         )

@@ -14,13 +14,12 @@ epsilon that is left, so that its events, counted together with (1), stay within
 
 import math
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
 
 from privadmm import check
-from privadmm.errors import ConfigError, RefusedError
+from privadmm.errors import ConfigError
 from privadmm.features import Map, map_of, moments, moments_sensitivity
 from privadmm.phases import (
     Algorithm,
@@ -37,11 +36,12 @@ from privadmm.phases import (
     unpack_state,
     vertical,
 )
-from privadmm.privacy.accounting import Claim, Plan, epsilon, totals
-from privadmm.privacy.calibration import NoPrivacy, Target, calibrate
-from privadmm.privacy.events import DiscreteGaussian, Gaussian, merge
+from privadmm.privacy.accounting import Claim, Plan, totals
+from privadmm.privacy.calibration import NoPrivacy, Target
+from privadmm.privacy.events import DiscreteGaussian, Event, Gaussian
 from privadmm.privacy.mechanisms import Noise
 from privadmm.privacy.release import Door, Released
+from privadmm.privacy.shares import first, left_over
 
 
 @dataclass(frozen=True)
@@ -146,42 +146,15 @@ class Centred:
             return inner
         asked = [target.of(party, public.parties) for party in range(public.parties)]
 
-        def within(cut: float) -> Public | None:
-            left = tuple(cut * remainder(eps, target.delta, self.share) for eps in asked)
+        def given(left: tuple[float, ...]) -> Public:
             trimmed = replace(target, epsilon=None, party_epsilon=left, profile=target.profile[1:])
-            facts = replace(inner, privacy=trimmed)
-            spent = totals(self.method.plan(facts), public.parties)
-            total = (
-                epsilon(
-                    merge(
-                        tuple((event, target.copies * count) for event, count in one),
-                        ((self.event(target, eps), target.copies),),
-                    ),
-                    target.delta,
-                )
-                for one, eps in zip(spent, asked, strict=True)
-            )
-            return facts if all(cost <= eps for cost, eps in zip(total, asked, strict=True)) else None
+            return replace(inner, privacy=trimmed)
 
-        if (whole := within(1.0)) is not None:
-            return whole
-        # Renyi curves cost more together than a Gaussian of their epsilon would: then a little less is left.
-        low, high, best = 0.0, 1.0, None
-        for _ in range(24):
-            middle = (low + high) / 2 if best else 0.98 * high
-            if (found := within(middle)) is not None:
-                low, best = middle, found
-            else:
-                high = middle
-        if best is None:
-            raise RefusedError(
-                "moments leave too little of the budget for the method: lower [features] share"
+        return given(
+            left_over(
+                target, asked, self.share, lambda left: totals(self.method.plan(given(left)), public.parties)
             )
-        return best
-
-    def event(self, target: Target, asked: float) -> Gaussian | DiscreteGaussian:
-        """Of the moments, for a party with this epsilon: 1/z^2 = f mu^2."""
-        return target.kind(1 / (worth(asked, target.delta) * math.sqrt(self.share / target.copies)))
+        )
 
     def ratios(self, public: Public) -> Floats:
         (events,) = self.plan(public)[(0, 0)]
@@ -195,12 +168,11 @@ class Centred:
     def planned(self, public: Public) -> Plan:
         inner, target = self.method.plan(self.inside(public)), public.privacy
         if isinstance(target, NoPrivacy):
-            first = public.everyone(target.event)
+            ahead: tuple[Event, ...] = public.everyone(target.event)
         else:
-            first = tuple(
-                self.event(target, target.of(party, public.parties)) for party in range(public.parties)
-            )
-        return {(0, 0): (first,), **{(t + 1, phase): rows for (t, phase), rows in inner.items()}}
+            asked = [target.of(party, public.parties) for party in range(public.parties)]
+            ahead = tuple(first(target, total, self.share) for total in asked)
+        return {(0, 0): (ahead,), **{(t + 1, phase): rows for (t, phase), rows in inner.items()}}
 
     def steer(self, t: int, local: Local, s: Any, target: Floats) -> Mail:
         """What a hostile coordinator sends: a map that leaves records as they are, and what the method's attack is."""
@@ -266,15 +238,3 @@ class Centred:
 
 def sealed(memory: Any) -> Any:
     return np.frombuffer(pack_state(memory), dtype=np.uint8)
-
-
-@lru_cache(maxsize=1024)
-def worth(target: float, delta: float) -> float:
-    """mu of the Gaussian transcript that costs exactly this epsilon."""
-    return 1 / calibrate(target, delta, lambda ratio: ((Gaussian(ratio), 1),))
-
-
-@lru_cache(maxsize=1024)
-def remainder(target: float, delta: float, share: float) -> float:
-    """The epsilon of a Gaussian transcript with 1 - share of that mu squared."""
-    return epsilon(((Gaussian(1 / (worth(target, delta) * math.sqrt(1 - share))), 1),), delta) * (1 - 1e-9)

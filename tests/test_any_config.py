@@ -282,7 +282,7 @@ def search(folder: Path, examples: int, plots: bool, phases: Any = tuple(Phase))
 
 def enough(ends: Counter[str]) -> None:
     total = ends.total()
-    assert ends["well"] > 0.25 * total, ends
+    assert ends["well"] > 0.2 * total, ends
     assert ends["not accepted"] < 0.5 * total, ends
     assert {"ConfigError", "RefusedError"} <= set(ends), ends
     assert not ends["nameless"]

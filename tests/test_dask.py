@@ -120,7 +120,10 @@ class Deployed:
         """Of the two worker processes: the children of the process that holds their nannies."""
         nanny = self.processes[1].pid
         found = subprocess.run(
-            ["ps", "-o", "pid=,args=", "--ppid", str(nanny)], capture_output=True, text=True, check=True
+            ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(nanny)],
+            capture_output=True,
+            text=True,
+            check=True,
         )
         workers = [line.split()[0] for line in found.stdout.splitlines() if "spawn_main" in line]
         return [int(pid) for pid in workers]

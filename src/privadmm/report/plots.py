@@ -1,6 +1,5 @@
 """The two figures of a run: how it converged, and what each round cost. Both say what the run was."""
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from textwrap import fill
@@ -11,6 +10,7 @@ from privadmm.privacy.accounting import Claim
 from privadmm.report.metrics import Row, amount
 
 BLUE, ORANGE, RED, GREY = "#2a6fbb", "#d9730d", "#c0392b", "0.45"
+BEYOND = 1e100  # from which on a model has run away, and an axis has no ticks
 
 
 def convergence(
@@ -22,7 +22,7 @@ def convergence(
     """
     drawing = figure(result, height=5.8)
     above, below = drawing.subplots(2, 1, sharex=True)
-    values = [(row.round, row.objective) for row in rows if math.isfinite(row.objective)]
+    values = [(row.round, row.objective) for row in rows if abs(row.objective) < BEYOND]
     line(above, values, BLUE, "objective" if values else "the model ran away: no objective is finite")
     if reference is not None and reference["objective"] is not None:
         level(above, reference["objective"], "non-private model", "--")
@@ -40,7 +40,7 @@ def convergence(
         level(below, most, f"always the majority, {most:.1f} %", ":")
         below.set(ylabel="accuracy (%)")
     else:
-        gaps = [(row.round, row.gap) for row in rows if row.gap is not None and 0 < row.gap < math.inf]
+        gaps = [(row.round, row.gap) for row in rows if row.gap is not None and 0 < row.gap < BEYOND]
         line(below, gaps, BLUE, "largest over the parties")
         below.set(ylabel="consensus gap", yscale="log" if gaps else "linear")
     finish(drawing, below, path, result["rounds"])

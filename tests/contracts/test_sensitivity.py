@@ -122,7 +122,7 @@ def situations(draw: st.DrawFn, case: Case) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("case", ALGORITHMS, ids=named)
 def test_search(case: Case) -> None:
-    @settings(max_examples=60, deadline=None, derandomize=True, database=None)
+    @settings(max_examples=150, deadline=None, derandomize=True, database=None)
     @given(situations(case))
     def search(situation: tuple[Any, ...]) -> None:
         moved, allowed = move(case, *situation)

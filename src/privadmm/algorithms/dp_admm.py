@@ -34,11 +34,12 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 
 from privadmm import check
+from privadmm.algorithms.output import output_plan
 from privadmm.algorithms.star import Memory, OnStar, average, broadcast
 from privadmm.errors import ConfigError
 from privadmm.phases import AtCoordinator, AtParties, Floats, Ints, Local, Mail, Phase, Public, rounding
 from privadmm.privacy.accounting import Claim, Plan, classical_ratio, moments_accountant
-from privadmm.privacy.calibration import NoPrivacy, fit
+from privadmm.privacy.calibration import NoPrivacy
 from privadmm.privacy.events import DiscreteGaussian, Gaussian
 from privadmm.privacy.release import Door, Released
 from privadmm.toml.fields import Above, Doc
@@ -119,15 +120,9 @@ class DPADMM(OnStar):
 
     def planned(self, public: Public) -> Plan:
         target = public.privacy
-        if isinstance(target, NoPrivacy):
-            return {(t, 0): (public.everyone(target.event),) for t in range(public.rounds)}
-        scale = 1.0 if self.round_epsilon is None else classical_ratio(self.round_epsilon, target.delta)
-        levels = {
-            level: (public.everyone(target.kind(level * scale)),)
-            for level in set(target.levels(public.rounds))
-        }
-        plan = {(t, 0): levels[level] for t, level in enumerate(target.levels(public.rounds))}
-        return plan if self.round_epsilon is not None else fit(target, plan)
+        if self.round_epsilon is None or isinstance(target, NoPrivacy):
+            return output_plan(public)
+        return output_plan(public, classical_ratio(self.round_epsilon, target.delta))
 
     def ratio(self, public: Public, t: int) -> Floats:
         """z of every party in round t, a column; 0 where there is no noise."""

@@ -18,6 +18,7 @@ import typer
 from privadmm import __version__
 from privadmm.cli.ledger import ledger
 from privadmm.cli.output import AsJson, ConfigFile, emit, silence
+from privadmm.cli.reproduce import reproduce
 from privadmm.errors import InterruptedRunError, OutputError, PrivadmmError
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ app = typer.Typer(
     help="Differentially private linear models by ADMM, over data that may not move.",
 )
 app.add_typer(ledger, name="ledger")
+app.command()(reproduce)
 
 
 @app.command()

@@ -1,0 +1,16 @@
+"""The papers' own experiments, run again: what they printed beside what comes out here, and the same certified.
+
+One file for each paper. It lists what it runs as tasks, which are independent of one another, and makes a study of
+their results: checks, tables, figures. `bench.py` runs tasks, `study.py` says what a study is, `runs.py` follows a
+job over many noise seeds at once, `sets.py` finds data, `pages.py` and `drawing.py` write a study down.
+"""
+
+from importlib import import_module
+from types import ModuleType
+
+PAPERS = ("dvp", "mr-admm", "dp-admm", "pdml", "sharing")
+
+
+def paper(name: str) -> ModuleType:
+    """The module of a paper: NAME, TITLE, NEEDS, `tasks(setting)` and `study(setting, results)`."""
+    return import_module(f"privadmm.reproduce.{name.replace('-', '_')}")

@@ -1,0 +1,177 @@
+"""What comes of reproducing a paper: checks, the parameters they rest on, tables and figures."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from privadmm.phases import Floats
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that a paper prints or claims, and whether it came out.
+
+    published and ours are figures within `tolerance` of each other, or a claim in words and what was seen. `why` explains
+    a check that does not hold, and says of any other what it rests on.
+    """
+
+    name: str
+    published: float | str | None
+    ours: float | str
+    ok: bool
+    tolerance: float | None = None
+    why: str = ""
+
+    @property
+    def record(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "published": self.published,
+            "ours": self.ours,
+            "tolerance": self.tolerance,
+            "ok": self.ok,
+            "why": self.why,
+        }
+
+
+def near(name: str, published: float, ours: float, tolerance: float, why: str = "") -> Check:
+    """A printed figure against ours."""
+    return Check(name, published, ours, bool(abs(ours - published) <= tolerance), tolerance, why)
+
+
+def claim(name: str, words: str, seen: str, ok: bool, why: str = "") -> Check:
+    """What a paper says in words, and what was seen."""
+    return Check(name, words, seen, bool(ok), None, why)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Mean and range over runs, for each point of a curve. Made from an array (points, runs)."""
+
+    mean: Floats
+    low: Floats
+    high: Floats
+
+    @staticmethod
+    def of(values: ArrayLike) -> "Spread":
+        found = np.asarray(values, dtype=float)
+        return Spread(found.mean(axis=-1), found.min(axis=-1), found.max(axis=-1))
+
+
+def spread_words(values: ArrayLike, digits: int = 4) -> str:
+    """`mean (low to high)` of several runs."""
+    found = np.asarray(values, dtype=float)
+    return f"{found.mean():.{digits}g} ({found.min():.{digits}g} to {found.max():.{digits}g})"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One curve: y over x with the range over runs; `published` marks what was read off the paper."""
+
+    label: str
+    x: Sequence[float]
+    y: Spread
+    published: bool = False
+    dashed: bool = False
+
+    @property
+    def record(self) -> dict[str, Any]:
+        return {
+            "label": self.label,
+            "x": [float(one) for one in self.x],
+            "mean": finite(self.y.mean),
+            "low": finite(self.y.low),
+            "high": finite(self.y.high),
+            "published": self.published,
+        }
+
+
+def finite(values: Floats) -> list[float | None]:
+    """For JSON, which has no infinity: what ran away is null."""
+    return [float(one) if math.isfinite(one) else None for one in np.asarray(values)]
+
+
+@dataclass(frozen=True)
+class Panel:
+    title: str
+    xlabel: str
+    ylabel: str
+    lines: tuple[Line, ...]
+    xscale: Literal["linear", "log"] = "linear"
+    yscale: Literal["linear", "log"] = "linear"
+
+    @property
+    def record(self) -> dict[str, Any]:
+        return {"title": self.title, "xlabel": self.xlabel, "lines": [line.record for line in self.lines]}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Panels side by side; `name` is its file's, as `figure-2`."""
+
+    name: str
+    caption: str
+    panels: tuple[Panel, ...]
+
+    @property
+    def record(self) -> dict[str, Any]:
+        return {"name": self.name, "caption": self.caption, "panels": [one.record for one in self.panels]}
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table; cells are text or figures."""
+
+    name: str
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | float | None, ...], ...]
+
+    @property
+    def record(self) -> dict[str, Any]:
+        return {"name": self.name, "columns": list(self.columns), "rows": [list(row) for row in self.rows]}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A setting of the experiment. `stated` by the paper, or else ours, with the reason."""
+
+    symbol: str
+    value: str
+    stated: bool
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Study:
+    paper: str
+    title: str
+    parameters: tuple[Parameter, ...]
+    checks: tuple[Check, ...]
+    figures: tuple[Figure, ...] = ()
+    grids: tuple[Grid, ...] = ()
+    notes: tuple[str, ...] = field(default=())  # what was not run, and why
+
+    @property
+    def held(self) -> int:
+        return sum(check.ok for check in self.checks)
+
+    @property
+    def record(self) -> dict[str, Any]:
+        return {
+            "paper": self.paper,
+            "title": self.title,
+            "checks": [check.record for check in self.checks],
+            "held": self.held,
+            "parameters": [
+                {"symbol": one.symbol, "value": one.value, "stated": one.stated, "why": one.why}
+                for one in self.parameters
+            ],
+            "tables": [grid.record for grid in self.grids],
+            "figures": [figure.record for figure in self.figures],
+            "notes": list(self.notes),
+        }

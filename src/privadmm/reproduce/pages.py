@@ -1,5 +1,6 @@
 """A study written down: one JSON file, its figures, and a page for people."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ def cells(check: Check) -> tuple[str, ...]:
     )
 
 
-def table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     lines = [columns, tuple("---" for _ in columns), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in lines)
 

@@ -15,8 +15,8 @@ from privadmm.phases import Floats
 class Check:
     """One thing that a paper prints or claims, and whether it came out.
 
-    published and ours are figures within `tolerance` of each other, or a claim in words and what was seen. `why` explains
-    a check that does not hold, and says of any other what it rests on.
+    published and ours are figures within `tolerance` of each other, or a claim in words and what was seen. `why`
+    explains a check that does not hold, and says of any other what it rests on.
     """
 
     name: str

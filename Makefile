@@ -18,9 +18,11 @@ test-all: $(VENV)/dev
 
 bench: $(VENV)/dev
 	$(BIN)/python benchmarks/solver.py
+	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/bounds.py --quick
 	$(BIN)/python benchmarks/dask_overhead.py
+	$(BIN)/python benchmarks/flower_overhead.py --quick
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check src tests benchmarks tools

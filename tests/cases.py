@@ -188,6 +188,13 @@ ALGORITHMS = [
         triangle_tail,
         Target(None, 1e-5, party_epsilon=(1.0, 2.0, 1.0, 0.5, 3.0), decay=0.8),
     ),
+    Case(
+        "foc-weighed",
+        Centred(FirstOrderConsensus(weights="noise", gossip=3)),
+        graphs.ring,
+        Target(None, 1e-5, party_epsilon=(1.0, 2.0, 1.0, 0.5, 3.0)),
+        loss=HalfLogistic(),
+    ),
     Case("dp_admm-centred", Centred(DP), graphs.star, BUDGET, loss=HalfLogistic()),
     Case("dvp-centred", Centred(DUAL), triangle_tail, BUDGET),
     Case("mr_admm-centred", Centred(MRADMM(eta=1.0)), triangle_tail, BUDGET),

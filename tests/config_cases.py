@@ -91,6 +91,7 @@ FULL: dict[str, dict[str, Any]] = {
         "ledger": "ledger.db",
         "checkpoint_every": 2,
         "metrics_every": 0,
+        "memory": "500 MiB",
         "workers": 3,
         "scheduler": "tls://head.example:8786",
         "timeout": 60,
@@ -176,6 +177,7 @@ def with_key(section: str, key: str) -> dict[str, Any]:
         tables[section][key] = CONDITIONAL[section, key]
         if when.value == "features":
             del tables[section]["leave"]  # columns are needed
+            del tables["run"]["memory"]  # for records only
         if when.value == "squared":
             tables[section]["label_bound"] = 1.0
             del tables["privacy"]["label_epsilon"]  # for classes only
@@ -193,6 +195,8 @@ def changed(section: str, key: str, value: Any) -> dict[str, Any]:
 def wrong_types(field: Field) -> list[Any]:
     """Values of every other type; written out here, so that the reader's own idea of a type is not asked."""
     kind = field.kind.kind if isinstance(field.kind, Checked) else field.kind
+    if field.name == "memory":
+        return [True, 0.5, [1], {}]
     json_type = kind.json().get("type", "string")  # an enum here is one of strings
     return {
         "integer": [True, 1.0, "1", [1], {}],
@@ -212,6 +216,7 @@ def out_of_range(field: Field) -> list[Any]:
         "label": [""],
         "out": [" "],
         "ledger": [""],
+        "memory": [0, -1, "", "2 GBs", "2gb", "-1GB", "0.1B", "1e9B", "9999999TB"],
         "scheduler": [
             "",
             "head:8786",

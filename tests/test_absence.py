@@ -31,6 +31,7 @@ RELAYED = FirstOrderConsensus(step=1.0)
 MORE = [
     Case("relay", RELAYED, graphs.star, OFF),
     Case("gossip", replace(RELAYED, gossip=30), graphs.ring, OFF),
+    Case("weighed", replace(RELAYED, gossip=30, weights="noise"), graphs.ring, OFF),
 ]
 
 
@@ -52,7 +53,7 @@ def optimum(job: Job, here: Any = HERE) -> Floats:
 
 
 ONE_OF_EACH = [
-    *("admm_star", "dp_admm-off", "pvp-off", "dp_fedsgd-off", "relay", "gossip"),
+    *("admm_star", "dp_admm-off", "pvp-off", "dp_fedsgd-off", "relay", "gossip", "weighed"),
     *("admm_graph", "admm_graph-ring-huber", "m_admm-off", "dvp-off", "r_admm-off", "mr_admm-off"),
 ]
 ENOUGH = 300

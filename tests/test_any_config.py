@@ -87,6 +87,7 @@ DATA: dict[str, Any] = {
 RUN: dict[str, Any] = {
     "seed": st.integers(0, 3),
     "out": st.just("elsewhere"),
+    "memory": st.sampled_from([1, 1000, "2GB"]),
     "ledger": st.sampled_from(["party.sqlite", "none/party.sqlite"]),
 }
 

@@ -440,6 +440,18 @@ def test_moments_and_classes_together_stay_within_the_budget(method: Any) -> Non
     assert [one.epsilon for one in model.models_] == [model.epsilon_] * 3
 
 
+def test_one_release_of_moments_serves_all_classes() -> None:
+    """It says nothing of labels. The rest is shared out, a third each, and nothing is charged twice."""
+    X3, y3 = three_kinds()
+    model = ADMMClassifier(classes=("a", "b", "c"), row_bound=1.0, parties=3, random_state=0).fit(X3, y3)
+    first, *others = model.models_
+    assert all(one.features is first.features for one in others)
+    releases = [sum(event["count"] for event in ledger["parties"][0]["events"]) for ledger in model.ledgers_]
+    assert releases == [41, 40, 40]
+    assert 0.9999 < model.epsilon_ <= 1.0
+    assert np.abs(first.weights - others[0].weights).max() > 0
+
+
 def test_every_warm_fit_has_noise_of_its_own() -> None:
     """With one noise vector in both fits w2 - 2 w1 would be free of noise: the same for every seed."""
     left = []

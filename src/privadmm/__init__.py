@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from privadmm.data.schema import Schema
     from privadmm.data.shards import Shards
     from privadmm.errors import (
+        BudgetWarning,
         CheckpointError,
         ConfigError,
         DataError,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from privadmm.graphs import Graph
     from privadmm.job import Job, cluster, train, weights
     from privadmm.losses import Debiased, HalfLogistic, Hinge, HuberHinge, Logistic, Squared
-    from privadmm.model import Model
+    from privadmm.model import Model, load
     from privadmm.phases import Public
     from privadmm.privacy.calibration import NoPrivacy, Target
     from privadmm.privacy.durable import SqliteLedger
@@ -55,6 +56,7 @@ _HOME = {
     "ADMMSharing": "algorithms.admm_sharing",
     "ADMMStar": "algorithms.admm_star",
     "Budget": "privacy.ledger",
+    "BudgetWarning": "errors",
     "Centred": "algorithms.centred",
     "CheckpointError": "errors",
     "Columns": "data.columns",
@@ -99,6 +101,7 @@ _HOME = {
     "Target": "privacy.calibration",
     "ToleranceError": "errors",
     "cluster": "job",
+    "load": "model",
     "read": "data.readers",
     "train": "job",
     "weights": "job",

@@ -5,18 +5,22 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from privadmm import assembly_columns, graphs
+from privadmm import assembly_columns, assembly_parties, graphs
 from privadmm.algorithms.centred import Centred
-from privadmm.config import Config
+from privadmm.assembly_parties import Elsewhere
+from privadmm.config import Config, check_elsewhere
+from privadmm.config.checks import read_by_workers
 from privadmm.data import adult, splits
 from privadmm.data.columns import People
-from privadmm.data.readers import Records, read
+from privadmm.data.readers import Records, feature_names, read
 from privadmm.data.schema import Schema
 from privadmm.data.shards import Shards
+from privadmm.data.store import Store
 from privadmm.errors import ConfigError
 from privadmm.graphs import Graph
 from privadmm.job import Job, check_holding
@@ -34,9 +38,16 @@ UNIT = 1e-150  # a row bound below any row's norm: every row but 0 is scaled to 
 class Prepared:
     """The records of all parties, clipped to the declared bound, and those held out."""
 
-    train: Shards | People
+    held: Shards | People | Elsewhere
     test: Shards | People | None
     frame: Frame
+
+    @property
+    def train(self) -> Shards | People:
+        """The records themselves, where they are here."""
+        if isinstance(self.held, Elsewhere):
+            raise ConfigError("these records are read by workers alone, and here nobody may see them")
+        return self.held
 
     @property
     def shards(self) -> Shards:
@@ -48,7 +59,7 @@ class Prepared:
     @property
     def columns(self) -> tuple[int, ...]:
         """How many each party holds, where they hold columns."""
-        return self.train.widths if isinstance(self.train, People) else ()
+        return self.held.widths if isinstance(self.held, People) else ()
 
     @property
     def classifier(self) -> bool:
@@ -185,6 +196,10 @@ def allowance(config: Config) -> float | None:
 def records(config: Config) -> tuple[Records, float, tuple[Any, Any] | None]:
     """The records, the declared row bound and the declared classes."""
     table = config.data
+    if table.by_party:
+        raise ConfigError(
+            f"{config.path}: [data] source = {table.source!r} is a file for each party, and this is for one file of all"
+        )
     if table.embedded:
         onehot = table.source == "embedded:adult"
         found = adult.load("onehot", encoding=table.encoding) if onehot else adult.load("a9a")
@@ -193,9 +208,15 @@ def records(config: Config) -> tuple[Records, float, tuple[Any, Any] | None]:
         # Every a9a row has at most fourteen ones.
         bound = table.row_bound or (adult.SCHEMA.row_bound if onehot else 14**0.5)
         return found, UNIT if table.rows == "unit" else bound, adult.CLASSES
+    return read_file(config, config.resolve(table.source)), row_bound(config), table.classes
+
+
+def read_file(config: Config, path: Path) -> Records:
+    """As [data] declares it."""
+    table = config.data
     keep = tuple(name for name in (config.parties.column, table.id) if name is not None)
-    found = read(
-        config.resolve(table.source),
+    return read(
+        path,
         table.format,
         label=table.label,
         classes=table.classes,
@@ -204,7 +225,6 @@ def records(config: Config) -> tuple[Records, float, tuple[Any, Any] | None]:
         on_bad=table.on_bad,
         dim=table.dim,
     )
-    return found, row_bound(config), table.classes
 
 
 def row_bound(config: Config) -> float:
@@ -220,6 +240,17 @@ def schema(config: Config) -> Schema | None:
     return Schema.from_table(
         table.schema, label=table.label or "y", classes=table.classes, row_bound=row_bound(config)
     ).encoded(table.encoding)
+
+
+def framed(
+    config: Config, names: tuple[str, ...], bound: float, classes: tuple[Any, Any] | None
+) -> Frame:
+    """How records with these features become rows, from their raw columns on: the model keeps it."""
+    table, declared, label = config.data, schema(config), config.data.label
+    if table.source == "embedded:adult":
+        declared, label = adult.SCHEMA.encoded(table.encoding), adult.SCHEMA.label
+    raw = {"schema": declared, "on_bad": table.on_bad, "label": label}
+    return Frame(bound, table.intercept, names, classes, **raw)  # type: ignore[arg-type]
 
 
 def owners(config: Config, found: Records, rows: Any) -> tuple[Any, int]:
@@ -258,18 +289,36 @@ def prepare(config: Config, only: Sequence[int] | None = None) -> Prepared:
     check_holding(config.algorithm.parameters, config.parties.split == "features")
     if config.parties.split == "features":
         return prepare_columns(config)
+    if config.data.by_party:
+        return prepare_parties(config, only)
+    store = Store(config.run.limit)
     found, bound, classes = records(config)
-    frame = Frame(bound, config.data.intercept, found.names, classes)
+    frame = framed(config, found.names, bound, classes)
     rows, held_out = np.arange(len(found)), None
     if config.data.test_fraction and config.run.mode == "simulation":
         rows, test = splits.train_test(len(found), config.data.test_fraction, config.data.split_seed)
-        held_out = frame.shards(found.X, found.y, [test]) if only is None else None
+        held_out = frame.shards(found.X, found.y, [test], store=store) if only is None else None
     owner, parties = owners(config, found, rows)
     held = [rows[part] for part in splits.gather(rows, owner, parties)]
     check_sizes(config, [len(part) for part in held])
     if only is not None:
         held = [held[party] for party in only]
-    return Prepared(frame.shards(found.X, found.y, held, only), held_out, frame)
+    return Prepared(frame.shards(found.X, found.y, held, only, store), held_out, frame)
+
+
+def prepare_parties(config: Config, only: Sequence[int] | None) -> Prepared:
+    """The same for parties that have a file each. Of a deployment elsewhere nothing is read here."""
+    bound, classes, parties = row_bound(config), config.data.classes, config.parties.known or 1
+    if only is None and read_by_workers(config.data, config.run):
+        check_elsewhere(config)
+        declared = schema(config)
+        names = feature_names(config.data.dim or 1) if declared is None else declared.names
+        return Prepared(
+            assembly_parties.elsewhere(config, names), None, framed(config, names, bound, classes)
+        )
+    chosen = range(parties) if only is None else only
+    train, test, names = assembly_parties.collect(config, read_file, bound, chosen, measured=only is None)
+    return Prepared(train, test, framed(config, names, bound, classes))
 
 
 def prepare_columns(config: Config) -> Prepared:
@@ -280,7 +329,7 @@ def prepare_columns(config: Config) -> Prepared:
     else:
         found, bound, classes = records(config)
         held = assembly_columns.groups(config, found)
-    frame = Frame(bound, config.data.intercept, found.names, classes)
+    frame = framed(config, found.names, bound, classes)
     found, frame = assembly_columns.framed(config, found, frame, held)
     rows, held_out = np.arange(len(found)), None
     if config.data.test_fraction and config.run.mode == "simulation":

@@ -47,6 +47,10 @@ class ClusterError(PrivadmmError):
     """Workers or their scheduler cannot be reached, or do not answer in time."""
 
 
+class BudgetWarning(UserWarning):
+    """By its public facts a run has too little budget, or too few records, to beat a constant."""
+
+
 class InterruptedRunError(PrivadmmError):
     """Somebody pressed Ctrl-C. `kept`: something was released, and the directory can be resumed."""
 

@@ -6,6 +6,7 @@ norm bound. `fit` simulates the parties in this process, so its noise comes from
 
 import hashlib
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Self
@@ -24,7 +25,7 @@ from privadmm.data import splits
 from privadmm.data.columns import People
 from privadmm.data.schema import labels
 from privadmm.data.shards import Shards
-from privadmm.errors import ConfigError, DataError
+from privadmm.errors import BudgetWarning, ConfigError, DataError
 from privadmm.graphs import Graph
 from privadmm.job import Job, cluster, features, train, weights
 from privadmm.losses import Debiased, HalfLogistic, Logistic, Loss, Squared
@@ -36,6 +37,7 @@ from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.events import Spent, merge
 from privadmm.privacy.ledger import Ledger, export
 from privadmm.privacy.mechanisms import Simulation
+from privadmm.recommend import warning
 from privadmm.regularizers import L2, Regularizer
 
 Floats = NDArray[np.float64]
@@ -117,11 +119,16 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
             before = None if frame.groups else self._before(number, len(targets), data.dim)
             widths = data.widths if isinstance(data, People) else ()
             job = self._job(data.sizes, data.dim, len(targets), before, widths)
+            if number == 0 and (problem := warning(job)) is not None:
+                warnings.warn(problem, BudgetWarning, stacklevel=3)
+            map = models[0].features if models else None
+            if map is not None and isinstance(data, Shards):
+                data, job = data.mapped([map] * len(data.ids), data.dim + 1), behind(jobs[0])
             blocks = cluster(job, data, Simulation(stream(seed, number, fits)))
             progress = train(job, blocks)
             claim = (job.algorithm.name, Simulation.mode, job.epsilon, job.delta)
             w, caveats = frame.arranged(weights(job, progress)), tuple(job.caveats)
-            models.append(Model(w, frame, *claim, features(job, progress), caveats))
+            models.append(Model(w, frame, *claim, map or features(job, progress), caveats))
             ledgers.append(blocks.workers[0].ledger)
             jobs.append(job)
         self.private_ = jobs[0].private
@@ -239,6 +246,12 @@ def stream(seed: int, number: int, fits: int) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed}/{number}/{fits}".encode()).digest()[:8], "little")
 
 
+def behind(first: Job) -> Job:
+    """The job of a further class: moments are of features alone, so those that the first one released serve it."""
+    assert isinstance(first.algorithm, Centred)
+    return Job(first.algorithm.method, first.algorithm.inside(first.public), first.allowance)
+
+
 def together(ledgers: Sequence[Ledger], delta: float | None) -> float:
     """The worst party's epsilon over all jobs."""
     assert delta is not None
@@ -281,7 +294,8 @@ class ADMMClassifier(ClassifierMixin, ADMMEstimator):  # type: ignore[misc]
     columns       how many columns each party holds, from left to right, instead of rows: for Sharing(ball=...) with
                   adjacency="person" and its like. All rows of X are then everybody's, and `parties` is not used
 
-    After `fit`:
+    `fit` gives a BudgetWarning where the budget is too small, by the number of records and parties, to beat a constant.
+    After it:
 
     coef_, intercept_  of rows within the bound: decision_function(X) = X @ coef_.T + intercept_; not there if the
                        algorithm maps features, as Centred does

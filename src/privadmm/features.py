@@ -60,13 +60,13 @@ class Map:
 
 def moments(shards: "Shards", nonnegative: bool) -> Floats:
     """(P, 2 d): each party's mean of x and of x*x. Where entries are declared non-negative, others count as 0."""
-    rows = np.empty((len(shards.ids), 2 * shards.dim))
+    found = np.zeros((len(shards.ids), 2, shards.dim))
     for slot in shards.slots:
-        for party, A in zip(np.arange(len(shards.ids))[slot.at], slot.piece.rows(), strict=True):
-            x = np.maximum(A, 0.0) if nonnegative else A
-            m = A.shape[0]
-            rows[party] = np.concatenate([x.sum(axis=0) / m, (x * x).sum(axis=0) / m])
-    return rows
+        for party, chunks in zip(np.arange(len(shards.ids))[slot.at], slot.piece.chunks(), strict=True):
+            for A in chunks:  # cut at fixed places, so that the sum has the same bits however records are kept
+                x = np.maximum(A, 0.0) if nonnegative else A
+                found[party] += x.sum(axis=0), (x * x).sum(axis=0)
+    return (found / shards.sizes[:, None, None]).reshape(len(shards.ids), -1)
 
 
 def moments_sensitivity(sizes: NDArray[np.int64], nonnegative: bool) -> Floats:

@@ -1,16 +1,22 @@
 """What can be said of a config before any record is read: its cost, its noise, and how it stands an attack."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 from privadmm import assembly, check
 from privadmm.config import Config, PrivacyTable, check_seed
+from privadmm.data import adult
+from privadmm.data.schema import Encoding
 from privadmm.errors import ConfigError, RefusedError
+from privadmm.job import Job
 from privadmm.privacy.accounting import epsilon as cost
 from privadmm.privacy.accounting import totals
 from privadmm.privacy.events import dump
+from privadmm.recommend import Facts, expected, recommend, warning
+
+EMBEDDED = {"embedded:adult": 45_222, "embedded:a9a": 48_842}  # records
 
 
 def account(config: Config) -> dict[str, Any]:
@@ -32,10 +38,74 @@ def account(config: Config) -> dict[str, Any]:
         "advice": job.algorithm.advice(job.public),
         "adversaries": job.adversaries,
         **job.of_people,
+        **outlook(config, job),
     }
 
 
-def planned(config: Config, epsilon: float, delta: float) -> dict[str, Any]:
+def outlook(config: Config, job: Job, count: int | None = None) -> dict[str, Any]:
+    """What to expect of the job, where the number of records is known; nothing is said otherwise."""
+    if (known := records(config, count)) is None or job.public.columns:
+        return {}
+    sizes = config.parties.sizes if count is None else None
+    if sizes is None:  # as even as can be: with weights by records only their sum counts
+        each, more = divmod(known, job.public.parties)
+        sizes = tuple(each + (party < more) for party in range(job.public.parties))
+    sized = assembly.job(config, sizes, width(config) or job.public.dim)
+    found = expected(sized)
+    return {} if found is None else {"expected": {**found.table, "warning": warning(sized)}}
+
+
+def records(config: Config, count: int | None = None) -> int | None:
+    """How many there are to train on, if the config alone tells; `count` is what its user says."""
+    if count is not None or config.parties.sizes is not None:
+        return count if count is not None else sum(config.parties.sizes or ())
+    whole = EMBEDDED.get(config.data.source)
+    if whole is None or config.parties.known is None:
+        return None
+    held_out = config.data.test_fraction if config.run.mode == "simulation" else 0.0
+    return whole - round(whole * held_out)
+
+
+def widths(config: Config) -> Mapping[Encoding, int]:
+    """The number of encoded features, by encoding, if the config alone tells."""
+    table = config.data
+    declared = adult.SCHEMA if table.source == "embedded:adult" else assembly.schema(config)
+    if declared is not None:
+        return {encoding: declared.encoded(encoding).dim for encoding in get_args(Encoding)}
+    dim = len(adult.A9A_NAMES) if table.embedded else table.dim
+    return {} if dim is None else dict.fromkeys(get_args(Encoding), dim)
+
+
+def width(config: Config) -> int | None:
+    return widths(config).get(config.data.encoding)
+
+
+def facts(
+    config: Config, count: int | None = None, epsilon: float | None = None, delta: float | None = None
+) -> Facts:
+    """The public facts of a config, or those given in place of them."""
+    known, parties, privacy = records(config, count), config.parties.known, config.privacy
+    if config.parties.split == "features":
+        raise ConfigError(f"{config.path}: recommendations are for parties that hold records")
+    if parties is None:
+        raise ConfigError(
+            f"{config.path}: how many parties there are only the data tell; add [parties] count"
+        )
+    if known is None:
+        raise ConfigError(
+            f"{config.path}: how many records there are only the data tell; give --records, or add [parties] sizes"
+        )
+    asked = epsilon if epsilon is not None or privacy is None else privacy.epsilon
+    shares = privacy.party_epsilon if epsilon is None and privacy is not None else None
+    limit = delta if delta is not None or privacy is None else privacy.delta
+    if (asked is None and shares is None) or limit is None:
+        raise ConfigError(
+            f"{config.path}: there is no [privacy] epsilon and delta; give --epsilon and --delta"
+        )
+    return Facts(known, shares or (asked or 0.0,) * parties, limit, widths(config))
+
+
+def planned(config: Config, epsilon: float, delta: float, count: int | None = None) -> dict[str, Any]:
     """What this budget buys: the noise of each release and what the worst party has spent after each round."""
     check.positive(epsilon=epsilon)
     check.probability(delta=delta)
@@ -43,7 +113,8 @@ def planned(config: Config, epsilon: float, delta: float) -> dict[str, Any]:
         raise ConfigError(f"{config.algorithm.name} is not private; there is nothing to plan for")
     asked = config.privacy or PrivacyTable(delta=delta)
     privacy = replace(asked, epsilon=epsilon, delta=delta, party_epsilon=None)
-    job = assembly.job(replace(config, privacy=privacy))
+    asking = replace(config, privacy=privacy)
+    job = assembly.job(asking)
     if job.epsilon is None or job.epsilon > epsilon:
         raise RefusedError(
             f"{config.path}: its noise is fixed, so the smallest feasible epsilon at delta = {delta:g} is {job.epsilon}"
@@ -63,7 +134,14 @@ def planned(config: Config, epsilon: float, delta: float) -> dict[str, Any]:
             for party, spent in enumerate(parties)
         ],
         "epsilon_by_round": job.epsilon_by_round,
+        **advised(asking, job, count),
     }
+
+
+def advised(config: Config, job: Job, count: int | None) -> dict[str, Any]:
+    """What to expect, and what is recommended instead, where the number of records is known."""
+    found = outlook(config, job, count)
+    return {**found, "recommended": recommend(facts(config, count)).table} if found else {}
 
 
 def audited(config: Config, trials: int, done: Callable[[int, int], None]) -> dict[str, Any]:

@@ -11,8 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privadmm.data.columns import Columns, People
+from privadmm.data.encoder import Encoder, Extra, RawRows, Rows, encode_file, encode_rows
+from privadmm.data.readers import Format
+from privadmm.data.schema import Category, Number, OnBad, Schema
 from privadmm.data.shards import Shards
-from privadmm.errors import DataError
+from privadmm.data.store import Store
+from privadmm.errors import ConfigError, DataError
 from privadmm.features import Map
 
 Floats = NDArray[np.float64]
@@ -37,13 +41,28 @@ class Frame:
     groups: tuple[tuple[int, ...], ...] = ()  # of vertical parties: the columns that each holds
     row_bounds: tuple[float, ...] = ()  # and the norm to which each clips its part of a row
     clipped: bool = True  # or only divided by it, where neighbours differ in one column
+    schema: Schema | None = None  # how raw columns become `names`; None: they are numbers as they stand
+    on_bad: OnBad = "refuse"
+    label: str | None = None
+
+    @property
+    def encoder(self) -> Encoder:
+        """From raw columns to rows."""
+        return Encoder(self.names, self.schema, self.on_bad, self.label)
 
     @property
     def columns(self) -> tuple[str, ...]:
         """What each weight belongs to."""
         return (*self.names, "(intercept)") if self.intercept else self.names
 
-    def shards(self, X: Any, y: Any, rows: list[Any], ids: Sequence[int] | None = None) -> Shards:
+    def shards(
+        self,
+        X: Any,
+        y: Any,
+        rows: list[Any],
+        ids: Sequence[int] | None = None,
+        store: Store | None = None,
+    ) -> Shards:
         return Shards.build(
             X,
             y,
@@ -52,6 +71,7 @@ class Frame:
             row_bound=self.row_bound,
             intercept=self.intercept,
             classification=self.classes is not None,
+            store=store,
         )
 
     @property
@@ -139,6 +159,29 @@ class Model:
         chosen: NDArray[Any] = label_array(self.frame.classes)[(found > 0).astype(int)]
         return chosen
 
+    def read(
+        self,
+        path: str | Path,
+        format: Format | None = None,
+        *,
+        keep: Sequence[str] = (),
+        extra: Extra = "refuse",
+    ) -> RawRows:
+        """A csv or parquet file of raw rows, encoded as in training; `keep` names columns to carry along."""
+        return encode_file(self.frame.encoder, path, format, keep=keep, extra=extra)
+
+    def predict_rows(self, rows: Rows, *, extra: Extra = "refuse") -> NDArray[Any]:
+        """The class (or score) of raw rows, encoded as in training: mappings of column to cell, or one of columns."""
+        return self.predict(encode_rows(self.frame.encoder, rows, extra=extra))
+
+    def score_rows(self, rows: Rows, *, extra: Extra = "refuse") -> Floats:
+        """a.w for raw rows."""
+        return self.scores(encode_rows(self.frame.encoder, rows, extra=extra))
+
+    def predict_file(self, path: str | Path, *, extra: Extra = "refuse") -> NDArray[Any]:
+        """The class (or score) of every raw row of a file."""
+        return self.predict(self.read(path, extra=extra).X)
+
     def save(self, path: str | Path) -> None:
         facts = {
             "notices": [*notices(self.epsilon is not None, self.mode), *self.caveats],
@@ -148,7 +191,7 @@ class Model:
             "mode": self.mode,
             "epsilon": self.epsilon,
             "delta": self.delta,
-            "frame": asdict(self.frame),
+            "frame": asdict(replace(self.frame, schema=None)) | {"schema": dumped(self.frame.schema)},
             "weights": list(zip(self.columns, self.weights.tolist(), strict=True)),
         }
         if (seen := self.features) is not None:
@@ -157,22 +200,50 @@ class Model:
 
     @staticmethod
     def load(path: str | Path) -> "Model":
+        """From the file, or from the run directory that holds it."""
+        path = Path(path)
+        path = path / "model.json" if path.is_dir() else path
         try:
-            facts = json.loads(Path(path).read_text(encoding="utf-8"))
+            facts = json.loads(path.read_text(encoding="utf-8"))
             kept = facts["frame"]
             classes = None if kept["classes"] is None else tuple(kept["classes"])
             groups, bounds = tuple(map(tuple, kept.get("groups", ()))), tuple(kept.get("row_bounds", ()))
             vertical = (groups, bounds, kept.get("clipped", True))
-            frame = Frame(kept["row_bound"], kept["intercept"], tuple(kept["names"]), classes, *vertical)
+            raw = (loaded(kept.get("schema")), kept.get("on_bad", "refuse"), kept.get("label"))
+            frame = Frame(
+                kept["row_bound"], kept["intercept"], tuple(kept["names"]), classes, *vertical, *raw
+            )
             weights = np.array([weight for _, weight in facts["weights"]], dtype=np.float64)
             claim = (facts["algorithm"], facts["mode"], facts["epsilon"], facts["delta"])
             seen = facts.get("features")
             features = seen and Map(np.array(seen["centre"]), np.array(seen["scale"]), seen["constant"])
             return Model(weights, frame, *claim, features, tuple(facts.get("caveats", ())))
-        except DataError as error:
+        except (DataError, ConfigError) as error:
             raise DataError(f"{path}: {error}") from None
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(f"{path}: not a model that privadmm saved ({type(error).__name__})") from error
+
+
+def load(path: str | Path) -> Model:
+    """The model of a run directory: `privadmm.load("runs/first").predict_file("new.csv")`."""
+    return Model.load(path)
+
+
+def dumped(schema: Schema | None) -> dict[str, Any] | None:
+    return None if schema is None else asdict(schema)
+
+
+def loaded(kept: Any) -> Schema | None:
+    """What `dumped` made, out of JSON."""
+    if kept is None:
+        return None
+    columns = {
+        name: Category(tuple(entry["values"]))
+        if "values" in entry
+        else Number(entry["low"], entry["high"], tuple(entry["edges"]))
+        for name, entry in kept["columns"].items()
+    }
+    return Schema(columns, kept["label"], kept["classes"], kept["row_bound"])
 
 
 def label_array(classes: tuple[Any, Any]) -> NDArray[Any]:

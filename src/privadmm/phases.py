@@ -15,6 +15,7 @@ only carry the arguments of.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 
 import numpy as np
@@ -203,17 +204,17 @@ class Local:
     def ids(self) -> Ints:
         return self.shards.ids
 
-    @property
+    @cached_property
     def weight(self) -> Floats:
         """C omega_i / m_i, the weight of one record, as a column."""
         return self.public.scale(self.ids) / self.shards.sizes[:, None]
 
-    @property
+    @cached_property
     def moves(self) -> Floats:
         """How far `gradient` can move between neighbours: 2 C omega_i L/m_i when one record is replaced."""
         return self.public.sensitivity * self.weight
 
-    @property
+    @cached_property
     def summation(self) -> Floats:
         """A bound on the rounding error of `gradient`'s sum over m_i records, each at most C omega_i L/m_i long.
 
@@ -228,8 +229,7 @@ class Local:
 
     def gradient(self, x: Floats) -> Floats:
         """Of the block's weighted losses, C omega_i/m_i sum_n loss'(a_n.x_i) a_n, without the regulariser."""
-        margins = self.shards.margins(x)
-        return self.weight * self.shards.pull(self.public.loss.deriv(margins, self.shards.y))
+        return self.weight * self.shards.slope(x, self.public.loss.deriv)
 
     def argmin(
         self, linear: Floats, quadratic: Floats | float, start: Floats, anchor: Floats, tolerance: float
@@ -244,11 +244,17 @@ class Local:
         together, solved = max(1, CELLS // max(1, shards.cells)), []
         for first in range(0, len(flat[0]), together):
             b, x, a = (part[first : first + together].reshape(-1, shards.dim) for part in flat)
-            n, cache = len(b) // P, self.cache.branch(first)
+            n, cache = len(b) // P, self.cache.branch(first) if self.roomy else None
             solved.append(
                 argmin(shards.tile(n), loss, np.tile(scale, n), b, np.tile(k, n), x, a, tolerance, cache)
             )
         return np.concatenate(solved).reshape(start.shape)
+
+    @property
+    def roomy(self) -> bool:
+        """Whether there is memory for what solves keep: a matrix for each party, which may be as large as its records."""
+        store, order = self.shards.store, np.minimum(self.shards.sizes, self.shards.dim)
+        return store.limit is None or store.held + 16 * int((order * order).sum()) <= store.limit
 
     def take(self, at: Ints) -> "Local":
         """The block of these positions alone; its cache starts anew."""
@@ -378,12 +384,20 @@ class Algorithm(Protocol):
         """Of a message to a party; a worker refuses any other."""
         ...
 
+    def sends(self, public: Public) -> int:
+        """The width of what a party sends, but for a first round of moments."""
+        ...
+
     def keepsakes(self, local: Any, noise: Noise) -> dict[str, Floats]:
         """What a block draws once for a job, for `local.kept`; the ledger keeps it, so a resumed job has the same."""
         ...
 
     def go_on(self, public: Public, here: Ints) -> None:
         """Refuse to go on with these parties alone, where that has no meaning: an AbsentError."""
+
+    def shares(self, public: Public, here: Ints, even: Floats) -> Floats:
+        """How much each of these parties counts in a mean of what they released, a column that sums to 1."""
+        ...
 
     def anew(self, state: Any) -> Any:
         """From what a block goes on in the first round after somebody left."""

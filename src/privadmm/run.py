@@ -30,6 +30,7 @@ from privadmm.privacy.accounting import epsilon
 from privadmm.privacy.events import DiscreteGaussian, Gaussian, Spent, merge
 from privadmm.privacy.ledger import Budget, MemoryLedger, Statement, export
 from privadmm.privacy.mechanisms import Noise
+from privadmm.recommend import expected, warning
 from privadmm.report import absence, metrics, plots, receipts
 from privadmm.report.metrics import Observer, Row
 from privadmm.report.receipts import Receipts
@@ -100,9 +101,9 @@ def run(
     directory.check(resume)
     noise = assembly.noise(config)
     prepared = assembly.prepare(config)
-    job = assembly.job(config, prepared.train.sizes, prepared.train.dim, columns=prepared.columns)
+    job = assembly.job(config, prepared.held.sizes, prepared.held.dim, columns=prepared.columns)
     # What exceeds an empty ledger exceeds any other: refused before there is a file.
-    job.reserve(MemoryLedger(prepared.train.ids.tolist(), job.policy))
+    job.reserve(MemoryLedger(prepared.held.ids.tolist(), job.policy))
     attempt = Attempt(config, directory, prepared, noise, resume)
     try:
         with directory.opened(attempt.facts(job), config.text, job.id, resume) as known:
@@ -184,7 +185,7 @@ class Attempt:
             raise
 
     def engine(self, job: Job) -> Engine:
-        path, ids = self.directory.path, tuple(self.prepared.train.ids.tolist())
+        path, ids = self.directory.path, tuple(self.prepared.held.ids.tolist())
         heads = receipts.read(path) if (path / receipts.NAME).exists() else []
         order = Order(self.config, job, ids, self.ledger_path, begun=self.directory.checkpoint.exists())
         return opened(order, self.prepared, self.noise, heads)
@@ -290,6 +291,9 @@ def summary(job: Job, mode: str, rows: list[Row], progress: Progress, prepared: 
         "transcript": progress.transcript,
         "adversaries": job.adversaries,
         **job.of_people,
+        **(
+            {} if (found := expected(job)) is None else {"expected": {**found.table, "warning": warning(job)}}
+        ),
     }
 
 

@@ -6,23 +6,33 @@ deterministic, so that equal content has equal bytes and digests can be compared
 
 import hashlib
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+Layout = Sequence[tuple[str, str, tuple[int, ...]]]  # name, type and shape of each array
 
 
 def pack(arrays: Mapping[str, Array], **facts: Any) -> bytes:
     """Named arrays and JSON-able facts as one run of bytes."""
     solid = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    layout = [[name, array.dtype.str, list(array.shape)] for name, array in solid.items()]
+    layout = [(name, array.dtype.str, array.shape) for name, array in solid.items()]
+    return b"".join([heading(layout, facts), *(array.tobytes() for array in solid.values())])
+
+
+def heading(layout: Layout, facts: Mapping[str, Any]) -> bytes:
     header = json.dumps({"arrays": layout, "facts": facts}, sort_keys=True).encode()
-    return b"".join(
-        [len(header).to_bytes(8, "little"), header, *(array.tobytes() for array in solid.values())]
-    )
+    return len(header).to_bytes(8, "little") + header
+
+
+def size(layout: Layout, **facts: Any) -> int:
+    """How long `pack` would make arrays of these names, types and shapes."""
+    body = sum(np.dtype(dtype).itemsize * math.prod(shape) for _, dtype, shape in layout)
+    return len(heading(layout, facts)) + body
 
 
 def unpack(data: bytes) -> tuple[dict[str, Array], dict[str, Any]]:

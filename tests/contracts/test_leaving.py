@@ -35,7 +35,7 @@ WAYS = [
     if case.name
     in {
         *("dp_admm", "admm_star-elastic", "dvp", "mr_admm", "foc-gossip", "pdml-bounded", "dp_admm-reported"),
-        *("dvp-centred", "dp_fedsgd"),
+        *("dvp-centred", "dp_fedsgd", "foc-weighed"),
     }
 ]
 

@@ -1,7 +1,7 @@
 """Any horizontal method on centred and scaled features: one private release of their moments goes before its rounds.
 
 Round 0, at the parties:      release (mean x, mean x*x) with the share f of the budget                     (1)
-         by whoever holds all: omega-weighted consensus on them, and from it the public map phi (features.py)  (2)
+         by whoever holds all: weighted consensus on them, and from it the public map phi (features.py)  (2)
 Round t >= 1:                  round t - 1 of the method, on phi(x) instead of x                            (3)
 
 Whoever speaks to a party in (3) sends M and A along, in front of the method's own message.
@@ -112,10 +112,13 @@ class Centred:
 
     def mapped(self, t: int, public: Public, memory: Memory, inbox: Mail) -> tuple[Memory, Mail]:
         if t == 0:
-            ids, omega = inbox.senders, public.omega(inbox.senders)
+            ids, z = inbox.senders, self.ratios(public)[inbox.senders, None]
             bound = moments_sensitivity(public.sizes[ids], self.nonnegative)
-            s = math.sqrt(float(np.sum((omega * bound * self.ratios(public)[ids, None]) ** 2))) / len(ids)
-            mean = (omega * inbox.values).sum(axis=-2) / len(ids)
+            # A row's norm is at most 1: a variance of 1/d in each coordinate, if they share it alike.
+            even = public.dim * (public.sizes[ids, None] * bound * z) ** 2
+            share = self.method.shares(public, ids, even)
+            s = math.sqrt(float(np.sum((share * bound * z) ** 2)))
+            mean = (share * inbox.values).sum(axis=-2)
             rows = [map_of(row, s, self.constant) for row in mean.reshape(-1, mean.shape[-1])]
             table = np.stack([np.concatenate([row.M, row.A]) for row in rows]).reshape(mean.shape)
             memory, inbox = replace(memory, map=table), self.method.start(self.inside(public))[1]  # (2)
@@ -203,6 +206,9 @@ class Centred:
     def go_on(self, public: Public, here: Ints) -> None:
         self.method.go_on(self.inside(public), here)
 
+    def shares(self, public: Public, here: Ints, even: Floats) -> Floats:
+        return self.method.shares(self.inside(public), here, even)
+
     def anew(self, state: Any) -> Any:
         return self.method.anew(state)
 
@@ -217,6 +223,9 @@ class Centred:
 
     def width(self, public: Public) -> int:
         return 2 * public.dim + self.method.width(self.inside(public))
+
+    def sends(self, public: Public) -> int:
+        return self.method.sends(self.inside(public))
 
     def init(self, public: Public, ids: Ints) -> Any:
         return self.method.init(self.inside(public), ids)

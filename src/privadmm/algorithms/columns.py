@@ -31,6 +31,9 @@ class OnColumns(OnStar):
             "released; resume when it is back, or start a new job with the columns of the others"
         )
 
+    def sends(self, public: Public) -> int:
+        return public.dim + max(public.columns)
+
     def init(self, public: Public, ids: Ints) -> Any:
         return State(public.zeros(len(ids)))
 

@@ -3,7 +3,7 @@
 Linearised consensus ADMM (penalty 1/eta, duals that sum to zero) is gradient descent on the consensus of the released
 gradients. Public: n records at N parties, mu_i of party i's (epsilon, delta), d features, T rounds, and
 
-    unit = sqrt(sum_i 1/mu_i^2)/n              the noise of an averaged release of unit sensitivity            (1)
+    unit = sqrt(sum_i (w_i/(m_i mu_i))^2)      the noise of an averaged release of unit sensitivity, w_i = m_i/n  (1)
     eta = min(2.5/(1 + 20 unit sqrt(d))/unit, 300 T) / T                                                       (2)
 
 Round t, with W = V = 0 at first:
@@ -12,8 +12,10 @@ Round t, with W = V = 0 at first:
     consensus         g = mean_i g_i + R'(W)                    exact, or by gossip between neighbours         (4)
     V = beta V - eta (1-beta) g,   W = W + V                                                                   (5)
 
-The model is the mean of the last 40 % of the W's. As a method of its own it is what a budget buys best here when the
-features are centred and scaled first (centred.py) and the loss is half-logistic, whose gradients are half as long.
+The model is the mean of the last 40 % of the W's. A round's noise follows from what its gradient weighs in that mean,
+and parties count in (4) by their records or, with weights = "noise", less where noise drowns these (weighing.py). As
+a method of its own it is what a budget buys best here when the features are centred and scaled first (centred.py) and
+the loss is half-logistic, whose gradients are half as long.
 
 Privacy. Records lie in the unit ball, so (3) moves by at most 2 L C omega_i/m_i: Gaussian releases only, mu^2 = sum of
 1/z^2 exactly, and no need of smoothness or of an exact solver. (4), (5) and the model read released values, and
@@ -22,17 +24,18 @@ whatever W a hostile relay sends, the bound holds.
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
 from privadmm import check, gossip
 from privadmm.algorithms.output import output_plan
 from privadmm.algorithms.relay import OnRelay
+from privadmm.algorithms.weighing import by_noise, profile
 from privadmm.errors import ConfigError
 from privadmm.phases import AtCoordinator, AtParties, Floats, Ints, Local, Mail, Phase, Public
 from privadmm.privacy.accounting import Plan
-from privadmm.privacy.calibration import NoPrivacy
+from privadmm.privacy.calibration import NoPrivacy, scaled
 from privadmm.privacy.events import DiscreteGaussian, Gaussian
 from privadmm.privacy.release import Door, Released
 from privadmm.toml.fields import Above, AtLeast, AtMost, Below, Doc
@@ -67,6 +70,14 @@ class FirstOrderConsensus(OnRelay):
     gossip: Annotated[
         int, AtLeast(0), Doc("gossip steps a round between neighbours; 0 is the exact mean")
     ] = 0
+    schedule: Annotated[
+        Literal["weight", "even"],
+        Doc("noise by what a round weighs in the model, or alike; [privacy] decay and profile overrule it"),
+    ] = "weight"
+    weights: Annotated[
+        Literal["records", "noise"],
+        Doc("parties count by their records, or less where noise drowns these; for parties that are alike"),
+    ] = "records"
 
     name: ClassVar[str] = "first_order_consensus"
     private: ClassVar[bool] = True
@@ -93,17 +104,44 @@ class FirstOrderConsensus(OnRelay):
         g = self.consensus(public, inbox) + public.regularizer.subgradient(W)  # (4)
         V = self.beta * V - self.eta(public) * (1 - self.beta) * g
         W = W + V  # (5)
-        count = t + 1 - (public.rounds - max(1, round(self.average * public.rounds)))
+        count = t + 1 - (public.rounds - self.averaged(public))
         mean = W if count <= 1 else mean + (W - mean) / count
         return Memory(here, W, V, mean), Mail(here, W)
 
     def consensus(self, public: Public, inbox: Mail) -> Floats:
         """The mean over those present, as each of them sees it."""
+        here, values = inbox.senders, inbox.values
+        if self.weights == "noise":
+            values = values * public.once(
+                (self, "factors", here.tobytes()), lambda: self.factors(public, here)
+            )
         if not self.gossip:
-            return gossip.flood(inbox.values)
-        here = inbox.senders
+            return gossip.flood(values)
         graph = public.once((self, here.tobytes()), lambda: public.graph.among(here))
-        return gossip.chebyshev(graph, inbox.values, self.gossip)
+        return gossip.chebyshev(graph, values, self.gossip)
+
+    def averaged(self, public: Public) -> int:
+        """How many W's the model is the mean of."""
+        return max(1, round(self.average * public.rounds))
+
+    def factors(self, public: Public, here: Ints) -> Floats:
+        """What (3) is multiplied by, omega_i being in it, so that the mean of those here weighs them by `shares`."""
+        omega = public.scale(here) / public.C
+        return len(here) * self.shares(public, here, self.even(public)[here]) * omega.mean() / omega
+
+    def shares(self, public: Public, here: Ints, even: Floats) -> Floats:
+        if self.weights == "records":
+            return super().shares(public, here, even)
+        return by_noise(public.sizes[here, None], even)
+
+    def even(self, public: Public) -> Floats:
+        """The records at which a party's noise is as large as the sampling error of its gradient, a column.
+
+        A gradient has norm <= L: a variance of L^2/d in each coordinate, if they share it alike, and Delta = 2 L.
+        """
+        if isinstance(public.privacy, NoPrivacy):
+            return np.zeros((public.parties, 1))
+        return 4 * public.dim / self.spent(public)[:, None]
 
     def go_on(self, public: Public, here: Ints) -> None:
         if self.gossip:
@@ -120,10 +158,14 @@ class FirstOrderConsensus(OnRelay):
         steady = 2 * (1 + self.beta) / ((1 - self.beta) * public.C * min(public.loss.smoothness, 1.0))
         if isinstance(public.privacy, NoPrivacy):
             return steady
-        spent = sum(self.ratios(public, t) ** -2.0 for t in range(public.rounds))  # mu_i^2
-        unit = math.sqrt(float(np.sum(1 / spent))) / float(public.sizes.sum())  # (1)
+        share = self.shares(public, public.ids, self.even(public))[:, 0]
+        unit = math.sqrt(float(np.sum((share / public.sizes) ** 2 / self.spent(public))))  # (1)
         rule = 2.5 / (1 + 20 * unit * math.sqrt(public.dim)) / (unit * public.rounds)
         return min(rule, 300.0, steady * max(1.0, public.dim / 8))
+
+    def spent(self, public: Public) -> Floats:
+        """mu_i^2 of every party."""
+        return np.asarray(sum(self.ratios(public, t) ** -2.0 for t in range(public.rounds)))
 
     def ratios(self, public: Public, t: int) -> Floats:
         """z of every party in round t."""
@@ -131,7 +173,17 @@ class FirstOrderConsensus(OnRelay):
         return np.array([event.ratio for event in events if isinstance(event, Gaussian | DiscreteGaussian)])
 
     def plan(self, public: Public) -> Plan:
-        return public.once(self, lambda: output_plan(public))
+        return public.once(self, lambda: self.scheduled(public, output_plan(public)))
+
+    def scheduled(self, public: Public, even: Plan) -> Plan:
+        """The noise of every round by its weight, unless the target says otherwise; each party's mu stays as it is."""
+        target = public.privacy
+        if self.schedule == "even" or isinstance(target, NoPrivacy) or target.profile or target.decay != 1:
+            return even
+        levels = profile(public.rounds, self.beta, self.averaged(public))
+        (row,) = even[(0, 0)]
+        spread = {level: (tuple(scaled(event, level) for event in row),) for level in set(levels)}
+        return {(t, 0): spread[level] for t, level in enumerate(levels)}
 
     def steer(self, t: int, local: Local, s: State, target: Floats) -> Mail:
         """The weights at which a hostile relay asks for the gradient."""
@@ -140,6 +192,10 @@ class FirstOrderConsensus(OnRelay):
     def check(self, public: Public) -> None:
         public.need_bounded(self.name)
         public.need_smooth_regularizer(self.name)
+        if self.weights == "noise" and public.weighting != "records":
+            raise ConfigError(
+                'weights = "noise" and weighting = "parties" both say how much a party counts: give one of them'
+            )
         if self.gossip and not len(public.graph.edges):
             raise ConfigError(
                 "gossip needs a graph with edges: set gossip = 0, or a [graph] kind other than star"

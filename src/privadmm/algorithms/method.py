@@ -15,6 +15,9 @@ class Method:
     def width(self, public: Public) -> int:
         return public.dim
 
+    def sends(self, public: Public) -> int:
+        return public.dim
+
     def keepsakes(self, local: Local, noise: Noise) -> dict[str, Floats]:
         return {}
 
@@ -24,6 +27,13 @@ class Method:
     def anew(self, state: Any) -> Any:
         """As it is: a mean over those present brings their duals into balance within a round."""
         return state
+
+    def shares(self, public: Public, here: Ints, even: Floats) -> Floats:
+        """How much each of these parties counts in a mean of what they released, a column that sums to 1: by omega_i.
+
+        `even` is the number of records, as a column, at which a party's noise is as large as its sampling error.
+        """
+        return public.omega(here) / len(here)
 
     def features(self, public: Public, memory: Any) -> Map | None:
         return None

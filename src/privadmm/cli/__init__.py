@@ -10,15 +10,18 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import click
 import typer
 
 from privadmm import __version__
+from privadmm.cli import advice, data
+from privadmm.cli.federation import federation
 from privadmm.cli.ledger import ledger
-from privadmm.cli.output import AsJson, ConfigFile, emit, silence
+from privadmm.cli.output import AsJson, ConfigFile, emit, numbers, silence
 from privadmm.cli.reproduce import reproduce
+from privadmm.cli.scale import scale
 from privadmm.errors import InterruptedRunError, OutputError, PrivadmmError
 
 if TYPE_CHECKING:
@@ -26,7 +29,6 @@ if TYPE_CHECKING:
     from privadmm.drive import Callback
     from privadmm.job import Job
 
-Number = TypeVar("Number", int, float)
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
@@ -34,7 +36,11 @@ app = typer.Typer(
     help="Differentially private linear models by ADMM, over data that may not move.",
 )
 app.add_typer(ledger, name="ledger")
+app.add_typer(federation, name="federation")
+for command in (data.init, data.schema, data.predict, advice.recommend, advice.frontier):
+    app.command()(command)
 app.command()(reproduce)
+app.command()(scale)
 
 
 @app.command()
@@ -97,12 +103,17 @@ def plan(
     config: ConfigFile,
     epsilon: Annotated[float, typer.Option(help="what each party may lose in all")],
     delta: Annotated[float, typer.Option(help="with what probability it may be more")],
+    records: Annotated[
+        int | None,
+        typer.Option(min=1, help="how many to train on, at all parties, if the file does not tell"),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what noise CONFIG.toml needs for this budget, and what each party spends by round. Touches no data."""
+    """Say what noise CONFIG.toml needs for this budget, what each party spends by round, and whether data of this
+    size can stand it. Touches no data."""
     from privadmm.forecast import planned
 
-    result = planned(configured(config), epsilon, delta)
+    result = planned(configured(config), epsilon, delta, records)
     if as_json:
         emit(json.dumps(result))
     else:
@@ -292,14 +303,6 @@ def configured(
     return override(read(path), seed=seed, engine=engine, scheduler=scheduler, out=out)
 
 
-def numbers(option: str, text: str | None, kind: Callable[[str], Number]) -> list[Number]:
-    """What an option lists, as 0.1,0.2; nothing if it was left out."""
-    try:
-        return [] if text is None else [kind(word) for word in text.split(",")]
-    except ValueError:
-        raise click.UsageError(f"{option} takes numbers with commas between them, not {text!r}") from None
-
-
 @contextmanager
 def bar(what: str, total: int | None, done: int = 0) -> Iterator[Callable[[int, int | None], None]]:
     """A progress bar on standard error, if that is a terminal; otherwise nothing. Yields update(done, total)."""
@@ -318,8 +321,12 @@ def bar(what: str, total: int | None, done: int = 0) -> Iterator[Callable[[int, 
 @contextmanager
 def progress_bar(job: "Job", done: int) -> "Iterator[Callback]":
     """The bar of a run, and before it what there is to advise."""
+    from privadmm.recommend import warning
+
     if (advice := job.algorithm.advice(job.public)) is not None:
         typer.echo(f"{job.algorithm.name}: {advice}", err=True)
+    if done == 0 and (problem := warning(job)) is not None:
+        typer.echo(f"warning: {problem}", err=True)
     rounds = job.public.rounds
     with bar(f"{job.algorithm.name}, round", rounds, done) as update:
         yield lambda view: update(view.progress.round, rounds)

@@ -56,7 +56,7 @@ def reproduce(
     for one, module in modules.items():
         found = module.study(setting, {key: value for (of, key), value in results.items() if of == one})
         where = place / one if name == "all" else place
-        pages.save(found, where)
+        pages.save(found, where, quick)
         brief = {key: value for key, value in found.record.items() if key not in ("figures", "parameters")}
         records.append(brief | {"quick": quick, "out": str(where)})
         texts.append(pages.shown(found, where))

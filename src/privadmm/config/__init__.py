@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from privadmm.config.checks import CROSS_CHECKS, missing
+from privadmm.config.checks import CROSS_CHECKS, check_declared, missing
 from privadmm.config.tables import (
     AlgorithmTable,
     DataTable,
@@ -67,6 +67,7 @@ __all__ = [
     "Rule",
     "RunTable",
     "When",
+    "check_elsewhere",
     "check_seed",
     "override",
     "read",
@@ -136,11 +137,11 @@ class Config:
 
     @property
     def digest(self) -> str:
-        """Of all that is said but where the run is kept and reached, whatever the order of keys, comments, defaults."""
+        """Of all that is said but where the run and its records are kept and reached, whatever the order of keys, comments, defaults."""
         tables = {name: _keys(getattr(self, name)) for name in SECTIONS if name != "privacy"}
         tables["privacy"] = {} if self.privacy is None else _keys(self.privacy)
         tables["algorithm"] |= {"parameters": _keys(self.algorithm.parameters)}
-        for key in ("out", "scheduler", "timeout", "tls_ca", "tls_cert", "tls_key"):
+        for key in ("out", "scheduler", "timeout", "tls_ca", "tls_cert", "tls_key", "memory"):
             del tables["run"][key]
         return hashlib.sha256(json.dumps(tables, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
@@ -259,6 +260,13 @@ def check_seed(config: Config) -> None:
         missing(("run", "seed"), RunTable, mode, report)
     if run.mode == "deployment" and run.seed is not None:
         report.add(("run", "seed"), f"is {run.seed} beside {mode}", "none in a deployment", "remove it")
+    report.check()
+
+
+def check_elsewhere(config: Config) -> None:
+    """Records that only workers read have to be declared; the command line may have named the engine."""
+    report = Report(str(config.path), Lines(config.text))
+    check_declared(config.data, config.parties, config.run, report)
     report.check()
 
 

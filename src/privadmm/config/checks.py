@@ -98,6 +98,46 @@ def _check_files(data: DataTable, parties: PartiesTable, report: Report) -> None
         report.add(("data", "source"), f"is {show(data.source)} beside {files}", "a file with ids and labels")
 
 
+def _check_party_files(data: DataTable, parties: PartiesTable, report: Report) -> None:
+    """Where every party has a file of its own there is nothing to split."""
+    if not data.by_party:
+        return
+    source = report.named(("data", "source"), data.source)
+    if parties.split == "features":
+        allowed = '"even"; parties that hold columns have their files in [parties] files'
+        report.add(("parties", "split"), f"is {show(parties.split)} beside {source}", allowed)
+    elif parties.split != "even":
+        problem = f"is {show(parties.split)} beside {source}, where every party's file is its own"
+        report.add(("parties", "split"), problem, '"even", or no such key', "remove it")
+    if parties.seed:
+        report.add(("parties", "seed"), f"does not go with {source}", "for one file only", "remove it")
+
+
+def read_by_workers(data: DataTable, run: RunTable) -> bool:
+    """Nobody but the workers reads the records, not even to measure."""
+    return data.by_party and run.engine == "dask" and run.mode == "deployment"
+
+
+def check_declared(data: DataTable, parties: PartiesTable, run: RunTable, report: Report) -> None:
+    """Then whoever starts the run has to know sizes and columns without them."""
+    if not read_by_workers(data, run):
+        return
+    source = f"{report.named(('data', 'source'), data.source)}, which only workers read,"
+    if parties.sizes is None:
+        missing(("parties", "sizes"), PartiesTable, source, report)
+    named = (data.format or format_of(data.source)) in ("csv", "parquet")
+    if named and data.schema is None:
+        missing(("data", "schema"), DataTable, source, report)
+    if not named and data.dim is None:
+        missing(("data", "dim"), DataTable, source, report)
+
+
+def _check_memory(parties: PartiesTable, run: RunTable, report: Report) -> None:
+    if run.memory is not None and parties.split == "features":
+        split = report.named(("parties", "split"), parties.split)
+        report.add(("run", "memory"), f"does not go with {split}", "for parties that hold records", "remove it")
+
+
 def _check_edges(parties: PartiesTable, graph: GraphTable, report: Report) -> None:
     n = parties.known
     if graph.edges is not None and n is not None and not n - 1 <= graph.edges <= n * (n - 1) // 2:
@@ -185,6 +225,9 @@ CROSS_CHECKS: tuple[tuple[tuple[str, ...], Callable[..., None]], ...] = (
     (("data", "loss"), _check_classes),
     (("parties",), _check_count),
     (("data", "parties"), _check_files),
+    (("data", "parties"), _check_party_files),
+    (("data", "parties", "run"), check_declared),
+    (("parties", "run"), _check_memory),
     (("parties", "graph"), _check_edges),
     (("algorithm", "graph"), _check_topology),
     (("privacy", "algorithm"), _check_epsilon),

@@ -12,6 +12,10 @@ from privadmm.toml.fields import SOME, Above, AtLeast, AtMost, Below, Doc, Rule,
 
 EMBEDDED = ("embedded:adult", "embedded:a9a")
 LEAVES = "(0|[1-9][0-9]{0,8})@[1-9][0-9]{0,8}"  # party and round
+PARTY = "{party}"  # in a path, the number of a party
+BYTES = r"([0-9]+(?:\.[0-9]+)?) ?([kMGT]?B|[KMGT]iB)"
+UNITS = {f"{prefix}B": 1000**power for power, prefix in enumerate(("", "k", "M", "G", "T"))}
+UNITS |= {f"{prefix}iB": 1024**power for power, prefix in enumerate("KMGT", start=1)}
 
 
 def _text_problem(value: str) -> str | None:
@@ -94,6 +98,19 @@ def _leave_problem(value: tuple[str, ...]) -> str | None:
     return _repeated([f"party {item.partition('@')[0]}" for item in value])
 
 
+def bytes_of(value: int | str) -> int | None:
+    """A number of bytes, or what a text such as "2GB" stands for; None if it stands for nothing."""
+    if isinstance(value, int):
+        return value
+    found = re.fullmatch(BYTES, value)
+    return None if found is None else int(float(found[1]) * UNITS[found[2]])
+
+
+def _memory_problem(value: int | str) -> str | None:
+    found = bytes_of(value)
+    return None if found is not None and 1 <= found < 2**63 else f"is {show(value)}"
+
+
 NAME = Rule(_text_problem, "a string that is not blank", {"pattern": r"\S"})
 SCHEDULER = Rule(
     _scheduler_problem,
@@ -124,7 +141,10 @@ class DataTable:
             {"pattern": rf"^({'|'.join(EMBEDDED)}|(?!embedded:).*\S.*)$"},
             near=EMBEDDED,
         ),
-        Doc("the records"),
+        Doc(
+            "the records; with {party} in it a file for each party, {party} being its number from 0, and a worker opens "
+            "those of its own parties only"
+        ),
     ]
     format: Annotated[
         Literal["csv", "parquet", "npz", "libsvm"] | None, Doc("of the file; by its extension if left out")
@@ -181,6 +201,14 @@ class DataTable:
     @property
     def embedded(self) -> bool:
         return self.source in EMBEDDED
+
+    @property
+    def by_party(self) -> bool:
+        """Every party has a file of its own."""
+        return PARTY in self.source
+
+    def of_party(self, party: int) -> str:
+        return self.source.replace(PARTY, str(party))
 
 
 @dataclass(frozen=True)
@@ -436,6 +464,18 @@ class RunTable:
     ] = None
     tls_cert: Annotated[str | None, NAME, Doc("certificate (PEM) that this run shows to them")] = None
     tls_key: Annotated[str | None, NAME, Doc("its key (PEM)")] = None
+    memory: Annotated[
+        int | str | None,
+        Rule(
+            _memory_problem,
+            'a number of bytes >= 1, or one with a unit such as "2GB" or "500 MiB"',
+            {"minimum": 1, "pattern": f"^{BYTES}$"},
+        ),
+        Doc(
+            "how much of its records a process keeps in memory; the rest is in files without a name, in the folder for "
+            "temporary files. It changes no result"
+        ),
+    ] = None
     out: Annotated[str | None, NAME, Doc("the run directory")] = None
     ledger: Annotated[
         str | None,
@@ -446,3 +486,8 @@ class RunTable:
     ] = None
     checkpoint_every: Annotated[int, AtLeast(1), Doc("rounds between checkpoints")] = 1
     metrics_every: Annotated[int, AtLeast(0), Doc("rounds between metrics; 0 is only at the end")] = 1
+
+    @property
+    def limit(self) -> int | None:
+        """`memory` in bytes."""
+        return None if self.memory is None else bytes_of(self.memory)

@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from privadmm import check
 from privadmm.data.packing import Clip, clip_sparse, gram, pack_dense
 from privadmm.data.schema import words
+from privadmm.data.store import Store
 from privadmm.errors import ConfigError, DataError
 
 Array = NDArray[np.float64]
@@ -147,7 +148,7 @@ class Columns:
 def rows_clipped(name: int, X: Any, clip: Clip) -> Any:
     if hasattr(X, "tocsr"):
         return clip_sparse(name, X.copy(), clip)
-    (dense,) = pack_dense([(name, X, np.arange(X.shape[0]))], clip)
+    (dense,) = pack_dense([(name, X, np.arange(X.shape[0]))], clip, Store())
     return dense.A[0]
 
 

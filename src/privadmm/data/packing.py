@@ -15,13 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privadmm import check
+from privadmm.data.store import Store
 from privadmm.errors import ConfigError, DataError
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
 CHUNK = 2048  # rows copied or summed at a time; where rows are cut decides the last bits of a Gram matrix
-PIECE = 1 << 20  # non-zeros in one sparse piece; only a piece that is cut has its column indices copied
+# Numbers in one piece that is sparse, or kept in a file. Only a sparse piece that is cut has its column indices copied.
+PIECE = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +48,10 @@ class Dense:
     def rows(self) -> Iterator[Array]:
         """Each party's records, (m, d)."""
         return iter(self.A)
+
+    def chunks(self) -> Iterator[Iterator[Array]]:
+        """The same, CHUNK rows at a time."""
+        return (chunks(A) for A in self.A)
 
     def kernel(self) -> Array:
         return np.asarray(np.matmul(self.A, self.A.swapaxes(1, 2)))
@@ -92,6 +98,9 @@ class Sparse:
     def rows(self) -> Iterator[Array]:
         return (self.cut(i, i + 1).A.toarray() for i in range(self.count))
 
+    def chunks(self) -> Iterator[Iterator[Array]]:
+        return (chunks(self.cut(i, i + 1).A) for i in range(self.count))
+
     def kernel(self) -> Array:
         parties = (self.cut(i, i + 1).A for i in range(self.count))
         return np.stack([(A @ A.T).toarray() for A in parties])
@@ -117,6 +126,13 @@ class Sparse:
 
 
 Piece = Dense | Sparse
+
+
+def chunks(A: Any) -> Iterator[Array]:
+    """The rows of one party, CHUNK at a time and dense; a dense party's are views."""
+    for start in range(0, A.shape[0], CHUNK):
+        rows = A[start : start + CHUNK]
+        yield rows.toarray() if hasattr(rows, "toarray") else rows
 
 
 def gram(A: Any, h: Array) -> Array:
@@ -171,37 +187,52 @@ class Clip:
             raise DataError(f"party {name}: {bad} of {m} rows are not finite; clean them or drop them")
 
 
-def pack_dense(parties: Sequence[tuple[int, Any, Index]], clip: Clip) -> Iterator[Piece]:
-    """Copied and clipped chunk by chunk, so that the stack is the only copy."""
+def pack_dense(parties: Sequence[tuple[int, Any, Index]], clip: Clip, store: Store) -> Iterator[Piece]:
+    """Copied and clipped chunk by chunk, so that the stack is the only copy. With a limit, stacks are of PIECE numbers."""
     m, d = len(parties[0][2]), parties[0][1].shape[1]
-    A = np.empty((len(parties), m, d + (clip.intercept > 0)))
-    for out, (name, X, rows) in zip(A, parties, strict=True):
-        bad = 0
-        for start in range(0, m, CHUNK):
-            part = out[start : start + CHUNK, :d]
-            part[...] = X[rows[start : start + CHUNK]]
-            largest = np.abs(part).max(axis=1, initial=clip.bound)
-            bad += int(np.sum(~np.isfinite(largest)))
-            if not bad:
-                part /= largest[:, None]
-                part *= clip.factor((part * part).sum(axis=1), d)[:, None]
-        clip.refuse(name, bad, m)
+    width = d + (clip.intercept > 0)
+    most = len(parties) if store.limit is None else max(1, PIECE // (m * width))
+    for first in range(0, len(parties), most):
+        stacked = parties[first : first + most]
+        A = store.empty((len(stacked), m, width))
+        for out, (name, X, rows) in zip(A, stacked, strict=True):
+            clip_dense(name, X, rows, out, clip)
+        yield Dense(A)
+
+
+def clip_dense(name: int, X: Any, rows: Index, out: Array, clip: Clip) -> None:
+    """One party's rows into `out`, (m, d) or with the intercept (m, d + 1)."""
+    (m, d), bad = (len(rows), X.shape[1]), 0
+    for start in range(0, m, CHUNK):
+        part = out[start : start + CHUNK, :d]
+        part[...] = X[rows[start : start + CHUNK]]
+        largest = np.abs(part).max(axis=1, initial=clip.bound)
+        bad += int(np.sum(~np.isfinite(largest)))
+        if not bad:
+            part /= largest[:, None]
+            part *= clip.factor((part * part).sum(axis=1), d)[:, None]
+    clip.refuse(name, bad, m)
     if clip.intercept > 0:
-        A[..., d] = clip.intercept
-    yield Dense(A)
+        out[:, d] = clip.intercept
 
 
-def pack_sparse(parties: Sequence[tuple[int, Any, Index]], clip: Clip) -> Iterator[Piece]:
+def pack_sparse(parties: Sequence[tuple[int, Any, Index]], clip: Clip, store: Store) -> Iterator[Piece]:
     """Block-diagonal pieces of at most PIECE non-zeros, or of one party."""
     ready, cells = list[Any](), 0
     for name, X, rows in parties:
         part = clip_sparse(name, X[rows], clip)
         if ready and cells + part.nnz > PIECE:
-            yield diagonal(ready)
+            yield stored(diagonal(ready), store)
             ready, cells = [], 0
         ready.append(part)
         cells += part.nnz
-    yield diagonal(ready)
+    yield stored(diagonal(ready), store)
+
+
+def stored(piece: Sparse, store: Store) -> Sparse:
+    A = piece.A
+    A.data, A.indices, A.indptr = store.keep(A.data), store.keep(A.indices), store.keep(A.indptr)
+    return piece
 
 
 def clip_sparse(name: int, part: Any, clip: Clip) -> Any:

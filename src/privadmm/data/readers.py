@@ -5,6 +5,7 @@ file, the line, the column, how many rows. It never prints what a cell holds. Wh
 up in the data (categories, ranges, classes, the number of columns of a libsvm file) has to be declared.
 """
 
+import bz2
 import csv
 import gzip
 import io
@@ -191,7 +192,8 @@ def _readable(path: Path, kind: str) -> Iterator[None]:
 
 
 def _open(path: Path) -> IO[bytes]:
-    return cast(IO[bytes], gzip.open(path)) if path.suffix.lower() == ".gz" else path.open("rb")
+    packed = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix.lower())
+    return cast(IO[bytes], packed(path)) if packed else path.open("rb")
 
 
 class _Table(Protocol):
@@ -383,9 +385,14 @@ def _libsvm_block(lines: list[bytes], before: int, dim: int) -> tuple[NDArray[An
     return flat[is_label], counts, indices, values
 
 
+def feature_names(d: int) -> tuple[str, ...]:
+    """Of files that have none."""
+    return tuple(f"x{j + 1}" for j in range(d))
+
+
 def _matrix(X: Matrix, y: NDArray[Any], label: str, classes: Classes | None, kept: Columns) -> Records:
     """Records without column names: features are called x1, x2, ... as libsvm counts them."""
-    names = tuple(f"x{j + 1}" for j in range(X.shape[1]))
+    names = feature_names(X.shape[1])
     rows, columns = _nonfinite(X)
     if len(rows):
         bad = np.zeros(X.shape[0], dtype=bool)

@@ -15,13 +15,14 @@ stacked to (k, m, d), and matmul works party by party. Nothing is padded, and su
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from privadmm.data.packing import Array, Clip, Dense, Index, Piece, pack_dense, pack_sparse
+from privadmm.data.packing import PIECE, Array, Clip, Dense, Index, Piece, pack_dense, pack_sparse
+from privadmm.data.store import Store
 from privadmm.errors import ConfigError, DataError
 
 Part = tuple[Any, Array, Index]  # a table, its labels, and the rows that a party holds
@@ -57,6 +58,7 @@ class Shards:
     dim: int
     y: Array  # (n,)
     slots: tuple[Slot, ...]  # in flat order
+    store: Store = field(default_factory=Store)  # where records are kept, and copies of them
 
     @classmethod
     def build(
@@ -69,6 +71,7 @@ class Shards:
         ids: ArrayLike | None = None,
         intercept: float = 0.0,
         classification: bool = True,
+        store: Store | None = None,
     ) -> Shards:
         """Party i holds the records rows[i] of a pooled X (dense or scipy sparse) and y. X is copied, not changed."""
         X, y = table(X, y)
@@ -76,7 +79,7 @@ class Shards:
         held = np.concatenate([part[2] for part in parts]) if parts else np.empty(0, dtype=np.int64)
         if len(np.unique(held)) != len(held):
             raise DataError("a record is held twice; replacing it would count twice")
-        return cls._assemble(parts, Clip(row_bound, intercept), ids, classification)
+        return cls.assemble(parts, Clip(row_bound, intercept), ids, classification, store or Store())
 
     @classmethod
     def from_parties(
@@ -90,12 +93,13 @@ class Shards:
     ) -> Shards:
         """One (X_i, y_i) per party; each may be dense or sparse."""
         parts = [(X, y, np.arange(len(y))) for X, y in (table(*party) for party in parties)]
-        return cls._assemble(parts, Clip(row_bound, intercept), ids, classification)
+        return cls.assemble(parts, Clip(row_bound, intercept), ids, classification, Store())
 
     @classmethod
-    def _assemble(
-        cls, parts: Sequence[Part], clip: Clip, ids: ArrayLike | None, classification: bool
+    def assemble(
+        cls, parts: Sequence[Part], clip: Clip, ids: ArrayLike | None, classification: bool, store: Store
     ) -> Shards:
+        """Of tables whose rows nobody holds twice."""
         names = np.arange(len(parts)) if ids is None else np.asarray(ids, dtype=np.int64)
         if not parts or names.shape != (len(parts),) or len(np.unique(names)) != len(parts):
             raise ConfigError(f"ids must name each of {len(parts)} parties once, and one party at least")
@@ -112,11 +116,28 @@ class Shards:
         for at in np.split(order, breaks):
             chosen = [(int(names[i]), parts[i][0], parts[i][2]) for i in at]
             pack = pack_sparse if sparse[at[0]] else pack_dense
-            for piece in pack(chosen, clip):
+            for piece in pack(chosen, clip, store):
                 pieces.append((at[: piece.shape[0]], piece))
                 at = at[piece.shape[0] :]
         labels = np.concatenate([parts[i][1][parts[i][2]] for i in order])
-        return cls(names, sizes, int(parts[0][0].shape[1]) + (clip.intercept > 0), labels, lay(pieces))
+        dim = int(parts[0][0].shape[1]) + (clip.intercept > 0)
+        return cls(names, sizes, dim, labels, lay(pieces), store)
+
+    @classmethod
+    def join(cls, blocks: Sequence[Shards]) -> Shards:
+        """The parties of these blocks, one block after another, in one. Records stay where they are."""
+        if len({block.dim for block in blocks}) > 1:
+            raise DataError("all parties must have the same columns")
+        found, start = list[tuple[Index, Piece, Array]](), 0
+        for block in blocks:
+            own = np.arange(start, start + len(block.ids))
+            found += [(own[slot.at], slot.piece, block.y[slot.cells]) for slot in block.slots]
+            start += len(own)
+        found.sort(key=lambda one: (one[1].shape[1], not isinstance(one[1], Dense), int(one[0][0])))
+        ids, sizes = (np.concatenate(each) for each in ([b.ids for b in blocks], [b.sizes for b in blocks]))
+        labels = np.concatenate([y for _, _, y in found])
+        slots = lay([(at, piece) for at, piece, _ in found])
+        return cls(ids, sizes, blocks[0].dim, labels, slots, blocks[0].store)
 
     @property
     def size(self) -> int:
@@ -140,6 +161,15 @@ class Shards:
             part = flat[:, slot.cells].reshape(-1, *slot.shape)
             out[:, slot.at] = slot.piece.pull(part.swapaxes(0, 1)).swapaxes(0, 1)
         return out.reshape(*lead, len(self.ids), self.dim)
+
+    def slope(self, x: Array, deriv: Callable[[Array, Array], Array]) -> Array:
+        """pull(deriv(margins(x), y)); a few parties at a time where memory is short, with the same bits."""
+        if self.store.limit is None:
+            return self.pull(deriv(self.margins(x), self.y))
+        out = np.empty((*x.shape[:-2], len(self.ids), self.dim))
+        for at, few in self.batches(PIECE):
+            out[..., at, :] = few.pull(deriv(few.margins(x[..., at, :]), few.y))
+        return out
 
     def gram(self, h: Array) -> Array:
         """(n,) -> (P, d, d): A_i^T diag(h_i) A_i, h >= 0."""
@@ -185,7 +215,12 @@ class Shards:
         pieces = []
         for slot in self.slots:
             at = np.arange(len(self.ids))[slot.at]
-            A = np.stack([maps[i](rows) for i, rows in zip(at, slot.piece.rows(), strict=True)])
+            A = self.store.empty((*slot.shape, dim))
+            for i, out, chunks in zip(at, A, slot.piece.chunks(), strict=True):
+                start = 0
+                for rows in chunks:
+                    out[start : start + len(rows)] = maps[i](rows)
+                    start += len(rows)
             pieces.append((at, Dense(A)))
         return replace(self, dim=dim, slots=lay(pieces))
 
@@ -204,7 +239,8 @@ class Shards:
                 start, stop = int(run[0]), int(run[-1]) + 1
                 labels.append(y[start:stop].ravel())
                 pieces.append((at[start:stop], slot.piece.cut(start, stop)))
-        return Shards(self.ids[chosen], self.sizes[chosen], self.dim, np.concatenate(labels), lay(pieces))
+        y = np.concatenate(labels)
+        return Shards(self.ids[chosen], self.sizes[chosen], self.dim, y, lay(pieces), self.store)
 
     @property
     def cells(self) -> int:
@@ -230,7 +266,8 @@ class Shards:
                 stop = min(start + most, k)
                 at = np.arange(len(self.ids))[slot.at][start:stop]
                 slots = lay([(np.arange(stop - start), slot.piece.cut(start, stop))])
-                yield at, Shards(self.ids[at], self.sizes[at], self.dim, y[start:stop].ravel(), slots)
+                flat = y[start:stop].ravel()
+                yield at, Shards(self.ids[at], self.sizes[at], self.dim, flat, slots, self.store)
 
 
 def table(X: Any, y: ArrayLike) -> tuple[Any, Array]:

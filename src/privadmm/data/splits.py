@@ -121,6 +121,15 @@ def train_test(n: int, test_fraction: float, seed: int) -> tuple[Ints, Ints]:
     return np.sort(order[held_out:]), np.sort(order[:held_out])
 
 
+def of_party(n: int, test_fraction: float, seed: int, party: int) -> tuple[Ints, Ints]:
+    """The same within one party's own records, by its number. A small party may keep all of them to train on."""
+    check.probability(test_fraction=test_fraction)
+    held_out = min(round(n * test_fraction), n - 1)
+    stream = np.random.SeedSequence(_checked(seed), spawn_key=(party,))
+    order = np.random.default_rng(stream).permutation(n)
+    return np.sort(order[held_out:]), np.sort(order[:held_out])
+
+
 def gather(X: _Rows, owner: NDArray[Any], parties: int | None = None) -> list[Ints]:
     """The row numbers of X that each party holds, ascending, in party order.
 
@@ -145,9 +154,13 @@ def gather(X: _Rows, owner: NDArray[Any], parties: int | None = None) -> list[In
 
 
 def _rng(seed: int) -> np.random.Generator:
+    return np.random.default_rng(_checked(seed))
+
+
+def _checked(seed: int) -> int:
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise ConfigError(f"split seed must be a whole number, 0 or above, not {seed!r}")
-    return np.random.default_rng(seed)
+    return int(seed)
 
 
 def _enough(n: int, parties: int, what: str) -> None:

@@ -72,7 +72,7 @@ def opened(order: Order, prepared: Prepared, noise: Noise, heads: Sequence[tuple
         return Here(order.job, prepared.train, noise, ledger)
     from privadmm.engines.dask import DaskCluster
 
-    labels = prepared.train.y if isinstance(prepared.train, People) else None
+    labels = prepared.held.y if isinstance(prepared.held, People) else None
     return DaskCluster(orders(order, heads), labels)
 
 

@@ -205,6 +205,7 @@ class Site:
     def close(self) -> None:
         if self._ledger is not None:
             self._ledger.close()
+        self._worker = self._held = None  # and with them the files of records that are not in memory
 
 
 def make_folder(folder: Path) -> None:

@@ -114,6 +114,8 @@ class Worker:
     def _here(self, round: int, absent: Ints) -> Ints:
         """The parties of the block that answer in this round, in block order."""
         gone = [party for party, first in self.leave.items() if first <= round]
+        if not len(absent) and not gone:
+            return self.ids
         return self.ids[~np.isin(self.ids, [*absent[:, 0], *gone])]
 
     def _among(self, here: Ints) -> tuple[Local | Vertical, Ints | None]:
@@ -125,6 +127,8 @@ class Worker:
 
     def _news(self, inbox: Mail) -> bool:
         """Whether somebody left since the last tick; refused unless it was then, and nobody came back."""
+        if not len(inbox.absent) and not len(self.told):
+            return False
         known = np.isin(inbox.gone, self.told[:, 0])
         fresh = inbox.absent[~known, 1]
         since = -1 if self.last is None else self.last.round
@@ -148,8 +152,9 @@ class Worker:
         missing only if the mail says of it that it left.
         """
         public = self.local.public
-        sound = inbox.sound(public.parties)
-        senders = np.setdiff1d(self.senders, inbox.gone) if sound else self.senders
+        sound, senders = inbox.sound(public.parties), self.senders
+        if sound and len(inbox.absent):
+            senders = np.setdiff1d(senders, inbox.gone)
         good = (
             sound
             and np.array_equal(inbox.senders, senders)

@@ -41,7 +41,8 @@ class Target:
     party_epsilon  one epsilon a party, where they differ
     decay          the variance of a round's noise over that of the round before
     profile        instead of decay, the noise of every round relative to the others
-    copies         how many transcripts alike share the epsilon: one for each class of a one-vs-rest model
+    copies         how many transcripts alike share the epsilon: one for each class of a one-vs-rest model. Moments in
+                   front of them are released once, by the first, and serve all
     """
 
     epsilon: float | None

@@ -126,8 +126,9 @@ Charges = dict[int, tuple[Event, ...]]
 Spent = tuple[tuple[Event, int], ...]
 
 
+@lru_cache(maxsize=4096)
 def dump(event: Event) -> str:
-    """One line of JSON, as the ledger stores and exports it."""
+    """One line of JSON, as the ledger stores and exports it. Memoised: every round writes the same few."""
     return json.dumps({"kind": NAMES[type(event)], **asdict(event)}, sort_keys=True)
 
 

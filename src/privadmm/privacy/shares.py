@@ -28,8 +28,8 @@ def remainder(total: float, delta: float, share: float) -> float:
 
 
 def first(target: Target, total: float, share: float) -> Gaussian | DiscreteGaussian:
-    """The first release of a party with this epsilon; of as many transcripts alike as share it."""
-    return target.kind(1 / (worth(total, target.delta) * math.sqrt(share / target.copies)))
+    """The first release of a party with this epsilon: one, for as many transcripts alike as share the rest."""
+    return target.kind(1 / (worth(total, target.delta) * math.sqrt(share)))
 
 
 def left_over(
@@ -44,7 +44,7 @@ def left_over(
         left = tuple(cut * remainder(total, target.delta, share) for total in totals)
         for spent, total in zip(spend(left), totals, strict=True):
             rest = tuple((event, target.copies * count) for event, count in spent)
-            both = merge(rest, ((first(target, total, share), target.copies),))
+            both = merge(rest, ((first(target, total, share), 1),))
             if epsilon(both, target.delta) > total:
                 return None
         return left

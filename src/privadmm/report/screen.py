@@ -162,7 +162,28 @@ def account(r: dict[str, Any], budget: float | None) -> str:
     facts += who(r["adversaries"]) + of_people(r)
     if r["advice"] is not None:
         facts.append(("advice", escape(r["advice"])))
-    return shown([rows(facts)])
+    return shown([rows(facts + outlook(r))])
+
+
+def too_small(r: dict[str, Any]) -> Facts:
+    """The warning, where there is cause for one."""
+    problem = r.get("expected", {}).get("warning")
+    return [] if problem is None else [("warning", f"[bold red]{escape(problem)}[/]")]
+
+
+def outlook(r: dict[str, Any]) -> Facts:
+    """Noise against signal, where the number of records is known; and what is recommended instead."""
+    if (found := r.get("expected")) is None:
+        return []
+    colour = {"good": "green", "thin": "yellow"}.get(found["verdict"], "bold red")
+    said = f"{found['noise_to_signal']:.2g} times the signal of a middling data set: [{colour}]{found['verdict']}[/]"
+    facts: Facts = [("noise", f"{said} (an estimate from public facts, not an accuracy)")]
+    facts += too_small(r)
+    if (best := r.get("recommended")) is not None:
+        how = f"{best['method']} with moments, {best['rounds']} rounds, half-logistic loss, {best['encoding']} numbers"
+        better = f"{best['expected']['noise_to_signal']:.2g} times the signal"
+        facts.append(("recommended", f"{how}: {better}"))
+    return facts
 
 
 def demo(pair: "Pair") -> str:
@@ -229,14 +250,30 @@ def plan(r: dict[str, Any]) -> str:
     ]
     for label, cost, _ in alike(r["parties"], "epsilon", "events"):
         facts.append((label, f"epsilon = {cost:.6g} each, after all rounds"))
-    for event in r["parties"][0]["events"]:
-        law = ", ".join(f"{key} {value:.6g}" for key, value in event.items() if key not in ("kind", "count"))
-        facts.append(("release", f"{event['count']} times {event['kind'].replace('_', ' ')}, {law}"))
+    facts += releases(r["parties"][0]["events"])
     marks = sorted(
         {0, len(r["epsilon_by_round"]) // 4, len(r["epsilon_by_round"]) // 2, len(r["epsilon_by_round"]) - 1}
     )
     spent = ", ".join(f"{r['epsilon_by_round'][t]:.4g} after round {t + 1}" for t in marks)
-    return shown([rows([*facts, ("spent", spent)])])
+    return shown([rows([*facts, ("spent", spent), *outlook(r)])])
+
+
+def releases(events: list[dict[str, Any]]) -> Facts:
+    """A line for each event; where noise is another in every round, one for all of a kind, from least to most."""
+    facts: Facts = []
+    for kind, group in groupby(sorted(events, key=lambda event: event["kind"]), lambda event: event["kind"]):
+        alike = list(group)
+        for some in [[event] for event in alike] if len(alike) <= 4 else [alike]:
+            laws = {
+                key: sorted({event[key] for event in some}) for key in some[0] if key not in ("kind", "count")
+            }
+            law = ", ".join(
+                f"{key} {found[0]:.6g}" + (f" to {found[-1]:.6g}" if len(found) > 1 else "")
+                for key, found in laws.items()
+            )
+            count = sum(event["count"] for event in some)
+            facts.append(("release", f"{count} times {kind.replace('_', ' ')}, {law}"))
+    return facts
 
 
 def audit(r: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ from privadmm.report.rundir import write_json
 from privadmm.reproduce.study import Check, Grid, Study
 
 
-def save(study: Study, out: Path) -> None:
+def save(study: Study, out: Path, quick: bool = False) -> None:
     """`out` gets study.json, results.md and a file for each figure."""
     from privadmm.reproduce.drawing import draw
 
@@ -20,7 +20,7 @@ def save(study: Study, out: Path) -> None:
     for figure in study.figures:
         draw(figure, out / f"{figure.name}.png")
     (out / "results.md").write_text(page(study), encoding="utf-8")
-    write_json(out / "study.json", study.record)
+    write_json(out / "study.json", study.record | {"quick": quick})
 
 
 def page(study: Study) -> str:

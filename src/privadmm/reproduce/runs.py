@@ -9,6 +9,7 @@ from privadmm.data.columns import People
 from privadmm.data.shards import Shards
 from privadmm.drive import View
 from privadmm.engines.inprocess import InProcess
+from privadmm.errors import PrivadmmError
 from privadmm.job import Job, cluster, train
 from privadmm.phases import Floats
 from privadmm.privacy.mechanisms import Simulation
@@ -16,12 +17,22 @@ from privadmm.privacy.mechanisms import Simulation
 Look = Callable[[View, InProcess], Floats]  # what is measured after a round: (..., seeds)
 
 
-def follow(job: Job, records: Shards | People, seeds: int, look: Look, seed: int = 0) -> Floats:
-    """What `look` sees after each round, (rounds, ..., seeds). A run that ran away is infinite from there on."""
+def follow(
+    job: Job, records: Shards | People, seeds: int, look: Look, seed: int = 0, failing: bool = False
+) -> Floats:
+    """What `look` sees after each round, (rounds, ..., seeds). A run that ran away is infinite from there on.
+
+    With `failing`, so is a run that ends with a named error after its first round or later.
+    """
     many = Job(job.algorithm, replace(job.public, replicas=seeds), job.allowance)
     parties, seen = cluster(many, records, Simulation(seed)), list[Floats]()
-    with np.errstate(over="ignore", invalid="ignore"):
-        train(many, parties, [lambda view: seen.append(np.asarray(look(view, parties), dtype=float))])
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            train(many, parties, [lambda view: seen.append(np.asarray(look(view, parties), dtype=float))])
+    except PrivadmmError:
+        if not (failing and seen):
+            raise
+        seen += [np.full_like(seen[0], np.inf)] * (job.public.rounds - len(seen))
     found = np.array(seen)
     return np.where(np.isfinite(found), found, np.inf)
 

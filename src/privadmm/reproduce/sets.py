@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privadmm.errors import ConfigError
+from privadmm.data.readers import read
+from privadmm.errors import ConfigError, DataError
 from privadmm.phases import Floats
 
 RAETSCH = ("banana", "german", "image", "ringnorm", "splice", "twonorm", "waveform")
@@ -41,3 +43,71 @@ def raetsch(data: Path, name: str, unique: bool = False) -> Raw:
     with np.load(need(data, [f"raetsch/{name}.npz"], f"the set {name}") / f"raetsch/{name}.npz") as file:
         rows: NDArray[np.int64] | slice = file["unique_idx"] if unique else slice(None)
         return Raw(file["X"][rows].astype(float), file["y"][rows].astype(float))
+
+
+GISETTE_WIDTH, GISETTE_LARGEST = 5000, 999
+SURROGATE = "a surrogate of gisette"
+GISETTE: dict[str, tuple[tuple[str, ...], ...]] = {
+    "gisette, as LIBSVM has it": (
+        ("gisette_scale", "gisette_scale.t"),
+        ("gisette_scale.bz2", "gisette_scale.t.bz2"),
+    ),
+    "gisette, as UCI has it": (
+        ("gisette_train.data", "gisette_train.labels", "gisette_valid.data", "gisette_valid.labels"),
+    ),
+    SURROGATE: (("gisette_surrogate.npz",),),
+}
+
+
+def gisette_source(data: Path | None) -> tuple[str, tuple[str, ...]] | None:
+    """What of gisette is in the folder, the real one first, and its files; None if nothing is."""
+    found = [
+        (source, files)
+        for source, forms in GISETTE.items()
+        for files in forms
+        if data is not None and all((data / name).is_file() for name in files)
+    ]
+    return found[0] if found else None
+
+
+def gisette(data: Path) -> tuple[Raw, Raw]:
+    """6,000 records to train on and 1,000 to test on; LIBSVM's as they are, others from 0..999 to [-1, 1]."""
+    found = gisette_source(data)
+    if found is None:
+        raise ConfigError(
+            f"{data}: no gisette here. Give gisette_scale and gisette_scale.t from LIBSVM, packed by bz2 or not; "
+            "or gisette_train.data, .labels, gisette_valid.data and .labels from UCI"
+        )
+    source, files = found
+    if source.endswith("LIBSVM has it"):
+        return libsvm(data / files[0]), libsvm(data / files[1])
+    if source == SURROGATE:
+        with np.load(data / files[0]) as file:
+            X, y, Xt, yt = (file[name] for name in ("X_train", "y_train", "X_test", "y_test"))
+    else:
+        X, y, Xt, yt = (table(data / name) for name in files)
+    for rows, name in ((X, files[0]), (Xt, files[-2:][0])):
+        if rows.ndim != 2 or rows.shape[1] != GISETTE_WIDTH:
+            raise DataError(f"{data / name}: has no {GISETTE_WIDTH} columns; get the file anew")
+    return Raw(ranged(X), y.astype(float)), Raw(ranged(Xt), yt.astype(float))
+
+
+def libsvm(path: Path) -> Raw:
+    found = read(path, "libsvm", classes=(-1, 1), dim=GISETTE_WIDTH)
+    X: Any = found.X
+    return Raw(X.toarray(), found.y)
+
+
+def ranged(X: NDArray[np.integer | np.floating]) -> Floats:
+    """The declared range 0..999 to [-1, 1]. LIBSVM takes each column's own, which is read off the records."""
+    return np.clip(2 * X.astype(float) / GISETTE_LARGEST - 1, -1.0, 1.0)
+
+
+def table(path: Path) -> Floats:
+    """Whole numbers apart by blanks."""
+    try:
+        return np.loadtxt(path, dtype=float, ndmin=1)
+    except ValueError as error:
+        raise DataError(
+            f"{path}: is no table of numbers; get the file anew ({type(error).__name__})"
+        ) from None

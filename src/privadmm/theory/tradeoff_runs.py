@@ -133,15 +133,18 @@ def paper(config: Config, prepared: Prepared, alpha: float) -> Job:
 
 
 def certified(config: Config, prepared: Prepared, alpha: float) -> Job:
-    """The job of which one round costs alpha, to a relative 1e-3 and from below: the root in the total epsilon."""
-    from scipy.optimize import brentq
-
+    """The config's job, with certified noise of which one round costs alpha."""
     dvp: DVP = replace(config.algorithm.parameters, calibration="certified", alpha=None, party_alpha=None)
     own = config.privacy
     assert own is not None
+    return costing(
+        lambda total: job_of(replace(config, privacy=replace(own, epsilon=total)), prepared, dvp), alpha
+    )
 
-    def at(total: float) -> Job:
-        return job_of(replace(config, privacy=replace(own, epsilon=total)), prepared, dvp)
+
+def costing(at: Callable[[float], Job], alpha: float) -> Job:
+    """Of the jobs by total epsilon, the one whose first round costs alpha, to a relative 1e-3 and from below."""
+    from scipy.optimize import brentq
 
     def above(log: float) -> float:
         return math.log(one_round(at(math.exp(log))) / alpha)

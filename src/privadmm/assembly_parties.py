@@ -1,0 +1,102 @@
+"""A file for each party that holds records: `{party}` in [data] source is its number. Who is not asked for is not read.
+
+Files are opened one after another, and a party's records are packed before the next file is read if memory is limited.
+What is held out to measure by is drawn in each file for itself, so it does not depend on who reads which.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privadmm.config import Config
+from privadmm.data import splits
+from privadmm.data.collecting import Collector
+from privadmm.data.packing import Clip
+from privadmm.data.readers import Records
+from privadmm.data.shards import Shards
+from privadmm.data.store import Store
+from privadmm.errors import ConfigError, DataError
+
+Read = Callable[[Config, Path], Records]
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """Records that are read where the workers are: here, what is declared about them."""
+
+    ids: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    dim: int
+
+
+def path_of(config: Config, party: int) -> Path:
+    """The file of this party, which must be there."""
+    path = config.resolve(config.data.of_party(party))
+    if not path.is_file():
+        raise ConfigError(
+            f"{config.path}: [data] source: the file of party {party} is missing where its records are read, "
+            f"{path}; put it there, or correct source"
+        )
+    return path
+
+
+def collect(
+    config: Config, read: Read, bound: float, parties: Sequence[int], measured: bool
+) -> tuple[Shards, Shards | None, tuple[str, ...]]:
+    """What these parties train on, what they hold out if it is to be `measured`, and the features' names."""
+    store, clip = Store(config.run.limit), Clip(bound, config.data.intercept)
+    train, test = (Collector(clip, config.data.classes is not None, store) for _ in range(2))
+    names: tuple[str, ...] | None = None
+    for party in parties:
+        path = path_of(config, party)
+        found = read(config, path)
+        if names not in (None, found.names):
+            raise DataError(
+                f"{path}: party {party}'s file has other columns than party {parties[0]}'s, or in another order; "
+                "make them alike, or declare [data] schema"
+            )
+        names = found.names
+        rows, held_out = split(config, len(found), party)
+        check_size(config, path, party, len(rows))
+        train.add(party, found.X, found.y, rows)
+        if measured and len(held_out):
+            test.add(party, found.X, found.y, held_out)
+    block, held = train.block(), test.block()
+    assert block is not None and names is not None, "there is a party"
+    if measured and held is None and splitting(config):
+        raise DataError(
+            f"{config.path}: [data] test_fraction = {config.data.test_fraction:g} leaves nothing to test on in any "
+            "party's file; raise it, or set it to 0"
+        )
+    return block, held, names
+
+
+def splitting(config: Config) -> bool:
+    return config.data.test_fraction > 0 and config.run.mode == "simulation"
+
+
+def split(config: Config, n: int, party: int) -> tuple[Any, Any]:
+    """Rows to train on, and to test on; a deployment measures nothing, so it holds nothing out."""
+    if splitting(config):
+        return splits.of_party(n, config.data.test_fraction, config.data.split_seed, party)
+    return np.arange(n), np.arange(0)
+
+
+def check_size(config: Config, path: Path, party: int, size: int) -> None:
+    """What a party declares is what noise and weights rest on."""
+    declared = None if config.parties.sizes is None else config.parties.sizes[party]
+    if declared not in (None, size):
+        raise ConfigError(
+            f"{path}: [parties] sizes declares {declared} records for party {party}, whose file has {size} to train "
+            f"on; correct sizes in {config.path}, or the file"
+        )
+
+
+def elsewhere(config: Config, names: Sequence[str]) -> Elsewhere:
+    """Of a deployment whose workers read: sizes are declared, and so is what a row is made of."""
+    sizes = np.asarray(config.parties.sizes, dtype=np.int64)
+    return Elsewhere(np.arange(len(sizes)), sizes, len(names) + (config.data.intercept > 0))

@@ -1,0 +1,157 @@
+"""`privadmm schema`, `init` and `predict`: from a file of records to a config, and from a model to predictions."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import click
+import typer
+
+from privadmm.cli.output import AsJson, emit
+
+Label = Annotated[str, typer.Option(help="the column to predict")]
+PublicData = Annotated[
+    bool,
+    typer.Option("--public", help="I state that FILE is public or made up; without this nothing is read"),
+]
+Most = Annotated[int, typer.Option(min=2, help="categories that a column may have and still be one-hot")]
+Drop = Annotated[list[str] | None, typer.Option(help="leave this column out (may be repeated)")]
+
+
+def schema(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="csv or parquet, public or made up")],
+    label: Label,
+    public: PublicData = False,
+    drop: Drop = None,
+    most: Most = 50,
+    out: Annotated[Path | None, typer.Option(help="the schema to write; printed if left out")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Declare a schema, ranges and categories, from a file that is public or made up. Never from private records."""
+    from privadmm.data.declare import declare, need_public, schema_file
+
+    need_public(file, public)
+    free(out)
+    found = declare(file, label, drop=drop or (), most=most)
+    text = schema_file(found)
+    if out is not None:
+        write(out, text)
+    if as_json:
+        emit(json.dumps({**found.table, "out": None if out is None else str(out)}))
+        return
+    for note in found.notes:
+        typer.echo(f"{note.column}: {note.text}", err=True)
+    if out is None:
+        emit(text)
+    else:
+        from privadmm.report import declared
+
+        emit(declared.schema(found, out))
+
+
+def init(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="the config to write")],
+    source: Annotated[Path, typer.Option(help="the records to train on, csv or parquet")],
+    label: Label,
+    records: Annotated[
+        int | None, typer.Option(min=1, help="how many there are in all; counted in a public source")
+    ] = None,
+    parties: Annotated[int, typer.Option(min=1, help="how many, between which rows are dealt out")] = 10,
+    party_column: Annotated[
+        str | None,
+        typer.Option(
+            help="a column that says whose a row is; --parties says how many there are, where --source is private"
+        ),
+    ] = None,
+    epsilon: Annotated[float, typer.Option(help="what each party may lose in all")] = 1.0,
+    delta: Annotated[float, typer.Option(help="with what probability it may be more")] = 1e-6,
+    schema: Annotated[
+        Path | None, typer.Option(help="a schema file; without one --source has to be --public")
+    ] = None,
+    classes: Annotated[
+        str | None, typer.Option(help="the label's two values, as no,yes: negative first; with --schema")
+    ] = None,
+    public: PublicData = False,
+    drop: Drop = None,
+    most: Most = 50,
+    as_json: AsJson = False,
+) -> None:
+    """Write a config with the recommended method for these facts; it trains as it stands, and says why each line."""
+    from privadmm.starter import Start, start
+
+    free(config)
+    asked = Start(config, source, label, records, parties, party_column, epsilon, delta, schema)
+    pair = None if classes is None else tuple(word.strip() for word in classes.split(","))
+    if pair is not None and (len(pair) != 2 or not all(pair)):
+        raise click.UsageError(f"--classes takes two values, negative first, as no,yes, not {classes!r}")
+    made = start(asked, pair, public=public, drop=drop or (), most=most)
+    write(config, made.text)
+    if as_json:
+        emit(json.dumps({"config": str(config), **made.table}))
+        return
+    for note in made.notes:
+        typer.echo(f"{note.column}: {note.text}", err=True)
+    from privadmm.report import declared
+
+    emit(declared.init(made, config))
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(metavar="RUNDIR", help="a run directory, or its model.json")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="csv or parquet with the schema's columns, raw")
+    ],
+    out: Annotated[Path | None, typer.Option(help="the csv to write; printed if left out")] = None,
+    keep: Annotated[
+        list[str] | None, typer.Option(help="copy this column to the predictions (may be repeated)")
+    ] = None,
+    extra: Annotated[
+        str, typer.Option(help="a column that the model does not know: refuse or ignore")
+    ] = "refuse",
+    as_json: AsJson = False,
+) -> None:
+    """Predict for raw rows with a trained model, encoded as it was declared for training. Costs no budget."""
+    from privadmm.data.encoder import as_csv
+    from privadmm.model import Model, notices
+
+    free(out)
+    fitted = Model.load(model)
+    rows = fitted.read(file, keep=keep or (), extra=extra)  # type: ignore[arg-type]
+    scores, found = fitted.scores(rows.X), fitted.predict(rows.X)
+    text = as_csv(rows, scores, found if fitted.frame.classes is not None else None)
+    if out is not None:
+        write(out, text)
+    said = [*notices(fitted.epsilon is not None, fitted.mode), *fitted.caveats]
+    if as_json:
+        result: dict[str, Any] = {
+            "rows": len(rows.X),
+            "notices": said,
+            "out": None if out is None else str(out),
+        }
+        if out is None:
+            result |= {"scores": scores.tolist(), "predictions": found.tolist()}
+        emit(json.dumps(result))
+        return
+    for line in said:
+        typer.echo(line, err=True)
+    if out is None:
+        emit(text)
+    else:
+        from privadmm.report import declared
+
+        emit(declared.predictions(fitted, found, out))
+
+
+def free(path: Path | None) -> None:
+    """What would be overwritten is refused before anything is read."""
+    from privadmm.errors import ConfigError
+
+    if path is not None and path.exists():
+        raise ConfigError(f"{path}: exists already; name another file, or remove this one")
+
+
+def write(path: Path, text: str) -> None:
+    from privadmm.report.rundir import write_text
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, text)

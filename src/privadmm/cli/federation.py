@@ -1,0 +1,88 @@
+"""`privadmm federation`: organisations that train one model and do not trust one another, over Flower."""
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from privadmm.cli.output import AsJson, ConfigFile, emit
+from privadmm.errors import ClusterError, ConfigError
+
+federation = typer.Typer(
+    no_args_is_help=True, help="Train over organisations that keep their records (Flower)."
+)
+Directory = Annotated[Path, typer.Argument(metavar="DIRECTORY", help="a party's, with party.toml in it")]
+
+
+@federation.command()
+def init(
+    config: ConfigFile,
+    out: Annotated[Path, typer.Option(help="where to put the coordinator's and the parties' directories")],
+    host: Annotated[str, typer.Option(help="where parties reach the coordinator")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=1024, max=65000, help="of the coordinator; nodes take those after it")
+    ] = 9100,
+    rehearse: Annotated[
+        bool,
+        typer.Option("--rehearse", help="give every party its records of [data], to try it on one machine"),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a federation for the job in CONFIG.toml: certificates for a test, keys, policies; say how to start it."""
+    from privadmm.config import read
+    from privadmm.federation.making import init as make
+    from privadmm.report import federation as shown
+
+    made = make(read(config), out, host, port, rehearse)
+    said = shown.commands(made, host, port)
+    emit(json.dumps(said) if as_json else shown.made(said))
+
+
+@federation.command()
+def ledger(directory: Directory, as_json: AsJson = False) -> None:
+    """Make the ledger of a party, with the policy that its party.toml has, which it then fixes for good."""
+    from privadmm.cli.ledger import show
+    from privadmm.federation.making import with_ledger
+
+    show(with_ledger(directory).ledger, as_json)
+
+
+@federation.command()
+def node(directory: Directory) -> None:
+    """Start the party's node and keep it up. It runs privadmm's own ClientApp, and no code that comes with a job."""
+    from privadmm.federation.layout import node as command
+    from privadmm.federation.layout import node_environment
+    from privadmm.federation.party import read
+    from privadmm.federation.supervising import keep_up
+
+    party = read(directory)
+    try:
+        code = keep_up(command(party), os.environ | node_environment(party))
+    except FileNotFoundError:
+        raise ConfigError("Flower is not installed: pip install 'privadmm[flower]'") from None
+    if code:
+        raise ClusterError(
+            f"the node does not stay up (exit code {code}): see `privadmm federation check {directory}`"
+        )
+
+
+@federation.command()
+def check(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIRECTORY", help="a party's, the coordinator's, or the folder of all")
+    ],
+    job: Annotated[
+        Path | None, typer.Option(metavar="JOB.toml", help="read the party's records as this job would")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Look at everything that a federation needs: policy, records, ledger, keys, certificates, ports, versions."""
+    from privadmm.federation.checking import check as look
+    from privadmm.report import federation as shown
+
+    found = look(directory, job)
+    emit(json.dumps(shown.as_json(found)) if as_json else shown.checked(found))
+    if not shown.good(found):
+        raise typer.Exit(1)

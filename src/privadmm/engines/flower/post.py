@@ -1,0 +1,60 @@
+"""Letters as Flower messages, pushed and pulled: `send_and_receive` would sleep for three seconds between looks."""
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+
+from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.serverapp import Grid
+
+from privadmm.federation.letters import Letter
+
+logger = logging.getLogger(__name__)
+LETTER = "letter"
+POLL = 0.2  # seconds between looks for answers
+AGAIN = 30.0  # a node that lost a letter with its process is asked again after so long, then after twice that, ...
+PAUSE = 3.0  # before one is asked again that Flower says is not there
+
+
+class FlowerPost:
+    """Carries letters over a Grid. Answers are taken once, from whichever attempt comes first."""
+
+    def __init__(self, grid: Grid) -> None:
+        self.grid = grid
+        self.longest = 0.0  # that an answer took
+
+    def nodes(self) -> Sequence[int]:
+        return sorted(self.grid.get_node_ids())
+
+    def exchange(self, letters: Mapping[int, Letter], seconds: float) -> dict[int, Letter]:
+        began = time.monotonic()
+        found: dict[int, Letter] = {}
+        sent: dict[str, int] = {}  # message id -> node
+        due = dict.fromkeys(letters, began)
+        wait = dict.fromkeys(letters, max(AGAIN, 3 * self.longest))
+        while len(found) < len(letters) and (now := time.monotonic()) < began + seconds:
+            if ready := [node for node, at in due.items() if node not in found and at <= now]:
+                sent |= self._push({node: letters[node] for node in ready}, began + seconds - now)
+                for node in ready:
+                    due[node], wait[node] = now + wait[node], 2 * wait[node]
+            for reply in self.grid.pull_messages(list(sent)) if sent else ():
+                node = sent.pop(reply.metadata.reply_to_message_id, -1)
+                if node < 0 or node in found:
+                    continue
+                if reply.has_error():
+                    logger.info("node %d: %s", node, reply.error.reason)
+                    due[node] = min(due[node], time.monotonic() + PAUSE)
+                    continue
+                found[node] = dict(reply.content[LETTER])
+                self.longest = max(self.longest, time.monotonic() - began)
+            if len(found) < len(letters):
+                time.sleep(POLL)
+        return found
+
+    def _push(self, letters: Mapping[int, Letter], seconds: float) -> dict[str, int]:
+        messages = [
+            Message(RecordDict({LETTER: ConfigRecord(dict(letter))}), node, "query", ttl=max(seconds, 1.0))
+            for node, letter in letters.items()
+        ]
+        ids = self.grid.push_messages(messages)
+        return {id: node for id, node in zip(ids, letters, strict=True) if id}

@@ -1,0 +1,222 @@
+"""What a party answers. Everything is rebuilt from its directory for each letter, so a process may end at any moment.
+
+    hello    a job is coming: is it allowed? Public facts: records declared, columns
+    begin    the job with everybody's facts: kept in jobs/, its whole cost set aside in the ledger, or refused
+    step     one phase of one round: an inbox, and the released answer with its receipt
+    give_up  the job ended without a release: what was set aside is free again
+
+An answer holds released values, public facts, or an error. Errors that a record may have caused are told by their kind
+alone; what exactly was wrong is in the party's own log.
+"""
+
+import json
+import sqlite3
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from privadmm import __version__, assembly
+from privadmm.engines.site import Order, open_ledger
+from privadmm.engines.worker import Worker
+from privadmm.errors import ConfigError, LedgerError, PrivadmmError, RefusedError
+from privadmm.federation import party
+from privadmm.federation.letters import Letter, data, text, whole
+from privadmm.federation.party import Party
+from privadmm.federation.proposal import JOB, Kept, Proposal, parties_of, read_text
+from privadmm.federation.records import Held, held
+from privadmm.job import beside, check_classes
+from privadmm.phases import Mail
+from privadmm.privacy.durable import Receipt, SqliteLedger, identity_of
+from privadmm.privacy.ledger import Tick
+from privadmm.report.rundir import write_text
+
+Answer = dict[str, str | int | bytes]
+TOLD = (RefusedError, ConfigError, LedgerError)  # which speak of policies, files and jobs, and of no record
+ELSEWHERE = "its steward finds the reason in its requests.log"
+
+
+def answer(folder: Path, letter: Letter) -> Answer:
+    """The party's answer to any letter; never an exception, whose text would leave."""
+    folder, who = folder.absolute(), Answer()
+    try:
+        desk = Desk(party.read(folder))
+        who = {"party": desk.party.number}
+        said = desk.answer(letter)
+        note(folder, letter, "answered")
+        return {"status": "ok", **who, **said}
+    except TOLD as error:
+        status = "refused" if isinstance(error, RefusedError) else "failed"
+        note(folder, letter, status, str(error))
+        message = str(error).replace(f"{folder}/", "").replace(str(folder), "its directory")
+        return {"status": status, **who, "error": type(error).__name__, "message": message}
+    except (OSError, sqlite3.Error, MemoryError):
+        note(folder, letter, "failed", traceback.format_exc())
+        return {"status": "failed", **who, "error": "StorageError", "message": ELSEWHERE}
+    except Exception as error:
+        note(folder, letter, "failed", traceback.format_exc())
+        end(folder, letter)
+        name = type(error).__name__ if isinstance(error, PrivadmmError) else "Failure"
+        return {"status": "failed", **who, "error": name, "message": ELSEWHERE}
+
+
+def note(folder: Path, letter: Letter, outcome: str, why: str = "") -> None:
+    """A line in the party's own log. Without one nothing is answered: what is not on record did not happen."""
+    asked = {key: letter.get(key) for key in ("kind", "job", "round", "phase") if key in letter}
+    line = {"at": time.strftime("%Y-%m-%dT%H:%M:%S%z"), **asked, "outcome": outcome}
+    with (folder / "requests.log").open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line | ({"why": why} if why else {}), default=repr) + "\n")
+
+
+def end(folder: Path, letter: Letter) -> None:
+    """A job that failed for what records may have caused is over here: that it did tells something, once and no more.
+
+    What was set aside for it stays so, until the party's steward closes it.
+    """
+    job = letter.get("job")
+    if isinstance(job, str) and JOB.fullmatch(job) and (folder / "jobs" / f"{job}.json").is_file():
+        (folder / "jobs" / f"{job}.ended").touch()
+
+
+@dataclass(frozen=True)
+class Desk:
+    party: Party
+
+    def answer(self, letter: Letter) -> Answer:
+        known: dict[str, Callable[[Letter], Answer]] = {
+            "hello": self.hello,
+            "begin": self.begin,
+            "step": self.step,
+            "give_up": self.give_up,
+        }
+        asked = known.get(text(letter, "kind"))
+        if asked is None:
+            raise RefusedError(f"a party answers {', '.join(known)}, and nothing else")
+        return asked(letter)
+
+    def hello(self, letter: Letter) -> Answer:
+        """What everybody may know of this party's part in the job."""
+        self.party.jobs.mkdir(exist_ok=True)
+        path = self.party.jobs / "proposed.toml"
+        write_text(path, text(letter, "text"))
+        config = read_text(path)
+        parties = parties_of(config)
+        self.admitted(parties, config)
+        found = held(self.party, config, parties)
+        self.party.fixed.admit(config.algorithm.name, found.bound)
+        facts = {
+            "party": self.party.number,
+            "records": found.records,
+            "dim": found.dim,
+            "width": found.width,
+            "names": found.names,
+            "people": found.people,
+            "version": __version__,
+        }
+        return {"facts": json.dumps(facts)}
+
+    def begin(self, letter: Letter) -> Answer:
+        """Set the whole cost aside, or refuse. The same again changes nothing."""
+        proposal = Proposal.unpack(data(letter, "proposal"))
+        heads = [
+            (str(job), int(t), int(phase), str(seen))
+            for job, t, phase, seen in json.loads(text(letter, "heads"))
+        ]
+        self.admitted(len(proposal.sizes), None)
+        kept = proposal.keep(self.party.jobs)
+        self.admitted(len(proposal.sizes), kept.config)
+        found = self.held(kept)
+        with closing(self.ledger(kept, found, heads)) as ledger:
+            check_classes_of(kept, found)
+            kept.job.reserve(ledger)
+        return {}
+
+    def step(self, letter: Letter) -> Answer:
+        """The released answer, from the ledger if it was given before."""
+        now = Tick(text(letter, "job"), whole(letter, "round"), whole(letter, "phase"))
+        kept = Kept.at(self.party.jobs, now.job)
+        if kept is None:
+            raise RefusedError(f"job {now.job} was never begun here. Nothing was released")
+        if self.ended(now.job):
+            raise RefusedError(f"job {now.job} failed here before and is over. Nothing more was released")
+        inbox = Mail.unpack(data(letter, "inbox"))
+        self.admitted(len(kept.proposal.sizes), kept.config)
+        self.party.stay(len(kept.proposal.sizes) - len(inbox.absent))
+        found, job = self.held(kept), kept.job
+        with closing(self.ledger(kept, found)) as ledger:
+            noise = assembly.noise(kept.config)
+            worker = Worker(
+                job.algorithm, beside(job.public, found.block), job.plan, noise, ledger, job.id, job.leave
+            )
+            sent = worker.step(now.round, now.phase, inbox)
+            return {"mail": sent.pack(), "receipt": ledger.receipt(now) or ""}
+
+    def give_up(self, letter: Letter) -> Answer:
+        """Close a job, unless something was released for it, or it failed: then its steward decides."""
+        kept = Kept.at(self.party.jobs, text(letter, "job"))
+        if (
+            kept is not None
+            and not self.ended(kept.proposal.id)
+            and identity_of(self.party.ledger) is not None
+        ):
+            with closing(self.opened()) as ledger:
+                if ledger.latest(kept.proposal.id) is None:
+                    ledger.close_job(kept.proposal.id)
+        return {}
+
+    def ended(self, job: str) -> bool:
+        return (self.party.jobs / f"{job}.ended").exists()
+
+    def admitted(self, parties: int, config: Any) -> None:
+        number = self.party.number
+        if number >= parties:
+            raise RefusedError(f"this is party {number}, and the job has {parties}, counted from 0")
+        if config is not None:
+            self.party.admit(config, parties)
+
+    def held(self, kept: Kept) -> Held:
+        """Its records, which must be those that the job was made for."""
+        proposal, number = kept.proposal, self.party.number
+        found = held(self.party, kept.config, len(proposal.sizes))
+        mine = (proposal.sizes[number], proposal.dim)
+        if mine != (found.records, found.dim) or (
+            proposal.columns and proposal.columns[number] != found.width
+        ):
+            raise RefusedError(
+                f"the job was made for {mine[0]} records of party {number} in {mine[1]} dimensions, and it holds "
+                f"{found.records} in {found.dim}. Nothing was released"
+            )
+        return found
+
+    def ledger(self, kept: Kept, found: Held, heads: Sequence[Receipt] = ()) -> SqliteLedger:
+        """Its ledger, looked through, with the policy of party.toml and room for this job."""
+        self.agreed()
+        order = Order(kept.config, kept.job, (self.party.number,), self.party.ledger, tuple(heads))
+        return open_ledger(order, self.party.policy.mode, [found.bound])
+
+    def opened(self) -> SqliteLedger:
+        self.agreed()
+        return SqliteLedger(self.party.ledger, (self.party.number,), self.party.fixed, self.party.policy.mode)
+
+    def agreed(self) -> None:
+        """party.toml and the ledger say the same: a ledger fixes its policy for good."""
+        path, known = self.party.ledger, identity_of(self.party.ledger)
+        if known is None:
+            raise LedgerError(f"{path}: there is no ledger there; see `privadmm federation check`")
+        if (known.policy, known.mode, known.parties) != (
+            self.party.fixed,
+            self.party.policy.mode,
+            (self.party.number,),
+        ):
+            raise LedgerError(
+                f"{path}: was made with another policy, mode or party than party.toml has, and fixed these for good; "
+                "see `privadmm federation check`"
+            )
+
+
+def check_classes_of(kept: Kept, found: Held) -> None:
+    if found.people is None:
+        check_classes(kept.job, found.block)  # type: ignore[arg-type]

@@ -1,0 +1,214 @@
+"""A party's own directory: party.toml says who it is and what it allows, and is the authority on both.
+
+    party.toml      this page: the party, how its records are read, its policy
+    ledger.sqlite   what it has released, and its state in every job
+    jobs/           the jobs that it takes part in, as they were proposed
+    requests.log    what it was asked and what it answered, a line each; it stays here
+
+A job is a proposal. Where records and ledger are is never the job's to say.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from privadmm.config import Config
+from privadmm.config.tables import NAME, DataTable
+from privadmm.errors import ConfigError, RefusedError
+from privadmm.privacy.ledger import Budget, Policy
+from privadmm.toml.fields import BAD, Above, AtLeast, AtMost, Below, Doc, Rule, fields_of, show
+from privadmm.toml.reader import Lines, Report, load, read_table
+
+FILE = "party.toml"
+
+
+def _algorithms_problem(value: tuple[str, ...]) -> str | None:
+    from privadmm.algorithms import ALGORITHMS
+
+    if not value:
+        return "is an empty list"
+    unknown = [name for name in value if name not in ALGORITHMS]
+    return f"names {unknown[0]!r}" if unknown else None
+
+
+@dataclass(frozen=True)
+class PartyTable:
+    """Who the party is. Paths are relative to this file."""
+
+    number: Annotated[int, AtLeast(0), Doc("which of the federation's parties this is, counted from 0")]
+    records: Annotated[int, AtLeast(1), Doc("how many it declares to hold; everybody may know")]
+    ledger: Annotated[str, NAME, Doc("what it has released, over all jobs")] = "ledger.sqlite"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyTable:
+    """What the party allows. A job that asks for more is refused, and told why."""
+
+    mode: Annotated[
+        Literal["simulation", "deployment"],
+        Doc("secure noise; or noise from a seed that the job brings, which protects nobody: for tests only"),
+    ] = "deployment"
+    epsilon: Annotated[
+        float | None,
+        Above(0),
+        Doc("what it may spend in all; a deployment needs it, without it nothing is private"),
+    ] = None
+    delta: Annotated[float, AtLeast(0), Below(1), Doc("at this delta")] = 1e-6
+    per_job: Annotated[float | None, Above(0), Doc("the most that one job may cost")] = None
+    algorithms: Annotated[
+        tuple[str, ...],
+        Rule(_algorithms_problem, "a list of names of algorithms", {"minItems": 1}),
+        Doc("the only ones that it takes part in"),
+    ]
+    row_bound: Annotated[
+        float | None, Above(0), Doc("the only bound to which its rows may be clipped; any if left out")
+    ] = None
+    minimum_parties: Annotated[
+        int, AtLeast(1), Doc("it takes part only among so many, and stops when others leave")
+    ] = 2
+    adjacency: Annotated[
+        Literal["replace-one", "label", "person", "column"], Doc("between which neighbours it counts")
+    ] = "replace-one"
+    label_epsilon: Annotated[
+        float | None, Above(0), Doc("its labels are randomised with this, once for all jobs")
+    ] = None
+
+
+@dataclass(frozen=True)
+class NodeTable:
+    """Its node: how it reaches the coordinator. Paths are relative to this file."""
+
+    superlink: Annotated[str, NAME, Doc("HOST:PORT of the coordinator's SuperLink")]
+    port: Annotated[
+        int, AtLeast(1), AtMost(65535), Doc("on 127.0.0.1, between the node and its own processes")
+    ] = 9094
+    ca: Annotated[str, NAME, Doc("certificate (PEM) of the authority that signed the SuperLink's")] = "ca.pem"
+    key: Annotated[
+        str, NAME, Doc("its private key, as ssh-keygen makes it; the coordinator has the public one")
+    ] = "node-key"
+
+
+@dataclass(frozen=True)
+class Party:
+    """A party's directory, read."""
+
+    folder: Path
+    party: PartyTable
+    data: DataTable
+    policy: PolicyTable
+    node: NodeTable
+
+    @property
+    def number(self) -> int:
+        return self.party.number
+
+    @property
+    def source(self) -> Path:
+        return self.folder / self.data.source
+
+    @property
+    def ledger(self) -> Path:
+        return self.folder / self.party.ledger
+
+    @property
+    def jobs(self) -> Path:
+        return self.folder / "jobs"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "requests.log"
+
+    @property
+    def fixed(self) -> Policy:
+        """What its ledger fixes when it is made."""
+        table = self.policy
+        budget = None if table.epsilon is None else Budget(table.epsilon, table.delta)
+        return Policy(
+            budget, table.per_job, table.algorithms, table.row_bound, table.adjacency, table.label_epsilon
+        )
+
+    def admit(self, config: Config, parties: int) -> None:
+        """Refuse, before a record is read, what this party does not take part in whatever it costs."""
+        mode, least = self.policy.mode, self.policy.minimum_parties
+        if config.run.mode != mode:
+            why = (
+                "noise from a seed protects nobody: the party's steward has to allow it, for a test"
+                if mode == "deployment"
+                else "it is set up for a test"
+            )
+            raise RefusedError(
+                f'the policy has mode = "{mode}" and the job "{config.run.mode}"; {why}. Nothing was released'
+            )
+        if parties < least:
+            raise RefusedError(
+                f"the policy has minimum_parties = {least} and the job {parties}. Nothing was released"
+            )
+        self.same_declaration(config)
+        self.fixed.admit(config.algorithm.name)
+        privacy = config.privacy
+        if privacy is not None:
+            self.fixed.agree(privacy.adjacency, privacy.label_epsilon)
+            if privacy.delta != self.policy.delta:
+                raise RefusedError(
+                    f"the policy counts at delta = {self.policy.delta:g} and the job at {privacy.delta:g}. "
+                    "Nothing was released"
+                )
+
+    def same_declaration(self, config: Config) -> None:
+        """Records are read in the one way that the party declares: whether another works would tell of them."""
+        for key in fields_of(DataTable):
+            own, asked = getattr(self.data, key), getattr(config.data, key)
+            if key not in ITS_OWN and own != asked:
+                raise RefusedError(
+                    f"party.toml has [data] {key} = {show(own)} and the job {show(asked)}: a party's records are read "
+                    "as it declares. Nothing was released"
+                )
+
+    def stay(self, present: int) -> None:
+        """Refuse to go on among fewer than the policy asks for."""
+        least = self.policy.minimum_parties
+        if present < least:
+            raise RefusedError(
+                f"the policy has minimum_parties = {least}, and {present} are left. Nothing more was released"
+            )
+
+
+TABLES: Mapping[str, type[Any]] = {
+    "party": PartyTable,
+    "data": DataTable,
+    "policy": PolicyTable,
+    "node": NodeTable,
+}
+ITS_OWN = (
+    "source",
+    "format",
+    "test_fraction",
+    "split_seed",
+)  # of [data]: where it is; and nothing is held out
+
+
+def read(folder: Path) -> Party:
+    """The party of this directory; a ConfigError lists everything that is wrong with its file."""
+    path = folder / FILE
+    text, raw = load(path)
+    report = Report(str(path), Lines(text))
+    for name in raw.keys() - TABLES.keys():
+        report.add((name,), "unknown section", ", ".join(f"[{known}]" for known in TABLES))
+    tables: dict[str, Any] = {}
+    for name, kind in TABLES.items():
+        section = raw.get(name, {})
+        if name == "data" and isinstance(section, dict) and isinstance(section.get("schema"), str):
+            section = section | {"schema": load(folder / section["schema"])[1]}
+        values = read_table(fields_of(kind), section, (name,), report)
+        tables[name] = BAD if values is None else kind(**values)
+    policy = tables["policy"]
+    if policy is not BAD and policy.mode == "deployment" and policy.epsilon is None:
+        report.add(("policy", "epsilon"), 'missing beside mode = "deployment"', "a number > 0")
+    report.check()
+    try:
+        found = Party(folder, **tables)
+        _ = found.fixed
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    return found

@@ -1,0 +1,176 @@
+"""A job as it is proposed to the parties: the config without anybody's files, and public facts.
+
+The text is TOML of the config's own language, so that a party reads it with the same checks as anybody else. What the
+coordinator alone decides (where it keeps the run, how long it waits) is not in it, and neither is a path.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from privadmm import assembly
+from privadmm.config import SECTIONS, Config, read
+from privadmm.data import adult
+from privadmm.errors import ConfigError, RefusedError
+from privadmm.job import Job
+from privadmm.report.rundir import write_text
+from privadmm.toml.fields import fields_of
+from privadmm.toml.reader import load
+
+OWN = "own.npz"  # stands where a config names a file; every party reads its own
+JOB = re.compile(r"[0-9a-f]{32}")
+
+
+def parties_of(config: Config) -> int:
+    known = config.parties.known
+    if known is None or config.parties.use != "all":
+        raise ConfigError(
+            f"{config.path}: a federation has a known number of parties: set [parties] count, and no use"
+        )
+    return known
+
+
+def neutral(config: Config) -> Config:
+    """The same job with nobody's files in it: each party holds what it holds."""
+    data, parties, run = config.data, config.parties, config.run
+    split = "features" if parties.split == "features" else "even"
+    if data.embedded:
+        onehot = data.source == "embedded:adult"
+        bound = data.row_bound or (adult.SCHEMA.row_bound if onehot else 14**0.5)
+        data = replace(
+            data, classes=adult.CLASSES, row_bound=None if data.rows == "unit" else bound, encoding="minmax"
+        )
+    return replace(
+        config,
+        data=replace(
+            data,
+            source=OWN if data.schema is None else "own.csv",
+            format=None,
+            test_fraction=0.0,
+            split_seed=0,
+        ),
+        parties=replace(
+            parties, count=parties_of(config), split=split, sizes=None, columns=None, files=None, seed=0
+        ),
+        privacy=None if config.privacy is None else replace(config.privacy, budget=None),
+        run=replace(
+            type(run)(), mode=run.mode, seed=run.seed, ledger="own" if run.mode == "deployment" else None
+        ),
+    )
+
+
+def written(config: Config) -> str:
+    """The config as TOML: every key whose value is not the default."""
+    tables = {name: getattr(config, name) for name in SECTIONS}
+    return "\n\n".join(section(name, table) for name, table in tables.items() if table is not None) + "\n"
+
+
+def section(name: str, table: Any) -> str:
+    keys = _said(table, type(table))
+    if name == "algorithm":
+        keys |= _said(table.parameters, type(table.parameters))
+    return "\n".join([f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in keys.items())])
+
+
+def _said(table: Any, kind: type[Any]) -> dict[str, Any]:
+    found = {key: (getattr(table, key), declared.default) for key, declared in fields_of(kind).items()}
+    return {key: value for key, (value, default) in found.items() if value != default}
+
+
+def _toml(value: Any) -> str:
+    # Of strings, numbers and lists, JSON's spelling is TOML's.
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{json.dumps(key)} = {_toml(one)}" for key, one in value.items()) + " }"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What makes a job: the same at every party and at the coordinator."""
+
+    id: str
+    text: str
+    sizes: tuple[int, ...]
+    dim: int
+    columns: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not JOB.fullmatch(self.id):
+            raise RefusedError("a job has an id of 32 hexadecimal digits. Nothing was released")
+
+    def pack(self) -> bytes:
+        facts = {
+            "id": self.id,
+            "text": self.text,
+            "sizes": self.sizes,
+            "dim": self.dim,
+            "columns": self.columns,
+        }
+        return json.dumps(facts, sort_keys=True).encode()
+
+    @staticmethod
+    def unpack(data: bytes) -> "Proposal":
+        facts = json.loads(data)
+        sizes, columns = tuple(map(int, facts["sizes"])), tuple(map(int, facts["columns"]))
+        return Proposal(str(facts["id"]), str(facts["text"]), sizes, int(facts["dim"]), columns)
+
+    def keep(self, folder: Path) -> "Kept":
+        """Write it down in a party's jobs/; the same again changes nothing, and another is refused."""
+        folder.mkdir(exist_ok=True)
+        path = folder / f"{self.id}.json"
+        if path.exists() and path.read_bytes() != self.pack():
+            raise RefusedError(
+                f"job {self.id} was proposed before and said something else. Nothing was released"
+            )
+        write_text(folder / f"{self.id}.toml", self.text)
+        write_text(path, self.pack().decode())
+        return Kept(self, read_text(folder / f"{self.id}.toml"))
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A proposal and its config, read."""
+
+    proposal: Proposal
+    config: Config
+
+    @staticmethod
+    def at(folder: Path, job: str) -> "Kept | None":
+        if not JOB.fullmatch(job) or not (folder / f"{job}.json").is_file():
+            return None
+        proposal = Proposal.unpack((folder / f"{job}.json").read_bytes())
+        return Kept(proposal, read_text(folder / f"{job}.toml"))
+
+    @cached_property
+    def job(self) -> Job:
+        given = self.proposal
+        sizes = np.array(given.sizes, dtype=np.int64)
+        return assembly.job(self.config, sizes, given.dim, given.id, given.columns or None)
+
+
+def read_text(path: Path) -> Config:
+    """A proposal's config. It may name no file to read: which one would be the coordinator's choice."""
+    _, raw = load(path)
+    data = raw.get("data")
+    if isinstance(data, dict) and (
+        isinstance(data.get("schema"), str) or str(data.get("source")).startswith("embedded:")
+    ):
+        raise RefusedError("a proposal says everything itself and names no file. Nothing was released")
+    return read(path)
+
+
+def expected(config: Config) -> Job:
+    """The job as far as it is known before parties are asked, with the sizes that the config declares."""
+    parties = parties_of(config)
+    sizes = config.parties.sizes or (1,) * parties
+    vertical = config.parties.split == "features"
+    columns = (1,) * parties if vertical else None
+    return assembly.job(neutral(config), sizes, sizes[0] if vertical else 1, columns=columns)

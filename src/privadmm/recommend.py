@@ -1,0 +1,272 @@
+"""What a budget can buy, estimated from public facts alone, and the method to spend it on.
+
+Write c = |mean of (y - mean y) phi| for how much the labels say about features phi of norm <= 1: 1 is the most that
+any data can have. At W = 0 the mean gradient is s c long in the direction that tells classes apart, s = |loss'(0)|. To
+first order every method here sums T steps along released gradients. Their signal adds up as T, their noise as sqrt(T),
+and the noise of each grows by sqrt(T) because they share one budget: the rounds cancel. What is left, in every
+coordinate of the averaged gradient, is
+
+    noise = sqrt(sum_i (omega_i Delta/(m_i mu_i))^2) / N      = Delta unit, unit = sqrt(sum_i 1/mu_i^2)/n       (1)
+
+with Delta = 2 L, mu_i the Gaussian worth of what party i spends on gradients, and omega_i its weight. A record has norm
+at most 1, so the noise moves its score by `noise` (standard deviation) however many features there are; the signal
+moves it by s c^2, up for one class and down for the other. So
+
+    noise-to-signal = noise / (s c^2)       half-logistic: 2 unit/c^2       logistic: 4 unit/c^2                  (2)
+
+and the noise alone, before the data's own spread, leaves classes 2/(noise-to-signal) standard deviations apart. c is
+the data's secret. SIGNAL stands for it, about the median of nine public data sets: c is 0.09 to 0.28 there once they
+are centred and scaled, and less by the factor CENTRED as they stand. docs/recommend.md has them, and what was measured
+on each side of THIN and TOO_SMALL. This is an estimate, and it is not an accuracy.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from privadmm import check
+from privadmm.algorithms.centred import Centred
+from privadmm.data.schema import Encoding
+from privadmm.errors import ConfigError
+from privadmm.job import Job
+from privadmm.losses import Debiased, Loss
+from privadmm.privacy.accounting import epsilon as cost
+from privadmm.privacy.accounting import totals
+from privadmm.privacy.calibration import Target
+from privadmm.privacy.events import (
+    DiscreteGaussian,
+    Event,
+    GammaObjective,
+    GammaOutput,
+    Gaussian,
+    GaussianObjective,
+    Spent,
+)
+from privadmm.privacy.shares import worth
+
+Verdict = Literal["good", "thin", "too small"]
+SIGNAL, CENTRED = 1 / 6, 1.3  # c of a middling data set with moments, and over that without
+THIN, TOO_SMALL = 0.25, 2.0  # noise-to-signal from which on a part is lost, and from which on nearly all is
+METHOD, ROUNDS = "first_order_consensus", 40
+SHARE = 0.1  # of the budget, for the moments, which take one more round
+FINE = 1e-3  # unit below which ten bins for a number are worth their noise
+GRID = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What everybody may know. `dims` is the number of encoded features, by encoding, where that is known."""
+
+    records: int
+    epsilons: tuple[float, ...]  # one for each party
+    delta: float
+    dims: Mapping[Encoding, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check.whole(records=self.records, parties=len(self.epsilons))
+        check.probability(delta=self.delta)
+        for value in self.epsilons:
+            check.positive(epsilon=value)
+        if self.records < self.parties:
+            raise ConfigError(f"{self.records} records are fewer than {self.parties} parties; each needs one")
+
+    @property
+    def parties(self) -> int:
+        return len(self.epsilons)
+
+    @property
+    def unit(self) -> float:
+        """The noise of an averaged release of unit sensitivity."""
+        return math.sqrt(sum(worth(value, self.delta) ** -2 for value in self.epsilons)) / self.records
+
+
+@dataclass(frozen=True)
+class Expected:
+    """(2), and what it means."""
+
+    noise_to_signal: float
+    signal: float = SIGNAL
+
+    @property
+    def verdict(self) -> Verdict:
+        if self.noise_to_signal >= TOO_SMALL:
+            return "too small"
+        return "thin" if self.noise_to_signal >= THIN else "good"
+
+    @property
+    def meaning(self) -> str:
+        return {
+            "good": "most of what the data can tell should get through",
+            "thin": "a part of what the data can tell is lost; where classes are unequal it may be all, and always "
+            "the larger one as good",
+            "too small": "do not expect to beat a constant, unless the data are far easier than most",
+        }[self.verdict]
+
+    @property
+    def table(self) -> dict[str, Any]:
+        return {"noise_to_signal": self.noise_to_signal, "signal": self.signal, "verdict": self.verdict}
+
+
+def expected(job: Job, signal: float = SIGNAL) -> Expected | None:
+    """Of a job, whose sizes are those of the records; None where (2) says nothing: no noise, no classes, columns."""
+    return job.public.once((job.algorithm, "expected", signal), lambda: judged(job, signal))
+
+
+def judged(job: Job, signal: float) -> Expected | None:
+    public, method = job.public, job.algorithm
+    if not job.private or public.columns or not public.loss.classification:
+        return None
+    ahead = 1 if isinstance(method, Centred) else 0  # the moments tell nothing about labels
+    rounds = {key: releases for key, releases in job.plan.items() if key[0] >= ahead}
+    spent = totals(rounds, public.parties)
+    worths = {one: spent_worth(one, public.dim + ahead) for one in set(spent)}
+    mu = np.sqrt([worths[one] for one in spent])
+    if not (mu > 0).all():
+        return None
+    omega = public.scale(public.ids)[:, 0] / public.C
+    each = omega * public.sensitivity / (public.sizes * mu)
+    noise = math.sqrt(float(each @ each)) / public.parties  # (1)
+    c = signal if ahead else signal / CENTRED
+    return Expected(noise / (slope(public.loss) * c**2), signal)  # (2)
+
+
+def spent_worth(spent: Spent, dim: int) -> float:
+    """mu^2 of what a party released; nan if some of it cannot be judged."""
+    return sum(count * worth_of(event, dim) for event, count in spent)
+
+
+def worth_of(event: Event, dim: int) -> float:
+    """1/z^2, z the noise in one coordinate over the sensitivity."""
+    match event:
+        case Gaussian() | DiscreteGaussian() | GaussianObjective():
+            return 1 / event.ratio**2
+        case GammaObjective():  # a mean square of dim (dim + 1)/zeta^2, spread over dim coordinates
+            return event.slope**2 / (dim + 1)
+        case GammaOutput():
+            return 1 / event.ratio**2 / (dim + 1)
+        case _:
+            return math.nan
+
+
+def slope(loss: Loss) -> float:
+    """s; of a debiased loss that of the loss it stands for in expectation."""
+    plain = loss.loss if isinstance(loss, Debiased) else loss
+    return float(abs(plain.deriv(np.zeros(1), np.ones(1))[0]))
+
+
+def warning(job: Job) -> str | None:
+    """What to say before a job whose budget is too small; None if it is not, or cannot be judged."""
+    found, target = expected(job), job.public.privacy
+    if found is None or found.verdict != "too small" or not isinstance(target, Target):
+        return None
+    asked = max(target.party_epsilon, default=target.epsilon or job.epsilon or 0.0)
+    return too_small(found, int(job.public.sizes.sum()), job.public.parties, asked, target.delta)
+
+
+def too_small(found: Expected, records: int, parties: int, epsilon: float, delta: float) -> str:
+    short = found.noise_to_signal / THIN
+    more = f"{math.ceil(records * short)} records"
+    more_epsilon = needed(epsilon, delta, short) if delta else math.inf
+    enough = f"{more}, or epsilon = {more_epsilon:.2g}," if more_epsilon <= GRID[-1] else more
+    return (
+        f"the budget is too small for these data: with {records} records, {parties} "
+        f"{'party' if parties == 1 else 'parties'} and epsilon = {epsilon:.4g} the noise is "
+        f"{found.noise_to_signal:.2g} times the signal that data usually have. {found.meaning.capitalize()}. "
+        f"{enough} would bring it down to {THIN:g} times (an estimate from public facts)"
+    )
+
+
+def needed(epsilon: float, delta: float, factor: float) -> float:
+    """The epsilon whose Gaussian worth is that of this one times the factor."""
+    return cost(((Gaussian(1 / (worth(epsilon, delta) * factor)), 1),), delta)
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """The recommended method with what it is set to, and (2) for it and for what else could be done."""
+
+    facts: Facts
+    encoding: Encoding
+    expected: Expected
+    methods: tuple[tuple[str, Expected], ...]
+
+    @property
+    def rounds(self) -> int:
+        return ROUNDS + 1
+
+    @property
+    def dim(self) -> int | None:
+        return self.facts.dims.get(self.encoding)
+
+    @property
+    def warning(self) -> str | None:
+        if self.expected.verdict != "too small":
+            return None
+        f = self.facts
+        return too_small(self.expected, f.records, f.parties, max(f.epsilons), f.delta)
+
+    @property
+    def table(self) -> dict[str, Any]:
+        facts = asdict(self.facts)
+        return {
+            **{name: facts[name] for name in ("records", "delta")},
+            "parties": self.facts.parties,
+            "epsilon": max(self.facts.epsilons),
+            "unit": self.facts.unit,
+            "method": METHOD,
+            "rounds": self.rounds,
+            "moments_share": SHARE,
+            "loss": "half_logistic",
+            "encoding": self.encoding,
+            "dim": self.dim,
+            "expected": self.expected.table,
+            "methods": [{"method": name, **one.table} for name, one in self.methods],
+            "warning": self.warning,
+        }
+
+
+def recommend(facts: Facts, signal: float = SIGNAL) -> Recommendation:
+    """METHOD's settings for these facts. A number gets ten bins where noise is small, else five."""
+    check.positive(signal=signal)
+    if signal > 1:
+        raise ConfigError(f"signal must be at most 1, which is all that any data can have, not {signal!r}")
+
+    def ratio(unit: float, sensitivity: float = 1.0, c: float = signal) -> Expected:
+        return Expected(2 * sensitivity * unit / c**2, signal)
+
+    unit, rest = facts.unit, math.sqrt(1 - SHARE)
+    most = max(worth(value, facts.delta) for value in facts.epsilons)
+    plain = signal / CENTRED
+    methods = (
+        ("recommended: first_order_consensus, moments, half-logistic", ratio(unit / rest)),
+        ("other methods, half-logistic, no moments", ratio(unit, c=plain)),
+        ("other methods, logistic, no moments", ratio(unit, 2.0, plain)),
+        ("recommended, one party alone", ratio(facts.parties / (facts.records * most) / rest)),
+        ("recommended, a trusted curator with all records", ratio(1 / (facts.records * most) / rest)),
+    )
+    encoding: Encoding = "binned" if unit < FINE else "coarse"
+    return Recommendation(facts, encoding, methods[0][1], methods)
+
+
+def frontier(facts: Facts, grid: Sequence[float] = GRID, signal: float = SIGNAL) -> dict[str, Any]:
+    """(2) of the recommended method by epsilon, the same for all parties, and the least epsilon for each verdict."""
+    lines = []
+    for value in sorted(grid):
+        found = recommend(Facts(facts.records, (value,) * facts.parties, facts.delta, facts.dims), signal)
+        lines.append({"epsilon": value, "encoding": found.encoding, **found.expected.table})
+    first = lines[0]
+    ratio, start = float(first["noise_to_signal"]), float(first["epsilon"])
+    return {
+        "records": facts.records,
+        "parties": facts.parties,
+        "delta": facts.delta,
+        "signal": signal,
+        "lines": lines,
+        "least_epsilon": {
+            "not too small": needed(start, facts.delta, ratio / TOO_SMALL),
+            "good": needed(start, facts.delta, ratio / THIN),
+        },
+    }

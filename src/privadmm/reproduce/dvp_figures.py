@@ -1,0 +1,150 @@
+"""Figures 2 and 3 of the dual perturbation paper, drawn again, and the tables beside them."""
+
+import numpy as np
+
+from privadmm.phases import Floats
+from privadmm.reproduce.dvp_results import EARLY, KINDS, LATE, Results
+from privadmm.reproduce.study import Figure, Grid, Line, Panel, Spread, spread_words
+from privadmm.theory.tradeoff import WEIGHTS, Fit, Weights, model
+
+
+def figures(found: Results) -> tuple[Figure, ...]:
+    return convergence(found), tradeoff(found)
+
+
+def convergence(found: Results) -> Figure:
+    """Figure 2."""
+    panels = [
+        Panel(f"{kind} noise", "round", "mean loss", tuple(by_round(found, kind)), yscale="log")
+        for kind in (*KINDS, "box")
+    ]
+    return Figure("figure-2", "Figure 2: loss by round, for the alpha of a round", tuple(panels))
+
+
+def by_round(found: Results, kind: str) -> list[Line]:
+    lines = []
+    for alpha in found.alphas(kind):
+        seen = found.seen(kind, alpha)
+        label = f"alpha = {alpha:g}; certified {words(seen.epsilon)} in all"
+        lines.append(Line(label, range(1, len(seen.loss) + 1), Spread.of(seen.loss)))
+    rho, plain = next((rho, seen) for (name, rho), seen in found.of.items() if name == "plain")
+    shown = plain.loss[: len(found.seen(kind, found.alphas(kind)[0]).loss)]
+    label = f"no noise, rho = {rho:g}"
+    return [*lines, Line(label, range(1, len(shown) + 1), Spread.of(shown), dashed=True)]
+
+
+def words(epsilon: float | None) -> str:
+    return "no epsilon" if epsilon is None else f"epsilon {epsilon:.3g}"
+
+
+def tradeoff(found: Results) -> Figure:
+    """Figure 3, with what the paper calls the utility of privacy in a panel of its own."""
+    panels = [losses(found, round) for round in (found.middle, found.rounds)]
+    panels.append(
+        Panel(
+            f"(d) error rate after round {found.rounds}",
+            "alpha of a round",
+            "error rate on test records",
+            tuple(
+                Line(
+                    f"{kind} noise",
+                    found.alphas(kind),
+                    Spread.of(found.over(kind, "error", found.rounds)),
+                )
+                for kind in KINDS
+            ),
+            xscale="log",
+        )
+    )
+    panels.append(utility(found))
+    return Figure("figure-3", "Figure 3: privacy against accuracy", tuple(panels))
+
+
+def losses(found: Results, round: int) -> Panel:
+    lines = []
+    for kind in KINDS:
+        alphas = found.alphas(kind)
+        lines.append(Line(f"{kind} noise", alphas, Spread.of(found.over(kind, "loss", round))))
+        curve = found.fits[kind, round]
+        if isinstance(curve, Fit):
+            fine = grid(alphas)
+            label = f"fit: {curve.c4:.3g} exp(-{curve.c5:.3g} alpha) + {curve.c6:.3g}"
+            lines.append(Line(label, fine.tolist(), flat(curve(fine)), dashed=True))
+    alphas = found.alphas("proof")
+    printed = model(np.array(alphas), *LATE, found.floor)
+    lines.append(Line("20 exp(-20 alpha) + c6", alphas, flat(printed), published=True))
+    place = "(a)" if round == found.middle else "(b), (c)"
+    return Panel(
+        f"{place} loss after round {round}",
+        "alpha of a round",
+        "mean loss",
+        tuple(lines),
+        xscale="log",
+        yscale="log",
+    )
+
+
+def utility(found: Results) -> Panel:
+    lines, weights = [], Weights(*WEIGHTS)
+    for kind in KINDS:
+        curve, top = found.fits[kind, found.rounds], found.best(kind, found.rounds)
+        if isinstance(curve, Fit) and top is not None:
+            fine = grid([alpha for alpha in found.alphas(kind) if alpha >= 0.1])
+            label = f"{kind} noise; best alpha {top['alpha']:.3g}"
+            lines.append(Line(label, fine.tolist(), flat(weights.privacy(fine) - curve(fine))))
+    return Panel(
+        "utility of privacy less fitted loss",
+        "alpha of a round",
+        "U_priv - L_acc",
+        tuple(lines),
+        xscale="log",
+    )
+
+
+def grid(alphas: list[float]) -> Floats:
+    return np.geomspace(alphas[0], alphas[-1], 60)
+
+
+def flat(values: Floats) -> Spread:
+    return Spread(values, values, values)
+
+
+def grids(found: Results) -> tuple[Grid, ...]:
+    runs = tuple(
+        (
+            kind,
+            alpha,
+            seen.one_round,
+            seen.epsilon,
+            spread_words(seen.last) if np.isfinite(seen.last).all() else "ran away",
+            spread_words(seen.error[-1]) if np.isfinite(seen.last).all() else "-",
+        )
+        for kind in (*KINDS, "box")
+        for alpha in found.alphas(kind)
+        for seen in [found.seen(kind, alpha)]
+    )
+    fits = tuple(
+        (kind, round, curve.c4, curve.c5, curve.c6, curve.r2, None if top is None else top["alpha"])
+        if isinstance(curve, Fit)
+        else (kind, round, curve, None, None, None, None)
+        for (kind, round), curve in found.fits.items()
+        for top in [found.best(kind, round)]
+    )
+    printed = (
+        ("printed, all iterations", None, *EARLY, "min over t of the loss", None, None),
+        ("printed, t > 1", None, *LATE, "mean over t = 20..100", None, None),
+    )
+    return (
+        Grid(
+            "runs",
+            f"Runs: loss and error rate at the end, mean (range); {found.rounds} rounds, the box 20",
+            ("noise", "alpha", "certified, one round", "certified, all rounds", "mean loss", "error rate"),
+            runs,
+        ),
+        Grid(
+            "fits",
+            "Figure 3: L_acc = c4 exp(-c5 alpha) + c6",
+            ("noise", "round", "c4", "c5", "c6", "R^2", "best alpha"),
+            fits + printed,
+        ),
+    )

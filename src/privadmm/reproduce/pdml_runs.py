@@ -1,0 +1,80 @@
+"""What the PDML paper's experiments share: ten servers, the two phases, and one run of a configuration."""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal
+
+from privadmm import graphs
+from privadmm.algorithms.pdml import PDML
+from privadmm.data.shards import Shards
+from privadmm.graphs import Graph
+from privadmm.job import Job
+from privadmm.losses import Debiased, Logistic
+from privadmm.phases import Public
+from privadmm.privacy.calibration import NoPrivacy, Target
+from privadmm.privacy.mechanisms import Simulation
+from privadmm.regularizers import L2
+
+SERVERS, LINKS = 10, 13  # section VI-A3
+A, BETA, V, DELTA = 0.15, 0.03, 0.1, 1e-5  # ours
+STIFF = 0.3  # beta where noise is certified: it stands in the sensitivity's denominator
+RECORD = 1.0  # the certified total epsilon of a record against other servers
+TENTH = 0.1
+
+Noise = Literal["off", "printed", "certified"]
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A configuration. `label` is the epsilon of phase 1, R the bound on eta, `noise` what phase 2 adds to iterates."""
+
+    label: float | None = None
+    R: float = 0.0
+    noise: Noise = "off"
+    rho: float = 0.8
+    rounds: int = 40
+    a: float = A
+    V: float = V
+
+    @property
+    def algorithm(self) -> PDML:
+        if self.noise == "printed":
+            return PDML(beta=BETA, R=self.R, tolerance=1e-6, calibration="published", V=self.V)
+        beta = BETA if self.noise == "off" else STIFF
+        return PDML(beta=beta, R=self.R, tolerance=1e-6)
+
+    @property
+    def privacy(self) -> Target | NoPrivacy:
+        if self.noise == "off":
+            return NoPrivacy("phase 2 is left out")
+        total = RECORD if self.noise == "certified" else None
+        return Target(total, DELTA, Simulation.kind, decay=self.rho)
+
+    def job(self, shards: Shards) -> Job:
+        loss = Logistic() if self.label is None else Debiased(Logistic(), self.label)
+        facts = (shards.sizes, shards.dim, self.rounds, graph(), loss, L2(self.a / SERVERS), self.privacy)
+        return Job(self.algorithm, Public(*facts))
+
+
+@cache
+def graph(seed: int = 0) -> Graph:
+    return graphs.random(SERVERS, LINKS, seed)
+
+
+def against(job: Job) -> tuple[float | None, float | None]:
+    """What other servers learn of a record, and of a label: the epsilons; None where there is none."""
+    others = job.adversaries["others"]
+    return figure(others["record"]), figure(others["label"])
+
+
+def figure(guarantee: Any) -> float | None:
+    return float(guarantee["epsilon"]) if isinstance(guarantee, dict) else None
+
+
+def guarantee_words(record: float | None, label: float | None) -> str:
+    """For the labels of curves: the epsilons certified against other servers."""
+    of = [
+        f"{name} {'bare' if value is None else f'{value:.3g}'}"
+        for name, value in (("record", record), ("label", label))
+    ]
+    return f"others: {', '.join(of)}"

@@ -1,0 +1,113 @@
+"""A federation in this process: the parties' desks, reached by a post that may lose, repeat and reorder."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from privadmm.config import read
+from privadmm.federation.coordinator import Patience
+from privadmm.federation.desk import answer
+from privadmm.federation.letters import Letter
+from privadmm.federation.making import Made, init
+from privadmm.federation.running import Asked, federate
+from privadmm.phases import Mail
+from privadmm.privacy.durable import connect
+from small_runs import Tables, write_config, write_npz
+
+Hook = Callable[[int, Letter], None]
+
+
+@dataclass
+class Desks:
+    """Carries letters to the parties of a federation, at once."""
+
+    folders: list[Path]
+    before: Hook = lambda party, letter: None
+    captured: list[tuple[int, Letter, Letter]] = field(default_factory=list)  # party, letter, answer
+    silent: set[int] = field(default_factory=set)
+
+    def nodes(self) -> list[int]:
+        return [100 + party for party in range(len(self.folders))]
+
+    def exchange(self, letters: Mapping[int, Letter], seconds: float) -> dict[int, Letter]:
+        return {
+            node: self.ask(node - 100, one) for node, one in letters.items() if node - 100 not in self.silent
+        }
+
+    def ask(self, party: int, letter: Letter) -> Letter:
+        self.before(party, letter)
+        said = answer(self.folders[party], letter)
+        self.captured.append((party, letter, said))
+        return said
+
+
+class Unreliable(Desks):
+    """Letters arrive twice and in another order, answers are lost."""
+
+    def exchange(self, letters: Mapping[int, Letter], seconds: float) -> dict[int, Letter]:
+        rng = np.random.default_rng(len(self.captured))
+        copies = [(node, letter) for node, letter in letters.items() for _ in range(3)]
+        answers = [
+            (copies[i][0], self.ask(copies[i][0] - 100, copies[i][1])) for i in rng.permutation(len(copies))
+        ]
+        assert all(dict(answers)[node] == said for node, said in answers)  # whichever comes first
+        return dict(answers[:1] if copies[0][1]["kind"] == "step" else answers)
+
+
+@dataclass(frozen=True)
+class Federated:
+    """The files of a federation, its records split as a run in process splits them."""
+
+    made: Made
+    folders: list[Path]
+
+    def run(
+        self, post: Any = None, out: str = "runs/first", resume: bool = False, **patience: Any
+    ) -> dict[str, Any]:
+        place = self.made.coordinator
+        asked = Asked(place.folder / out, resume, Patience(**{"timeout": 1.0, **patience}))
+        return federate(read(place.job), post or Desks(self.folders), asked)
+
+    @property
+    def ledgers(self) -> list[Path]:
+        return [folder / "ledger.sqlite" for folder in self.folders]
+
+    def change(self, party: int, before: str, after: str) -> None:
+        """party.toml with another line."""
+        path = self.folders[party] / "party.toml"
+        assert before in path.read_text()
+        path.write_text(path.read_text().replace(before, after))
+
+
+def federated(folder: Path, tables: Tables, port: int = 9100) -> Federated:
+    if not (folder / "data.npz").exists():
+        write_npz(folder / "data.npz")
+    config = read(write_config(folder / "federated.toml", tables))
+    made = init(config, folder / "federation", "127.0.0.1", port, rehearse=True)
+    return Federated(made, [party.folder for party in made.parties])
+
+
+def released(ledger: Path) -> list[bytes]:
+    """What a ledger says that it released, in order."""
+    db = connect(ledger, read_only=True)
+    try:
+        found = db.execute("SELECT outbox FROM ticks WHERE kind = 'tick' ORDER BY seq").fetchall()
+    finally:
+        db.close()
+    return [bytes(outbox) for (outbox,) in found]
+
+
+def only_releases(ledger: Path, answers: list[Letter]) -> None:
+    """Of what a party said, every array is in its ledger as released; the rest is text without one."""
+    allowed = {"status", "party", "facts", "mail", "receipt", "error", "message"}
+    known = released(ledger)
+    for said in answers:
+        assert set(said) <= allowed, set(said)
+        for key, value in said.items():
+            assert isinstance(value, str) or key in ("mail", "party"), key
+            assert not (key == "mail" and value not in known and len(Mail.unpack(value).senders)), (
+                "not released"
+            )  # type: ignore[arg-type]

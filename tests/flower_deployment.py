@@ -1,0 +1,208 @@
+"""A real federation on loopback: a SuperLink and a node for each party, with TLS and node authentication."""
+
+import json
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from federations import Federated, federated
+from privadmm.federation.layout import Coordinator, node, node_environment
+from privadmm.federation.letters import Letter
+from privadmm.federation.party import Party
+from privadmm.federation.party import read as read_party
+from small_runs import ENVIRONMENT, Tables
+
+PATIENCE = 180.0  # seconds for anything at all; a loaded machine takes its time
+# As the node's own command, and what goes in and out is written down beside the party's files.
+CAPTURING = """#!{python}
+import pickle, time
+from privadmm.engines.flower import client, pinned
+
+plain = client.answer
+
+def answer(folder, letter):
+    said = plain(folder, letter)
+    place = folder / "captured"
+    place.mkdir(exist_ok=True)
+    (place / f"{{time.time_ns()}}.pickle").write_bytes(pickle.dumps((letter, said)))
+    return said
+
+client.answer = answer
+pinned.main()
+"""
+
+KEPT_UP = (
+    "import os, sys; from privadmm.federation.supervising import keep_up; keep_up(sys.argv[1:], os.environ)"
+)
+
+
+def free_ports(count: int) -> int:
+    """The first of so many neighbouring ports that nobody listens on."""
+    for first in range(20000 + os.getpid() % 20000, 60000, count):
+        with suppress(OSError):
+            sockets = [socket.create_server(("127.0.0.1", first + one)) for one in range(count)]
+            for one in sockets:
+                one.close()
+            return first
+    raise AssertionError("no free ports")
+
+
+@dataclass
+class Deployed:
+    """A federation whose processes run."""
+
+    federated: Federated
+    port: int
+    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    @property
+    def place(self) -> Coordinator:
+        return self.federated.made.coordinator
+
+    @property
+    def logs(self) -> Path:
+        return self.place.folder.parent
+
+    @property
+    def environment(self) -> dict[str, str]:
+        path = os.pathsep.join([str(Path(sys.executable).parent), ENVIRONMENT.get("PATH", "")])
+        return {**ENVIRONMENT, **self.place.environment, "PATH": path}
+
+    def start(self, name: str, words: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+        with (self.logs / f"{name}.log").open("ab") as log:
+            self.running[name] = subprocess.Popen(
+                words,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                env=environment,
+                start_new_session=True,
+            )
+        return self.running[name]
+
+    def superlink(self) -> None:
+        self.start("superlink", self.place.superlink("127.0.0.1", self.port), self.environment)
+        self.wait_for(lambda: listens(self.port), "the SuperLink")
+
+    def register(self) -> None:
+        ways = [self.place.register(number) for number in range(len(self.federated.folders))]
+        calls = [
+            subprocess.Popen(words, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            for words in ways
+        ]
+        for call in calls:
+            said, _ = call.communicate(timeout=PATIENCE)
+            assert call.returncode == 0, said.decode()
+
+    def node(self, number: int) -> None:
+        """The node of a party; what it is asked and answers is captured."""
+        party = read_party(self.federated.folders[number])
+        environment = {**ENVIRONMENT, **node_environment(party)}
+        (party.folder / "bin" / "flwr-clientapp").write_text(CAPTURING.format(python=sys.executable))
+        self.start(f"node-{number}", [sys.executable, "-c", KEPT_UP, *node(party)], environment)
+
+    def run(self, **config: Any) -> None:
+        self.place.status.unlink(missing_ok=True)
+        words = self.place.run(**{"timeout": PATIENCE, **config})
+        done = subprocess.run(
+            words, env=self.environment, capture_output=True, text=True, timeout=PATIENCE, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def status(self) -> dict[str, Any]:
+        try:
+            found = json.loads(self.place.status.read_text())
+        except FileNotFoundError:
+            return {}
+        assert isinstance(found, dict)
+        return found
+
+    def at(self, line: str) -> bool:
+        return self.ended() or self.status().get("at") == line
+
+    def ended(self) -> bool:
+        return self.status().get("state") in ("finished", "failed")
+
+    def finish(self) -> dict[str, Any]:
+        """The result, once there is one."""
+        self.wait_for(self.ended, "the end of the run")
+        status = self.status()
+        assert status["state"] == "finished", status
+        found = json.loads((Path(status["out"]) / "result.json").read_text())
+        assert isinstance(found, dict)
+        return found
+
+    def wait_for(self, done: Callable[[], Any], what: str) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not done():
+            dead = [name for name, process in self.running.items() if process.poll() is not None]
+            assert not dead, f"{dead}: {self.tail(dead[0])}"
+            assert time.monotonic() < deadline, f"{what} did not come: {self.tail('superlink')}"
+            time.sleep(0.1)
+
+    def tail(self, name: str) -> str:
+        return (self.logs / f"{name}.log").read_text()[-2000:]
+
+    def child(self, name: str) -> int:
+        """The process that a supervisor keeps up."""
+        pid = str(self.running[name].pid)
+        found = subprocess.run(
+            ["ps", "-o", "pid=", "--ppid", pid], capture_output=True, text=True, check=True
+        )
+        return int(found.stdout.split()[0])
+
+    def kill(self, name: str) -> None:
+        """At once, with all that it started."""
+        process = self.running.pop(name)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    def stop(self) -> None:
+        names = [*(name for name in self.running if name != "superlink"), "superlink"]
+        for name in names:
+            if name in self.running:
+                with suppress(ProcessLookupError):
+                    os.killpg(self.running[name].pid, signal.SIGKILL)
+        for process in self.running.values():
+            process.wait()
+        self.running.clear()
+
+    def captured(self, number: int) -> list[tuple[Letter, Letter]]:
+        """What the party was asked and answered, in order."""
+        files = sorted((self.federated.folders[number] / "captured").glob("*.pickle"))
+        return [pickle.loads(file.read_bytes()) for file in files]
+
+
+def listens(port: int) -> bool:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
+
+
+@contextmanager
+def deployed(folder: Path, tables: Tables) -> Iterator[Deployed]:
+    """All processes up, every key registered; none is left behind."""
+    port = free_ports(5)
+    made = Deployed(federated(folder, tables, port), port)
+    try:
+        made.superlink()
+        made.register()
+        for number in range(len(made.federated.folders)):
+            made.node(number)
+        yield made
+    finally:
+        made.stop()
+
+
+def party(made: Deployed, number: int) -> Party:
+    return read_party(made.federated.folders[number])

@@ -1,0 +1,141 @@
+"""The dual perturbation paper: what is listed to run, one small run of each kind, and checks that can fail."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from privadmm.algorithms.dvp import DVP
+from privadmm.reproduce import dvp, nodes
+from privadmm.reproduce.bench import Failed, Setting, perform
+from privadmm.reproduce.dvp_checks import checks
+from privadmm.reproduce.dvp_results import EARLY, LATE, Results
+from privadmm.reproduce.nodes import Seen
+from privadmm.reproduce.study import Check
+from privadmm.theory.tradeoff import Fit
+
+FULL, QUICK = Setting(), Setting(quick=True)
+
+
+def seen(level: float, rounds: int = 100, seeds: int = 10, epsilon: float = 1.0) -> Seen:
+    """Runs that end near this loss."""
+    spread = 1 + 0.001 * np.random.default_rng(0).normal(size=(rounds, seeds))
+    falling = 1 + 1 / np.arange(1, rounds + 1)[:, None]
+    loss = level * spread * falling
+    return Seen(loss, loss / 10, loss, epsilon, 0.01, 0.3)
+
+
+def printed(alpha: float) -> float:
+    return float(LATE[0] * np.exp(-LATE[1] * alpha) + 0.35)
+
+
+def as_told() -> dict[Any, Any]:
+    """Results of a world in which the figures are as the paper tells them."""
+    found: dict[Any, Any] = {("proof", a): seen(printed(a), epsilon=100 * a) for a in dvp.ALPHAS}
+    found |= {("certified", a): seen(0.9 * printed(a), epsilon=10 * a) for a in dvp.CERTIFIED}
+    found |= {("box", a): seen(printed(a), 20, 3) for a in dvp.BOXED}
+    found |= {("rho", rho): seen(2.0, 30) for rho in dvp.RHOS}
+    return found | {("plain", dvp.CONTROL): seen(0.3, seeds=1), ("refused", dvp.CHOSEN): seen(1.0, 1, 1)}
+
+
+def judged(found: dict[Any, Any]) -> dict[str, Check]:
+    return {check.name: check for check in checks(Results(found, dvp.RHO, dvp.CHOSEN, 20))}
+
+
+@pytest.mark.parametrize("setting", [FULL, QUICK], ids=["full", "quick"])
+def test_every_task_has_a_key_and_a_label(setting: Setting) -> None:
+    listed = dvp.tasks(setting)
+    assert len({task.key for task in listed}) == len(listed)
+    assert all(task.label for task in listed)
+    assert sum(task.cost for task in listed) < 400
+    assert ("proof", dvp.CHOSEN) in {task.key for task in listed}
+
+
+def test_the_constants_are_the_papers() -> None:
+    assert [nodes.C, dvp.RHO, dvp.ROUNDS] == [1750, 10**-2.5, 100]
+    assert [*EARLY, *LATE] == [0.2, 25, 20, 20]
+
+
+def test_the_records_are_dealt_out_evenly() -> None:
+    held = nodes.held(5)
+    assert held.nodes.sizes.tolist() == [8000] * 5
+    assert held.test.sizes.tolist() == [5222]
+    assert held.nodes.dim == held.test.dim == 105
+
+
+def test_one_round_of_each_kind() -> None:
+    """The proof's noise costs at most alpha; certified noise just that, and its loss is smaller; the box is refused."""
+    paper, ours = dvp.proof(1.0, dvp.RHO, 1, 2), dvp.certified(1.0, 1, 2)
+    assert paper.loss.shape == paper.error.shape == (1, 2)
+    for one in (paper, ours):
+        assert one.one_round is not None
+        assert 0.95 < one.one_round <= 1
+    assert ours.last.max() < paper.last.min()
+    refused = next(task for task in dvp.tasks(QUICK) if task.key[0] == "refused")
+    assert "Phi = -5.3" in perform(refused).message
+
+
+def test_a_run_that_breaks_down_is_infinite_from_there_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With `failing`; otherwise it raises."""
+    from privadmm.errors import ToleranceError
+
+    update = DVP.update
+
+    def broken(self: DVP, t: int, *rest: Any) -> Any:
+        if t == 1:
+            raise ToleranceError("no solution")
+        return update(self, t, *rest)
+
+    monkeypatch.setattr(DVP, "update", broken)
+    found = dvp.box(1.0, 3, 1, negative_phi=True)
+    assert np.isfinite(found.loss[:, 0]).tolist() == [True, False, False]
+    with pytest.raises(ToleranceError):
+        dvp.proof(1.0, dvp.RHO, 2, 1)
+
+
+def test_a_world_as_told_passes() -> None:
+    """All but what the paper says twice, and what is false whatever the runs show."""
+    lost = {name for name, check in judged(as_told()).items() if not check.ok}
+    assert lost == {
+        "Figure 3: c4 = 0.2, c5 = 25 hold at all iterations",
+        "Section 2.2: privacy does not depend on the number of iterations",
+    }
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "name"),
+    [
+        (("proof", 0.05), seen(0.2), "Figure 2: a larger alpha ends with a smaller loss (proof noise)"),
+        (("rho", 10.0), seen(0.01, 30), "rho = 10^-2.5 has the least loss at alpha = 0.3"),
+        (("refused", 0.3), Failed("Phi < 0"), "Algorithm 2 as printed can be run at alpha = 0.3"),
+        (
+            ("box", 0.3),
+            replace(seen(1.0, 20, 3), loss=np.full((20, 3), np.inf) ** np.arange(20)[:, None]),
+            "Figure 2: Algorithm 2 as printed converges at alpha = 0.3",
+        ),
+    ],
+    ids=["order", "rho", "refused", "away"],
+)
+def test_what_does_not_hold_is_reported(key: Any, value: Any, name: str) -> None:
+    assert judged(as_told())[name].ok
+    check = judged(as_told() | {key: value})[name]
+    assert not check.ok
+    assert check.why
+
+
+def test_a_study_has_both_figures_and_says_what_a_quick_run_left_out() -> None:
+    made = dvp.study(QUICK, as_told())
+    assert [figure.name for figure in made.figures] == ["figure-2", "figure-3"]
+    assert any("Quick" in note for note in made.notes)
+    fits = next(grid for grid in made.grids if grid.name == "fits")
+    found = Results(as_told(), dvp.RHO, dvp.CHOSEN, 20).fits["proof", 100]
+    assert isinstance(found, Fit)
+    assert fits.rows[1][2] == pytest.approx(found.c4)
+    assert found.c5 == pytest.approx(LATE[1], rel=0.05)
+
+
+def test_too_few_alphas_leave_a_sentence_in_place_of_a_fit() -> None:
+    few = {key: value for key, value in as_told().items() if key[0] != "certified" or key[1] in (0.1, 1.0)}
+    assert "needs four" in str(Results(few, dvp.RHO, dvp.CHOSEN, 20).fits["certified", 100])
+    dvp.study(QUICK, few)

@@ -1,0 +1,89 @@
+"""The Flower engine on real processes: one short deployment, with TLS and node authentication."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from privadmm.privacy.verification import verify
+from privadmm.report import receipts
+from small_runs import ENVIRONMENT, PRIVATE, Place, charged, no_plots, with_changes
+
+pytest.importorskip("flwr", reason="the extra flower is not installed: pip install 'privadmm[flower]'")
+from federations import only_releases
+from flower_deployment import deployed
+
+SHORT = with_changes(PRIVATE, {"algorithm": {"rounds": 2}})
+
+
+def test_a_short_deployment_has_the_transcript_of_one_process(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    no_plots(monkeypatch)
+    whole = place.run(SHORT, out=place.path / "whole")
+    with deployed(place.path, SHORT) as made:
+        made.run()
+        result = made.finish()
+        assert result["transcript"] == whole.result["transcript"]
+        assert result["accuracy_test"] is None
+        for number, ledger in enumerate(made.federated.ledgers):
+            found = made.captured(number)
+            assert [letter["kind"] for letter, _ in found] == ["hello", "begin", "step", "step"]
+            only_releases(ledger, [said for _, said in found])
+            assert verify(ledger, receipts.of_ledger(Path(result["out"]), ledger)).problems == ()
+            assert charged(ledger) == 2
+        # The bundle that came with the run was unpacked at no party.
+        assert not any((folder / "flower" / "apps").exists() for folder in made.federated.folders)
+
+
+def test_the_client_app_starts_without_heavy_libraries(tmp_path: Path) -> None:
+    code = (
+        "import privadmm.engines.flower.client, flwr.supernode.runtime.run_clientapp, sys, json\n"
+        "print(json.dumps(sorted({name.split('.')[0] for name in sys.modules})))"
+    )
+    environment = {**ENVIRONMENT, "FLWR_HOME": str(tmp_path), "FLWR_TELEMETRY_ENABLED": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+        cwd=tmp_path,
+    )
+    loaded = set(json.loads(done.stdout.splitlines()[-1]))
+    assert {"numpy", "flwr"} <= loaded
+    heavy = {"sklearn", "matplotlib", "dp_accounting", "networkx", "opendp", "scipy", "sqlalchemy", "pyarrow"}
+    assert not loaded & heavy
+
+
+def test_a_node_refuses_other_apps(tmp_path: Path) -> None:
+    from privadmm.federation.layout import COMMANDS, shims
+
+    for name in COMMANDS:
+        done = subprocess.run(
+            [str(shims(tmp_path) / name), "--token", "x"], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 1
+        assert "runs privadmm's ClientApp and nothing else" in done.stderr
+
+
+def test_every_command_that_a_node_may_start_is_replaced() -> None:
+    from flwr.supercore.constant import TASK_TYPE_TO_COMMAND
+
+    from privadmm.federation.layout import COMMANDS
+
+    assert {*COMMANDS, "flwr-clientapp"} == set(TASK_TYPE_TO_COMMAND.values())
+
+
+def test_another_flower_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    import flwr
+
+    from privadmm.engines.flower import pinned
+
+    monkeypatch.setattr(flwr, "__version__", "1.42.0")
+    with pytest.raises(SystemExit, match="privadmm pins Flower"):
+        pinned.main()
+    assert os.environ["OPENBLAS_NUM_THREADS"] == "1"

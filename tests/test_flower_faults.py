@@ -1,0 +1,255 @@
+"""Faults on a real federation: whatever dies, hangs or lies, ledgers equal the transcript and nothing is paid twice."""
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from privadmm.phases import Mail
+from privadmm.privacy.durable import connect, unpack_charges
+from privadmm.privacy.verification import verify
+from privadmm.report import receipts
+from small_runs import PRIVATE, Place, no_plots, with_changes, write_npz
+
+pytest.importorskip("flwr", reason="the extra flower is not installed: pip install 'privadmm[flower]'")
+from federations import only_releases
+from flower_deployment import ENVIRONMENT, Deployed, deployed, party
+from privadmm.config import read
+from privadmm.federation.layout import node, node_environment
+from privadmm.run import run
+from small_runs import write_config
+
+pytestmark = pytest.mark.slow
+ROUNDS = 4
+STAR = with_changes(PRIVATE, {"algorithm": {"rounds": ROUNDS}, "privacy": {"budget": 100.0}})
+GRAPH = with_changes(
+    STAR,
+    {
+        "algorithm": {"name": "mr_admm", "eta": 0.5, "gamma": 0.5, "D_w": None, "rho": None},
+        "graph": {"kind": "ring"},
+    },
+)
+PEOPLE = with_changes(
+    STAR,
+    {
+        "parties": {"count": 3, "split": "features"},
+        "algorithm": {"name": "sharing", "ball": 5.0, "rho": 0.3, "D_w": None},
+        "privacy": {"adjacency": "person"},
+    },
+)
+
+
+def in_process(folder: Path, tables: dict[str, Any]) -> str:
+    folder.mkdir()
+    write_npz(folder / "data.npz")
+    with pytest.MonkeyPatch.context() as patch:
+        no_plots(patch)
+        done = run(read(write_config(folder / "config.toml", tables)), folder / "whole")
+    return str(done.result["transcript"])
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return in_process(tmp_path_factory.mktemp("whole") / "star", STAR)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
+    with deployed(tmp_path_factory.mktemp("faults"), STAR) as found:
+        yield found
+
+
+def job_of(out: Path) -> str:
+    return str(json.loads((out / "job.json").read_text())["job"])
+
+
+def paid(ledger: Path, job: str) -> int:
+    """How many releases of this job a ledger counts."""
+    db = connect(ledger, read_only=True)
+    try:
+        found = db.execute("SELECT charges FROM ticks WHERE kind = 'tick' AND job = ?", (job,)).fetchall()
+    finally:
+        db.close()
+    return sum(count for (text,) in found for charge in unpack_charges(text).values() for _, count in charge)
+
+
+def in_order(made: Deployed, result: dict[str, Any], counts: list[int]) -> None:
+    """Ledgers are whole and hold what the run received; so many releases each; and nothing else ever left."""
+    out = Path(result["out"])
+    for number, ledger in enumerate(made.federated.ledgers):
+        assert verify(ledger, receipts.of_ledger(out, ledger)).problems == ()
+        assert paid(ledger, job_of(out)) == counts[number]
+        only_releases(ledger, [said for _, said in made.captured(number)])
+
+
+def test_a_node_killed_in_the_middle_of_a_round(made: Deployed, whole: str) -> None:
+    made.run(out="runs/node")
+    made.wait_for(lambda: made.at(f"round 1 of {ROUNDS}"), "a round")
+    os.kill(made.child("node-1"), signal.SIGKILL)
+    result = made.finish()
+    assert result["transcript"] == whole
+    in_order(made, result, [ROUNDS] * 3)
+
+
+def test_the_superlink_killed_and_started_again(made: Deployed, whole: str) -> None:
+    made.run(out="runs/link")
+    made.wait_for(lambda: made.at(f"round 2 of {ROUNDS}"), "two rounds")
+    made.kill("superlink")
+    made.superlink()
+    made.run(out="runs/link", resume=True)
+    result = made.finish()
+    assert result["transcript"] == whole
+    in_order(made, result, [ROUNDS] * 3)
+
+
+def test_a_party_that_does_not_answer(made: Deployed, whole: str) -> None:
+    frozen = made.child("node-2")
+    made.run(out="runs/frozen", timeout=40.0, absent="continue")
+    made.wait_for(lambda: made.at(f"round 1 of {ROUNDS}"), "a round")
+    os.kill(frozen, signal.SIGSTOP)
+    try:
+        result = made.finish()
+    finally:
+        os.kill(frozen, signal.SIGCONT)
+    (gone,) = result["absent"]
+    assert (gone["party"], gone["why"]) == (2, "no answer for 40 s")
+    assert result["transcript"] != whole
+    job = job_of(Path(result["out"]))
+    assert [paid(ledger, job) for ledger in made.federated.ledgers[:2]] == [ROUNDS] * 2
+    # It may have answered a round too late to be heard, and never more than one.
+    assert paid(made.federated.ledgers[2], job) - (gone["from_round"] - 1) in (0, 1)
+
+
+def test_a_party_whose_budget_ends(made: Deployed) -> None:
+    """Its steward closes the job; it stops, the others finish, and the report says so."""
+    made.run(out="runs/closed", absent="continue")
+    made.wait_for(lambda: made.at(f"round 1 of {ROUNDS}"), "a round")
+    job = job_of(made.place.folder / "runs/closed")
+    words = [sys.executable, "-m", "privadmm", "ledger", "close", str(made.federated.ledgers[0]), job]
+    subprocess.run(words, check=True, capture_output=True, env=ENVIRONMENT)
+    result = made.finish()
+    (gone,) = result["absent"]
+    assert gone["party"] == 0
+    assert gone["why"].startswith("refused: ")
+    in_order(made, result, [gone["from_round"] - 1, ROUNDS, ROUNDS])
+
+
+FORGER = '''"""Asks a round again with another inbox, and brings a ClientApp of its own."""
+import pickle
+from pathlib import Path
+
+from flwr.app import Message
+from flwr.clientapp import ClientApp
+from flwr.serverapp import ServerApp
+
+from privadmm.engines.flower.post import FlowerPost
+
+app = ServerApp()
+thief = ClientApp()
+
+
+@app.main()
+def main(grid, context):
+    letter = pickle.loads(Path(context.run_config["letter"]).read_bytes())
+    post = FlowerPost(grid)
+    said = post.exchange({node: letter for node in post.nodes()}, 120.0)
+    Path(context.run_config["said"]).write_bytes(pickle.dumps(list(said.values())))
+
+
+@thief.query()
+def steal(message, context):
+    Path(context.node_config["party"], "stolen").write_text("stolen")
+    return Message(message.content, reply_to=message)
+'''
+BUNDLE = """[project]
+name = "forger"
+version = "1.0.0"
+description = "x"
+license = "MIT"
+dependencies = []
+[tool.flwr.app]
+publisher = "nobody"
+[tool.flwr.app.components]
+serverapp = "forger:app"
+clientapp = "forger:thief"
+[tool.flwr.app.config]
+letter = {letter}
+said = {said}
+"""
+
+
+def test_a_coordinator_that_forges_a_round_and_brings_its_own_code(made: Deployed, tmp_path: Path) -> None:
+    if not made.captured(1):
+        made.run(out="runs/plain")
+        made.finish()
+    # Of the first job, which all three answered to its end.
+    letter = dict(next(one for one, _ in made.captured(1) if one["kind"] == "step"))
+    mail = Mail.unpack(letter["inbox"])  # type: ignore[arg-type]
+    letter["inbox"] = Mail(mail.senders, mail.values + 0.5, mail.absent).pack()
+    (tmp_path / "letter").write_bytes(pickle.dumps(letter))
+    bundle = tmp_path / "forger"
+    bundle.mkdir()
+    (bundle / "forger.py").write_text(FORGER)
+    given = {key: json.dumps(str(tmp_path / key)) for key in ("letter", "said")}
+    (bundle / "pyproject.toml").write_text(BUNDLE.format(**given))
+    before = [ledger.read_bytes() for ledger in made.federated.ledgers]
+    words = ["flwr", "run", str(bundle), "federation"]
+    subprocess.run(words, check=True, capture_output=True, env=made.environment)
+    made.wait_for((tmp_path / "said").exists, "the answers")
+    answers = pickle.loads((tmp_path / "said").read_bytes())
+    assert {said["status"] for said in answers} == {"refused"}
+    assert all("answered for another inbox" in said["message"] for said in answers)
+    assert "answered for another inbox" in (made.federated.folders[1] / "requests.log").read_text()
+    assert not any((folder / "stolen").exists() for folder in made.federated.folders)
+    assert [ledger.read_bytes() for ledger in made.federated.ledgers] == before
+
+
+@pytest.mark.parametrize("who", ["a key that nobody registered", "another authority", "plain text"])
+def test_strangers_are_not_let_in(made: Deployed, tmp_path: Path, who: str) -> None:
+    from privadmm.federation.certificates import make_authority, make_node_key
+
+    one = party(made, 0)
+    words = [*node(one), "--max-retries", "1"]
+    words[words.index("--port") + 1] = str(made.port + 4)
+    if who == "a key that nobody registered":
+        make_node_key(tmp_path)
+        words[words.index("--auth-supernode-private-key") + 1] = str(tmp_path / "node-key")
+    elif who == "another authority":
+        make_authority(tmp_path / "other", "127.0.0.1")
+        words[words.index("--root-certificates") + 1] = str(tmp_path / "other" / "ca.pem")
+    else:
+        at = words.index("--root-certificates")
+        del words[at : at + 2]
+        at = words.index("--auth-supernode-private-key")
+        words[at : at + 2] = ["--insecure"]
+    environment = {**ENVIRONMENT, **node_environment(one)}
+    log = tmp_path / "stranger.log"
+    with log.open("wb") as file:
+        process = subprocess.Popen(words, env=environment, stdout=file, stderr=file, start_new_session=True)
+    try:
+        made.wait_for(lambda: process.poll() is not None, "the end of a stranger")
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    assert process.returncode != 0, log.read_text()
+    assert "SuperNode ID" not in log.read_text()
+
+
+@pytest.mark.parametrize(("kind", "tables"), [("graph", GRAPH), ("columns", PEOPLE)])
+def test_the_same_transcript_on_other_shapes(kind: str, tables: dict[str, Any], place: Place) -> None:
+    expected = in_process(place.path / "one", tables)
+    with deployed(place.path, tables) as found:
+        found.run()
+        result = found.finish()
+        assert result["transcript"] == expected
+        for number, ledger in enumerate(found.federated.ledgers):
+            only_releases(ledger, [said for _, said in found.captured(number)])

@@ -3,8 +3,8 @@
     python benchmarks/flower_overhead.py [--json] [--quick]
 
 One SuperLink, six nodes: three parties, started as `privadmm federation node` does, and three bare ones, which run a
-ClientApp that answers at once in as many bytes, by Flower's own command. One run asks the two in turns, some rounds each,
-since machines are noisy. What both pay: nodes look for messages every three seconds and start a process for each.
+ClientApp that answers at once in as many bytes, by Flower's own command. One run asks the two in turns, some rounds
+each, since machines are noisy. What both pay: nodes look for messages every three seconds and start a process for each.
 """
 
 import argparse
@@ -74,7 +74,8 @@ from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
 
-app, echo = ServerApp(), ClientApp()
+app = ServerApp()
+echo = ClientApp()
 
 
 @echo.query()
@@ -121,7 +122,7 @@ def main(grid, context):
                     times["bare"].append(time.monotonic() - began)
             return said
 
-    federate(read(place.job), Alternating(grid), Asked(place.folder / "runs/first", False, Patience(300.0)))
+    federate(read(place.job), Alternating(grid), Asked(place.folder / "runs/first", place.keys, False, Patience(300.0)))
     Path(context.run_config["out"]).write_text(json.dumps(times))
 '''
 
@@ -154,7 +155,7 @@ def measured(folder: Path, rounds: int, block: int) -> dict[str, list[float]]:
             processes.append(subprocess.Popen(words, stdout=log, stderr=log, env=env, start_new_session=True))
 
     try:
-        start("superlink", place.superlink("127.0.0.1", port), environment)
+        start("superlink", place.superlink("127.0.0.1"), environment)
         wait(lambda: listens(port), 60)
         for number in range(PARTIES):
             bare = folder / f"bare-{number}"

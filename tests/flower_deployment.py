@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from federations import Federated, federated
-from privadmm.federation.layout import Coordinator, node, node_environment
+from privadmm.federation.layout import Coordinator, node, node_environment, superlink_environment
 from privadmm.federation.letters import Letter
 from privadmm.federation.party import Party
 from privadmm.federation.party import read as read_party
@@ -37,7 +37,7 @@ def answer(folder, letter):
     return said
 
 client.answer = answer
-pinned.main()
+pinned.client()
 """
 
 KEPT_UP = (
@@ -62,6 +62,7 @@ class Deployed:
 
     federated: Federated
     port: int
+    pinned: bool = True  # the SuperLink runs the coordinator's own app only
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     @property
@@ -90,7 +91,8 @@ class Deployed:
         return self.running[name]
 
     def superlink(self) -> None:
-        self.start("superlink", self.place.superlink("127.0.0.1", self.port), self.environment)
+        pinned = superlink_environment(self.place) if self.pinned else {}
+        self.start("superlink", self.place.superlink("127.0.0.1"), {**self.environment, **pinned})
         self.wait_for(lambda: listens(self.port), "the SuperLink")
 
     def register(self) -> None:
@@ -190,10 +192,10 @@ def listens(port: int) -> bool:
 
 
 @contextmanager
-def deployed(folder: Path, tables: Tables) -> Iterator[Deployed]:
+def deployed(folder: Path, tables: Tables, pinned: bool = True) -> Iterator[Deployed]:
     """All processes up, every key registered; none is left behind."""
     port = free_ports(5)
-    made = Deployed(federated(folder, tables, port), port)
+    made = Deployed(federated(folder, tables, port), port, pinned)
     try:
         made.superlink()
         made.register()

@@ -122,8 +122,8 @@ def test_a_mistake_in_a_schema_file_is_reported_there(tmp_path):
     assert f"{file}: no such file" in job.complaint()
 
 
-# Where a run is kept, and how it is reached: it can be resumed with others.
-ELSEWHERE = ("out", "scheduler", "timeout", "tls_ca", "tls_cert", "tls_key")
+# Where a run and its records are kept, and how it is reached: it can be resumed with others.
+ELSEWHERE = ("out", "scheduler", "timeout", "tls_ca", "tls_cert", "tls_key", "memory")
 
 
 @pytest.mark.parametrize(("section", "key"), FIELDS)

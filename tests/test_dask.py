@@ -214,6 +214,46 @@ def test_the_same_transcript_as_in_process(kind: str, cluster: Deployed, place: 
     assert [verify(path).problems for path in ledgers(place.out)] == [(), ()]
 
 
+def by_party(place: Place, **run: Any) -> Tables:
+    """A file for each of the five parties, with sizes that are declared."""
+    sizes = [20, 12, 20, 12, 9]
+    for party, (X, y) in enumerate(
+        zip(*(np.split(one, np.cumsum(sizes)[:-1]) for one in rows(sum(sizes))), strict=True)
+    ):
+        write_npz(place.path / f"party-{party}.npz", X, y)
+    data = {"source": "party-{party}.npz", "dim": 3, "test_fraction": 0.0}
+    return with_changes(STAR, {"data": data, "parties": {"count": None, "sizes": sizes}, "run": run})
+
+
+def test_a_file_for_each_party_and_little_memory(cluster: Deployed, place: Place) -> None:
+    whole = place.run(by_party(place), out=place.path / "whole")
+    done = place.run(dasked(by_party(place), cluster, memory=500))
+    assert said(done) == said(whole)
+
+
+def test_who_starts_a_deployment_reads_no_party_s_file(
+    cluster: Deployed, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers are other processes, and read; here it would fail. What they find is compared with what is declared."""
+    pytest.importorskip("opendp")
+    tables = by_party(place, **cluster.run, mode="deployment", seed=None, ledger="parties", memory="1kB")
+
+    def refuse(*given: Any) -> None:
+        raise AssertionError("the driver has read a party's file")
+
+    monkeypatch.setattr("privadmm.assembly.read_file", refuse)
+    policy = ("--epsilon", 1.0, "--delta", 1e-5)
+    for number, (first, count) in enumerate([(0, 3), (3, 2)]):
+        file = place.path / "parties" / f"block-{number}.sqlite"
+        assert place.call("ledger", "create", file, "--parties", count, "--first", first, *policy).code == 0
+    wrong = with_changes(tables, {"parties": {"sizes": [20, 12, 20, 13, 9]}})
+    with pytest.raises(ConfigError, match=r"party-3\.npz: \[parties\] sizes declares 13 records for party 3"):
+        place.run(wrong, out=place.path / "wrong")
+    done = place.run(tables)
+    assert done.rows == []
+    assert [party["epsilon"] for party in done.ledger["parties"]] == pytest.approx([1.0] * PARTIES)
+
+
 def test_receipts_are_of_their_block(cluster: Deployed, place: Place) -> None:
     place.run(dasked(STAR, cluster))
     found = receipts.read(place.out)

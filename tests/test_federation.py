@@ -19,7 +19,17 @@ from privadmm.model import Model
 from privadmm.phases import Mail
 from privadmm.privacy.verification import verify
 from privadmm.report import receipts
-from small_runs import ENVIRONMENT, PRIVATE, Place, charged, no_plots, rows, with_changes, write_config
+from small_runs import (
+    ENVIRONMENT,
+    PRIVATE,
+    Place,
+    charged,
+    no_plots,
+    rows,
+    with_changes,
+    write_config,
+    write_npz,
+)
 
 pytest.importorskip("cryptography")
 from federations import Desks, Federated, Unreliable, federated, only_releases, released
@@ -41,6 +51,7 @@ KINDS = {
     "star": STAR,
     "graph": GRAPH,
     "recycled": RECYCLED,
+    "files of their own": with_changes(STAR, {"data": {"source": "data-{party}.npz"}}),
     "relay": with_changes(STAR, {"algorithm": {"name": "first_order_consensus", "D_w": None, "rho": None}}),
     "moments": with_changes(STAR, {"features": {"moments": True}, "data": {"intercept": None}}),
     "randomised labels": with_changes(STAR, {"privacy": {"label_epsilon": 1.0}}),
@@ -73,6 +84,8 @@ def made(tmp_path: Path) -> Federated:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_transcript_as_in_process(kind: str, place: Place) -> None:
+    for party in range(3):
+        write_npz(place.path / f"data-{party}.npz", *rows(20 + party, seed=party))
     whole = place.run(KINDS[kind], out=place.path / "whole")
     made = federated(place.path, KINDS[kind])
     post = Desks(made.folders)
@@ -455,6 +468,29 @@ def test_two_nodes_of_one_party(made: Federated) -> None:
         made.run(Desks(made.folders[:2]), timeout=0.1)
 
 
+def test_a_node_without_the_key_of_its_party(made: Federated, tmp_path: Path) -> None:
+    """Whoever has a key that is registered could say that it is party 1."""
+    from privadmm.federation.certificates import make_node_key
+
+    key = (made.folders[1] / "node-key").read_bytes()
+    (made.folders[1] / "node-key").unlink()
+    make_node_key(made.folders[1])
+    with pytest.raises(ClusterError, match="says that it is party 1 and has not the key"):
+        made.run()
+    (made.folders[1] / "node-key").write_bytes(key)
+
+    class Replaying(Desks):
+        def ask(self, party: int, letter: Letter) -> Letter:
+            return super().ask(party, {**letter, "nonce": "0" * 32} if "nonce" in letter else letter)
+
+    with pytest.raises(ClusterError, match="has not the key"):
+        made.run(Replaying(made.folders))
+    assert made.run()["rounds"] == 6
+    (made.made.coordinator.keys / "party-2.pub").unlink()
+    with pytest.raises(ClusterError, match="put the public key of that party there"):
+        made.run(out="runs/second")
+
+
 def test_a_party_that_speaks_for_another(made: Federated) -> None:
     class Forging(Desks):
         def ask(self, party: int, letter: Letter) -> Letter:
@@ -509,6 +545,62 @@ def test_a_party_answers_without_heavy_libraries(made: Federated) -> None:
         "pandas",
     }
     assert not loaded & heavy
+
+
+OWN = """
+[data]
+source = "anything.csv"
+label = "y"
+classes = ["no", "yes"]
+row_bound = 2.0
+on_bad = "default"
+schema = { age = [0, 100], job = ["clerk", "smith"] }
+
+[parties]
+count = 3
+
+[algorithm]
+name = "dp_admm"
+rounds = 3
+D_w = 5.0
+
+[privacy]
+epsilon = 1.0
+delta = 1e-5
+
+[run]
+seed = 1
+"""
+
+
+def test_parties_bring_files_of_their_own(tmp_path: Path) -> None:
+    from privadmm.federation.making import init, with_ledger
+
+    (tmp_path / "config.toml").write_text(OWN)
+    made = init(read(tmp_path / "config.toml"), tmp_path / "federation", "127.0.0.1", 9100, rehearse=False)
+    folders = [tmp_path / "federation" / f"party-{number}" for number in range(3)]
+    rng = np.random.default_rng(0)
+    for number, folder in enumerate(folders):
+        cells = zip(
+            rng.integers(20, 60, 10 + number), rng.choice(["clerk", "smith"], 10 + number), strict=True
+        )
+        lines = ["y,age,job,name", *(f"{'yes' if age > 40 else 'no'},{age},{job},x" for age, job in cells)]
+        (folder / "data.csv").write_text("\n".join(lines) + "\n")
+        path = folder / "party.toml"
+        path.write_text(path.read_text().replace("# records = ...", f"records = {10 + number}"))
+        with_ledger(folder)
+    result = Federated(made, folders).run()
+    model = Model.load(Path(result["out"]))
+    assert model.columns == ("age", "job=clerk", "job=smith")
+    assert set(model.predict_rows([{"age": 30, "job": "clerk"}])) <= {"no", "yes"}
+    # A job that reads records in another way learns nothing from whether that works.
+    for after in ("[0, 99]", '["clerk", "smith"], name = ["x"]'):
+        changed = OWN.replace('["clerk", "smith"]' if "name" in after else "[0, 100]", after)
+        (tmp_path / "other.toml").write_text(changed)
+        proposed = written(neutral(read(tmp_path / "other.toml")))
+        said = answer(folders[1], {"kind": "hello", "text": proposed, "nonce": ""})
+        assert said["status"] == "refused"
+        assert "[data] schema = a table and the job a table" in str(said["message"])
 
 
 def test_configs_that_are_no_federation(place: Place) -> None:

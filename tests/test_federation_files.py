@@ -71,10 +71,11 @@ def test_what_init_makes_is_good(place: Place, made: Path) -> None:
 
 def test_init_says_how_to_start(place: Place) -> None:
     said = init(place, "--rehearse", "--json").object
-    assert said["coordinator"]["superlink"].startswith(
-        f"flower-superlink --host 127.0.0.1 --port {PORT} --ssl-ca"
-    )
-    assert "--enable-supernode-auth" in said["coordinator"]["superlink"]
+    made = Coordinator(Path(said["coordinator"]["directory"]))
+    assert said["coordinator"]["superlink"] == f"privadmm federation superlink {made.folder}"
+    words = made.superlink("127.0.0.1")
+    assert words[:5] == ["flower-superlink", "--host", "127.0.0.1", "--port", str(PORT)]
+    assert {"--ssl-certfile", "--ssl-keyfile", "--enable-supernode-auth"} <= set(words)
     assert len(said["parties"]) == len(said["coordinator"]["register"]) == 3
     again = init(place)
     assert (again.code, "is not empty; name another directory" in again.err) == (2, True)

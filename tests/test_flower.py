@@ -35,8 +35,9 @@ def test_a_short_deployment_has_the_transcript_of_one_process(
             only_releases(ledger, [said for _, said in found])
             assert verify(ledger, receipts.of_ledger(Path(result["out"]), ledger)).problems == ()
             assert charged(ledger) == 2
-        # The bundle that came with the run was unpacked at no party.
-        assert not any((folder / "flower" / "apps").exists() for folder in made.federated.folders)
+        # The bundle that came with the run was unpacked nowhere.
+        places = [made.place.folder, *made.federated.folders]
+        assert not any((folder / "flower" / "apps").exists() for folder in places)
 
 
 def test_the_client_app_starts_without_heavy_libraries(tmp_path: Path) -> None:
@@ -59,23 +60,25 @@ def test_the_client_app_starts_without_heavy_libraries(tmp_path: Path) -> None:
     assert not loaded & heavy
 
 
-def test_a_node_refuses_other_apps(tmp_path: Path) -> None:
-    from privadmm.federation.layout import COMMANDS, shims
+@pytest.mark.parametrize("own", ["flwr-clientapp", "flwr-serverapp"])
+def test_other_apps_are_refused(own: str, tmp_path: Path) -> None:
+    from privadmm.federation.layout import COMMANDS, pinned
 
-    for name in COMMANDS:
+    pinned(tmp_path, own)
+    for name in set(COMMANDS) - {own}:
         done = subprocess.run(
-            [str(shims(tmp_path) / name), "--token", "x"], capture_output=True, text=True, check=False
+            [str(tmp_path / "bin" / name), "--token", "x"], capture_output=True, text=True, check=False
         )
         assert done.returncode == 1
-        assert "runs privadmm's ClientApp and nothing else" in done.stderr
+        assert "runs privadmm's own app and nothing else" in done.stderr
 
 
-def test_every_command_that_a_node_may_start_is_replaced() -> None:
+def test_every_command_that_flower_may_start_is_replaced() -> None:
     from flwr.supercore.constant import TASK_TYPE_TO_COMMAND
 
     from privadmm.federation.layout import COMMANDS
 
-    assert {*COMMANDS, "flwr-clientapp"} == set(TASK_TYPE_TO_COMMAND.values())
+    assert set(COMMANDS) == set(TASK_TYPE_TO_COMMAND.values())
 
 
 def test_another_flower_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,6 +87,10 @@ def test_another_flower_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     from privadmm.engines.flower import pinned
 
     monkeypatch.setattr(flwr, "__version__", "1.42.0")
-    with pytest.raises(SystemExit, match="privadmm pins Flower"):
-        pinned.main()
+    for act in (pinned.client, pinned.server):
+        with pytest.raises(SystemExit, match="privadmm pins Flower"):
+            act()
+    monkeypatch.undo()
+    with pytest.raises(SystemExit, match="unpacks bundles in another way"):
+        pinned.replaced(flwr, no_such_function=pinned.nothing)
     assert os.environ["OPENBLAS_NUM_THREADS"] == "1"

@@ -242,9 +242,7 @@ def schema(config: Config) -> Schema | None:
     ).encoded(table.encoding)
 
 
-def framed(
-    config: Config, names: tuple[str, ...], bound: float, classes: tuple[Any, Any] | None
-) -> Frame:
+def framed(config: Config, names: tuple[str, ...], bound: float, classes: tuple[Any, Any] | None) -> Frame:
     """How records with these features become rows, from their raw columns on: the model keeps it."""
     table, declared, label = config.data, schema(config), config.data.label
     if table.source == "embedded:adult":

@@ -65,8 +65,10 @@ def collect(
         train.add(party, found.X, found.y, rows)
         if measured and len(held_out):
             test.add(party, found.X, found.y, held_out)
+        del found  # before the next file is read, and not after
     block, held = train.block(), test.block()
-    assert block is not None and names is not None, "there is a party"
+    if block is None or names is None:
+        raise ConfigError(f"{config.path}: there are no parties whose files to read; set [parties] count")
     if measured and held is None and splitting(config):
         raise DataError(
             f"{config.path}: [data] test_fraction = {config.data.test_fraction:g} leaves nothing to test on in any "

@@ -15,7 +15,7 @@ from privadmm import assembly, check
 from privadmm.assembly import Prepared
 from privadmm.assembly_columns import scaling
 from privadmm.config import Config, FeaturesTable, PrivacyTable
-from privadmm.errors import ConfigError, PrivadmmError
+from privadmm.errors import ConfigError, PrivadmmError, RefusedError
 from privadmm.job import Job, cluster, features, train, weights
 from privadmm.phases import Algorithm
 from privadmm.privacy.mechanisms import Simulation
@@ -175,7 +175,12 @@ def variants(
         off = {name: None for name in (*KNOBS, "party_alpha") if name in names}
         certified = replace(algorithm, calibration="certified", **off)  # type: ignore[type-var]
     asked = replace(own, epsilon=epsilon, delta=delta, budget=None, party_epsilon=None)
-    yield "certified", job_of(replace(config, privacy=asked), prepared, certified)
+    try:
+        yield "certified", job_of(replace(config, privacy=asked), prepared, certified)
+    except (
+        RefusedError
+    ) as error:  # no noise reaches this budget: a line that says so, beside those that it does
+        yield "certified", Line(config.path.stem, algorithm.name, "certified", problem=str(error))
     if not published or knob is None:
         return
     paper = replace(config, privacy=replace(asked, epsilon=None), features=FeaturesTable())

@@ -60,7 +60,7 @@ class InterruptedRunError(PrivadmmError):
 
 
 class StorageError(PrivadmmError):
-    """The run directory cannot be written."""
+    """The run directory, or a file for records beyond memory, cannot be written."""
 
 
 class OutputError(PrivadmmError):

@@ -111,7 +111,7 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
             raise ConfigError(
                 "another fit would report every label once more: fit once, or without label_epsilon"
             )
-        models, ledgers, jobs = [], [], []
+        models, ledgers, jobs = list[Model](), list[Ledger](), list[Job]()
         for number, target in enumerate(targets):
             data: Shards | People = (
                 frame.shards(X, target, rows) if rows else frame.people(X, target, all_rows, q)

@@ -252,7 +252,7 @@ class Local:
 
     @property
     def roomy(self) -> bool:
-        """Whether there is memory for what solves keep: a matrix for each party, which may be as large as its records."""
+        """Whether there is memory for what solves keep: matrices of each party, perhaps as large as its records."""
         store, order = self.shards.store, np.minimum(self.shards.sizes, self.shards.dim)
         return store.limit is None or store.held + 16 * int((order * order).sum()) <= store.limit
 

@@ -174,8 +174,8 @@ def test_the_iterates_have_a_finite_guarantee_for_finitely_many_rounds() -> None
     assert totals[1] == pytest.approx(curves.gdp_epsilon(mu, 1e-5), rel=1e-4)
 
 
-def test_decaying_noise_hardly_strengthens_the_labels() -> None:
-    """Section IV-C: phase 2 strengthens labels; of V = 0.1 and rho = 0.8 over 40 rounds nothing is left of it."""
+def test_decaying_noise_may_hardly_strengthen_the_labels() -> None:
+    """Section IV-C: phase 2 strengthens labels, by no figure; by next to nothing if V = 0.1, rho = 0.8 (40 rounds)."""
     printed, certified = (
         against(Setup(1.0, noise=noise).job(small()))[1] for noise in ("printed", "certified")
     )
@@ -227,8 +227,8 @@ def test_eta_as_printed_is_longer_than_any_gradient() -> None:
     assert slope == 0.5
 
 
-def test_a_total_needs_a_target() -> None:
-    """The paper gives phase 2 no epsilon: as printed, the claim of its noise is empty."""
+def test_phase_2_has_no_published_epsilon() -> None:
+    """Left out: the paper gives phase 2 no epsilon, so that nothing published can be held against its noise."""
     job = Setup(1.0, 1.0, "printed").job(small())
     assert isinstance(job.public.privacy, Target)
     assert job.published is not None

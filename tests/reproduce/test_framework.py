@@ -93,7 +93,10 @@ def test_missing_data_are_asked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["pdml", "all"])
-def test_a_paper_without_its_data_ends_at_once(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_paper_without_its_data_ends_at_once(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PRIVADMM_DATA", raising=False)
     with pytest.raises(SystemExit) as ended:
         main(["reproduce", name, "--quick", "--json"])
     assert ended.value.code == 2

@@ -155,9 +155,16 @@ class Centred:
 
         return given(
             left_over(
-                target, asked, self.share, lambda left: totals(self.method.plan(given(left)), public.parties)
+                target,
+                asked,
+                self.part(target),
+                lambda left: totals(self.method.plan(given(left)), public.parties),
             )
         )
+
+    def part(self, target: Target) -> float:
+        """f, or f/sqrt(K) where K transcripts alike share one release of moments."""
+        return self.share / math.sqrt(target.copies)
 
     def ratios(self, public: Public) -> Floats:
         (events,) = self.plan(public)[(0, 0)]
@@ -174,7 +181,7 @@ class Centred:
             ahead: tuple[Event, ...] = public.everyone(target.event)
         else:
             asked = [target.of(party, public.parties) for party in range(public.parties)]
-            ahead = tuple(first(target, total, self.share) for total in asked)
+            ahead = tuple(first(target, total, self.part(target)) for total in asked)
         return {(0, 0): (ahead,), **{(t + 1, phase): rows for (t, phase), rows in inner.items()}}
 
     def steer(self, t: int, local: Local, s: Any, target: Floats) -> Mail:

@@ -127,7 +127,8 @@ class FirstOrderConsensus(OnRelay):
     def factors(self, public: Public, here: Ints) -> Floats:
         """What (3) is multiplied by, omega_i being in it, so that the mean of those here weighs them by `shares`."""
         omega = public.scale(here) / public.C
-        return len(here) * self.shares(public, here, self.even(public)[here]) * omega.mean() / omega
+        share = self.shares(public, here, self.even(public)[here])
+        return np.asarray(len(here) * share * omega.mean() / omega)
 
     def shares(self, public: Public, here: Ints, even: Floats) -> Floats:
         if self.weights == "records":

@@ -48,5 +48,5 @@ def profile(rounds: int, beta: float, average: int) -> tuple[float, ...]:
 
 def by_noise(sizes: NDArray[np.int64], even: Floats) -> Floats:
     """(2), of sizes and e as columns; they sum to 1."""
-    w: Floats = sizes / (1 + even / sizes)
-    return w / w.sum()
+    w = sizes / (1 + even / sizes)
+    return np.asarray(w / w.sum())

@@ -36,7 +36,7 @@ def init(
     from privadmm.report import federation as shown
 
     made = make(read(config), out, host, port, rehearse)
-    said = shown.commands(made, host, port)
+    said = shown.commands(made)
     emit(json.dumps(said) if as_json else shown.made(said))
 
 
@@ -66,6 +66,24 @@ def node(directory: Directory) -> None:
         raise ClusterError(
             f"the node does not stay up (exit code {code}): see `privadmm federation check {directory}`"
         )
+
+
+@federation.command()
+def superlink(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIRECTORY", help="the coordinator's, with job.toml in it")
+    ],
+    host: Annotated[str, typer.Option(help="the address of this machine to listen at")] = "127.0.0.1",
+) -> None:
+    """Start the coordinator's SuperLink. It runs the coordinator's own job, and no code that comes with a run."""
+    from privadmm.federation.layout import Coordinator, superlink_environment
+
+    place = Coordinator(directory)
+    words, environment = place.superlink(host), os.environ | superlink_environment(place)
+    try:
+        os.execvpe(words[0], words, environment)
+    except FileNotFoundError:
+        raise ConfigError("Flower is not installed: pip install 'privadmm[flower]'") from None
 
 
 @federation.command()

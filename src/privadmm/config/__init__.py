@@ -137,7 +137,10 @@ class Config:
 
     @property
     def digest(self) -> str:
-        """Of all that is said but where the run and its records are kept and reached, whatever the order of keys, comments, defaults."""
+        """Of all that is said but where the run and its records are kept and reached.
+
+        Whatever the order of keys, comments, defaults.
+        """
         tables = {name: _keys(getattr(self, name)) for name in SECTIONS if name != "privacy"}
         tables["privacy"] = {} if self.privacy is None else _keys(self.privacy)
         tables["algorithm"] |= {"parameters": _keys(self.algorithm.parameters)}

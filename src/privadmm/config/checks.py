@@ -135,7 +135,9 @@ def check_declared(data: DataTable, parties: PartiesTable, run: RunTable, report
 def _check_memory(parties: PartiesTable, run: RunTable, report: Report) -> None:
     if run.memory is not None and parties.split == "features":
         split = report.named(("parties", "split"), parties.split)
-        report.add(("run", "memory"), f"does not go with {split}", "for parties that hold records", "remove it")
+        report.add(
+            ("run", "memory"), f"does not go with {split}", "for parties that hold records", "remove it"
+        )
 
 
 def _check_edges(parties: PartiesTable, graph: GraphTable, report: Report) -> None:

@@ -142,7 +142,7 @@ class DataTable:
             near=EMBEDDED,
         ),
         Doc(
-            "the records; with {party} in it a file for each party, {party} being its number from 0, and a worker opens "
+            "the records; with {party} in it a file for each party, {party} being its number from 0: a worker opens "
             "those of its own parties only"
         ),
     ]

@@ -188,7 +188,7 @@ class Clip:
 
 
 def pack_dense(parties: Sequence[tuple[int, Any, Index]], clip: Clip, store: Store) -> Iterator[Piece]:
-    """Copied and clipped chunk by chunk, so that the stack is the only copy. With a limit, stacks are of PIECE numbers."""
+    """Copied and clipped chunk by chunk, so that the stack is the only copy; with a limit, stacks of PIECE numbers."""
     m, d = len(parties[0][2]), parties[0][1].shape[1]
     width = d + (clip.intercept > 0)
     most = len(parties) if store.limit is None else max(1, PIECE // (m * width))

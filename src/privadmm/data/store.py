@@ -1,9 +1,9 @@
 """Where packed records are kept: in memory up to a limit, and beyond it in files that are mapped into memory.
 
 A file has no name from the start (where the system cannot do that, it is deleted as soon as it is open) and is readable
-by nobody else, so a process that is killed leaves nothing to be found. Its pages belong to the system, which writes them
-out and forgets them when memory is short. Arrays hold the same numbers in the same order wherever they are kept, so
-what is computed from them has the same bits.
+by nobody else, so a process that is killed leaves nothing to be found. Its pages belong to the system, which writes
+them out and forgets them when memory is short. Arrays hold the same numbers in the same order wherever they are kept,
+so what is computed from them has the same bits.
 """
 
 from __future__ import annotations

@@ -155,3 +155,20 @@ def public_problem(path: Path) -> str | None:
     except (ValueError, TypeError):
         return "is no public key in OpenSSH's format"
     return None if isinstance(key, ec.EllipticCurvePublicKey) else "is no key on an elliptic curve"
+
+
+def seal(key: Path, content: bytes) -> str:
+    """A signature of this content with a node's key."""
+    own: Any = serialization.load_ssh_private_key(key.read_bytes(), None)
+    found: bytes = own.sign(content, ec.ECDSA(hashes.SHA256()))
+    return found.hex()
+
+
+def sealed(public_key: Path, content: bytes, signature: str) -> bool:
+    """Whether the holder of the private key signed this."""
+    other: Any = serialization.load_ssh_public_key(public_key.read_bytes())
+    try:
+        other.verify(bytes.fromhex(signature), content, ec.ECDSA(hashes.SHA256()))
+    except (InvalidSignature, ValueError):
+        return False
+    return True

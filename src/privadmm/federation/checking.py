@@ -227,6 +227,7 @@ def app(place: Coordinator) -> str:
 
 
 def connection(place: Coordinator) -> str:
+    _ = place.address
     _, raw = load(place.flower / "config.toml")
     given = raw.get("superlink", {}).get("federation", {})
     path = Path(str(given.get("root-certificates")))

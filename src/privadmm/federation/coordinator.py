@@ -6,15 +6,17 @@ the same bytes and at no charge, and an answer is taken once.
 
 import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+import secrets
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from privadmm.engines.worker import heard
 from privadmm.errors import ClusterError, DataError, RefusedError
-from privadmm.federation.letters import Letter, data, text
+from privadmm.federation.letters import Letter, data, signed, text
 from privadmm.federation.proposal import Proposal
 from privadmm.job import Job
 from privadmm.phases import Floats, Mail
@@ -165,10 +167,14 @@ class Federation:
 
 
 def greet(
-    post: Post, proposal: str, parties: Iterable[int], patience: Patience, nodes: Sequence[int]
+    post: Post, proposal: str, parties: Mapping[int, Path], patience: Patience, nodes: Sequence[int]
 ) -> dict[int, Facts]:
-    """Ask every node who it is; facts by node. Each of these parties has to be there, once, and they have to agree."""
-    letters: dict[int, Letter] = {node: {"kind": "hello", "text": proposal} for node in nodes}
+    """Ask every node who it is; facts by node. Each of these parties, given with their public keys, has to be there.
+
+    A key that is registered lets a node in and does not say which party's it is: that a party signs for itself.
+    """
+    nonce = secrets.token_hex(16)
+    letters: dict[int, Letter] = {node: {"kind": "hello", "text": proposal, "nonce": nonce} for node in nodes}
     wanted = {*parties, None}  # one that cannot say who it is may be one of them
     answers = {
         node: answer
@@ -181,6 +187,7 @@ def greet(
             who = f"node {node}" if answer.get("party") is None else f"party {answer['party']!r}"
             kind = RefusedError if answer.get("status") == "refused" else ClusterError
             raise kind(f"{who} did not take the job, {name}: {why}")
+        recognise(node, answer, nonce, parties)
     facts = {node: Facts.of(answer) for node, answer in answers.items()}
     numbers = sorted(found.party for found in facts.values())
     if twice := [number for number in set(numbers) if numbers.count(number) > 1]:
@@ -191,6 +198,22 @@ def greet(
         )
     agree([found for _, found in sorted(facts.items(), key=lambda item: item[1].party)])
     return facts
+
+
+def recognise(node: int, answer: Letter, nonce: str, parties: Mapping[int, Path]) -> None:
+    """Refuse a node that has not the key of the party which it says it is."""
+    from privadmm.federation.certificates import sealed
+
+    said, key = text(answer, "facts"), parties[Facts.of(answer).party]
+    if not key.is_file():
+        raise ClusterError(
+            f"{key}: no such file; put the public key of that party there, as it handed it over"
+        )
+    if not sealed(key, signed(nonce, said), text(answer, "signature")):
+        raise ClusterError(
+            f"node {node} says that it is party {Facts.of(answer).party} and has not the key in {key}: unregister it, "
+            "or put the key of that party there"
+        )
 
 
 def agree(facts: Sequence[Facts]) -> None:

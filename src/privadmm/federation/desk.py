@@ -24,7 +24,7 @@ from privadmm.engines.site import Order, open_ledger
 from privadmm.engines.worker import Worker
 from privadmm.errors import ConfigError, LedgerError, PrivadmmError, RefusedError
 from privadmm.federation import party
-from privadmm.federation.letters import Letter, data, text, whole
+from privadmm.federation.letters import Letter, data, signed, text, whole
 from privadmm.federation.party import Party
 from privadmm.federation.proposal import JOB, Kept, Proposal, parties_of, read_text
 from privadmm.federation.records import Held, held
@@ -116,7 +116,10 @@ class Desk:
             "people": found.people,
             "version": __version__,
         }
-        return {"facts": json.dumps(facts)}
+        from privadmm.federation.certificates import seal
+
+        said, key = json.dumps(facts), self.party.folder / self.party.node.key
+        return {"facts": said, "signature": seal(key, signed(text(letter, "nonce"), said))}
 
     def begin(self, letter: Letter) -> Answer:
         """Set the whole cost aside, or refuse. The same again changes nothing."""

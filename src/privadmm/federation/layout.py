@@ -1,20 +1,22 @@
 """Where a federation's files are, and the commands that start it: the coordinator's directory, and each party's."""
 
 import os
-import shlex
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from privadmm.errors import ConfigError
 from privadmm.federation.party import Party
+from privadmm.toml.reader import load
 
 NAME = "federation"  # of the connection in Flower's own config
 FLOWER = "1.41"
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
 # Flower asks its own processes for work this often, in seconds; it would once a second.
 PROMPT = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2"}
-COMMANDS = ("flwr-agentapp", "flwr-connector", "flwr-model", "flwr-serverapp", "flwr-simulation")
+CLIENT, SERVER = "flwr-clientapp", "flwr-serverapp"
+COMMANDS = ("flwr-agentapp", CLIENT, "flwr-connector", "flwr-model", SERVER, "flwr-simulation")
+COORDINATOR = "PRIVADMM_COORDINATOR"  # in the environment of a SuperLink: whose job it runs, and no other
 
 
 @dataclass(frozen=True)
@@ -58,8 +60,19 @@ class Coordinator:
     def environment(self) -> dict[str, str]:
         return {"FLWR_HOME": str(self.flower.absolute()), **QUIET, **PROMPT}
 
-    def superlink(self, host: str, port: int) -> list[str]:
-        path = self.certificates
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where parties and Flower's own commands reach the SuperLink."""
+        path = self.flower / "config.toml"
+        given = str(load(path)[1].get("superlink", {}).get(NAME, {}).get("address"))
+        host, _, port = given.rpartition(":")
+        if not host or not port.isdigit():
+            raise ConfigError(f"{path}: [superlink.{NAME}] address is {given!r} and not HOST:PORT")
+        return host, int(port)
+
+    def superlink(self, host: str) -> list[str]:
+        """Listening at this address of the machine."""
+        path, (_, port) = self.certificates, self.address
         return [
             "flower-superlink",
             *("--host", host, "--port", str(port)),
@@ -97,35 +110,29 @@ def node(party: Party) -> list[str]:
 
 
 def node_environment(party: Party) -> dict[str, str]:
-    """What the node runs is what stands first on its path: privadmm's own ClientApp, and refusals."""
     folder = party.folder.absolute()
-    return {
-        "FLWR_HOME": str(folder / "flower"),
-        **QUIET,
-        **PROMPT,
-        "OPENBLAS_NUM_THREADS": "1",
-        "PATH": os.pathsep.join(
-            [str(shims(folder)), str(Path(sys.executable).parent), os.environ.get("PATH", "")]
-        ),
-    }
+    home = {"FLWR_HOME": str(folder / "flower"), "OPENBLAS_NUM_THREADS": "1"}
+    return {**home, **QUIET, **PROMPT, "PATH": pinned(folder, CLIENT)}
 
 
-def shims(folder: Path) -> Path:
-    """Commands of this Python, made anew at every start, in place of those that a job could ask a node for."""
+def superlink_environment(place: Coordinator) -> dict[str, str]:
+    folder = place.folder.absolute()
+    return {**place.environment, COORDINATOR: str(folder), "PATH": pinned(folder, SERVER)}
+
+
+def pinned(folder: Path, own: str) -> str:
+    """A path on which Flower finds, of the commands that run apps, privadmm's `own` one, and refusals.
+
+    They are made anew whenever something is started, and are of this Python.
+    """
     made = folder / "bin"
     made.mkdir(exist_ok=True)
-    for name in (*COMMANDS, "flwr-clientapp"):
-        act = "main" if name == "flwr-clientapp" else "refuse"
+    for name in COMMANDS:
+        act = {CLIENT: "client", SERVER: "server"}[own] if name == own else "refuse"
         path = made / name
         path.write_text(
             f"#!{sys.executable}\nfrom privadmm.engines.flower.pinned import {act}\n\n{act}()\n",
             encoding="utf-8",
         )
         path.chmod(0o755)
-    return made
-
-
-def spelled(command: list[str], environment: Mapping[str, str] | None = None) -> str:
-    """For a terminal."""
-    words = [f"{key}={shlex.quote(value)}" for key, value in (environment or {}).items()]
-    return " ".join([*words, shlex.join(command)])
+    return os.pathsep.join([str(made), str(Path(sys.executable).parent), os.environ.get("PATH", "")])

@@ -7,6 +7,11 @@ Letter = Mapping[str, str | int | bytes]
 Kind = Literal["hello", "begin", "step", "give_up"]
 
 
+def signed(nonce: str, facts: str) -> bytes:
+    """What a party signs to show who it is: the facts, for this one question."""
+    return f"privadmm hello\n{nonce}\n{facts}".encode()
+
+
 def text(letter: Letter, key: str) -> str:
     value = letter.get(key)
     if not isinstance(value, str):

@@ -55,9 +55,9 @@ def held(party: Party, config: Config, parties: int) -> Held:
 
 
 def own_rows(party: Party, config: Config) -> Held:
-    data = replace(config.data, source=str(party.source.absolute()), format=party.data.format)
-    found, bound, classes = assembly.records(replace(config, data=data))
-    frame = Frame(bound, config.data.intercept, found.names, classes)
+    declared = replace(config, data=replace(config.data, format=party.data.format))
+    found, bound = assembly.read_file(declared, party.source), assembly.row_bound(config)
+    frame = Frame(bound, config.data.intercept, found.names, config.data.classes)
     shards = frame.shards(found.X, found.y, [np.arange(len(found))], [party.number])
     return Held(shards, bound, found.names)
 

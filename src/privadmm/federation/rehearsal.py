@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from privadmm import assembly, assembly_columns
+from privadmm import assembly, assembly_columns, assembly_parties
 from privadmm.config import Config
 from privadmm.data import splits
 from privadmm.data.readers import Records
-from privadmm.federation.proposal import neutral
+from privadmm.federation.proposal import neutral, parties_of
 
 LABELS = "labels.csv"
 
@@ -49,11 +49,16 @@ def split(config: Config) -> Rehearsal:
 
 
 def of_rows(config: Config) -> Rehearsal:
-    found, bound, classes = assembly.records(config)
-    rows = trained(config, found)
-    owner, parties = assembly.owners(config, found, rows)
-    held = [rows[part] for part in splits.gather(rows, owner, parties)]
-    files = [("data.npz", {"X": dense(found.X[part]), "y": spoken(found.y[part], classes)}) for part in held]
+    if config.data.by_party:
+        bound, classes = assembly.row_bound(config), config.data.classes
+        held = [own_file(config, party) for party in range(parties_of(config))]
+    else:
+        found, bound, classes = assembly.records(config)
+        rows = trained(config, found)
+        owner, count = assembly.owners(config, found, rows)
+        held = [found.take(rows[part]) for part in splits.gather(rows, owner, count)]
+    parties = len(held)
+    files = [("data.npz", {"X": dense(part.X), "y": spoken(part.y, classes)}) for part in held]
     plain = neutral(replace(config, parties=replace(config.parties, count=parties)))
     data = replace(
         plain.data,
@@ -68,6 +73,11 @@ def of_rows(config: Config) -> Rehearsal:
         row_bound=None if config.data.rows == "unit" else bound,
     )
     return Rehearsal(replace(plain, data=data), files, [len(part) for part in held])
+
+
+def own_file(config: Config, party: int) -> Records:
+    found = assembly.read_file(config, assembly_parties.path_of(config, party))
+    return found.take(assembly_parties.split(config, len(found), party)[0])
 
 
 def of_columns(config: Config) -> Rehearsal:

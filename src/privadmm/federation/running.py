@@ -42,6 +42,7 @@ class Asked:
     """How a run was asked for."""
 
     out: Path
+    keys: Path  # where the parties' public keys are, party-N.pub
     resume: bool = False
     patience: Patience = field(default_factory=Patience)
 
@@ -57,7 +58,9 @@ def federate(
     parties, plain = parties_of(config), neutral(config)
     proposed = written(plain)
     before = Before.of(directory) if asked.resume else Before()
-    awaited = sorted(set(range(parties)) - set(before.gone))
+    awaited = {
+        party: asked.keys / f"party-{party}.pub" for party in range(parties) if party not in before.gone
+    }
     nodes = gathered(post, len(awaited), asked.patience.timeout, tell)
     found = greet(post, proposed, awaited, asked.patience, nodes)
     homes = {one.party: node for node, one in found.items()}

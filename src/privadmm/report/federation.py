@@ -4,14 +4,16 @@ import shlex
 from typing import Any
 
 from privadmm.federation.checking import Finding
-from privadmm.federation.layout import NAME
+from privadmm.federation.layout import NAME, PROMPT
 from privadmm.federation.making import Made
 
 
-def commands(made: Made, host: str, port: int) -> dict[str, Any]:
+def commands(made: Made) -> dict[str, Any]:
     """What was made, and the commands that start it, in the order in which they are given."""
     place = made.coordinator
-    exports = [f"export {key}={shlex.quote(value)}" for key, value in place.environment.items()]
+    exports = [
+        f"export {key}={shlex.quote(value)}" for key, value in place.environment.items() if key not in PROMPT
+    ]
     folder = place.folder.parent
     parties = sorted(path.stem for path in place.keys.glob("*.pub"))
     register = [shlex.join(place.register(number)) for number in range(len(parties))]
@@ -20,7 +22,7 @@ def commands(made: Made, host: str, port: int) -> dict[str, Any]:
         "coordinator": {
             "directory": str(place.folder),
             "environment": place.environment,
-            "superlink": shlex.join(place.superlink(host, port)),
+            "superlink": shlex.join(["privadmm", "federation", "superlink", str(place.folder)]),
             "register": register,
             "run": shlex.join([*place.run(), "--stream"]),
         },
@@ -43,11 +45,10 @@ def made(said: dict[str, Any]) -> str:
         f"A federation of {len(parties)} parties is in {said['directory']}. Its certificates are for a test.",
         "",
         "1. At the coordinator, in a terminal that stays open:",
-        *(f"   {line}" for line in said["exports"]),
         f"   {one['superlink']}",
         "",
-        "2. In another terminal of the coordinator, with the same exports, once for each party:",
-        *(f"   {line}" for line in one["register"]),
+        "2. In another terminal of the coordinator, the keys of the parties:",
+        *(f"   {line}" for line in [*said["exports"], *one["register"]]),
         "",
         "3. Each party takes its own directory, looks at party.toml, puts its records there, and starts its node:",
         *(f"   {party[key]}" for party in parties for key in ("check", "node")),

@@ -34,7 +34,7 @@ SECONDS = {"Algorithm 1": 6e-3, "Algorithm 2": 8e-3, "DP-ADMM": 5e-3}  # of a ro
 
 def grid(quick: bool) -> tuple[tuple[float, ...], tuple[float, ...], int]:
     """Epsilons, deltas and rounds."""
-    return ((0.01, 0.05, 0.1), (1e-3, 1e-6), 20) if quick else (EPSILONS, DELTAS, ROUNDS)
+    return ((0.05, 0.1, 0.2), (1e-3, 1e-6), 20) if quick else (EPSILONS, DELTAS, ROUNDS)
 
 
 def families(deltas: tuple[float, ...]) -> list[tuple[Penalty, Method, Noise, float]]:

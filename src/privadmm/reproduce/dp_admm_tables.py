@@ -78,12 +78,12 @@ def named(case: Case, found: Found) -> str:
     """A curve's label, with the certified epsilon of the whole run."""
     if found.certified is None:
         return f"{case.method}, not private"
-    own = f"epsilon {case.epsilon:g} a round, " if case.noise == "published" else ""
-    return f"{case.method}, {case.noise}: {own}certified ({found.certified:.3g}, {case.delta:g})"
+    own = f", published epsilon {case.epsilon:g} a round:" if case.noise == "published" else ","
+    return f"{case.method}{own} certified ({found.certified:.3g}, {case.delta:g})"
 
 
-def last(ran: Ran, penalty: Penalty) -> tuple[Panel, Panel]:
-    """Accuracy and, beside it, loss after the last round."""
+def last(ran: Ran, penalty: Penalty) -> tuple[Panel, ...]:
+    """Accuracy and, beside it, loss after the last round; certified noise costs the total that the paper counts."""
     families = sorted(
         {(case.method, case.noise, case.delta) for case in ran.curves if case.penalty == penalty},
         key=lambda family: (*family[:2], -family[2]),
@@ -101,11 +101,15 @@ def last(ran: Ran, penalty: Penalty) -> tuple[Panel, Panel]:
             ("loss", [found.loss[-1] for found in each]),
         ):
             lines[what].append(Line(name, x, Spread.of(y), dashed=noise != "published"))
-    below = "total epsilon, as the paper counts; certified noise costs exactly that"
-    return (
+    below, summed = "total epsilon, as the paper counts", "loss, sum over providers"
+    panels = [
         Panel("accuracy on held-out records", below, "accuracy", tuple(lines["accuracy"]), "log"),
-        Panel("empirical loss", below, "loss, sum over providers", tuple(lines["loss"]), "log", "log"),
-    )
+        Panel("empirical loss", below, summed, tuple(lines["loss"]), "log", "log"),
+    ]
+    closer = tuple(line for line in lines["loss"] if not line.label.startswith("Algorithm 2, published"))
+    if len(closer) < len(lines["loss"]):
+        panels.append(Panel("without Algorithm 2 as published", below, summed, closer, "log"))
+    return tuple(panels)
 
 
 def grids(ran: Ran) -> tuple[Grid, ...]:

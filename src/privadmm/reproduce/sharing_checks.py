@@ -5,17 +5,14 @@ import numpy as np
 from privadmm.phases import Floats
 from privadmm.reproduce.sharing_pages import ACCURACY, LOSS, OBJECTIVE, Ran
 from privadmm.reproduce.sharing_runs import Noisy
-from privadmm.reproduce.study import Check, claim, near, spread_words
+from privadmm.reproduce.study import Check, claim, spread_words
 
 ADMM_ON_GISETTE, SGD_ON_GISETTE = 0.08, 0.1  # section 5, test loss
 SAME = 0.005  # of test loss
+MEANT = 10.0  # the largest total epsilon that is taken for a guarantee
 FEW = 20  # epochs: "when T is confined to less than 20"
 
 ITS_OWN = "step size, batches and rho are not stated, and who is faster hangs on them"
-EARLY = (
-    "not because ADMM is better with many features: after these epochs it has not yet minimised the objective, and its "
-    "weights are smaller than the optimum's, which fits the training records too closely at lambda = 1"
-)
 BARE = (
     "the published runs hand their weights over bare, and Lemma 1 is no bound: what they certify is nothing. Certified "
     "levels are beside them"
@@ -42,12 +39,11 @@ def figure_1(ran: Ran) -> list[Check]:
     limit = max(ends) + SAME
     first = epochs_to(admm, limit), epochs_to(sgd, limit)
     return [
-        near(
+        claim(
             f"Figure 1, {ran.called}: ADMM sharing reaches what pooled data give (test loss)",
-            float(pooled[LOSS]),
-            float(ends[0]),
-            SAME,
-            "the figure of sklearn on pooled data stands for the published one, which is in a drawing alone",
+            "in a drawing alone",
+            f"{ends[0]:.4f} beside {pooled[LOSS]:.4f}, sklearn's on pooled data",
+            abs(ends[0] - pooled[LOSS]) <= SAME,
         ),
         claim(
             f"Figure 1, {ran.called}: ADMM sharing and SGD reach the same test loss in the end",
@@ -88,80 +84,104 @@ def figure_2(ran: Ran) -> list[Check]:
 
 def figure_3(ran: Ran, name: str) -> list[Check]:
     admm, first, pooled = ran.admm(), ran.first, ran.pooled
-    least = float(admm[:, LOSS].min())
-    published, certified = ran.noisy("published"), ran.noisy("certified")
-    losses = [float(found.values[-1, LOSS].mean()) for _, found in published]
-    accuracies = [float(found.values[-1, ACCURACY].mean()) for _, found in published]
-    levels = words([level.epsilon for level, _ in published])
-    good = [beats(found, float(first[LOSS])) for _, found in certified]
-    some = [found.per_person or np.inf for (_, found), yes in zip(certified, good, strict=True) if yes]
-    seen = [f"{found.per_person:.3g}: {spread_words(at_best(found))}" for _, found in certified]
     found = [
         claim(
             f"{name}, {ran.called}: sharing beats the first party alone (test loss, no noise)",
             "a significant performance boost",
-            f"{least:.4f} at best, {admm[-1, LOSS]:.4f} in the end, beside {first[LOSS]:.4f} alone",
+            f"{admm[:, LOSS].min():.4f} at best, {admm[-1, LOSS]:.4f} in the end, beside {first[LOSS]:.4f} alone",
             admm[-1, LOSS] < first[LOSS],
         ),
         claim(
+            f"{name}, {ran.called}: so does sklearn on all features (test loss)",
+            "a significant performance boost",
+            f"{pooled[LOSS]:.4f} beside {first[LOSS]:.4f} alone",
+            pooled[LOSS] < first[LOSS],
+            "at lambda = 1 the optimum fits the training records too closely, the more so the more features it has"
+            if pooled[LOSS] >= first[LOSS]
+            else "",
+        ),
+        *published_noise(ran, name),
+        certified_noise(ran, name),
+    ]
+    return [*found, better_than_pooled(ran, name)] if ran.called != "a9a" else found
+
+
+def published_noise(ran: Ran, name: str) -> list[Check]:
+    runs, alone = ran.noisy("published"), ran.first
+    ends = [found.values[-1].mean(axis=-1) for _, found in runs]
+    losses, accuracies = [float(end[LOSS]) for end in ends], [float(end[ACCURACY]) for end in ends]
+    claimed = words([found.claimed or np.inf for _, found in runs])
+    return [
+        claim(
             f"{name}, {ran.called}: under moderate noise sharing still beats the first party alone",
             "moderate perturbations can improve the local model",
-            f"after {published[0][1].epochs[-1]} epochs, epsilon {levels} a round: {words(losses)} beside "
-            f"{first[LOSS]:.4f} alone; accuracy {words(accuracies)} beside {first[ACCURACY]:.4f}",
-            losses[0] < first[LOSS],
+            f"after {runs[0][1].epochs[-1]} epochs at claimed totals of {claimed}: {words(losses)} beside "
+            f"{alone[LOSS]:.4f} alone; accuracy {words(accuracies)} beside {alone[ACCURACY]:.4f}",
+            losses[0] < alone[LOSS],
             BARE,
         ),
         claim(
             f"{name}, {ran.called}: too much noise ruins the model",
             "may ruin the model",
-            f"{losses[-1]:.4g} at the most noise, beside {first[LOSS]:.4f} alone",
-            losses[-1] > first[LOSS] and bool(np.all(np.diff(losses) > 0)),
-        ),
-        claim(
-            f"{name}, {ran.called}: with a certified epsilon up to 10 for a person it beats the first party",
-            "while ensuring a certain level of differential privacy",
-            f"{'; '.join(seen)}; alone {first[LOSS]:.4f}",
-            any(epsilon <= 10 for epsilon in some),
-            (f"it does from {min(some):.3g} on" if some else "it does at no level that was run")
-            + ": every person's own score is released in every round, and its noise is larger than any score",
+            f"{words(losses)} from little noise to much, beside {alone[LOSS]:.4f} alone",
+            losses[-1] > alone[LOSS] and bool(np.all(np.diff(losses) > 0)),
         ),
     ]
-    if ran.called != "a9a":
-        found.append(
-            claim(
-                f"{name}, {ran.called}: ADMM sharing has a lower test loss than sklearn on all features",
-                "even better performance",
-                f"{least:.4f} at best, {admm[-1, LOSS]:.4f} in the end, beside {pooled[LOSS]:.4f}; training objective "
-                f"{admm[-1, OBJECTIVE]:.4g} beside {pooled[OBJECTIVE]:.4g}",
-                least < pooled[LOSS],
-                EARLY,
-            )
-        )
-    return found
+
+
+def certified_noise(ran: Ran, name: str) -> Check:
+    runs, alone = ran.noisy("certified"), float(ran.first[LOSS])
+    good = [found.per_person or np.inf for _, found in runs if at_best(found).mean() < alone]
+    seen = [f"{found.per_person:.3g}: {spread_words(at_best(found))}" for _, found in runs]
+    since = f"it does from {min(good):.3g} on" if good else "it does at no level that was run"
+    few = ", ".join(str(best_epochs(found)) for _, found in runs)
+    return claim(
+        f"{name}, {ran.called}: with a certified epsilon up to {MEANT:g} for a person it beats the first party",
+        "while ensuring a certain level of differential privacy",
+        f"{'; '.join(seen)}; alone {alone:.4f}",
+        any(epsilon <= MEANT for epsilon in good),
+        f"{since}. A person's own score leaves in every epoch but the last, and noise must cover all that it can be, so "
+        f"that few epochs are best: {few}",
+    )
+
+
+def better_than_pooled(ran: Ran, name: str) -> Check:
+    admm, pooled, rho = ran.admm(), ran.pooled, ran.rhos[0]
+    further = ran.admm(rho)[-1]
+    return claim(
+        f"{name}, {ran.called}: ADMM sharing has a lower test loss than sklearn on all features",
+        "even better performance, as ADMM sharing is better with many features",
+        f"{admm[-1, LOSS]:.4f} at an objective of {admm[-1, OBJECTIVE]:.4g}, beside {pooled[LOSS]:.4f} at "
+        f"{pooled[OBJECTIVE]:.4g}",
+        admm[-1, LOSS] < pooled[LOSS],
+        f"not for the reason given: it has not minimised the objective yet. With rho = {rho:g}, which is faster, it "
+        f"comes to an objective of {further[OBJECTIVE]:.4g} and a test loss of {further[LOSS]:.4f}",
+    )
 
 
 def words(values: list[float]) -> str:
     return ", ".join(f"{value:.4g}" for value in values)
 
 
+def best_epochs(found: Noisy) -> int:
+    return found.epochs[int(np.argmin(found.values[:, LOSS].mean(axis=-1)))]
+
+
 def at_best(found: Noisy) -> Floats:
     """The test losses of the number of epochs with the least mean."""
-    losses: Floats = found.values[:, LOSS]
-    return np.asarray(losses[int(np.argmin(losses.mean(axis=-1)))])
-
-
-def beats(found: Noisy, loss: float) -> bool:
-    return bool(at_best(found).mean() < loss)
+    return np.asarray(found.values[found.epochs.index(best_epochs(found)), LOSS])
 
 
 def small_rho(ran: Ran) -> Check:
-    rho = ran.rhos[0]
-    start, ends = np.log(2), {form: ran.admm(rho, form)[-1, OBJECTIVE] for form in ("printed", "sharing")}
+    rho, start = ran.rhos[0], float(np.log(2))
+    curves = {form: ran.admm(rho, form)[:, OBJECTIVE] for form in ("printed", "sharing")}
+    worst = {form: float(curve[len(curve) // 2 :].max()) for form, curve in curves.items()}
     return claim(
         f"first trial, {ran.called}: the printed update diverges for small rho, the scaled sharing form does not",
         "found in a first trial",
-        f"rho = {rho:g}: objective {ends['printed']:.4g} printed, {ends['sharing']:.4g} scaled; {start:.4g} at 0",
-        bool(ends["printed"] > start > ends["sharing"]),
+        f"rho = {rho:g}, worst objective of the second half: {worst['printed']:.4g} printed, {worst['sharing']:.4g} "
+        f"scaled; {start:.4g} at 0",
+        worst["printed"] > start > worst["sharing"],
         "all parties answer at once, each as if the others stood still",
     )
 
@@ -169,9 +189,9 @@ def small_rho(ran: Ran) -> Check:
 def confined(ran: Ran) -> Check:
     level, found = ran.noisy("published")[1]
     return claim(
-        "section 4: in fewer than 20 rounds the loss of privacy is confined",
+        f"section 4: in fewer than {FEW} rounds the loss of privacy is confined",
         "confined",
         f"Corollary 1 at epsilon = {level.epsilon:g} a round: {found.claimed:.4g} after {found.epochs[-1]} rounds",
-        found.claimed is not None and found.claimed < 10,
+        found.claimed is not None and found.claimed <= MEANT,
         "by the paper's own formula, at a noise level that already costs accuracy",
     )

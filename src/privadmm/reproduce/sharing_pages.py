@@ -10,6 +10,7 @@ from privadmm.reproduce.sharing_runs import Kind, Level, Noisy
 from privadmm.reproduce.study import Figure, Grid, Line, Panel, Spread, spread_words
 
 OBJECTIVE, LOSS, ACCURACY = 0, 1, 2
+KINDS: dict[Kind, str] = {"published": "a round", "certified": "a party"}
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ def figures(ran: list[Ran]) -> tuple[Figure, ...]:
         Figure(
             "figure-3",
             "Figure 3: test loss under noise",
-            tuple(noise(one, kind) for one in ran for kind in ("published", "certified")),
+            tuple(noise(one, kind) for one in ran for kind in KINDS),
         )
     )
     found.append(Figure("forms", "The printed update and the scaled one", tuple(forms(one) for one in ran)))
@@ -101,8 +102,8 @@ def noise(ran: Ran, kind: Kind) -> Panel:
         ("first party alone, sklearn", np.full(len(at), ran.first[LOSS])),
     ):
         lines.append(Line(label, epochs, Spread.of(y[:, None]), dashed=True))
-    title = f"{ran.called}, {'the paper’s noise' if kind == 'published' else 'certified noise'}"
-    return Panel(title.replace("’", "'"), "epochs of the run", "test loss", tuple(lines), yscale="log")
+    title = "the paper's noise" if kind == "published" else "certified noise"
+    return Panel(f"{ran.called}, {title}", "epochs of the run", "test loss", tuple(lines), yscale="log")
 
 
 def named(level: Level, found: Noisy) -> str:
@@ -142,31 +143,22 @@ def ends(ran: list[Ran]) -> Grid:
 
 
 def noise_levels(ran: list[Ran]) -> Grid:
-    rows = []
+    rows: list[tuple[str | float | None, ...]] = []
     for one in ran:
-        for kind in ("published", "certified"):
+        for kind, per in KINDS.items():
             for level, found in one.noisy(kind):
                 best = int(np.argmin(found.values[:, LOSS].mean(axis=-1)))
-                said = f"{level.epsilon:g} a {'round' if kind == 'published' else 'party'}"
+                bounds = found.claimed, found.per_person or "none"
+                ends = tuple(spread_words(found.values[best, what]) for what in (LOSS, ACCURACY))
                 rows.append(
-                    (
-                        one.called,
-                        kind,
-                        said,
-                        found.claimed,
-                        found.per_person if found.per_person is not None else "none",
-                        found.epochs[best],
-                        spread_words(found.values[best, LOSS]),
-                        spread_words(found.values[best, ACCURACY]),
-                    )
+                    (one.called, f"{kind}, {level.epsilon:g} {per}", *bounds, found.epochs[best], *ends)
                 )
     columns = (
         "data",
-        "noise",
-        "epsilon",
+        "noise, epsilon",
         "claimed total for a column",
         "certified total for a person",
-        "best epochs",
+        "epochs",
         "test loss (range)",
         "accuracy (range)",
     )

@@ -1,41 +1,40 @@
-"""Flower's `flwr-clientapp` with privadmm's own ClientApp in place of the one that a job brings.
+"""Flower's commands that run apps, with privadmm's own in place of those that a bundle brings.
 
-In Flower the code that runs beside a party's records comes in a bundle from whoever may start a run. A sovereign party
-runs what it has installed: this command takes messages as Flower's does, unpacks no bundle and imports nothing of it.
-`privadmm federation node` puts it before Flower's on the path of the node that it starts, and a refusal before every
-other command that a job could ask a node for.
+In Flower the code that runs beside a party's records, and at the coordinator, comes in a bundle from whoever may start
+a run. Here both run what they have installed: these commands take messages as Flower's do, unpack no bundle and import
+nothing of it. `privadmm federation node` and `superlink` put them before Flower's on the path of what they start, and a
+refusal before every other command that a run could ask for.
 """
 
 import argparse
 import os
 import sys
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before numpy: more threads than one change bits
 
-VERSION = "1.41."  # the runtime below is Flower's own, and may change with any minor version
-REPLACED = ("install_from_fab", "get_project_dir", "get_load_client_app_fn")
+from privadmm.federation.layout import COORDINATOR, Coordinator
+
+VERSION = "1.41."  # what is replaced below is inside Flower, and may change with any minor version
 
 
-def main() -> None:
-    import flwr
-
-    if not flwr.__version__.startswith(VERSION):
-        sys.exit(
-            f"privadmm pins Flower {VERSION}x, and {flwr.__version__} is installed: pip install 'privadmm[flower]'"
-        )
+def client() -> None:
+    """A party's."""
+    known_flower()
     # Not by way of Flower's own command, which imports twice as much.
-    from flwr.supernode.runtime import run_clientapp as runtime
-
+    runtime = import_module("flwr.supernode.runtime.run_clientapp")
     from privadmm.engines.flower.client import app
 
-    for name in REPLACED:
-        if not hasattr(runtime, name):
-            sys.exit(
-                f"this Flower, {flwr.__version__}, unpacks bundles in another way than privadmm knows: refused"
-            )
-        setattr(runtime, name, nothing)
-    setattr(runtime, REPLACED[-1], lambda *_, **__: lambda *bundle: app)
+    replaced(
+        runtime,
+        install_from_fab=nothing,
+        get_project_dir=nothing,
+        get_load_client_app_fn=lambda *_, **__: lambda *bundle: app,
+    )
     given = parsed()
     certificates = None if given.root_certificates is None else Path(given.root_certificates).read_bytes()
     runtime.run_clientapp(
@@ -46,6 +45,33 @@ def main() -> None:
         parent_pid=given.parent_pid,
         runtime_dependency_install=False,
     )
+
+
+def server() -> None:
+    """A coordinator's: the app is that of its own directory, and whoever starts a run may change its options only."""
+    known_flower()
+    place = Coordinator(Path(os.environ[COORDINATOR]))
+    command = import_module("flwr.superlink.cli.flwr_serverapp")
+    runtime = import_module("flwr.superlink.runtime.run_serverapp")
+    replaced(runtime, install_from_fab=nothing, get_project_dir=lambda *bundle: place.app)
+    command.flwr_serverapp()
+
+
+def known_flower() -> None:
+    import flwr
+
+    if not flwr.__version__.startswith(VERSION):
+        sys.exit(
+            f"privadmm pins Flower {VERSION}x, and {flwr.__version__} is installed: pip install 'privadmm[flower]'"
+        )
+
+
+def replaced(runtime: ModuleType, **others: Callable[..., Any]) -> None:
+    """These functions of a module of Flower's; one that it has not ends the process."""
+    for name, other in others.items():
+        if not hasattr(runtime, name):
+            sys.exit("this Flower unpacks bundles in another way than privadmm knows: nothing was run")
+        setattr(runtime, name, other)
 
 
 def nothing(*_: object, **__: object) -> None:
@@ -64,4 +90,4 @@ def parsed() -> argparse.Namespace:
 
 
 def refuse() -> None:
-    sys.exit("this node runs privadmm's ClientApp and nothing else")
+    sys.exit("this runs privadmm's own app and nothing else")

@@ -192,8 +192,13 @@ def _readable(path: Path, kind: str) -> Iterator[None]:
 
 
 def _open(path: Path) -> IO[bytes]:
-    packed = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix.lower())
-    return cast(IO[bytes], packed(path)) if packed else path.open("rb")
+    match path.suffix.lower():
+        case ".gz":
+            return cast(IO[bytes], gzip.open(path))
+        case ".bz2":
+            return cast(IO[bytes], bz2.open(path))
+        case _:
+            return path.open("rb")
 
 
 class _Table(Protocol):

@@ -33,6 +33,10 @@ def epochs_to(curve: Floats, limit: float) -> int | None:
     return int(there[0]) + 1 if len(there) else None
 
 
+def when(epoch: int | None) -> str:
+    return "never" if epoch is None else f"after {epoch} epochs"
+
+
 def figure_1(ran: Ran) -> list[Check]:
     admm, (step, sgd), pooled = ran.admm(), ran.sgd, ran.pooled
     ends = admm[-1, LOSS], sgd[-1, LOSS]
@@ -54,7 +58,7 @@ def figure_1(ran: Ran) -> list[Check]:
         claim(
             f"Figure 1, {ran.called}: ADMM sharing is slightly slower than SGD",
             "slightly slower",
-            f"within {SAME:g} of the end after {first[0]} and {first[1]} epochs",
+            f"within {SAME:g} of the end: ADMM sharing {when(first[0])}, SGD {when(first[1])}",
             first[0] is not None and first[1] is not None and first[0] > first[1],
             ITS_OWN,
         ),
@@ -69,14 +73,14 @@ def figure_2(ran: Ran) -> list[Check]:
         claim(
             f"Figure 2, {ran.called}: ADMM sharing comes quickly to a test loss of {ADMM_ON_GISETTE:g}",
             f"{ADMM_ON_GISETTE:g} after a few epochs",
-            f"{ADMM_ON_GISETTE:g} after {there} epochs; {admm[best, LOSS]:.4f} at best, after {best + 1}",
+            f"{ADMM_ON_GISETTE:g} {when(there)}; {admm[best, LOSS]:.4f} at best, after {best + 1}",
             there is not None and there < FEW,
             "other records than the paper's, if these are a surrogate; and lambda is not stated",
         ),
         claim(
             f"Figure 2, {ran.called}: SGD is slower and ends higher on wide data",
             f"only {SGD_ON_GISETTE:g} with much more epochs",
-            f"SGD (step {step:g}) {least:.4f} at best in {len(sgd)} epochs; ADMM sharing is there after {reached}",
+            f"SGD (step {step:g}) {least:.4f} at best in {len(sgd)} epochs; ADMM sharing is there {when(reached)}",
             reached is not None and reached < len(sgd) / 2 and admm[best, LOSS] < least,
         ),
     ]
@@ -140,8 +144,8 @@ def certified_noise(ran: Ran, name: str) -> Check:
         "while ensuring a certain level of differential privacy",
         f"{'; '.join(seen)}; alone {alone:.4f}",
         any(epsilon <= MEANT for epsilon in good),
-        f"{since}. A person's own score leaves in every epoch but the last, and noise must cover all that it can be, so "
-        f"that few epochs are best: {few}",
+        f"{since}. A person's own score leaves in every epoch but the last, and noise must cover all that it can be; "
+        f"the epochs of the best runs: {few}",
     )
 
 

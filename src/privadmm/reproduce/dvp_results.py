@@ -74,3 +74,7 @@ class Results:
         at = min(len(loss) for loss in found.values())
         found[self.rho] = self.seen("proof", self.chosen).loss
         return {rho: found[rho][at - 1] for rho in sorted(found)}
+
+
+def listed(at: list[float], values: Floats | list[float], name: str = "alpha") -> str:
+    return f"{name} " + ", ".join(f"{a:.3g}: {value:.4g}" for a, value in zip(at, values, strict=True))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cases import ALGORITHMS, Case
+from cases import ALGORITHMS, Case, named
 from privadmm import ADMMClassifier, BudgetWarning, assembly, forecast, graphs
 from privadmm import config as configs
 from privadmm.algorithms.centred import Centred
@@ -132,7 +132,7 @@ def test_nothing_is_said_where_the_formula_says_nothing() -> None:
     assert expected(job(5_000, 10, method=FirstOrderConsensus(), loss=Squared(1.0, 1.0))) is None
 
 
-@pytest.mark.parametrize("case", ALGORITHMS, ids=str)
+@pytest.mark.parametrize("case", ALGORITHMS, ids=named)
 def test_every_algorithm_is_judged_or_left_alone(case: Case) -> None:
     one = case.job()
     found = expected(one)

@@ -30,14 +30,14 @@ from privadmm.federation.making import init
 
 PARTIES, RECORDS, DIM = 3, 400, 100
 GOAL = 1.15
-CONFIG = f"""
+CONFIG = """
 [data]
 source = "data.npz"
 classes = [-1, 1]
 row_bound = 1.0
 test_fraction = 0.0
 [parties]
-count = {PARTIES}
+count = PARTIES
 [algorithm]
 name = "dp_admm"
 rounds = ROUNDS
@@ -64,6 +64,7 @@ clientapp = "overhead:echo"
 coordinator = {coordinator}
 out = {out}
 block = {block}
+nodes = {nodes}
 """
 OVERHEAD = '''"""Both sides of the bare exchange, and a run that alternates between it and the engine."""
 import json
@@ -96,7 +97,7 @@ def main(grid, context):
     place, block = Coordinator(Path(context.run_config["coordinator"])), context.run_config["block"]
     deadline = time.monotonic() + 300
     post = FlowerPost(grid)
-    while len(post.nodes()) < 6 and time.monotonic() < deadline:
+    while len(post.nodes()) < context.run_config["nodes"] and time.monotonic() < deadline:
         time.sleep(0.5)
     hello = post.exchange({node: {"kind": "hello", "text": ""} for node in post.nodes()}, 300)
     bare = [node for node, said in hello.items() if said["status"] == "echo"]
@@ -137,13 +138,15 @@ def free_ports(count: int) -> int:
     raise SystemExit("no free ports")
 
 
-def measured(folder: Path, rounds: int, block: int) -> dict[str, list[float]]:
+def measured(folder: Path, rounds: int, block: int, parties: int = PARTIES) -> dict[str, list[float]]:
     """Seconds of every round and of every bare exchange."""
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(PARTIES * RECORDS, DIM))
+    X = rng.normal(size=(parties * RECORDS, DIM))
     np.savez(folder / "data.npz", X=X / np.linalg.norm(X, axis=1)[:, None], y=np.sign(X[:, 0]))
-    (folder / "config.toml").write_text(CONFIG.replace("ROUNDS", str(rounds)))
-    port = free_ports(2 * PARTIES + 1)
+    (folder / "config.toml").write_text(
+        CONFIG.replace("ROUNDS", str(rounds)).replace("PARTIES", str(parties))
+    )
+    port = free_ports(2 * parties + 1)
     made = init(read(folder / "config.toml"), folder / "federation", "127.0.0.1", port, rehearse=True)
     place = made.coordinator
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
@@ -157,20 +160,20 @@ def measured(folder: Path, rounds: int, block: int) -> dict[str, list[float]]:
     try:
         start("superlink", place.superlink("127.0.0.1"), environment)
         wait(lambda: listens(port), 60)
-        for number in range(PARTIES):
+        for number in range(parties):
             bare = folder / f"bare-{number}"
             bare.mkdir()
-            (place.keys / f"party-{PARTIES + number}.pub").write_bytes(make_node_key(bare))
-        for number in range(2 * PARTIES):
+            (place.keys / f"party-{parties + number}.pub").write_bytes(make_node_key(bare))
+        for number in range(2 * parties):
             subprocess.run(place.register(number), env=environment, check=True, capture_output=True)
         for number, party in enumerate(made.parties):
             start(f"party-{number}", node(party), {**environment, **node_environment(party)})
             words = node(party)
             bare = folder / f"bare-{number}"
             words[words.index("--auth-supernode-private-key") + 1] = str(bare / "node-key")
-            words[words.index("--port") + 1] = str(port + 1 + PARTIES + number)
+            words[words.index("--port") + 1] = str(port + 1 + parties + number)
             start(f"bare-{number}", words, {**environment, "FLWR_HOME": str(bare / "flower")})
-        out = launched(folder, place, block, environment)
+        out = launched(folder, place, {"block": block, "nodes": 2 * parties}, environment)
         wait(out.exists, 1800)
         time.sleep(0.5)
         found = json.loads(out.read_text())
@@ -184,12 +187,12 @@ def measured(folder: Path, rounds: int, block: int) -> dict[str, list[float]]:
             process.wait()
 
 
-def launched(folder: Path, place: Coordinator, block: int, environment: dict[str, str]) -> Path:
+def launched(folder: Path, place: Coordinator, counts: dict[str, int], environment: dict[str, str]) -> Path:
     """Start the run; where it writes its times."""
     app, out = folder / "app", folder / "times.json"
     app.mkdir()
     (app / "overhead.py").write_text(OVERHEAD)
-    given = {"coordinator": json.dumps(str(place.folder)), "out": json.dumps(str(out)), "block": block}
+    given = {"coordinator": json.dumps(str(place.folder)), "out": json.dumps(str(out)), **counts}
     (app / "pyproject.toml").write_text(APP.format(**given))
     subprocess.run(["flwr", "run", str(app), "federation"], env=environment, check=True, capture_output=True)
     return out

@@ -96,7 +96,7 @@ def test_account_prints_the_contract_and_reads_no_data(tables: Any, claim: bool,
     said = place.call("account", place.config(tables), "--json")
     assert (said.code, said.err) == (0, "")
     figures = ["algorithm", "private", "rounds", "delta", "certified", "published"]
-    assert list(said.object) == [*figures, "advice", "adversaries"]
+    assert list(said.object) == [*figures, "advice", "adversaries", *(["not_expected"] if claim else [])]
     assert list(said.object["certified"]) == ["epsilon"]
     assert list(said.object["published"]) == ["epsilon", "caveat"]
     assert (said.object["certified"]["epsilon"] is not None) is claim

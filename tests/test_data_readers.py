@@ -230,7 +230,7 @@ def test_a_third_class_is_refused(put, tmp_path, kind):
         ("\n\n", "is empty"),
         ("age,sex,died\n", "no records"),
         ("1,2,3\n4,5,6\n", "header"),
-        ("age,age,died\n1,2,no\n", "two columns 'age'"),
+        ("age,age,died\n1,2,no\n", "columns 1 and 2 have the same name"),
         ("age,died\n1,no\n", r"'sex' is missing; the table has 2 others"),
         ("age,sex\n1,F\n", "'died' is missing"),
         ("age,sex,died\n1,F,no\n1,F\n", "line 3 has 2 cells where the header has 3"),

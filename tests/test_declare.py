@@ -117,6 +117,18 @@ def test_what_cannot_be_declared_is_refused(columns: Any, label: str, words: str
         declare(path, label)
 
 
+def test_a_missing_column_is_named_with_what_there_is(tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    path.write_text(table(age=lambda row: row % 9, Readmited=lambda row: row % 2))
+    with pytest.raises(
+        DataError, match=r"did you mean 'Readmited'\? The first line has 'age', 'Readmited'\."
+    ):
+        declare(path, "Readmitted")
+    path.write_text(table(age=lambda row: row % 9, y=lambda row: row % 2).replace(",", ";"))
+    with pytest.raises(DataError, match="another separator"):
+        declare(path, "y")
+
+
 def test_parquet_is_read_too(tmp_path: Path) -> None:
     pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     columns = {

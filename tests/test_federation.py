@@ -12,8 +12,10 @@ import pytest
 from privadmm import wire
 from privadmm.config import read
 from privadmm.errors import ClusterError, ConfigError, DataError, PrivadmmError, RefusedError, ToleranceError
+from privadmm.federation import desk
 from privadmm.federation.desk import answer
 from privadmm.federation.letters import Letter
+from privadmm.federation.party import read as read_party
 from privadmm.federation.proposal import Proposal, neutral, read_text, written
 from privadmm.model import Model
 from privadmm.phases import Mail
@@ -248,6 +250,51 @@ def test_a_round_with_another_inbox_is_refused_and_on_record(made: Federated) ->
     assert "answered for another inbox" in str(refused["message"])
     assert "answered for another inbox" in (made.folders[1] / "requests.log").read_text()
     assert released(made.ledgers[1]) == before
+
+
+def proposed(made: Federated, number: int, **changes: str) -> dict[str, Any]:
+    """A begin letter for the federation's own job, under an id of its own, with words of it replaced."""
+    text = written(neutral(read(made.made.coordinator.job)))
+    for before, after in changes.items():
+        assert before in text
+        text = text.replace(before, after)
+    sizes = tuple(read_party(folder).party.records for folder in made.folders)
+    return {"kind": "begin", "proposal": Proposal(f"{number:032x}", text, sizes, 3).pack(), "heads": "[]"}
+
+
+def first_step(number: int) -> dict[str, Any]:
+    inbox = Mail(np.array([-1]), np.zeros((1, 3))).pack()
+    return {"kind": "step", "job": f"{number:032x}", "round": 0, "phase": 0, "inbox": inbox}
+
+
+def test_a_refused_job_is_not_even_tried(made: Federated, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A solver that fails, or does not, tells of records: nothing may run for which nothing was set aside."""
+    assert ask(made, 0, **proposed(made, 1))["status"] == "ok"
+    assert ask(made, 0, **proposed(made, 2))["status"] == "refused"
+    damaged = proposed(made, 3) | {"heads": json.dumps([["x", 0, 0, "00"]])}
+    assert ask(made, 0, **damaged)["status"] == "failed"
+    monkeypatch.setattr(desk, "held", lambda *_: pytest.fail("records were read"))
+    before = made.ledgers[0].read_bytes()
+    for number in (2, 3, 4):
+        said = ask(made, 0, **first_step(number))
+        assert (said["status"], said["error"]) == ("refused", "RefusedError")
+    assert made.ledgers[0].read_bytes() == before
+
+
+def test_a_proposal_does_not_say_how_records_are_read(made: Federated) -> None:
+    begin = proposed(made, 5, **{"[parties]": '[parties]\nsplit = "column:f1"'})
+    text = Proposal.unpack(begin["proposal"]).text
+    for letter in (begin, {"kind": "hello", "text": text, "nonce": "0"}):
+        said = ask(made, 0, **letter)
+        assert (said["status"], said["error"]) == ("refused", "RefusedError")
+        assert "how its records are read" in str(said["message"])
+
+
+def test_without_a_log_nothing_is_answered(made: Federated) -> None:
+    (made.folders[0] / "requests.log").unlink(missing_ok=True)
+    (made.folders[0] / "requests.log").mkdir()
+    said = ask(made, 0, **proposed(made, 6))
+    assert said == {"status": "failed", "error": "StorageError", "message": "its log could not be written"}
 
 
 def test_letters_that_nobody_sends(made: Federated) -> None:

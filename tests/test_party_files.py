@@ -232,5 +232,7 @@ def test_the_engine_of_the_command_line_asks_for_the_same(place: Place) -> None:
 
 
 def test_what_is_for_one_file_says_so(place: Place) -> None:
+    config = read(place.config(by_party(place)))
     with pytest.raises(ConfigError, match="is a file for each party, and this is for one file of all"):
-        rehearsed(read(place.config(by_party(place))))
+        assembly.records(config)
+    assert rehearsed(config).sizes == assembly.prepare(config).train.sizes.tolist()

@@ -183,11 +183,14 @@ def test_the_command_writes_predictions(trained: Place) -> None:
     ("text", "words"),
     [
         ("age,ward\n40,a\n", "column 'pressure' is missing"),
+        ("age,ward,Presure_\n40,a,1\n", "column 'pressure' is missing.* Column 3 has nearly this name"),
+        ("age;ward;pressure\n40;a;1\n", "column 'age' is missing.* another separator"),
+        ("40,secret,1\n41,b,2\n", "column 'age' is missing.* no header line"),
         ("age,ward,pressure,wrad\n40,a,1,b\n", "column 'wrad' is none that the model knows"),
         ("age,ward,pressure\n40,a,1\n\nsecret,a,1\n", "column 'age': 1 of 2 rows .* on line 4"),
         ("age,ward,pressure\n40,a,1\n40,a\n", "line 3 has 2 cells"),
         ("age,ward,pressure\n", "no rows"),
-        ("age,age,ward,pressure\n1,2,a,1\n", "two columns 'age'"),
+        ("age,age,ward,pressure\n1,2,a,1\n", "columns 1 and 2 have the same name"),
     ],
 )
 def test_a_file_that_does_not_fit_is_named_with_its_place(text: str, words: str, trained: Place) -> None:
@@ -200,6 +203,27 @@ def test_a_file_that_does_not_fit_is_named_with_its_place(text: str, words: str,
     assert "secret" not in said.object["message"]
 
 
+def test_a_path_without_a_model_is_named(place: Place) -> None:
+    file = write_patients(place.path / "patients.csv")
+    for path, words in ((place.path / "nope", "no such directory"), (place.path, "no finished run")):
+        said = place.call("predict", path, file, "--json")
+        assert said.code == 1
+        assert words in said.object["message"]
+
+
+def test_cells_that_were_not_read_as_they_stand_are_counted(trained: Place) -> None:
+    path = trained.path / "new.csv"
+    path.write_text("age,ward,pressure\n40,secret,1\n140,,1\n-3,?,1\n50,other,3.5\n")
+    facts = trained.call("predict", trained.out, path, "--json").object
+    assert facts["unread"] == {"age": {"clipped": 2}, "ward": {"unknown": 2, "missing": 2}}
+    shown = trained.call("predict", trained.out, path)
+    assert "ward: 2 of 4 cells in no declared category, read as zeros" in shown.err
+    assert "age: 2 of 4 cells beyond the declared range" in shown.err
+    assert "secret" not in shown.err + shown.out
+    path.write_text("age,ward,pressure\n40,a,1\n")
+    assert trained.call("predict", trained.out, path, "--json").object["unread"] == {}
+
+
 def test_missing_numbers_are_the_low_end_where_that_was_declared(place: Place) -> None:
     write_patients(place.path / "patients.csv")
     tables = with_changes(with_changes(PRIVATE, RECOMMENDED), {"data": {"on_bad": "default"}})
@@ -208,6 +232,10 @@ def test_missing_numbers_are_the_low_end_where_that_was_declared(place: Place) -
     model, row = privadmm.load(place.out), plain(RAW)[0]
     found = model.score_rows([{**row, "age": cell} for cell in (None, "?", math.inf, 0)])
     assert len(set(found)) == 1
+    path = place.path / "new.csv"
+    path.write_text("age,ward,pressure\n,a,1\nold,a,1\n40,a,1\n")
+    facts = place.call("predict", place.out, path, "--json").object
+    assert facts["unread"] == {"age": {"no_number": 2}}
 
 
 def test_columns_without_a_schema_are_numbers(place: Place) -> None:

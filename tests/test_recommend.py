@@ -287,3 +287,35 @@ def test_a_config_without_records_says_what_to_give(place: Place) -> None:
     assert said.code == 2
     assert "--records" in said.object["message"]
     assert warning(job(800, 10)) is not None
+
+
+REGRESSION = {"loss": {"name": "squared", "label_bound": 1.0, "radius": 1.0}, "data": {"classes": None}}
+
+
+@pytest.mark.parametrize("command", ["recommend", "frontier"])
+def test_a_regression_is_not_covered_and_told_so(command: str, place: Place) -> None:
+    config = place.config(PRIVATE, **{**METHOD, **ENOUGH, **REGRESSION})
+    said = place.call(command, config, "--json")
+    assert said.code == 2
+    assert "do not cover regression" in said.object["message"]
+    shown = place.call("account", config, "--json").object
+    assert "expected" not in shown
+    assert "regression" in shown["not_expected"]
+
+
+def test_account_says_why_there_is_no_outlook(place: Place) -> None:
+    config = place.config(PRIVATE, **METHOD)
+    assert "[parties] sizes" in place.call("account", config, "--json").object["not_expected"]
+    assert "number of records is unknown: declare [parties] sizes" in " ".join(
+        place.call("account", config).out.split()
+    )
+    known = place.call("account", place.config(PRIVATE, **METHOD, **ENOUGH), "--json").object
+    assert "not_expected" not in known
+    columns = place.call("account", EXAMPLES / "sharing.toml", "--json").object
+    assert "hold columns" in columns["not_expected"]
+
+
+@pytest.mark.parametrize(("records", "verdict"), [(90_000, "good"), (5_000, "thin")])
+def test_good_news_has_a_line_too(records: int, verdict: str, place: Place) -> None:
+    shown = place.call("recommend", "--records", records, "--parties", 10, "--epsilon", 0.5).out
+    assert any(line.split()[:2] == ["verdict", f"{verdict}:"] for line in shown.splitlines())

@@ -113,6 +113,25 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         assert {line["kind"] for line in told["lines"]} == kinds
         assert {line["nodes"] for line in told["lines"]} == {10, 100000}
         assert (tmp_path / "scale.png").stat().st_size > 1000
-    with pytest.raises(SystemExit) as ended:
-        main(["scale", str(example / "dp_admm.toml"), "--parties", "ten", "--json"])
-    assert ended.value.code == 2
+    for wrong in ("ten", "0", "1000000000"):
+        with pytest.raises(SystemExit) as ended:
+            main(["scale", str(example / "dp_admm.toml"), "--parties", wrong, "--json"])
+        assert ended.value.code == 2
+        assert json.loads(capsys.readouterr().out)["exit_code"] == 2
+
+
+def test_split_features_send_a_number_for_each_person(capsys: pytest.CaptureFixture[str]) -> None:
+    example = Path(__file__).parents[1] / "examples" / "sharing.toml"
+    found = {}
+    for people in (1000, 2000):
+        with pytest.raises(SystemExit):
+            main(["scale", str(example), "--parties", "3", "--people", str(people), "--json"])
+        (line,) = json.loads(capsys.readouterr().out)["lines"]
+        found[people] = line["bytes"]
+    assert found[2000] - found[1000] == pytest.approx(3 * 2 * 8 * 1000, abs=20)  # up and down
+
+
+def test_nodes_of_one_machine_share_its_cores() -> None:
+    load, alone = traffic("star", 8, 1, 1), Network(0.0, 1e12, 1e12)
+    apart = simulate(load, alone, Engine(start=1.0), 1.0)["seconds"]
+    assert simulate(load, alone, Engine(start=1.0, cores=2), 1.0)["seconds"] == pytest.approx(4 * apart)

@@ -75,12 +75,66 @@ def test_a_declared_schema_needs_no_look_at_the_records(quick: Place) -> None:
     assert quick.train(config, "--json").code == 0
 
 
-def test_a_number_to_predict(quick: Place) -> None:
+@pytest.mark.parametrize("classes", [(), ("--classes", "0,1")])
+def test_a_number_to_predict_is_refused_with_what_to_write(classes: tuple[str, ...], quick: Place) -> None:
     write(quick.path / "patients.csv", label=lambda row: row % 17 / 2)
-    config, _ = started(quick, "--public")
+    config, source = quick.path / "new.toml", quick.path / "patients.csv"
+    said = quick.call(
+        "init", config, "--source", source, "--label", "readmitted", "--public", *classes, "--json"
+    )
+    assert (said.code, config.exists()) == (2, False)
+    for words in ("no method is recommended", "constant", "label_bound", "within 8"):
+        assert words in said.object["message"]
+
+
+def declared_from(place: Place, *words: Any) -> tuple[Any, ...]:
+    schema = place.path / "schema.toml"
+    words = (
+        "schema",
+        place.path / "patients.csv",
+        "--label",
+        "readmitted",
+        "--public",
+        "--out",
+        schema,
+        *words,
+    )
+    assert place.call(*words).code == 0
+    return schema, "--classes", "no,yes", "--records", 80
+
+
+def test_the_path_of_the_docs_trains_where_a_number_is_missing(quick: Place) -> None:
+    """Schema from a sample, config from the schema, training on records with gaps."""
+    config, _ = started(quick, "--schema", *declared_from(quick, "--drop", "hospital"))
     chosen = configs.read(config)
-    assert (chosen.loss.name, chosen.loss.label_bound, chosen.loss.radius) == ("squared", 8.0, 8.0)
+    assert chosen.data.on_bad == "default"
+    assert "low end" in next(line for line in config.read_text().splitlines() if line.startswith("on_bad"))
     assert quick.train(config, "--json").code == 0
+    # The line is what makes the difference.
+    config.write_text(config.read_text().replace('on_bad = "default"', 'on_bad = "refuse"'))
+    assert quick.call("train", config, "--out", quick.path / "again", "--json").code == 1
+
+
+def test_categories_alone_need_no_word_on_numbers(quick: Place) -> None:
+    (quick.path / "schema.toml").write_text('ward = ["a", "b", "c"]\n')
+    given = ("--schema", quick.path / "schema.toml", "--classes", "no,yes", "--records", 80)
+    assert "on_bad" not in started(quick, *given)[0].read_text()
+
+
+def test_the_column_of_parties_is_no_feature_of_a_declared_schema_either(quick: Place) -> None:
+    schema = declared_from(quick)
+    assert "hospital" in schema[0].read_text()
+    config, facts = started(quick, "--schema", *schema, "--party-column", "hospital")
+    chosen = configs.read(config)
+    assert set(chosen.data.schema or ()) == {"age", "ward", "weight"}
+    assert (chosen.parties.split, chosen.parties.count) == ("column:hospital", 4)
+    assert "whose a row is" in {note["column"]: note["note"] for note in facts["notes"]}["hospital"]
+    assert quick.train(config, "--json").code == 0
+
+
+def test_columns_of_a_declared_schema_can_be_dropped(quick: Place) -> None:
+    config, _ = started(quick, "--schema", *declared_from(quick), "--drop", "hospital", "--drop", "age")
+    assert set(configs.read(config).data.schema or ()) == {"ward", "weight"}
 
 
 @pytest.mark.parametrize(
@@ -93,6 +147,16 @@ def test_a_number_to_predict(quick: Place) -> None:
         (("--public", "--classes", "no,maybe"), "readmitted"),
         (("--public", "--epsilon", 0), "epsilon"),
         (("--public", "--party-column", "clinic"), "clinic"),
+        (("--public", "--party-column", "hospitl"), "did you mean 'hospital'?"),
+        (("--public", "--party-column", "hospital", "--parties", 3), "4 values"),
+        (
+            ("--schema", "schema.toml", "--classes", "no,yes", "--records", 80, "--party-column", "hospital"),
+            "--parties is missing",
+        ),
+        (
+            ("--schema", "schema.toml", "--classes", "no,yes", "--records", 80, "--drop", "wrad"),
+            "--drop wrad",
+        ),
     ],
 )
 def test_what_is_missing_is_named(

@@ -27,8 +27,8 @@ def studies(directory: Path) -> list[Path]:
 
 
 def without_images(results: str) -> str:
-    """Leave out images, and headings that have nothing else below them."""
-    parts = [part for part in results.strip().split("\n\n") if not part.startswith("![")]
+    """Leave out the title, images, and headings that have nothing else below them."""
+    parts = [part for part in results.strip().split("\n\n") if not part.startswith(("![", "# "))]
     bare = [
         part.startswith("#") and (number + 1 == len(parts) or parts[number + 1].startswith(("#", "- ")))
         for number, part in enumerate(parts)
@@ -54,7 +54,7 @@ def main(directory: Path) -> None:
             sys.exit(f"{path}: there is no such page; write it, with {BEGIN} and {END}")
         results = (folder / "results.md").read_text(encoding="utf-8")
         path.write_text(filled(path.read_text(encoding="utf-8"), results, path.name), encoding="utf-8")
-        print(f"{path.relative_to(PAGES.parents[1])}: {study['held']} of {len(study['checks'])} checks hold")
+        print(f"{path.relative_to(PAGES.parents[1])}: {study['tally']}")
 
 
 if __name__ == "__main__":

@@ -43,16 +43,26 @@ def account(config: Config) -> dict[str, Any]:
 
 
 def outlook(config: Config, job: Job, count: int | None = None) -> dict[str, Any]:
-    """What to expect of the job, where the number of records is known; nothing is said otherwise."""
-    if (known := records(config, count)) is None or job.public.columns:
+    """What to expect of a private job, or why that is not estimated."""
+    if not job.private:
         return {}
+    if job.public.columns:
+        return {"not_expected": "no estimate is made for parties that hold columns"}
+    if not job.public.loss.classification:
+        return {"not_expected": "the estimate is for two classes and does not cover regression"}
+    if (known := records(config, count)) is None:
+        return {
+            "not_expected": "the number of records is unknown: declare [parties] sizes, or give `plan` --records"
+        }
     sizes = config.parties.sizes if count is None else None
     if sizes is None:  # as even as can be: with weights by records only their sum counts
         each, more = divmod(known, job.public.parties)
         sizes = tuple(each + (party < more) for party in range(job.public.parties))
     sized = assembly.job(config, sizes, width(config) or job.public.dim)
     found = expected(sized)
-    return {} if found is None else {"expected": {**found.table, "warning": warning(sized)}}
+    if found is None:
+        return {"not_expected": "some release of this method has no Gaussian worth to judge it by"}
+    return {"expected": {**found.table, "warning": warning(sized)}}
 
 
 def records(config: Config, count: int | None = None) -> int | None:
@@ -87,6 +97,11 @@ def facts(
     known, parties, privacy = records(config, count), config.parties.known, config.privacy
     if config.parties.split == "features":
         raise ConfigError(f"{config.path}: recommendations are for parties that hold records")
+    if config.loss.name == "squared":
+        raise ConfigError(
+            f"{config.path}: recommendations and their estimate are for two classes and do not cover regression "
+            '([loss] name = "squared"); compare the run with a constant on public data instead'
+        )
     if parties is None:
         raise ConfigError(
             f"{config.path}: how many parties there are only the data tell; add [parties] count"
@@ -141,7 +156,7 @@ def planned(config: Config, epsilon: float, delta: float, count: int | None = No
 def advised(config: Config, job: Job, count: int | None) -> dict[str, Any]:
     """What to expect, and what is recommended instead, where the number of records is known."""
     found = outlook(config, job, count)
-    return {**found, "recommended": recommend(facts(config, count)).table} if found else {}
+    return found | ({"recommended": recommend(facts(config, count)).table} if "expected" in found else {})
 
 
 def audited(config: Config, trials: int, done: Callable[[int, int], None]) -> dict[str, Any]:

@@ -202,7 +202,13 @@ class Model:
     def load(path: str | Path) -> "Model":
         """From the file, or from the run directory that holds it."""
         path = Path(path)
+        if not path.exists():
+            raise DataError(
+                f"{path}: no such directory or file; give the run directory that a training wrote"
+            )
         path = path / "model.json" if path.is_dir() else path
+        if not path.exists():
+            raise DataError(f"{path}: no such file; the directory holds no finished run with a model")
         try:
             facts = json.loads(path.read_text(encoding="utf-8"))
             kept = facts["frame"]

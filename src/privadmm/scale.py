@@ -16,6 +16,7 @@ Bytes are exact (`wire.size`); times are as good as the constants that are given
 measures for the engines at hand.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -27,6 +28,7 @@ from privadmm.errors import ConfigError
 from privadmm.job import Job
 from privadmm.phases import Floats
 
+MOST = 10_000_000
 Kind = Literal["star", "graph", "peers", "sharing"]
 
 
@@ -55,6 +57,11 @@ class Engine:
     look: float = 0.0
     start: float = 0.0
     frame: int = 0  # bytes around every message
+    cores: float = math.inf  # that all nodes share, where they are processes of one machine
+
+    def turn(self, nodes: int) -> float:
+        """How many times longer a node starts and works because others do on the same cores."""
+        return max(1.0, nodes / self.cores)
 
 
 # Measured on loopback, two cores, by benchmarks/scale_model.py: see docs/scale.md.
@@ -117,15 +124,15 @@ def one_round(
 ) -> float:
     """Seconds."""
     slow = np.exp(network.spread * rng.standard_normal((2, traffic.nodes)))
-    latency, work_of = network.latency * slow[0], work * slow[1]
+    latency, busy = network.latency * slow[0], (engine.start + work * slow[1]) * engine.turn(traffic.nodes)
     if traffic.kind == "peers":
         # All send at once, each over a wire of its own that carries both ways; the slowest is waited for.
         sending = traffic.neighbours * (engine.handling + traffic.up / network.bandwidth)
-        return float(np.max(engine.start + work_of + sending + latency))
+        return float(np.max(busy + sending + latency))
     sent = np.cumsum(engine.handling + traffic.down / network.hub)
     received = sent + latency + traffic.down / network.bandwidth
     noticed = next_look(received, engine.poll, rng.random(traffic.nodes))
-    answered = noticed + engine.start + work_of + traffic.up / network.bandwidth + latency
+    answered = noticed + busy + traffic.up / network.bandwidth + latency
     return queue_end(next_look(answered, engine.look, 0.0), engine.handling + traffic.up / network.hub)
 
 
@@ -177,6 +184,12 @@ def of_job(
     lines = []
     for count in counts:
         check.whole(parties=count)
+        if count > MOST:
+            raise ConfigError(
+                f"parties = {count}: the model goes up to {MOST:,}; beyond that, read on along the line"
+            )
+        if count < 2 and kinds != ("star",):
+            raise ConfigError(f"parties = {count}: {algorithm.name} needs two or more")
         up, down = algorithm.sends(public), algorithm.width(public)
         if public.columns:
             up, down = public.dim + -(-features // count), public.dim

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
@@ -15,16 +15,16 @@ from privadmm.data.declare import (
     listed,
     need_public,
     schema_lines,
-    short,
     text,
 )
 from privadmm.data.readers import opened
-from privadmm.data.schema import Encoding, Schema, require_column, words
+from privadmm.data.schema import Encoding, Number, Schema, words
 from privadmm.errors import ConfigError
 from privadmm.recommend import Facts, Recommendation, recommend
 from privadmm.toml.reader import load
 
 HELD_OUT = 0.2
+PARTIES = 10  # if nothing says how many
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Start:
     source: Path
     label: str
     records: int | None
-    parties: int
+    parties: int | None
     party_column: str | None
     epsilon: float
     delta: float
@@ -44,7 +44,8 @@ class Start:
     def __post_init__(self) -> None:
         check.positive(epsilon=self.epsilon)
         check.probability(delta=self.delta)
-        check.whole(parties=self.parties)
+        if self.parties is not None:
+            check.whole(parties=self.parties)
 
 
 @dataclass(frozen=True)
@@ -68,38 +69,80 @@ def start(
     most: int = 50,
 ) -> Made:
     """The text of the config. Without a schema file the source itself is looked at, if that is public."""
-    out = [*drop, *([asked.party_column] if asked.party_column else [])]
     if asked.schema is None:
         need_public(asked.source, public)
-        found = declare(asked.source, asked.label, drop=out, most=most)
-        if classes is not None and found.classes is not None and set(classes) != set(found.classes):
-            raise ConfigError(f"--classes are {list(classes)}, and {asked.label!r} has {list(found.classes)}")
-        if asked.party_column is not None:
-            with opened(asked.source, None) as table:
-                require_column(asked.party_column, table.header)
-                owners = words(table.load((), [asked.party_column])[asked.party_column])
-            asked = replace(asked, parties=len(set(owners)))
-        pair = found.classes if classes is None else (classes[0], classes[1])
-        declared = Schema(found.columns, asked.label, pair, 1.0)
-        lines = ["", "[data.schema]", *schema_lines(found.columns)]
-        return written(asked, declared, found, lines)
+        return from_public(asked, classes, drop, most)
+    return from_schema(asked, asked.schema, classes, drop)
+
+
+def from_public(asked: Start, classes: tuple[str, ...] | None, drop: Sequence[str], most: int) -> Made:
+    column = asked.party_column
+    found = declare(asked.source, asked.label, drop=[*drop, *([column] if column else [])], most=most)
+    if found.classes is None:
+        raise ConfigError(regression(asked.label, found.label_bound or 1.0))
+    if classes is not None and set(classes) != set(found.classes):
+        raise ConfigError(f"--classes are {list(classes)}, and {asked.label!r} has {list(found.classes)}")
+    parties = asked.parties or PARTIES
+    if column is not None:
+        with opened(asked.source, None) as table:
+            parties = len(set(words(table.load((), [column])[column])))
+        if asked.parties not in (None, parties):
+            raise ConfigError(
+                f"--parties is {asked.parties}, and {column!r} has {parties} values; leave --parties out"
+            )
+    pair = found.classes if classes is None else (classes[0], classes[1])
+    declared = Schema(found.columns, asked.label, pair, 1.0)
+    return written(asked, declared, found.rows, parties, found, inline=True)
+
+
+def from_schema(asked: Start, path: Path, classes: tuple[str, ...] | None, drop: Sequence[str]) -> Made:
+    """No record is read. Where a column of the file has to go, the rest of them stand in the config itself."""
     if classes is None:
-        raise ConfigError("--classes is missing: with --schema say the label's two values, negative first")
-    _, entries = load(asked.schema)
-    declared = Schema.from_table(entries, label=asked.label, classes=classes, row_bound=1.0)
-    return written(asked, declared, None, [])
+        raise ConfigError(
+            "--classes is missing: with --schema say the label's two values, negative first (a number to predict "
+            "has no recommended method; see docs/recommend.md)"
+        )
+    if asked.party_column is not None and asked.parties is None:
+        raise ConfigError(
+            f"--parties is missing: with --schema no record is read, so say how many values {asked.party_column!r} has"
+        )
+    _, entries = load(path)
+    for name in drop:
+        if name not in entries:
+            raise ConfigError(
+                f"--drop {name}: {path} declares no such column, so there is nothing to leave out"
+            )
+    out = {*drop, asked.party_column}
+    kept = {name: entry for name, entry in entries.items() if name not in out}
+    declared = Schema.from_table(kept, label=asked.label, classes=classes, row_bound=1.0)
+    return written(asked, declared, None, asked.parties or PARTIES, None, inline=len(kept) < len(entries))
 
 
-def written(asked: Start, schema: Schema, found: Declared | None, schema_text: list[str]) -> Made:
-    rows = asked.records or (found.rows if found is not None else None)
+def regression(label: str, bound: float) -> str:
+    return (
+        f"{label!r} is a number to predict, and no method is recommended for that: with the settings for two classes a "
+        "private regression can do far worse than a constant, so no such config is written. By hand: "
+        f'[loss] name = "squared" with label_bound and radius declared (this file\'s labels are within {bound:g}), no '
+        "[data] classes, and labels shifted to a public middle; then compare it with a constant on public data. Or "
+        "predict two classes, such as above and below a limit"
+    )
+
+
+def written(
+    asked: Start, schema: Schema, counted: int | None, parties: int, found: Declared | None, *, inline: bool
+) -> Made:
+    rows = asked.records or counted
     if rows is None:
         raise ConfigError("--records is missing: with --schema say how many records there are in all")
     train = rows - round(rows * HELD_OUT)
     dims = {encoding: schema.encoded(encoding).dim for encoding in get_args(Encoding)}
-    advice = recommend(Facts(train, (asked.epsilon,) * asked.parties, asked.delta, dims))
-    bound = None if found is None else found.label_bound
+    advice = recommend(Facts(train, (asked.epsilon,) * parties, asked.delta, dims))
     split = "even" if asked.party_column is None else f"column:{asked.party_column}"
-    missing = found is not None and found.missing
+    # Records that were not looked at may lack a number anywhere.
+    unseen = found is None and any(isinstance(column, Number) for column in schema.columns.values())
+    notes = [] if found is None else list(found.notes)
+    if asked.party_column is not None:
+        notes.append(Note(asked.party_column, "left out of the features: it says whose a row is", True))
 
     def line(name: str, value: str, why: str) -> str:
         return f"{f'{name} = {value}':<38}# {why}"
@@ -110,10 +153,11 @@ def written(asked: Start, schema: Schema, found: Declared | None, schema_text: l
     made_from = (
         f"Ranges and categories were read off {asked.source.name}, stated to be public or made up."
         if found is not None
-        else "Ranges and categories are those of the schema file."
+        else "Ranges and categories are those of the schema file"
+        + (", but for columns that were left out." if inline else ".")
     )
     head = [
-        f"The recommended method for about {train} records to train on, {asked.parties} parties, "
+        f"The recommended method for about {train} records to train on, {parties} parties, "
         f"epsilon = {asked.epsilon:g}, delta = {asked.delta:g}.",
         made_from,
         "They are facts for everybody to see.",
@@ -129,7 +173,7 @@ def written(asked: Start, schema: Schema, found: Declared | None, schema_text: l
     ]
     if schema.classes is not None:
         parts.append(line("classes", listed(schema.classes), "negative first; declared, not looked up"))
-    if asked.schema is not None:
+    if asked.schema is not None and not inline:
         parts.append(line("schema", near(asked.schema), "ranges and categories of the columns that are used"))
     bins = {"binned": "ten fixed bins of its range", "coarse": "five fixed bins of its range: noise is large"}
     parts += [
@@ -137,25 +181,22 @@ def written(asked: Start, schema: Schema, found: Declared | None, schema_text: l
         line("rows", text("unit"), "every row is scaled to norm 1, so no bound has to be chosen"),
         line("test_fraction", f"{HELD_OUT}", "held out to measure accuracy; a deployment holds out nothing"),
     ]
-    if missing:
-        parts.append(line("on_bad", text("default"), "a missing number counts as the low end of its range"))
-    parts += [*schema_text, "", "[parties]"]
-    dealt = "as many as the column has values" if asked.party_column else "rows are dealt out between them"
+    if unseen or (found is not None and found.missing):
+        why = "a missing number counts as the low end of its range"
+        why += '; "refuse" stops training there' if unseen else ""
+        parts.append(line("on_bad", text("default"), why))
+    if inline:
+        parts += ["", "[data.schema]", *schema_lines(schema.columns)]
+    parts += ["", "[parties]"]
+    dealt = "rows are dealt out between them"
+    if asked.party_column is not None:
+        dealt = (
+            "as many as the column has values" if found else "as many as the column was said to have values"
+        )
     parts += [
-        line("count", str(asked.parties), dealt),
+        line("count", str(parties), dealt),
         line("split", text(split), "a party for each value" if asked.party_column else "evenly"),
     ]
-    loss = (
-        [line("name", text("half_logistic"), "half the sensitivity of the logistic loss: half the noise")]
-        if schema.classes is not None
-        else [
-            line("name", text("squared"), "a number is predicted"),
-            line("label_bound", repr(short(bound or 1.0)), "labels are clipped to this size"),
-            line(
-                "radius", repr(short(bound or 1.0)), "predictions beyond it count linearly: bounds a record"
-            ),
-        ]
-    )
     parts += [
         "",
         "[features]",
@@ -167,7 +208,7 @@ def written(asked: Start, schema: Schema, found: Declared | None, schema_text: l
         line("rounds", str(advice.rounds), "one of moments, the rest of gradients"),
         "",
         "[loss]",
-        *loss,
+        line("name", text("half_logistic"), "half the sensitivity of the logistic loss: half the noise"),
         "",
         "[regularizer]",
         line("name", text("l2"), "there is a penalty only if weight is above 0"),
@@ -182,4 +223,4 @@ def written(asked: Start, schema: Schema, found: Declared | None, schema_text: l
         line("seed", "0", "remove it in a deployment, which draws secure noise"),
         "",
     ]
-    return Made("\n".join(parts), advice, found.notes if found is not None else ())
+    return Made("\n".join(parts), advice, tuple(notes))

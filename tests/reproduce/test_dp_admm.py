@@ -154,3 +154,8 @@ def test_every_family_of_a_full_run_is_a_task() -> None:
     ]
     assert len(cases) == 2 * 24 + 2 * 6 + 2 * 6 + 2
     assert sum(key[0] == "passes" for key in keys) == len(TABLE_III) * len(METHODS)
+
+
+def test_trials_and_certified_variants_are_ours() -> None:
+    for check in dp_admm.study(QUICK, results(as_the_paper_says)).checks:
+        assert (check.of == "ours") == ("first trial" in check.name or "certified" in check.name), check.name

@@ -140,3 +140,37 @@ def test_too_few_alphas_leave_a_sentence_in_place_of_a_fit() -> None:
     few = {key: value for key, value in as_told().items() if key[0] != "certified" or key[1] in (0.1, 1.0)}
     assert "needs four" in str(Results(few, dvp.RHO, dvp.CHOSEN, 20).fits["certified", 100])
     dvp.study(QUICK, few)
+
+
+def test_a_short_run_says_what_it_ran() -> None:
+    """Settings, headings and checks are of the run, not of the paper's."""
+    few = {("proof", a): seen(printed(a), 6, 3, 100 * a) for a in (0.05, 0.1, 0.3, 1.0)}
+    few |= {("certified", a): seen(0.9 * printed(a), 6, 3, 10 * a) for a in (0.1, 1.0)}
+    few |= {("box", 0.3): seen(1.0, 8, 3), ("rho", 10.0): seen(2.0, 4, 3)}
+    few |= {("plain", dvp.CONTROL): seen(0.3, 6, 1), ("refused", dvp.CHOSEN): seen(1.0, 1, 1)}
+    made = dvp.study(QUICK, few)
+    settings = {one.symbol: one for one in made.parameters}
+    assert (settings["rounds"].value, settings["rounds"].stated) == ("6", False)
+    assert settings["rounds"].why == "a quick run; the paper has 100"
+    assert settings["alpha"].value == "0.05, 0.1, 0.3, 1"
+    assert "6 rounds, the box 8" in made.grids[0].caption
+    assert "Figure 3: c6 is the loss averaged over t = 1..6" in {check.name for check in made.checks}
+    whole = {one.symbol: one for one in dvp.study(FULL, as_told()).parameters}
+    assert (whole["rounds"].value, whole["rounds"].stated) == ("100", True)
+
+
+def test_a_fit_that_misses_a_loss_does_not_hold() -> None:
+    name = "Figure 3: the losses follow c4 exp(-c5 alpha) + c6"
+    assert judged(as_told())[name].ok
+    check = judged(as_told() | {("proof", 0.5): seen(0.6)})[name]
+    assert "R^2 = 0.99" in check.ours
+    assert not check.ok
+
+
+def test_what_rests_on_our_own_runs_is_ours() -> None:
+    ours = {name for name, check in judged(as_told()).items() if check.of == "ours"}
+    assert {name.split(",")[0] for name in ours} == {
+        "Figure 3: c6 is the loss averaged over t = 20..100",
+        "Figure 3: the printed curve",
+        "Certified noise of the same cost a round has less loss",
+    }

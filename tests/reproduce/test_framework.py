@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from privadmm.cli import main
-from privadmm.errors import ConfigError
-from privadmm.reproduce import PAPERS, bench, pages, paper
+from privadmm.errors import ConfigError, DataError
+from privadmm.report.plots import canvas
+from privadmm.reproduce import PAPERS, bench, drawing, pages, paper
 from privadmm.reproduce.bench import Failed, Setting, Task
-from privadmm.reproduce.sets import need
+from privadmm.reproduce.sets import need, raetsch
 from privadmm.reproduce.study import (
     Figure,
     Grid,
@@ -29,6 +30,7 @@ def refuse() -> None:
     raise ConfigError("as printed, it cannot be run")
 
 
+APART = "1 of 2 of the paper's claims hold; 1 of 1 of our own expectations"
 TASKS = [Task(n, pow, (2, n), f"2^{n}", cost=n) for n in range(5)]
 
 
@@ -60,7 +62,11 @@ def a_study() -> Study:
         "toy",
         "A toy",
         (Parameter("eta", "1", False, "not stated"),),
-        (near("a figure", 0.5, 0.7, 0.1, "it is larger"), claim("an order", "a < b", "a < b", True)),
+        (
+            near("a figure", 0.5, 0.7, 0.1, "it is larger"),
+            claim("an order", "a < b", "a < b", True),
+            claim("a guess", "no figure in the paper", "so it is", True, of="ours"),
+        ),
         (Figure("figure-1", "Losses", (Panel("one", "round", "loss", (line,)),)),),
         (Grid("table-1", "Table I", ("set", "ours"), (("german", 0.71), ("image", None))),),
         ("nothing else was run",),
@@ -70,15 +76,75 @@ def a_study() -> Study:
 def test_a_study_is_written_with_what_does_not_hold(tmp_path: Path) -> None:
     pages.save(a_study(), tmp_path)
     told = json.loads((tmp_path / "study.json").read_text())
-    assert [check["ok"] for check in told["checks"]] == [False, True]
-    assert told["held"] == 1
+    assert [check["ok"] for check in told["checks"]] == [False, True, True]
+    assert [check["of"] for check in told["checks"]] == ["paper", "paper", "ours"]
+    assert set(told["checks"][0]) == {"name", "of", "published", "ours", "tolerance", "ok", "why"}
+    assert told["held"] == 2
     assert told["figures"][0]["panels"][0]["lines"][0]["mean"] == [2.0, None]
     page = (tmp_path / "results.md").read_text()
-    assert "1 of 2 checks hold" in page
+    assert page.startswith("# A toy (toy): a full run\n\n" + APART)
+    assert "| a guess | us | no figure in the paper | so it is | yes |" in page
     assert "**no**" in page
     assert "it is larger" in page
     assert (tmp_path / "figure-1.png").stat().st_size > 1000
-    assert "1 of 2 checks hold" in pages.shown(a_study(), tmp_path)
+    assert "# A toy (toy): a quick run" in pages.page(a_study(), quick=True)
+
+
+def test_the_terminal_tells_reasons_in_whole_lines(tmp_path: Path) -> None:
+    shown = pages.shown(a_study(), tmp_path, quick=True)
+    assert "a quick run" in shown
+    assert APART in " ".join(shown.split())
+    assert "\nno: a figure\n    it is larger\n" in shown
+    assert "\nnote        nothing else was run\n" in shown
+    long = claim("a name " * 30, "a", "b", False, "a reason " * 30)
+    assert max(len(line.plain) for line in pages.remarks([long])) <= 100
+
+
+def test_whole_figures_are_written_out() -> None:
+    assert [pages.word(value) for value in (45222.0, 0.71, None, 1e12, 3)] == [
+        "45222",
+        "0.71",
+        "-",
+        "1e+12",
+        "3",
+    ]
+
+
+def test_a_series_has_one_colour_in_all_panels() -> None:
+    def panel(*labels: str) -> Panel:
+        return Panel(
+            "", "round", "", tuple(Line(one, (1,), Spread.of([[1.0]]), series=one[:1]) for one in labels)
+        )
+
+    colors = drawing.colored(Figure("f", "", (panel("a1", "b1"), panel("b2", "c", "a2"))))
+    assert colors == dict(zip("abc", drawing.COLORS, strict=False))
+
+
+def test_axes_fit_what_is_drawn(tmp_path: Path) -> None:
+    def panel(*values: float, lines: int = 1) -> Panel:
+        line = Line("loss", (1, 2), Spread.of([[value] for value in values]))
+        return Panel("", "round", "loss", (line,) * lines, yscale="log")
+
+    assert not drawing.wide(panel(1.0, 2.9))
+    assert drawing.wide(panel(1.0, 3.0))
+    assert not drawing.wide(Panel("", "round", "loss", ()))
+    axes = canvas(3.0).subplots()
+    drawing.fill(axes, panel(1.0, 2.0, lines=5), {"loss": "red"}, below=True)
+    assert axes.get_yscale() == "linear"
+    assert all(float(tick).is_integer() for tick in axes.get_xticks())
+    assert not drawing.banded(panel(1.0, 2.0).lines[0])
+    four = Figure("four", "", tuple(panel(1.0, 2.0 * n) for n in range(1, 5)))
+    drawing.draw(four, tmp_path / "four.png")
+    assert (tmp_path / "four.png").stat().st_size > 1000
+
+
+def test_results_are_not_put_among_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "study.json").write_text("{}")
+    with pytest.raises(SystemExit) as ended:
+        main(["reproduce", "dp-admm", "--quick", "--json", "--out", str(tmp_path)])
+    assert ended.value.code == 2
+    assert "not an empty folder" in json.loads(capsys.readouterr().out)["message"]
+    assert [path.name for path in tmp_path.iterdir()] == ["study.json"]
 
 
 def test_spreads_are_over_runs() -> None:
@@ -90,6 +156,12 @@ def test_missing_data_are_asked_for(tmp_path: Path) -> None:
         need(None, ["raetsch/german.npz"], "Table I")
     with pytest.raises(ConfigError, match=r"missing here: raetsch/german\.npz"):
         need(tmp_path, ["raetsch/german.npz"], "Table I")
+    with pytest.raises(ConfigError, match=r"Raetsch's benchmark collection .* unique_idx"):
+        raetsch(tmp_path, "german")
+    (tmp_path / "raetsch").mkdir()
+    np.savez(tmp_path / "raetsch" / "german.npz", X=np.ones((2, 2)))
+    with pytest.raises(DataError, match="has no y, unique_idx"):
+        raetsch(tmp_path, "german")
 
 
 @pytest.mark.parametrize("name", ["pdml", "all"])

@@ -8,7 +8,7 @@ import pytest
 from privadmm.reproduce import mr_admm, nodes
 from privadmm.reproduce.bench import Setting
 from privadmm.reproduce.mr_admm_checks import checks
-from privadmm.reproduce.mr_admm_results import Results, oscillation
+from privadmm.reproduce.mr_admm_results import Results, oscillation, ranges
 from privadmm.reproduce.mr_admm_runs import (
     ADMM,
     FIRST,
@@ -166,3 +166,33 @@ def test_a_study_has_every_figure() -> None:
     assert nodes.network(20).degrees.sum() == 80
     table = next(grid for grid in made.grids if grid.name == "comparison-published")
     assert [row[1] for row in table.rows[:6]] == [MR, R, ADMM, M, HALF, GROWING]
+
+
+def test_controls_and_certified_orderings_are_ours() -> None:
+    for name, check in judged(as_told()).items():
+        assert (check.of == "ours") == (name.startswith("Control") or "certified" in name), name
+
+
+def test_orderings_are_by_means_and_ranges_are_told_apart() -> None:
+    name = "Control: at its best settings, recycling beats plain rounds (certified epsilon = 1)"
+    wide = Run(seen(0.1), [1], np.ones(1), 1.0)
+    wide.seen.loss[-1, 0] = 0.25
+    assert "do not touch" in judged(as_told())[name].why
+    tried = {key: wide for key in as_told() if key[0] == "tried" and key[1] == GAMMA}
+    check = judged(as_told() | tried)[name]
+    assert check.ok
+    assert "ranges overlap: recycled and plain" in check.why
+    assert ranges({"a": np.array([1.0, 2.0]), "b": np.array([3.0])}).endswith("do not touch")
+
+
+def test_settings_are_those_of_the_run() -> None:
+    whole = {one.symbol: one for one in mr_admm.study(FULL, as_told()).parameters}
+    assert [whole[name].value for name in ("runs", "iterations", "alpha")] == ["10", "50", "2, 1, 0.5"]
+    assert whole["runs"].stated
+    few = {key: value for key, value in as_told().items() if key not in (("gammas", 20),)}
+    few = {key: value for key, value in few.items() if key[0] != "published" or key[2] == 1.0}
+    short = {one.symbol: one for one in mr_admm.study(QUICK, few).parameters}
+    assert (short["runs"].value, short["alpha"].value) == ("3", "1")
+    assert not short["runs"].stated
+    assert not short["alpha"].stated
+    assert "network of 20" not in short

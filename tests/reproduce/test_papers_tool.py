@@ -9,7 +9,8 @@ import pytest
 
 TOOL = Path(__file__).parents[2] / "tools" / "papers.py"
 RESULTS = (
-    "1 of 2 checks hold.\n\n### Checks\n\n| a |\n\n### Figure 2\n\n![Figure 2](figure-2.png)\n\n- a note\n"
+    "# Toy: a full run\n\n1 of 2 of the paper's claims hold.\n\n### Checks\n\n| a |\n\n### Figure 2\n\n"
+    "![Figure 2](figure-2.png)\n\n- a note\n"
 )
 
 
@@ -28,7 +29,7 @@ def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 def put(folder: Path, paper: str, quick: bool = False) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    record = {"paper": paper, "quick": quick, "held": 1, "checks": [{}, {}]}
+    record = {"paper": paper, "quick": quick, "tally": "1 of 2 of the paper's claims hold"}
     (folder / "study.json").write_text(json.dumps(record))
     (folder / "results.md").write_text(RESULTS)
 
@@ -42,7 +43,7 @@ def test_results_replace_what_was_between_the_markers(tool: ModuleType, tmp_path
     assert "| a |" in text
     assert "- a note" in text
     assert text.endswith("after\n")
-    assert not any(word in text for word in ("stale", "figure-2.png", "### Figure 2"))
+    assert not any(word in text for word in ("stale", "figure-2.png", "### Figure 2", "a full run"))
     put(tmp_path / "one", "toy")
     tool.main(tmp_path / "one")
     assert page.read_text() == text  # a second time changes nothing

@@ -177,3 +177,31 @@ def test_the_tasks_of_a_quick_run_have_keys_of_their_own() -> None:
     assert len({task.key for task in listed}) == len(listed)
     costs = perform(next(task for task in listed if task.key == ("costs",)))
     assert len(costs) == len(CELLS)
+
+
+def test_targets_and_trials_are_ours() -> None:
+    signals, chance = dict.fromkeys(PRINTED, (0.1, 0.7)), dict.fromkeys(PRINTED, 56.0)
+    made = [*of_print(), *checks(as_printed(0.0), COSTS, signals, chance)]
+    for check in made:
+        theirs = not any(
+            words in f"{check.name} {check.published}"
+            for words in ("trial", "target", "certified", "commoner class")
+        )
+        assert (check.of == "paper") == theirs, check.name
+    assert "16 of 21 at least (our target)" in {check.published for check in made}
+
+
+def test_a_quick_run_does_not_judge_a_change_by_one_point_nor_point_to_a_sweep() -> None:
+    setting = Setting(quick=True)
+    found = {("adult", setup): np.full((2, 40, 3), 0.5) for setup in pdml_adult.settings(True)}
+    (check,) = [one for one in pdml_adult.checks(setting, found) if "from epsilon = 0.6 on" in one.name]
+    assert not check.ok
+    assert check.why.startswith("cannot be judged")
+    settings = {one.symbol: one for one in pdml.parameters(setting, pdml.SMALL, found)}
+    assert settings["Adult"].value.startswith("4,500 of")
+    assert not settings["Adult"].stated
+    assert settings["test sizes"].value == "german 300, twonorm 3900"
+    assert settings["rho, R, epsilon of the curves"].value == "0.8, 0.9; 0.1, 0.9, 1; 0.4, 1"
+    signals, chance = dict.fromkeys(PRINTED, (0.1, 0.7)), dict.fromkeys(PRINTED, 56.0)
+    said = [one.why for one in checks(as_printed(0.0), COSTS, signals, chance, sweep=False)]
+    assert not any("(see the sweep)" in why for why in [*said, *(one.why for one in settings.values())])

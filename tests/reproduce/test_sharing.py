@@ -190,3 +190,22 @@ def test_a_tiny_run_on_gisette() -> None:
     assert FOLDER is not None
     found = admm(Where("gisette", Path(FOLDER), 100), 0.1, "sharing", 3)
     assert found[-1, 2] > 0.7
+
+
+def test_a_ruined_model_has_more_loss_and_less_accuracy() -> None:
+    setting = Setting(quick=True)
+    found = results(setting)
+    assert not named(sharing.study(setting, found), "too much noise").ok  # its accuracy is above that alone
+    for value in found.values():
+        if isinstance(value, Noisy):
+            value.values[:, 2] = 0.1
+    assert named(sharing.study(setting, found), "too much noise").ok
+
+
+def test_trials_and_certified_variants_are_ours() -> None:
+    setting = Setting(quick=True)
+    study = sharing.study(setting, results(setting))
+    for words in ("first trial, a9a", "certified epsilon", "what pooled data give"):
+        assert named(study, words).of == "ours"
+    assert sum(check.of == "ours" for check in study.checks) == 3
+    assert study.parameters[0].value == "a9a: the first 4000"

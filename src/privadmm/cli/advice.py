@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from privadmm.recommend import Facts
 
 Config = Annotated[
-    Path | None, typer.Argument(metavar="[CONFIG.toml]", help="whose facts; or give them below")
+    Path | None, typer.Argument(metavar="[CONFIG.toml]", help="take the facts from it; or give them below")
 ]
 Records = Annotated[int | None, typer.Option(min=1, help="how many to train on, at all parties together")]
 Parties = Annotated[int | None, typer.Option(min=1, help="how many, if there is no config")]
@@ -23,7 +23,7 @@ Delta = Annotated[
 ]
 Signal = Annotated[
     float | None,
-    typer.Option(help="of the data, at most 1, where it is known; that of middling data if left out"),
+    typer.Option(help="how much labels say about features, between 0 and 1; 1/6 if left out"),
 ]
 
 
@@ -36,7 +36,7 @@ def recommend(
     signal: Signal = None,
     as_json: AsJson = False,
 ) -> None:
-    """Recommend method, rounds and encoding for a budget, and say whether data of this size can stand the noise."""
+    """Recommend method, rounds and encoding for two classes, and say whether data of this size can stand the noise."""
     from privadmm.recommend import SIGNAL
     from privadmm.recommend import recommend as advise
 
@@ -57,11 +57,13 @@ def frontier(
     parties: Parties = None,
     delta: Delta = None,
     signal: Signal = None,
-    epsilons: Annotated[str | None, typer.Option(help="to look at, as 0.1,0.5,1; default 0.05 to 10")] = None,
+    epsilons: Annotated[
+        str | None, typer.Option(help="which to look at, as 0.1,0.5,1; 0.05 to 10 if left out")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="where to put frontier.json and frontier.png")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how noise against signal falls as epsilon grows. An estimate from public facts, not an accuracy."""
+    """Show how noise against signal falls as epsilon grows. An estimate for two classes from public facts."""
     from privadmm.recommend import GRID, SIGNAL
     from privadmm.recommend import frontier as trace
 

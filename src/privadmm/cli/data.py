@@ -10,9 +10,13 @@ import typer
 from privadmm.cli.output import AsJson, emit
 
 Label = Annotated[str, typer.Option(help="the column to predict")]
-PublicData = Annotated[
+PublicFile = Annotated[
     bool,
     typer.Option("--public", help="I state that FILE is public or made up; without this nothing is read"),
+]
+PublicSource = Annotated[
+    bool,
+    typer.Option("--public", help="I state that --source is public or made up; without this it is not read"),
 ]
 Most = Annotated[int, typer.Option(min=2, help="categories that a column may have and still be one-hot")]
 Drop = Annotated[list[str] | None, typer.Option(help="leave this column out (may be repeated)")]
@@ -21,7 +25,7 @@ Drop = Annotated[list[str] | None, typer.Option(help="leave this column out (may
 def schema(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="csv or parquet, public or made up")],
     label: Label,
-    public: PublicData = False,
+    public: PublicFile = False,
     drop: Drop = None,
     most: Most = 50,
     out: Annotated[Path | None, typer.Option(help="the schema to write; printed if left out")] = None,
@@ -56,11 +60,13 @@ def init(
     records: Annotated[
         int | None, typer.Option(min=1, help="how many there are in all; counted in a public source")
     ] = None,
-    parties: Annotated[int, typer.Option(min=1, help="how many, between which rows are dealt out")] = 10,
+    parties: Annotated[
+        int | None, typer.Option(min=1, help="how many, between which rows are dealt out; 10 if left out")
+    ] = None,
     party_column: Annotated[
         str | None,
         typer.Option(
-            help="a column that says whose a row is; --parties says how many there are, where --source is private"
+            help="a column that says whose a row is, and no feature; with --schema give --parties, its number of values"
         ),
     ] = None,
     epsilon: Annotated[float, typer.Option(help="what each party may lose in all")] = 1.0,
@@ -71,7 +77,7 @@ def init(
     classes: Annotated[
         str | None, typer.Option(help="the label's two values, as no,yes: negative first; with --schema")
     ] = None,
-    public: PublicData = False,
+    public: PublicSource = False,
     drop: Drop = None,
     most: Most = 50,
     as_json: AsJson = False,
@@ -111,7 +117,7 @@ def predict(
     as_json: AsJson = False,
 ) -> None:
     """Predict for raw rows with a trained model, encoded as it was declared for training. Costs no budget."""
-    from privadmm.data.encoder import as_csv
+    from privadmm.data.encoder import amiss, as_csv
     from privadmm.model import Model, notices
 
     free(out)
@@ -126,13 +132,14 @@ def predict(
         result: dict[str, Any] = {
             "rows": len(rows.X),
             "notices": said,
+            "unread": rows.unread,
             "out": None if out is None else str(out),
         }
         if out is None:
             result |= {"scores": scores.tolist(), "predictions": found.tolist()}
         emit(json.dumps(result))
         return
-    for line in said:
+    for line in (*said, *amiss(rows.unread, len(rows.X))):
         typer.echo(line, err=True)
     if out is None:
         emit(text)

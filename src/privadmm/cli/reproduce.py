@@ -39,6 +39,11 @@ def reproduce(
     if name not in (*PAPERS, "all"):
         raise click.UsageError(f"there is no paper {name!r}: say {', '.join(PAPERS)}, or all")
     chosen = PAPERS if name == "all" else (name,)
+    if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise click.UsageError(
+            f"--out {out}: is there already and is not an empty folder; results of two runs are not mixed. Name "
+            "another one, or move it away"
+        )
     setting = Setting(quick, data_dir)
     modules = {one: paper(one) for one in chosen}
     listed = {one: module.tasks(setting) for one, module in modules.items()}  # what is missing is found here
@@ -59,7 +64,7 @@ def reproduce(
         pages.save(found, where, quick)
         brief = {key: value for key, value in found.record.items() if key not in ("figures", "parameters")}
         records.append(brief | {"quick": quick, "out": str(where)})
-        texts.append(pages.shown(found, where))
+        texts.append(pages.shown(found, where, quick))
     seconds = round(monotonic() - began, 1)
     if as_json:
         timed = [record | {"seconds_all": seconds} for record in records]

@@ -24,7 +24,10 @@ def scale(
     ] = 0.0,
     work: Annotated[float, typer.Option(help="seconds that a party computes in a round")] = 0.01,
     dim: Annotated[int | None, typer.Option(min=1, help="features, where the config does not tell")] = None,
-    people: Annotated[int | None, typer.Option(min=1, help="of parties that hold columns")] = None,
+    people: Annotated[
+        int | None,
+        typer.Option(min=1, help="how many, where parties hold columns and the config does not tell"),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="where to put scale.json and scale.png")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -47,7 +50,12 @@ def scale(
             f"{config}: only the data tell how wide messages are; give --dim{' and --people' * columns}"
         )
     network = Network(latency, bandwidth, hub, spread)
-    result = of_job(job(chosen, dim=n if columns else d), d, counts, network, engine, work)
+    made = job(chosen, dim=d)
+    if columns:
+        assert n is not None
+        held = made.public.parties
+        made = job(chosen, [n] * held, n, columns=(-(-d // held),) * held)
+    result = of_job(made, d, counts, network, engine, work)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         scaling.save(result, out)

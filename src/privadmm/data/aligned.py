@@ -54,8 +54,7 @@ def read_aligned(
     parts = [read_features(path, format, id, label, schema, on_bad) for path in files]
     names = [name for part in parts for name in part.names]
     if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise DataError(f"two files have a column {twice!r}; rename one of them")
+        raise DataError("two files have a column of the same name; rename one of them")
     if schema is not None and (absent := set(schema.names) - set(names)):
         raise DataError(f"no file has the declared column {min(absent)!r}; add it or take it off the schema")
     orders = align(

@@ -5,9 +5,10 @@ that the file is none of those (`need_public`), and the schema says what it was 
 readable numbers; a column that is no feature, an id or a constant, is left out, with a note.
 """
 
+import difflib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from pathlib import Path
@@ -18,12 +19,13 @@ from numpy.typing import NDArray
 
 from privadmm import check
 from privadmm.data.readers import Format, opened
-from privadmm.data.schema import Category, Classes, Number, Schema, numbers, require_column, words
+from privadmm.data.schema import Category, Classes, Number, Schema, distinct_columns, numbers, words
 from privadmm.errors import ConfigError, DataError
 from privadmm.toml.fields import HUGE, TINY
 
 MISSING = frozenset({"", "?", "na", "n/a", "nan", "null", "none", "-"})
 IDS_FROM = 20  # rows from which on a column that never repeats itself looks like an id
+SHOWN = 30  # names of columns in an error
 FEW = 10  # whole numbers that may be codes
 
 
@@ -78,11 +80,9 @@ def declare(
     check.whole(most=most)
     path, notes = Path(path), list[Note]()
     with opened(path, format) as table:
-        if len(set(table.header)) < len(table.header):
-            twice = next(name for name in table.header if table.header.count(name) > 1)
-            raise DataError(f"there are two columns {twice!r}; rename one of them")
+        distinct_columns(table.header)
         for name in (label, *drop):
-            require_column(name, table.header)
+            named(name, table.header)
         cells = table.load((), table.header)
         rows = len(cells[label])
         if not rows:
@@ -104,6 +104,18 @@ def declare(
     return Declared(path, rows, label, columns, classes, bound, tuple(notes), gaps)
 
 
+def named(name: str, header: Sequence[str]) -> None:
+    """The file is public, so its first line may be shown, header or not."""
+    if name not in header:
+        near = difflib.get_close_matches(name, header, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        alone = " Only commas separate columns: is there another separator?" if len(header) == 1 else ""
+        raise DataError(
+            f"column {name!r} is missing; {hint}The first line has {', '.join(map(repr, header[:SHOWN]))}"
+            f"{f' and {len(header) - SHOWN} more' if len(header) > SHOWN else ''}.{alone}"
+        )
+
+
 def label_of(cells: NDArray[Any], name: str, notes: list[Note]) -> tuple[Classes | None, float | None]:
     found = sorted({word for word in words(cells) if word.casefold() not in MISSING})
     values = numbers(np.array(found, dtype=object))
@@ -112,7 +124,12 @@ def label_of(cells: NDArray[Any], name: str, notes: list[Note]) -> tuple[Classes
         notes.append(Note(name, f"{empty} rows have no label; drop them, training refuses them"))
     if numeric and len(set(values.tolist())) > 2:
         bound = float(max(outward(0.0, float(np.abs(values).max()))))
-        notes.append(Note(name, f"a number to predict: [loss] name = 'squared', label_bound = {bound:g}"))
+        notes.append(
+            Note(
+                name,
+                f"a number to predict: [loss] name = 'squared', label_bound = {bound:g}; `init` writes none",
+            )
+        )
         return None, bound
     if len(found) != 2:
         raise DataError(
@@ -195,7 +212,7 @@ def short(value: float) -> float | int:
     return int(value) if value.is_integer() and abs(value) < 1e15 else value
 
 
-def schema_lines(columns: dict[str, Number | Category]) -> list[str]:
+def schema_lines(columns: Mapping[str, Number | Category]) -> list[str]:
     """`age = [15, 90]`, a line for each column."""
     return [f"{key(name)} = {listed(entry(column))}" for name, column in columns.items()]
 

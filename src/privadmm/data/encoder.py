@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from privadmm.data.declare import MISSING
 from privadmm.data.readers import DROP, Columns, Format, opened
 from privadmm.data.schema import (
     Category,
@@ -25,13 +26,22 @@ from privadmm.data.schema import (
     Schema,
     bad_numbers,
     check_on_bad,
+    distinct_columns,
     numbers,
     require_column,
+    words,
 )
 from privadmm.errors import ConfigError, DataError
 
 Extra = Literal["refuse", "ignore"]
+Unread = Mapping[str, Mapping[str, int]]  # cells by column and by what was amiss
 Rows = Iterable[Mapping[str, Any]] | Mapping[str, Any] | NDArray[Any]
+AMISS = {
+    "unknown": "in no declared category, read as zeros",
+    "missing": "left empty, read as zeros",
+    "clipped": "beyond the declared range, clipped to it",
+    "no_number": "with no number, read as the low end of the range",
+}
 
 
 @dataclass(frozen=True)
@@ -75,13 +85,34 @@ class Encoder:
                 features |= {encoded: block[:, j] for j, encoded in enumerate(column.names(name))}
         return np.stack([features[name] for name in self.names], axis=1)
 
+    def unread(self, table: Mapping[str, NDArray[Any]]) -> dict[str, dict[str, int]]:
+        """How many cells of each declared column stand for something else than what they hold; see AMISS."""
+        found: dict[str, dict[str, int]] = {}
+        for name, column in self.columns.items():
+            if column is None:
+                continue
+            if isinstance(column, Category):
+                cells = words(table[name])
+                off = [
+                    cells[row].casefold() in MISSING for row in np.flatnonzero(column.codes(table[name]) < 0)
+                ]
+                counts = {"unknown": off.count(False), "missing": off.count(True)}
+            else:
+                x = numbers(table[name])
+                beyond = (x < column.low) | (x > column.high)
+                counts = {"clipped": int(beyond.sum()), "no_number": int(np.isnan(x).sum())}
+            if any(counts.values()):
+                found[name] = {kind: count for kind, count in counts.items() if count}
+        return found
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RawRows:
-    """Rows for a model: features X (n, d), and further columns that were asked for."""
+    """Rows for a model: features X (n, d), further columns that were asked for, and what was not read as it stood."""
 
     X: Floats
     kept: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    unread: Unread = field(default_factory=dict)
 
     def __repr__(self) -> str:  # sizes only: a repr ends up in logs
         return f"RawRows({len(self.X)} rows, {self.X.shape[1]} features, kept={list(self.kept)})"
@@ -98,9 +129,7 @@ def encode_file(
     """A csv or parquet file with the raw columns, in any order; errors name the file, the line and the column."""
     check_extra(extra)
     with opened(Path(path), format) as table:
-        if len(set(table.header)) < len(table.header):
-            twice = next(name for name in table.header if table.header.count(name) > 1)
-            raise DataError(f"there are two columns {twice!r}; rename one of them")
+        distinct_columns(table.header)
         for name in (*encoder.columns, *keep):
             require_column(name, table.header)
         unknown = [name for name in table.header if name not in {*encoder.columns, *keep, encoder.label}]
@@ -115,7 +144,7 @@ def encode_file(
         columns = table.load(numeric, text)
         check_numbers(encoder, columns, table.where)
         raw = {name: columns[name] for name in keep}
-        found = RawRows(encoder.encode(columns), raw)
+        found = RawRows(encoder.encode(columns), raw, encoder.unread(columns))
         if not len(found.X):
             raise DataError("has no rows to predict for; give a file with at least one")
     return found
@@ -185,6 +214,15 @@ def check_numbers(encoder: Encoder, table: Mapping[str, NDArray[Any]], where: An
         bad = np.isnan(numbers(table[name]))
         if bad.any():
             raise DataError(bad_numbers(name, bad, where(int(bad.argmax())), DROP))
+
+
+def amiss(unread: Unread, rows: int) -> list[str]:
+    """A line for each column and kind: counts, never what a cell holds."""
+    return [
+        f"{name}: {count} of {rows} cells {AMISS[kind]}"
+        for name, kinds in unread.items()
+        for kind, count in kinds.items()
+    ]
 
 
 def check_extra(extra: str) -> None:

@@ -32,6 +32,7 @@ from privadmm.data.schema import (
     bad_numbers,
     check_on_bad,
     class_pair,
+    distinct_columns,
     labels,
     numbers,
     require_column,
@@ -291,9 +292,7 @@ def _from_table(
     keep: Sequence[str],
     on_bad: OnBad,
 ) -> Records:
-    if len(set(table.header)) < len(table.header):
-        twice = next(name for name in table.header if table.header.count(name) > 1)
-        raise DataError(f"there are two columns {twice!r}; rename one of them")
+    distinct_columns(table.header)
     features = [name for name in table.header if name != label and name not in keep]
     measured = features
     if schema is not None:

@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
 from functools import cached_property
 from itertools import pairwise, repeat
 from typing import Any, Literal
@@ -246,10 +247,30 @@ def check_on_bad(on_bad: str) -> None:
 def require_column(name: str, have: Mapping[str, Any] | Sequence[str]) -> None:
     if name not in have:
         # Where a header is missing its names are a record: they are not repeated here.
+        close = [place for place, other in enumerate(have, 1) if alike(name, other)]
+        hint = f" Column {close[0]} has nearly this name." if close else ""
+        hint += " A csv file may have another separator than the comma." if len(have) == 1 else ""
         raise DataError(
-            f"column {name!r} is missing; the table has {len(have)} others. Rename the column in the data or in the "
-            "declaration; if there is no header line, add one, and look for a quote that is not closed"
+            f"column {name!r} is missing; the table has {len(have)} others.{hint} Rename the column in the data or in "
+            "the declaration; if there is no header line, add one, and look for a quote that is not closed"
         )
+
+
+def alike(name: str, other: Any) -> bool:
+    """But for its case, blanks and a slip or two."""
+    a, b = ("".join(c for c in str(word).casefold() if c not in " _-") for word in (name, other))
+    return SequenceMatcher(None, a, b).ratio() >= 0.75
+
+
+def distinct_columns(header: Sequence[str]) -> None:
+    """Refuse a table with one name twice, which is not told: a file without a header begins with a record."""
+    first: dict[str, int] = {}
+    for number, name in enumerate(header, 1):
+        if (before := first.setdefault(name, number)) != number:
+            raise DataError(
+                f"columns {before} and {number} have the same name; rename one of them, or add a line of names if the "
+                "file has none"
+            )
 
 
 def bad_numbers(name: str, bad: NDArray[np.bool_], first: str, fix: str) -> str:

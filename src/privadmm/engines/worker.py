@@ -90,6 +90,7 @@ class Worker:
             if stored is not None:
                 return Mail.unpack(stored)
             self._in_order(now)
+            self._afforded(now, here)
             local, at = self._among(here)
             state = self.state if at is None else rows(self.state, at)
             if self._news(inbox):
@@ -110,6 +111,17 @@ class Worker:
         # Only a committed tick becomes the worker's present.
         self.local, self.state, self.last, self.told = local, state, now, inbox.absent
         return outbox
+
+    def _afforded(self, now: Tick, here: Ints) -> None:
+        """Before a record is read: of a job that set nothing aside, the whole tick must be affordable.
+
+        A solver that fails on records tells of them, and a refusal that comes after it would make that free.
+        """
+        if any(self.ledger.reserved(party, self.job) is None for party in here.tolist()):
+            rows = self.plan.get((now.round, now.phase), ())
+            self.ledger.permit(
+                self.job, {party: tuple(row[party] for row in rows) for party in here.tolist()}
+            )
 
     def _here(self, round: int, absent: Ints) -> Ints:
         """The parties of the block that answer in this round, in block order."""
@@ -157,6 +169,7 @@ class Worker:
             senders = np.setdiff1d(senders, inbox.gone)
         good = (
             sound
+            and inbox.senders.dtype == np.int64
             and np.array_equal(inbox.senders, senders)
             and inbox.values.dtype == np.float64
             and inbox.values.shape == public.zeros(len(senders), self.algorithm.width(public)).shape

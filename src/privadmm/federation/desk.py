@@ -41,7 +41,14 @@ ELSEWHERE = "its steward finds the reason in its requests.log"
 
 def answer(folder: Path, letter: Letter) -> Answer:
     """The party's answer to any letter; never an exception, whose text would leave."""
-    folder, who = folder.absolute(), Answer()
+    try:
+        return logged(folder.absolute(), letter)
+    except OSError:  # not even the log could be written
+        return {"status": "failed", "error": "StorageError", "message": "its log could not be written"}
+
+
+def logged(folder: Path, letter: Letter) -> Answer:
+    who = Answer()
     try:
         desk = Desk(party.read(folder))
         who = {"party": desk.party.number}
@@ -57,8 +64,8 @@ def answer(folder: Path, letter: Letter) -> Answer:
         note(folder, letter, "failed", traceback.format_exc())
         return {"status": "failed", **who, "error": "StorageError", "message": ELSEWHERE}
     except Exception as error:
-        note(folder, letter, "failed", traceback.format_exc())
         end(folder, letter)
+        note(folder, letter, "failed", traceback.format_exc())
         name = type(error).__name__ if isinstance(error, PrivadmmError) else "Failure"
         return {"status": "failed", **who, "error": name, "message": ELSEWHERE}
 
@@ -148,6 +155,7 @@ class Desk:
         inbox = Mail.unpack(data(letter, "inbox"))
         self.admitted(len(kept.proposal.sizes), kept.config)
         self.party.stay(len(kept.proposal.sizes) - len(inbox.absent))
+        self.set_aside(now.job)
         found, job = self.held(kept), kept.job
         with closing(self.ledger(kept, found)) as ledger:
             noise = assembly.noise(kept.config)
@@ -169,6 +177,14 @@ class Desk:
                 if ledger.latest(kept.proposal.id) is None:
                     ledger.close_job(kept.proposal.id)
         return {}
+
+    def set_aside(self, job: str) -> None:
+        """Refuse, before a record is read, a job whose `begin` was: even that it fails would tell of records."""
+        with closing(self.opened()) as ledger:
+            if ledger.reserved(self.party.number, job) is None:
+                raise RefusedError(
+                    f"nothing was set aside for job {job}: its begin was refused. Nothing was released"
+                )
 
     def ended(self, job: str) -> bool:
         return (self.party.jobs / f"{job}.ended").exists()

@@ -164,7 +164,13 @@ def read_text(path: Path) -> Config:
         isinstance(data.get("schema"), str) or str(data.get("source")).startswith("embedded:")
     ):
         raise RefusedError("a proposal says everything itself and names no file. Nothing was released")
-    return read(path)
+    config = read(path)
+    if config.parties.known is not None and neutral(config) != config:
+        raise RefusedError(
+            "a proposal leaves it to each party how its records are read and split: only what `privadmm federation` "
+            "writes is accepted. Nothing was released"
+        )
+    return config
 
 
 def expected(config: Config) -> Job:

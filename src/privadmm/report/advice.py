@@ -6,14 +6,16 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-from privadmm.recommend import THIN, TOO_SMALL
+from privadmm.recommend import THIN, TOO_SMALL, Expected
 from privadmm.report import screen
 from privadmm.report.metrics import amount
 from privadmm.report.plots import BLUE, GREY, ORANGE, RED, canvas
 from privadmm.report.rundir import write_json
 
 COLOURS = {"good": "green", "thin": "yellow", "too small": "bold red"}
-HONEST = "an estimate from public facts; what the data hold decides, and it is not an accuracy"
+HONEST = (
+    "an estimate for two classes from public facts; what the data hold decides, and it is not an accuracy"
+)
 
 
 def recommendation(r: dict[str, Any]) -> str:
@@ -28,6 +30,9 @@ def recommendation(r: dict[str, Any]) -> str:
     ]
     if r["warning"] is not None:
         facts.append(("warning", f"[bold red]{escape(r['warning'])}[/]"))
+    else:
+        found = Expected(r["expected"]["noise_to_signal"])
+        facts.append(("verdict", f"[{COLOURS[found.verdict]}]{found.verdict}[/]: {found.meaning}"))
     facts.append(("mind", HONEST))
     made = Table(title="Noise, in times the signal of a middling data set", title_justify="left")
     for heading in ("method", "noise", "verdict"):

@@ -27,12 +27,16 @@ def shown(result: dict[str, Any], out: Path | None) -> str:
     for heading in ("parties", "who talks to whom", "seconds", "bytes in all", "through the coordinator"):
         made.add_column(heading, justify="left" if heading.startswith("who") else "right")
     for line in result["lines"]:
-        figures = (f"{line['seconds']:.3g}", size(line["bytes"]), size(line["bytes_at_hub"]))
+        figures = (duration(line["seconds"]), size(line["bytes"]), size(line["bytes_at_hub"]))
         made.add_row(f"{line['nodes']:,}", NAMES[line["kind"]], *figures)
     facts: screen.Facts = [("note", MODELLED)]
     if out is not None:
         facts.append(("written to", out))
     return screen.shown([made, screen.rows(facts)])
+
+
+def duration(seconds: float) -> str:
+    return f"{seconds:.3g}" if seconds < 100 else f"{seconds:,.0f}"
 
 
 def size(count: float) -> str:

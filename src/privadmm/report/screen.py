@@ -174,7 +174,7 @@ def too_small(r: dict[str, Any]) -> Facts:
 def outlook(r: dict[str, Any]) -> Facts:
     """Noise against signal, where the number of records is known; and what is recommended instead."""
     if (found := r.get("expected")) is None:
-        return []
+        return [("outlook", f"none: {escape(r['not_expected'])}")] if "not_expected" in r else []
     colour = {"good": "green", "thin": "yellow"}.get(found["verdict"], "bold red")
     said = f"{found['noise_to_signal']:.2g} times the signal of a middling data set: [{colour}]{found['verdict']}[/]"
     facts: Facts = [("noise", f"{said} (an estimate from public facts, not an accuracy)")]

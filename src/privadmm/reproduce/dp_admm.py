@@ -96,12 +96,13 @@ NOTES = (
 def parameters(ran: Ran) -> tuple[Parameter, ...]:
     l1, l2 = (spread_words(ran.known[f"D_w {penalty}"], 3) for penalty in ("l1", "l2"))
     quick = "" if ran.rounds == ROUNDS else f"a quick run; the paper has {ROUNDS}"
+    fewer = "a quick run; a full one has more" if quick else ""
     return (
         Parameter("N, m_i, d", f"{PROVIDERS}, 210, 14", True),
         Parameter("rho, lambda", f"{RHO:g}, {LAMBDA:g}", True),
         Parameter("T", str(ran.rounds), not quick, quick),
-        Parameter("epsilon of a round", ", ".join(f"{epsilon:g}" for epsilon in ran.epsilons), True),
-        Parameter("delta", ", ".join(f"{delta:g}" for delta in ran.deltas), True),
+        Parameter("epsilon of a round", ", ".join(f"{epsilon:g}" for epsilon in ran.epsilons), True, fewer),
+        Parameter("delta", ", ".join(f"{delta:g}" for delta in ran.deltas), True, fewer),
         Parameter("S1, S3, S4", "1, 1/4, 1", True),
         Parameter("records", "162, 21,000 and 9,000, drawn anew for every run", True),
         Parameter(

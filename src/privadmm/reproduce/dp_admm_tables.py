@@ -56,6 +56,7 @@ def versus_algorithm_2(ran: Ran) -> list[Figure]:
                 f"epsilon = {epsilon:g}, delta = 1e-3",
                 what,
                 [Case("l2", method, noise, epsilon, 1e-3) for method, noise in both],
+                by_method=True,
             )
             for epsilon in (0.05, 0.1)
         ]
@@ -64,13 +65,17 @@ def versus_algorithm_2(ran: Ran) -> list[Figure]:
     return found
 
 
-def panel(ran: Ran, title: str, what: What, cases: list[Case]) -> Panel:
+def panel(ran: Ran, title: str, what: What, cases: list[Case], by_method: bool = False) -> Panel:
+    """Colours are by method, or by epsilon and delta; dashes tell the noise."""
     lines = []
     for case in cases:
         found = ran.curves[case]
         values = found.objective if what == "objective" else found.loss
         dashed = case.noise != "published"
-        lines.append(Line(named(case, found), looked(ran.rounds), Spread.of(values), dashed=dashed))
+        series = f"{case.method}" if by_method or case.noise == "off" else f"{case.epsilon:g}, {case.delta:g}"
+        lines.append(
+            Line(named(case, found), looked(ran.rounds), Spread.of(values), dashed=dashed, series=series)
+        )
     return Panel(title, "round", f"{what}, sum over providers", tuple(lines), yscale="log")
 
 

@@ -26,7 +26,8 @@ def by_round(found: Results, kind: str) -> list[Line]:
     for alpha in found.alphas(kind):
         seen = found.seen(kind, alpha)
         label = f"alpha = {alpha:g}; certified {words(seen.epsilon)} in all"
-        lines.append(Line(label, range(1, len(seen.loss) + 1), Spread.of(seen.loss)))
+        curve = Spread.of(seen.loss)
+        lines.append(Line(label, range(1, len(seen.loss) + 1), curve, series=f"alpha = {alpha:g}"))
     rho, plain = next((rho, seen) for (name, rho), seen in found.of.items() if name == "plain")
     shown = plain.loss[: len(found.seen(kind, found.alphas(kind)[0]).loss)]
     label = f"no noise, rho = {rho:g}"
@@ -69,7 +70,7 @@ def losses(found: Results, round: int) -> Panel:
         if isinstance(curve, Fit):
             fine = grid(alphas)
             label = f"fit: {curve.c4:.3g} exp(-{curve.c5:.3g} alpha) + {curve.c6:.3g}"
-            lines.append(Line(label, fine.tolist(), flat(curve(fine)), dashed=True))
+            lines.append(Line(label, fine.tolist(), flat(curve(fine)), dashed=True, series=f"fit, {kind}"))
     alphas = found.alphas("proof")
     printed = model(np.array(alphas), *LATE, found.floor)
     lines.append(Line("20 exp(-20 alpha) + c6", alphas, flat(printed), published=True))
@@ -91,7 +92,8 @@ def utility(found: Results) -> Panel:
         if isinstance(curve, Fit) and top is not None:
             fine = grid([alpha for alpha in found.alphas(kind) if alpha >= 0.1])
             label = f"{kind} noise; best alpha {top['alpha']:.3g}"
-            lines.append(Line(label, fine.tolist(), flat(weights.privacy(fine) - curve(fine))))
+            worth = flat(weights.privacy(fine) - curve(fine))
+            lines.append(Line(label, fine.tolist(), worth, series=f"{kind} noise"))
     return Panel(
         "utility of privacy less fitted loss",
         "alpha of a round",
@@ -130,6 +132,7 @@ def grids(found: Results) -> tuple[Grid, ...]:
         for (kind, round), curve in found.fits.items()
         for top in [found.best(kind, round)]
     )
+    boxed = max(len(found.seen("box", alpha).loss) for alpha in found.alphas("box"))
     printed = (
         ("printed, all iterations", None, *EARLY, "min over t of the loss", None, None),
         ("printed, t > 1", None, *LATE, "mean over t = 20..100", None, None),
@@ -137,7 +140,7 @@ def grids(found: Results) -> tuple[Grid, ...]:
     return (
         Grid(
             "runs",
-            f"Runs: loss and error rate at the end, mean (range); {found.rounds} rounds, the box 20",
+            f"Runs: loss and error rate at the end, mean (range); {found.rounds} rounds, the box {boxed}",
             ("noise", "alpha", "certified, one round", "certified, all rounds", "mean loss", "error rate"),
             runs,
         ),

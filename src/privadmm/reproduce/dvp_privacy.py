@@ -35,7 +35,7 @@ def the_box(found: Results) -> Iterator[Check]:
             f"loss {loss[0]:.3g} after the first round, {peak:.3g} after round {rounds}"
             + (", then no solution" if rounds < len(loss) else ""),
             not away,
-            "confirmed: the inverted fraction asks for Phi < 0, and the iterates run away"
+            "the inverted fraction asks for Phi < 0, and the iterates run away"
             if away
             else "here no node's Phi is negative, so that it runs; it is not alpha-DP all the same",
         )
@@ -82,10 +82,11 @@ def privacy(found: Results) -> Iterator[Check]:
     )
     yield claim(
         "Certified noise of the same cost a round has less loss, and a smaller total, than the proof's",
-        "ours, not the paper's",
+        "not in the paper",
         pairs,
         all(better),
         "Gaussian noise has norm s sqrt(d), Gamma noise d/zeta, and its rounds add up like a root",
+        of="ours",
     )
 
 

@@ -56,12 +56,13 @@ def varied(found: Results, alpha: float) -> Panel:
     lines = []
     for (gamma, growth), run in found.varied(alpha).items():
         cost = f"published {run.seen.claimed:.3g}, certified {run.seen.epsilon:.3g}"
-        lines.append(line(f"gamma {gamma:g}, growth {growth:g}; {cost}", run))
+        name = f"gamma {gamma:g}, growth {growth:g}"
+        lines.append(line(f"{name}; {cost}", run, name))
     return Panel(f"alpha = {alpha:g}", "iteration", "mean loss", tuple(lines))
 
 
-def line(label: str, run: Run) -> Line:
-    return Line(label, run.iterations, Spread.of(run.seen.loss))
+def line(label: str, run: Run, series: str) -> Line:
+    return Line(label, run.iterations, Spread.of(run.seen.loss), series=series)
 
 
 def comparison(found: Results, kind: str) -> Figure:
@@ -72,7 +73,7 @@ def comparison(found: Results, kind: str) -> Figure:
         for name in found.names(kind, level):
             run = found.run(kind, name, level)
             claimed = f"; published {run.seen.claimed:.3g}" if run.seen.claimed is not None else ""
-            lines.append(line(f"{name}{claimed}; certified {run.seen.epsilon:.3g}", run))
+            lines.append(line(f"{name}{claimed}; certified {run.seen.epsilon:.3g}", run, name))
         lines.append(plain("ADMM, no noise", found.overfitting[RHO]))
         panels.append(Panel(f"{letter} = {level:g}", "iteration", "mean loss", tuple(lines)))
     if kind == "published":

@@ -1,6 +1,8 @@
 """What the runs of the paper on recycled ADMM found, by figure."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -70,6 +72,16 @@ def oscillation(seen: Seen) -> float:
 
 def listed(at: list[float] | list[int], values: list[float] | Floats, name: str = "gamma") -> str:
     return f"{name} " + ", ".join(f"{a:g}: {value:.4g}" for a, value in zip(at, values, strict=True))
+
+
+def ranges(runs: Mapping[str, Floats]) -> str:
+    """Runs of methods or settings, in the order that is claimed of their means: how far their ranges agree with it."""
+    pairs = [
+        (a, b) for a, b in pairwise(runs) if runs[a].max() >= runs[b].min() and runs[b].max() >= runs[a].min()
+    ]
+    if not pairs:
+        return "judged by means; neighbouring ranges do not touch"
+    return "judged by means; ranges overlap: " + ", ".join(f"{a} and {b}" for a, b in pairs)
 
 
 def falls(values: list[float]) -> bool:

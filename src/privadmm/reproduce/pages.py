@@ -6,10 +6,13 @@ from typing import Any
 
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from privadmm.report import screen
 from privadmm.report.rundir import write_json
 from privadmm.reproduce.study import Check, Grid, Study
+
+WHOLE = 1e9  # whole figures below this are written out
 
 
 def save(study: Study, out: Path, quick: bool = False) -> None:
@@ -19,20 +22,32 @@ def save(study: Study, out: Path, quick: bool = False) -> None:
     out.mkdir(parents=True, exist_ok=True)
     for figure in study.figures:
         draw(figure, out / f"{figure.name}.png")
-    (out / "results.md").write_text(page(study), encoding="utf-8")
+    (out / "results.md").write_text(page(study, quick), encoding="utf-8")
     write_json(out / "study.json", study.record | {"quick": quick})
 
 
-def page(study: Study) -> str:
+def kind(quick: bool) -> str:
+    return (
+        "a quick run, with fewer seeds, rounds and settings than the results to cite"
+        if quick
+        else "a full run"
+    )
+
+
+def page(study: Study, quick: bool = False) -> str:
     """In Markdown: what was run, every check, every table."""
     parts = [
-        f"{study.held} of {len(study.checks)} checks hold.",
+        f"# {study.title} ({study.paper}): {kind(quick)}",
+        f"{study.tally}.",
         "### Settings",
         settings(study),
         "### Checks",
     ]
     parts.append(
-        table(("check", "published", "ours", "holds", "remark"), [cells(check) for check in study.checks])
+        table(
+            ("check", "claimed by", "published", "ours", "holds", "remark"),
+            [cells(check) for check in study.checks],
+        )
     )
     for grid in study.grids:
         parts += [f"### {grid.caption}", table(grid.columns, [tuple(map(word, row)) for row in grid.rows])]
@@ -49,10 +64,14 @@ def settings(study: Study) -> str:
     return table(("setting", "value", "from", "reason"), rows)
 
 
+BY = {"paper": "the paper", "ours": "us"}
+
+
 def cells(check: Check) -> tuple[str, ...]:
     within = "" if check.tolerance is None else f" +- {check.tolerance:g}"
     return (
         check.name,
+        BY[check.of],
         word(check.published) + within,
         word(check.ours),
         "yes" if check.ok else "**no**",
@@ -68,27 +87,35 @@ def table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
 def word(value: Any) -> str:
     if value is None:
         return "-"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.0f}" if value.is_integer() and abs(value) < WHOLE else f"{value:.4g}"
 
 
-def shown(study: Study, out: Path) -> str:
+def shown(study: Study, out: Path, quick: bool = False) -> str:
     """For the terminal."""
-    checks = Table(
-        title=f"{study.title}: {study.held} of {len(study.checks)} checks hold", title_justify="left"
-    )
-    for name in ("check", "published", "ours", "holds"):
+    checks = Table(title=escape(f"{study.title}, {kind(quick)}: {study.tally}"), title_justify="left")
+    for name in ("check", "claimed by", "published", "ours", "holds"):
         checks.add_column(name)
-    facts: screen.Facts = []
     for check in study.checks:
-        name, published, ours, _, why = cells(check)
         verdict = "[green]yes[/]" if check.ok else "[bold red]no[/]"
-        checks.add_row(escape(name), escape(published), escape(ours), verdict)
-        if not check.ok:
-            facts.append((check.name, escape(why)))
+        checks.add_row(*map(escape, cells(check)[:4]), verdict)
     grids = [small(grid) for grid in study.grids]
-    facts += [("note", escape(note)) for note in study.notes]
+    facts: screen.Facts = [("note", escape(note)) for note in study.notes]
     facts.append(("written to", out))
-    return screen.shown([*grids, checks, screen.rows(facts)])
+    return screen.shown([*grids, checks, remarks(study.checks), screen.rows(facts)])
+
+
+def remarks(checks: Sequence[Check]) -> list[Text]:
+    """Why checks do not hold, each below the check's name."""
+    room, lines = min(screen.console().width, 100) - 4, list[Text]()
+    for check in checks:
+        if not check.ok and check.why:
+            lines += Text(f"no: {check.name}", "bold").wrap(screen.console(), room + 4)
+            lines += [Text("    ") + part for part in Text(check.why).wrap(screen.console(), room)]
+    for line in lines:
+        line.rstrip()
+    return lines
 
 
 def small(grid: Grid) -> Table:

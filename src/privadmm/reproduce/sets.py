@@ -23,15 +23,22 @@ class Raw:
     y: Floats
 
 
-def need(data: Path | None, files: Sequence[str], what: str) -> Path:
-    """The folder, if these files are in it."""
-    said = f"{what} needs {', '.join(files)}, which the package does not carry"
+def need(data: Path | None, files: Sequence[str], what: str, about: str = "") -> Path:
+    """The folder, if these files are in it; `about` says what they hold and where they come from."""
+    said, about = f"{what} needs {', '.join(files)}, which the package does not carry", about and f". {about}"
     if data is None:
-        raise ConfigError(f"{said}: name the folder that has them with --data-dir")
+        raise ConfigError(f"{said}: name the folder that has them with --data-dir{about}")
     missing = [name for name in files if not (data / name).is_file()]
     if missing:
-        raise ConfigError(f"{data}: {said}; missing here: {', '.join(missing)}. Correct --data-dir")
+        raise ConfigError(f"{data}: {said}; missing here: {', '.join(missing)}. Correct --data-dir{about}")
     return data
+
+
+KEYS = ("X", "y", "unique_idx")
+ABOUT_RAETSCH = (
+    "They are Raetsch's benchmark collection (the IDA repository), a NumPy file for each set with X (records by "
+    "columns), y (-1 or +1) and unique_idx (the rows left when records that are there twice are dropped)"
+)
 
 
 def raetsch_files() -> list[str]:
@@ -40,7 +47,12 @@ def raetsch_files() -> list[str]:
 
 def raetsch(data: Path, name: str, unique: bool = False) -> Raw:
     """One of Raetsch's sets; `unique` leaves out records that are there twice."""
-    with np.load(need(data, [f"raetsch/{name}.npz"], f"the set {name}") / f"raetsch/{name}.npz") as file:
+    folder = need(data, [f"raetsch/{name}.npz"], f"the set {name}", ABOUT_RAETSCH)
+    with np.load(folder / f"raetsch/{name}.npz") as file:
+        if lacking := [key for key in KEYS if key not in file]:
+            raise DataError(
+                f"{folder / f'raetsch/{name}.npz'}: has no {', '.join(lacking)}. {ABOUT_RAETSCH}; write it anew"
+            )
         rows: NDArray[np.int64] | slice = file["unique_idx"] if unique else slice(None)
         return Raw(file["X"][rows].astype(float), file["y"][rows].astype(float))
 

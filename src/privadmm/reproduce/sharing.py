@@ -162,6 +162,17 @@ def parameters(setting: Setting) -> tuple[Parameter, ...]:
         return Parameter(symbol, value, False, why)
 
     return (
+        *(
+            [
+                ours(
+                    "people",
+                    each(lambda where, plan: f"the first {where.people}"),
+                    "a quick run; the paper has all",
+                )
+            ]
+            if setting.quick
+            else []
+        ),
         Parameter("columns of the parties", each(lambda where, plan: listed(WIDTHS[where.name])), True),
         Parameter("start", "0", True, "SGD too, where the paper has random weights"),
         ours(

@@ -10,13 +10,16 @@ from numpy.typing import ArrayLike
 
 from privadmm.phases import Floats
 
+Whose = Literal["paper", "ours"]
+
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that a paper prints or claims, and whether it came out.
+    """One thing that a paper prints or claims, or that we expect, and whether it came out.
 
     published and ours are figures within `tolerance` of each other, or a claim in words and what was seen. `why`
-    explains a check that does not hold, and says of any other what it rests on.
+    explains a check that does not hold, and says of any other what it rests on. `of` says whose claim it is: the
+    paper's own, or ours (an earlier trial, a control, a certified variant).
     """
 
     name: str
@@ -25,11 +28,13 @@ class Check:
     ok: bool
     tolerance: float | None = None
     why: str = ""
+    of: Whose = "paper"
 
     @property
     def record(self) -> dict[str, Any]:
         return {
             "name": self.name,
+            "of": self.of,
             "published": self.published,
             "ours": self.ours,
             "tolerance": self.tolerance,
@@ -38,14 +43,16 @@ class Check:
         }
 
 
-def near(name: str, published: float, ours: float, tolerance: float, why: str = "") -> Check:
+def near(
+    name: str, published: float, ours: float, tolerance: float, why: str = "", of: Whose = "paper"
+) -> Check:
     """A printed figure against ours."""
-    return Check(name, published, ours, bool(abs(ours - published) <= tolerance), tolerance, why)
+    return Check(name, published, ours, bool(abs(ours - published) <= tolerance), tolerance, why, of)
 
 
-def claim(name: str, words: str, seen: str, ok: bool, why: str = "") -> Check:
-    """What a paper says in words, and what was seen."""
-    return Check(name, words, seen, bool(ok), None, why)
+def claim(name: str, words: str, seen: str, ok: bool, why: str = "", of: Whose = "paper") -> Check:
+    """What a paper says in words, or what we expect, and what was seen."""
+    return Check(name, words, seen, bool(ok), None, why, of)
 
 
 @dataclass(frozen=True)
@@ -70,13 +77,17 @@ def spread_words(values: ArrayLike, digits: int = 4) -> str:
 
 @dataclass(frozen=True)
 class Line:
-    """One curve: y over x with the range over runs; `published` marks what was read off the paper."""
+    """One curve: y over x with the range over runs; `published` marks what was read off the paper.
+
+    Curves of one `series` (or else of one label) have one colour in all panels of a figure.
+    """
 
     label: str
     x: Sequence[float]
     y: Spread
     published: bool = False
     dashed: bool = False
+    series: str = ""
 
     @property
     def record(self) -> dict[str, Any]:
@@ -161,12 +172,22 @@ class Study:
         return sum(check.ok for check in self.checks)
 
     @property
+    def tally(self) -> str:
+        """How many checks hold, the paper's claims and our own expectations apart."""
+        counts = {of: [check.ok for check in self.checks if check.of == of] for of in ("paper", "ours")}
+        said = f"{sum(counts['paper'])} of {len(counts['paper'])} of the paper's claims hold"
+        if counts["ours"]:
+            said += f"; {sum(counts['ours'])} of {len(counts['ours'])} of our own expectations"
+        return said
+
+    @property
     def record(self) -> dict[str, Any]:
         return {
             "paper": self.paper,
             "title": self.title,
             "checks": [check.record for check in self.checks],
             "held": self.held,
+            "tally": self.tally,
             "parameters": [
                 {"symbol": one.symbol, "value": one.value, "stated": one.stated, "why": one.why}
                 for one in self.parameters

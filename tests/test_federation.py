@@ -259,17 +259,18 @@ def proposed(made: Federated, number: int, **changes: str) -> dict[str, Any]:
         assert before in text
         text = text.replace(before, after)
     sizes = tuple(read_party(folder).party.records for folder in made.folders)
-    return {"kind": "begin", "proposal": Proposal(f"{number:032x}", text, sizes, 3).pack(), "heads": "[]"}
+    return {"kind": "begin", "proposal": Proposal(f"{number:032x}", text, sizes, 4).pack(), "heads": "[]"}
 
 
 def first_step(number: int) -> dict[str, Any]:
-    inbox = Mail(np.array([-1]), np.zeros((1, 3))).pack()
+    inbox = Mail(np.array([-1]), np.zeros((1, 4))).pack()
     return {"kind": "step", "job": f"{number:032x}", "round": 0, "phase": 0, "inbox": inbox}
 
 
 def test_a_refused_job_is_not_even_tried(made: Federated, monkeypatch: pytest.MonkeyPatch) -> None:
     """A solver that fails, or does not, tells of records: nothing may run for which nothing was set aside."""
-    assert ask(made, 0, **proposed(made, 1))["status"] == "ok"
+    said = ask(made, 0, **proposed(made, 1))
+    assert said["status"] == "ok", said
     assert ask(made, 0, **proposed(made, 2))["status"] == "refused"
     damaged = proposed(made, 3) | {"heads": json.dumps([["x", 0, 0, "00"]])}
     assert ask(made, 0, **damaged)["status"] == "failed"

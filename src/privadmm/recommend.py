@@ -48,6 +48,7 @@ from privadmm.privacy.events import (
 from privadmm.privacy.shares import worth
 
 Verdict = Literal["good", "thin", "too small"]
+LEAST = 1e-6  # of a signal: with less there is nothing to find
 SIGNAL, CENTRED = 1 / 6, 1.3  # c of a middling data set with moments, and over that without
 THIN, TOO_SMALL = 0.25, 2.0  # noise-to-signal from which on a part is lost, and from which on nearly all is
 METHOD, ROUNDS = "first_order_consensus", 40
@@ -230,9 +231,10 @@ class Recommendation:
 
 def recommend(facts: Facts, signal: float = SIGNAL) -> Recommendation:
     """METHOD's settings for these facts. A number gets ten bins where noise is small, else five."""
-    check.positive(signal=signal)
-    if signal > 1:
-        raise ConfigError(f"signal must be at most 1, which is all that any data can have, not {signal!r}")
+    if not LEAST <= signal <= 1:
+        raise ConfigError(
+            f"signal must lie between {LEAST:g} and 1, which is all that any data can have; it is {signal!r}"
+        )
 
     def ratio(unit: float, sensitivity: float = 1.0, c: float = signal) -> Expected:
         return Expected(2 * sensitivity * unit / c**2, signal)
@@ -253,6 +255,8 @@ def recommend(facts: Facts, signal: float = SIGNAL) -> Recommendation:
 
 def frontier(facts: Facts, grid: Sequence[float] = GRID, signal: float = SIGNAL) -> dict[str, Any]:
     """(2) of the recommended method by epsilon, the same for all parties, and the least epsilon for each verdict."""
+    if not grid:
+        raise ConfigError("a frontier needs an epsilon at least")
     lines = []
     for value in sorted(grid):
         found = recommend(Facts(facts.records, (value,) * facts.parties, facts.delta, facts.dims), signal)

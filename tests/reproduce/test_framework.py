@@ -132,6 +132,10 @@ def test_axes_fit_what_is_drawn(tmp_path: Path) -> None:
     drawing.fill(axes, panel(1.0, 2.0, lines=5), {"loss": "red"}, below=True)
     assert axes.get_yscale() == "linear"
     assert all(float(tick).is_integer() for tick in axes.get_xticks())
+    point = Panel("", "epochs", "loss", (Line("loss", (3,), Spread.of([[1.0]])),))
+    alone = canvas(3.0).subplots()
+    drawing.fill(alone, point, {"loss": "red"})
+    assert all(float(tick).is_integer() for tick in alone.get_xticks())
     assert not drawing.banded(panel(1.0, 2.0).lines[0])
     four = Figure("four", "", tuple(panel(1.0, 2.0 * n) for n in range(1, 5)))
     drawing.draw(four, tmp_path / "four.png")

@@ -28,7 +28,7 @@ def reproduce(
     ] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="processes; default one for each core")] = None,
     out: Annotated[
-        Path | None, typer.Option(help="where to put the results; default runs/PAPER-TIME")
+        Path | None, typer.Option(help="a new or empty folder for the results; default runs/PAPER-TIME")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

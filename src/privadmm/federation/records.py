@@ -88,5 +88,5 @@ def own_columns(party: Party, config: Config, parties: int) -> Held:
 
 
 def digest(ids: NDArray[Any]) -> str:
-    """Of all ids in order: whoever has the same people has the same, and nobody can tell one of them from it."""
+    """Of all ids in order: whoever has the same people has the same. Who could list all possible ids could try them."""
     return hashlib.sha256(json.dumps(words(ids)).encode()).hexdigest()

@@ -71,7 +71,7 @@ def fill(axes: Any, panel: Panel, colors: dict[str, str], below: bool = False) -
         yscale=panel.yscale if wide(panel) else "linear",
     )
     if panel.xscale == "linear" and panel.xlabel.startswith(COUNTED):
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
     axes.title.set_fontsize(10)
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)

@@ -28,15 +28,15 @@ def convergence(found: Results) -> Figure:
         lines.append(plain("ADMM", found.gammas(size)[STILL]))
         panels.append(Panel(f"(a) R-ADMM, {size} nodes", "iteration", "mean loss", tuple(lines)))
     for place, name, words in (("(b)", "apart", "1 + {k} q_2"), ("(c)", "alike", "1 + {k}/100")):
-        lines = [both(words.format(k=k), seen) for k, seen in found.speeds(name).items()]
+        lines = [both(words.format(k=k), seen, f"k = {k}") for k, seen in found.speeds(name).items()]
         panels.append(Panel(f"{place} MR-ADMM, penalties grow by", "iteration", "mean loss", tuple(lines)))
     return Figure("figure-1", "Figure 1: convergence without noise", tuple(panels))
 
 
-def both(label: str, seen: Seen) -> Line:
+def both(label: str, seen: Seen, series: str = "") -> Line:
     """Odd and even iterates in turn."""
     loss = np.stack([seen.loss, seen.even], axis=1).reshape(-1, seen.loss.shape[-1])
-    return Line(label, range(1, len(loss) + 1), Spread.of(loss))
+    return Line(label, range(1, len(loss) + 1), Spread.of(loss), series=series)
 
 
 def plain(label: str, seen: Seen) -> Line:

@@ -67,8 +67,8 @@ class Engine:
 # Measured on loopback, two cores, by benchmarks/scale_model.py: see docs/scale.md.
 ENGINES = {
     "ideal": Engine(),
-    "dask": Engine(handling=1e-3, start=2e-3),
-    "flower": Engine(handling=0.02, poll=3.0, start=2.0, look=0.5),
+    "dask": Engine(handling=1e-3, start=5e-3),
+    "flower": Engine(handling=0.05, poll=3.0, start=3.0, look=0.2),
 }
 
 

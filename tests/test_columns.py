@@ -194,7 +194,11 @@ FILES = {
     "no ids": ("bank", "income\n1\n", "'who' is missing"),
     "nothing else": ("bank", "who\n1\n2\n3\n", "no feature columns"),
     "somebody missing": ("bank", "who,income\n2,20\n1,10\n", "lacks 1 of the 3 people"),
-    "a column twice": ("bank", "who,age,income\n1,1,1\n2,2,2\n3,3,3\n", "two files have a column of the same name"),
+    "a column twice": (
+        "bank",
+        "who,age,income\n1,1,1\n2,2,2\n3,3,3\n",
+        "two files have a column of the same name",
+    ),
     "a word": ("bank", "who,income\n2,20\n1,much\n3,30\n", "1 of 3 rows hold no finite number"),
     "a declared column": ("bank", "who,assets\n2,20\n1,10\n3,30\n", "no feature columns"),
     "one name twice": ("bank", "who,income,income\n2,20,1\n1,10,1\n3,30,1\n", "two columns have one name"),

@@ -137,8 +137,9 @@ class Outcome:
 
 
 def spawn(*words: Any, **options: Any) -> subprocess.Popen[str]:
-    """The command line in a process of its own."""
-    command = [sys.executable, "-c", "from privadmm.cli import main; main()", *map(str, words)]
+    """The command line in a process of its own, which hears Ctrl-C even if tests run in the background of a shell."""
+    heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    command = [sys.executable, "-c", heard + "from privadmm.cli import main; main()", *map(str, words)]
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT, **options
     )

@@ -375,7 +375,7 @@ def listening(group: int) -> set[str]:
 
 def test_an_interrupt_leaves_no_process_and_can_be_resumed(place: Place) -> None:
     """Workers on this machine, started and ended by the command itself; Ctrl-C reaches all of them."""
-    many = with_changes(STAR, {"algorithm": {"rounds": 400}, "run": {"engine": "dask"}})
+    many = with_changes(STAR, {"algorithm": {"rounds": 60}, "run": {"engine": "dask"}})
     command = ["train", str(place.config(many)), "--out", str(place.out)]
     process = spawn(*command, "--json", start_new_session=True)
     try:
@@ -394,7 +394,7 @@ def test_an_interrupt_leaves_no_process_and_can_be_resumed(place: Place) -> None
     assert place.call(*command, "--resume").code == 0
     whole = place.run(with_changes(many, {"run": {"engine": "inprocess"}}), out=place.path / "whole")
     assert json.loads((place.out / "result.json").read_text())["transcript"] == whole.result["transcript"]
-    assert sum(charged(path) for path in ledgers(place.out)) == PARTIES * 400
+    assert sum(charged(path) for path in ledgers(place.out)) == PARTIES * 60
 
 
 def test_without_dask_the_extra_is_named(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,7 +120,7 @@ def test_a_replay_without_metrics_knows_all_but_the_gap(place: Place) -> None:
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL], ids=["SIGINT", "SIGKILL"])
 def test_a_signal_in_the_middle_of_a_run(sent: signal.Signals, place: Place) -> None:
-    many = with_changes(PRIVATE, {"algorithm": {"rounds": 2000}, "run": {"seed": None}})
+    many = with_changes(PRIVATE, {"algorithm": {"rounds": 500}, "run": {"seed": None}})
     command = ["train", str(place.config(many, "the config.toml")), "--seed", "3", "--out", str(place.out)]
     process = spawn(*command, "--json")
     try:
@@ -129,7 +129,7 @@ def test_a_signal_in_the_middle_of_a_run(sent: signal.Signals, place: Place) -> 
         out, err = process.communicate(timeout=30)
     finally:
         process.kill()
-    assert 20 <= len(metrics.read(place.out / "metrics.csv")) < 2000
+    assert 20 <= len(metrics.read(place.out / "metrics.csv")) < 500
     if sent == signal.SIGINT:
         assert process.returncode == 1
         assert json.loads(out)["error"] == "InterruptedRunError"
@@ -139,7 +139,7 @@ def test_a_signal_in_the_middle_of_a_run(sent: signal.Signals, place: Place) -> 
     assert place.call(*command, "--resume").code == 0
     place.run(with_changes(many, {"run": {"seed": 3}}), out=place.path / "whole")
     assert left_behind(place.out) == left_behind(place.path / "whole")
-    assert charged(place.out / "ledger.sqlite") == 2000 * PARTIES
+    assert charged(place.out / "ledger.sqlite") == 500 * PARTIES
 
 
 def wait_for_rows(path: Path, count: int, process: subprocess.Popen[str]) -> None:

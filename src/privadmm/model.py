@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ from privadmm.data.store import Store
 from privadmm.errors import ConfigError, DataError
 from privadmm.features import Map
 
+if TYPE_CHECKING:
+    from privadmm.job import Job
+
 Floats = NDArray[np.float64]
 
 NOT_PRIVATE = "NOT PRIVATE: no epsilon covers this run"
@@ -28,6 +31,20 @@ SIMULATED = "simulation: noise from a seed, to study and not to publish"
 def notices(private: bool, mode: str) -> list[str]:
     """What everybody has to know who meets this run's output, wherever that is."""
     return [*([] if private else [NOT_PRIVATE]), *([SIMULATED] if mode == "simulation" else [])]
+
+
+def about(job: "Job", mode: str) -> dict[str, Any]:
+    """What every result says first of the job that it is of."""
+    return {
+        "notices": [*notices(job.private, mode), *job.caveats],
+        "algorithm": job.algorithm.name,
+        "private": job.private,
+        "parties": job.public.parties,
+        "rounds": job.public.rounds,
+        "epsilon": job.epsilon,
+        "delta": job.delta,
+        "mode": mode,
+    }
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from privadmm.errors import (
     ToleranceError,
 )
 from privadmm.job import Job, features, train, weights
-from privadmm.model import Model, notices
+from privadmm.model import Model, about
 from privadmm.privacy.accounting import epsilon
 from privadmm.privacy.events import DiscreteGaussian, Gaussian, Spent, merge
 from privadmm.privacy.ledger import Budget, MemoryLedger, Statement, export
@@ -274,14 +274,7 @@ def summary(job: Job, mode: str, rows: list[Row], progress: Progress, prepared: 
     last = rows[-1] if rows else None
     measured = prepared.test if last and prepared.classifier else None
     return {
-        "notices": [*notices(job.private, mode), *job.caveats],
-        "algorithm": job.algorithm.name,
-        "private": job.private,
-        "parties": job.public.parties,
-        "rounds": job.public.rounds,
-        "epsilon": job.epsilon,
-        "delta": job.delta,
-        "mode": mode,
+        **about(job, mode),
         "accuracy_train": last and last.accuracy_train,
         "accuracy_test": last and last.accuracy_test,
         "majority_train": metrics.majority(prepared.train) if last and prepared.classifier else None,

@@ -14,7 +14,7 @@ from privadmm.errors import ConfigError, DataError, PrivadmmError, RefusedError
 from privadmm.job import Job, cluster
 from privadmm.losses import Logistic
 from privadmm.phases import COORDINATOR, AtParties, Local, Mail
-from privadmm.privacy.ledger import MemoryLedger
+from privadmm.privacy.ledger import Budget, MemoryLedger, Policy
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.privacy.release import Door
 
@@ -35,6 +35,7 @@ INBOXES = {
     "not a number": Mail(COORDINATORS, np.full((1, 4), np.nan)),
     "infinite": Mail(COORDINATORS, np.full((1, 4), np.inf)),
     "absurdly large": Mail(COORDINATORS, np.full((1, 4), 8.5e307)),
+    "senders that are no whole numbers": Mail(np.array([-1.0]), np.zeros((1, 4))),  # type: ignore[arg-type]
     "whole numbers": Mail(COORDINATORS, np.zeros((1, 4), dtype=np.int64)),  # type: ignore[arg-type]
 }
 
@@ -45,6 +46,27 @@ def test_an_inbox_that_no_coordinator_sends_is_refused_and_costs_nothing(inbox: 
     with pytest.raises(RefusedError, match="another shape, sender or size"):
         party.step(0, 0, inbox)
     assert party.ledger.spent(0) == ()
+
+
+def unpaid(monkeypatch: pytest.MonkeyPatch) -> Worker:
+    """An exact method of a job that set nothing aside, on a ledger that cannot pay a round of it."""
+    monkeypatch.setattr(Local, "argmin", lambda *_, **__: pytest.fail("records were read"))
+    job = next(case for case in PRIVATE if case.name == "pvp").job()
+    assert job.delta is not None
+    ledger = MemoryLedger(range(len(SIZES)), Policy(Budget(1e-6, job.delta)))
+    return Worker(job.algorithm, Local(job.public, shards()), job.plan, Simulation(0), ledger, job.id)
+
+
+def test_what_cannot_be_paid_for_is_not_even_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That a solver fails on records tells of them: a refusal that came after it would make that free."""
+    with pytest.raises(RefusedError, match="may spend"):
+        unpaid(monkeypatch).step(0, 0, Mail(COORDINATORS, np.zeros((1, 4))))
+
+
+def test_a_worker_that_asks_too_late_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Worker, "_afforded", lambda *_: None)
+    with pytest.raises(pytest.fail.Exception, match="records were read"):
+        unpaid(monkeypatch).step(0, 0, Mail(COORDINATORS, np.zeros((1, 4))))
 
 
 def test_a_graph_party_hears_its_neighbours_only() -> None:

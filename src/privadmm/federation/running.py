@@ -21,7 +21,7 @@ from privadmm.federation.coordinator import Facts, Federation, Patience, Post, g
 from privadmm.federation.proposal import Kept, Proposal, neutral, parties_of, read_text, written
 from privadmm.federation.records import digest
 from privadmm.job import Job, features, train, weights
-from privadmm.model import Frame, Model, notices
+from privadmm.model import Frame, Model, about
 from privadmm.phases import Floats
 from privadmm.privacy.accounting import epsilon, totals
 from privadmm.privacy.durable import SqliteLedger
@@ -187,14 +187,7 @@ class Run:
         for one in told.get("absent", ()):
             one["why"] = self.cluster.left.get(one["party"], "it had left before this process took over")
         result = {
-            "notices": [*notices(job.private, mode), *job.caveats],
-            "algorithm": job.algorithm.name,
-            "private": job.private,
-            "parties": job.public.parties,
-            "rounds": job.public.rounds,
-            "epsilon": job.epsilon,
-            "delta": job.delta,
-            "mode": mode,
+            **about(job, mode),
             "accuracy_train": None,
             "accuracy_test": None,
             "objective": None,

@@ -1,6 +1,9 @@
 """What a certified budget buys on Adult: every private method of examples/, and the recommended one, side by side.
 
     python benchmarks/accuracy.py [--json] [--splits N] [--seeds N] [--parties N ...] [--epsilon E ...] [--only LINE]
+                                  [--keep DIR]
+
+The whole table takes hours. With --keep, what a split gave is written to a file, and an interrupted run goes on there.
 
 40,000 records to train on and 5,222 to test, delta = 1e-6; one split is worth half a point either way, so the mean is
 over several, and over noise seeds on each. The recommended method with its numbers binned (ten bins, or five where
@@ -13,11 +16,15 @@ records. A budget that a method cannot reach even so is listed below the table.
 
 import argparse
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.console import Console
+from rich.progress import Progress
 
 from privadmm.compare import compare, with_parties
 from privadmm.config import Config, read
@@ -101,6 +108,41 @@ def pooled(results: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+@contextmanager
+def bar(title: str) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar on a terminal, nothing elsewhere."""
+    console = Console(stderr=True)
+    with Progress(console=console, disable=not console.is_terminal, transient=True) as progress:
+        task = progress.add_task(title)
+        yield lambda runs, of: progress.update(task, completed=runs, total=of)
+
+
+def kept(
+    folder: Path | None,
+    parties: int,
+    split: int,
+    lines: list[Config],
+    epsilons: list[float],
+    seeds: int,
+    done: Callable[[int, int], None],
+) -> dict[str, Any]:
+    """One split, from the folder if it was run before with the same lines, budgets and seeds."""
+    asked = {"lines": [config.path.stem for config in lines], "epsilon": epsilons, "seeds": seeds}
+    path = None if folder is None else folder / f"{parties}-parties-split-{split}.json"
+    if path is not None and path.exists():
+        before = json.loads(path.read_text())
+        if before["asked"] != asked:
+            raise SystemExit(f"{path} is of other lines, budgets or seeds; name another directory for --keep")
+        return dict(before["result"])
+    result = compare(lines, epsilons, 1e-6, seeds, published=False, done=done)
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_suffix(".part")
+        partial.write_text(json.dumps({"asked": asked, "result": result}))
+        partial.replace(path)
+    return result
+
+
 def main() -> None:
     options = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -111,6 +153,7 @@ def main() -> None:
     options.add_argument("--parties", type=int, nargs="+", default=[10, 100])
     options.add_argument("--epsilon", type=float, nargs="+", default=[0.5, 1.0, 2.0])
     options.add_argument("--only", nargs="+", default=[], help="lines whose name begins so")
+    options.add_argument("--keep", type=Path, help="a directory: splits that are in it are not run again")
     chosen = options.parse_args()
     results = {}
     for parties in chosen.parties:
@@ -121,7 +164,8 @@ def main() -> None:
                 for config in configs(parties, split)
                 if not chosen.only or config.path.stem.startswith(tuple(chosen.only))
             ]
-            found.append(compare(lines, chosen.epsilon, 1e-6, chosen.seeds, published=False))
+            with bar(f"{parties} parties, split {split + 1} of {chosen.splits}") as done:
+                found.append(kept(chosen.keep, parties, split, lines, chosen.epsilon, chosen.seeds, done))
         results[parties] = pooled(found)
         if not chosen.json:
             print(f"{parties} parties, {chosen.splits} splits")

@@ -10,18 +10,19 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from privadmm.drive import Callback, View
+from privadmm.drive import Callback, View, drive
 from privadmm.engines.opening import orders
 from privadmm.engines.site import Order, Site
 from privadmm.errors import ClusterError, ConfigError, DataError, LedgerError, RefusedError
 from privadmm.job import Job
+from privadmm.phases import Mail
 from privadmm.privacy.verification import verify
 from privadmm.report import receipts
 from privadmm.run import Bar, Finished
@@ -463,6 +464,54 @@ def test_two_sites_of_one_block_release_once(place: Place) -> None:
     assert charged(one.ledger) == 2 * PARTIES
     first.close()
     second.close()
+
+
+@dataclass
+class Unruly:
+    """Carries every request twice and the one before it again; the next before its time, and a forged one."""
+
+    engine: Any
+    sent: list[tuple[tuple[int, int, Mail], bytes]] = field(default_factory=list)
+
+    def step(self, round: int, phase: int, inbox: Mail) -> Mail:
+        self.refused(f"are ready for round {round + 1} ", round + 1, phase, inbox)
+        found = self.engine.step(round, phase, inbox)
+        self.sent.append(((round, phase, inbox), found.pack()))
+        for request, answer in self.sent[-1:-3:-1]:
+            assert self.engine.step(*request).pack() == answer
+        forged = replace(inbox, values=inbox.values + 0.5)
+        self.refused("answered for another inbox", round, phase, forged)
+        return found
+
+    def refused(self, why: str, round: int, phase: int, inbox: Mail) -> None:
+        """By each block. One after another: what is still under way when the next is asked could overtake it."""
+        for block in self.engine.blocks:
+            asked = (round, phase, inbox.only(block.senders).pack())
+            with pytest.raises(RefusedError, match=why):
+                self.engine._ask("step", [asked], [block])
+
+
+@pytest.mark.parametrize("kind", ["star", "graph"])
+def test_requests_that_come_twice_too_early_too_late_and_forged(
+    kind: str, cluster: Deployed, place: Place
+) -> None:
+    from federations import released
+    from privadmm.engines.dask import DaskCluster
+
+    whole = place.run(KINDS[kind], out=place.path / "whole")
+    asked = order(place, dasked(KINDS[kind], cluster))
+    engine = DaskCluster(orders(asked))
+    try:
+        carrier = Unruly(engine.begin())
+        done = drive(carrier, asked.job.algorithm, asked.job.public)
+    finally:
+        engine.close()
+    assert done.transcript == whole.result["transcript"]
+    found = sorted(asked.ledger.glob("*.sqlite"))
+    kept = zip(*(map(Mail.unpack, released(path)) for path in found), strict=True)
+    assert [answer for _, answer in carrier.sent] == [Mail.join(both).pack() for both in kept]
+    assert sum(map(charged, found)) == charged(place.path / "whole" / "ledger.sqlite")
+    assert [verify(path).problems for path in found] == [(), ()]
 
 
 @pytest.mark.slow

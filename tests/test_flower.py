@@ -94,3 +94,59 @@ def test_another_flower_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SystemExit, match="unpacks bundles in another way"):
         pinned.replaced(flwr, no_such_function=pinned.nothing)
     assert os.environ["OPENBLAS_NUM_THREADS"] == "1"
+
+
+def test_letters_that_flower_does_not_take_are_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a slow machine the time that Flower allows for the parts of a message runs out."""
+    from types import SimpleNamespace
+
+    from flwr.app import ConfigRecord, RecordDict
+    from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
+
+    from privadmm.engines.flower import post
+
+    class Grid:
+        pushed = 0
+
+        def push_messages(self, messages: list[object]) -> list[str | None]:
+            self.pushed += 1
+            if self.pushed == 1:
+                raise ObjectPushError("object", 1, "session")
+            return ["first", None] if self.pushed == 2 else ["second"]
+
+        def pull_messages(self, ids: list[str]) -> list[object]:
+            content = RecordDict({post.LETTER: ConfigRecord({"status": "ok"})})
+            return [
+                SimpleNamespace(
+                    metadata=SimpleNamespace(reply_to_message_id=id), content=content, has_error=lambda: False
+                )
+                for id in ids
+            ]
+
+    monkeypatch.setattr(post, "PAUSE", 0.01)
+    monkeypatch.setattr(post, "POLL", 0.01)
+    grid = Grid()
+    found = post.FlowerPost(grid).exchange({7: {"kind": "step"}, 8: {"kind": "step"}}, 10.0)  # type: ignore[arg-type]
+    assert (found, grid.pushed) == ({7: {"status": "ok"}, 8: {"status": "ok"}}, 3)
+
+
+def test_a_run_that_ends_late_says_nothing_of_the_next(tmp_path: Path) -> None:
+    from privadmm.engines.flower.server import Status
+
+    first, second = (Status(tmp_path / "status.json", run, "out") for run in ("1", "2"))
+    first.begin()
+    first.write("running", at="round 1")
+    assert json.loads(first.path.read_text())["at"] == "round 1"
+    second.begin()
+    first.write("failed", error="SystemExit", exit_code=1)
+    assert json.loads(first.path.read_text()) == {
+        "run": "2",
+        "out": "out",
+        "state": "running",
+        "at": "started",
+    }
+    second.write("finished")
+    assert json.loads(first.path.read_text())["state"] == "finished"
+    first.path.unlink()
+    first.write("failed")
+    assert not first.path.exists()

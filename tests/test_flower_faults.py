@@ -21,7 +21,7 @@ from small_runs import PRIVATE, Place, no_plots, with_changes, write_npz
 
 pytest.importorskip("flwr", reason="the extra flower is not installed: pip install 'privadmm[flower]'")
 from federations import only_releases
-from flower_deployment import ENVIRONMENT, Deployed, deployed, party
+from flower_deployment import ENVIRONMENT, PATIENCE, Deployed, deployed, party
 from privadmm.config import read
 from privadmm.federation.layout import node, node_environment
 from privadmm.run import run
@@ -170,8 +170,39 @@ def steal(message, context):
     Path(context.node_config["party"], "stolen").write_text("stolen")
     return Message(message.content, reply_to=message)
 '''
+UNRULY = '''"""The coordinator's app over a post that brings letters twice, too early and too late."""
+from flwr.serverapp import ServerApp
+
+from privadmm.engines.flower import server
+from privadmm.engines.flower.post import FlowerPost
+
+
+class Unruly(FlowerPost):
+    old = {}
+
+    def exchange(self, letters, seconds):
+        if not all(letter["kind"] == "step" for letter in letters.values()):
+            return super().exchange(letters, seconds)
+        next_ones = {node: {**letter, "round": letter["round"] + 1} for node, letter in letters.items()}
+        assert {said["status"] for said in super().exchange(next_ones, seconds).values()} == {"refused"}
+        found = super().exchange(letters, seconds)
+        assert found.keys() == letters.keys()
+        if self.old:
+            assert super().exchange(self.old, seconds) == self.answers
+        type(self).old, type(self).answers = letters, found
+        return found
+
+    def _push(self, letters, seconds):
+        backwards = dict(reversed(letters.items()))
+        return super()._push(letters, seconds) | super()._push(backwards, seconds)
+
+
+server.FlowerPost = Unruly
+app = ServerApp()
+app.main()(server.main)
+'''
 BUNDLE = """[project]
-name = "forger"
+name = "{name}"
 version = "1.0.0"
 description = "x"
 license = "MIT"
@@ -179,12 +210,44 @@ dependencies = []
 [tool.flwr.app]
 publisher = "nobody"
 [tool.flwr.app.components]
-serverapp = "forger:app"
-clientapp = "forger:thief"
+serverapp = "{name}:app"
+clientapp = "{client}"
 [tool.flwr.app.config]
-letter = {letter}
-said = {said}
 """
+
+
+def bundle(folder: Path, name: str, code: str, client: str, **config: str | float | bool) -> Path:
+    """An app of somebody's own, to be run in place of the coordinator's."""
+    made = folder / name
+    made.mkdir()
+    (made / f"{name}.py").write_text(code)
+    given = "".join(f"{key} = {json.dumps(value)}\n" for key, value in config.items())
+    (made / "pyproject.toml").write_text(BUNDLE.format(name=name, client=client) + given)
+    return made
+
+
+def started(made: Deployed, app: Path) -> None:
+    made.place.status.unlink(missing_ok=True)
+    words = ["flwr", "run", str(app), "federation"]
+    subprocess.run(words, check=True, capture_output=True, env=made.environment)
+
+
+def test_letters_that_come_twice_too_early_and_too_late(made: Deployed, whole: str, tmp_path: Path) -> None:
+    config = {"coordinator": str(made.place.folder), "out": "runs/unruly", "absent": "abort"}
+    client = "privadmm.engines.flower.client:app"
+    started(made, bundle(tmp_path, "unruly", UNRULY, client, **config, resume=False, timeout=PATIENCE))
+    result = made.finish()
+    assert result["transcript"] == whole
+    in_order(made, result, [ROUNDS] * 3)
+    job = job_of(Path(result["out"]))
+    for number in range(3):
+        asked = [(letter, said) for letter, said in made.captured(number) if letter.get("job") == job]
+        for t in range(ROUNDS):
+            given = [said for letter, said in asked if letter["round"] == t and said["status"] == "ok"]
+            early = [said for letter, said in asked if letter["round"] == t and said["status"] == "refused"]
+            assert len(given) >= 2
+            assert all(said == given[0] for said in given)
+            assert bool(early) == (t > 0)
 
 
 def test_a_coordinator_that_forges_a_round_and_brings_its_own_code(made: Deployed, tmp_path: Path) -> None:
@@ -196,14 +259,10 @@ def test_a_coordinator_that_forges_a_round_and_brings_its_own_code(made: Deploye
     mail = Mail.unpack(letter["inbox"])  # type: ignore[arg-type]
     letter["inbox"] = Mail(mail.senders, mail.values + 0.5, mail.absent).pack()
     (tmp_path / "letter").write_bytes(pickle.dumps(letter))
-    bundle = tmp_path / "forger"
-    bundle.mkdir()
-    (bundle / "forger.py").write_text(FORGER)
-    given = {key: json.dumps(str(tmp_path / key)) for key in ("letter", "said")}
-    (bundle / "pyproject.toml").write_text(BUNDLE.format(**given))
+    paths = {key: str(tmp_path / key) for key in ("letter", "said")}
+    forger = bundle(tmp_path, "forger", FORGER, "forger:thief", **paths)
     before = [ledger.read_bytes() for ledger in made.federated.ledgers]
-    words = ["flwr", "run", str(bundle), "federation"]
-    subprocess.run(words, check=True, capture_output=True, env=made.environment)
+    started(made, forger)
     made.wait_for((tmp_path / "said").exists, "the answers")
     answers = pickle.loads((tmp_path / "said").read_bytes())
     assert {said["status"] for said in answers} == {"refused"}

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
+from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
 
 from privadmm.federation.letters import Letter
 
@@ -13,7 +14,7 @@ logger = logging.getLogger(__name__)
 LETTER = "letter"
 POLL = 0.2  # seconds between looks for answers
 AGAIN = 30.0  # a node that lost a letter with its process is asked again after so long, then after twice that, ...
-PAUSE = 3.0  # before one is asked again that Flower says is not there
+PAUSE = 3.0  # before one is asked again that Flower says is not there, or whose letter it did not take
 
 
 class FlowerPost:
@@ -34,9 +35,13 @@ class FlowerPost:
         wait = dict.fromkeys(letters, max(AGAIN, 3 * self.longest))
         while len(found) < len(letters) and (now := time.monotonic()) < began + seconds:
             if ready := [node for node, at in due.items() if node not in found and at <= now]:
-                sent |= self._push({node: letters[node] for node in ready}, began + seconds - now)
+                pushed = self._push({node: letters[node] for node in ready}, began + seconds - now)
+                sent |= pushed
                 for node in ready:
-                    due[node], wait[node] = now + wait[node], 2 * wait[node]
+                    if node in pushed.values():
+                        due[node], wait[node] = now + wait[node], 2 * wait[node]
+                    else:
+                        due[node] = now + PAUSE
             for reply in self.grid.pull_messages(list(sent)) if sent else ():
                 node = sent.pop(reply.metadata.reply_to_message_id, -1)
                 if node < 0 or node in found:
@@ -52,9 +57,14 @@ class FlowerPost:
         return found
 
     def _push(self, letters: Mapping[int, Letter], seconds: float) -> dict[str, int]:
+        """The ids of those that Flower took. On a slow machine its time for the parts of a message may run out."""
         messages = [
             Message(RecordDict({LETTER: ConfigRecord(dict(letter))}), node, "query", ttl=max(seconds, 1.0))
             for node, letter in letters.items()
         ]
-        ids = self.grid.push_messages(messages)
+        try:
+            ids = self.grid.push_messages(messages)
+        except ObjectPushError as error:
+            logger.info("letters were not taken, and are sent again: %s", error)
+            return {}
         return {id: node for id, node in zip(ids, letters, strict=True) if id}

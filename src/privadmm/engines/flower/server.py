@@ -1,7 +1,9 @@
 """The ServerApp: runs the coordinator's job over Grid. The run's config names the coordinator's directory."""
 
+import json
 import logging
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,33 @@ from privadmm.report.rundir import write_json
 logger = logging.getLogger("flwr")
 
 
+@dataclass(frozen=True)
+class Status:
+    """status.json, which belongs to the run that began last.
+
+    A run outlives its SuperLink for some seconds. If another has begun by then, what the first says of its end is
+    not news of the second.
+    """
+
+    path: Path
+    run: str
+    out: str
+
+    def begin(self) -> None:
+        write_json(self.path, self._said("running", at="started"))
+
+    def write(self, state: str, **more: str | int) -> None:
+        try:
+            latest = json.loads(self.path.read_text())["run"]
+        except FileNotFoundError:
+            return
+        if latest == self.run:
+            write_json(self.path, self._said(state, **more))
+
+    def _said(self, state: str, **more: str | int) -> dict[str, str | int]:
+        return {"run": self.run, "out": self.out, "state": state, **more}
+
+
 def main(grid: Grid, context: Context) -> None:
     place = Coordinator(Path(os.environ.get(COORDINATOR) or said(context, "coordinator", str)))
     out = place.folder / said(context, "out", str)
@@ -26,11 +55,12 @@ def main(grid: Grid, context: Context) -> None:
         raise ConfigError(
             f'out = "{said(context, "out", str)}" is not inside runs/ of the coordinator\'s directory'
         )
-    status: dict[str, Any] = {"run": str(grid.run.run_id), "out": str(out), "state": "running"}
+    status = Status(place.status, str(grid.run.run_id), str(out))
+    status.begin()
 
     def tell(line: str) -> None:
         logger.info("privadmm: %s", line)
-        write_json(place.status, status | {"at": line})
+        status.write("running", at=line)
 
     try:
         absent = said(context, "absent", str)
@@ -38,16 +68,14 @@ def main(grid: Grid, context: Context) -> None:
             raise ConfigError(f'absent must be "wait", "continue" or "abort", not {absent!r}')
         patience = Patience(float(said(context, "timeout", (int, float))), absent)
         asked = Asked(out, place.keys, said(context, "resume", bool), patience)
-        tell("started")
         result = federate(read(place.job), FlowerPost(grid), asked, tell)
     except PrivadmmError as error:
-        failed = {"error": type(error).__name__, "message": str(error), "exit_code": error.exit_code}
-        write_json(place.status, status | {"state": "failed", **failed})
+        status.write("failed", error=type(error).__name__, message=str(error), exit_code=error.exit_code)
         raise error.with_traceback(None) from None  # the log then ends with what happened
     except BaseException as error:
-        write_json(place.status, status | {"state": "failed", "error": type(error).__name__, "exit_code": 1})
+        status.write("failed", error=type(error).__name__, exit_code=1)
         raise
-    write_json(place.status, status | {"state": "finished"})
+    status.write("finished")
     logger.info("privadmm: %s", f"finished: {result['transcript']}, see {out / 'result.json'}")
 
 

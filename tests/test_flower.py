@@ -102,6 +102,7 @@ def test_letters_that_flower_does_not_take_are_sent_again(monkeypatch: pytest.Mo
 
     from flwr.app import ConfigRecord, RecordDict
     from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
+    from flwr.supercore.task_identity import TaskIdentity
 
     from privadmm.engines.flower import post
 
@@ -123,6 +124,8 @@ def test_letters_that_flower_does_not_take_are_sent_again(monkeypatch: pytest.Mo
                 for id in ids
             ]
 
+    for name in ("_task_id", "_run_id", "_node_id"):  # a message knows who sends it
+        monkeypatch.setattr(TaskIdentity, name, 1)
     monkeypatch.setattr(post, "PAUSE", 0.01)
     monkeypatch.setattr(post, "POLL", 0.01)
     grid = Grid()

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,6 +68,8 @@ class Mail:
 
     def after(self, round: int, before: Ints, parties: Ints) -> "Mail":
         """The same, knowing who was absent `before`: whoever else of the parties is no sender left in this round."""
+        if not len(before) and np.array_equal(self.senders, parties):
+            return self
         fresh = np.setdiff1d(parties, np.concatenate([self.senders, before[:, 0]]))
         absent = np.concatenate([before, np.stack([fresh, np.full_like(fresh, round)], axis=1)])
         return replace(self, absent=absent[np.argsort(absent[:, 0])])
@@ -77,11 +80,15 @@ class Mail:
         if absent.dtype != np.int64 or absent.ndim != 2 or absent.shape[1] != 2:
             return False
         gone = self.gone
-        return bool(
+        return not len(gone) or bool(
             np.all(np.diff(gone) > 0) and np.all((gone >= 0) & (gone < parties) & (absent[:, 1] >= 0))
         )
 
     def pack(self) -> bytes:
+        return self._packed
+
+    @cached_property
+    def _packed(self) -> bytes:
         absent = {"absent": self.absent} if len(self.absent) else {}
         return wire.pack({"senders": self.senders, "values": self.values} | absent)
 

@@ -93,12 +93,7 @@ class Public:
 
     def scale(self, ids: Ints) -> Floats:
         """C omega_i as a column."""
-        omega = (
-            self.sizes * (self.parties / self.sizes.sum())
-            if self.weighting == "records"
-            else np.ones(self.parties)
-        )
-        return (self.C * omega)[ids, None]
+        return self.once("scale", lambda: self.C * self.omega(self.ids))[ids]
 
     def omega(self, ids: Ints) -> Floats:
         """omega_i if these parties were all, as a column."""

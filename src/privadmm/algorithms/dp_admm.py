@@ -87,9 +87,10 @@ class DPADMM(OnStar):
         w, rho, R = inbox.broadcast, self.rho, local.public.regularizer
         gamma = s.gamma - rho * (s.w - w)  # (3d), of the round before
         steep = self.inverse_eta(t, local)
-        gradient = local.gradient(s.w) + R.subgradient(s.w)
+        subgradient = R.subgradient(s.w)
+        gradient = local.gradient(s.w) + subgradient
         x = (gamma + rho * w + steep * s.w - gradient) / (rho + steep)  # (3a)
-        error = local.summation + rounding(gamma, rho * w, steep * s.w, R.subgradient(s.w))
+        error = local.summation + rounding(gamma, rho * w, steep * s.w, subgradient)
         moves = local.moves + 2 * error
         wt = release.output(x, sensitivity=moves / (rho + steep))  # (3b), Lemma 1
         return State(wt.value, gamma), wt.map(lambda w: w - gamma / rho)

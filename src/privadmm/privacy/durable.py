@@ -199,6 +199,7 @@ class SqliteLedger:
         self.policy = policy
         self.identity = Identity(mode, self.ids, policy)
         self._cache: dict[str, Account] | None = None
+        self._latest: tuple[Tick, str] | None = None  # the receipt of the tick that was committed last
         self._version = -1
         self._db = connect(self.path)
         try:
@@ -243,7 +244,7 @@ class SqliteLedger:
             yield
             self._execute("COMMIT")
         except BaseException:
-            self._cache = None
+            self._cache = self._latest = None
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             raise
@@ -258,8 +259,12 @@ class SqliteLedger:
 
     @property
     def head(self) -> str:
-        row = self._execute("SELECT hash FROM ticks ORDER BY seq DESC LIMIT 1").fetchone()
-        return self.identity.hash if row is None else str(row[0])
+        return self._end()[1]
+
+    def _end(self) -> tuple[int, str]:
+        """Number and hash of the last row."""
+        row = self._execute("SELECT seq, hash FROM ticks ORDER BY seq DESC LIMIT 1").fetchone()
+        return (0, self.identity.hash) if row is None else (int(row[0]), str(row[1]))
 
     def recall(self, tick: Tick, inbox: str) -> bytes | None:
         row = self._execute(
@@ -292,7 +297,10 @@ class SqliteLedger:
         permitted(self, job, tallied(charges))
 
     def commit(self, tick: Tick, inbox: str, charges: Charges, outbox: bytes, state: bytes) -> None:
-        self._append("tick", tick.job, tick.round, tick.phase, inbox, tallied(charges), outbox, sha(state))
+        seen = self._append(
+            "tick", tick.job, tick.round, tick.phase, inbox, tallied(charges), outbox, sha(state)
+        )
+        self._latest = (tick, seen)
         self._execute(
             "INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?)", tick.job, tick.round, tick.phase, state
         )
@@ -320,12 +328,15 @@ class SqliteLedger:
         events = ((job, name, next(iter(unpack_charges(text).values()), ())) for job, name, text in found)
         return tuple(Keepsake(job, name, charge[0][0] if charge else None) for job, name, charge in events)
 
-    def _append(self, kind: str, job: str, *rest: Any) -> None:
+    def _append(self, kind: str, job: str, *rest: Any) -> str:
+        """One more row; its hash."""
         round, phase, inbox, charges, outbox, state = rest
-        last = self._execute("SELECT coalesce(max(seq), 0) FROM ticks").fetchone()[0]
+        last, head = self._end()
         row = (last + 1, kind, job, round, phase, inbox, pack_charges(charges), outbox, state)
-        self._execute("INSERT INTO ticks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", *row, link(self.head, row))
+        seen = link(head, row)
+        self._execute("INSERT INTO ticks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", *row, seen)
         self._account(job).read(kind, dict(charges))
+        return seen
 
     def latest(self, job: str) -> tuple[Tick, bytes] | None:
         row = self._execute("SELECT round, phase, state FROM states WHERE job = ?", job).fetchone()
@@ -364,6 +375,8 @@ class SqliteLedger:
 
     def receipt(self, tick: Tick) -> str | None:
         """The hash of this tick's row, which travels with its release."""
+        if self._latest is not None and self._latest[0] == tick:
+            return self._latest[1]
         row = self._execute(
             "SELECT hash FROM ticks WHERE kind = 'tick' AND job = ? AND round = ? AND phase = ?",
             *(tick.job, tick.round, tick.phase),

@@ -9,6 +9,7 @@ Everything here is a wait with an end: an answer, a worker's return, a connectio
 `ClusterError`, and what was released is in the ledgers.
 """
 
+import asyncio
 import logging
 import ssl
 from collections.abc import Iterator, Sequence
@@ -49,6 +50,7 @@ except ImportError as error:
     ) from error
 
 logger = logging.getLogger(__name__)
+Answer = asyncio.Future[Any]
 ATTEMPTS = 4  # how often one request is asked before its worker is given up
 POLL = 0.25  # seconds between looks at whether a worker that has not answered is still there
 GRACE = 5.0  # in which the scheduler notices that a worker is gone
@@ -216,19 +218,23 @@ class DaskCluster:
                 pending.append(self._call(block, method, args))
             except Lost:
                 pending.append(None)
+        # One wait for all: to change threads for each answer would take longer than the answers.
+        early = self._heard([one for one in pending if one is not None])
         return [
-            self._settle(block, method, args, one)
+            self._settle(block, method, args, one, early.get(id(one)))
             for block, args, one in zip(asked, given, pending, strict=True)
         ]
 
-    def _settle(self, block: Block, method: str, args: tuple[Any, ...], pending: Any) -> Any:
+    def _settle(
+        self, block: Block, method: str, args: tuple[Any, ...], pending: Any, early: Answer | None
+    ) -> Any:
         """The answer; if the worker is lost, from the one that takes its place."""
         for _ in range(ATTEMPTS):
             try:
                 if pending is None:
                     self._restore(block)
-                    pending = self._call(block, method, args)
-                answer = self._wait(block, pending)
+                    pending, early = self._call(block, method, args), None
+                answer = self._wait(block, pending, early)
             except Lost:
                 if self._leaving:
                     raise ClusterError(f"{block} is gone") from None
@@ -250,22 +256,32 @@ class DaskCluster:
         except RuntimeError as error:  # which is how an actor says that it is gone
             raise Lost from error
 
-    def _wait(self, block: Block, pending: Any) -> Any:
+    def _wait(self, block: Block, pending: Any, early: Answer | None = None) -> Any:
+        """The answer: `early` if it has come already."""
         limit = min(self.timeout, LEAVING) if self._leaving else self.timeout
         deadline = monotonic() + limit
-        while True:
-            try:
-                return pending.result(timeout=POLL)
-            except TimeoutError:
-                self._scheduler_there()
-                if not block.there:
-                    raise Lost from None
-                if monotonic() > deadline:
-                    raise ClusterError(
-                        f"{block} has not answered for {limit:g} s: see whether it is at work, or raise [run] timeout"
-                    ) from None
-            except OSError as error:
-                raise Lost from error
+        answer = early or self._heard([pending]).get(id(pending))
+        while answer is None:
+            self._scheduler_there()
+            if not block.there:
+                raise Lost
+            if monotonic() > deadline:
+                raise ClusterError(
+                    f"{block} has not answered for {limit:g} s: see whether it is at work, or raise [run] timeout"
+                )
+            answer = self._heard([pending]).get(id(pending))
+        try:
+            return answer.result()
+        except OSError as error:
+            raise Lost from error
+
+    def _heard(self, pending: Sequence[Any]) -> dict[int, Answer]:
+        """Of these, by their identity, what has come within a moment: answers and failures."""
+        try:
+            found: dict[int, Answer] = self.client.sync(arrived, pending, callback_timeout=LEAVING)
+        except TimeoutError:  # this process was held up
+            return {}
+        return found
 
     def _restore(self, block: Block) -> None:
         """Put the block where it belongs, in the stage it was in."""
@@ -311,6 +327,15 @@ class DaskCluster:
     def _scheduler_there(self) -> None:
         if self.client.status != "running":
             raise ClusterError(f"the scheduler at {self.address} is gone: start it and its workers again")
+
+
+async def arrived(pending: Sequence[Any]) -> dict[int, Answer]:
+    waiting = {id(one): asyncio.ensure_future(one) for one in pending}
+    if waiting:
+        await asyncio.wait(waiting.values(), timeout=POLL)
+    for answer in waiting.values():
+        answer.cancel()  # which does nothing to those that have come
+    return {name: answer for name, answer in waiting.items() if answer.done()}
 
 
 def bare(order: Order) -> Order:

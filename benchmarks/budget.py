@@ -6,6 +6,7 @@ For every set: c = |cov(y, phi)|, what the labels say about the features (recomm
 and on plain ones. Then, for every number of parties and epsilon (delta = 1e-6), the estimate and its verdict, the test
 accuracy of the recommended method over seeds (each with a split of its own, a fifth held out), and its share of what
 the best of all budgets reached above always the majority. A share near 0 is a model that is no better than a constant.
+At the end the table of docs/recommend.md: points above the majority, by noise-to-signal.
 
 Adult and a9a are embedded. The others are Raetsch's benchmark sets as npz files with X and y, in DIR or $PRIVADMM_DATA,
 directly or in a folder `raetsch`; a set that is not there is skipped. Their declared ranges are rounded outward.
@@ -17,6 +18,8 @@ import math
 import os
 import sys
 import warnings
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +34,7 @@ from privadmm.features import map_of
 from privadmm.recommend import Facts, recommend
 
 DELTA, HELD_OUT = 1e-6, 0.2
+BINS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, math.inf)  # of noise-to-signal
 SETS = ("adult", "a9a", "twonorm", "ringnorm", "waveform", "splice", "image", "banana", "german")
 
 
@@ -109,6 +113,20 @@ def study(name: str, folder: Path | None, parties: list[int], epsilons: list[flo
     return {"set": name, "train": train, "signal": mapped, "signal_plain": plain, "lines": lines}
 
 
+def binned(found: list[dict[str, Any]]) -> Iterator[str]:
+    """Points of accuracy above always the majority, lowest to highest in each bin, as rows of a Markdown table."""
+    for one in found:
+        cells = []
+        for low, high in pairwise(BINS):
+            inside = [line for line in one["lines"] if low <= line["noise_to_signal"] < high]
+            gains = [f"{100 * (line['accuracy'] - line['majority']):.1f}" for line in inside]
+            ends = dict.fromkeys((min(gains, key=float), max(gains, key=float)) if gains else ())
+            cells.append(" to ".join(ends))
+        majority = 100 * np.mean([line["majority"] for line in one["lines"]])
+        facts = [one["set"], f"{one['signal']:.3f}", f"{one['signal_plain']:.3f}", f"{majority:.1f}"]
+        yield f"| {' | '.join([*facts, *cells])} |"
+
+
 def main() -> None:
     options = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -142,6 +160,8 @@ def main() -> None:
             )
     if chosen.json:
         print(json.dumps({"delta": DELTA, "seeds": chosen.seeds, "sets": found}))
+    else:
+        print("", *binned(found), sep="\n")
 
 
 if __name__ == "__main__":

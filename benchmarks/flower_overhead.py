@@ -159,6 +159,7 @@ def measured(folder: Path, rounds: int, block: int, parties: int = PARTIES) -> d
 
     try:
         start("superlink", place.superlink("127.0.0.1"), environment)
+        start("superexec", place.superexec(), environment)
         wait(lambda: listens(port), 60)
         for number in range(parties):
             bare = folder / f"bare-{number}"

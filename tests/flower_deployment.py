@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from federations import Federated, federated
-from privadmm.federation.layout import Coordinator, node, node_environment, superlink_environment
+from privadmm.federation.layout import Coordinator, node, node_environment
 from privadmm.federation.letters import Letter
 from privadmm.federation.party import Party
 from privadmm.federation.party import read as read_party
@@ -41,7 +41,7 @@ pinned.client()
 """
 
 KEPT_UP = (
-    "import os, sys; from privadmm.federation.supervising import keep_up; keep_up(sys.argv[1:], os.environ)"
+    "import os, sys; from privadmm.federation.supervising import keep_up; keep_up([sys.argv[1:]], os.environ)"
 )
 
 
@@ -91,8 +91,14 @@ class Deployed:
         return self.running[name]
 
     def superlink(self) -> None:
-        pinned = superlink_environment(self.place) if self.pinned else {}
-        self.start("superlink", self.place.superlink("127.0.0.1"), {**self.environment, **pinned})
+        """By its command, or without what that protects: the SuperLink, and beside it what runs any ServerApp."""
+        if self.pinned:
+            own = [sys.executable, "-m", "privadmm", "federation", "superlink", str(self.place.folder)]
+            self.start("superlink", own, self.environment)
+        else:
+            self.start("superlink", self.place.superlink("127.0.0.1"), self.environment)
+            if "superexec" not in self.running:
+                self.start("superexec", self.place.superexec(), self.environment)
         self.wait_for(lambda: listens(self.port), "the SuperLink")
 
     def register(self) -> None:

@@ -1,10 +1,13 @@
 """`privadmm federation init` and `check`: a federation's files, and the faults that show without running it."""
 
 import json
+import os
 import socket
 import ssl
+import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -225,10 +228,56 @@ def test_a_node_is_kept_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     failing = (
         f"open({str(note)!r}, 'a').write('x'); import sys; sys.exit(len(open({str(note)!r}).read()) < 3)"
     )
-    assert keep_up([sys.executable, "-c", failing], {}) == 0
+    assert keep_up([[sys.executable, "-c", failing]], {}) == 0
     assert note.read_text() == "xxx"
     monkeypatch.setattr("privadmm.federation.supervising.TRIES", 2)
-    assert keep_up([sys.executable, "-c", "import sys; sys.exit(7)"], {}) == 7
+    assert keep_up([[sys.executable, "-c", "import sys; sys.exit(7)"]], {}) == 7
+
+
+def test_two_are_kept_up_and_ended_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("privadmm.federation.supervising.PAUSE", 0.0)
+    pids, note = tmp_path / "pids", tmp_path / "note"
+    staying = f"import os, time; open({str(pids)!r}, 'a').write(f'{{os.getpid()}} '); time.sleep(60)"
+    failing = (
+        f"import os, sys, time\nwhile not os.path.exists({str(pids)!r}): time.sleep(0.05)\n"
+        f"open({str(note)!r}, 'a').write('x'); sys.exit(len(open({str(note)!r}).read()) < 3)"
+    )
+    assert keep_up([[sys.executable, "-c", code] for code in (staying, failing)], {}) == 0
+    assert note.read_text() == "xxx"
+    (pid,) = pids.read_text().split()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid), 0)
+
+
+def test_what_is_kept_up_ends_when_asked(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    staying = f"import os, time; open({str(pids)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    code = (
+        "import os, sys; from privadmm.federation.supervising import keep_up; "
+        "sys.exit(keep_up([[sys.executable, '-c', sys.argv[1]]], os.environ))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, staying])
+    try:
+        deadline = time.monotonic() + 30
+        while not (pids.exists() and pids.read_text()):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        process.terminate()
+        assert process.wait(timeout=30) == 0
+    finally:
+        process.kill()
+        process.wait()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pids.read_text()), 0)
+
+
+def test_the_secret_of_the_superlink_is_made_once(made: Path) -> None:
+    place = Coordinator(made / "coordinator")
+    assert str(place.secret()) in place.superlink("127.0.0.1")
+    secret = place.secret().read_bytes()
+    assert str(place.secret()) in place.superexec()
+    assert (place.secret().read_bytes(), len(secret)) == (secret, 32)
+    assert place.secret().stat().st_mode & 0o077 == 0
 
 
 def test_the_job_is_one_that_train_takes(place: Place, made: Path) -> None:

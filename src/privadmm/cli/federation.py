@@ -55,17 +55,9 @@ def node(directory: Directory) -> None:
     from privadmm.federation.layout import node as command
     from privadmm.federation.layout import node_environment
     from privadmm.federation.party import read
-    from privadmm.federation.supervising import keep_up
 
     party = read(directory)
-    try:
-        code = keep_up(command(party), os.environ | node_environment(party))
-    except FileNotFoundError:
-        raise ConfigError("Flower is not installed: pip install 'privadmm[flower]'") from None
-    if code:
-        raise ClusterError(
-            f"the node does not stay up (exit code {code}): see `privadmm federation check {directory}`"
-        )
+    kept_up("the node", directory, [command(party)], node_environment(party))
 
 
 @federation.command()
@@ -75,15 +67,27 @@ def superlink(
     ],
     host: Annotated[str, typer.Option(help="the address of this machine to listen at")] = "127.0.0.1",
 ) -> None:
-    """Start the coordinator's SuperLink. It runs the coordinator's own job, and no code that comes with a run."""
+    """Start the coordinator's SuperLink and keep it up. It runs the coordinator's own job, and no code that comes
+    with a run.
+    """
     from privadmm.federation.layout import Coordinator, superlink_environment
 
     place = Coordinator(directory)
-    words, environment = place.superlink(host), os.environ | superlink_environment(place)
+    commands = [place.superlink(host), place.superexec()]
+    kept_up("the SuperLink", directory, commands, superlink_environment(place))
+
+
+def kept_up(what: str, directory: Path, commands: list[list[str]], environment: dict[str, str]) -> None:
+    from privadmm.federation.supervising import keep_up
+
     try:
-        os.execvpe(words[0], words, environment)
+        code = keep_up(commands, os.environ | environment)
     except FileNotFoundError:
         raise ConfigError("Flower is not installed: pip install 'privadmm[flower]'") from None
+    if code:
+        raise ClusterError(
+            f"{what} does not stay up (exit code {code}): see `privadmm federation check {directory}`"
+        )
 
 
 @federation.command()

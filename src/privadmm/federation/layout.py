@@ -1,7 +1,9 @@
 """Where a federation's files are, and the commands that start it: the coordinator's directory, and each party's."""
 
 import os
+import secrets
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,7 +82,26 @@ class Coordinator:
             *("--ssl-certfile", str(path / "server.pem"), "--ssl-keyfile", str(path / "server-key.pem")),
             *("--enable-supernode-auth", "--disable-runtime-dependency-installation"),
             *("--database", str(self.folder / "superlink.sqlite")),
+            *("--isolation", "process", "--superexec-auth-secret-file", str(self.secret())),
         ]
+
+    def superexec(self) -> list[str]:
+        """What runs the ServerApp, beside the SuperLink and not under it: so a run outlives a SuperLink that dies."""
+        host, port = self.address
+        return [
+            "flower-superexec",
+            *("--runtime-api-address", f"{host}:{port}"),
+            *("--root-certificates", str(self.certificates / "ca.pem")),
+            *("--superexec-auth-secret-file", str(self.secret())),
+            *("--parent-pid", str(os.getpid())),
+        ]
+
+    def secret(self) -> Path:
+        """By which the SuperLink knows who may run the ServerApp; made when it is asked for first."""
+        path = self.folder / "superexec-secret"
+        with suppress(FileExistsError), open(path, "xb", opener=for_owner) as file:
+            file.write(secrets.token_bytes(32))
+        return path
 
     def register(self, number: int) -> list[str]:
         return ["flwr", "supernode", "register", str(self.keys / f"party-{number}.pub"), NAME]
@@ -89,6 +110,10 @@ class Coordinator:
         """`out` and the like in place of what the app's pyproject.toml has."""
         given = [f"--run-config={key}={toml(value)}" for key, value in changes.items()]
         return ["flwr", "run", str(self.app), NAME, *given]
+
+
+def for_owner(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def toml(value: str | float | bool) -> str:

@@ -1,47 +1,98 @@
-"""A party's node, kept up. After a crash Flower takes it back only when its last heartbeat has run out, a minute."""
+"""Flower's processes, kept up: a party's node; the coordinator's SuperLink, and what runs its ServerApp.
+
+After a crash Flower takes a node back only when its last heartbeat has run out, a minute. A SuperLink that is started
+again finds its runs in its database, and those who talk to it try until it is there.
+"""
 
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from types import FrameType
 
 TRIES = 24  # in a row, each of which ended soon after its start
 PAUSE = 5.0  # seconds between two of them
 SOON = 60.0
+LOOK = 0.2  # seconds between looks at who is still there
+LEAVING = 10.0  # seconds that one which was asked to end may take
 
 
-def keep_up(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Start the node, again whenever it fails, until it is told to stop; its exit code if it never stays up."""
-    failed, code = 0, 0
-    while failed < TRIES:
-        began = time.monotonic()
-        child = subprocess.Popen(command, env=dict(environment))
-        code = waited(child)
-        if code == 0:
-            return 0
-        failed = failed + 1 if time.monotonic() - began < SOON else 1
+@dataclass
+class Process:
+    """One process, started again whenever it fails."""
+
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    child: "subprocess.Popen[bytes] | None" = None
+    due: float = 0.0  # when it is to be started
+    began: float = 0.0
+    failed: int = 0  # how often in a row
+
+    @property
+    def name(self) -> str:
+        return self.command[0].rpartition("/")[2]
+
+    def look(self) -> int | None:
+        """Its exit code if it ended well or never stays up, else None."""
+        now = time.monotonic()
+        if self.child is None:
+            if now >= self.due:
+                self.child, self.began = subprocess.Popen(self.command, env=dict(self.environment)), now
+            return None
+        if (code := self.child.poll()) is None:
+            return None
+        self.child = None
+        self.failed = self.failed + 1 if now - self.began < SOON else 1
+        if code == 0 or self.failed >= TRIES:
+            return code
+        self.due = now + PAUSE
         print(
-            f"privadmm: the node ended with code {code}; it is started again in {PAUSE:g} s", file=sys.stderr
+            f"privadmm: {self.name} ended with code {code}; it is started again in {PAUSE:g} s",
+            file=sys.stderr,
         )
-        time.sleep(PAUSE)
-    return code
+        return None
+
+    def end(self) -> None:
+        if self.child is None:
+            return
+        self.child.terminate()
+        try:
+            self.child.wait(timeout=LEAVING)
+        except subprocess.TimeoutExpired:
+            self.child.kill()
+            self.child.wait()
 
 
-def waited(child: "subprocess.Popen[bytes]") -> int:
-    """Its exit code; 0 if somebody asked this process to end, and it with it."""
-    asked = False
-
-    def end(number: int, frame: FrameType | None) -> None:
-        nonlocal asked
-        asked = True
-        child.terminate()
-
-    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+def keep_up(commands: Sequence[Sequence[str]], environment: Mapping[str, str]) -> int:
+    """Start these and keep them up until they are told to stop; the exit code of one that never stays up."""
+    kept = [Process(command, environment) for command in commands]
     try:
-        code = child.wait()
+        with asked_to_end() as asked:
+            while not asked:
+                for one in kept:
+                    if (code := one.look()) is not None:
+                        return code
+                time.sleep(LOOK)
+        return 0
+    finally:
+        for one in reversed(kept):
+            one.end()
+
+
+@contextmanager
+def asked_to_end() -> Iterator[list[int]]:
+    """The signals by which somebody asked this process to end: none so far."""
+    asked: list[int] = []
+
+    def hear(number: int, frame: FrameType | None) -> None:
+        asked.append(number)
+
+    before = {number: signal.signal(number, hear) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    return 0 if asked else code

@@ -1,7 +1,7 @@
 """What a certified budget buys on Adult: every private method of examples/, and the recommended one, side by side.
 
     python benchmarks/accuracy.py [--json] [--splits N] [--seeds N] [--parties N ...] [--epsilon E ...] [--only LINE]
-                                  [--keep DIR]
+                                  [--keep DIR] [--markdown]
 
 The whole table takes hours. With --keep, what a split gave is written to a file, and an interrupted run goes on there.
 
@@ -108,6 +108,24 @@ def pooled(results: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+def rows(results: dict[int, dict[str, Any]]) -> Iterator[str]:
+    """A Markdown table: a row for each line, best first, and a column for each number of parties and budget."""
+    columns = [(parties, table) for parties, one in results.items() for table in one["tables"]]
+    heads = [f"{parties} parties, {table['epsilon']:g}" for parties, table in columns]
+    yield f"| | {' | '.join(heads)} |"
+    yield "|---" * (len(columns) + 1) + "|"
+    for first in columns[0][1]["lines"]:
+        cells = []
+        for _, table in columns:
+            line = next(line for line in table["lines"] if line["config"] == first["config"])
+            error = line["standard_error"] or 0.0
+            found = line["accuracy"]
+            cells.append("cannot" if found is None else f"{100 * found:.2f} ± {100 * error:.2f}")
+        yield f"| {first['config']} | {' | '.join(cells)} |"
+    majority = [f"{100 * results[parties]['majority']:.2f}" for parties, _ in columns]
+    yield f"| always the majority | {' | '.join(majority)} |"
+
+
 @contextmanager
 def bar(title: str) -> Iterator[Callable[[int, int], None]]:
     """A progress bar on a terminal, nothing elsewhere."""
@@ -148,6 +166,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     options.add_argument("--json", action="store_true")
+    options.add_argument(
+        "--markdown", action="store_true", help="at the end all of it as docs/accuracy.md has it"
+    )
     options.add_argument("--splits", type=int, default=5)
     options.add_argument("--seeds", type=int, default=4, help="on each split")
     options.add_argument("--parties", type=int, nargs="+", default=[10, 100])
@@ -172,6 +193,8 @@ def main() -> None:
             print(comparison.shown(results[parties], None), flush=True)
     if chosen.json:
         print(json.dumps({"parties": results}))
+    if chosen.markdown:
+        print("", *rows(results), sep="\n")
 
 
 if __name__ == "__main__":

@@ -203,9 +203,8 @@ def test_a_budget_holds_over_jobs(made: Federated) -> None:
 
 def test_a_ledger_keeps_the_policy_that_it_was_made_with(made: Federated) -> None:
     made.change(1, "epsilon = 1.0", "epsilon = 2.0")
-    with pytest.raises(
-        ClusterError, match=r"party 1 failed, LedgerError: ledger\.sqlite: was made with another policy"
-    ):
+    told = r"party 1 failed, LedgerError: ledger\.sqlite: fixed budget = .*1\.0.* and party\.toml has .*2\.0"
+    with pytest.raises(ClusterError, match=told):
         made.run()
 
 
@@ -479,7 +478,22 @@ def test_a_party_whose_budget_ends(made: Federated) -> None:
     (gone,) = result["absent"]
     assert (gone["party"], gone["from_round"]) == (1, 3)
     assert gone["why"].startswith("refused: ")
+    assert "it was closed" in gone["why"]
     assert [charged(ledger) for ledger in made.ledgers] == [6, 2, 6]
+
+
+def test_a_budget_that_is_spent_is_no_fault(made: Federated) -> None:
+    from privadmm.federation.checking import check
+
+    def ledgers() -> list[tuple[str, str]]:
+        found = check(made.made.coordinator.folder.parent)
+        return [(one.state, one.said) for said in found.values() for one in said if one.what == "ledger"]
+
+    assert [state for state, _ in ledgers()] == ["good"] * 3
+    made.run()
+    for state, said in ledgers():
+        assert (state, said.startswith("epsilon = 1 of 1 is spent")) == ("good", True)
+        assert "once more, would be refused" in said
 
 
 def test_too_few_are_left(made: Federated) -> None:
@@ -505,6 +519,20 @@ def test_columns_about_other_people(tmp_path: Path) -> None:
         made.run()
 
 
+def test_messages_say_resume_as_it_is_said_here(made: Federated) -> None:
+    def die(party: int, letter: Letter) -> None:
+        if letter.get("round") == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        made.run(Desks(made.folders, before=die))
+    with pytest.raises(ConfigError, match="holds an unfinished run; add resume = true to go on with it"):
+        made.run()
+    made.run(resume=True)
+    with pytest.raises(ConfigError, match="holds a finished run; name another out"):
+        made.run()
+
+
 def test_two_nodes_of_one_party(made: Federated) -> None:
     post = Desks([made.folders[0], made.folders[1], made.folders[1]])
     with pytest.raises(ClusterError, match="two nodes say that they are party 1"):
@@ -512,8 +540,12 @@ def test_two_nodes_of_one_party(made: Federated) -> None:
     made.change(2, "number = 2", "number = 7")
     with pytest.raises(ClusterError, match="party 2 did not answer"):
         made.run(Desks(made.folders))
-    with pytest.raises(ClusterError, match=r"2 of 3 nodes came within 0\.1 s"):
-        made.run(Desks(made.folders[:2]), timeout=0.1)
+    with pytest.raises(
+        ClusterError, match=r"party 2 did not answer within 0\.1 s, and a run begins with all"
+    ):
+        made.run(Desks(made.folders[:2]), timeout=0.1, absent="continue")
+    with pytest.raises(ClusterError, match=r"no node came within 0\.1 s"):
+        made.run(Desks([]), timeout=0.1)
 
 
 def test_a_node_without_the_key_of_its_party(made: Federated, tmp_path: Path) -> None:

@@ -8,9 +8,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,10 +39,9 @@ def made(place: Place) -> Path:
     return place.path / "fed"
 
 
-def init(place: Place, *words: str) -> Outcome:
-    return place.call(
-        "federation", "init", place.config(), "--out", place.path / "fed", "--port", PORT, *words
-    )
+def init(place: Place, *words: str, out: str = "fed", **changes: Any) -> Outcome:
+    config = place.config(**changes)
+    return place.call("federation", "init", config, "--out", place.path / out, "--port", PORT, *words)
 
 
 def check(place: Place, folder: Path, *words: object) -> Outcome:
@@ -111,7 +111,7 @@ def test_templates_wait_for_their_party(place: Place) -> None:
     ("before", "after", "what", "told"),
     [
         ("number = 1", "nummer = 1", "policy", "did you mean number?"),
-        ("epsilon = 1.0", "epsilon = 2.0", "ledger", "was made with another policy"),
+        ("epsilon = 1.0", "epsilon = 2.0", "ledger", 'and party.toml has {"epsilon": 2.0'),
         ('mode = "simulation"', 'mode = "deployment"', "records", "noise from a seed protects nobody"),
         ("records = 16", "records = 15", "records", "declares records = 15, and data.npz has 16"),
         ('source = "data.npz"', 'source = "data.csv"', "records", "data.csv"),
@@ -245,8 +245,7 @@ def test_two_are_kept_up_and_ended_together(tmp_path: Path, monkeypatch: pytest.
     assert keep_up([[sys.executable, "-c", code] for code in (staying, failing)], {}) == 0
     assert note.read_text() == "xxx"
     (pid,) = pids.read_text().split()
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(pid), 0)
+    assert not alive(int(pid))
 
 
 def test_what_is_kept_up_ends_when_asked(tmp_path: Path) -> None:
@@ -258,17 +257,65 @@ def test_what_is_kept_up_ends_when_asked(tmp_path: Path) -> None:
     )
     process = subprocess.Popen([sys.executable, "-c", code, staying])
     try:
-        deadline = time.monotonic() + 30
-        while not (pids.exists() and pids.read_text()):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_for(lambda: pids.exists() and pids.read_text())
         process.terminate()
         assert process.wait(timeout=30) == 0
     finally:
         process.kill()
         process.wait()
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(pids.read_text()), 0)
+    assert not alive(int(pids.read_text()))
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def wait_for(done: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 30
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_what_is_kept_up_does_not_outlive_a_keeper_that_is_killed(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    staying = f"import os, time; open({str(pids)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    code = (
+        "import os, sys; from privadmm.federation.supervising import keep_up; "
+        "keep_up([[sys.executable, '-c', sys.argv[1]]], os.environ)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, staying])
+    wait_for(lambda: pids.exists() and pids.read_text())
+    process.kill()
+    process.wait()
+    wait_for(lambda: not alive(int(pids.read_text())))
+
+
+@pytest.mark.parametrize("command", ["node", "superlink"])
+def test_a_port_that_is_taken(place: Place, made: Path, command: str) -> None:
+    folder, port = (made / "party-0", PORT + 1) if command == "node" else (made / "coordinator", PORT)
+    with socket.create_server(("127.0.0.1", port)):
+        done = place.call("federation", command, folder)
+    assert done.code == 2
+    assert f"127.0.0.1:{port} cannot be listened at" in done.err
+    assert "runs already, end it first" in done.err
+
+
+def test_a_deployment_needs_no_ledger_but_the_parties_own(place: Place) -> None:
+    done = init(place, "--rehearse", run={"mode": "deployment", "seed": None})
+    assert done.code == 0, done.err
+    assert "ledger" not in (place.path / "fed" / "coordinator" / "job.toml").read_text()
+    assert (place.path / "fed" / "party-0").stat().st_mode & 0o077 == 0
+
+
+def test_without_records_the_ledgers_are_still_to_be_made(place: Place) -> None:
+    said = init(place, "--json").object
+    assert said["parties"][1]["ledger"].startswith("privadmm federation ledger ")
+    assert "ledger" not in init(place, "--rehearse", "--json", out="other").object["parties"][1]
 
 
 def test_the_secret_of_the_superlink_is_made_once(made: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from privadmm import assembly, wire
 from privadmm.assembly import Prepared
-from privadmm.config import Config, check_seed
+from privadmm.config import Config, check_ledger, check_seed
 from privadmm.drive import Callback, Checkpoint, Parties, Progress, View
 from privadmm.engines.opening import Engine, opened
 from privadmm.engines.site import Order
@@ -97,6 +97,7 @@ def run(
     """
     began = time.perf_counter()
     check_seed(config)
+    check_ledger(config)
     directory = RunDir(out)
     directory.check(resume)
     noise = assembly.noise(config)

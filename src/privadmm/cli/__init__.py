@@ -144,7 +144,7 @@ def audit(
 @app.command()
 def compare(
     configs: Annotated[
-        list[Path], typer.Argument(metavar="CONFIG.toml...", help="methods on the same [data]")
+        list[Path], typer.Argument(metavar="CONFIG.toml...", help="methods on the same \\[data]")
     ],
     epsilon: Annotated[
         list[float] | None,

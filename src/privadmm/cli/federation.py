@@ -26,7 +26,7 @@ def init(
     ] = 9100,
     rehearse: Annotated[
         bool,
-        typer.Option("--rehearse", help="give every party its records of [data], to try it on one machine"),
+        typer.Option("--rehearse", help="give every party its records of \\[data], to try it on one machine"),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -55,8 +55,10 @@ def node(directory: Directory) -> None:
     from privadmm.federation.layout import node as command
     from privadmm.federation.layout import node_environment
     from privadmm.federation.party import read
+    from privadmm.federation.supervising import need_port
 
     party = read(directory)
+    need_port("127.0.0.1", party.node.port, "this party's node", "[node] port in party.toml")
     kept_up("the node", directory, [command(party)], node_environment(party))
 
 
@@ -71,8 +73,10 @@ def superlink(
     with a run.
     """
     from privadmm.federation.layout import Coordinator, superlink_environment
+    from privadmm.federation.supervising import need_port
 
     place = Coordinator(directory)
+    need_port(host, place.address[1], "this SuperLink", f"the address in {place.flower / 'config.toml'}")
     commands = [place.superlink(host), place.superexec()]
     kept_up("the SuperLink", directory, commands, superlink_environment(place))
 

@@ -68,6 +68,7 @@ __all__ = [
     "RunTable",
     "When",
     "check_elsewhere",
+    "check_ledger",
     "check_seed",
     "override",
     "read",
@@ -263,6 +264,14 @@ def check_seed(config: Config) -> None:
         missing(("run", "seed"), RunTable, mode, report)
     if run.mode == "deployment" and run.seed is not None:
         report.add(("run", "seed"), f"is {run.seed} beside {mode}", "none in a deployment", "remove it")
+    report.check()
+
+
+def check_ledger(config: Config) -> None:
+    """A deployment names the ledger that its steward made; in a federation each party names its own."""
+    run, report = config.run, Report(str(config.path), Lines(config.text))
+    if run.mode == "deployment" and run.ledger is None:
+        missing(("run", "ledger"), RunTable, report.named(("run", "mode"), run.mode), report)
     report.check()
 
 

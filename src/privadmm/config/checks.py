@@ -168,11 +168,6 @@ def _check_labels(privacy: PrivacyTable, loss: LossTable, report: Report) -> Non
         report.add(("privacy", "label_epsilon"), f"is given beside {name}", "for losses of two classes only")
 
 
-def _check_ledger(run: RunTable, report: Report) -> None:
-    if run.mode == "deployment" and run.ledger is None:
-        missing(("run", "ledger"), RunTable, report.named(("run", "mode"), run.mode), report)
-
-
 def _check_split(run: RunTable, parties: PartiesTable, report: Report) -> None:
     if run.mode == "deployment" and parties.alpha is not None:
         mode = report.named(("run", "mode"), run.mode)
@@ -234,7 +229,6 @@ CROSS_CHECKS: tuple[tuple[tuple[str, ...], Callable[..., None]], ...] = (
     (("algorithm", "graph"), _check_topology),
     (("privacy", "algorithm"), _check_epsilon),
     (("privacy", "loss"), _check_labels),
-    (("run",), _check_ledger),
     (("run", "parties"), _check_split),
     (("run",), _check_tls),
     (("run", "parties"), _check_workers),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from privadmm.config import Config, check_seed, read
-from privadmm.errors import ConfigError, PrivadmmError
+from privadmm.errors import ConfigError, PrivadmmError, RefusedError
 from privadmm.federation import certificates, party
 from privadmm.federation.desk import Desk
 from privadmm.federation.layout import FLOWER, Coordinator
@@ -138,18 +138,23 @@ def ledger(one: Party, job: Path | None) -> str:
     Desk(one).agreed()
     if problems := verify(one.ledger).problems:
         raise ConfigError(f"{one.ledger}: {problems[0]}")
-    opened = SqliteLedger(one.ledger, (one.number,), one.fixed, one.policy.mode)
+    opened, again = SqliteLedger(one.ledger, (one.number,), one.fixed, one.policy.mode), ""
     try:
         aside, budget = opened.others(one.number, ""), one.fixed.budget
         if job is not None and one.number < parties_of(config := read(job)):
             cost = totals(expected(config).plan, parties_of(config))[one.number]
             affordable(opened, "", {one.number: cost})
+    except RefusedError:
+        if not aside:
+            raise
+        again = "; the job, if it was meant to run once more, would be refused"
     finally:
         opened.close()
     if budget is None:
         return "without a budget: nothing here is private"
     spent = epsilon(aside, budget.delta)
-    return f"epsilon = {spent:.6g} of {budget.epsilon:g} is spent or set aside, at delta = {budget.delta:g}"
+    said = f"epsilon = {spent:.6g} of {budget.epsilon:g} is spent or set aside, at delta = {budget.delta:g}"
+    return said + again
 
 
 def certificate(path: Path, ca: Path | None = None, own: Path | None = None) -> str:

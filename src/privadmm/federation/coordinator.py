@@ -194,7 +194,8 @@ def greet(
         raise ClusterError(f"two nodes say that they are party {twice[0]}: each party runs one node")
     if missing := sorted(set(parties) - set(numbers)):
         raise ClusterError(
-            f"{named(missing)} did not answer within {patience.timeout:g} s: start its node and try again"
+            f"{named(missing)} did not answer within {patience.timeout:g} s, and a run begins with all of them: start "
+            "its node, see that its key is registered, and try again"
         )
     agree([found for _, found in sorted(facts.items(), key=lambda item: item[1].party)])
     return facts

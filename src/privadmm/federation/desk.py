@@ -30,7 +30,7 @@ from privadmm.federation.proposal import JOB, Kept, Proposal, parties_of, read_t
 from privadmm.federation.records import Held, held
 from privadmm.job import beside, check_classes
 from privadmm.phases import Mail
-from privadmm.privacy.durable import Receipt, SqliteLedger, identity_of
+from privadmm.privacy.durable import Identity, Receipt, SqliteLedger, identity_of
 from privadmm.privacy.ledger import Tick
 from privadmm.report.rundir import write_text
 
@@ -225,15 +225,14 @@ class Desk:
         path, known = self.party.ledger, identity_of(self.party.ledger)
         if known is None:
             raise LedgerError(f"{path}: there is no ledger there; see `privadmm federation check`")
-        if (known.policy, known.mode, known.parties) != (
-            self.party.fixed,
-            self.party.policy.mode,
-            (self.party.number,),
-        ):
-            raise LedgerError(
-                f"{path}: was made with another policy, mode or party than party.toml has, and fixed these for good; "
-                "see `privadmm federation check`"
-            )
+        mine = Identity(self.party.policy.mode, (self.party.number,), self.party.fixed).facts()
+        fixed = known.facts()
+        for fact in {**mine, **fixed}:
+            if mine.get(fact) != fixed.get(fact):
+                raise LedgerError(
+                    f"{path}: fixed {fact} = {fixed.get(fact)} for good when it was made, and party.toml has "
+                    f"{mine.get(fact)}: change party.toml back, or name a new ledger there"
+                )
 
 
 def check_classes_of(kept: Kept, found: Held) -> None:

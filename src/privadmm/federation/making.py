@@ -76,8 +76,11 @@ def init(config: Config, folder: Path, host: str, port: int, rehearse: bool) -> 
     expected(job)
     place = Coordinator(folder / "coordinator")
     parties = [folder / f"party-{number}" for number in range(len(found.files))]
-    for made in (place.folder, place.app, place.keys, place.flower, place.runs, *parties):
-        made.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    for made in (place.folder, *parties):
+        made.mkdir(mode=0o700)  # records, ledgers and keys are their owner's
+    for made in (place.app, place.keys, place.flower, place.runs):
+        made.mkdir()
     write_text(place.job, JOB + written(job))
     app = APP.format(
         flower=FLOWER, coordinator=json.dumps(str(place.folder.absolute())), timeout=f"{config.run.timeout:g}"

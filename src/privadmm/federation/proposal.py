@@ -59,9 +59,7 @@ def neutral(config: Config) -> Config:
             parties, count=parties_of(config), split=split, sizes=None, columns=None, files=None, seed=0
         ),
         privacy=None if config.privacy is None else replace(config.privacy, budget=None),
-        run=replace(
-            type(run)(), mode=run.mode, seed=run.seed, ledger="own" if run.mode == "deployment" else None
-        ),
+        run=replace(type(run)(), mode=run.mode, seed=run.seed),
     )
 
 

@@ -53,7 +53,7 @@ def federate(
     """Run the job with all its parties; what result.json then holds."""
     began = time.perf_counter()
     check_seed(config)
-    directory = RunDir(asked.out)
+    directory = RunDir(asked.out, "resume = true", "out")
     directory.check(asked.resume)
     parties, plain = parties_of(config), neutral(config)
     proposed = written(plain)
@@ -62,6 +62,7 @@ def federate(
         party: asked.keys / f"party-{party}.pub" for party in range(parties) if party not in before.gone
     }
     nodes = gathered(post, len(awaited), asked.patience.timeout, tell)
+    tell("the parties are asked whether they take part")
     found = greet(post, proposed, awaited, asked.patience, nodes)
     homes = {one.party: node for node, one in found.items()}
     known = sorted([*found.values(), *before.facts(before.gone)], key=lambda one: one.party)
@@ -109,17 +110,19 @@ def left_by(checkpoint: Path) -> tuple[int, ...]:
 
 
 def gathered(post: Post, parties: int, seconds: float, tell: Callable[[str], None]) -> Sequence[int]:
-    """The nodes, once there are enough of them."""
+    """The nodes, once there are enough of them, or when the time is up: those who are there tell who is missing."""
     deadline, seen = time.monotonic() + seconds, -1
     while len(nodes := post.nodes()) < parties:
         if len(nodes) != seen:
             seen = len(nodes)
             tell(f"{seen} of {parties} nodes are there")
-        if time.monotonic() > deadline:
+        if time.monotonic() > deadline and not nodes:
             raise ClusterError(
-                f"{len(nodes)} of {parties} nodes came within {seconds:g} s: start the others' with "
-                "`privadmm federation node`, and see that their keys are registered"
+                f"no node came within {seconds:g} s: start them with `privadmm federation node`, and see that their "
+                "keys are registered"
             )
+        if time.monotonic() > deadline:
+            break
         time.sleep(POLL)
     return nodes
 
@@ -137,6 +140,7 @@ class Run:
         path = self.directory.path
         seen = receipts.read(path) if (path / receipts.NAME).exists() else []
         try:
+            tell("the cost is set aside at every party")
             self.cluster.begin(self.job, proposal, seen)
             write_json(path / PARTIES, [asdict(one) for one in self.facts])
             return train(self.job, self.cluster, self.callbacks(tell), self.progress())

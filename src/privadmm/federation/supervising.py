@@ -4,7 +4,9 @@ After a crash Flower takes a node back only when its last heartbeat has run out,
 again finds its runs in its database, and those who talk to it try until it is there.
 """
 
+import ctypes
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -13,11 +15,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
+from privadmm.errors import ConfigError
+
 TRIES = 24  # in a row, each of which ended soon after its start
 PAUSE = 5.0  # seconds between two of them
 SOON = 60.0
 LOOK = 0.2  # seconds between looks at who is still there
 LEAVING = 10.0  # seconds that one which was asked to end may take
+PR_SET_PDEATHSIG = 1  # of Linux's prctl
 
 
 @dataclass
@@ -40,7 +45,10 @@ class Process:
         now = time.monotonic()
         if self.child is None:
             if now >= self.due:
-                self.child, self.began = subprocess.Popen(self.command, env=dict(self.environment)), now
+                self.began = now
+                self.child = subprocess.Popen(
+                    self.command, env=dict(self.environment), preexec_fn=end_with_parent
+                )
             return None
         if (code := self.child.poll()) is None:
             return None
@@ -55,31 +63,57 @@ class Process:
         )
         return None
 
-    def end(self) -> None:
+    def end(self, told: bool) -> None:
+        """`told`: a terminal has told it already, and to be told twice confuses it."""
         if self.child is None:
             return
+        if told and self._ends():
+            return
         self.child.terminate()
+        if not self._ends():
+            self.child.kill()
+            self.child.wait()
+
+    def _ends(self) -> bool:
+        assert self.child is not None
         try:
             self.child.wait(timeout=LEAVING)
         except subprocess.TimeoutExpired:
-            self.child.kill()
-            self.child.wait()
+            return False
+        return True
 
 
 def keep_up(commands: Sequence[Sequence[str]], environment: Mapping[str, str]) -> int:
     """Start these and keep them up until they are told to stop; the exit code of one that never stays up."""
     kept = [Process(command, environment) for command in commands]
-    try:
-        with asked_to_end() as asked:
+    with asked_to_end() as asked:
+        try:
             while not asked:
                 for one in kept:
                     if (code := one.look()) is not None:
                         return code
                 time.sleep(LOOK)
-        return 0
-    finally:
-        for one in reversed(kept):
-            one.end()
+            return 0
+        finally:
+            for one in reversed(kept):
+                one.end(told=signal.SIGINT in asked)
+
+
+def end_with_parent() -> None:
+    """In a new process: ask it to end when this one does, however that ends. Only Linux can."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def need_port(host: str, port: int, whose: str, change: str) -> None:
+    """Refuse to start what would find its place taken."""
+    try:
+        socket.create_server((host, port)).close()
+    except OSError as error:
+        raise ConfigError(
+            f"{host}:{port} cannot be listened at ({error.strerror}): if {whose} runs already, end it first; else "
+            f"change {change}"
+        ) from None
 
 
 @contextmanager

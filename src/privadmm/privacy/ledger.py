@@ -212,7 +212,8 @@ def permitted(ledger: Ledger, job: str, charges: Mapping[int, Spent]) -> None:
             affordable(ledger, job, {party: charge})
         elif not covers(promise, merge(ledger.spent(party, job), charge)):
             raise RefusedError(
-                f"job {job} asks party {party} for more than was set aside at its start. Nothing more was released"
+                f"job {job} asks party {party} for more than is set aside for it: it was closed, or asks for more than "
+                "at its start. Nothing more was released"
             )
 
 

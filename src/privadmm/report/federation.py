@@ -1,6 +1,7 @@
 """What `privadmm federation` says on a terminal."""
 
 import shlex
+from pathlib import Path
 from typing import Any
 
 from privadmm.federation.checking import Finding
@@ -22,21 +23,26 @@ def commands(made: Made) -> dict[str, Any]:
         "coordinator": {
             "directory": str(place.folder),
             "environment": place.environment,
-            "superlink": shlex.join(["privadmm", "federation", "superlink", str(place.folder)]),
+            "superlink": command("superlink", place.folder),
             "register": register,
             "run": shlex.join([*place.run(), "--stream"]),
         },
         "parties": [
             {
                 "directory": str(folder / name),
-                "check": shlex.join(["privadmm", "federation", "check", str(folder / name)]),
-                "node": shlex.join(["privadmm", "federation", "node", str(folder / name)]),
+                **({} if made.parties else {"ledger": command("ledger", folder / name)}),
+                "check": command("check", folder / name),
+                "node": command("node", folder / name),
             }
             for name in parties
         ],
         "exports": exports,
         "connection": NAME,
     }
+
+
+def command(name: str, folder: Path) -> str:
+    return shlex.join(["privadmm", "federation", name, str(folder)])
 
 
 def made(said: dict[str, Any]) -> str:
@@ -51,7 +57,7 @@ def made(said: dict[str, Any]) -> str:
         *(f"   {line}" for line in [*said["exports"], *one["register"]]),
         "",
         "3. Each party takes its own directory, looks at party.toml, puts its records there, and starts its node:",
-        *(f"   {party[key]}" for party in parties for key in ("check", "node")),
+        *(f"   {party[key]}" for party in parties for key in ("ledger", "check", "node") if key in party),
         "",
         "4. In the coordinator's second terminal:",
         f"   {one['run']}",

@@ -36,6 +36,8 @@ SAME = {
 @dataclass(frozen=True)
 class RunDir:
     path: Path
+    resume: str = "--resume"  # how whoever reads a message says that
+    out: str = "--out"
 
     @property
     def config(self) -> Path:
@@ -84,16 +86,18 @@ class RunDir:
     def check(self, resume: bool) -> None:
         """Refuse a place that this run may not use; cheap, so that it can come before the data are read."""
         if self.path.exists() and not self.path.is_dir():
-            raise ConfigError(f"{self.path}: is a file, and a run needs a directory; name another --out")
+            raise ConfigError(f"{self.path}: is a file, and a run needs a directory; name another {self.out}")
         if self.result.exists():
-            raise ConfigError(f"{self.path}: holds a finished run; name another --out")
+            raise ConfigError(f"{self.path}: holds a finished run; name another {self.out}")
         if self.job.exists():
             if not resume:
-                raise ConfigError(f"{self.path}: holds an unfinished run; add --resume to go on with it")
+                raise ConfigError(f"{self.path}: holds an unfinished run; add {self.resume} to go on with it")
         elif resume:
-            raise CheckpointError(f"{self.path}: holds no run to resume; leave out --resume to start one")
+            raise CheckpointError(
+                f"{self.path}: holds no run to resume; leave out {self.resume} to start one"
+            )
         elif self.path.exists() and any(item.suffix != PARTIAL for item in self.path.iterdir()):
-            raise ConfigError(f"{self.path}: is not empty and holds no run; name another --out")
+            raise ConfigError(f"{self.path}: is not empty and holds no run; name another {self.out}")
 
     @contextlib.contextmanager
     def opened(self, facts: dict[str, str], text: str, fresh: str, resume: bool) -> Iterator[str]:
@@ -128,7 +132,7 @@ class RunDir:
             known = json.loads(self.job.read_text())
             job, before = str(known["job"]), {name: str(known[name]) for name in SAME}
         except (ValueError, KeyError, TypeError) as error:
-            raise CheckpointError(f"{self.job}: is damaged; start anew in another --out") from error
+            raise CheckpointError(f"{self.job}: is damaged; start anew in another {self.out}") from error
         if changed := [words for name, words in SAME.items() if facts[name] != before[name]]:
             raise CheckpointError(
                 f"{self.path}: the run there was started with another {changed[0]}; resume it with the same "

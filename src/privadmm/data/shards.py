@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from privadmm.data.packing import PIECE, Array, Clip, Dense, Index, Piece, pack_dense, pack_sparse
+from privadmm.data.packing import PIECE, Array, Clip, Dense, Index, Mask, Piece, pack_dense, pack_sparse
 from privadmm.data.store import Store
 from privadmm.errors import ConfigError, DataError
 
@@ -171,11 +171,12 @@ class Shards:
             out[..., at, :] = few.pull(deriv(few.margins(x[..., at, :]), few.y))
         return out
 
-    def gram(self, h: Array) -> Array:
-        """(n,) -> (P, d, d): A_i^T diag(h_i) A_i, h >= 0."""
+    def gram(self, h: Array, single: Mask | None = None) -> Array:
+        """(n,) -> (P, d, d): A_i^T diag(h_i) A_i, h >= 0; in single precision for the parties (P,) that say so."""
+        single = np.zeros(len(self.ids), dtype=bool) if single is None else single
         out = np.empty((len(self.ids), self.dim, self.dim))
         for slot in self.slots:
-            out[slot.at] = slot.piece.gram(h[slot.cells].reshape(slot.shape))
+            out[slot.at] = slot.piece.gram(h[slot.cells].reshape(slot.shape), single[slot.at])
         return out
 
     def kernel(self) -> Array:

@@ -30,6 +30,7 @@ from small_runs import (
     rows,
     with_changes,
     write_config,
+    write_csv,
     write_npz,
 )
 
@@ -54,6 +55,10 @@ KINDS = {
     "graph": GRAPH,
     "recycled": RECYCLED,
     "files of their own": with_changes(STAR, {"data": {"source": "data-{party}.npz"}}),
+    "mostly zeros": with_changes(
+        STAR,
+        {"data": {"source": "rows.csv", "label": "y", "schema": "schema.toml", "encoding": "binned"}},
+    ),
     "relay": with_changes(STAR, {"algorithm": {"name": "first_order_consensus", "D_w": None, "rho": None}}),
     "moments": with_changes(STAR, {"features": {"moments": True}, "data": {"intercept": None}}),
     "randomised labels": with_changes(STAR, {"privacy": {"label_epsilon": 1.0}}),
@@ -88,6 +93,8 @@ def made(tmp_path: Path) -> Federated:
 def test_the_same_transcript_as_in_process(kind: str, place: Place) -> None:
     for party in range(3):
         write_npz(place.path / f"data-{party}.npz", *rows(20 + party, seed=party))
+    write_csv(place.path / "rows.csv", *rows(60))
+    (place.path / "schema.toml").write_text("f0 = [-2.0, 2.0]\nf1 = [-2.0, 2.0]\nf2 = [-1.0, 1.0]\n")
     whole = place.run(KINDS[kind], out=place.path / "whole")
     made = federated(place.path, KINDS[kind])
     post = Desks(made.folders)

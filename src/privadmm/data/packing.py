@@ -143,20 +143,17 @@ def gram(A: Any, h: Array, single: bool = False) -> Array:
     Chunks are added in double; within one, `single` precision takes half the time, and is wrong by at most
     CHUNK 2^-24 sum_n h_n |a_n|^2 in operator norm.
     """
-    (m, d), kind = A.shape, np.float32 if single else np.float64
-    total, buffer, root = (
-        np.zeros((d, d)),
-        np.empty((min(m, CHUNK), d), kind),
-        np.sqrt(h).astype(kind)[:, None],
-    )
+    (m, d), kind, root = A.shape, np.float32 if single else np.float64, np.sqrt(h)
+    total, buffer = np.zeros((d, d)), np.empty((min(m, CHUNK), d), kind)
+    if sparse := hasattr(A, "toarray"):
+        A = A.astype(kind)  # a copy
+        A.data *= np.repeat(root, np.diff(A.indptr))
     for start in range(0, m, CHUNK):
-        rows, factor, Z = A[start : start + CHUNK], root[start : start + CHUNK], buffer[: m - start]
-        if hasattr(rows, "toarray"):
-            rows = rows.astype(kind)  # a copy
-            rows.data *= np.repeat(factor, np.diff(rows.indptr))
+        rows, Z = A[start : start + CHUNK], buffer[: m - start]
+        if sparse:
             rows.toarray(out=Z)
         else:
-            np.multiply(rows, factor, out=Z, casting="same_kind")
+            np.multiply(rows, root[start : start + CHUNK, None], out=Z, casting="same_kind")
         total += Z.T @ Z
     return total
 

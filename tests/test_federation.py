@@ -50,6 +50,7 @@ PEOPLE = with_changes(
         "privacy": {"adjacency": "person"},
     },
 )
+SCHEMA = "f0 = [-2.0, 2.0]\nf1 = [-2.0, 2.0]\nf2 = [-1.0, 1.0]\n"
 KINDS = {
     "star": STAR,
     "graph": GRAPH,
@@ -94,7 +95,7 @@ def test_the_same_transcript_as_in_process(kind: str, place: Place) -> None:
     for party in range(3):
         write_npz(place.path / f"data-{party}.npz", *rows(20 + party, seed=party))
     write_csv(place.path / "rows.csv", *rows(60))
-    (place.path / "schema.toml").write_text("f0 = [-2.0, 2.0]\nf1 = [-2.0, 2.0]\nf2 = [-1.0, 1.0]\n")
+    (place.path / "schema.toml").write_text(SCHEMA)
     whole = place.run(KINDS[kind], out=place.path / "whole")
     made = federated(place.path, KINDS[kind])
     post = Desks(made.folders)
@@ -339,6 +340,7 @@ def test_a_proposal_names_no_file_and_stays_what_it_was(made: Federated, tmp_pat
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_proposal_is_the_config_without_files(kind: str, place: Place) -> None:
+    (place.path / "schema.toml").write_text(SCHEMA)
     config = neutral(read(write_config(place.path / "c.toml", KINDS[kind])))
     (place.path / "p.toml").write_text(written(config))
     again = read_text(place.path / "p.toml")

@@ -30,6 +30,7 @@ from small_runs import (
     rows,
     with_changes,
     write_config,
+    write_csv,
     write_npz,
 )
 
@@ -49,11 +50,16 @@ PEOPLE = with_changes(
         "privacy": {"adjacency": "person"},
     },
 )
+SCHEMA = "f0 = [-2.0, 2.0]\nf1 = [-2.0, 2.0]\nf2 = [-1.0, 1.0]\n"
 KINDS = {
     "star": STAR,
     "graph": GRAPH,
     "recycled": RECYCLED,
     "files of their own": with_changes(STAR, {"data": {"source": "data-{party}.npz"}}),
+    "mostly zeros": with_changes(
+        STAR,
+        {"data": {"source": "rows.csv", "label": "y", "schema": "schema.toml", "encoding": "binned"}},
+    ),
     "relay": with_changes(STAR, {"algorithm": {"name": "first_order_consensus", "D_w": None, "rho": None}}),
     "moments": with_changes(STAR, {"features": {"moments": True}, "data": {"intercept": None}}),
     "randomised labels": with_changes(STAR, {"privacy": {"label_epsilon": 1.0}}),
@@ -88,6 +94,8 @@ def made(tmp_path: Path) -> Federated:
 def test_the_same_transcript_as_in_process(kind: str, place: Place) -> None:
     for party in range(3):
         write_npz(place.path / f"data-{party}.npz", *rows(20 + party, seed=party))
+    write_csv(place.path / "rows.csv", *rows(60))
+    (place.path / "schema.toml").write_text(SCHEMA)
     whole = place.run(KINDS[kind], out=place.path / "whole")
     made = federated(place.path, KINDS[kind])
     post = Desks(made.folders)
@@ -331,6 +339,7 @@ def test_a_proposal_names_no_file_and_stays_what_it_was(made: Federated, tmp_pat
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_proposal_is_the_config_without_files(kind: str, place: Place) -> None:
+    (place.path / "schema.toml").write_text(SCHEMA)
     config = neutral(read(write_config(place.path / "c.toml", KINDS[kind])))
     (place.path / "p.toml").write_text(written(config))
     again = read_text(place.path / "p.toml")

@@ -9,6 +9,7 @@ import pytest
 
 from privadmm import assembly
 from privadmm.config import read
+from privadmm.data.packing import Dense, Sparse
 from privadmm.data.shards import Shards
 from privadmm.errors import ConfigError, DataError
 from privadmm.federation.rehearsal import split as rehearsed
@@ -87,9 +88,27 @@ def test_every_format(kind: str, place: Place) -> None:
     assert bits(found) == bits(Shards.from_parties(parties, row_bound=2.0))
 
 
-@pytest.mark.parametrize("schema", [None, "schema.toml"], ids=["numbers", "schema"])
-def test_the_transcript_of_one_file_of_all(schema: Any, place: Place) -> None:
-    apart = place.run(by_party(place, "csv", data={"schema": schema}), out=place.path / "apart")
+@pytest.mark.parametrize("encoding", ["minmax", "binned"])
+@pytest.mark.parametrize("limit", [None, "1 MB"])
+def test_storage_follows_from_the_declaration_alone(encoding: str, limit: Any, place: Place) -> None:
+    """Bins are mostly zeros, and stored without them, whatever the records hold; and ranges are not."""
+    data = {"schema": "schema.toml", "encoding": encoding}
+    tables = by_party(place, "csv", data=data, run={"memory": limit})
+    parties = prepared(place, tables).shards
+    write(place.path / "site-1" / "records.csv", np.full((SIZES[1], 3), -2.0), np.zeros(SIZES[1]))
+    zeros = prepared(place, tables, [1]).shards
+    kind = Sparse if encoding == "binned" else Dense
+    assert all(isinstance(slot.piece, kind) for shards in (parties, zeros) for slot in shards.slots)
+
+
+@pytest.mark.parametrize(
+    ("schema", "encoding"),
+    [(None, None), ("schema.toml", None), ("schema.toml", "binned")],
+    ids=["numbers", "schema", "bins"],
+)
+def test_the_transcript_of_one_file_of_all(schema: Any, encoding: Any, place: Place) -> None:
+    declared = {"schema": schema, "encoding": encoding}
+    apart = place.run(by_party(place, "csv", data=declared), out=place.path / "apart")
     X, y = rows(sum(SIZES))
     owner = np.repeat(np.arange(len(SIZES)), SIZES)
     header = (place.path / "site-0" / "records.csv").read_text().splitlines()[0]
@@ -99,7 +118,7 @@ def test_the_transcript_of_one_file_of_all(schema: Any, place: Place) -> None:
         for row, label, site in zip(X.tolist(), y, owner, strict=True)
     ]
     (place.path / "all.csv").write_text("\n".join(lines))
-    data = {"source": "all.csv", "label": "y", "schema": schema, "test_fraction": 0.0}
+    data = {"source": "all.csv", "label": "y", **declared, "test_fraction": 0.0}
     together = place.run(
         with_changes(PRIVATE, {"data": data, "parties": {"count": None, "split": "column:site"}})
     )

@@ -207,6 +207,7 @@ def records(config: Config) -> tuple[Records, float, tuple[Any, Any] | None]:
             raise ConfigError(f"{config.path}: [data] classes of {table.source} are {list(adult.CLASSES)}")
         # Every a9a row has at most fourteen ones.
         bound = table.row_bound or (adult.SCHEMA.row_bound if onehot else 14**0.5)
+        found = stored(config, found, adult.SCHEMA.encoded(table.encoding) if onehot else None)
         return found, UNIT if table.rows == "unit" else bound, adult.CLASSES
     return read_file(config, config.resolve(table.source)), row_bound(config), table.classes
 
@@ -215,16 +216,27 @@ def read_file(config: Config, path: Path) -> Records:
     """As [data] declares it."""
     table = config.data
     keep = tuple(name for name in (config.parties.column, table.id) if name is not None)
-    return read(
+    declared = schema(config)
+    found = read(
         path,
         table.format,
         label=table.label,
         classes=table.classes,
-        schema=schema(config),
+        schema=declared,
         keep=keep,
         on_bad=table.on_bad,
         dim=table.dim,
     )
+    return stored(config, found, declared)
+
+
+def stored(config: Config, found: Records, declared: Schema | None) -> Records:
+    """Mostly zeros by declaration: without them. What the records hold has no say, for the last bits depend on it."""
+    if declared is None or not declared.sparse or config.parties.split == "features":
+        return found
+    from scipy.sparse import csr_array
+
+    return replace(found, X=csr_array(found.X))
 
 
 def row_bound(config: Config) -> float:

@@ -157,6 +157,11 @@ class Schema:
     def dim(self) -> int:
         return len(self.names)
 
+    @property
+    def sparse(self) -> bool:
+        """At most a quarter of a record's entries can differ from 0: a declared column has one of them at most."""
+        return 4 * len(self.columns) <= self.dim
+
     def encoded(self, encoding: Encoding) -> "Schema":
         """The same declaration with every number in these bins."""
         columns = {

@@ -1,10 +1,12 @@
 """A federation on one machine, to try: a config's records in files of their parties, split as a run in process does.
 
-So the same simulation seed gives the same transcript, bit for bit, where the records are dense.
+So the same simulation seed gives the same transcript, bit for bit. Sparse records go into libsvm files, dense ones of
+rows into npz: a party stores what it reads as the run in process does.
 """
 
 import csv
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +43,7 @@ def save(path: Path, content: Any) -> None:
         np.savez(path, **content)
         return
     with path.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows(content)
+        csv.writer(file, delimiter=" " if path.suffix == ".libsvm" else ",").writerows(content)
 
 
 def split(config: Config) -> Rehearsal:
@@ -57,18 +59,23 @@ def of_rows(config: Config) -> Rehearsal:
         rows = trained(config, found)
         owner, count = assembly.owners(config, found, rows)
         held = [found.take(rows[part]) for part in splits.gather(rows, owner, count)]
-    parties = len(held)
-    files = [("data.npz", {"X": dense(part.X), "y": spoken(part.y, classes)}) for part in held]
+    parties, dim = len(held), None
+    files: list[tuple[str, Any]]
+    if hasattr(held[0].X, "tocsr"):
+        classes, dim = None if classes is None else (-1, 1), held[0].X.shape[1]  # its labels are numbers
+        files = [("data.libsvm", lines(part.X, part.y)) for part in held]
+    else:
+        files = [("data.npz", {"X": part.X, "y": spoken(part.y, classes)}) for part in held]
     plain = neutral(replace(config, parties=replace(config.parties, count=parties)))
     data = replace(
         plain.data,
-        source="data.npz",
+        source=files[0][0],
         schema=None,
         encoding="minmax",
         on_bad="refuse",
         label=None,
         id=None,
-        dim=None,
+        dim=dim,
         classes=classes,
         row_bound=None if config.data.rows == "unit" else bound,
     )
@@ -121,6 +128,12 @@ def trained(config: Config, found: Records) -> Any:
 def spoken(y: Any, classes: tuple[Any, Any] | None) -> Any:
     """Labels as a file of the declared classes has them."""
     return y if classes is None else np.where(y > 0, np.array(classes[1]), np.array(classes[0]))
+
+
+def lines(X: Any, y: Any) -> list[list[str]]:
+    """Of a libsvm file."""
+    cells = [f"{j + 1}:{v!r}" for j, v in zip(X.indices.tolist(), X.data.tolist(), strict=True)]
+    return [[repr(v), *cells[a:b]] for v, (a, b) in zip(y.tolist(), pairwise(X.indptr.tolist()), strict=True)]
 
 
 def dense(X: Any) -> Any:

@@ -113,28 +113,35 @@ class Sparse:
     def cut(self, start: int, stop: int) -> Sparse:
         if (start, stop) == (0, self.count):
             return self
-        m, d, k = self.shape[1], int(self.A.shape[1]) // self.count, stop - start
-        indptr = self.A.indptr[start * m : stop * m + 1]
-        cells = slice(indptr[0], indptr[-1])
-        A = type(self.A)(
-            (k * m, k * d)
-        )  # filled by hand: the usual constructor copies a slice of a larger array
-        A.data, A.indices, A.indptr = (
-            self.A.data[cells],
-            self.A.indices[cells] - start * d,
-            indptr - indptr[0],
-        )
-        return Sparse(A, k)
+        m, d = self.shape[1], int(self.A.shape[1]) // self.count
+        part = rows_of(self.A, start * m, stop * m, (stop - start) * d)
+        part.indices = part.indices - start * d
+        return Sparse(part, stop - start)
 
 
 Piece = Dense | Sparse
 
 
+def rows_of(A: Any, start: int, stop: int, width: int) -> Any:
+    """Rows of a CSR matrix, as views, filled in by hand: scipy would copy and check them."""
+    part, indptr = type(A)((stop - start, width), dtype=A.dtype), A.indptr[start : stop + 1]
+    cells = slice(indptr[0], indptr[-1])
+    part.data, part.indices, part.indptr = A.data[cells], A.indices[cells], indptr - indptr[0]
+    return part
+
+
+def cut_up(A: Any) -> Iterator[tuple[slice, Any]]:
+    """The rows of one party, CHUNK at a time, as views: where they are, and they."""
+    m, d = A.shape
+    for start in range(0, m, CHUNK):
+        stop = min(start + CHUNK, m)
+        part = rows_of(A, start, stop, d) if hasattr(A, "toarray") else A[start:stop]
+        yield slice(start, stop), part
+
+
 def chunks(A: Any) -> Iterator[Array]:
-    """The rows of one party, CHUNK at a time and dense; a dense party's are views."""
-    for start in range(0, A.shape[0], CHUNK):
-        rows = A[start : start + CHUNK]
-        yield rows.toarray() if hasattr(rows, "toarray") else rows
+    """The same, dense."""
+    return (part.toarray() if hasattr(part, "toarray") else part for _, part in cut_up(A))
 
 
 def gram(A: Any, h: Array, single: bool = False) -> Array:
@@ -148,12 +155,12 @@ def gram(A: Any, h: Array, single: bool = False) -> Array:
     if sparse := hasattr(A, "toarray"):
         A = A.astype(kind)  # a copy
         A.data *= np.repeat(root, np.diff(A.indptr))
-    for start in range(0, m, CHUNK):
-        rows, Z = A[start : start + CHUNK], buffer[: m - start]
+    for at, part in cut_up(A):
+        Z = buffer[: at.stop - at.start]
         if sparse:
-            rows.toarray(out=Z)
+            part.toarray(out=Z)
         else:
-            np.multiply(rows, root[start : start + CHUNK, None], out=Z, casting="same_kind")
+            np.multiply(part, root[at, None], out=Z, casting="same_kind")
         total += Z.T @ Z
     return total
 

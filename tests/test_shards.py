@@ -172,11 +172,12 @@ def test_elementwise_functions_do_not_see_where_an_array_is_cut(function):
 
 
 @pytest.mark.parametrize("storage", STORAGES)
-def test_batches_cover_everyone_once(storage):
+def test_batches_cover_everyone_once_with_equal_sizes(storage):
     shards = make(storage=storage)
     x = np.random.default_rng(6).normal(size=(6, 5))
     whole, seen = results(shards, x), {}
     for at, batch in shards.batches(5 * 14):
+        assert len(set(batch.sizes)) == 1
         assert storage != "dense" or len(at) == 1 or batch.size * 5 <= 70
         assert batch.ids.tolist() == shards.ids[at].tolist()
         seen |= results(batch, x[at])

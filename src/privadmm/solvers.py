@@ -103,16 +103,16 @@ def argmin(
     for at, batch in shards.batches(CELLS):
         # Where the loss can outweigh the quadratic a million times, the dual form would lose all its digits.
         dual = (batch.sizes < d) & (loss.smoothness * C[at] <= 1e6 * q[at])
-        order = np.where(dual, batch.sizes, 0)
-        for m in np.unique(order):
-            part = np.flatnonzero(order == m)
-            problem = Problem.of(batch, loss, C[at], linear[at], q[at], bool(m)).take(part)
-            i, who = at[part], problem.shards.ids.tobytes()
-            known = problem.anchored(anchor[i], None if cache is None else cache.batches.pop(who, None))
-            x[i], solved = descend(problem, start[i], anchor[i], tau[i], known)
-            missed += zip(problem.shards.ids[~solved].tolist(), tau[i[~solved]].tolist(), strict=True)
-            if cache is not None:
-                seen[who] = known
+        for form in (True, False):
+            part = np.flatnonzero(dual == form)
+            if len(part):
+                problem = Problem.of(batch, loss, C[at], linear[at], q[at], form).take(part)
+                i, who = at[part], problem.shards.ids.tobytes()
+                known = problem.anchored(anchor[i], None if cache is None else cache.batches.pop(who, None))
+                x[i], solved = descend(problem, start[i], anchor[i], tau[i], known)
+                missed += zip(problem.shards.ids[~solved].tolist(), tau[i[~solved]].tolist(), strict=True)
+                if cache is not None:
+                    seen[who] = known
     if cache is not None:
         cache.batches.clear()
         cache.batches.update(seen)
@@ -127,7 +127,7 @@ def argmin(
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """F for k parties. Hessians carry `ridge` for the quadratic, which keeps them invertible."""
+    """F for k parties with m records each. Hessians carry `ridge` for the quadratic, which keeps them invertible."""
 
     shards: Shards
     loss: Loss
@@ -135,7 +135,7 @@ class Problem:
     linear: Array  # (k, d)
     quadratic: Array  # (k, 1)
     ridge: Array  # (k, 1)
-    dual: bool  # everybody has m < d records, and the Hessian is inverted in the space of records
+    dual: bool  # m < d, and the Hessian is inverted in the space of records
 
     @classmethod
     def of(
@@ -161,13 +161,13 @@ class Problem:
 
     def hessian(self, x: Array) -> tuple[Array, Array]:
         """A^T w A (of order d), or r A A^T r if dual (of order m), and r = sqrt(w); w = weight * curvature at x."""
-        curv = self.loss.curv(self.shards.margins(x), self.shards.y)
+        curv = self.loss.curv(self.shards.margins(x), self.shards.y).reshape(len(x), -1)
+        r = np.sqrt(self.weight * curv)
         if self.dual:
-            r = np.sqrt(self.weight * curv.reshape(len(x), -1))
             return r[:, :, None] * self.shards.kernel() * r[:, None, :], r
         # Single precision errs by at most 1.2e-4 smoothness scale (`gram`): here by an eighth of the ridge.
-        coarse = self.loss.smoothness * self.weight[:, 0] * self.shards.sizes <= 1e3 * self.ridge[:, 0]
-        return self.weight[:, :, None] * self.shards.gram(curv, coarse), np.empty(0)
+        coarse = self.loss.smoothness * self.weight * curv.shape[1] <= 1e3 * self.ridge
+        return self.weight[:, :, None] * self.shards.gram(curv.ravel(), coarse[:, 0]), r
 
     def core(self, H: Array, r: Array) -> Array:
         """The matrix C of `precondition`: (A^T w A + ridge)^-1 = C, or (I - A^T C A) / ridge if dual."""

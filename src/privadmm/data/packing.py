@@ -152,12 +152,10 @@ def gram(A: Any, h: Array, single: bool = False) -> Array:
     """
     (m, d), kind, root = A.shape, np.float32 if single else np.float64, np.sqrt(h)
     total, buffer = np.zeros((d, d)), np.empty((min(m, CHUNK), d), kind)
-    if sparse := hasattr(A, "toarray"):
-        A = A.astype(kind)  # a copy
-        A.data *= np.repeat(root, np.diff(A.indptr))
     for at, part in cut_up(A):
         Z = buffer[: at.stop - at.start]
-        if sparse:
+        if hasattr(part, "toarray"):
+            part.data = (part.data * np.repeat(root[at], np.diff(part.indptr))).astype(kind)
             part.toarray(out=Z)
         else:
             np.multiply(part, root[at, None], out=Z, casting="same_kind")

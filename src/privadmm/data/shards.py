@@ -259,14 +259,16 @@ class Shards:
         return Shards(ids, sizes, self.dim, np.concatenate(labels), lay(pieces))
 
     def batches(self, cells: int) -> Iterator[tuple[Index, Shards]]:
-        """Positions and sub-blocks, each of about `cells` stored numbers or one party, in the order of storage."""
-        own = np.arange(len(self.ids))
-        order = np.concatenate([own[slot.at] for slot in self.slots])
-        each = [np.full(slot.shape[0], slot.piece.A.size / slot.shape[0]) for slot in self.slots]
-        group = np.cumsum(np.concatenate(each)) // cells
-        for part in np.split(order, np.flatnonzero(np.diff(group)) + 1):
-            at = np.sort(part)
-            yield at, self.take(at)
+        """Positions and sub-blocks of parties with equally many records, each of about `cells` numbers or one party."""
+        for slot in self.slots:
+            k, y = slot.shape[0], self.y[slot.cells].reshape(slot.shape)
+            most = max(1, cells * k // max(1, int(slot.piece.A.size)))  # stored numbers, also of a sparse A
+            for start in range(0, k, most):
+                stop = min(start + most, k)
+                at = np.arange(len(self.ids))[slot.at][start:stop]
+                slots = lay([(np.arange(stop - start), slot.piece.cut(start, stop))])
+                flat = y[start:stop].ravel()
+                yield at, Shards(self.ids[at], self.sizes[at], self.dim, flat, slots, self.store)
 
 
 def table(X: Any, y: ArrayLike) -> tuple[Any, Array]:

@@ -18,10 +18,11 @@ import pytest
 from small_runs import PRIVATE, Outcome, Place, with_changes
 
 pytest.importorskip("cryptography")
+from privadmm.errors import ConfigError
 from privadmm.federation import certificates, checking
 from privadmm.federation.layout import Coordinator
 from privadmm.federation.party import read as read_party
-from privadmm.federation.supervising import keep_up
+from privadmm.federation.supervising import keep_up, need_port
 
 PORT = 9177
 
@@ -332,3 +333,31 @@ def test_the_job_is_one_that_train_takes(place: Place, made: Path) -> None:
     done = place.call("account", made / "coordinator" / "job.toml", "--json")
     assert done.code == 0
     assert json.loads(done.out)["certified"]["epsilon"] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("content", "mode"), [(b"", 0o600), (b"x" * 31, 0o600), (b"x" * 32, 0o644)])
+def test_a_secret_that_is_none(made: Path, content: bytes, mode: int) -> None:
+    place = Coordinator(made / "coordinator")
+    path = place.secret()
+    path.write_bytes(content)
+    path.chmod(mode)
+    with pytest.raises(ConfigError, match="remove it, and another is made"):
+        place.superlink("127.0.0.1")
+
+
+@pytest.mark.parametrize("address", ["nowhere", "127.0.0.1:70000", "127.0.0.1:0", ":9100"])
+def test_an_address_that_is_none(made: Path, address: str) -> None:
+    place = Coordinator(made / "coordinator")
+    path = place.flower / "config.toml"
+    path.write_text(path.read_text().replace(f"127.0.0.1:{PORT}", address))
+    with pytest.raises(ConfigError, match="and not HOST:PORT"):
+        _ = place.address
+
+
+def test_a_port_of_the_other_internet() -> None:
+    try:
+        taken = socket.create_server(("::1", 0), family=socket.AF_INET6)
+    except OSError:
+        pytest.skip("no IPv6 here")
+    with taken, pytest.raises(ConfigError, match="cannot be listened at"):
+        need_port("::1", taken.getsockname()[1], "it", "it")

@@ -490,3 +490,54 @@ def test_what_has_no_answer_is_refused(change, word):
     }
     with pytest.raises(ConfigError, match=word):
         argmin(block(), **(terms | {"tolerance": 1e-9} | change))
+
+
+@pytest.mark.parametrize("C", [1.0, 50.0])
+@pytest.mark.parametrize("m", [4, 20])
+def test_a_party_beside_one_that_is_stored_in_another_way(m, C):
+    """Of equal size, so that both forms could take them for one piece: fewer records than columns, and more."""
+    dim = 16
+    rows = [normal(m, dim, seed=seed) for seed in range(3)]
+    labels = [np.where(normal(m, seed=10 + seed) > 0, 1.0, -1.0) for seed in range(3)]
+    linear, anchor = normal(2, dim, seed=20), normal(2, dim, seed=21)
+
+    def beside(other):
+        parties = [(csr_array(rows[0]), labels[0]), (rows[other], labels[other])]
+        shards = Shards.from_parties(parties, row_bound=1.0)
+        return argmin(shards, Logistic(), C, linear, 1.0, np.zeros((2, dim)), anchor, 1e-8)[0]
+
+    alone = Shards.from_parties([(csr_array(rows[0]), labels[0])], row_bound=1.0)
+    found = argmin(alone, Logistic(), C, linear[:1], 1.0, np.zeros((1, dim)), anchor[:1], 1e-8)[0]
+    np.testing.assert_array_equal(beside(1), found)
+    np.testing.assert_array_equal(beside(2), found)
+
+
+def test_replicas_of_a_block_from_which_a_party_was_taken():
+    """Then parties of one size lie in two places, and their replicas in turn."""
+    whole = block(sizes=(4, 4, 4, 4), dim=12)
+    few = whole.take([0, 1, 3])
+    linear, anchor = normal(6, 12, seed=3), normal(6, 12, seed=4)
+    found = argmin(few.tile(2), Logistic(), 50.0, linear, 1.0, np.zeros((6, 12)), anchor, 1e-8)
+    for i in range(6):
+        alone = whole.take([(0, 1, 3)[i % 3]])
+        one = argmin(
+            alone, Logistic(), 50.0, linear[i : i + 1], 1.0, np.zeros((1, 12)), anchor[i : i + 1], 1e-8
+        )
+        np.testing.assert_array_equal(found[i], one[0])
+
+
+def test_a_sparse_hessian_is_summed_a_few_rows_at_a_time():
+    """A party on disk stays there."""
+    tracemalloc = pytest.importorskip("tracemalloc")
+    m, dim = 60_000, 40
+    rng = np.random.default_rng(0)
+    X = csr_array((np.ones(10 * m), rng.integers(dim, size=10 * m), np.arange(0, 10 * m + 1, 10)), (m, dim))
+    shards = Shards.from_parties([(X, np.where(rng.random(m) > 0.5, 1.0, -1.0))], row_bound=1.0)
+    weights = np.ones(m)
+    tracemalloc.start()
+    try:
+        shards.gram(weights)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < shards.cells * 8 / 2

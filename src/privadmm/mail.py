@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,7 +67,7 @@ class Mail:
 
     def after(self, round: int, before: Ints, parties: Ints) -> "Mail":
         """The same, knowing who was absent `before`: whoever else of the parties is no sender left in this round."""
-        if not len(before) and np.array_equal(self.senders, parties):
+        if not (len(before) or len(self.absent)) and np.array_equal(self.senders, parties):
             return self
         fresh = np.setdiff1d(parties, np.concatenate([self.senders, before[:, 0]]))
         absent = np.concatenate([before, np.stack([fresh, np.full_like(fresh, round)], axis=1)])
@@ -85,10 +84,6 @@ class Mail:
         )
 
     def pack(self) -> bytes:
-        return self._packed
-
-    @cached_property
-    def _packed(self) -> bytes:
         absent = {"absent": self.absent} if len(self.absent) else {}
         return wire.pack({"senders": self.senders, "values": self.values} | absent)
 

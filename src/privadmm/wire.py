@@ -47,6 +47,13 @@ def size(layout: Layout, **facts: Any) -> int:
 
 def unpack(data: bytes) -> tuple[dict[str, Array], dict[str, Any]]:
     """What `pack` wrote. Raises ValueError on anything else."""
+    try:
+        return _unpacked(data)
+    except (KeyError, TypeError, IndexError, OverflowError, RecursionError) as error:
+        raise ValueError(f"the bytes are not what was packed ({type(error).__name__})") from error
+
+
+def _unpacked(data: bytes) -> tuple[dict[str, Array], dict[str, Any]]:
     start = 8 + int.from_bytes(data[:8], "little")
     header = json.loads(data[8:start].decode())
     arrays = {}
@@ -54,6 +61,8 @@ def unpack(data: bytes) -> tuple[dict[str, Array], dict[str, Any]]:
         kind = np.dtype(dtype)
         if kind.hasobject:
             raise ValueError("objects are not data")
+        if not all(type(length) is int and length >= 0 for length in shape):
+            raise ValueError("a shape is whole numbers")
         end = start + kind.itemsize * math.prod(shape)
         arrays[name] = np.frombuffer(data[start:end], dtype=kind).reshape(shape)
         start = end

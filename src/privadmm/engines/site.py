@@ -151,7 +151,7 @@ class Site:
     @named
     def step(self, round: int, phase: int, inbox: bytes) -> tuple[bytes, str | None]:
         """The block's mail, and the receipt that travels with it."""
-        sent = self.worker.step(round, phase, Mail.unpack(inbox)).pack()
+        _, sent = self.worker.answer(round, phase, Mail.unpack(inbox))
         now = Tick(self.order.job.id, round, phase)
         if (
             self.worker.last != now

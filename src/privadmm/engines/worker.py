@@ -79,16 +79,20 @@ class Worker:
 
     def step(self, round: int, phase: int, inbox: Mail) -> Mail:
         """The block's answer; the same request again gets the same bytes, at no charge."""
+        return self.answer(round, phase, inbox)[0]
+
+    def answer(self, round: int, phase: int, inbox: Mail) -> tuple[Mail, bytes]:
+        """The same, and as it was committed."""
         now = Tick(self.job, round, phase)
         self._well_formed(inbox)
         here = self._here(round, inbox.absent)
         if not len(here):
-            return Mail.empty()
+            return Mail.empty(), Mail.empty().pack()
         digest = wire.digest(inbox.pack())
         with self.ledger.transaction():
             stored = self.ledger.recall(now, digest)
             if stored is not None:
-                return Mail.unpack(stored)
+                return Mail.unpack(stored), stored
             self._in_order(now)
             self._afforded(now, here)
             local, at = self._among(here)
@@ -107,10 +111,11 @@ class Worker:
                 local.public.zeros(len(local.ids)).shape[:-1],
             )
             state, outbox = tick(step, round, local, state, inbox, door)
-            self.ledger.commit(now, digest, door.charges, outbox.pack(), pack_state(state, inbox.absent))
+            packed = outbox.pack()
+            self.ledger.commit(now, digest, door.charges, packed, pack_state(state, inbox.absent))
         # Only a committed tick becomes the worker's present.
         self.local, self.state, self.last, self.told = local, state, now, inbox.absent
-        return outbox
+        return outbox, packed
 
     def _afforded(self, now: Tick, here: Ints) -> None:
         """Before a record is read: of a job that set nothing aside, the whole tick must be affordable.

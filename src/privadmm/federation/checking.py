@@ -51,10 +51,16 @@ def check(folder: Path, job: Path | None = None) -> dict[str, list[Finding]]:
     return found
 
 
+class Noted(Exception):  # noqa: N818  what it says is no fault
+    """What somebody should know, though nothing is wrong."""
+
+
 def looked(what: str, look: Callable[[], str]) -> Finding:
     """What looking found, or the error that it met."""
     try:
         return Finding(what, "good", look())
+    except Noted as note:
+        return Finding(what, "note", str(note))
     except (PrivadmmError, OSError) as error:
         return Finding(what, "bad", str(error))
 
@@ -135,10 +141,12 @@ def ledger(one: Party, job: Path | None) -> str:
         raise ConfigError(
             f"{one.ledger}: no such file; make it with `privadmm federation ledger {one.folder}`"
         )
-    Desk(one).agreed()
+    if differs := Desk(one).differs():
+        raise ConfigError(f"{one.ledger}: {differs}")
     if problems := verify(one.ledger).problems:
         raise ConfigError(f"{one.ledger}: {problems[0]}")
-    opened, again = SqliteLedger(one.ledger, (one.number,), one.fixed, one.policy.mode), ""
+    opened = SqliteLedger(one.ledger, (one.number,), one.fixed, one.policy.mode)
+    enough = True
     try:
         aside, budget = opened.others(one.number, ""), one.fixed.budget
         if job is not None and one.number < parties_of(config := read(job)):
@@ -147,14 +155,16 @@ def ledger(one: Party, job: Path | None) -> str:
     except RefusedError:
         if not aside:
             raise
-        again = "; the job, if it was meant to run once more, would be refused"
+        enough = False
     finally:
         opened.close()
     if budget is None:
         return "without a budget: nothing here is private"
     spent = epsilon(aside, budget.delta)
     said = f"epsilon = {spent:.6g} of {budget.epsilon:g} is spent or set aside, at delta = {budget.delta:g}"
-    return said + again
+    if not enough:
+        raise Noted(f"{said}; this job, unless that was it, will be refused")
+    return said
 
 
 def certificate(path: Path, ca: Path | None = None, own: Path | None = None) -> str:

@@ -162,8 +162,8 @@ class Desk:
             worker = Worker(
                 job.algorithm, beside(job.public, found.block), job.plan, noise, ledger, job.id, job.leave
             )
-            sent = worker.step(now.round, now.phase, inbox)
-            return {"mail": sent.pack(), "receipt": ledger.receipt(now) or ""}
+            _, sent = worker.answer(now.round, now.phase, inbox)
+            return {"mail": sent, "receipt": ledger.receipt(now) or ""}
 
     def give_up(self, letter: Letter) -> Answer:
         """Close a job, unless something was released for it, or it failed: then its steward decides."""
@@ -221,18 +221,26 @@ class Desk:
         return SqliteLedger(self.party.ledger, (self.party.number,), self.party.fixed, self.party.policy.mode)
 
     def agreed(self) -> None:
-        """party.toml and the ledger say the same: a ledger fixes its policy for good."""
-        path, known = self.party.ledger, identity_of(self.party.ledger)
-        if known is None:
+        """party.toml and the ledger say the same: a ledger fixes its policy for good. How they differ stays here."""
+        path = self.party.ledger
+        if not path.exists():
             raise LedgerError(f"{path}: there is no ledger there; see `privadmm federation check`")
+        if self.differs():
+            raise LedgerError(
+                f"{path}: was made with another policy, mode or party than party.toml has, and fixed these for good; "
+                "see `privadmm federation check`"
+            )
+
+    def differs(self) -> str | None:
+        """In what the ledger and party.toml do not agree, for the party's steward."""
+        known = identity_of(self.party.ledger)
+        fixed = {} if known is None else known.facts()
         mine = Identity(self.party.policy.mode, (self.party.number,), self.party.fixed).facts()
-        fixed = known.facts()
         for fact in {**mine, **fixed}:
             if mine.get(fact) != fixed.get(fact):
-                raise LedgerError(
-                    f"{path}: fixed {fact} = {fixed.get(fact)} for good when it was made, and party.toml has "
-                    f"{mine.get(fact)}: change party.toml back, or name a new ledger there"
-                )
+                was, now = fixed.get(fact), mine.get(fact)
+                return f"fixed {fact} = {was} for good when it was made, and party.toml has {now}: change that back"
+        return None
 
 
 def check_classes_of(kept: Kept, found: Held) -> None:

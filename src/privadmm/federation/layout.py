@@ -18,6 +18,7 @@ QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
 PROMPT = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2"}
 CLIENT, SERVER = "flwr-clientapp", "flwr-serverapp"
 COMMANDS = ("flwr-agentapp", CLIENT, "flwr-connector", "flwr-model", SERVER, "flwr-simulation")
+SECRET = 32  # bytes
 COORDINATOR = "PRIVADMM_COORDINATOR"  # in the environment of a SuperLink: whose job it runs, and no other
 
 
@@ -68,7 +69,7 @@ class Coordinator:
         path = self.flower / "config.toml"
         given = str(load(path)[1].get("superlink", {}).get(NAME, {}).get("address"))
         host, _, port = given.rpartition(":")
-        if not host or not port.isdigit():
+        if not host or not port.isdigit() or not 0 < int(port) < 65536:
             raise ConfigError(f"{path}: [superlink.{NAME}] address is {given!r} and not HOST:PORT")
         return host, int(port)
 
@@ -98,9 +99,18 @@ class Coordinator:
 
     def secret(self) -> Path:
         """By which the SuperLink knows who may run the ServerApp; made when it is asked for first."""
-        path = self.folder / "superexec-secret"
-        with suppress(FileExistsError), open(path, "xb", opener=for_owner) as file:
-            file.write(secrets.token_bytes(32))
+        path, fresh = self.folder / "superexec-secret", self.folder / f"superexec-secret.{os.getpid()}"
+        if not path.exists():
+            with open(fresh, "wb", opener=for_owner) as file:
+                file.write(secrets.token_bytes(SECRET))
+            with suppress(FileExistsError):
+                os.link(fresh, path)  # whole, and only one of two that are made at once
+            fresh.unlink()
+        state = path.stat()
+        if state.st_size < SECRET or state.st_mode & 0o077:
+            raise ConfigError(
+                f"{path}: is too short, or not its owner's alone; remove it, and another is made"
+            )
         return path
 
     def register(self, number: int) -> list[str]:

@@ -107,8 +107,9 @@ def end_with_parent() -> None:
 
 def need_port(host: str, port: int, whose: str, change: str) -> None:
     """Refuse to start what would find its place taken."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        socket.create_server((host, port)).close()
+        socket.create_server((host, port), family=family).close()
     except OSError as error:
         raise ConfigError(
             f"{host}:{port} cannot be listened at ({error.strerror}): if {whose} runs already, end it first; else "

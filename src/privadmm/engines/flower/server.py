@@ -39,7 +39,7 @@ class Status:
     def write(self, state: str, **more: str | int) -> None:
         try:
             latest = json.loads(self.path.read_text())["run"]
-        except FileNotFoundError:
+        except (OSError, ValueError, KeyError, TypeError):  # gone, or no status: then it is not this run's
             return
         if latest == self.run:
             write_json(self.path, self._said(state, **more))

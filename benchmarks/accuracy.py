@@ -7,11 +7,11 @@ The whole table takes hours. With --keep, what a split gave is written to a file
 
 40,000 records to train on and 5,222 to test, delta = 1e-6; one split is worth half a point either way, so the mean is
 over several, and over noise seeds on each. The recommended method with its numbers binned (ten bins, or five where
-noise is large) and scaled, and at a curator who holds all records; every other method with the half-logistic loss where
-its proof allows it, with and without the private moments in front. Parameters are those of the examples, chosen on
-Adult itself for all but the recommended method, whose own were fixed on other data. They are for ten parties: where
-noise is in the penalty, eta grows with their number, since it has to outweigh the curvature of a smaller party's
-records. A budget that a method cannot reach even so is listed below the table.
+noise is large) and scaled, and at a curator who holds all records; every other method with the half-logistic loss, with
+and without the private moments in front. Parameters are those of the examples, chosen on Adult itself for all but the
+recommended method, whose own were fixed on other data. They are for ten parties: where noise is in the penalty, eta
+grows with their number, since it has to outweigh the curvature of a smaller party's records. A budget that a method
+cannot reach even so is listed below the table.
 """
 
 import argparse
@@ -65,8 +65,7 @@ def configs(parties: int, split: int) -> list[Config]:
             method = config.algorithm.parameters
             larger = replace(method, eta=method.eta * parties / 10)
             config = replace(config, algorithm=replace(config.algorithm, parameters=larger))
-        if config.loss.name == "logistic" and name != "pdml":
-            config = replace(config, loss=replace(config.loss, name="half_logistic"))
+        config = replace(config, loss=replace(config.loss, name="half_logistic"))
         found.append(config)
         moments = replace(
             config,

@@ -43,7 +43,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class ADMMSharing(OnColumns):
-    rho: Annotated[float, Above(0), Doc("penalty of the augmented Lagrangian")] = 1.0
+    rho: Annotated[float, Above(0), Doc("penalty of the augmented Lagrangian")] = 0.1
     form: Annotated[
         Literal["sharing", "printed"], Doc("the scaled sharing form, or the paper's parallel update")
     ] = "sharing"

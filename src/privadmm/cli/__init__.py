@@ -33,6 +33,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    suggest_commands=False,  # click does
     help="Differentially private linear models by ADMM, over data that may not move.",
 )
 app.add_typer(ledger, name="ledger")

@@ -116,7 +116,7 @@ def measured(r: dict[str, Any]) -> Facts:
             ("majority", f"train {percent(r['majority_train'])}, test {percent(r['majority_test'])}")
         )
     value = "none: the model ran away" if r["objective"] is None else f"{r['objective']:.8g}"
-    gap = "" if r["gap"] is None else f", consensus gap {r['gap']:.2g}"
+    gap = "" if r["gap"] is None else f"; parties' own iterates within {r['gap']:.2g} of the model"
     return [*facts, ("objective", value + gap)]
 
 

@@ -400,7 +400,8 @@ def test_an_interrupt_leaves_no_process_and_can_be_resumed(place: Place) -> None
 
 def test_without_dask_the_extra_is_named(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    monkeypatch.delitem(sys.modules, "privadmm.engines.dask", raising=False)
+    for name in ("dask", "dask_client"):
+        monkeypatch.delitem(sys.modules, f"privadmm.engines.{name}", raising=False)
     done = place.train(place.config(run={"engine": "dask"}), "--json")
     assert (done.code, done.object["error"]) == (2, "ConfigError")
     assert "pip install 'privadmm[dask]'" in done.object["message"]

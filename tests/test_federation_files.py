@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import socket
 import ssl
 import subprocess
@@ -249,7 +250,8 @@ def test_two_are_kept_up_and_ended_together(tmp_path: Path, monkeypatch: pytest.
     assert not alive(int(pid))
 
 
-def test_what_is_kept_up_ends_when_asked(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_what_is_kept_up_ends_with_its_keeper(tmp_path: Path, how: signal.Signals) -> None:
     pids = tmp_path / "pids"
     staying = f"import os, time; open({str(pids)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
     code = (
@@ -259,12 +261,12 @@ def test_what_is_kept_up_ends_when_asked(tmp_path: Path) -> None:
     process = subprocess.Popen([sys.executable, "-c", code, staying])
     try:
         wait_for(lambda: pids.exists() and pids.read_text())
-        process.terminate()
-        assert process.wait(timeout=30) == 0
+        process.send_signal(how)
+        assert process.wait(timeout=30) == (0 if how == signal.SIGTERM else -how)
     finally:
         process.kill()
         process.wait()
-    assert not alive(int(pids.read_text()))
+    wait_for(lambda: not alive(int(pids.read_text())))
 
 
 def alive(pid: int) -> bool:
@@ -280,20 +282,6 @@ def wait_for(done: Callable[[], object]) -> None:
     while not done():
         assert time.monotonic() < deadline
         time.sleep(0.05)
-
-
-def test_what_is_kept_up_does_not_outlive_a_keeper_that_is_killed(tmp_path: Path) -> None:
-    pids = tmp_path / "pids"
-    staying = f"import os, time; open({str(pids)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
-    code = (
-        "import os, sys; from privadmm.federation.supervising import keep_up; "
-        "keep_up([[sys.executable, '-c', sys.argv[1]]], os.environ)"
-    )
-    process = subprocess.Popen([sys.executable, "-c", code, staying])
-    wait_for(lambda: pids.exists() and pids.read_text())
-    process.kill()
-    process.wait()
-    wait_for(lambda: not alive(int(pids.read_text())))
 
 
 @pytest.mark.parametrize("command", ["node", "superlink"])

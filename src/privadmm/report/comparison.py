@@ -32,18 +32,18 @@ def table(result: dict[str, Any], one: dict[str, Any]) -> Table:
     made = Table(
         title=f"Test accuracy at {budget}, {amount(result['seeds'], 'noise seed')}", title_justify="left"
     )
-    for heading in ("config", "noise", "accuracy", "+-", "claimed", "certified"):
-        made.add_column(heading, justify="left" if heading in ("config", "noise") else "right")
+    for heading in ("config", "noise", "accuracy", "s.e.", "claimed", "certified"):
+        made.add_column(heading, justify="left" if heading in ("config", "noise") else "right", no_wrap=True)
     for line in one["lines"]:
         if line["problem"] is None:
             certified = line["epsilon_certified"]
             made.add_row(
                 line["config"],
-                line["calibration"],
+                "[bold red]NOT PRIVATE[/]" if certified is None else line["calibration"],
                 screen.percent(line["accuracy"]),
                 "" if line["standard_error"] is None else f"{100 * line['standard_error']:.2f}",
                 number(line["epsilon_published"]),
-                "[bold red]NOT PRIVATE[/]" if certified is None else number(certified),
+                number(certified),
             )
     made.add_row("always the majority", "", screen.percent(result["majority"]), "", "", "")
     return made
@@ -61,7 +61,7 @@ def save(result: dict[str, Any], out: Path) -> None:
 
 
 def draw(result: dict[str, Any], one: dict[str, Any], path: Path) -> None:
-    """A bar for each line that was run, its standard error on it, and the majority class as a dashed line."""
+    """A point for each line that was run, with its standard error, and the majority class as a dashed line."""
     lines = [line for line in one["lines"] if line["problem"] is None][::-1]
     drawing = canvas(height=1.6 + 0.34 * len(lines))
     axes = drawing.subplots()
@@ -69,21 +69,18 @@ def draw(result: dict[str, Any], one: dict[str, Any], path: Path) -> None:
     values = [100 * line["accuracy"] for line in lines]
     errors = [100 * (line["standard_error"] or 0.0) for line in lines]
     colors = {"certified": BLUE, "not private": GREY}
-    axes.barh(
-        range(len(lines)),
-        values,
-        xerr=errors,
-        color=[colors.get(line["calibration"], ORANGE) for line in lines],
-    )
+    for at, (line, value, error) in enumerate(zip(lines, values, errors, strict=True)):
+        color = colors.get(line["calibration"], ORANGE)
+        axes.errorbar(value, at, xerr=error, fmt="o", color=color, markersize=5, capsize=3)
     axes.set_yticks(range(len(lines)), names)
+    axes.grid(axis="y", color="0.93")
     most = 100 * result["majority"]
     axes.axvline(most, color="black", linestyle="--", linewidth=1, label=f"always the majority, {most:.1f} %")
     axes.set(
         xlabel="test accuracy (%)",
-        xlim=(min([*values, most]) - 2, max([*values, most]) + 1),
-        title=f"epsilon = {one['epsilon']:g}, delta = {result['delta']:g}",
     )
+    axes.set_title(f"epsilon = {one['epsilon']:g}, delta = {result['delta']:g}", loc="right")
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=9, loc="lower right")
+    axes.legend(frameon=False, fontsize=9, loc="lower left", bbox_to_anchor=(0, 1))
     drawing.supxlabel(f"blue: certified; orange: the paper's own noise. {SIMULATED}", fontsize=9, color=GREY)
     drawing.savefig(path)

@@ -23,7 +23,12 @@ def convergence(
     drawing = figure(result, height=5.8)
     above, below = drawing.subplots(2, 1, sharex=True)
     values = [(row.round, row.objective) for row in rows if abs(row.objective) < BEYOND]
-    line(above, values, BLUE, "objective" if values else "the model ran away: no objective is finite")
+    words = (
+        "objective"
+        if len(values) > 1 or result["rounds"] == 1
+        else "a model is there after the last round only"
+    )
+    line(above, values, BLUE, words if values else "the model ran away: no objective is finite")
     if reference is not None and reference["objective"] is not None:
         level(above, reference["objective"], "non-private model", "--")
     above.set(ylabel="objective", yscale=scale(values))

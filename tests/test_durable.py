@@ -55,6 +55,29 @@ def test_an_untouched_ledger_verifies(tmp_path: Path) -> None:
     assert found.epsilon[1] > found.epsilon[0] > 0
 
 
+def test_a_receipt_is_of_a_row_that_is_there(tmp_path: Path) -> None:
+    """Also of the tick that was committed last, which is remembered, and not if it was taken back."""
+    *before, (_, _, _, last) = filled(tmp_path / "ledger")
+    with closing(SqliteLedger(tmp_path / "ledger", [0, 1], POLICY, "simulation")) as ledger:
+        fresh = Tick("three", 0, 0)
+
+        def taken_back() -> None:
+            with ledger.transaction():
+                ledger.commit(fresh, "in", {0: (ROUND,)}, b"out", b"state")
+                assert ledger.receipt(fresh) == ledger.head != last
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            taken_back()
+        assert ledger.receipt(fresh) is None
+        assert ledger.head == last
+        with ledger.transaction():
+            ledger.commit(fresh, "in", {0: (ROUND,)}, b"out", b"state")
+        assert ledger.receipt(fresh) == ledger.head
+        for job, t, phase, seen in before:
+            assert ledger.receipt(Tick(job, t, phase)) == seen
+
+
 def sql(statement: str, *values: object) -> Callable[[Path], None]:
     def apply(path: Path) -> None:
         with closing(sqlite3.connect(path)) as db, db:

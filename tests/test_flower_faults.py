@@ -100,24 +100,19 @@ def test_a_node_killed_in_the_middle_of_a_round(made: Deployed, whole: str) -> N
     in_order(made, result, [ROUNDS] * 3)
 
 
-def test_the_superlink_killed_and_started_again(made: Deployed, whole: str) -> None:
-    """The run goes on: what drives it is beside the SuperLink, and tries until it is back."""
-    made.run(out="runs/link")
+@pytest.mark.parametrize("killed", [["superlink"], ["superexec", "superlink"]], ids="+".join)
+def test_the_coordinator_s_processes_killed_and_started_again(
+    killed: list[str], made: Deployed, whole: str
+) -> None:
+    """Without its SuperLink a run waits and goes on; without what drives it, beside that, it has to be resumed."""
+    out = f"runs/without-{len(killed)}"
+    made.run(out=out)
     made.wait_for(lambda: made.at(f"round 2 of {ROUNDS}"), "two rounds")
-    made.kill("superlink")
+    for name in killed:
+        made.kill(name)
     made.superlink()
-    result = made.finish()
-    assert result["transcript"] == whole
-    in_order(made, result, [ROUNDS] * 3)
-
-
-def test_everything_at_the_coordinator_killed_and_started_again(made: Deployed, whole: str) -> None:
-    made.run(out="runs/all")
-    made.wait_for(lambda: made.at(f"round 2 of {ROUNDS}"), "two rounds")
-    made.kill("superexec")
-    made.kill("superlink")
-    made.superlink()
-    made.run(out="runs/all", resume=True)
+    if "superexec" in killed:
+        made.run(out=out, resume=True)
     result = made.finish()
     assert result["transcript"] == whole
     in_order(made, result, [ROUNDS] * 3)

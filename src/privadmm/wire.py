@@ -22,27 +22,21 @@ def pack(arrays: Mapping[str, Array], **facts: Any) -> bytes:
     """Named arrays and JSON-able facts as one run of bytes."""
     solid = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     layout = tuple((name, array.dtype.str, array.shape) for name, array in solid.items())
-    return b"".join([heading(layout, facts), *(array.tobytes() for array in solid.values())])
-
-
-def heading(layout: Layout, facts: Mapping[str, Any]) -> bytes:
-    if not facts:
-        return without_facts(tuple(layout))
-    header = json.dumps({"arrays": layout, "facts": facts}, sort_keys=True).encode()
-    return len(header).to_bytes(8, "little") + header
+    head = heading(layout, json.dumps(facts, sort_keys=True))
+    return b"".join([head, *(array.tobytes() for array in solid.values())])
 
 
 @lru_cache(maxsize=256)
-def without_facts(layout: Layout) -> bytes:
+def heading(layout: Layout, facts: str) -> bytes:
     """Memoised: the messages of all rounds look alike."""
-    header = json.dumps({"arrays": layout, "facts": {}}, sort_keys=True).encode()
+    header = f'{{"arrays": {json.dumps(layout)}, "facts": {facts}}}'.encode()
     return len(header).to_bytes(8, "little") + header
 
 
 def size(layout: Layout, **facts: Any) -> int:
     """How long `pack` would make arrays of these names, types and shapes."""
     body = sum(np.dtype(dtype).itemsize * math.prod(shape) for _, dtype, shape in layout)
-    return len(heading(layout, facts)) + body
+    return len(heading(tuple(layout), json.dumps(facts, sort_keys=True))) + body
 
 
 def unpack(data: bytes) -> tuple[dict[str, Array], dict[str, Any]]:

@@ -39,11 +39,11 @@ def table(result: dict[str, Any], one: dict[str, Any]) -> Table:
             certified = line["epsilon_certified"]
             made.add_row(
                 line["config"],
-                "[bold red]NOT PRIVATE[/]" if certified is None else line["calibration"],
+                "[bold red]NOT PRIVATE[/]" if line["calibration"] == "not private" else line["calibration"],
                 screen.percent(line["accuracy"]),
                 "" if line["standard_error"] is None else f"{100 * line['standard_error']:.2f}",
                 number(line["epsilon_published"]),
-                number(certified),
+                "[bold red]none[/]" if certified is None else number(certified),
             )
     made.add_row("always the majority", "", screen.percent(result["majority"]), "", "", "")
     return made
@@ -76,9 +76,7 @@ def draw(result: dict[str, Any], one: dict[str, Any], path: Path) -> None:
     axes.grid(axis="y", color="0.93")
     most = 100 * result["majority"]
     axes.axvline(most, color="black", linestyle="--", linewidth=1, label=f"always the majority, {most:.1f} %")
-    axes.set(
-        xlabel="test accuracy (%)",
-    )
+    axes.set(xlabel="test accuracy (%)")
     axes.set_title(f"epsilon = {one['epsilon']:g}, delta = {result['delta']:g}", loc="right")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=9, loc="lower left", bbox_to_anchor=(0, 1))

@@ -25,7 +25,7 @@ def convergence(
     values = [(row.round, row.objective) for row in rows if abs(row.objective) < BEYOND]
     words = (
         "objective"
-        if len(values) > 1 or result["rounds"] == 1
+        if len(rows) > 1 or result["rounds"] == 1
         else "a model is there after the last round only"
     )
     line(above, values, BLUE, words if values else "the model ran away: no objective is finite")

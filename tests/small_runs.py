@@ -24,6 +24,9 @@ ENVIRONMENT = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "COLUMNS": "80"}
 ENVIRONMENT.pop("PYTHONUNBUFFERED", None)
 Tables = dict[str, dict[str, Any]]
 
+# Data sets that are not the project's to hand on: where PRIVADMM_DATA says, or in shared/data beside the project.
+ORIGINALS = Path(os.environ.get("PRIVADMM_DATA") or Path(__file__).parents[2] / "shared" / "data")
+
 ROUNDS, PARTIES = 6, 3
 
 PRIVATE: Tables = {

@@ -5,22 +5,20 @@ import hashlib
 import math
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from privadmm.data import Category, Number, adult, read
 from privadmm.errors import ConfigError, DataError
-
-SHARED = Path(__file__).parents[2] / "shared" / "data"
+from small_runs import ORIGINALS
 
 
 def originals(*names):
-    missing = [name for name in names if not (SHARED / name).exists()]
+    missing = [name for name in names if not (ORIGINALS / name).exists()]
     return pytest.mark.skipif(
         bool(missing),
-        reason=f"needs {', '.join(names)} in {SHARED.parent.name}/{SHARED.name} beside the project",
+        reason=f"needs {', '.join(names)}: name their folder in PRIVADMM_DATA",
     )
 
 
@@ -157,14 +155,14 @@ def test_a9a_written_out_has_the_checksum_of_libsvms_file(a9a, part, digest):
 @originals("a9a.gz", "a9a.t.gz")
 @pytest.mark.parametrize(("part", "name"), [("train", "a9a.gz"), ("test", "a9a.t.gz")])
 def test_a9a_is_libsvms_token_for_token(a9a, part, name):
-    theirs = gzip.decompress((SHARED / name).read_bytes()).decode().splitlines()
+    theirs = gzip.decompress((ORIGINALS / name).read_bytes()).decode().splitlines()
     assert [line.split() for line in libsvm(a9a, part)] == [line.split() for line in theirs]
 
 
 @originals("a9a.gz", "a9a.t.gz")
 @pytest.mark.parametrize(("part", "name"), [("train", "a9a.gz"), ("test", "a9a.t.gz")])
 def test_reading_libsvms_file_gives_the_same_records(a9a, part, name):
-    theirs = read(SHARED / name, classes=(-1, 1), dim=123)
+    theirs = read(ORIGINALS / name, classes=(-1, 1), dim=123)
     ours = a9a.take(np.flatnonzero(a9a.columns["part"] == part))
     assert abs(theirs.X - ours.X).nnz == 0
     np.testing.assert_array_equal(theirs.y, ours.y)
@@ -173,7 +171,8 @@ def test_reading_libsvms_file_gives_the_same_records(a9a, part, name):
 @originals("adult.data.gz", "adult.test.gz")
 def test_the_embedded_rows_are_ucis(raw):
     texts = [
-        gzip.decompress((SHARED / name).read_bytes()).decode() for name in ("adult.data.gz", "adult.test.gz")
+        gzip.decompress((ORIGINALS / name).read_bytes()).decode()
+        for name in ("adult.data.gz", "adult.test.gz")
     ]
     lines = [line for text in texts for line in text.splitlines() if line.strip() and line[0] != "|"]
     columns = [raw.columns[name].astype(str) for name in (*adult.SCHEMA.columns, "income")]

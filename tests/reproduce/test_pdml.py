@@ -1,8 +1,6 @@
 """PDML: the printed table, one tiny run of each kind, and a study that says what does not hold."""
 
-import os
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,10 +24,10 @@ from privadmm.reproduce.pdml_table import (
     split,
 )
 from privadmm.reproduce.pdml_table_checks import checks, grids, of_print, place, swept
+from small_runs import ORIGINALS
 
-FOLDER = os.environ.get("PRIVADMM_DATA")
 needs_data = pytest.mark.skipif(
-    FOLDER is None or not (Path(FOLDER) / "raetsch/german.npz").is_file(),
+    not (ORIGINALS / "raetsch/german.npz").is_file(),
     reason="needs Raetsch's sets: name their folder in PRIVADMM_DATA",
 )
 
@@ -165,7 +163,7 @@ def test_adult_has_the_papers_columns_and_sizes() -> None:
 
 @needs_data
 def test_a_set_is_split_into_equal_parts() -> None:
-    train, test = split(Path(str(FOLDER)), "german", 0)
+    train, test = split(ORIGINALS, "german", 0)
     assert train.sizes.tolist() == [70] * 10
     assert test.size == 300
     assert train.dim == 21
@@ -173,7 +171,7 @@ def test_a_set_is_split_into_equal_parts() -> None:
 
 @needs_data
 def test_the_tasks_of_a_quick_run_have_keys_of_their_own() -> None:
-    listed = pdml.tasks(Setting(True, Path(str(FOLDER))))
+    listed = pdml.tasks(Setting(True, ORIGINALS))
     assert len({task.key for task in listed}) == len(listed)
     costs = perform(next(task for task in listed if task.key == ("costs",)))
     assert len(costs) == len(CELLS)

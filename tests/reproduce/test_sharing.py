@@ -1,7 +1,6 @@
 """ADMM sharing: gisette's files in every form, one tiny run of each kind, and a study that says what was not run."""
 
 import bz2
-import os
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,11 @@ from privadmm.reproduce import sets, sharing
 from privadmm.reproduce.bench import Setting
 from privadmm.reproduce.sharing_runs import Level, Noisy, Where, admm, alone, load, noisy, sgd
 from privadmm.reproduce.study import Check, Study
+from small_runs import ORIGINALS
 
 FEW = Where("a9a", people=200)
-FOLDER = os.environ.get("PRIVADMM_DATA")
 needs_gisette = pytest.mark.skipif(
-    sets.gisette_source(None if FOLDER is None else Path(FOLDER)) is None,
+    sets.gisette_source(ORIGINALS) is None,
     reason="needs gisette or its surrogate: name its folder in PRIVADMM_DATA",
 )
 
@@ -187,8 +186,7 @@ def test_what_does_not_hold_is_reported(tmp_path: Path) -> None:
 
 @needs_gisette
 def test_a_tiny_run_on_gisette() -> None:
-    assert FOLDER is not None
-    found = admm(Where("gisette", Path(FOLDER), 100), 0.1, "sharing", 3)
+    found = admm(Where("gisette", ORIGINALS, 100), 0.1, "sharing", 3)
     assert found[-1, 2] > 0.7
 
 

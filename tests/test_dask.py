@@ -124,8 +124,7 @@ class Deployed:
             ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(nanny)],
             capture_output=True,
             text=True,
-            check=True,
-        )
+        )  # which fails where there are none
         workers = [line.split()[0] for line in found.stdout.splitlines() if "spawn_main" in line]
         return [int(pid) for pid in workers]
 
@@ -150,6 +149,7 @@ def deployed(folder: Path) -> Iterator[Deployed]:
         start("workers", "worker", "--host", "127.0.0.1", "--nworkers", "2", "--nthreads", "1")
         wait_for(lambda: known.exists() and known.stat().st_size > 0, "the scheduler")
         made.address = json.loads(known.read_text())["address"]
+        wait_for(lambda: len(made.pids()) == 2, "the workers")
         yield made
     finally:
         for process in reversed(made.processes):  # the workers first: they take their leave of the scheduler
@@ -513,6 +513,22 @@ def test_requests_that_come_twice_too_early_too_late_and_forged(
     assert [answer for _, answer in carrier.sent] == [Mail.join(both).pack() for both in kept]
     assert sum(map(charged, found)) == charged(place.path / "whole" / "ledger.sqlite")
     assert [verify(path).problems for path in found] == [(), ()]
+
+
+def test_a_process_that_knows_no_such_block_has_lost_it(cluster: Deployed, place: Place) -> None:
+    """It took the place and the address of one that died. What a site itself raises is another matter."""
+    from privadmm.engines.dask import DaskCluster, Lost
+
+    engine = DaskCluster(orders(order(place, dasked(STAR, cluster))))
+    try:
+        first, second = engine.blocks
+        elsewhere = replace(first, address=second.address)
+        for block, method, raised in [(elsewhere, "paid", Lost), (first, "no such method", AttributeError)]:
+            (answer,) = engine._sent([(block, method, ())])
+            with pytest.raises(raised):
+                engine._wait(block, answer)
+    finally:
+        engine.close()
 
 
 @pytest.mark.slow

@@ -5,13 +5,16 @@ else through the scheduler than orders. A worker process that dies is started ag
 again from its order and its ledger, and the same request is asked again: it gets the bytes that were committed, or, if
 none were, is answered for the first time. So a run that lost workers has the transcript of one that did not.
 
+All blocks are asked in one visit to the client's thread, and bytes go as they are: Dask's own proxy of an actor pickles
+every argument and changes threads for each call and each answer, which takes longer than a round's own work.
+
 Everything here is a wait with an end: an answer, a worker's return, a connection. When it comes, the run ends with a
 `ClusterError`, and what was released is in the ledgers.
 """
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from time import monotonic, sleep
@@ -29,7 +32,8 @@ from privadmm.privacy.durable import Receipt
 from privadmm.privacy.ledger import Statement
 
 logger = logging.getLogger(__name__)
-Answer = asyncio.Future[Any]
+Request = tuple["Block", str, tuple[Any, ...]]  # whom, which method of its site, with what
+Answer = asyncio.Task[dict[str, Any]]
 ATTEMPTS = 4  # how often one request is asked before its worker is given up
 POLL = 0.25  # seconds between looks at whether a worker that has not answered is still there
 GRACE = 5.0  # in which the scheduler notices that a worker is gone
@@ -40,6 +44,9 @@ class Lost(Exception):  # noqa: N818  it never leaves this module
     """The worker that holds a block cannot be reached any more."""
 
 
+GONE: dict[str, Any] = {"status": "gone", "exception": Lost}
+
+
 @dataclass
 class Block:
     """A block as the driver knows it."""
@@ -48,7 +55,7 @@ class Block:
     senders: Ints
     home: str  # the worker that it belongs to, under a name that outlives the process
     future: Future | None = None
-    actor: Any = None
+    address: str = ""  # where its actor is, while there is one
     stage: Literal["placed", "opened", "begun"] = "placed"
     receipts: dict[int, list[Receipt]] = field(default_factory=dict)
 
@@ -164,15 +171,12 @@ class DaskCluster:
     def close(self) -> None:
         """Ledgers are closed where a worker still answers; workers of this run are ended, others let go."""
         with self._stack:
-            answers = []
-            for block in getattr(self, "blocks", ()):
-                with suppress(Lost, ClusterError):
-                    answers.append(self._call(block, "close", ()))
-            for answer in answers:
-                with suppress(Exception):
-                    answer.result(timeout=POLL)
-            for block in getattr(self, "blocks", ()):
-                block.future = block.actor = None
+            blocks = [block for block in getattr(self, "blocks", ()) if block.there]
+            with suppress(ClusterError):
+                if blocks:
+                    self._sent([(block, "close", ()) for block in blocks])
+            for block in blocks:
+                block.future = None
 
     def _ask(
         self,
@@ -183,56 +187,50 @@ class DaskCluster:
         """Of every block at once, unless some are named; the answers in the order of blocks."""
         asked = self.blocks if blocks is None else blocks
         given = arguments or [()] * len(asked)
-        pending = []
-        for block, args in zip(asked, given, strict=True):
-            try:
-                pending.append(self._call(block, method, args))
-            except Lost:
-                pending.append(None)
-        # One wait for all: to change threads for each answer would take longer than the answers.
-        early = self._heard([one for one in pending if one is not None])
-        return [
-            self._settle(block, method, args, one, early.get(id(one)))
-            for block, args, one in zip(asked, given, pending, strict=True)
-        ]
+        requests = [(block, method, args) for block, args in zip(asked, given, strict=True)]
+        answers = self._sent(requests)
+        return [self._settle(request, answer) for request, answer in zip(requests, answers, strict=True)]
 
-    def _settle(
-        self, block: Block, method: str, args: tuple[Any, ...], pending: Any, early: Answer | None
-    ) -> Any:
-        """The answer; if the worker is lost, from the one that takes its place."""
+    def _settle(self, request: Request, answer: Answer | None) -> Any:
+        """What is answered; if the worker is lost, by the one that takes its place."""
+        block, method, _ = request
         for _ in range(ATTEMPTS):
             try:
-                if pending is None:
+                if answer is None:
                     self._restore(block)
-                    pending, early = self._call(block, method, args), None
-                answer = self._wait(block, pending, early)
+                    (answer,) = self._sent([request])
+                found = self._wait(block, answer)
             except Lost:
                 if self._leaving:
                     raise ClusterError(f"{block} is gone") from None
-                pending = None
+                answer = None
                 continue
             if method in ("open", "begin"):
                 block.stage = "opened" if method == "open" else "begun"
-            return answer
+            return found
         raise ClusterError(
             f"{block} was lost {ATTEMPTS} times at one request: see what ends it (is there memory enough?)"
         )
 
-    def _call(self, block: Block, method: str, args: tuple[Any, ...]) -> Any:
+    def _sent(self, requests: Sequence[Request]) -> list[Answer | None]:
+        """The answers to be, after a moment in which most have come; None: there is nobody to ask."""
         self._scheduler_there()
-        if not block.there:
-            raise Lost
-        try:
-            return getattr(block.actor, method)(*args)
-        except RuntimeError as error:  # which is how an actor says that it is gone
-            raise Lost from error
+        answers: list[Answer | None] = []
 
-    def _wait(self, block: Block, pending: Any, early: Answer | None = None) -> Any:
-        """The answer: `early` if it has come already."""
+        async def send() -> None:
+            answers.extend(
+                asyncio.ensure_future(answered(self.client, *one)) if one[0].there else None
+                for one in requests
+            )
+            await moment(answers)
+
+        self._visit(send)
+        return answers or [None] * len(requests)
+
+    def _wait(self, block: Block, answer: Answer | None) -> Any:
         limit = min(self.timeout, LEAVING) if self._leaving else self.timeout
         deadline = monotonic() + limit
-        answer = early or self._heard([pending]).get(id(pending))
-        while answer is None:
+        while answer is not None and not answer.done():
             self._scheduler_there()
             if not block.there:
                 raise Lost
@@ -240,19 +238,16 @@ class DaskCluster:
                 raise ClusterError(
                     f"{block} has not answered for {limit:g} s: see whether it is at work, or raise [run] timeout"
                 )
-            answer = self._heard([pending]).get(id(pending))
-        try:
-            return answer.result()
-        except OSError as error:
-            raise Lost from error
+            self._visit(moment, [answer])
+        found = GONE if answer is None or answer.cancelled() else answer.result()
+        if found["status"] == "OK":
+            return found["result"]
+        raise found["exception"]
 
-    def _heard(self, pending: Sequence[Any]) -> dict[int, Answer]:
-        """Of these, by their identity, what has come within a moment: answers and failures."""
-        try:
-            found: dict[int, Answer] = self.client.sync(arrived, pending, callback_timeout=LEAVING)
-        except TimeoutError:  # this process was held up
-            return {}
-        return found
+    def _visit(self, what: Callable[..., Any], *args: Any) -> None:
+        """Have it run in the client's thread."""
+        with suppress(TimeoutError):  # this process was held up
+            self.client.sync(what, *args, callback_timeout=LEAVING)
 
     def _restore(self, block: Block) -> None:
         """Put the block where it belongs, in the stage it was in."""
@@ -266,7 +261,7 @@ class DaskCluster:
             logger.warning("%s was lost; it goes on from its ledger when the worker is back", block)
         self._place(block)
         for method in {"placed": (), "opened": ("open",), "begun": ("open", "begin")}[block.stage]:
-            self._wait(block, self._call(block, method, ()))
+            self._wait(block, self._sent([(block, method, ())])[0])
 
     def _place(self, block: Block) -> None:
         address = self._address(block)
@@ -275,12 +270,12 @@ class DaskCluster:
         future = self.client.submit(Site, order, actor=True, workers=[address], allow_other_workers=False)
         try:
             with self.client.as_current():
-                block.actor = future.result(timeout=min(self.timeout, CONNECT))
+                future.result(timeout=min(self.timeout, CONNECT))
         except ImportError as error:
             raise ClusterError(f"{block}, {address}, has not this privadmm installed ({error})") from error
         except (OSError, RuntimeError, CancelledError, KilledWorker) as error:
             raise Lost from error
-        block.future = future
+        block.future, block.address = future, address
 
     def _address(self, block: Block) -> str:
         """Where the block's worker is now; a nanny takes a moment to start another process."""
@@ -300,13 +295,24 @@ class DaskCluster:
             raise ClusterError(f"the scheduler at {self.address} is gone: start it and its workers again")
 
 
-async def arrived(pending: Sequence[Any]) -> dict[int, Answer]:
-    waiting = {id(one): asyncio.ensure_future(one) for one in pending}
-    if waiting:
-        await asyncio.wait(waiting.values(), timeout=POLL)
-    for answer in waiting.values():
-        answer.cancel()  # which does nothing to those that have come
-    return {name: answer for name, answer in waiting.items() if answer.done()}
+async def answered(client: Any, block: Block, method: str, args: tuple[Any, ...]) -> dict[str, Any]:
+    """The site's answer, or what it raised; `GONE` where nobody is there to give one."""
+    assert block.future is not None
+    try:
+        worker = client.rpc(block.address)
+        found: dict[str, Any] = await worker.actor_execute(
+            function=method, actor=block.future.key, args=args, kwargs={}
+        )
+    except (OSError, KeyError, RuntimeError):  # no connection; another process, that knows no such actor
+        return GONE
+    return found
+
+
+async def moment(answers: Sequence[Answer | None]) -> None:
+    """Until all have come, or not much longer."""
+    awaited = [answer for answer in answers if answer is not None]
+    if awaited:
+        await asyncio.wait(awaited, timeout=POLL)
 
 
 def bare(order: Order) -> Order:

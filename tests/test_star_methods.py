@@ -49,9 +49,11 @@ def optimum(loss: Loss, regularizer: Regularizer, data: Shards) -> Floats:
 
 
 def test_pvp_without_noise_is_consensus_admm() -> None:
-    """To the bit, and so it solves the same problem."""
+    """But for the tolerance of local solves, which start elsewhere; and so it solves the same problem."""
     clear, off = case_of("admm_star").job(rounds=20), case_of("pvp-off").job(rounds=20)
-    assert transcript(off, shards()) == transcript(clear, shards())
+    said = zip(transcript(off, shards()), transcript(clear, shards()), strict=True)
+    for one, other in said:
+        np.testing.assert_allclose(Mail.unpack(one).values, Mail.unpack(other).values, atol=1e-6)
     job, w = solution(case_of("pvp-off"), 800)
     np.testing.assert_allclose(w, optimum(Logistic(), L2(0.01), shards()), atol=1e-6)
     assert job.epsilon is None

@@ -54,9 +54,8 @@ def logistic_slope(t: Array, y: Array) -> Array:
     """-y / (1 + e^t), in place on t. Beyond 700, where e^t overflows, its value there: 1e-304."""
     np.minimum(t, 700.0, out=t)
     np.exp(t, out=t)
-    t += 1
-    np.divide(y, t, out=t)
-    return np.negative(t, out=t)
+    np.subtract(-1.0, t, out=t)
+    return np.divide(y, t, out=t)
 
 
 @dataclass(frozen=True)

@@ -2,19 +2,21 @@
 
     F_p(x) = (scale_p / m_p) sum_n loss(a_n.x; y_n) + <linear_p, x> + (quadratic_p / 2) |x|^2
 
-Newton's method with the Hessian of a past point, the anchor a, corrected by BFGS within the solve:
+Newton's method with the Hessian of a past point, the anchor a, corrected by BFGS from there through the start x_0:
 
-    x_1 = a - B grad F(a),   B = (Hessian of F at a)^-1                                                    (1)
-    x_{k+1} = x_k - B_k grad F(x_k),   B_k = B updated by the pairs (x_{j+1} - x_j, grad_{j+1} - grad_j)   (2)
+    x_{k+1} = x_k - B_k grad F(x_k),   B_k = (Hessian of F at a)^-1, updated by the pairs                  (1)
+                                       (x_0 - a, grad_0 - grad F(a)), (x_{j+1} - x_j, grad_{j+1} - grad_j)
 
-(1) reads no records once the anchor's gradient and Hessian are cached. Each step of (2) is one gradient, and the last
-one is the check. A unit step stays if it shrinks the slope along it; otherwise the step is a root of the slope, found
-from the scores of x_k and of the direction alone. A Hessian costs about min(m, d)/10 gradients: a party that has spent
-that many, or whose step was far from 1, takes the Hessian at its current point and forgets its pairs.
+The first step reads no records where the gradients of the losses at a and x_0 and the Hessian at a are cached, as they
+are when x_0 solved the problem before. Each further step is one gradient, and the last one is the check. A unit step
+stays if it shrinks the slope along it; otherwise the step is a root of the slope, found from the scores of x_k and of
+the direction alone. A Hessian costs about min(m, d)/10 gradients: a party that has spent that many, or whose step was
+far from 1, takes the Hessian at its current point and forgets its pairs.
 
 A solve is a pure function of the records and its arguments. The cache holds functions of a party's records and its
-anchor, so a worker without one returns the same bits, and nothing found in a solve outlives it. Every decision is a
-party's own, so neither do the bits depend on who else is in the block.
+anchor, and of where a solve ended for one that starts there; so a worker without a cache returns the same bits. Of a
+solve that starts at its anchor nothing that was found is kept. Every decision is a party's own, so neither do the bits
+depend on who else is in the block.
 """
 
 from __future__ import annotations
@@ -39,13 +41,13 @@ CELLS = 1 << 20  # numbers of records solved together: few enough to stay in the
 
 
 def reanchor(anchor: Array, x: Array, round: int) -> Array:
-    """The anchor of this round: x in rounds 0, 1, 2, 4, 8, ..., and otherwise the anchor as it was.
+    """The anchor of this round: x in rounds 0, 1, 4, 16, 64, ..., and otherwise the anchor as it was.
 
     x is a party's last released iterate or, better where releases are noisy, an average of several parties'. The rule
     looks at nothing but the round. Without noise the iterates settle, and Hessians taken ever more rarely are ever
     better; with fresh noise no past iterate is closer than another, and a rule by distance would refresh for nothing.
     """
-    return x if round & (round - 1) == 0 else anchor
+    return x if round == 0 or round == 4 ** (round.bit_length() // 2) else anchor
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,16 +56,26 @@ class Anchored:
 
     key: tuple[Loss, bool, bytes, bytes]  # loss, form, anchors, weights
     gradient: Array
-    hessian: tuple[Array, Array] | None  # for another quadratic; kept where it is small beside the records
+    hessian: (
+        tuple[Array, Array | None] | None
+    )  # for another quadratic; kept where it is small beside the records
     quadratic: bytes
     core: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Ended:
+    """The gradient of the losses where parties ended, for a solve that starts there."""
+
+    key: tuple[Loss, bytes, bytes]  # loss, points, weights
+    gradient: Array
 
 
 @dataclass(frozen=True, eq=False)
 class Cache:
     """What the parties of one block keep from one solve to the next, by their ids. It never leaves."""
 
-    batches: dict[bytes, Anchored] = field(default_factory=dict)
+    batches: dict[bytes, tuple[Anchored, Ended | None]] = field(default_factory=dict)
     replicas: dict[int, Cache] = field(default_factory=dict)
     seen: dict[str, Any] = field(default_factory=dict)  # the records through the last public map
 
@@ -99,20 +111,26 @@ def argmin(
     for name, value in {"linear": linear, "start": start, "anchor": anchor}.items():
         if value.shape != (P, d) or not np.isfinite(value).all():
             raise ConfigError(f"{name} must be finite, with one row of {d} numbers for each of {P} parties")
-    x, missed, seen = np.empty((P, d)), list[tuple[int, float]](), dict[bytes, Anchored]()
-    for at, batch in shards.batches(CELLS):
-        # Where the loss can outweigh the quadratic a million times, the dual form would lose all its digits.
-        dual = (batch.sizes < d) & (loss.smoothness * C[at] <= 1e6 * q[at])
-        for form in (True, False):
-            part = np.flatnonzero(dual == form)
-            if len(part):
-                problem = Problem.of(batch, loss, C[at], linear[at], q[at], form).take(part)
-                i, who = at[part], problem.shards.ids.tobytes()
-                known = problem.anchored(anchor[i], None if cache is None else cache.batches.pop(who, None))
-                x[i], solved = descend(problem, start[i], anchor[i], tau[i], known)
-                missed += zip(problem.shards.ids[~solved].tolist(), tau[i[~solved]].tolist(), strict=True)
-                if cache is not None:
-                    seen[who] = known
+    x, missed, seen = (
+        np.empty((P, d)),
+        list[tuple[int, float]](),
+        dict[bytes, tuple[Anchored, Ended | None]](),
+    )
+    apart = not np.array_equal(start, anchor)
+    # Where the loss can outweigh the quadratic a million times, the dual form would lose all its digits.
+    dual = (shards.sizes < d) & (loss.smoothness * C <= 1e6 * q)
+    for form in (True, False):
+        part = np.flatnonzero(dual == form)
+        for at, batch in shards.take(part).batches(CELLS, alike=form) if len(part) else ():
+            i = part[at]
+            problem, who = Problem.of(batch, loss, C[i], linear[i], q[i], form), batch.ids.tobytes()
+            old = (None, None) if cache is None else cache.batches.pop(who, (None, None))
+            known = problem.anchored(anchor[i], old[0])
+            first = problem.slope(start[i], anchor[i], known, old[1])
+            x[i], end, solved = descend(problem, start[i], first, anchor[i], tau[i], known)
+            missed += zip(batch.ids[~solved].tolist(), tau[i[~solved]].tolist(), strict=True)
+            if cache is not None:
+                seen[who] = known, Ended(problem.key(x[i]), end) if apart else None
     if cache is not None:
         cache.batches.clear()
         cache.batches.update(seen)
@@ -156,23 +174,36 @@ class Problem:
     def loss_gradient(self, x: Array) -> Array:
         return self.weight * self.shards.pull(self.loss.deriv(self.shards.margins(x), self.shards.y))
 
-    def gradient(self, x: Array) -> Array:
-        return self.loss_gradient(x) + (self.linear + self.quadratic * x)
+    def key(self, x: Array) -> tuple[Loss, bytes, bytes]:
+        return self.loss, x.tobytes(), self.weight.tobytes()
 
-    def hessian(self, x: Array) -> tuple[Array, Array]:
+    def slope(self, start: Array, anchor: Array, known: Anchored, ended: Ended | None) -> Array:
+        """The gradient of the losses at `start`."""
+        if ended is not None and ended.key == self.key(start):
+            return ended.gradient
+        return known.gradient if np.array_equal(start, anchor) else self.loss_gradient(start)
+
+    def whole(self, x: Array, gradient: Array) -> Array:
+        """The gradient of F at x, given that of the losses."""
+        return gradient + (self.linear + self.quadratic * x)
+
+    def hessian(self, x: Array) -> tuple[Array, Array | None]:
         """A^T w A (of order d), or r A A^T r if dual (of order m), and r = sqrt(w); w = weight * curvature at x."""
-        curv = self.loss.curv(self.shards.margins(x), self.shards.y).reshape(len(x), -1)
-        r = np.sqrt(self.weight * curv)
+        curv, scale = (
+            self.loss.curv(self.shards.margins(x), self.shards.y),
+            self.weight[:, 0] * self.shards.sizes,
+        )
         if self.dual:
+            r = np.sqrt(self.weight * curv.reshape(len(x), -1))
             return r[:, :, None] * self.shards.kernel() * r[:, None, :], r
         # Single precision errs by at most 1.2e-4 smoothness scale (`gram`): here by an eighth of the ridge.
-        coarse = self.loss.smoothness * self.weight * curv.shape[1] <= 1e3 * self.ridge
-        return self.weight[:, :, None] * self.shards.gram(curv.ravel(), coarse[:, 0]), r
+        coarse = self.loss.smoothness * scale <= 1e3 * self.ridge[:, 0]
+        return self.weight[:, :, None] * self.shards.gram(curv, coarse), None
 
-    def core(self, H: Array, r: Array) -> Array:
+    def core(self, H: Array, r: Array | None) -> Array:
         """The matrix C of `precondition`: (A^T w A + ridge)^-1 = C, or (I - A^T C A) / ridge if dual."""
         C = np.linalg.inv(H + self.ridge[:, :, None] * np.eye(H.shape[-1]))
-        return np.asarray(r[:, :, None] * C * r[:, None, :] if self.dual else C)
+        return np.asarray(C if r is None else r[:, :, None] * C * r[:, None, :])
 
     def precondition(self, core: Array, v: Array) -> Array:
         if self.dual:
@@ -222,57 +253,56 @@ class Problem:
             step = np.where(left, np.where(np.isfinite(high), (low + high) / 2, 4 * step), step)
         return step
 
-    def advance(self, x: Array, g: Array, new: Array) -> tuple[Array, Array, Index]:
-        """From x, with gradient g, towards `new`: the point reached, its gradient, and whose step was far from 1."""
-        p, h = new - x, self.gradient(new)
-        first = np.vecdot(p, g)
-        bad = ~(np.abs(np.vecdot(p, h)) <= -0.9 * first)  # also where a number is not finite
-        i = np.flatnonzero(bad)
+    def advance(self, x: Array, g: Array, p: Array) -> tuple[Array, Array, Array, Index]:
+        """From x, where F has gradient g, along p: the point reached, the gradients of the losses and of F there, and
+        whose step was far from 1."""
+        new = x + p
+        f = self.loss_gradient(new)
+        h, first = self.whole(new, f), np.vecdot(p, g)
+        i = np.flatnonzero(~(np.abs(np.vecdot(p, h)) <= -0.9 * first))  # also where a number is not finite
         if not len(i):
-            return new, h, i
+            return new, f, h, i
         part, step = self.take(i), np.ones(len(x))
         step[i] = np.where(first[i] < 0, part.search(x[i], p[i], first[i]), 0.0)
         new[i] = x[i] + step[i, None] * p[i]
-        h[i] = part.gradient(new[i])
-        return new, h, np.flatnonzero((step < 0.1) | (step > 10))
+        f[i] = part.loss_gradient(new[i])
+        return new, f, self.whole(new, f), np.flatnonzero((step < 0.1) | (step > 10))
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def descend(
-    problem: Problem, start: Array, anchor: Array, tolerance: Array, known: Anchored
-) -> tuple[Array, NDArray[np.bool_]]:
-    """(1) and (2) until every party has met its tolerance or made CAP steps; the points, and who has met it."""
-    x, core, g = anchor, known.core.copy(), known.gradient + (problem.linear + problem.quadratic * anchor)
-    out, solved = np.empty_like(anchor), np.zeros(len(anchor), dtype=bool)
-    who: Index = np.arange(len(anchor))
-    pairs: list[Pair] = []
+    problem: Problem, start: Array, first: Array, anchor: Array, tolerance: Array, known: Anchored
+) -> tuple[Array, Array, NDArray[np.bool_]]:
+    """(1) until every party has met its tolerance or made CAP steps, `first` being the gradient of the losses at the
+    start; the points, the gradients of the losses there, and who has met it."""
+    x, f, core, g = start, first, known.core, problem.whole(start, first)
+    out, end, solved = np.empty_like(x), np.empty_like(x), np.zeros(len(x), dtype=bool)
+    who: Index = np.arange(len(x))
+    pairs = [pair(start - anchor, g - problem.whole(anchor, known.gradient))]
     period = 4 + core.shape[-1] // 10
     for k in range(CAP + 1):
         met = np.sqrt(np.vecdot(g, g)) <= tolerance
         if met.any():
-            out[who[met]], solved[who[met]] = x[met], True
+            out[who[met]], end[who[met]], solved[who[met]] = x[met], f[met], True
             left = np.flatnonzero(~met)
             if not len(left):
                 break
             problem, who, tolerance = problem.take(left), who[left], tolerance[left]
-            x, g, core, start = x[left], g[left], core[left], start[left]
+            x, f, g, core = x[left], f[left], g[left], core[left]
             pairs = [(s[left], y[left], rho[left]) for s, y, rho in pairs]
-        new = x - problem.newton(core, pairs, g)
-        if k == 0:
-            # Within a hundredth of the way, `start` is the better guess: it solved the round before exactly, while (1)
-            # rests on a quadratic model made further off.
-            close = np.vecdot(new - start, new - start) < 1e-4 * np.vecdot(new - x, new - x)
-            new = np.where(close[:, None], start, new)
-        new, h, far = problem.advance(x, g, new)
-        s, y = new - x, h - g
-        sy = np.vecdot(s, y)[:, None]
-        pairs.append((s, y, np.where(sy > 0, 1 / sy, 0.0)))
+        new, f, h, far = problem.advance(x, g, problem.newton(core, pairs, -g))
+        pairs.append(pair(new - x, h - g))
         x, g = new, h
         if (k + 1) % period == 0:
             core, pairs = problem.core(*problem.hessian(x)), []
         elif len(far):
-            part = problem.take(far)
+            part, core = problem.take(far), core.copy()
             core[far] = part.core(*part.hessian(x[far]))
             for _, _, rho in pairs:
                 rho[far] = 0.0
-    return out, solved
+    return out, end, solved
+
+
+def pair(s: Array, y: Array) -> Pair:
+    sy = np.vecdot(s, y)[:, None]
+    return s, y, np.where(sy > 0, 1 / sy, 0.0)

@@ -79,7 +79,7 @@ class PDML(OnGraph):
         linear = local.kept.get("eta", 0.0) / n + gamma - beta * (V * s.f + heard)  # (14)
         anchor = reanchor(s.anchor, (s.f + heard) / (1 + V), t)
         k = self.curvature(local.public)[local.ids]
-        w = noisy_argmin(local, release, linear, k, s.f, anchor, self.tolerance)  # (15), (16)
+        w = noisy_argmin(local, release, linear, k, anchor, self.tolerance)  # (15), (16)
         return State(w.value, gamma, anchor), w
 
     def remember(self, t: int, public: Public, memory: Memory, inbox: Mail) -> tuple[Memory, Mail]:

@@ -66,7 +66,7 @@ class PVP(OnStar):
         gamma = s.gamma - rho * (s.w - w)  # line 9, of the round before
         anchor = reanchor(s.anchor, np.broadcast_to(w, s.w.shape), t)
         k = np.asarray(rho + local.public.regularizer.strong_convexity)
-        wt = noisy_argmin(local, release, -gamma - rho * w, k, s.w, anchor, self.tolerance)  # lines 4, 5
+        wt = noisy_argmin(local, release, -gamma - rho * w, k, anchor, self.tolerance)  # lines 4, 5
         return State(wt.value, gamma, anchor), wt.map(lambda w: w - gamma / rho)
 
     def average(self, t: int, public: Public, memory: Memory, inbox: Mail) -> tuple[Memory, Mail]:

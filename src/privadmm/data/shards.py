@@ -146,6 +146,8 @@ class Shards:
 
     def margins(self, x: Array) -> Array:
         """(..., P, d) -> (..., n): the scores A_i x_i."""
+        if x.ndim == 2 and len(self.slots) == 1:
+            return self.slots[0].piece.margins(x[:, None, :]).reshape(self.size)
         lead, stack = x.shape[:-2], x.reshape(-1, *x.shape[-2:]).swapaxes(0, 1)
         out = np.empty((stack.shape[1], self.size))
         for slot in self.slots:
@@ -155,6 +157,9 @@ class Shards:
 
     def pull(self, g: Array) -> Array:
         """(..., n) -> (..., P, d): A_i^T g_i."""
+        if g.ndim == 1 and len(self.slots) == 1:
+            k, m = self.slots[0].shape
+            return self.slots[0].piece.pull(g.reshape(k, 1, m)).reshape(k, self.dim)
         lead, flat = g.shape[:-1], g.reshape(-1, self.size)
         out = np.empty((len(flat), len(self.ids), self.dim))
         for slot in self.slots:
@@ -230,6 +235,8 @@ class Shards:
         chosen = np.asarray(parties, dtype=np.int64)
         if not len(chosen) or np.any(np.diff(chosen) <= 0) or chosen[0] < 0 or chosen[-1] >= len(self.ids):
             raise ConfigError("take needs increasing positions inside the block, at least one")
+        if len(chosen) == len(self.ids):
+            return self
         new = np.full(len(self.ids), -1)  # from positions here to positions there
         new[chosen] = np.arange(len(chosen))
         labels, pieces = list[Array](), list[tuple[Index, Piece]]()
@@ -258,17 +265,27 @@ class Shards:
         ids, sizes = np.tile(self.ids, times), np.tile(self.sizes, times)
         return Shards(ids, sizes, self.dim, np.concatenate(labels), lay(pieces))
 
-    def batches(self, cells: int) -> Iterator[tuple[Index, Shards]]:
-        """Positions and sub-blocks of parties with equally many records, each of about `cells` numbers or one party."""
+    def batches(self, cells: int, alike: bool = True) -> Iterator[tuple[Index, Shards]]:
+        """Positions and sub-blocks of about `cells` numbers each, or one party; `alike`: of one size and storage."""
+        ready, held = list[tuple[Index, Piece, Array]](), 0
         for slot in self.slots:
             k, y = slot.shape[0], self.y[slot.cells].reshape(slot.shape)
-            most = max(1, cells * k // max(1, int(slot.piece.A.size)))  # stored numbers, also of a sparse A
+            each = max(1, int(slot.piece.A.size) // k)  # stored numbers of a party, also of a sparse A
+            most, own = max(1, cells // each), np.arange(len(self.ids))[slot.at]
             for start in range(0, k, most):
                 stop = min(start + most, k)
-                at = np.arange(len(self.ids))[slot.at][start:stop]
-                slots = lay([(np.arange(stop - start), slot.piece.cut(start, stop))])
-                flat = y[start:stop].ravel()
-                yield at, Shards(self.ids[at], self.sizes[at], self.dim, flat, slots, self.store)
+                if ready and (alike or held + each * (stop - start) > cells):
+                    yield self._batch(ready)
+                    ready, held = [], 0
+                ready.append((own[start:stop], slot.piece.cut(start, stop), y[start:stop].ravel()))
+                held += each * (stop - start)
+        yield self._batch(ready)
+
+    def _batch(self, parts: Sequence[tuple[Index, Piece, Array]]) -> tuple[Index, Shards]:
+        at = np.sort(np.concatenate([own for own, _, _ in parts]))
+        slots = lay([(np.searchsorted(at, own), piece) for own, piece, _ in parts])
+        y = np.concatenate([labels for _, _, labels in parts])
+        return at, Shards(self.ids[at], self.sizes[at], self.dim, y, slots, self.store)
 
 
 def table(X: Any, y: ArrayLike) -> tuple[Any, Array]:

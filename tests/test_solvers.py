@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -370,8 +371,9 @@ def test_bits_do_not_depend_on_the_partition(monkeypatch):
             ):
                 for part in parts:
                     assert solve(np.array(part)).tobytes() == whole[part].tobytes()
-            for cells in (1, 1 << 9, 1 << 14):
+            for cells, few in product((1, 1 << 9, 1 << 14), (0, 1 << 7, 1 << 20)):
                 monkeypatch.setattr(solvers, "CELLS", cells)
+                monkeypatch.setattr(solvers, "FEW", few)
                 assert solve(np.arange(P)).tobytes() == whole.tobytes()
 
 

@@ -67,7 +67,7 @@ class Engine:
 # Measured on loopback, two cores, by benchmarks/scale_model.py: see docs/scale.md.
 ENGINES = {
     "ideal": Engine(),
-    "dask": Engine(handling=1e-3, start=5e-3),
+    "dask": Engine(handling=5e-4, start=1.5e-3),
     "flower": Engine(handling=0.05, poll=3.0, start=3.0, look=0.2),
 }
 

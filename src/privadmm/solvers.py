@@ -37,6 +37,7 @@ Array = NDArray[np.float64]
 Pair = tuple[Array, Array, Array]  # s and y (k, d), and 1/<s, y> (k, 1), or 0 where the pair does not count
 
 CAP = 500  # gradients in one solve
+FEW = 1 << 18  # numbers of records that are read in vain rather than left out, which takes some time
 CELLS = 1 << 20  # numbers of records solved together: few enough to stay in the processor's cache
 
 
@@ -287,9 +288,12 @@ def descend(
             left = np.flatnonzero(~met)
             if not len(left):
                 break
-            problem, who, tolerance = problem.take(left), who[left], tolerance[left]
-            x, f, g, core = x[left], f[left], g[left], core[left]
-            pairs = [(s[left], y[left], rho[left]) for s, y, rho in pairs]
+            if problem.shards.cells * (len(met) - len(left)) >= FEW * len(met):
+                problem, who, tolerance = problem.take(left), who[left], tolerance[left]
+                x, g, core = x[left], g[left], core[left]
+                pairs = [(s[left], y[left], rho[left]) for s, y, rho in pairs]
+            else:
+                g = np.where(met[:, None], 0.0, g)  # who is done takes no step, and is found done again
         new, f, h, far = problem.advance(x, g, problem.newton(core, pairs, -g))
         pairs.append(pair(new - x, h - g))
         x, g = new, h

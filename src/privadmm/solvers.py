@@ -36,6 +36,8 @@ from privadmm.losses import Loss
 Array = NDArray[np.float64]
 Pair = tuple[Array, Array, Array]  # s and y (k, d), and 1/<s, y> (k, 1), or 0 where the pair does not count
 
+Hessian = tuple[Array, Array | None]  # see Problem.hessian
+
 CAP = 500  # gradients in one solve
 FEW = 1 << 18  # numbers of records that are read in vain rather than left out, which takes some time
 CELLS = 1 << 20  # numbers of records solved together: few enough to stay in the processor's cache
@@ -57,9 +59,7 @@ class Anchored:
 
     key: tuple[Loss, bool, bytes, bytes]  # loss, form, anchors, weights
     gradient: Array
-    hessian: (
-        tuple[Array, Array | None] | None
-    )  # for another quadratic; kept where it is small beside the records
+    hessian: Hessian | None  # for another quadratic; kept where it is small beside the records
     quadratic: bytes
     core: Array
 
@@ -72,11 +72,14 @@ class Ended:
     gradient: Array
 
 
+Kept = tuple[Anchored, Ended | None]
+
+
 @dataclass(frozen=True, eq=False)
 class Cache:
     """What the parties of one block keep from one solve to the next, by their ids. It never leaves."""
 
-    batches: dict[bytes, tuple[Anchored, Ended | None]] = field(default_factory=dict)
+    batches: dict[bytes, Kept] = field(default_factory=dict)
     replicas: dict[int, Cache] = field(default_factory=dict)
     seen: dict[str, Any] = field(default_factory=dict)  # the records through the last public map
 
@@ -112,11 +115,7 @@ def argmin(
     for name, value in {"linear": linear, "start": start, "anchor": anchor}.items():
         if value.shape != (P, d) or not np.isfinite(value).all():
             raise ConfigError(f"{name} must be finite, with one row of {d} numbers for each of {P} parties")
-    x, missed, seen = (
-        np.empty((P, d)),
-        list[tuple[int, float]](),
-        dict[bytes, tuple[Anchored, Ended | None]](),
-    )
+    x, missed, seen = np.empty((P, d)), list[tuple[int, float]](), dict[bytes, Kept]()
     apart = not np.array_equal(start, anchor)
     # Where the loss can outweigh the quadratic a million times, the dual form would lose all its digits.
     dual = (shards.sizes < d) & (loss.smoothness * C <= 1e6 * q)
@@ -188,16 +187,14 @@ class Problem:
         """The gradient of F at x, given that of the losses."""
         return gradient + (self.linear + self.quadratic * x)
 
-    def hessian(self, x: Array) -> tuple[Array, Array | None]:
+    def hessian(self, x: Array) -> Hessian:
         """A^T w A (of order d), or r A A^T r if dual (of order m), and r = sqrt(w); w = weight * curvature at x."""
-        curv, scale = (
-            self.loss.curv(self.shards.margins(x), self.shards.y),
-            self.weight[:, 0] * self.shards.sizes,
-        )
+        curv = self.loss.curv(self.shards.margins(x), self.shards.y)
         if self.dual:
             r = np.sqrt(self.weight * curv.reshape(len(x), -1))
             return r[:, :, None] * self.shards.kernel() * r[:, None, :], r
         # Single precision errs by at most 1.2e-4 smoothness scale (`gram`): here by an eighth of the ridge.
+        scale = self.weight[:, 0] * self.shards.sizes
         coarse = self.loss.smoothness * scale <= 1e3 * self.ridge[:, 0]
         return self.weight[:, :, None] * self.shards.gram(curv, coarse), None
 

@@ -41,7 +41,7 @@ from privadmm.solvers import Cache, argmin, reanchor
 Array = NDArray[np.float64]
 Objective = Callable[[Array], tuple[float, Array]]
 Solve = tuple[float, int, float]  # seconds, calls, gradient norm
-PARTIES, TOLERANCE = 10, 1e-9
+PARTIES, ROUNDS, TOLERANCE = 10, 50, 1e-9
 
 
 @dataclass(frozen=True)
@@ -234,14 +234,13 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--json", action="store_true", help="one JSON line per case")
-    parser.add_argument("--quick", action="store_true", help="12 rounds of the logistic loss on csr records")
+    parser.add_argument("--quick", action="store_true", help="the logistic loss alone")
     options = parser.parse_args()
-    count = 12 if options.quick else 50
     losses = [Logistic()] if options.quick else [Logistic(), HalfLogistic(), HuberHinge(0.5)]
-    storages = ["csr"] if options.quick else ["csr", "dense"]
+    found = list[dict[str, Any]]()
     if not options.json:
         print(
-            f"Adult, {PARTIES} parties, {count} rounds to gradient norm {TOLERANCE:g}; 1 pass = one pooled gradient"
+            f"Adult, {PARTIES} parties, {ROUNDS} rounds to gradient norm {TOLERANCE:g}; 1 pass = one pooled gradient"
         )
         names = ("C", "noise", "pass ms", "round ms", "passes", "median", "gradients", "Hessians")
         widths = (6, 7, 9, 10, 8, 8, 11, 10)
@@ -250,8 +249,9 @@ def main() -> None:
         print(f"{'records':8}{'loss':14}{'method':8}", end="")
         print("".join(f"{n:>{w}}" for n, w in zip(names, widths, strict=True)) + rival + rival)
     with threadpool_limits(1):
-        for storage, loss, method, noise in product(storages, losses, (Star(), Graph()), (0.0, 10.0)):
-            r = {"records": storage} | measure(records(storage == "csr"), loss, method, noise, count)
+        for storage, loss, method, noise in product(("csr", "dense"), losses, (Star(), Graph()), (0.0, 10.0)):
+            r = {"records": storage} | measure(records(storage == "csr"), loss, method, noise, ROUNDS)
+            found.append(r)
             if options.json:
                 print(json.dumps(r), flush=True)
                 continue
@@ -266,12 +266,25 @@ def main() -> None:
                 flush=True,
             )
     if not options.json:
+        judge(found)
+
+
+def judge(found: list[dict[str, Any]]) -> None:
+    """What the columns mean, and which goals were met by the worst of the rows that they speak of."""
+    print(
+        "passes, median: a round's time, on average and of the middle round, in pooled gradients of the same storage\n"
+        "slower: L-BFGS-B's time over ours; worst, missed: the gradient norm at which it stopped, and how often that\n"
+        "was above the tolerance, so that it did less work than we did"
+    )
+    for C, goal in ((1.0, 4), (1750.0, 8)):
+        most = max(r["round_passes"] for r in found if r["records"] == "dense" and r["C"] == C)
+        met = "met" if most <= goal else "missed"
+        print(f"dense records, C = {C:g}: at most {most:.1f} passes (goal: {goal}; {met})")
+    for loss in dict.fromkeys(r["loss"] for r in found):
+        least = min(r["written"]["ratio"] for r in found if r["records"] == "csr" and r["loss"] == loss)
+        met = "met" if least >= 10 else "missed"
         print(
-            "passes: a round's time in pooled gradients of the same storage (goal: at most 4 at C = 1, 8 at C = 1750,\n"
-            "where one costs a sweep over the whole table: dense records)\n"
-            "slower: L-BFGS-B's time over ours, on a party's dense numpy array as a user would write it (goal: at\n"
-            "least 10x), and given our own gradient on our storage; worst, missed: the gradient norm at which it\n"
-            "stopped, and how often that was above the tolerance, so that it did less work than we did"
+            f"csr records, {loss}: L-BFGS-B as a user writes it takes at least {least:.1f}x (goal: 10x; {met})"
         )
 
 

@@ -150,7 +150,10 @@ def verification(path: Path, found: Verification, against: Path | None) -> Json:
 
 
 def verified(report: Json) -> str:
-    verdict = "[bold green]everything fits[/]" if report["ok"] else "[bold red]TAMPERED WITH OR DAMAGED[/]"
+    whose = ", OR OF ANOTHER RUN" if report["against"] else ""
+    verdict = (
+        "[bold green]everything fits[/]" if report["ok"] else f"[bold red]TAMPERED WITH OR DAMAGED{whose}[/]"
+    )
     facts: Facts = [("ledger", Path(report["file"])), ("rows", str(report["rows"])), ("verdict", verdict)]
     facts += [("problem", problem) for problem in report["problems"]]
     totals = [{"party": party, "epsilon": total} for party, total in report["epsilon"].items()]

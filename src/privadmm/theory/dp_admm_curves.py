@@ -97,10 +97,12 @@ def conditions(job: Job, c: Constants, best: Optimum, curves: Curves) -> list[di
     """What the corrected bound needs of the records and of the run; where one fails, it is no bound."""
     found = [
         ("|w*| <= D_w", float(np.linalg.norm(best.w))),
-        ("E |wt_i^k - w*|^2 <= D_w^2 for every party and round", math.sqrt(curves.far)),
+        ("sqrt(E |wt_i^k - w*|^2) <= D_w for every party and round", math.sqrt(curves.far)),
     ]
     if c.theorem == 3 and job.public.regularizer.smooth.weight:
-        found.append(("E |wt_i^k|^2 <= D_w^2, beyond which S2 does not bound R'", math.sqrt(curves.large)))
+        found.append(
+            ("sqrt(E |wt_i^k|^2) <= D_w, beyond which S2 does not bound R'", math.sqrt(curves.large))
+        )
     return [
         {"condition": words, "value": value, "limit": c.D_w, "holds": value <= c.D_w}
         for words, value in found

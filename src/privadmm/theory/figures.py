@@ -116,15 +116,21 @@ def tradeoff_shown(result: dict[str, Any], out: Path | None) -> str:
         fit, best = line["fit"], line["best"]
         curve = f"{fit['c4']:.4g} exp(-{fit['c5']:.4g} alpha) + {fit['c6']:.4g}"
         quality = f"R^2 = {fit['r2']:.4f}, off by up to {100 * fit['off']:.3g} %"
-        poor = fit["r2"] < GOOD_R2 or fit["off"] > GOOD_OFF
-        doubt = " [bold red](a poor fit: its best alpha says little)[/]" if poor else ""
-        facts.append((f"{line['calibration']}, {line['round']}", f"{curve}, {quality}{doubt}"))
+        facts.append((f"{line['calibration']}, {line['round']}", f"{curve}, {quality}"))
+        if poor(fit):
+            facts.append(("best alpha", "[bold red]none to be read off it: a poor fit[/]"))
+            continue
         edge = "" if best["where"] == "inside" else f", the {best['where']} that was run"
         facts.append(("best alpha", f"{best['alpha']:.4g}{edge}; loss {best['loss']:.4g}"))
     facts.append(("mode", SIMULATED))
     if out is not None:
         facts.append(("written to", out))
     return screen.shown([table, screen.rows(facts)])
+
+
+def poor(fit: dict[str, float]) -> bool:
+    """Then its best alpha says nothing."""
+    return fit["r2"] < GOOD_R2 or fit["off"] > GOOD_OFF
 
 
 def draw_tradeoff(result: dict[str, Any], path: Path) -> None:
@@ -140,13 +146,15 @@ def draw_tradeoff(result: dict[str, Any], path: Path) -> None:
         fine, curve = np.geomspace(alphas[0], alphas[-1], 400), Fit(**line["fit"])
         errors = [2 * (one["standard_error"] or 0.0) for one in ran]
         above.errorbar(alphas, losses, yerr=errors, fmt="o", color=color, markersize=4, label="measured")
-        above.plot(fine, curve(fine), color=color, label=f"fit, R$^2$ = {curve.r2:.3f}")
+        quality = f"{'a poor ' if poor(line['fit']) else ''}fit, R$^2$ = {curve.r2:.3f}"
+        above.plot(fine, curve(fine), color=color, label=quality)
         best, total = line["best"], weights.privacy(fine) - curve(fine)
         below.plot(fine, weights.privacy(fine), color=GREY, linestyle="--", label="utility of privacy")
         below.plot(fine, total, color=color, label="less the fitted loss")
-        label = f"best alpha {best['alpha']:.3g}"
-        below.plot([best["alpha"]], [best["utility"]], "*", color=color, markersize=11, label=label)
-        above.axvline(best["alpha"], color=GREY, linewidth=0.8, linestyle=":")
+        if not poor(line["fit"]):
+            label = f"best alpha {best['alpha']:.3g}"
+            below.plot([best["alpha"]], [best["utility"]], "*", color=color, markersize=11, label=label)
+            above.axvline(best["alpha"], color=GREY, linewidth=0.8, linestyle=":")
         scale = "log" if losses.max() > 10 * losses.min() > 0 else "linear"
         title = f"{line['calibration']} noise, {amount(last, 'round')}"
         above.set(ylabel="empirical loss", xscale="log", yscale=scale, title=title)

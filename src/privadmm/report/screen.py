@@ -96,7 +96,7 @@ def who(views: dict[str, Any]) -> Facts:
     if all(isinstance(view, str) for view in (*own.values(), *others.values())):
         return []
     return [
-        ("own server", f"features {own['features']}; a label {worth(own['label'])}"),
+        ("own server", f"where the records are: features {own['features']}; a label {worth(own['label'])}"),
         (
             "others",
             "; ".join(

@@ -531,6 +531,32 @@ def test_a_process_that_knows_no_such_block_has_lost_it(cluster: Deployed, place
         engine.close()
 
 
+def test_a_connection_that_breaks_while_a_lost_block_is_made_again(
+    cluster: Deployed, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new actor is there, and has not been opened: it is before it is asked for the round."""
+    from privadmm.engines import dask
+
+    whole = place.run(GRAPH, out=place.path / "whole")
+    answered, broken = dask.answered, list[str]()
+
+    async def breaking(client: Any, block: Any, method: str, args: Any) -> dict[str, Any]:
+        if method == "open" and not broken:
+            broken.append(method)
+            return dask.GONE
+        return await answered(client, block, method, args)
+
+    def kill() -> None:
+        monkeypatch.setattr(dask, "GRACE", 1.0)
+        monkeypatch.setattr(dask, "answered", breaking)
+        os.kill(cluster.pids()[0], signal.SIGKILL)
+
+    done = place.run(dasked(GRAPH, cluster), bar=at_round(2, kill))
+    assert broken == ["open"]
+    assert said(done)["transcript"] == said(whole)["transcript"]
+    assert said(done)["ledger"] == said(whole)["ledger"]
+
+
 @pytest.mark.slow
 def test_workers_killed_again_and_again(cluster: Deployed, place: Place) -> None:
     """At random moments, so that some die after the commit and before the answer."""

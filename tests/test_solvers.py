@@ -300,8 +300,47 @@ def test_the_cache_holds_nothing_of_the_minimiser_of_a_solve_from_its_anchor():
     assert left(normal(5, DIM), anchor, anchor) == left(normal(5, DIM, seed=2), anchor, anchor)
     assert left(normal(5, DIM), anchor, anchor) != left(normal(5, DIM), zero, zero)
     assert left(normal(5, DIM), zero, anchor) != left(normal(5, DIM, seed=2), zero, anchor)
-    assert set(Anchored.__dataclass_fields__) == {"key", "gradient", "hessian", "quadratic", "core"}
+    assert set(Anchored.__dataclass_fields__) == {"key", "gradient", "hessian", "ridge", "core"}
     assert set(Ended.__dataclass_fields__) == {"key", "gradient"}
+
+
+def test_nor_where_one_party_of_several_starts_at_its_anchor():
+    shards, cache, anchor = block(), Cache(), normal(5, DIM, seed=7)
+    start = anchor.copy()
+    start[1:] += 1.0
+    argmin(shards, Logistic(), 3.0, normal(5, DIM), 0.2, start, anchor, 1e-9, cache)
+    assert [ended for _, ended in cache.batches.values()] == [None] * len(cache.batches)
+
+
+def test_a_missed_tolerance_leaves_no_gradient_behind():
+    """Where a party gave up nothing was written: memory as it was found would be taken for its gradient."""
+    shards, cache, zero = block(), Cache(), np.zeros((5, DIM))
+    with pytest.raises(ToleranceError):
+        argmin(shards, Logistic(), 3.0, normal(5, DIM), 0.2, zero + 1, zero, 1e-25, cache)
+    assert cache.batches
+    assert not [ended for _, ended in cache.batches.values() if ended is not None]
+
+
+@pytest.mark.parametrize(("scale", "before", "after"), [(1.0, 1.0, 1e-5), (30.0, 0.1, 1e-3)])
+def test_a_hessian_in_single_precision_is_not_taken_for_a_smaller_ridge(scale, before, after):
+    shards, cache, linear, zero = block((200,), 3), Cache(), 0.01 * normal(1, 3), np.zeros((1, 3))
+    argmin(shards, Logistic(), scale, linear, before, zero, zero, 1e-9, cache)
+    kept = argmin(shards, Logistic(), scale, linear, after, zero, zero, 1e-9, cache)
+    assert kept.tobytes() == argmin(shards, Logistic(), scale, linear, after, zero, zero, 1e-9).tobytes()
+
+
+def test_who_is_done_stays_where_it_is_to_the_sign_of_a_zero():
+    """A party without a record that counts starts at its minimiser, -0, beside one that has steps to take."""
+    rng = np.random.default_rng(0)
+    parties = [
+        (np.zeros((20, 3)), np.ones(20)),
+        (rng.normal(size=(20, 3)), np.where(rng.random(20) > 0.5, 1.0, -1.0)),
+    ]
+    shards = Shards.from_parties(parties, row_bound=1.0)
+    start, anchor, zero = np.full((2, 3), -0.0), np.ones((2, 3)), np.zeros((2, 3))
+    together = argmin(shards, Logistic(), 1.0, zero, 0.1, start, anchor, 1e-9)
+    alone = argmin(shards.take([0]), Logistic(), 1.0, zero[:1], 0.1, start[:1], anchor[:1], 1e-9)
+    assert together[:1].tobytes() == alone.tobytes() == start[:1].tobytes()
 
 
 def test_the_cache_forgets_parties_that_left():

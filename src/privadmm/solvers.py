@@ -15,8 +15,8 @@ far from 1, takes the Hessian at its current point and forgets its pairs.
 
 A solve is a pure function of the records and its arguments. The cache holds functions of a party's records and its
 anchor, and of where a solve ended for one that starts there; so a worker without a cache returns the same bits. Of a
-solve that starts at its anchor nothing that was found is kept. Every decision is a party's own, so neither do the bits
-depend on who else is in the block.
+solve in which a party starts at its anchor nothing that was found is kept. Every decision is a party's own, so neither
+do the bits depend on who else is in the block.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ def reanchor(anchor: Array, x: Array, round: int) -> Array:
 class Anchored:
     """Parties' records seen from their anchors: gradient and Hessian of the loss, and the inverse of F's Hessian."""
 
-    key: tuple[Loss, bool, bytes, bytes]  # loss, form, anchors, weights
+    key: tuple[Loss, bool, bytes, bytes, bytes]  # loss, form, anchors, weights, precision
     gradient: Array
-    hessian: Hessian | None  # for another quadratic; kept where it is small beside the records
-    quadratic: bytes
+    hessian: Hessian | None  # for another ridge; kept where it is small beside the records
+    ridge: bytes
     core: Array
 
 
@@ -116,7 +116,7 @@ def argmin(
         if value.shape != (P, d) or not np.isfinite(value).all():
             raise ConfigError(f"{name} must be finite, with one row of {d} numbers for each of {P} parties")
     x, missed, seen = np.empty((P, d)), list[tuple[int, float]](), dict[bytes, Kept]()
-    apart = not np.array_equal(start, anchor)
+    apart = bool((start != anchor).any(axis=1).all())
     # Where the loss can outweigh the quadratic a million times, the dual form would lose all its digits.
     dual = (shards.sizes < d) & (loss.smoothness * C <= 1e6 * q)
     for form in (True, False):
@@ -130,7 +130,7 @@ def argmin(
             x[i], end, solved = descend(problem, start[i], first, anchor[i], tau[i], known)
             missed += zip(batch.ids[~solved].tolist(), tau[i[~solved]].tolist(), strict=True)
             if cache is not None:
-                seen[who] = known, Ended(problem.key(x[i]), end) if apart else None
+                seen[who] = known, Ended(problem.key(x[i]), end) if apart and solved.all() else None
     if cache is not None:
         cache.batches.clear()
         cache.batches.update(seen)
@@ -193,10 +193,16 @@ class Problem:
         if self.dual:
             r = np.sqrt(self.weight * curv.reshape(len(x), -1))
             return r[:, :, None] * self.shards.kernel() * r[:, None, :], r
-        # Single precision errs by at most 1.2e-4 smoothness scale (`gram`): here by an eighth of the ridge.
+        return self.weight[:, :, None] * self.shards.gram(curv, self.coarse), None
+
+    @property
+    def coarse(self) -> NDArray[np.bool_]:
+        """Whose Hessian may be summed in single precision.
+
+        It errs by at most 1.2e-4 smoothness scale (`gram`), which is then an eighth of the ridge.
+        """
         scale = self.weight[:, 0] * self.shards.sizes
-        coarse = self.loss.smoothness * scale <= 1e3 * self.ridge[:, 0]
-        return self.weight[:, :, None] * self.shards.gram(curv, coarse), None
+        return np.asarray(self.loss.smoothness * scale <= 1e3 * self.ridge[:, 0])
 
     def core(self, H: Array, r: Array | None) -> Array:
         """The matrix C of `precondition`: (A^T w A + ridge)^-1 = C, or (I - A^T C A) / ridge if dual."""
@@ -223,13 +229,14 @@ class Problem:
 
     def anchored(self, anchor: Array, known: Anchored | None) -> Anchored:
         """What is known of these records at this anchor, or that and what has to be found out."""
-        key, q = (self.loss, self.dual, anchor.tobytes(), self.weight.tobytes()), self.quadratic.tobytes()
-        if known is None or known.key != key or (known.quadratic != q and known.hessian is None):
+        seen, ridge = (anchor.tobytes(), self.weight.tobytes(), self.coarse.tobytes()), self.ridge.tobytes()
+        key = (self.loss, self.dual, *seen)
+        if known is None or known.key != key or (known.ridge != ridge and known.hessian is None):
             known = Anchored(key, self.loss_gradient(anchor), self.hessian(anchor), b"", np.empty(0))
-        if known.hessian is not None and known.quadratic != q:
+        if known.hessian is not None and known.ridge != ridge:
             small = 8 * known.hessian[0].size <= self.shards.size * self.shards.dim
             core = self.core(*known.hessian)
-            known = Anchored(key, known.gradient, known.hessian if small else None, q, core)
+            known = Anchored(key, known.gradient, known.hessian if small else None, ridge, core)
         return known
 
     def search(self, x: Array, p: Array, first: Array) -> Array:
@@ -281,7 +288,8 @@ def descend(
     for k in range(CAP + 1):
         met = np.sqrt(np.vecdot(g, g)) <= tolerance
         if met.any():
-            out[who[met]], end[who[met]], solved[who[met]] = x[met], f[met], True
+            fresh = met & ~solved[who]
+            out[who[fresh]], end[who[fresh]], solved[who[fresh]] = x[fresh], f[fresh], True
             left = np.flatnonzero(~met)
             if not len(left):
                 break
@@ -290,7 +298,7 @@ def descend(
                 x, g, core = x[left], g[left], core[left]
                 pairs = [(s[left], y[left], rho[left]) for s, y, rho in pairs]
             else:
-                g = np.where(met[:, None], 0.0, g)  # who is done takes no step, and is found done again
+                g = np.where(met[:, None], 0.0, g)  # who is done takes no step
         new, f, h, far = problem.advance(x, g, problem.newton(core, pairs, -g))
         pairs.append(pair(new - x, h - g))
         x, g = new, h

@@ -44,6 +44,8 @@ class Lost(Exception):  # noqa: N818  it never leaves this module
     """The worker that holds a block cannot be reached any more."""
 
 
+Stage = Literal["placed", "opened", "begun"]
+STAGES: dict[str, Stage] = {"open": "opened", "begin": "begun"}  # by the method that leads there
 GONE: dict[str, Any] = {"status": "gone", "exception": Lost}
 
 
@@ -56,7 +58,8 @@ class Block:
     home: str  # the worker that it belongs to, under a name that outlives the process
     future: Future | None = None
     address: str = ""  # where its actor is, while there is one
-    stage: Literal["placed", "opened", "begun"] = "placed"
+    stage: Stage = "placed"  # that it has come to
+    made: Stage = "placed"  # that its actor has come to, which may be another than before
     receipts: dict[int, list[Receipt]] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -102,9 +105,9 @@ class DaskCluster:
                 f"{found} of {count} workers came to {self.address} within {self.timeout:g} s: start more with "
                 f"`dask worker {self.address}`, or set [run] workers = {max(found, 1)}"
             ) from None
-        except OSError:
+        except OSError as error:
             self._scheduler_there()
-            raise
+            raise ClusterError(f"the connection to {self.address} broke ({error}): try again") from error
         known = sorted(self._workers().items(), key=lambda item: str(item[1]["name"]))
         return [home(info) for _, info in known[:count]]
 
@@ -205,8 +208,8 @@ class DaskCluster:
                     raise ClusterError(f"{block} is gone") from None
                 answer = None
                 continue
-            if method in ("open", "begin"):
-                block.stage = "opened" if method == "open" else "begun"
+            if method in STAGES:
+                block.stage = block.made = STAGES[method]
             return found
         raise ClusterError(
             f"{block} was lost {ATTEMPTS} times at one request: see what ends it (is there memory enough?)"
@@ -255,13 +258,14 @@ class DaskCluster:
         while block.there and monotonic() < until:
             self._scheduler_there()
             sleep(POLL / 10)
-        if block.there:
-            return  # the connection broke, and not the worker
-        if block.future is not None:
-            logger.warning("%s was lost; it goes on from its ledger when the worker is back", block)
-        self._place(block)
-        for method in {"placed": (), "opened": ("open",), "begun": ("open", "begin")}[block.stage]:
-            self._wait(block, self._sent([(block, method, ())])[0])
+        if not block.there:  # otherwise the connection broke, and not the worker
+            if block.future is not None:
+                logger.warning("%s was lost; it goes on from its ledger when the worker is back", block)
+            self._place(block)
+        for method, stage in STAGES.items():
+            if block.made != block.stage:
+                self._wait(block, self._sent([(block, method, ())])[0])
+                block.made = stage
 
     def _place(self, block: Block) -> None:
         address = self._address(block)
@@ -275,7 +279,7 @@ class DaskCluster:
             raise ClusterError(f"{block}, {address}, has not this privadmm installed ({error})") from error
         except (OSError, RuntimeError, CancelledError, KilledWorker) as error:
             raise Lost from error
-        block.future, block.address = future, address
+        block.future, block.address, block.made = future, address, "placed"
 
     def _address(self, block: Block) -> str:
         """Where the block's worker is now; a nanny takes a moment to start another process."""

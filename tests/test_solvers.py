@@ -329,6 +329,21 @@ def test_a_hessian_in_single_precision_is_not_taken_for_a_smaller_ridge(scale, b
     assert kept.tobytes() == argmin(shards, Logistic(), scale, linear, after, zero, zero, 1e-9).tobytes()
 
 
+def test_nor_is_an_inverse_taken_for_another_floor_of_the_ridge():
+    """Neighbouring scales may have the same weight of one record, and below the floor another ridge."""
+    shards = Shards.from_parties([(np.zeros((49, 3)), np.ones(49))], row_bound=1.0)
+    linear, zero, tried = 1e-14 * normal(1, 3), np.zeros((1, 3)), 0
+    for scale in np.linspace(1.0, 1.9, 200):
+        other = np.nextafter(scale, 2.0)
+        if scale / 49 == other / 49:
+            cache, terms = Cache(), (linear, 3e-14, zero, zero, 1e-25)
+            argmin(shards, Logistic(), scale, *terms, cache)
+            kept = argmin(shards, Logistic(), other, *terms, cache)
+            assert kept.tobytes() == argmin(shards, Logistic(), other, *terms).tobytes()
+            tried += 1
+    assert tried > 10
+
+
 def test_who_is_done_stays_where_it_is_to_the_sign_of_a_zero():
     """A party without a record that counts starts at its minimiser, -0, beside one that has steps to take."""
     rng = np.random.default_rng(0)

@@ -48,12 +48,21 @@ def optimum(loss: Loss, regularizer: Regularizer, data: Shards) -> Floats:
 # Noise off
 
 
-def test_pvp_without_noise_is_consensus_admm() -> None:
-    """But for the tolerance of local solves, which start elsewhere; and so it solves the same problem."""
+def test_pvp_without_noise_is_consensus_admm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the bit where both start their solves at the anchor, as pvp does; and so it solves the same problem."""
     clear, off = case_of("admm_star").job(rounds=20), case_of("pvp-off").job(rounds=20)
-    said = zip(transcript(off, shards()), transcript(clear, shards()), strict=True)
-    for one, other in said:
+    said, argmin = transcript(off, shards()), Local.argmin
+    for one, other in zip(said, transcript(clear, shards()), strict=True):
         np.testing.assert_allclose(Mail.unpack(one).values, Mail.unpack(other).values, atol=1e-6)
+
+    def from_the_anchor(
+        local: Local, linear: Floats, quadratic: Floats, start: Floats, anchor: Floats, tolerance: float
+    ) -> Floats:
+        return argmin(local, linear, quadratic, anchor, anchor, tolerance)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Local, "argmin", from_the_anchor)
+        assert transcript(clear, shards()) == said
     job, w = solution(case_of("pvp-off"), 800)
     np.testing.assert_allclose(w, optimum(Logistic(), L2(0.01), shards()), atol=1e-6)
     assert job.epsilon is None

@@ -68,6 +68,18 @@ def test_pvp_without_noise_is_consensus_admm(monkeypatch: pytest.MonkeyPatch) ->
     assert job.epsilon is None
 
 
+@pytest.mark.parametrize(("name", "kept"), [("pvp", False), ("pdml", False), ("dvp", True)])
+def test_what_leaves_with_output_noise_is_kept_nowhere_without_it(name: str, kept: bool) -> None:
+    """Control: dvp's argmin is what is released, and its gradient is remembered."""
+    job = case_of(name).job(rounds=3)
+    parties = cluster(job, shards(), Simulation(0))
+    train(job, parties)
+    caches = [branch for worker in parties.workers for branch in worker.local.cache.replicas.values()]
+    ends = [ended for cache in caches for _, ended in cache.batches.values()]
+    assert ends
+    assert all((ended is not None) == kept for ended in ends)
+
+
 def test_pvp_with_l1_meets_the_optimality_conditions() -> None:
     """|gradient_j| <= weight where w_j = 0, and = weight elsewhere."""
     data = shards()

@@ -168,8 +168,8 @@ class RawDual(DVP):
 
         class Peeping:
             def objective(self, solve: Any, like: Floats, **declared: Any) -> Released:
-                def solved(b: Floats) -> Floats:
-                    kept.append(solve(b))
+                def solved(b: Floats, reach: Floats) -> Floats:
+                    kept.append(solve(b, reach))
                     return kept[0]
 
                 return release.objective(solved, like, **declared)

@@ -179,8 +179,8 @@ class StoredNoise(MRADMM):
 
         class Peeping:
             def objective(self, solve: Any, like: Floats, **declared: Any) -> Released:
-                def seen(b: Floats) -> Floats:
-                    kept.append(solve(b))
+                def seen(b: Floats, reach: Floats) -> Floats:
+                    kept.append(solve(b, reach))
                     return kept[0]
 
                 return release.objective(seen, like, **declared)

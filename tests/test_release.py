@@ -45,7 +45,7 @@ class Perturbed(ADMMStar):
         gamma = s.gamma - self.rho * (s.w - w)
         k = np.full((len(local.ids), 1), self.rho + local.public.regularizer.strong_convexity)
 
-        def solve(b: Any) -> Any:
+        def solve(b: Any, reach: Any) -> Any:
             linear = -gamma - self.rho * w + local.weight * b
             return local.argmin(linear, k, start=s.w, anchor=s.anchor, tolerance=self.tolerance)
 
@@ -103,7 +103,7 @@ def drawn(noise: Noise, inside: Event, after: Event, d: int, games: int = 1) -> 
     """The b that `solve` is given, for a sensitivity of 2."""
     seen = []
 
-    def solve(b: Any) -> Any:
+    def solve(b: Any, reach: Any) -> Any:
         seen.append(b)
         return b
 
@@ -143,7 +143,7 @@ def test_the_output_noise_covers_an_inexact_argmin() -> None:
     for noise, after in ((Simulation(0), Gaussian(1e4)), (Deployment(), DiscreteGaussian(1e4))):
         plan = ((GaussianObjective(3.0, 0.1),), (after,))
         Spy(np.arange(1), plan, noise, 0, 0, lambda charges: None).objective(
-            lambda b: b, np.zeros((1, d)), 2.0, 0.1 * one, 7 * one, k, lambda reach: np.full(1, tau)
+            lambda b, reach: b, np.zeros((1, d)), 2.0, 0.1 * one, 7 * one, k, lambda reach: np.full(1, tau)
         )
     grid = float(Deployment().grid(np.array(6.0)))
     assert seen[0] == pytest.approx(2 * tau / 0.25)

@@ -31,6 +31,7 @@ from privadmm.mail import Mail as Mail
 from privadmm.privacy.accounting import Claim, Plan
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.events import DiscreteGaussian, Event
+from privadmm.privacy.limits import Limits
 from privadmm.privacy.mechanisms import Noise
 from privadmm.privacy.release import Door, Released
 from privadmm.regularizers import Regularizer
@@ -45,6 +46,7 @@ Ints = NDArray[np.int64]
 # Who speaks to a party: the coordinator; its neighbours; or whoever holds all released messages, to each its own row.
 Topology = Literal["star", "graph", "relay"]
 S = TypeVar("S")
+PATIENCE = 1e4  # the condition up to which a simulation, too, goes on with a solver that cannot fail
 
 
 @dataclass(frozen=True)
@@ -143,6 +145,11 @@ class Public:
         return self.loss.flip if self.label_only else 2 * self.loss.lipschitz
 
     @property
+    def label_gain(self) -> float:
+        """How many times less the exact gradient moves when one label is replaced than between the job's neighbours."""
+        return max(1.0, self.sensitivity / self.loss.flip)
+
+    @property
     def curvature(self) -> float:
         """The most that one record's curvature differs between neighbours: c, or 0 if only its label does."""
         return self.loss.flip_smoothness if self.label_only else self.loss.smoothness
@@ -194,6 +201,7 @@ class Local:
     shards: "Shards"
     cache: Cache = field(default_factory=Cache, compare=False)
     kept: Mapping[str, Floats] = field(default_factory=dict)
+    limits: Limits | None = None  # what the party accepts; a simulation accepts anything, and may fail
 
     @property
     def ids(self) -> Ints:
@@ -227,11 +235,27 @@ class Local:
         return self.weight * self.shards.slope(x, self.public.loss.deriv)
 
     def argmin(
-        self, linear: Floats, quadratic: Floats | float, start: Floats, anchor: Floats, tolerance: float
+        self,
+        linear: Floats,
+        quadratic: Floats | float,
+        start: Floats,
+        anchor: Floats,
+        tolerance: float,
+        planned: "Exactness | None" = None,
     ) -> Floats:
-        """Of C omega_i/m_i sum_n loss(a_n.x) + <linear_i, x> + quadratic_i/2 |x|^2, to this gradient norm."""
+        """Of C omega_i/m_i sum_n loss(a_n.x) + <linear_i, x> + quadratic_i/2 |x|^2, as exactly as `exactness` says.
+
+        It is `planned` where linear_i has noise in it, which must not tell how exactly.
+        """
         shards, loss, P = self.shards, self.public.loss, len(self.ids)
         scale, k = self.public.scale(self.ids)[:, 0], np.broadcast_to(np.ravel(quadratic), P)
+        tau, reach = np.full(P, tolerance), None
+        if isinstance(self.public.privacy, Target):
+            planned = planned or self.exactness(linear, k[:, None], tolerance)
+            if self.limits is not None:
+                self.limits.admit_condition(planned.condition)
+            tau, patient = planned.tau[:, 0], self.limits is not None or planned.condition <= PATIENCE
+            reach = planned.reach[:, 0] if patient else None
         flat = [
             np.broadcast_to(a, start.shape).reshape(-1, *start.shape[-2:]) for a in (linear, start, anchor)
         ]
@@ -240,9 +264,9 @@ class Local:
         for first in range(0, len(flat[0]), together):
             b, x, a = (part[first : first + together].reshape(-1, shards.dim) for part in flat)
             n, cache = len(b) // P, self.cache.branch(first) if self.roomy else None
-            solved.append(
-                argmin(shards.tile(n), loss, np.tile(scale, n), b, np.tile(k, n), x, a, tolerance, cache)
-            )
+            far = None if reach is None else np.tile(reach, n)
+            many = (np.tile(scale, n), b, np.tile(k, n), x, a, np.tile(tau, n), cache, far)
+            solved.append(argmin(shards.tile(n), loss, *many))
         return np.concatenate(solved).reshape(start.shape)
 
     @property
@@ -254,7 +278,7 @@ class Local:
     def take(self, at: Ints) -> "Local":
         """The block of these positions alone; its cache starts anew."""
         kept = {name: drawn[..., at, :] for name, drawn in self.kept.items()}
-        return Local(self.public, self.shards.take(at), kept=kept)
+        return Local(self.public, self.shards.take(at), kept=kept, limits=self.limits)
 
     def through(self, maps: Sequence[Map]) -> "Local":
         """The same parties with their records seen through public maps, one each; the last ones are remembered."""
@@ -269,18 +293,30 @@ class Local:
         found: Local = self.cache.seen["local"]
         return found
 
-    def inexact(self, linear: Floats, k: Floats, tolerance: float, noise: Floats | float = 0.0) -> Floats:
-        """A bound on the gradient norm that `argmin` leaves, rounding included, for linear terms up to linear + noise.
+    def exactness(
+        self, linear: Floats, k: Floats, tolerance: float, noise: Floats | float = 0.0
+    ) -> "Exactness":
+        """How exactly `argmin` solves, from public facts, for linear terms up to linear + noise.
 
-        The solver's own check rounds: its sum over records, its scores (by |x| times the curvature), its public terms.
-        At the argmin k|x| is at most the sum of all the gradients' norms.
+        Rounding of a gradient: its sum over records, its scores (by |x| times the curvature), its public terms. From 0
+        on no iterate is longer than twice the bound on the gradient there over k (docs/privacy.md#worst-case).
         """
         scale, loss = self.public.scale(self.ids), self.public.loss
-        reach = scale * loss.lipschitz if math.isfinite(loss.lipschitz) else scale * loss.smoothness
-        reach = reach + largest(linear) + np.reshape(noise, (-1, 1))
-        scores = scale * loss.smoothness * self.public.dim / k
-        left: Floats = tolerance + self.summation + 2.0**-50 * (scores + 4) * reach
-        return left
+        reach = scale * (loss.lipschitz if math.isfinite(loss.lipschitz) else loss.smoothness)
+        reach = reach + largest(linear) + np.reshape(noise, (-1, 1)) + tolerance
+        bend = scale * loss.smoothness / k
+        error = self.summation + 2.0**-49 * (bend * self.public.dim + 4) * reach
+        tau = np.maximum(tolerance, 4 * error)
+        return Exactness(tau, tau + error, reach, 1 + float(np.max(bend)))
+
+    def moved(self, error: Floats) -> Floats:
+        """How far a gradient that is off by up to `error` can move between neighbours, as a column.
+
+        Between data sets that differ in one label the exact gradient moves `label_gain` times less than between the
+        job's neighbours. With the error counted so many times, so does the computed one (privacy/adversaries.py).
+        """
+        moves: Floats = self.moves + 2 * self.public.label_gain * error
+        return moves
 
     def perturbed(
         self,
@@ -293,15 +329,31 @@ class Local:
     ) -> Released:
         """The argmin of the losses + <linear + C omega_i/m_i b, x> + k/2 |x|^2 with planned noise b (PRIVACY.md 3)."""
         weight = self.weight
+
+        def planned(reach: Floats) -> Exactness:
+            return self.exactness(linear, k, tolerance, weight[:, 0] * reach)
+
         return release.objective(
-            lambda b: self.argmin(linear + weight * b, k, start, anchor, tolerance),
+            lambda b, reach: self.argmin(
+                linear + weight * b, k, start, anchor, tolerance, planned(reach)
+            ),
             start,
             sensitivity=self.public.sensitivity,
             w=weight * self.public.curvature / k,
             weight=weight,
             k=k,
-            error=lambda reach: self.inexact(linear, k, tolerance, weight[:, 0] * reach),
+            error=lambda reach: planned(reach).left,
         )
+
+
+@dataclass(frozen=True)
+class Exactness:
+    """How exactly a block's local problems are solved; columns (P, 1)."""
+
+    tau: Floats  # the gradient norm, as computed, at which a solve ends
+    left: Floats  # a bound on the true gradient norm there
+    reach: Floats  # a bound on the gradient norm at 0
+    condition: float  # of the worst: all curvature over the curvature that is not data's
 
 
 def largest(*terms: Floats) -> Floats:

@@ -13,7 +13,12 @@ and kappa = nu |x| (b - |x|). Adding the variational inequality of x* at x to th
     |D (x - x*)| <= sqrt(|e|^2/(4 mu) + kappa),      |x - x*| <= |e|/mu + sqrt(kappa/mu)                  (3)
 
 |e| and kappa are compared with limits that follow from N, d, |t|, mu, b and a bound F on the Frobenius norm of D, all
-public: `Leeway` is (3) at these limits. What misses them raises, and nothing is released.
+public: `Leeway` is (3) at these limits. Whatever misses them goes on with a method that cannot (docs/privacy.md
+#worst-case-ridge): steps of 1/M, M = F^2 + mu, brought back into the ball,
+
+    x_{j+1} = P(x_j - gradient/M),   at most 2 M/mu ln(...) times, see `worst_case`                       (4)
+
+The limit on |e| covers what rounding leaves of (4), M/mu times the rounding of a gradient.
 """
 
 from __future__ import annotations
@@ -60,6 +65,7 @@ class Leeway:
 
     reach: Array  # the most that |x| may be
     residual: Array  # the most that |e| may be, as computed
+    rounding: Array  # bounds the rounding of one step of (4), as a gradient
     slack: float  # the most that |x| may fall short of b where nu > 0, relative to b
     scores: Array  # bounds |D x - u*|, the rounding of the product D x included
     weights: Array  # bounds |x - x*|
@@ -72,37 +78,76 @@ class Leeway:
         # |x*| is at most that of the free minimiser, whose part along a singular value s of D is s/(s^2 + mu) of t's.
         reach = 2 * size * min(1 / (2 * math.sqrt(mu)), F / mu)
         reach = reach if b is None else np.minimum(reach, b)
-        # A product of length n rounds by n u times the product of absolute values. The limit is some ten times what
-        # the factorisation leaves, and no less than what evaluating e can be off by; hence the 2.
-        residual = 16 * u * (N + d + 8) * F * (F * reach + size)
+        # A product of length n rounds by n u times the product of absolute values.
+        rounding = u * (N + 2 * d + 12) * (F * (F * reach + size) + mu * reach)
+        residual = 16 * (F * F / mu + 1) * rounding
         slack = 8 * (d + 8) * 2 * u
         # nu |x| is at most |D^T t| + |e|.
         kappa = 0.0 if b is None else (F * size + 2 * residual) * b * slack
         scores = np.sqrt(residual**2 / mu + kappa) + 2 * u * (d + 2) * F * reach
-        return Leeway(reach, residual, slack, scores, 2 * residual / mu + np.sqrt(kappa / mu))
+        return Leeway(reach, residual, rounding, slack, scores, 2 * residual / mu + np.sqrt(kappa / mu))
+
+    def kept(self, D: Features, t: Array, mu: float, b: float | None, x: Array, nu: Array) -> NDArray[np.bool_]:
+        """Whose fit is within the limits, as computed."""
+        e = D.pull(D.scores(x) - t) + (mu + nu)[:, None] * x
+        length = np.linalg.norm(x, axis=1)
+        good = (np.linalg.norm(e, axis=1) <= self.residual) & (length <= self.reach)
+        edge = True if b is None else (length >= b * (1 - self.slack / 2)) | ~(nu > 0)
+        return np.asarray(good & edge)
 
 
-def fit(D: Features, t: Array, mu: float, b: float | None, F: float) -> Array:
-    """(1) for each of the targets t (R, N): x (R, d), within the leeway."""
-    values, vectors = D.spectrum
-    d, allowed = len(vectors), Leeway.of(t, D.width, mu, b, F)
-    x, nu = secular(values + mu, D.pull(t) @ vectors, math.inf if b is None else b)
-    x = x @ vectors.T
-    if b is not None:
-        # Rounding may have left x outside by a few bits.
-        inside = b * (1 - (d + 8) * 2.0**-52)
-        x = x * (inside / np.maximum(inside, np.linalg.norm(x, axis=1, keepdims=True)))
-        short = np.linalg.norm(x, axis=1) < b * (1 - allowed.slack / 2)
-        if np.any(short & (nu > 0)):
-            raise ToleranceError("a fit within the ball was not brought to its edge; nothing was released")
-    e = D.pull(D.scores(x) - t) + (mu + nu)[:, None] * x
-    good = (np.linalg.norm(e, axis=1) <= allowed.residual) & (np.linalg.norm(x, axis=1) <= allowed.reach)
-    if not good.all():
+def fit(D: Features, t: Array, mu: float, b: float | None, F: float, certain: bool = False) -> Array:
+    """(1) for each of the targets t (R, N): x (R, d), within the leeway; if not `certain`, or a ToleranceError."""
+    allowed = Leeway.of(t, D.width, mu, b, F)
+    try:
+        x, nu = direct(D, t, mu, b)
+        good = allowed.kept(D, t, mu, b, x, nu)
+    except np.linalg.LinAlgError:  # no factorisation
+        x, good = np.zeros((len(t), D.width)), np.zeros(len(t), dtype=bool)
+    if not good.all() and not certain:
         raise ToleranceError(
             "a ridge fit missed its tolerance: the columns are too nearly dependent for this weight of the "
             "regulariser over rho; raise one or lower the other. Nothing was released"
         )
+    for i in np.flatnonzero(~good):
+        x[i] = slowly(D, t[i : i + 1], mu, b, F)
     return x
+
+
+def direct(D: Features, t: Array, mu: float, b: float | None) -> tuple[Array, Array]:
+    """The fits by one factorisation, and their multipliers nu."""
+    values, vectors = D.spectrum
+    x, nu = secular(values + mu, D.pull(t) @ vectors, math.inf if b is None else b)
+    x = x @ vectors.T
+    return x if b is None else within(x, b), nu
+
+
+def within(x: Array, b: float) -> Array:
+    """Rows brought back to norm b, with room for the rounding of the norm."""
+    inside = b * (1 - (x.shape[1] + 8) * 2.0**-52)
+    return np.asarray(x * (inside / np.maximum(inside, np.linalg.norm(x, axis=1, keepdims=True))))
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def slowly(D: Features, t: Array, mu: float, b: float | None, F: float) -> Array:
+    """(4) from 0 for one target (1, N), until the leeway is kept, or to the last step, when the proof says it is."""
+    M, allowed, x = F * F + mu, Leeway.of(t, D.width, mu, b, F), np.zeros((1, D.width))
+    for _ in range(worst_case(t, D.width, mu, b, F)):
+        y = x - (D.pull(D.scores(x) - t) + mu * x) / M
+        x = y if b is None else within(y, b)
+        beyond = 0.0 if b is None else max(0.0, float(np.linalg.norm(y)) / b - 1)
+        if allowed.kept(D, t, mu, b, x, np.array([M * beyond])).all():
+            break
+    return x[0]
+
+
+def worst_case(t: Array, d: int, mu: float, b: float | None, F: float) -> int:
+    """How many steps (4) takes at most, for one target (1, N): F - min F falls from (F |t|)^2/(2 mu) to rounding."""
+    M, floor = F * F + mu, float(Leeway.of(t, d, mu, b, F).rounding[0])
+    size = float(np.linalg.norm(t))
+    if not size:
+        return 1
+    return math.ceil(2 * M / mu * max(1.0, 2 * math.log(F * size / floor) + math.log(mu / (24 * M))))
 
 
 def lasso(D: Features, t: Array, mu: float, l1: float) -> Array:

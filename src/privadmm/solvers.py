@@ -13,6 +13,14 @@ stays if it shrinks the slope along it; otherwise the step is a root of the slop
 the direction alone. A Hessian costs about min(m, d)/10 gradients: a party that has spent that many, or whose step was
 far from 1, takes the Hessian at its current point and forgets its pairs.
 
+Behind (1) stands a method that cannot fail. F is k-strongly convex and M-smooth, k = quadratic and M = smoothness scale
++ k, so a gradient step shrinks F - min F by a factor that is known beforehand, and with it the number of steps that
+reach a tolerance above the rounding of a gradient (docs/privacy.md#worst-case):
+
+    x_{j+1} = x_j - grad F(x_j)/M,   at most (4/3) M/k ln(M/k (G/(3/4 tolerance))^2) times, G >= |grad F(0)|      (2)
+
+Whoever misses the tolerance by (1) goes on with (2), if the caller says what G is.
+
 A solve is a pure function of the records and its arguments. The cache holds functions of a party's records and its
 anchor, and of where a solve ended for one that starts there; so a worker without a cache returns the same bits. Of a
 solve in which a party starts at its anchor nothing that was found is kept. Every decision is a party's own, so neither
@@ -98,10 +106,12 @@ def argmin(
     anchor: Array,
     tolerance: ArrayLike,
     cache: Cache | None = None,
+    reach: ArrayLike | None = None,
 ) -> Array:
-    """The minimisers x (P, d) of F, each with |grad F_p(x_p)| <= tolerance_p, or a ToleranceError.
+    """The minimisers x (P, d) of F, each with |grad F_p(x_p)| <= tolerance_p as computed, or a ToleranceError.
 
-    scale, quadratic > 0 and tolerance are (P,) or one number; linear, start and anchor are (P, d).
+    scale, quadratic > 0 and tolerance are (P,) or one number; linear, start and anchor are (P, d). `reach` bounds
+    |grad F_p(0)|: with it, and a tolerance of four times what a gradient rounds by, there is no ToleranceError.
     """
     P, d = len(shards.ids), shards.dim
     if not math.isfinite(loss.smoothness):
@@ -128,6 +138,10 @@ def argmin(
             known = problem.anchored(anchor[i], old[0])
             first = problem.slope(start[i], anchor[i], known, old[1])
             x[i], end, solved = descend(problem, start[i], first, anchor[i], tau[i], known)
+            if reach is not None and not solved.all():
+                j, bound = np.flatnonzero(~solved), np.broadcast_to(np.asarray(reach, float), P)
+                x[i[j]], end[j] = slowly(problem.take(j), x[i[j]], tau[i[j]], bound[i[j]])
+                solved[:] = True
             missed += zip(batch.ids[~solved].tolist(), tau[i[~solved]].tolist(), strict=True)
             if cache is not None:
                 seen[who] = known, Ended(problem.key(x[i]), end) if apart and solved.all() else None
@@ -206,7 +220,7 @@ class Problem:
 
     def core(self, H: Array, r: Array | None) -> Array:
         """The matrix C of `precondition`: (A^T w A + ridge)^-1 = C, or (I - A^T C A) / ridge if dual."""
-        C = np.linalg.inv(H + self.ridge[:, :, None] * np.eye(H.shape[-1]))
+        C = inverses(H + self.ridge[:, :, None] * np.eye(H.shape[-1]))
         return np.asarray(C if r is None else r[:, :, None] * C * r[:, None, :])
 
     def precondition(self, core: Array, v: Array) -> Array:
@@ -279,7 +293,7 @@ def descend(
     problem: Problem, start: Array, first: Array, anchor: Array, tolerance: Array, known: Anchored
 ) -> tuple[Array, Array, NDArray[np.bool_]]:
     """(1) until every party has met its tolerance or made CAP steps, `first` being the gradient of the losses at the
-    start; the points, the gradients of the losses there, and who has met it."""
+    start; the points, the gradients of the losses there, and who has met it. Of the others, the last point."""
     x, f, core, g = start, first, known.core, problem.whole(start, first)
     out, end, solved = np.empty_like(x), np.empty_like(x), np.zeros(len(x), dtype=bool)
     who: Index = np.arange(len(x))
@@ -309,7 +323,50 @@ def descend(
             core[far] = part.core(*part.hessian(x[far]))
             for _, _, rho in pairs:
                 rho[far] = 0.0
+    else:
+        last = ~solved[who]
+        out[who[last]] = x[last]
     return out, end, solved
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def slowly(problem: Problem, start: Array, tolerance: Array, reach: Array) -> tuple[Array, Array]:
+    """(2), party by party: the points and the gradients of the losses there.
+
+    From `start` where the gradient is no longer than `reach`, the bound at 0, and otherwise from 0. After the last step
+    the point is returned whatever its gradient: by then the proof says that it is short enough.
+    """
+    points, slopes = np.empty_like(start), np.empty_like(start)
+    smooth = problem.loss.smoothness * problem.weight[:, 0] * problem.shards.sizes + problem.quadratic[:, 0]
+    for i, (tau, G, M) in enumerate(zip(tolerance, reach, smooth, strict=True)):
+        own, x = problem.take(np.array([i])), start[i : i + 1]
+        f = own.loss_gradient(x)
+        if not np.linalg.norm(own.whole(x, f)) <= G:  # also where it is not a number
+            x = np.zeros_like(x)
+            f = own.loss_gradient(x)
+        for _ in range(worst_case(float(M / own.quadratic[0, 0]), float(G / tau))):
+            g = own.whole(x, f)
+            if np.linalg.norm(g) <= tau:
+                break
+            x = x - g / M
+            f = own.loss_gradient(x)
+        points[i], slopes[i] = x[0], f[0]
+    return points, slopes
+
+
+def worst_case(condition: float, far: float) -> int:
+    """How many steps (2) takes at most where M/k is `condition` and G/tolerance is `far`."""
+    return math.ceil(4 / 3 * condition * max(1.0, math.log(condition) + 2 * math.log(max(1.0, far / 0.75))))
+
+
+def inverses(A: Array) -> Array:
+    """Of a stack of matrices; 0 in place of one that has none, so that its steps lead nowhere and (2) takes over."""
+    try:
+        return np.asarray(np.linalg.inv(A))
+    except np.linalg.LinAlgError:
+        if len(A) == 1:
+            return np.zeros_like(A)
+        return np.concatenate([inverses(one[None]) for one in A])
 
 
 def pair(s: Array, y: Array) -> Pair:

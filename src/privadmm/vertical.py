@@ -14,6 +14,7 @@ from privadmm.data.columns import Columns
 from privadmm.errors import RefusedError
 from privadmm.phases import Floats, Ints, Public
 from privadmm.privacy import fits
+from privadmm.privacy.limits import Limits
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class Vertical:
     public: Public
     columns: Columns
     kept: Mapping[str, Floats] = field(default_factory=dict)
+    limits: Limits | None = None
 
     @property
     def ids(self) -> Ints:
@@ -31,15 +33,18 @@ class Vertical:
     def take(self, at: Ints) -> "Vertical":
         """The block of these positions alone."""
         kept = {name: drawn[..., at, :] for name, drawn in self.kept.items()}
-        return Vertical(self.public, self.columns.take(at), kept)
+        return Vertical(self.public, self.columns.take(at), kept, self.limits)
 
     def fits(self, target: Floats, mu: float, ball: float | None, l1: float = 0.0) -> list[Floats]:
         """Every party's argmin of mu/2 |x|^2 + l1 |x|_1 + 1/2 |D_m x - t_m|^2, within the ball if there is one."""
-        found = []
-        for party, (D, t) in enumerate(zip(self.columns.features, each(target), strict=True)):
-            F = self.columns.frobenius(party)
-            found.append(ridge.lasso(D, t, mu, l1) if l1 else ridge.fit(D, t, mu, ball, F))
-        return found
+        bounds = [self.columns.frobenius(party) for party in range(len(self.ids))]
+        if self.limits is not None:
+            for F in bounds:
+                self.limits.admit_condition(F * F / mu + 1)
+        return [
+            ridge.lasso(D, t, mu, l1) if l1 else ridge.fit(D, t, mu, ball, F, self.limits is not None)
+            for D, t, F in zip(self.columns.features, each(target), bounds, strict=True)
+        ]
 
     def moves(self, target: Floats, mu: float, ball: float | None, q: float | None) -> tuple[Floats, Floats]:
         """How far the job's neighbours move the scores and the weights of each party's fit, two columns (P, 1)."""

@@ -41,7 +41,7 @@ class Measuring(Door):
     def objective(self, solve: Any, like: Floats, **declared: Any) -> Released:
         noise = np.zeros_like(like) if self.noise is None else self.noise
         self.solved = declared
-        return super().objective(lambda b: solve(noise), like, **declared)
+        return super().objective(lambda b, reach: solve(noise, reach), like, **declared)
 
 
 def run(case: Case, parties: list[Any], state: Any, inbox: Mail, t: int, noise: Any = None) -> Measuring:

@@ -91,8 +91,7 @@ class DPADMM(OnStar):
         gradient = local.gradient(s.w) + subgradient
         x = (gamma + rho * w + steep * s.w - gradient) / (rho + steep)  # (3a)
         error = local.summation + rounding(gamma, rho * w, steep * s.w, subgradient)
-        moves = local.moves + 2 * error
-        wt = release.output(x, sensitivity=moves / (rho + steep))  # (3b), Lemma 1
+        wt = release.output(x, sensitivity=local.moved(error) / (rho + steep))  # (3b), Lemma 1
         return State(wt.value, gamma), wt.map(lambda w: w - gamma / rho)
 
     def average(self, t: int, public: Public, memory: Memory, inbox: Mail) -> tuple[Memory, Mail]:

@@ -71,7 +71,7 @@ class DPFedSGD(star.OnStar):
 
     def slope(self, t: int, local: Local, s: State, inbox: Mail, release: Door) -> tuple[State, Released]:
         w = np.broadcast_to(inbox.broadcast, s.w.shape)
-        g = release.output(local.gradient(w), sensitivity=local.moves + 2 * local.summation)  # (1)
+        g = release.output(local.gradient(w), sensitivity=local.moved(local.summation))  # (1)
         return State(w), g
 
     def descend(self, t: int, public: Public, memory: Memory, inbox: Mail) -> tuple[Memory, Mail]:

@@ -94,9 +94,7 @@ class FirstOrderConsensus(OnRelay):
 
     def slope(self, t: int, local: Local, s: State, inbox: Mail, release: Door) -> tuple[State, Released]:
         W = inbox.values[..., np.searchsorted(inbox.senders, local.ids), :]
-        return State(W), release.output(
-            local.gradient(W), sensitivity=local.moves + 2 * local.summation
-        )  # (3)
+        return State(W), release.output(local.gradient(W), sensitivity=local.moved(local.summation))  # (3)
 
     def descend(self, t: int, public: Public, memory: Memory, inbox: Mail) -> tuple[Memory, Mail]:
         here, at = inbox.senders, np.searchsorted(memory.ids, inbox.senders)

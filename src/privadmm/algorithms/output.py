@@ -31,5 +31,5 @@ def noisy_argmin(
     what the solver returns is within left/k of it: Delta = 2 C omega_i L/(m_i k) + 2 left/k when a record is replaced.
     """
     x = local.argmin(linear, k, anchor, anchor, tolerance)
-    left = local.inexact(linear, k, tolerance)
-    return release.output(x, sensitivity=(local.moves + 2 * left) / k)
+    left = local.exactness(linear, k, tolerance).left
+    return release.output(x, sensitivity=local.moved(left) / k)

@@ -4,14 +4,14 @@ The own server holds the features in the clear, and the labels too unless they w
 each label up to that epsilon, for ever. The others see the transcript. Its noise was planned for the job's neighbours;
 of a label alone, features fixed, the same noise hides more, and is counted here again:
 
-    noise on a query that moves by s a + 2 e    ratio' = ratio (s a + 2 e)/(s' a + 2 e)
+    noise on a query                            ratio' = ratio s/s'
     noise in an objective                       ratio' = ratio s/s',   slope' = slope s'/s,   w' = w c'/c
     the cover of an inexact argmin              as it is
 
 s and c are the most that a record's gradient and curvature differ between the job's neighbours, s' and c' between
-labels; a is a record's weight, and e what a query is inexact by: the solver's tolerance, with as much again for its
-rounding, and the rounding of sums whose public terms are up to a thousand times the loss's. If the labels were
-randomised, this is what the transcript tells of a reported label, and `curves.joint_label` makes of it the true one's.
+labels. A computed query moves further than the exact one, by what it is inexact; `Local.moved` counts that s/s' times,
+so that the first line holds whatever a coordinator sends. If the labels were randomised, this is what the transcript
+tells of a reported label, and `curves.joint_label` makes of it the true one's.
 """
 
 import math
@@ -19,9 +19,7 @@ from dataclasses import replace
 from functools import lru_cache, singledispatch
 from typing import Any
 
-import numpy as np
-
-from privadmm.phases import Algorithm, Floats, Public
+from privadmm.phases import Algorithm, Public
 from privadmm.privacy import curves
 from privadmm.privacy.accounting import Plan, delta_curve, epsilon, totals, worst
 from privadmm.privacy.calibration import Target
@@ -93,7 +91,6 @@ def label_plan(algorithm: Algorithm, public: Public, plan: Plan) -> Plan:
     alone = replace(public, privacy=replace(public.privacy, adjacency="label"))
     inside = public.sensitivity / alone.sensitivity
     bend = 1.0 if alone.curvature == public.curvature else alone.curvature / public.curvature
-    outside = output_gains(algorithm, public, alone)
     counted: dict[int, tuple[tuple[Event, ...], ...]] = {}
     for releases in plan.values():
         if id(releases) in counted:
@@ -101,20 +98,11 @@ def label_plan(algorithm: Algorithm, public: Public, plan: Plan) -> Plan:
         rows, cover = [], False
         for row in releases:
             solved = isinstance(row[0], GaussianObjective | GammaObjective)
-            gains = np.full(len(row), inside) if solved else np.ones(len(row)) if cover else outside
-            rows.append(tuple(hidden(*each, bend) for each in zip(row, gains.tolist(), strict=True)))
+            gain = 1.0 if cover else inside if solved else public.label_gain
+            rows.append(tuple(hidden(event, gain, bend) for event in row))
             cover = solved
         counted[id(releases)] = tuple(rows)
     return {tick: counted[id(releases)] for tick, releases in plan.items()}
-
-
-def output_gains(algorithm: Algorithm, public: Public, alone: Public) -> Floats:
-    """(s a + 2 e)/(s' a + 2 e) of every party."""
-    scale = public.scale(public.ids)[:, 0]
-    weight, sums = scale / public.sizes, 2.0**-50 * scale * public.loss.lipschitz * (public.sizes + 1000)
-    off = 2 * (2 * getattr(algorithm, "tolerance", 0.0) + sums)
-    gains: Floats = (public.sensitivity * weight + off) / (alone.sensitivity * weight + off)
-    return gains
 
 
 @singledispatch

@@ -97,7 +97,7 @@ class Door:
 
     def objective(
         self,
-        solve: Callable[[Floats], Floats],
+        solve: Callable[[Floats, Floats], Floats],
         like: Floats,
         sensitivity: float,
         w: Floats,
@@ -105,11 +105,11 @@ class Door:
         k: Floats,
         error: Callable[[Floats], Floats],
     ) -> Released:
-        """The argmin solve(b) of an objective that carries weight <b, x>, b in units of summed gradients.
+        """The argmin solve(b, r), |b| <= r, of an objective that carries weight <b, x>, b in units of summed gradients.
 
         `like` has the shape of b; sensitivity is how far the summed gradient moves, 2 L for a record;
         w = C c/(m k) and weight = C/m are columns; k is the strong convexity that is not data's; error(r) bounds the
-        gradient norm that solve leaves when |b| <= r. Takes two planned events: the noise in the objective, and the
+        gradient norm that solve leaves. Takes two planned events: the noise in the objective, and the
         output noise that covers how far an inexact argmin, or a b on a grid, may be from the exact one.
         """
         events = self._next()
@@ -123,7 +123,7 @@ class Door:
             )
             if not all(covered):
                 raise RefusedError("an argmin needs a planned objective event whose w covers the party's own")
-            # The reach of |b| is passed with probability e^-800, far beyond the tails that doubles can draw.
+            # The reach of |b| is passed with probability e^-800: what is cut there was not drawn from records.
             if isinstance(events[0], GaussianObjective):
                 scale = sensitivity * ratios(events)
                 grid, reach = self._noise.grid(scale), scale * (math.sqrt(d) + 40)
@@ -133,10 +133,12 @@ class Door:
                 width = sensitivity / np.array(slopes)
                 reach = width * (d + 40 * math.sqrt(d) + 800)
                 b = self._noise.gamma(b, width, self.ids, self._call())
+            size = np.linalg.norm(b, axis=-1, keepdims=True)
+            b = np.where(size > reach[:, None], b * (reach[:, None] / np.maximum(size, reach[:, None])), b)
         self._calls += 1
         left = np.broadcast_to(np.ravel(error(reach)), len(self.ids))
         off = left / k + weight * grid * math.sqrt(d) / (2 * k)
-        return self.output(solve(b), sensitivity=2 * off)
+        return self.output(solve(b, reach), sensitivity=2 * off)
 
     def close(self) -> Charges:
         """What to charge, once the tick has made every release that its plan foresees."""

@@ -1,0 +1,103 @@
+"""The parameters that a party accepts from a job, whatever the job costs.
+
+Within them every tick is proved to end in a release, for every value of the records (docs/privacy.md#no-outcome-is-free):
+nothing overflows, and no solver is asked for more than its worst case can give. A job outside is refused by these public
+facts alone, before a record is read.
+"""
+
+import dataclasses
+import numbers
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from privadmm import check
+from privadmm.errors import ConfigError, RefusedError
+from privadmm.toml.fields import Above, AtLeast, AtMost, Doc
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a job may ask of a party. The defaults are safe; a party may narrow or widen them within what is proved."""
+
+    rounds: Annotated[int, AtLeast(1), AtMost(1_000_000), Doc("the most rounds of a job")] = 10_000
+    parties: Annotated[int, AtLeast(1), AtMost(10_000_000), Doc("the most parties of a job")] = 100_000
+    dim: Annotated[int, AtLeast(1), AtMost(100_000_000), Doc("the most numbers in a message")] = 10_000_000
+    smallest: Annotated[
+        float, AtLeast(1e-20), AtMost(1), Doc("of penalties, weights, steps and bounds, unless they are 0")
+    ] = 1e-9
+    largest: Annotated[
+        float, AtLeast(1), AtMost(1e20), Doc("of penalties, weights, steps and bounds")
+    ] = 1e9
+    tolerance: Annotated[
+        float, Above(0), AtMost(1), Doc("the largest gradient norm that a solve may leave, where it may choose")
+    ] = 1e-2
+    condition: Annotated[
+        float,
+        AtLeast(1),
+        AtMost(1e9),
+        Doc("the most by which curvature of records may exceed what penalty and regulariser add; a solve's worst case"),
+    ] = 1e6
+
+    def __post_init__(self) -> None:
+        check.whole(rounds=self.rounds, parties=self.parties, dim=self.dim)
+        check.positive(
+            smallest=self.smallest, largest=self.largest, tolerance=self.tolerance, condition=self.condition
+        )
+        if not (1e-20 <= self.smallest <= 1 <= self.largest <= 1e20 and 1 <= self.condition <= 1e9):
+            raise ConfigError(
+                "limits are proved for smallest from 1e-20 to 1, largest from 1 to 1e20, condition from 1 to 1e9"
+            )
+
+    def admit_size(self, rounds: int, parties: int) -> None:
+        """Refuse a job by its size, before anything is derived from it: a plan alone would take time and memory."""
+        for name, value, most in (("rounds", rounds, self.rounds), ("parties", parties, self.parties)):
+            if value > most:
+                raise RefusedError(
+                    f"the party accepts {name} up to {most}, and the job has {value}. Nothing was released"
+                )
+
+    def admit(self, algorithm: Any, public: Any) -> None:
+        """Refuse a job with a number that the proofs do not cover."""
+        self.admit_size(public.rounds, public.parties)
+        if public.dim > self.dim:
+            raise RefusedError(
+                f"the party accepts messages of up to {self.dim} numbers, and the job has {public.dim}. "
+                "Nothing was released"
+            )
+        for part in (algorithm, public.loss, public.regularizer):
+            for name, value in numbers_of(part):
+                self._admit_number(name, value)
+        self._admit_number("C", public.C)
+
+    def _admit_number(self, name: str, value: float) -> None:
+        if name == "tolerance":
+            if value > self.tolerance:
+                raise RefusedError(
+                    f"the party accepts tolerance up to {self.tolerance:g}, and the job has {value:g}. "
+                    "Nothing was released"
+                )
+        elif value and not self.smallest <= abs(value) <= self.largest:
+            raise RefusedError(
+                f"the party accepts {name} from {self.smallest:g} to {self.largest:g}, and the job has {value:g}. "
+                "Nothing was released"
+            )
+
+    def admit_condition(self, condition: float) -> None:
+        """Refuse a solve whose worst case is beyond what was agreed."""
+        if not condition <= self.condition:
+            raise RefusedError(
+                f"the party solves problems of condition up to {self.condition:g}, and this one has {condition:.3g}: "
+                "raise the penalty or the regulariser's weight. Nothing was released"
+            )
+
+
+def numbers_of(part: Any) -> Iterator[tuple[str, float]]:
+    """Every number that a method, loss or regulariser was made with, and those of what it was made of."""
+    for item in dataclasses.fields(part):
+        value = getattr(part, item.name)
+        for each in value if isinstance(value, tuple) else (value,):
+            if isinstance(each, numbers.Real) and not isinstance(each, bool):
+                yield item.name, float(each)
+            elif dataclasses.is_dataclass(each):
+                yield from numbers_of(each)

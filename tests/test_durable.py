@@ -17,7 +17,7 @@ import pytest
 
 from cases import PRIVATE, shards
 from privadmm.drive import Checkpoint, Progress
-from privadmm.errors import LedgerError, RefusedError
+from privadmm.errors import LedgerError, LockedError, RefusedError
 from privadmm.job import Job, cluster, train
 from privadmm.privacy import durable
 from privadmm.privacy.accounting import totals
@@ -273,12 +273,17 @@ def run_to_the_end(job: Job, folder: Path, noise: Noise) -> Progress:
     return done
 
 
+LOCKED = 3  # how a process ends that finds its ledger locked
+
+
 def start(job: Job, folder: Path, fresh: Callable[[], Noise]) -> int:
     pid = os.fork()
     if pid == 0:
         try:
             run_to_the_end(job, folder, fresh())
             os._exit(0)
+        except LockedError:
+            os._exit(LOCKED)
         except BaseException:
             sys.excepthook(*sys.exc_info())
             os._exit(9)
@@ -293,13 +298,13 @@ def kill_often(job: Job, folder: Path, kills: int, fresh: Callable[[], Noise]) -
         runs.append(folder / str(len(runs)))
         runs[-1].mkdir()
         status = -1
-        while status != 0:
+        while status not in (0, LOCKED):
             pid = start(job, runs[-1], fresh)
             time.sleep(float(rng.uniform(0.0, 0.06)))
             os.kill(pid, signal.SIGKILL)  # to a process that has ended it does nothing
             status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-            assert status in (0, -signal.SIGKILL)
-            landed += status != 0
+            assert status in (0, -signal.SIGKILL, *([LOCKED] if fresh is Deployment else []))
+            landed += status == -signal.SIGKILL
     return runs
 
 
@@ -320,13 +325,25 @@ def test_killed_at_random_moments_a_simulation_ends_the_same(kills: int, tmp_pat
 
 @pytest.mark.parametrize("kills", KILLS)
 def test_killed_at_random_moments_a_deployment_sends_what_it_committed(kills: int, tmp_path: Path) -> None:
-    """Noise is fresh in every process: had a committed release been drawn again, the transcript would not replay."""
+    """Noise is fresh in every process: had a committed release been drawn again, the transcript would not replay.
+
+    Killed between two rounds it goes on. Killed within one, that round is charged and the ledger is locked.
+    """
     target = replace(CASE.privacy, kind=DiscreteGaussian)  # type: ignore[type-var]
     job = replace(CASE, privacy=target).job(rounds=12)
     for run in kill_often(job, tmp_path, kills, Deployment):
-        done = Progress.load(run / "checkpoint", job.id, job.algorithm.start(job.public)[0])
         with closing(SqliteLedger(run / "ledger", range(5), job.policy, "deployment")) as ledger:
-            assert [ledger.spent(party) for party in range(5)] == totals(job.plan, 5)
+            charged = job.plan
+            if (failed := ledger.failed) is not None:
+                charged = {(t, phase): rows for (t, phase), rows in job.plan.items() if t <= failed.round}
+            assert [ledger.spent(party) for party in range(5)] == totals(charged, 5)
+            assert verify(run / "ledger").problems == ()
+            if failed is not None:
+                ledger.unlock("the test killed it")
+                with pytest.raises(RefusedError, match="was closed"):
+                    job.reserve(ledger)
+                continue
+            done = Progress.load(run / "checkpoint", job.id, job.algorithm.start(job.public)[0])
             again = train(job, cluster(job, shards(), Deployment(), ledger))
         assert again.transcript == done.transcript
         assert verify(run / "ledger").problems == ()

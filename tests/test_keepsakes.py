@@ -181,7 +181,7 @@ JOB = replace(PRIVATE[0], algorithm=Shifting(D_w=3.0)).job()
 
 
 def worker_of(job: Job, ledger: Ledger, noise: Noise) -> Worker:
-    return Worker(job.algorithm, Local(job.public, shards()), job.plan, noise, ledger, job.id)
+    return job.worker(shards(), noise, ledger)
 
 
 def test_an_algorithm_finds_what_it_drew_when_it_is_resumed(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from cases import PRIVATE, shards
 from privadmm.engines.worker import Worker
 from privadmm.errors import LedgerError, RefusedError
 from privadmm.job import Job
-from privadmm.phases import Local, Mail
+from privadmm.phases import Mail
 from privadmm.privacy.accounting import epsilon
 from privadmm.privacy.durable import SqliteLedger
 from privadmm.privacy.events import Gaussian, NotPrivate
@@ -77,7 +77,7 @@ class Counting(Simulation):
 
 
 def worker_of(job: Job, ledger: Ledger, noise: Simulation) -> Worker:
-    return Worker(job.algorithm, Local(job.public, shards()), job.plan, noise, ledger, job.id)
+    return job.worker(shards(), noise, ledger)
 
 
 def test_refusal_comes_before_any_noise() -> None:

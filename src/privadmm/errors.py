@@ -18,11 +18,11 @@ class DataError(PrivadmmError, ValueError):
 
 
 class ToleranceError(PrivadmmError):
-    """A local problem was not solved to its tolerance. The message carries no data."""
+    """A simulation's local problem was not solved to its tolerance: no limits kept its parameters within the proofs."""
 
 
 class DivergedError(PrivadmmError):
-    """Iterates ran away. Like a missed tolerance, an abort that records may have caused."""
+    """Released iterates ran away: a function of the transcript, found before records are read again."""
 
 
 class CheckpointError(PrivadmmError):
@@ -35,6 +35,12 @@ class LedgerError(PrivadmmError):
 
 class RefusedError(PrivadmmError):
     """A budget or policy said no, before any noise was drawn."""
+
+    exit_code = 3
+
+
+class LockedError(PrivadmmError):
+    """A ledger is locked: a tick failed after records were read, and only its steward may unlock it."""
 
     exit_code = 3
 

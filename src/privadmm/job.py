@@ -168,10 +168,20 @@ class Job:
 
     def reserve(self, ledger: Ledger) -> None:
         """Set the plan's cost aside in the ledger: refused at once, or never half way."""
-        spends = totals(self.plan, self.public.parties)
         ledger.policy.admit(self.algorithm.name)
         ledger.policy.agree(self.public.adjacency, self.public.label_epsilon)
+        if ledger.policy.limits is not None:
+            ledger.policy.limits.admit(self.algorithm, self.public)
+        spends = totals(self.plan, self.public.parties)
         ledger.reserve(self.id, {party: spends[party] for party in ledger.ids})
+
+    def worker(self, block: Shards | Columns, noise: Noise, ledger: Ledger) -> Worker:
+        """Answers ticks for this block, whose records are here already; the labels and draws it needs are made now."""
+        local = beside(self.public, block)
+        parts = (self.algorithm, self.public, block.ids, lambda: local, self.plan, noise, ledger)
+        worker = Worker(*parts, self.id, self.leave)
+        _ = worker.local
+        return worker
 
 
 def check_holding(algorithm: Algorithm, columns: bool) -> None:
@@ -203,10 +213,7 @@ def cluster(
         ledgers = [ledger or MemoryLedger(shards.ids.tolist(), job.policy)]
     for one in ledgers:
         job.reserve(one)
-    workers = [
-        Worker(job.algorithm, beside(job.public, block), job.plan, noise, one, job.id, job.leave)
-        for block, one in zip(blocks, ledgers, strict=True)
-    ]
+    workers = [job.worker(block, noise, one) for block, one in zip(blocks, ledgers, strict=True)]
     labels, randomised = shards.y if isinstance(shards, People) else None, job.public.label_epsilon
     if labels is not None and randomised is not None:
         labels = reported_by_holder(labels, ledgers[0], noise, randomised)

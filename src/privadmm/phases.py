@@ -334,9 +334,7 @@ class Local:
             return self.exactness(linear, k, tolerance, weight[:, 0] * reach)
 
         return release.objective(
-            lambda b, reach: self.argmin(
-                linear + weight * b, k, start, anchor, tolerance, planned(reach)
-            ),
+            lambda b, reach: self.argmin(linear + weight * b, k, start, anchor, tolerance, planned(reach)),
             start,
             sensitivity=self.public.sensitivity,
             w=weight * self.public.curvature / k,

@@ -5,7 +5,8 @@
 is the root of h(z) = loss'(z; y) + k (z - v), which grows. With a = v - loss'(v)/k the root lies between v and a:
 loss' grows too, so that h(a) = loss'(a) - loss'(v) has the other sign than h(v) = loss'(v), or is 0. Newton's method
 alone diverges where k is small. Here a step that leaves the bracket, or is more than half of the one before, gives way
-to halving the bracket. Should CAP steps not be enough, the last point is still between v and a. A loss without a second derivative is met by the lines on either side of its corner.
+to halving the bracket. Should CAP steps not be enough, the last point is in the bracket all the same. A loss without a
+second derivative is met by the lines on either side of its corner.
 """
 
 import math

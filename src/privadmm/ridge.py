@@ -87,7 +87,9 @@ class Leeway:
         scores = np.sqrt(residual**2 / mu + kappa) + 2 * u * (d + 2) * F * reach
         return Leeway(reach, residual, rounding, slack, scores, 2 * residual / mu + np.sqrt(kappa / mu))
 
-    def kept(self, D: Features, t: Array, mu: float, b: float | None, x: Array, nu: Array) -> NDArray[np.bool_]:
+    def kept(
+        self, D: Features, t: Array, mu: float, b: float | None, x: Array, nu: Array
+    ) -> NDArray[np.bool_]:
         """Whose fit is within the limits, as computed."""
         e = D.pull(D.scores(x) - t) + (mu + nu)[:, None] * x
         length = np.linalg.norm(x, axis=1)
@@ -138,7 +140,7 @@ def slowly(D: Features, t: Array, mu: float, b: float | None, F: float) -> Array
         beyond = 0.0 if b is None else max(0.0, float(np.linalg.norm(y)) / b - 1)
         if allowed.kept(D, t, mu, b, x, np.array([M * beyond])).all():
             break
-    return x[0]
+    return np.asarray(x[0])
 
 
 def worst_case(t: Array, d: int, mu: float, b: float | None, F: float) -> int:

@@ -24,7 +24,7 @@ COORDINATORS = np.array([COORDINATOR])
 
 def worker(job: Job) -> Worker:
     ledger = MemoryLedger(range(len(SIZES)), job.policy)
-    return Worker(job.algorithm, Local(job.public, shards()), job.plan, Simulation(0), ledger, job.id)
+    return job.worker(shards(), Simulation(0), ledger)
 
 
 INBOXES = {
@@ -54,7 +54,7 @@ def unpaid(monkeypatch: pytest.MonkeyPatch) -> Worker:
     job = next(case for case in PRIVATE if case.name == "pvp").job()
     assert job.delta is not None
     ledger = MemoryLedger(range(len(SIZES)), Policy(Budget(1e-6, job.delta)))
-    return Worker(job.algorithm, Local(job.public, shards()), job.plan, Simulation(0), ledger, job.id)
+    return job.worker(shards(), Simulation(0), ledger)
 
 
 def test_what_cannot_be_paid_for_is_not_even_computed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,7 +64,7 @@ def test_what_cannot_be_paid_for_is_not_even_computed(monkeypatch: pytest.Monkey
 
 
 def test_a_worker_that_asks_too_late_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Worker, "_afforded", lambda *_: None)
+    monkeypatch.setattr(Worker, "_charges", lambda *_: {})
     with pytest.raises(pytest.fail.Exception, match="records were read"):
         unpaid(monkeypatch).step(0, 0, Mail(COORDINATORS, np.zeros((1, 4))))
 

@@ -156,9 +156,7 @@ class Rebuilt:
     def answer(self, part: list[int], round: int, phase: int, inbox: Mail) -> Mail:
         job, data = self.job, shards().take(np.array(part))
         ledger = SqliteLedger(self.folder / f"{part[0]}.sqlite", part, job.policy, "simulation")
-        worker = Worker(
-            job.algorithm, Local(job.public, data), job.plan, Simulation(0), ledger, job.id, LEAVE
-        )
+        worker = job.worker(data, Simulation(0), ledger)
         said = worker.step(round, phase, Mail.unpack(addressed(worker, inbox).pack()))
         ledger.close()
         return said
@@ -216,7 +214,7 @@ def ring(name: str = "admm_graph-ring-huber") -> Worker:
     job = next(case for case in ALGORITHMS if case.name == name).job(rounds=ROUNDS)
     block = shards().take(np.array([1]))
     ledger = MemoryLedger([1], job.policy)
-    worker = Worker(job.algorithm, Local(job.public, block), job.plan, Simulation(0), ledger, job.id)
+    worker = job.worker(block, Simulation(0), ledger)
     worker.step(0, 0, said(0, 2))
     return worker
 

@@ -10,8 +10,7 @@ import pytest
 from cases import ALGORITHMS, SIZES, Case, Transcript, named, shards, transcript
 from privadmm.drive import drive
 from privadmm.engines.inprocess import addressed
-from privadmm.engines.worker import Worker
-from privadmm.phases import Local, Mail
+from privadmm.phases import Mail
 from privadmm.privacy.durable import SqliteLedger
 from privadmm.privacy.mechanisms import Simulation
 
@@ -54,7 +53,7 @@ def answer(case: Case, party: int, folder: Path, round: int, phase: int, inbox: 
     job = case.job()
     block = shards().take(np.array([party]))
     ledger = SqliteLedger(folder / f"{party}.sqlite", [party], job.policy, "simulation")
-    worker = Worker(job.algorithm, Local(job.public, block), job.plan, Simulation(0), ledger, job.id)
+    worker = job.worker(block, Simulation(0), ledger)
     reply = worker.step(round, phase, addressed(worker, Mail.unpack(inbox))).pack()
     ledger.close()
     return reply

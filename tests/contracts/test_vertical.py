@@ -18,7 +18,6 @@ from privadmm.algorithms.sharing import Sharing
 from privadmm.data.columns import Columns
 from privadmm.drive import Checkpoint, Progress, drive
 from privadmm.engines.inprocess import addressed
-from privadmm.engines.worker import Worker
 from privadmm.errors import RefusedError
 from privadmm.job import Job, beside, cluster, train, weights
 from privadmm.phases import AtParties, Floats, Mail, pack_state, tick
@@ -63,7 +62,7 @@ def answer(case: Case, party: int, folder: Path, round: int, phase: int, inbox: 
     job = case.job()
     block = case.people().columns.take(np.array([party]))
     ledger = SqliteLedger(folder / f"{party}.sqlite", [party], job.policy, "simulation")
-    worker = Worker(job.algorithm, beside(job.public, block), job.plan, Simulation(0), ledger, job.id)
+    worker = job.worker(block, Simulation(0), ledger)
     reply = worker.step(round, phase, addressed(worker, Mail.unpack(inbox))).pack()
     ledger.close()
     return reply

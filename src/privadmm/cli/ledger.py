@@ -1,13 +1,14 @@
 """`privadmm ledger`: what a data steward does with a party's own file."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, cast, get_args
 
 import typer
 
 from privadmm.cli.output import AsJson, emit
-from privadmm.errors import LedgerError
+from privadmm.errors import LedgerError, LockedError
 
 ledger = typer.Typer(no_args_is_help=True, help="Look at a ledger, check it, export it, close a job in it.")
 File = Annotated[Path, typer.Argument(metavar="FILE", help="a ledger")]
@@ -31,6 +32,10 @@ def create(
         float | None, typer.Option(help="randomise labels with this epsilon, once for all jobs")
     ] = None,
     first: Annotated[int, typer.Option(min=0, help="the number of the first; 0 unless it is a block's")] = 0,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="what a job may ask for, e.g. rounds=500 (may be repeated)"),
+    ] = None,
     mode: Annotated[str, typer.Option(help="deployment or simulation")] = "deployment",
     as_json: AsJson = False,
 ) -> None:
@@ -41,6 +46,7 @@ def create(
     from privadmm.privacy.calibration import Adjacency
     from privadmm.privacy.durable import SqliteLedger
     from privadmm.privacy.ledger import Budget, Policy
+    from privadmm.privacy.limits import limits_of
 
     if file.exists():
         raise LedgerError(f"{file}: exists already, and a ledger is made once; name another file")
@@ -54,7 +60,8 @@ def create(
     allowed = tuple(algorithm) if algorithm else None
     known = cast(Adjacency, adjacency)
     file.parent.mkdir(parents=True, exist_ok=True)
-    policy = Policy(Budget(epsilon, delta), per_job, allowed, row_bound, known, label_epsilon)
+    limits = limits_of(limit) if limit else None
+    policy = Policy(Budget(epsilon, delta), per_job, allowed, row_bound, known, label_epsilon, limits)
     SqliteLedger(file, range(first, first + parties), policy, mode).close()
     show(file, as_json)
 
@@ -96,16 +103,35 @@ def verify(
 
 
 @ledger.command()
+def unlock(
+    file: File,
+    why: Annotated[
+        str, typer.Option("--because", help="what the failure was and why it is safe to go on; kept")
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Let a ledger go on after a tick failed. What that tick cost stays charged, and its job stays over."""
+    from contextlib import closing
+
+    from privadmm.report import steward
+
+    if not why.strip():
+        raise LedgerError(f"{file}: say with --because what the failure was; it is kept in the ledger")
+    with closing(steward.opened(file)) as opened:
+        with suppress(LockedError), opened.turn():  # a tick that died without a word is put on record first
+            pass
+        opened.unlock(why)
+    show(file, as_json)
+
+
+@ledger.command()
 def close(file: File, job: Annotated[str, typer.Argument(metavar="JOB")], as_json: AsJson = False) -> None:
     """Give up a job: what it set aside and did not spend is free again, and it can release no more."""
     from contextlib import closing
 
-    from privadmm.privacy.durable import SqliteLedger, identity_of
+    from privadmm.report import steward
 
-    known = identity_of(file)
-    if known is None:
-        raise LedgerError(f"{file}: there is no ledger there")
-    with closing(SqliteLedger(file, known.parties, known.policy, known.mode)) as opened:
+    with closing(steward.opened(file)) as opened:
         if job not in opened.jobs():
             raise LedgerError(f"{file}: has no job {job}; `privadmm ledger show {file}` lists them")
         opened.close_job(job)

@@ -19,7 +19,7 @@ from privadmm.config import Config
 from privadmm.data.columns import People
 from privadmm.engines.worker import Worker
 from privadmm.errors import DataError, LedgerError, RefusedError, StorageError
-from privadmm.job import Job, beside, check_classes
+from privadmm.job import Job, check_classes
 from privadmm.phases import Mail
 from privadmm.privacy.durable import Receipt, SqliteLedger, identity_of
 from privadmm.privacy.labels import reported_by_holder
@@ -134,9 +134,7 @@ class Site:
         job.reserve(ledger)
         vertical = isinstance(self._held, People)
         block = self._held.columns.take(self.order.parties) if vertical else self._held
-        self._worker = Worker(
-            job.algorithm, beside(job.public, block), job.plan, self._noise, ledger, job.id, job.leave
-        )
+        self._worker = job.worker(block, self._noise, ledger)
 
     @property
     def ledger(self) -> SqliteLedger:

@@ -1,12 +1,18 @@
-"""The worker that lives beside the data: a block's state, its ledger, and one transaction per tick."""
+"""The worker that lives beside the data: a block's state, its ledger, and one transaction per tick.
 
-from collections.abc import Mapping
-from dataclasses import replace
+For every value of the records a tick ends in a charged release, or was refused by public facts before a record was read
+(docs/privacy.md#no-outcome-is-free). So records come by a function, `load`, which is called last: after the inbox, the
+order, the plan, the state and the budget were looked at and, in a deployment, the cost was put on record.
+"""
+
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
 
 import numpy as np
 
 from privadmm import wire
-from privadmm.errors import RefusedError
+from privadmm.errors import DivergedError, RefusedError
 from privadmm.mail import nobody
 from privadmm.phases import (
     COORDINATOR,
@@ -23,10 +29,11 @@ from privadmm.phases import (
     unpack_state,
 )
 from privadmm.privacy.accounting import Plan
+from privadmm.privacy.events import Charges
 from privadmm.privacy.labels import reported
 from privadmm.privacy.ledger import Ledger, Tick
 from privadmm.privacy.mechanisms import Noise
-from privadmm.privacy.release import Door
+from privadmm.privacy.release import DIVERGED, Door
 from privadmm.vertical import Vertical
 
 LARGEST = 1e100  # of an entry of an inbox
@@ -42,7 +49,9 @@ class Worker:
     def __init__(
         self,
         algorithm: Algorithm,
-        local: Local | Vertical,
+        public: Public,
+        ids: Ints,
+        load: Callable[[], Local | Vertical],
         plan: Plan,
         noise: Noise,
         ledger: Ledger,
@@ -50,22 +59,30 @@ class Worker:
         leave: Mapping[int, int] | None = None,
     ) -> None:
         """`leave` is a simulation's: the round, counted from 0, from which on a party gives no answer."""
-        public = local.public
         ledger.policy.admit(algorithm.name)
         ledger.policy.agree(public.adjacency, public.label_epsilon)
-        if public.label_epsilon is not None and isinstance(local, Local):
-            local = replace(local, shards=reported(local.shards, ledger, noise, public.label_epsilon))
-        self.algorithm, self.plan = algorithm, plan
+        self.algorithm, self.public, self.plan = algorithm, public, plan
         self.noise, self.ledger, self.job = noise, ledger, job
-        self.ids, self.leave = local.ids, leave or {}
-        self.local = self._with_draws(local)
+        self.ids, self.load, self.leave = np.asarray(ids, dtype=np.int64), load, leave or {}
+        self._local: Local | Vertical | None = None
         self.last: Tick | None = None
         self.told = nobody()  # who was absent, by the last inbox
-        self.state = algorithm.init(local.public, local.ids)
+        self.state = algorithm.init(public, self.ids)
         if (stored := ledger.latest(job)) is not None:
             self.last = stored[0]
             self.state, self.told = unpack_state(type(self.state), stored[1]), absent_by(stored[1])
-            self.local = self._among(self._here(self.last.round, self.told))[0]
+
+    @property
+    def local(self) -> Local | Vertical:
+        """The block's records, read when they are first asked for, with the labels and draws that the ledger keeps."""
+        if self._local is None:
+            local, epsilon = self.load(), self.public.label_epsilon
+            if epsilon is not None and isinstance(local, Local):
+                local = replace(local, shards=reported(local.shards, self.ledger, self.noise, epsilon))
+            local = replace(self._with_draws(local), limits=self.ledger.policy.limits)
+            here = self.ids if self.last is None else self._here(self.last.round, self.told)
+            self._local = among(local, here)[0]
+        return self._local
 
     def _with_draws(self, local: Local | Vertical) -> Local | Vertical:
         stored = self.ledger.kept(self.job, DRAWS)
@@ -82,51 +99,74 @@ class Worker:
         return self.answer(round, phase, inbox)[0]
 
     def answer(self, round: int, phase: int, inbox: Mail) -> tuple[Mail, bytes]:
-        """The same, and as it was committed."""
+        """Like `step`, and also returns the committed bytes."""
         now = Tick(self.job, round, phase)
         self._well_formed(inbox)
         here = self._here(round, inbox.absent)
         if not len(here):
             return Mail.empty(), Mail.empty().pack()
         digest = wire.digest(inbox.pack())
+        with self.ledger.turn():
+            with self.ledger.transaction():
+                if (stored := self.ledger.recall(now, digest)) is not None:
+                    return Mail.unpack(stored), stored
+                self._in_order(now)
+                fresh = self._news(inbox)
+                self._bounded(round)
+                charges = self._charges(now, here)
+                self.ledger.permit(self.job, charges)
+                self.ledger.intend(now, digest, charges)
+            try:
+                return self._carry_out(now, inbox, digest, here, fresh)
+            except (KeyboardInterrupt, SystemExit):
+                self.ledger.withdraw(now)
+                raise
+            except BaseException:
+                self.ledger.fail(now, traceback.format_exc())
+                raise
+
+    def _carry_out(self, now: Tick, inbox: Mail, digest: str, here: Ints, fresh: bool) -> tuple[Mail, bytes]:
+        """What reads records: it ends in a release, or the tick has failed."""
+        local, at = among(self.local, here)
         with self.ledger.transaction():
-            stored = self.ledger.recall(now, digest)
-            if stored is not None:
+            # Of a simulation, another process may have answered meanwhile.
+            if (stored := self.ledger.recall(now, digest)) is not None:
                 return Mail.unpack(stored), stored
-            self._in_order(now)
-            self._afforded(now, here)
-            local, at = self._among(here)
             state = self.state if at is None else rows(self.state, at)
-            if self._news(inbox):
+            if fresh:
                 state = self.algorithm.anew(state)
-            step = self.algorithm.phases[phase]
+            step = self.algorithm.phases[now.phase]
             assert isinstance(step, AtParties)
             door = Door(
                 local.ids,
-                self.plan.get((round, phase), ()),
+                self.plan[now.round, now.phase],
                 self.noise,
-                round,
-                phase,
+                now.round,
+                now.phase,
                 lambda charges: self.ledger.permit(self.job, charges),
                 local.public.zeros(len(local.ids)).shape[:-1],
             )
-            state, outbox = tick(step, round, local, state, inbox, door)
+            state, outbox = tick(step, now.round, local, state, inbox, door)
             packed = outbox.pack()
             self.ledger.commit(now, digest, door.charges, packed, pack_state(state, inbox.absent))
         # Only a committed tick becomes the worker's present.
-        self.local, self.state, self.last, self.told = local, state, now, inbox.absent
+        self._local, self.state, self.last, self.told = local, state, now, inbox.absent
         return outbox, packed
 
-    def _afforded(self, now: Tick, here: Ints) -> None:
-        """Before a record is read: of a job that set nothing aside, the whole tick must be affordable.
-
-        A solver that fails on records tells of them, and a refusal that comes after it would make that free.
-        """
-        if any(self.ledger.reserved(party, self.job) is None for party in here.tolist()):
-            rows = self.plan.get((now.round, now.phase), ())
-            self.ledger.permit(
-                self.job, {party: tuple(row[party] for row in rows) for party in here.tolist()}
+    def _charges(self, now: Tick, here: Ints) -> Charges:
+        """What the whole tick will cost these parties; refused where the plan has no such tick."""
+        releases = self.plan.get((now.round, now.phase))
+        if releases is None:
+            raise RefusedError(
+                f"job {now.job} has no round {now.round + 1}, or nothing to release there; nothing was released"
             )
+        return {party: tuple(row[party] for row in releases) for party in here.tolist()}
+
+    def _bounded(self, round: int) -> None:
+        """Refuse to go on from iterates that ran away. They are released values: that they did is no secret."""
+        for item in fields(self.state):
+            if not np.all(np.abs(getattr(self.state, item.name)) <= LARGEST):
+                raise DivergedError(DIVERGED.format(round + 1))
 
     def _here(self, round: int, absent: Ints) -> Ints:
         """The parties of the block that answer in this round, in block order."""
@@ -134,13 +174,6 @@ class Worker:
         if not len(absent) and not gone:
             return self.ids
         return self.ids[~np.isin(self.ids, [*absent[:, 0], *gone])]
-
-    def _among(self, here: Ints) -> tuple[Local | Vertical, Ints | None]:
-        """What these of the block may read, and where they stand in it; None: they are all of it."""
-        if len(here) == len(self.local.ids):
-            return self.local, None
-        at = np.flatnonzero(np.isin(self.local.ids, here))
-        return self.local.take(at), at
 
     def _news(self, inbox: Mail) -> bool:
         """Whether somebody left since the last tick; refused unless it was then, and nobody came back."""
@@ -159,7 +192,7 @@ class Worker:
     @property
     def senders(self) -> Ints:
         """Whom the block hears, unless they left."""
-        return heard(self.algorithm, self.local.public, self.ids)
+        return heard(self.algorithm, self.public, self.ids)
 
     def _well_formed(self, inbox: Mail) -> None:
         """Refuse, by public facts alone, what no coordinator of this algorithm sends.
@@ -168,7 +201,7 @@ class Worker:
         mean would undo it. Finite and not absurdly large: sums that overflow would tell records apart. A sender may be
         missing only if the mail says of it that it left.
         """
-        public = self.local.public
+        public = self.public
         sound, senders = inbox.sound(public.parties), self.senders
         if sound and len(inbox.absent):
             senders = np.setdiff1d(senders, inbox.gone)
@@ -199,6 +232,14 @@ class Worker:
                 f"parties {self.ids.tolist()[:5]} are ready for round {expected[0] + 1} of job {now.job} and "
                 f"were asked for round {now.round + 1}: the ledger and the checkpoint are of different moments"
             )
+
+
+def among(local: Local | Vertical, here: Ints) -> tuple[Local | Vertical, Ints | None]:
+    """What these parties of a block may read, and where they stand in it; None: they are all of it."""
+    if len(here) == len(local.ids):
+        return local, None
+    at = np.flatnonzero(np.isin(local.ids, here))
+    return local.take(at), at
 
 
 def heard(algorithm: Algorithm, public: Public, ids: Ints) -> Ints:

@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from privadmm.engines.worker import heard
-from privadmm.errors import ClusterError, DataError, RefusedError
+from privadmm.errors import ClusterError, DataError, LockedError, RefusedError
 from privadmm.federation.letters import Letter, data, signed, text
 from privadmm.federation.proposal import Proposal
 from privadmm.job import Job
@@ -158,6 +158,8 @@ class Federation:
             return False
         if status == "refused":
             raise RefusedError(f"party {party} refused: {why}")
+        if status == "locked":
+            raise LockedError(f"party {party}: {why}")
         # An abort that records may have caused must not look like a party that left, and the run go on.
         raise ClusterError(f"party {party} failed, {kind}: {why}")
 

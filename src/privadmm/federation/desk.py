@@ -5,8 +5,8 @@
     step     one phase of one round: an inbox, and the released answer with its receipt
     give_up  the job ended without a release: what was set aside is free again
 
-An answer holds released values, public facts, or an error. Errors that a record may have caused are told by their kind
-alone; what exactly was wrong is in the party's own log.
+An answer holds released values, public facts, or an error. Of a step that fails after records were read the coordinator
+learns "locked" and nothing more; what exactly was wrong is in the party's own ledger and log.
 """
 
 import json
@@ -19,15 +19,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from privadmm import __version__, assembly
 from privadmm.engines.site import Order, open_ledger
 from privadmm.engines.worker import Worker
-from privadmm.errors import ConfigError, LedgerError, PrivadmmError, RefusedError
+from privadmm.errors import ConfigError, LedgerError, LockedError, PrivadmmError, RefusedError
 from privadmm.federation import party
 from privadmm.federation.letters import Letter, data, signed, text, whole
 from privadmm.federation.party import Party
-from privadmm.federation.proposal import JOB, Kept, Proposal, parties_of, read_text
-from privadmm.federation.records import Held, held
+from privadmm.federation.proposal import Kept, Proposal, parties_of, read_text
+from privadmm.federation.records import Held, bound_of, held
 from privadmm.job import beside, check_classes
 from privadmm.phases import Mail
 from privadmm.privacy.durable import Identity, Receipt, SqliteLedger, identity_of
@@ -37,6 +39,7 @@ from privadmm.report.rundir import write_text
 Answer = dict[str, str | int | bytes]
 TOLD = (RefusedError, ConfigError, LedgerError)  # which speak of policies, files and jobs, and of no record
 ELSEWHERE = "its steward finds the reason in its requests.log"
+LOCKED_HERE = "its ledger is locked until its steward unlocks it"
 
 
 def answer(folder: Path, letter: Letter) -> Answer:
@@ -55,6 +58,9 @@ def logged(folder: Path, letter: Letter) -> Answer:
         said = desk.answer(letter)
         note(folder, letter, "answered")
         return {"status": "ok", **who, **said}
+    except LockedError as error:
+        note(folder, letter, "locked", str(error))
+        return {"status": "locked", **who, "error": "LockedError", "message": LOCKED_HERE}
     except TOLD as error:
         status = "refused" if isinstance(error, RefusedError) else "failed"
         note(folder, letter, status, str(error))
@@ -64,7 +70,6 @@ def logged(folder: Path, letter: Letter) -> Answer:
         note(folder, letter, "failed", traceback.format_exc())
         return {"status": "failed", **who, "error": "StorageError", "message": ELSEWHERE}
     except Exception as error:
-        end(folder, letter)
         note(folder, letter, "failed", traceback.format_exc())
         name = type(error).__name__ if isinstance(error, PrivadmmError) else "Failure"
         return {"status": "failed", **who, "error": name, "message": ELSEWHERE}
@@ -76,16 +81,6 @@ def note(folder: Path, letter: Letter, outcome: str, why: str = "") -> None:
     line = {"at": time.strftime("%Y-%m-%dT%H:%M:%S%z"), **asked, "outcome": outcome}
     with (folder / "requests.log").open("a", encoding="utf-8") as file:
         file.write(json.dumps(line | ({"why": why} if why else {}), default=repr) + "\n")
-
-
-def end(folder: Path, letter: Letter) -> None:
-    """A job that failed for what records may have caused is over here: that it did tells something, once and no more.
-
-    What was set aside for it stays so, until the party's steward closes it.
-    """
-    job = letter.get("job")
-    if isinstance(job, str) and JOB.fullmatch(job) and (folder / "jobs" / f"{job}.json").is_file():
-        (folder / "jobs" / f"{job}.ended").touch()
 
 
 @dataclass(frozen=True)
@@ -139,28 +134,39 @@ class Desk:
         kept = proposal.keep(self.party.jobs)
         self.admitted(len(proposal.sizes), kept.config)
         found = self.held(kept)
-        with closing(self.ledger(kept, found, heads)) as ledger:
+        with closing(self.ledger(kept, heads)) as ledger:
             check_classes_of(kept, found)
             kept.job.reserve(ledger)
+            kept.job.worker(
+                found.block, assembly.noise(kept.config), ledger
+            )  # its labels are drawn now, or refused
         return {}
 
     def step(self, letter: Letter) -> Answer:
-        """The released answer, from the ledger if it was given before."""
+        """The released answer, from the ledger if it was given before. Records are read last, if at all."""
         now = Tick(text(letter, "job"), whole(letter, "round"), whole(letter, "phase"))
         kept = Kept.at(self.party.jobs, now.job)
         if kept is None:
             raise RefusedError(f"job {now.job} was never begun here. Nothing was released")
-        if self.ended(now.job):
-            raise RefusedError(f"job {now.job} failed here before and is over. Nothing more was released")
-        inbox = Mail.unpack(data(letter, "inbox"))
+        inbox = received(data(letter, "inbox"))
         self.admitted(len(kept.proposal.sizes), kept.config)
         self.party.stay(len(kept.proposal.sizes) - len(inbox.absent))
-        self.set_aside(now.job)
-        found, job = self.held(kept), kept.job
-        with closing(self.ledger(kept, found)) as ledger:
-            noise = assembly.noise(kept.config)
+        job, number = kept.job, self.party.number
+        with closing(self.ledger(kept)) as ledger:
+            if ledger.reserved(number, now.job) is None:
+                raise RefusedError(
+                    f"nothing was set aside for job {now.job}: its begin was refused. Nothing was released"
+                )
             worker = Worker(
-                job.algorithm, beside(job.public, found.block), job.plan, noise, ledger, job.id, job.leave
+                job.algorithm,
+                job.public,
+                np.array([number]),
+                lambda: beside(job.public, self.held(kept).block),
+                job.plan,
+                assembly.noise(kept.config),
+                ledger,
+                job.id,
+                job.leave,
             )
             _, sent = worker.answer(now.round, now.phase, inbox)
             return {"mail": sent, "receipt": ledger.receipt(now) or ""}
@@ -168,31 +174,17 @@ class Desk:
     def give_up(self, letter: Letter) -> Answer:
         """Close a job, unless something was released for it, or it failed: then its steward decides."""
         kept = Kept.at(self.party.jobs, text(letter, "job"))
-        if (
-            kept is not None
-            and not self.ended(kept.proposal.id)
-            and identity_of(self.party.ledger) is not None
-        ):
-            with closing(self.opened()) as ledger:
+        if kept is not None and identity_of(self.party.ledger) is not None:
+            with closing(self.opened()) as ledger, ledger.turn():
                 if ledger.latest(kept.proposal.id) is None:
                     ledger.close_job(kept.proposal.id)
         return {}
-
-    def set_aside(self, job: str) -> None:
-        """Refuse, before a record is read, a job whose `begin` was: even that it fails would tell of records."""
-        with closing(self.opened()) as ledger:
-            if ledger.reserved(self.party.number, job) is None:
-                raise RefusedError(
-                    f"nothing was set aside for job {job}: its begin was refused. Nothing was released"
-                )
-
-    def ended(self, job: str) -> bool:
-        return (self.party.jobs / f"{job}.ended").exists()
 
     def admitted(self, parties: int, config: Any) -> None:
         number = self.party.number
         if number >= parties:
             raise RefusedError(f"this is party {number}, and the job has {parties}, counted from 0")
+        self.party.limits.admit_size(1 if config is None else config.algorithm.rounds, parties)
         if config is not None:
             self.party.admit(config, parties)
 
@@ -210,11 +202,11 @@ class Desk:
             )
         return found
 
-    def ledger(self, kept: Kept, found: Held, heads: Sequence[Receipt] = ()) -> SqliteLedger:
+    def ledger(self, kept: Kept, heads: Sequence[Receipt] = ()) -> SqliteLedger:
         """Its ledger, looked through, with the policy of party.toml and room for this job."""
         self.agreed()
         order = Order(kept.config, kept.job, (self.party.number,), self.party.ledger, tuple(heads))
-        return open_ledger(order, self.party.policy.mode, [found.bound])
+        return open_ledger(order, self.party.policy.mode, [bound_of(self.party, kept.config)])
 
     def opened(self) -> SqliteLedger:
         self.agreed()
@@ -241,6 +233,13 @@ class Desk:
                 was, now = fixed.get(fact), mine.get(fact)
                 return f"fixed {fact} = {was} for good when it was made, and party.toml has {now}: change that back"
         return None
+
+
+def received(sent: bytes) -> Mail:
+    try:
+        return Mail.unpack(sent)
+    except (ValueError, KeyError, TypeError) as error:
+        raise RefusedError("what was sent is no inbox. Nothing was released") from error
 
 
 def check_classes_of(kept: Kept, found: Held) -> None:

@@ -17,6 +17,7 @@ from privadmm.config import Config
 from privadmm.config.tables import NAME, DataTable
 from privadmm.errors import ConfigError, RefusedError
 from privadmm.privacy.ledger import Budget, Policy
+from privadmm.privacy.limits import Limits
 from privadmm.toml.fields import BAD, Above, AtLeast, AtMost, Below, Doc, Rule, fields_of, show
 from privadmm.toml.reader import Lines, Report, load, read_table
 
@@ -98,6 +99,7 @@ class Party:
     data: DataTable
     policy: PolicyTable
     node: NodeTable
+    limits: Limits
 
     @property
     def number(self) -> int:
@@ -125,7 +127,13 @@ class Party:
         table = self.policy
         budget = None if table.epsilon is None else Budget(table.epsilon, table.delta)
         return Policy(
-            budget, table.per_job, table.algorithms, table.row_bound, table.adjacency, table.label_epsilon
+            budget,
+            table.per_job,
+            table.algorithms,
+            table.row_bound,
+            table.adjacency,
+            table.label_epsilon,
+            self.limits,
         )
 
     def admit(self, config: Config, parties: int) -> None:
@@ -179,6 +187,7 @@ TABLES: Mapping[str, type[Any]] = {
     "data": DataTable,
     "policy": PolicyTable,
     "node": NodeTable,
+    "limits": Limits,
 }
 ITS_OWN = (
     "source",

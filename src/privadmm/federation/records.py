@@ -54,23 +54,30 @@ def held(party: Party, config: Config, parties: int) -> Held:
     return found
 
 
+def bound_of(party: Party, config: Config) -> float:
+    """The bound to which its rows are clipped: declared, and known without a look at them."""
+    bounds = config.parties.row_bounds
+    split = config.parties.split == "features" and bounds is not None
+    return bounds[party.number] if split and bounds is not None else assembly.row_bound(config)
+
+
 def own_rows(party: Party, config: Config) -> Held:
     declared = replace(config, data=replace(config.data, format=party.data.format))
-    found, bound = assembly.read_file(declared, party.source), assembly.row_bound(config)
+    found, bound = assembly.read_file(declared, party.source), bound_of(party, config)
     frame = Frame(bound, config.data.intercept, found.names, config.data.classes)
     shards = frame.shards(found.X, found.y, [np.arange(len(found))], [party.number])
     return Held(shards, bound, found.names)
 
 
 def own_columns(party: Party, config: Config, parties: int) -> Held:
-    table, bounds = config.data, config.parties.row_bounds
+    table = config.data
     if table.id is None or table.label is None:
         raise ConfigError(f"{config.path}: parties that hold columns need [data] id and label")
     part = read_features(
         party.source, party.data.format, table.id, table.label, assembly.schema(config), table.on_bad
     )
     (order,) = align([(str(party.source), part.ids)])
-    bound = assembly.row_bound(config) if bounds is None else bounds[party.number]
+    bound = bound_of(party, config)
     scale = assembly_columns.scaling(config)
     if scale is not None and table.rows == "unit":
         raise ConfigError(

@@ -4,7 +4,10 @@ A job opens with a row that sets aside what its whole plan costs, so that of two
 one is refused at its start and none half way. Then every tick is one row: what was asked (job, round, phase, digest of
 the inbox), what it cost (events by party), what was sent, and the digest of the state that was kept. A job that is
 given up is closed by a row of its own; what it did not spend is free again. What is drawn once and kept is a row of
-round -1, with its name, its event and its bytes. Rows are chained,
+round -1, with its name, its event and its bytes. In a deployment a tick is first an intent, outside the chain: what it
+will cost, on record before records are read. Its row takes the intent's place; an interrupt takes it away; an intent
+that is found without a process at work on it is of a tick that failed. That is a row too, which charges the tick, ends
+its job and locks the ledger, and so is its steward's unlocking. Rows are chained,
 
     hash_n = sha256(hash_{n-1}, row n),      hash_0 = sha256(identity: mode, parties, policy)
 
@@ -19,14 +22,15 @@ import os
 import secrets
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, field
+from contextlib import closing, contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from privadmm.errors import LedgerError, RefusedError
+from privadmm.errors import LedgerError, LockedError, RefusedError
 from privadmm.privacy.events import Charges, Event, Spent, dump, load, merge
 from privadmm.privacy.ledger import (
+    LOCKED,
     Budget,
     Keepsake,
     Policy,
@@ -36,6 +40,7 @@ from privadmm.privacy.ledger import (
     permitted,
     tallied,
 )
+from privadmm.privacy.limits import Limits
 
 APPLICATION_ID = 0x70616D6D
 FORMAT = 1
@@ -49,6 +54,11 @@ TABLES = (
     """CREATE TABLE states (
         job TEXT PRIMARY KEY, round INTEGER NOT NULL, phase INTEGER NOT NULL, state BLOB NOT NULL) STRICT""",
 )
+# Ledgers of before have none. Behind a deployment's turn it holds one row at most.
+INTENTS = """CREATE TABLE IF NOT EXISTS intents (
+    job TEXT NOT NULL, round INTEGER NOT NULL, phase INTEGER NOT NULL, inbox TEXT NOT NULL,
+    charges TEXT NOT NULL) STRICT"""
+DIED = "the process that answered it ended without a word: it was killed, or its machine went down"
 
 
 def sha(*parts: str | bytes) -> str:
@@ -90,15 +100,18 @@ class Account:
 
     spent: dict[int, Spent] = field(default_factory=dict)
     reserved: dict[int, Spent] | None = None
+    over: bool = False  # closed, or failed
 
     def read(self, kind: str, charges: dict[int, Spent]) -> None:
-        if kind == "tick":
+        if kind in ("tick", "fail"):
             self.spent |= {
                 party: merge(self.spent.get(party, ()), charge) for party, charge in charges.items()
             }
-        elif kind in ("reserve", "close"):
-            self.reserved = charges if kind == "reserve" else self.spent
-        elif kind != "keep":
+        if kind == "reserve":
+            self.reserved = charges
+        elif kind in ("close", "fail"):
+            self.reserved, self.over = self.spent, True
+        elif kind not in ("tick", "keep", "unlock"):
             raise LedgerError(f"the ledger holds a row of a kind this version cannot count: {kind!r}")
 
     def counts_for(self, party: int) -> Spent:
@@ -126,6 +139,8 @@ class Identity:
         }
         if self.policy.label_epsilon is not None:
             values["label_epsilon"] = self.policy.label_epsilon
+        if self.policy.limits not in (None, Limits()):  # ledgers of before say nothing, and have the defaults
+            values["limits"] = asdict(self.policy.limits)
         return {fact: json.dumps(value) for fact, value in values.items()}
 
     @staticmethod
@@ -133,6 +148,7 @@ class Identity:
         values = {fact: json.loads(value) for fact, value in facts.items()}
         budget = None if values["budget"] is None else Budget(**values["budget"])
         allowed = None if values["algorithms"] is None else tuple(values["algorithms"])
+        limits = Limits(**values["limits"]) if "limits" in values else default_limits(values["mode"])
         policy = Policy(
             budget,
             values["per_job"],
@@ -140,12 +156,18 @@ class Identity:
             values["row_bound"],
             values["adjacency"],
             values.get("label_epsilon"),
+            limits,
         )
         return Identity(values["mode"], tuple(values["parties"]), policy)
 
     @property
     def hash(self) -> str:
         return sha(json.dumps(self.facts(), sort_keys=True))
+
+
+def default_limits(mode: str) -> Limits | None:
+    """Of a ledger whose maker chose none: a deployment always has some."""
+    return Limits() if mode == "deployment" else None
 
 
 def connect(path: Path, read_only: bool = False) -> sqlite3.Connection:
@@ -196,8 +218,11 @@ class SqliteLedger:
     def __init__(self, path: Path, ids: Sequence[int], policy: Policy, mode: str) -> None:
         self.path = Path(path)
         self.ids = tuple(int(party) for party in ids)
+        if policy.limits is None:
+            policy = replace(policy, limits=default_limits(mode))
         self.policy = policy
         self.identity = Identity(mode, self.ids, policy)
+        self._turn: sqlite3.Connection | None = None
         self._cache: dict[str, Account] | None = None
         self._latest: tuple[Tick, str] | None = None  # the receipt of the tick that was committed last
         self._version = -1
@@ -223,6 +248,7 @@ class SqliteLedger:
                 for table in TABLES:
                     self._db.execute(table)
                 self._db.executemany("INSERT INTO identity VALUES (?, ?)", self.identity.facts().items())
+            self._db.execute(INTENTS)
             found = dict(self._db.execute("SELECT fact, value FROM identity"))
             asked = self.identity.facts()
             for fact in {**asked, **found}:
@@ -248,6 +274,96 @@ class SqliteLedger:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             raise
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Alone with a deployment's ledger, for as long as this process lives. A tick that died is failed first.
+
+        A second file is locked in place of the ledger, which must be free for commits meanwhile.
+        """
+        if self.identity.mode != "deployment" or self._turn is not None:
+            yield
+            return
+        beside = self.path.with_name(f"{self.path.name}-turn")
+        os.close(os.open(beside, os.O_CREAT | os.O_RDWR, 0o600))
+        self._turn = sqlite3.connect(beside, isolation_level=None, timeout=30)
+        try:
+            try:
+                self._turn.execute("BEGIN EXCLUSIVE")
+            except sqlite3.Error as error:
+                raise LedgerError(
+                    f"{self.path}: another process is at work on this ledger ({error}); nothing was released"
+                ) from error
+            with self.transaction():
+                for job, round, phase in self._execute("SELECT job, round, phase FROM intents").fetchall():
+                    self._fail(Tick(job, round, phase), DIED)
+            if self.failed is not None:
+                raise LockedError(LOCKED)
+            yield
+        finally:
+            self._turn.close()
+            self._turn = None
+
+    @property
+    def failed(self) -> Tick | None:
+        """The tick that locked the ledger; None if it is not locked."""
+        row = self._execute(
+            "SELECT kind, job, round, phase FROM ticks WHERE kind IN ('fail', 'unlock') ORDER BY seq DESC LIMIT 1"
+        ).fetchone()
+        return None if row is None or row[0] == "unlock" else Tick(*row[1:])
+
+    @property
+    def why(self) -> str | None:
+        """What the steward may know of the failure that locked the ledger."""
+        if (tick := self.failed) is None:
+            return None
+        row = self._execute(
+            "SELECT outbox FROM ticks WHERE kind = 'fail' AND job = ? AND round = ? AND phase = ?",
+            *(tick.job, tick.round, tick.phase),
+        ).fetchone()
+        return bytes(row[0])[SALT:].decode(errors="replace")
+
+    def intend(self, tick: Tick, inbox: str, charges: Charges) -> None:
+        if self.identity.mode == "deployment":
+            packed = pack_charges(tallied(charges))
+            self._execute(
+                "INSERT INTO intents VALUES (?, ?, ?, ?, ?)", tick.job, tick.round, tick.phase, inbox, packed
+            )
+
+    def withdraw(self, tick: Tick) -> None:
+        with self.transaction():
+            self._forget(tick)
+
+    def fail(self, tick: Tick, why: str) -> None:
+        if self.identity.mode == "deployment":
+            with (
+                suppress(LedgerError),
+                self.transaction(),
+            ):  # without a row, the intent says it to the next turn
+                self._fail(tick, why)
+            raise LockedError(LOCKED) from None
+
+    def _fail(self, tick: Tick, why: str) -> None:
+        inbox, packed = self._execute(
+            "SELECT inbox, charges FROM intents WHERE job = ? AND round = ? AND phase = ?",
+            *(tick.job, tick.round, tick.phase),
+        ).fetchone()
+        self._forget(tick)
+        told = secrets.token_bytes(SALT) + why.encode()
+        self._append("fail", tick.job, tick.round, tick.phase, inbox, unpack_charges(packed), told, "")
+
+    def _forget(self, tick: Tick) -> None:
+        self._execute(
+            "DELETE FROM intents WHERE job = ? AND round = ? AND phase = ?", tick.job, tick.round, tick.phase
+        )
+
+    def unlock(self, why: str) -> None:
+        """The steward's decision, on record. What the failed tick cost stays charged, and its job stays over."""
+        with self.transaction():
+            if self.failed is None:
+                raise LedgerError(f"{self.path}: is not locked")
+            number = self._execute("SELECT count(*) FROM ticks WHERE kind = 'unlock'").fetchone()[0]
+            self._append("unlock", "", -1, number, why, {}, b"", "")
 
     def _execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
         try:
@@ -277,12 +393,12 @@ class SqliteLedger:
         return bytes(row[1])
 
     def reserve(self, job: str, charges: Mapping[int, Spent]) -> None:
-        with self.transaction():
+        with self.turn(), self.transaction():
             known = self._account(job).reserved
             if known is None:
                 affordable(self, job, charges)
                 self._append("reserve", job, -1, -1, "", charges, b"", "")
-            elif known != dict(charges):
+            elif known != dict(charges) or self.over(job):
                 raise RefusedError(
                     f"{self.path}: job {job} was closed, or reserved something else at its start"
                 )
@@ -290,13 +406,15 @@ class SqliteLedger:
     def close_job(self, job: str) -> None:
         """Give a job up: what it set aside and did not spend is free again, and it can release no more."""
         with self.transaction():
-            if self._account(job).reserved not in (None, self._account(job).spent):
+            account = self._account(job)
+            if account.reserved not in (None, account.spent) and not account.over:
                 self._append("close", job, -1, -1, "", {}, b"", "")
 
     def permit(self, job: str, charges: Charges) -> None:
         permitted(self, job, tallied(charges))
 
     def commit(self, tick: Tick, inbox: str, charges: Charges, outbox: bytes, state: bytes) -> None:
+        self._forget(tick)
         seen = self._append(
             "tick", tick.job, tick.round, tick.phase, inbox, tallied(charges), outbox, sha(state)
         )
@@ -331,11 +449,12 @@ class SqliteLedger:
     def _append(self, kind: str, job: str, *rest: Any) -> str:
         """One more row; its hash."""
         round, phase, inbox, charges, outbox, state = rest
+        account = self._account(job)  # read before the row is there, which would count it twice
         last, head = self._end()
         row = (last + 1, kind, job, round, phase, inbox, pack_charges(charges), outbox, state)
         seen = link(head, row)
         self._execute("INSERT INTO ticks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", *row, seen)
-        self._account(job).read(kind, dict(charges))
+        account.read(kind, dict(charges))
         return seen
 
     def latest(self, job: str) -> tuple[Tick, bytes] | None:
@@ -363,6 +482,9 @@ class SqliteLedger:
     def reserved(self, party: int, job: str) -> Spent | None:
         known = self._account(job).reserved
         return None if known is None else known.get(party, ())
+
+    def over(self, job: str) -> bool:
+        return self._account(job).over
 
     def others(self, party: int, job: str) -> Spent:
         total: Spent = ()

@@ -4,13 +4,18 @@ Both ledgers tell the same story for a block of parties; the one in durable.py o
 per tick:
 
     ledger.reserve(job, charges of the whole plan)     # refused here, or never for lack of budget
-    with ledger.transaction():
-        stored = ledger.recall(tick, inbox_digest)     # the same request again: the same bytes, no charge
-        ledger.permit(job, charges)                    # raises before noise is drawn
-        ledger.commit(tick, inbox_digest, charges, outbox, state)
+    with ledger.turn():                                # of a deployment: one process at a time
+        with ledger.transaction():
+            stored = ledger.recall(tick, inbox_digest) # the same request again: the same bytes, no charge
+            ledger.permit(job, charges)                # the whole tick's, before a record is read
+            ledger.intend(tick, inbox_digest, charges) # of a deployment: on record before a record is read
+        with ledger.transaction():                     # records are read, noise is drawn
+            ledger.commit(tick, inbox_digest, charges, outbox, state)
 
-so that a retry costs nothing, a crash at any point loses nothing and never spends twice, and a message is
-sent only after the commit that paid for it.
+so that a retry costs nothing, and a message is sent only after the commit that paid for it. A simulation that crashes
+at any point loses nothing and never spends twice. Of a deployment that a tick ended without its commit may tell of
+records (docs/privacy.md#lock): the tick is charged as if it had been sent, its job is over, and the ledger is locked
+until its steward unlocks it. Only an interrupt by the party's own people takes the intent back.
 
 What a party draws once and may never draw again (its randomised labels, say) is kept beside the ticks,
 
@@ -33,6 +38,9 @@ from privadmm.errors import ConfigError, RefusedError
 from privadmm.privacy.accounting import epsilon
 from privadmm.privacy.calibration import Adjacency
 from privadmm.privacy.events import Charges, Event, Spent, add, dump, merge
+from privadmm.privacy.limits import Limits
+
+LOCKED = "the ledger is locked: a tick failed, and its steward has not unlocked it. Nothing more was released"
 
 
 @dataclass(frozen=True)
@@ -58,6 +66,7 @@ class Policy:
     row_bound   the only bound to which records may be clipped
     adjacency   between which neighbours everything here is counted
     label_epsilon  labels are randomised, once and for all jobs, with this epsilon (None: read as they are)
+    limits      the parameters that a job may have (None: any, which only a simulation may do)
     """
 
     budget: Budget | None
@@ -66,6 +75,7 @@ class Policy:
     row_bound: float | None = None
     adjacency: Adjacency = "replace-one"
     label_epsilon: float | None = None
+    limits: Limits | None = None
 
     def __post_init__(self) -> None:
         for name in ("per_job", "row_bound", "label_epsilon"):
@@ -146,6 +156,23 @@ class Ledger(Protocol):
         ...
 
     def permit(self, job: str, charges: Charges) -> None: ...
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Alone with the ledger, where it is a deployment's. A LockedError if it is locked."""
+        ...
+
+    def intend(self, tick: Tick, inbox: str, charges: Charges) -> None:
+        """Of a deployment: put on record what the tick will cost, before records are read."""
+        ...
+
+    def withdraw(self, tick: Tick) -> None:
+        """Take the intent back: the party's own people interrupted the tick."""
+        ...
+
+    def fail(self, tick: Tick, why: str) -> None:
+        """Of a deployment: charge the tick that was intended, end its job, and lock. Raises a LockedError."""
+        ...
+
     def commit(self, tick: Tick, inbox: str, charges: Charges, outbox: bytes, state: bytes) -> None: ...
     def latest(self, job: str) -> tuple[Tick, bytes] | None: ...
     def spent(self, party: int, job: str | None = None) -> Spent:
@@ -154,6 +181,10 @@ class Ledger(Protocol):
 
     def reserved(self, party: int, job: str) -> Spent | None:
         """What is set aside for this job, if anything was."""
+        ...
+
+    def over(self, job: str) -> bool:
+        """Whether the job was closed, or failed: it can release no more."""
         ...
 
     def others(self, party: int, job: str) -> Spent:
@@ -205,15 +236,16 @@ def within(before: Spent, charge: Spent, limit: float, delta: float, party: int,
 
 
 def permitted(ledger: Ledger, job: str, charges: Mapping[int, Spent]) -> None:
-    """Before noise is drawn: a job with a reservation keeps to it; any other must be affordable now."""
+    """Before records are read: a job with a reservation keeps to it; any other must be affordable now."""
+    if ledger.over(job):
+        raise RefusedError(f"job {job} was closed, and is over here. Nothing more was released")
     for party, charge in charges.items():
         promise = ledger.reserved(party, job)
         if promise is None:
             affordable(ledger, job, {party: charge})
         elif not covers(promise, merge(ledger.spent(party, job), charge)):
             raise RefusedError(
-                f"job {job} asks party {party} for more than is set aside for it: it was closed, or asks for more than "
-                "at its start. Nothing more was released"
+                f"job {job} asks party {party} for more than is set aside for it. Nothing more was released"
             )
 
 
@@ -265,6 +297,16 @@ class MemoryLedger:
     def permit(self, job: str, charges: Charges) -> None:
         permitted(self, job, tallied(charges))
 
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        yield
+
+    def intend(self, tick: Tick, inbox: str, charges: Charges) -> None:
+        """A process's own memory is no record."""
+
+    def withdraw(self, tick: Tick) -> None: ...
+    def fail(self, tick: Tick, why: str) -> None: ...
+
     def commit(self, tick: Tick, inbox: str, charges: Charges, outbox: bytes, state: bytes) -> None:
         for party, events in charges.items():
             self._spent[party] = add(self._spent[party], events)
@@ -280,6 +322,9 @@ class MemoryLedger:
 
     def reserved(self, party: int, job: str) -> Spent | None:
         return self._reserved.get(party)
+
+    def over(self, job: str) -> bool:
+        return False
 
     def others(self, party: int, job: str) -> Spent:
         return ()

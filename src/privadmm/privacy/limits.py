@@ -1,19 +1,21 @@
 """The parameters that a party accepts from a job, whatever the job costs.
 
-Within them every tick is proved to end in a release, for every value of the records (docs/privacy.md#no-outcome-is-free):
-nothing overflows, and no solver is asked for more than its worst case can give. A job outside is refused by these public
-facts alone, before a record is read.
+Within them every tick is proved to end in a release, for every value of the records: nothing overflows, and no solver
+is asked for more than its worst case can give (docs/privacy.md#no-outcome-is-free). A job outside is refused by these
+public facts alone, before a record is read.
 """
 
 import dataclasses
 import numbers
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from privadmm import check
 from privadmm.errors import ConfigError, RefusedError
-from privadmm.toml.fields import Above, AtLeast, AtMost, Doc
+from privadmm.toml.fields import Above, AtLeast, AtMost, Doc, fields_of
+from privadmm.toml.reader import Lines, Report, read_table
 
 
 @dataclass(frozen=True)
@@ -26,17 +28,20 @@ class Limits:
     smallest: Annotated[
         float, AtLeast(1e-20), AtMost(1), Doc("of penalties, weights, steps and bounds, unless they are 0")
     ] = 1e-9
-    largest: Annotated[
-        float, AtLeast(1), AtMost(1e20), Doc("of penalties, weights, steps and bounds")
-    ] = 1e9
+    largest: Annotated[float, AtLeast(1), AtMost(1e20), Doc("of penalties, weights, steps and bounds")] = 1e9
     tolerance: Annotated[
-        float, Above(0), AtMost(1), Doc("the largest gradient norm that a solve may leave, where it may choose")
+        float,
+        Above(0),
+        AtMost(1),
+        Doc("the largest gradient norm that a solve may leave, where it may choose"),
     ] = 1e-2
     condition: Annotated[
         float,
         AtLeast(1),
         AtMost(1e9),
-        Doc("the most by which curvature of records may exceed what penalty and regulariser add; a solve's worst case"),
+        Doc(
+            "the most by which curvature of records may exceed what penalty and regulariser add; a solve's worst case"
+        ),
     ] = 1e6
 
     def __post_init__(self) -> None:
@@ -90,6 +95,19 @@ class Limits:
                 f"the party solves problems of condition up to {self.condition:g}, and this one has {condition:.3g}: "
                 "raise the penalty or the regulariser's weight. Nothing was released"
             )
+
+
+def limits_of(given: Sequence[str]) -> Limits:
+    """From lines NAME = VALUE, as TOML has them."""
+    text = "\n".join(["[limits]", *given])
+    try:
+        raw = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"--limit takes NAME=VALUE, once for each: {error}") from None
+    report = Report("--limit", Lines(text))
+    values = read_table(fields_of(Limits), raw["limits"], ("limits",), report)
+    report.check()
+    return Limits(**(values or {}))
 
 
 def numbers_of(part: Any) -> Iterator[tuple[str, float]]:

@@ -64,10 +64,17 @@ def overview(path: Path) -> Json:
             "adjacency": ledger.policy.adjacency,
             "policy": asdict(ledger.policy),
             "head": ledger.head,
+            "locked": locked(ledger),
             "kept": [one.as_dict() for one in ledger.keepsakes()],
             "jobs": jobs,
             "parties": parties,
         }
+
+
+def locked(ledger: SqliteLedger) -> Json | None:
+    """The tick that failed and locked the ledger, with what only its steward is told."""
+    tick = ledger.failed
+    return None if tick is None else {**asdict(tick), "why": ledger.why}
 
 
 def worst(costs: list[float | None]) -> float | None:
@@ -120,6 +127,13 @@ def as_text(found: Json) -> str:
         facts.append(("algorithms", ", ".join(policy["algorithms"])))
     if policy["row_bound"] is not None:
         facts.append(("row bound", f"{policy['row_bound']:g}"))
+    if policy["limits"] is not None:
+        facts.append(("limits", ", ".join(f"{name} {value:g}" for name, value in policy["limits"].items())))
+    if (failed := found["locked"]) is not None:
+        last = failed["why"].strip().splitlines()[-1:] or [""]
+        facts.append(
+            ("[bold red]LOCKED[/]", f"round {failed['round'] + 1} of job {failed['job']} failed: {last[0]}")
+        )
     for one in found["kept"]:
         owner = "all jobs" if one["job"] is None else f"job {one['job']}"
         facts.append(("drawn once", f"{one['name']}, for {owner}; it left to the party's own server only"))

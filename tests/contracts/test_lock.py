@@ -1,0 +1,251 @@
+"""A deployment's tick that fails after records were read: charged once, told once, and then only a steward goes on."""
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cases import PRIVATE, SIZES, shards
+from privadmm.engines import worker as worker_module
+from privadmm.engines.inprocess import addressed
+from privadmm.engines.worker import Worker
+from privadmm.errors import LedgerError, LockedError, RefusedError
+from privadmm.job import Job
+from privadmm.phases import Local, Mail
+from privadmm.privacy.accounting import totals
+from privadmm.privacy.durable import SqliteLedger
+from privadmm.privacy.events import DiscreteGaussian
+from privadmm.privacy.mechanisms import Deployment, Simulation
+from privadmm.privacy.release import Door
+from privadmm.privacy.verification import verify
+
+SECRET = "the mean of the records is 0.123"
+ROUNDS = 3
+
+
+def deployed(name: str = "pvp", **changes: Any) -> Job:
+    case = next(case for case in PRIVATE if case.name == name)
+    target = replace(case.privacy, kind=DiscreteGaussian)  # type: ignore[type-var]
+    return replace(replace(case, privacy=target).job(rounds=ROUNDS), allowance=10.0, **changes)
+
+
+def opened(job: Job, folder: Path, mode: str = "deployment") -> SqliteLedger:
+    return SqliteLedger(folder / "ledger", range(len(SIZES)), job.policy, mode)
+
+
+def begun(job: Job, ledger: SqliteLedger) -> Worker:
+    job.reserve(ledger)
+    return job.worker(shards(), Deployment(), ledger)
+
+
+def first_inbox(job: Job, worker: Worker) -> Mail:
+    return addressed(worker, job.algorithm.start(job.public)[1])
+
+
+def breaks(*_: Any, **__: Any) -> Any:
+    raise ZeroDivisionError(SECRET)
+
+
+def out_of_memory(*_: Any, **__: Any) -> Any:
+    raise MemoryError
+
+
+def full(self: SqliteLedger, *_: Any) -> Any:
+    raise LedgerError("database or disk is full")
+
+
+# What a tick does after records were read, in its order, and how each may fail.
+FAULTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
+    "reading records": (Worker, "load", breaks),
+    "the solver": (Local, "argmin", breaks),
+    "memory": (Local, "argmin", out_of_memory),
+    "the bound of the solver": (Local, "exactness", breaks),
+    "a phase": (worker_module, "tick", breaks),
+    "the door": (Door, "output", breaks),
+    "noise": (Deployment, "gaussian", breaks),
+    "the end of a tick": (Door, "close", breaks),
+    "packing": (worker_module, "pack_state", breaks),
+    "the commit": (SqliteLedger, "commit", full),
+}
+
+
+def provoked(job: Job, folder: Path, fault: str, patch: pytest.MonkeyPatch) -> LockedError:
+    place, name, act = FAULTS[fault]
+    with closing(opened(job, folder)) as ledger:
+        party = begun(job, ledger)
+        if name == "load":
+            party._local, party.load = None, act
+        else:
+            patch.setattr(place, name, act)
+        with pytest.raises(LockedError) as told:
+            party.step(0, 0, first_inbox(job, party))
+    patch.undo()
+    return told.value
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_after_records_were_read_is_charged_and_locks(
+    fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = deployed()
+    told = provoked(job, tmp_path, fault, monkeypatch)
+    assert "locked" in str(told)
+    assert SECRET not in str(told)
+    assert told.__cause__ is None
+    assert told.__suppress_context__  # an engine that pickles what is raised takes no cause along
+    once = totals({tick: rows for tick, rows in job.plan.items() if tick == (0, 0)}, len(SIZES))
+    with closing(opened(job, tmp_path)) as ledger:
+        assert [ledger.spent(party) for party in range(len(SIZES))] == once
+        assert ledger.latest(job.id) is None
+        # Told once: whatever is asked now, by this job or another, gets the same word.
+        for other in (job, deployed(id="b" * 32)):
+            with pytest.raises(LockedError, match="locked"):
+                other.reserve(ledger)
+        party = job.worker(shards(), Deployment(), ledger)
+        for round in (0, 1):
+            with pytest.raises(LockedError, match="locked"):
+                party.step(round, 0, first_inbox(job, party))
+        assert [ledger.spent(party) for party in range(len(SIZES))] == once
+        # Only its steward goes on, on record; the job stays over and the charge stays.
+        ledger.unlock("a bug that is mended")
+        with pytest.raises(RefusedError, match="closed"):
+            job.reserve(ledger)
+        with pytest.raises(RefusedError, match="over"):
+            party.step(0, 0, first_inbox(job, party))
+        assert [ledger.spent(party) for party in range(len(SIZES))] == once
+        second = deployed(id="b" * 32)
+        party = begun(second, ledger)
+        assert len(party.step(0, 0, first_inbox(second, party)).senders) == len(SIZES)
+    assert verify(tmp_path / "ledger").problems == ()
+
+
+def test_what_failed_is_told_to_the_steward_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reason is in the ledger, behind a secret, so that no head tells it."""
+    job = deployed()
+    provoked(job, tmp_path, "the solver", monkeypatch)
+    with closing(opened(job, tmp_path)) as ledger:
+        assert ledger.why is not None
+        assert SECRET in ledger.why
+        assert ledger.failed is not None
+        assert (ledger.failed.round, ledger.failed.phase) == (0, 0)
+
+
+def test_heads_of_two_failures_alike_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    heads = set()
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        job = deployed(id="a" * 32)
+        provoked(job, tmp_path / name, "the solver", monkeypatch)
+        with closing(opened(job, tmp_path / name)) as ledger:
+            heads.add(ledger.head)
+    assert len(heads) == 2
+
+
+def test_a_process_that_dies_without_a_word_has_failed(tmp_path: Path) -> None:
+    job = deployed()
+    pid = os.fork()
+    if pid == 0:
+        Local.argmin = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment, return-value]
+        with closing(opened(job, tmp_path)) as ledger:
+            party = begun(job, ledger)
+            party.step(0, 0, first_inbox(job, party))
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+    with closing(opened(job, tmp_path)) as ledger:
+        with pytest.raises(LockedError):
+            job.reserve(ledger)
+        assert sum(count for _, count in ledger.spent(0)) == 1
+        assert "killed" in (ledger.why or "")
+
+
+def test_an_interrupt_by_the_partys_own_people_costs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    job = deployed()
+    with closing(opened(job, tmp_path)) as ledger:
+        party = begun(job, ledger)
+        with monkeypatch.context() as patch:
+            patch.setattr(Local, "argmin", stop)
+            with pytest.raises(KeyboardInterrupt):
+                party.step(0, 0, first_inbox(job, party))
+        assert ledger.spent(0) == ()
+        party.step(0, 0, first_inbox(job, party))
+        assert sum(count for _, count in ledger.spent(0)) == 1
+
+
+def test_a_simulation_fails_as_it_likes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It protects nobody, and whoever runs it wants to see what went wrong."""
+    case = next(case for case in PRIVATE if case.name == "pvp")
+    job = case.job(rounds=ROUNDS)
+    with closing(opened(job, tmp_path, "simulation")) as ledger:
+        job.reserve(ledger)
+        party = job.worker(shards(), Simulation(0), ledger)
+        monkeypatch.setattr(Local, "argmin", breaks)
+        with pytest.raises(ZeroDivisionError):
+            party.step(0, 0, first_inbox(job, party))
+        assert ledger.spent(0) == ()
+        assert ledger.failed is None
+
+
+def test_a_ledger_that_writes_nothing_beforehand_is_caught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The planted bug: without the intent a process that dies leaves no trace, and the tick can be asked for again."""
+    monkeypatch.setattr(SqliteLedger, "intend", lambda *_: None)
+    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+        test_a_process_that_dies_without_a_word_has_failed(tmp_path)
+
+
+def test_the_steward_sees_and_unlocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from privadmm.cli import main
+
+    def command(*words: str) -> tuple[int, str]:
+        with pytest.raises(SystemExit) as ended:
+            main(["ledger", *words])
+        return int(ended.value.code or 0), capsys.readouterr().out
+
+    job, path = deployed(), str(tmp_path / "ledger")
+    provoked(job, tmp_path, "the solver", monkeypatch)
+    _, shown = command("show", path, "--json")
+    assert json.loads(shown)["locked"]["round"] == 0
+    assert SECRET in json.loads(shown)["locked"]["why"]
+    assert "LOCKED" in command("show", path)[1]
+    assert command("unlock", path, "--because", " ")[0] == 1
+    code, shown = command("unlock", path, "--because", "mended", "--json")
+    assert (code, json.loads(shown)["locked"]) == (0, None)
+    assert command("unlock", path, "--because", "again")[0] == 1
+    rows = json.loads(command("export", path, "--json")[1])["rows"]
+    assert [row["kind"] for row in rows] == ["reserve", "fail", "unlock"]
+
+
+def test_of_two_processes_one_answers_and_neither_locks(tmp_path: Path) -> None:
+    """A tick that another process is at work on has not failed: its turn is waited for."""
+    job = deployed()
+    with closing(opened(job, tmp_path)) as ledger:
+        begun(job, ledger)
+    pids = []
+    for _ in range(3):
+        pid = os.fork()
+        if pid == 0:
+            with closing(opened(job, tmp_path)) as ledger:
+                party = job.worker(shards(), Deployment(), ledger)
+                party.step(0, 0, first_inbox(job, party))
+                os._exit(0)
+        pids.append(pid)
+    assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids] == [0, 0, 0]
+    with closing(opened(job, tmp_path)) as ledger:
+        assert ledger.failed is None
+        assert sum(count for _, count in ledger.spent(0)) == 1
+        party = job.worker(shards(), Deployment(), ledger)
+        assert np.isfinite(party.step(0, 0, first_inbox(job, party)).values).all()

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,15 @@ import pytest
 
 from privadmm import wire
 from privadmm.config import read
-from privadmm.errors import ClusterError, ConfigError, DataError, PrivadmmError, RefusedError, ToleranceError
+from privadmm.errors import (
+    ClusterError,
+    ConfigError,
+    DataError,
+    LockedError,
+    PrivadmmError,
+    RefusedError,
+    ToleranceError,
+)
 from privadmm.federation import desk
 from privadmm.federation.desk import answer
 from privadmm.federation.letters import Letter
@@ -20,7 +29,7 @@ from privadmm.federation.proposal import Proposal, neutral, read_text, written
 from privadmm.model import Model
 from privadmm.phases import Mail
 from privadmm.privacy.verification import verify
-from privadmm.report import receipts
+from privadmm.report import receipts, steward
 from small_runs import (
     ENVIRONMENT,
     PRIVATE,
@@ -313,7 +322,7 @@ def test_letters_that_nobody_sends(made: Federated) -> None:
     assert ask(made, 1)["status"] == "failed"
     assert ask(made, 1, **{**letter, "job": "../../secret"})["status"] == "refused"
     assert "was never begun here" in str(ask(made, 1, **{**letter, "job": "0" * 32})["message"])
-    assert ask(made, 1, **{**letter, "inbox": b"nonsense"})["status"] == "failed"
+    assert ask(made, 1, **{**letter, "inbox": b"nonsense"})["status"] == "refused"
     assert ask(made, 1, **{**letter, "round": 17})["status"] == "refused"
     assert ask(made, 1, **{**letter, "round": "6"})["status"] == "failed"
     assert [charged(ledger) for ledger in made.ledgers] == [6, 6, 6]
@@ -447,28 +456,43 @@ def test_a_refusal_after_a_release_keeps_the_run(made: Federated) -> None:
     assert [charged(ledger) for ledger in made.ledgers] == [6, 6, 6]
 
 
-def test_a_job_that_failed_for_what_records_may_have_caused_is_over(
-    made: Federated, monkeypatch: pytest.MonkeyPatch
+def test_a_party_that_fails_in_a_deployment_is_locked_and_tells_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from privadmm.engines.worker import Worker
+    """The tick is charged, the job is over, and nothing goes on here until the steward unlocks."""
+    pytest.importorskip("opendp")
+    from privadmm.phases import Local
 
-    def fail(self: Worker, round: int, phase: int, inbox: Mail) -> Mail:
+    def fail(self: Local, x: Any) -> Any:
         raise ToleranceError("a local problem was not solved, with gradient 0.123")
 
+    run = {"mode": "deployment", "seed": None, "ledger": "none"}
+    made = federated(tmp_path, with_changes(STAR, {"run": run, "privacy": {"budget": 3.0}}))
     post = Desks(made.folders)
     with monkeypatch.context() as patch:
-        patch.setattr(Worker, "answer", fail)
-        with pytest.raises(ClusterError, match="party 0 failed, ToleranceError: its steward") as failed:
-            made.run(post)
+        patch.setattr(Local, "gradient", fail)
+        with pytest.raises(LockedError, match="party 0: its ledger is locked until its steward") as failed:
+            made.run(post, absent="continue")
     assert "0.123" not in str(failed.value)
-    letter = next(letter for party, letter, _ in post.captured if party == 1 and letter["kind"] == "step")
-    job = str(letter["job"])
-    said = ask(made, 1, **letter)
-    assert (said["status"], "failed here before and is over" in str(said["message"])) == ("refused", True)
-    # What was set aside stays so: with a budget for one job, there is none for another.
-    assert ask(made, 1, kind="give_up", job=job)["status"] == "ok"
-    with pytest.raises(RefusedError, match="may spend epsilon = 1 in all"):
+    steps = [(party, letter, said) for party, letter, said in post.captured if letter["kind"] == "step"]
+    assert [said["status"] for _, _, said in steps] == ["locked"] * 3
+    assert "0.123" not in str(steps)
+    letter, job = steps[1][1], str(steps[1][1]["job"])
+    before = made.ledgers[1].read_bytes()
+    for again in (letter, {**letter, "round": 1}, {"kind": "give_up", "job": job}):
+        said = ask(made, 1, **again)
+        assert (said["status"], said["message"]) == ("locked", desk.LOCKED_HERE)
+    with pytest.raises(LockedError):
         made.run(out="runs/second")
+    assert made.ledgers[1].read_bytes() == before
+    for ledger in made.ledgers:
+        with closing(steward.opened(ledger)) as opened:
+            assert opened.failed is not None
+            assert "0.123" in (opened.why or "")
+            assert sum(count for _, count in opened.spent(opened.ids[0])) == 1
+            opened.unlock("the test planted it")
+    assert ask(made, 1, **letter)["status"] == "refused"  # the job stays over
+    assert made.run(out="runs/second")["rounds"] == 6
 
 
 def test_a_party_whose_budget_ends(made: Federated) -> None:
@@ -488,7 +512,7 @@ def test_a_party_whose_budget_ends(made: Federated) -> None:
     (gone,) = result["absent"]
     assert (gone["party"], gone["from_round"]) == (1, 3)
     assert gone["why"].startswith("refused: ")
-    assert "it was closed" in gone["why"]
+    assert "was closed" in gone["why"]
     assert [charged(ledger) for ledger in made.ledgers] == [6, 2, 6]
 
 

@@ -31,7 +31,6 @@ from privadmm.mail import Mail as Mail
 from privadmm.privacy.accounting import Claim, Plan
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.events import DiscreteGaussian, Event
-from privadmm.privacy.limits import Limits
 from privadmm.privacy.mechanisms import Noise
 from privadmm.privacy.release import Door, Released
 from privadmm.regularizers import Regularizer
@@ -154,6 +153,10 @@ class Public:
         """The most that one record's curvature differs between neighbours: c, or 0 if only its label does."""
         return self.loss.flip_smoothness if self.label_only else self.loss.smoothness
 
+    def condition(self, k: Floats | float) -> float:
+        """The condition of the worst party's argmin, k being the curvature of each that is not data's."""
+        return 1 + float(np.max(self.scale(self.ids)[:, 0] * self.loss.smoothness / np.ravel(k)))
+
     def need_argmin(self, who: str) -> None:
         """Refuse a loss whose argmin no solver here can certify; `who` opens the message."""
         if not math.isfinite(self.loss.smoothness):
@@ -201,7 +204,7 @@ class Local:
     shards: "Shards"
     cache: Cache = field(default_factory=Cache, compare=False)
     kept: Mapping[str, Floats] = field(default_factory=dict)
-    limits: Limits | None = None  # what the party accepts; a simulation accepts anything, and may fail
+    certain: bool = False  # its parameters were admitted: no solve may fail, however long it takes
 
     @property
     def ids(self) -> Ints:
@@ -252,10 +255,9 @@ class Local:
         tau, reach = np.full(P, tolerance), None
         if isinstance(self.public.privacy, Target):
             planned = planned or self.exactness(linear, k[:, None], tolerance)
-            if self.limits is not None:
-                self.limits.admit_condition(planned.condition)
-            tau, patient = planned.tau[:, 0], self.limits is not None or planned.condition <= PATIENCE
-            reach = planned.reach[:, 0] if patient else None
+            tau = planned.tau[:, 0]
+            if self.certain or planned.condition <= PATIENCE:
+                reach = planned.reach[:, 0]
         flat = [
             np.broadcast_to(a, start.shape).reshape(-1, *start.shape[-2:]) for a in (linear, start, anchor)
         ]
@@ -278,7 +280,7 @@ class Local:
     def take(self, at: Ints) -> "Local":
         """The block of these positions alone; its cache starts anew."""
         kept = {name: drawn[..., at, :] for name, drawn in self.kept.items()}
-        return Local(self.public, self.shards.take(at), kept=kept, limits=self.limits)
+        return Local(self.public, self.shards.take(at), kept=kept, certain=self.certain)
 
     def through(self, maps: Sequence[Map]) -> "Local":
         """The same parties with their records seen through public maps, one each; the last ones are remembered."""
@@ -419,6 +421,10 @@ class Algorithm(Protocol):
 
     def published(self, public: Public, delta: float) -> Claim | None:
         """What the paper claims for the noise of this plan, if it claims anything."""
+        ...
+
+    def condition(self, public: Public) -> float:
+        """Of the worst problem that a party solves: all curvature over what is not data's; 1 if it solves none."""
         ...
 
     def advice(self, public: Public) -> str | None:

@@ -79,7 +79,7 @@ class Leeway:
         reach = 2 * size * min(1 / (2 * math.sqrt(mu)), F / mu)
         reach = reach if b is None else np.minimum(reach, b)
         # A product of length n rounds by n u times the product of absolute values.
-        rounding = u * (N + 2 * d + 12) * (F * (F * reach + size) + mu * reach)
+        rounding = u * (N + 6 * d + 48) * (F * (F * reach + size) + mu * reach)
         residual = 16 * (F * F / mu + 1) * rounding
         slack = 8 * (d + 8) * 2 * u
         # nu |x| is at most |D^T t| + |e|.
@@ -144,12 +144,12 @@ def slowly(D: Features, t: Array, mu: float, b: float | None, F: float) -> Array
 
 
 def worst_case(t: Array, d: int, mu: float, b: float | None, F: float) -> int:
-    """How many steps (4) takes at most, for one target (1, N): F - min F falls from (F |t|)^2/(2 mu) to rounding."""
+    """How many steps (4) takes at most, for one target (1, N): it falls from (F |t|)^2/(2 mu) to rounding."""
     M, floor = F * F + mu, float(Leeway.of(t, d, mu, b, F).rounding[0])
     size = float(np.linalg.norm(t))
     if not size:
         return 1
-    return math.ceil(2 * M / mu * max(1.0, 2 * math.log(F * size / floor) + math.log(mu / (24 * M))))
+    return math.ceil(2 * M / mu * max(1.0, 2 * math.log(F * size / floor)))
 
 
 def lasso(D: Features, t: Array, mu: float, l1: float) -> Array:

@@ -14,7 +14,6 @@ from privadmm.data.columns import Columns
 from privadmm.errors import RefusedError
 from privadmm.phases import Floats, Ints, Public
 from privadmm.privacy import fits
-from privadmm.privacy.limits import Limits
 
 
 @dataclass(frozen=True)
@@ -24,7 +23,7 @@ class Vertical:
     public: Public
     columns: Columns
     kept: Mapping[str, Floats] = field(default_factory=dict)
-    limits: Limits | None = None
+    certain: bool = False
 
     @property
     def ids(self) -> Ints:
@@ -33,18 +32,15 @@ class Vertical:
     def take(self, at: Ints) -> "Vertical":
         """The block of these positions alone."""
         kept = {name: drawn[..., at, :] for name, drawn in self.kept.items()}
-        return Vertical(self.public, self.columns.take(at), kept, self.limits)
+        return Vertical(self.public, self.columns.take(at), kept, self.certain)
 
     def fits(self, target: Floats, mu: float, ball: float | None, l1: float = 0.0) -> list[Floats]:
         """Every party's argmin of mu/2 |x|^2 + l1 |x|_1 + 1/2 |D_m x - t_m|^2, within the ball if there is one."""
-        bounds = [self.columns.frobenius(party) for party in range(len(self.ids))]
-        if self.limits is not None:
-            for F in bounds:
-                self.limits.admit_condition(F * F / mu + 1)
-        return [
-            ridge.lasso(D, t, mu, l1) if l1 else ridge.fit(D, t, mu, ball, F, self.limits is not None)
-            for D, t, F in zip(self.columns.features, each(target), bounds, strict=True)
-        ]
+        found = []
+        for party, (D, t) in enumerate(zip(self.columns.features, each(target), strict=True)):
+            F = self.columns.frobenius(party)
+            found.append(ridge.lasso(D, t, mu, l1) if l1 else ridge.fit(D, t, mu, ball, F, self.certain))
+        return found
 
     def moves(self, target: Floats, mu: float, ball: float | None, q: float | None) -> tuple[Floats, Floats]:
         """How far the job's neighbours move the scores and the weights of each party's fit, two columns (P, 1)."""

@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar
 
 from privadmm import check
 from privadmm.algorithms.admm_star import IN_THE_CLEAR
-from privadmm.algorithms.graph import OnGraph, State, neighbours
+from privadmm.algorithms.graph import OnGraph, State, degrees, neighbours
 from privadmm.phases import AtParties, Local, Mail, Phase, Public
 from privadmm.privacy.accounting import Plan
 from privadmm.privacy.release import Door, Released
@@ -48,6 +48,9 @@ class ADMMGraph(OnGraph):
         )  # (10)
         f = release.output(x, sensitivity=local.moves / k)
         return State(f.value, dual, anchor), f
+
+    def condition(self, public: Public) -> float:
+        return public.condition(public.regularizer.strong_convexity + 2 * self.eta * degrees(public))
 
     def plan(self, public: Public) -> Plan:
         return {(t, 0): (public.everyone(IN_THE_CLEAR),) for t in range(public.rounds)}

@@ -88,6 +88,9 @@ class ADMMSharing(OnColumns):
         R, scale = public.regularizer, public.dim / (public.C * self.rho)
         return scale * R.strong_convexity, 0.0 if R.rest is None else scale * R.rest.weight
 
+    def condition(self, public: Public) -> float:
+        return 1 + public.dim / self.weights(public)[0]  # rows in the unit ball
+
     def moves(self, local: Vertical, target: Floats, mu: float) -> tuple[Floats, Floats]:
         """How far neighbours move scores and weights: nothing asks, where both leave in the clear."""
         return local.moves(target, mu, self.ball, None)

@@ -67,6 +67,9 @@ class ADMMStar(OnStar):
         rest = public.regularizer.rest
         return (mean, mail) if rest is None else broadcast(rest.prox(mean.w, 1 / self.rho))  # line 6
 
+    def condition(self, public: Public) -> float:
+        return public.condition(self.rho + public.regularizer.strong_convexity)
+
     def plan(self, public: Public) -> Plan:
         return {(t, 0): (public.everyone(IN_THE_CLEAR),) for t in range(public.rounds)}
 

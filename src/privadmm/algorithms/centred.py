@@ -219,6 +219,9 @@ class Centred:
     def anew(self, state: Any) -> Any:
         return self.method.anew(state)
 
+    def condition(self, public: Public) -> float:
+        return self.method.condition(self.inside(public))
+
     def advice(self, public: Public) -> str | None:
         return self.method.advice(self.inside(public))
 

@@ -98,6 +98,9 @@ class DVP(OnGraph):
         level = 1.0 if isinstance(public.privacy, NoPrivacy) else public.privacy.levels(public.rounds)[t]
         return public.once((self, level), lambda: self.noise_at(public, level))
 
+    def condition(self, public: Public) -> float:
+        return max(public.condition(self.noise(public, t)[1]) for t in range(public.rounds))
+
     def noise_at(self, public: Public, level: float) -> tuple[Floats, Floats]:
         k = public.regularizer.strong_convexity + 2 * self.eta * degrees(public)[:, 0]
         bend = public.scale(public.ids)[:, 0] * public.loss.smoothness / public.sizes  # C omega c / B

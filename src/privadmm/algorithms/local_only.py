@@ -55,6 +55,10 @@ class LocalOnly(OnStar):
         w = release.output(x, sensitivity=local.moves / k)
         return State(w.value), w
 
+    def condition(self, public: Public) -> float:
+        omega = public.scale(public.ids) / public.C
+        return public.condition(omega * public.regularizer.strong_convexity)
+
     def average(self, t: int, public: Public, memory: Memory, inbox: Mail) -> tuple[Memory, Mail]:
         return average(inbox)  # (2)
 

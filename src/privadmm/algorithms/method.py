@@ -41,5 +41,8 @@ class Method:
     def published(self, public: Public, delta: float) -> Claim | None:
         return None
 
+    def condition(self, public: Public) -> float:
+        return 1.0
+
     def advice(self, public: Public) -> str | None:
         return None

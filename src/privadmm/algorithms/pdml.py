@@ -91,6 +91,9 @@ class PDML(OnGraph):
         """k of every party, as a column."""
         return public.regularizer.strong_convexity + 2 * self.beta * degrees(public)
 
+    def condition(self, public: Public) -> float:
+        return public.condition(self.curvature(public))
+
     def keepsakes(self, local: Local, noise: Noise) -> dict[str, Floats]:
         return {"eta": noise.uniform(self.R, local.zeros().shape, local.ids)} if self.R else {}
 

@@ -86,6 +86,9 @@ class Penalised(OnGraph, ABC):
         V = degrees(public)[:, 0]
         return public.regularizer.strong_convexity + 2 * self.penalties(public, t) * V
 
+    def condition(self, public: Public) -> float:
+        return public.condition(self.curvature(public, 0))  # penalties do not fall
+
     def noise(self, public: Public, t: int) -> float:
         """alpha of round t: a round with louder noise has a smaller one."""
         assert self.alpha is not None

@@ -85,6 +85,9 @@ class PVP(OnStar):
         ratio = classical_ratio(self.round_epsilon, public.privacy.delta) * self.excess(public)
         return public.once(self, lambda: output_plan(public, ratio))
 
+    def condition(self, public: Public) -> float:
+        return public.condition(self.rho + public.regularizer.strong_convexity)
+
     def excess(self, public: Public) -> float:
         """The paper's sensitivity over Delta, the same for every party: k/lambda between replaced records."""
         lam = public.regularizer.strong_convexity

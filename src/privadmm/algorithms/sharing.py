@@ -70,6 +70,11 @@ class Sharing(ADMMSharing):
         lemma = fits.lemma_1(local.columns.widths, self.rho, mu * self.rho, local.public.parties, self.b1)
         return lemma[:, None], lemma[:, None]
 
+    def condition(self, public: Public) -> float:
+        if self.column_bound is None or public.adjacency != "column":
+            return super().condition(public)
+        return 1 + self.column_bound**2 * max(public.columns) / self.weights(public)[0]
+
     def plan(self, public: Public) -> Plan:
         return public.once(self, lambda: self.planned(public))
 

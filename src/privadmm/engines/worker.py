@@ -61,6 +61,8 @@ class Worker:
         """`leave` is a simulation's: the round, counted from 0, from which on a party gives no answer."""
         ledger.policy.admit(algorithm.name)
         ledger.policy.agree(public.adjacency, public.label_epsilon)
+        if ledger.policy.limits is not None:
+            ledger.policy.limits.admit(algorithm, public)
         self.algorithm, self.public, self.plan = algorithm, public, plan
         self.noise, self.ledger, self.job = noise, ledger, job
         self.ids, self.load, self.leave = np.asarray(ids, dtype=np.int64), load, leave or {}
@@ -79,7 +81,7 @@ class Worker:
             local, epsilon = self.load(), self.public.label_epsilon
             if epsilon is not None and isinstance(local, Local):
                 local = replace(local, shards=reported(local.shards, self.ledger, self.noise, epsilon))
-            local = replace(self._with_draws(local), limits=self.ledger.policy.limits)
+            local = replace(self._with_draws(local), certain=self.ledger.policy.limits is not None)
             here = self.ids if self.last is None else self._here(self.last.round, self.told)
             self._local = among(local, here)[0]
         return self._local

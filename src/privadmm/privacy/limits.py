@@ -74,6 +74,11 @@ class Limits:
             for name, value in numbers_of(part):
                 self._admit_number(name, value)
         self._admit_number("C", public.C)
+        if not (condition := algorithm.condition(public)) <= self.condition:
+            raise RefusedError(
+                f"the party solves problems of condition up to {self.condition:g}, and this job's have "
+                f"{condition:.3g}: raise the penalty or the regulariser's weight. Nothing was released"
+            )
 
     def _admit_number(self, name: str, value: float) -> None:
         if name == "tolerance":
@@ -86,14 +91,6 @@ class Limits:
             raise RefusedError(
                 f"the party accepts {name} from {self.smallest:g} to {self.largest:g}, and the job has {value:g}. "
                 "Nothing was released"
-            )
-
-    def admit_condition(self, condition: float) -> None:
-        """Refuse a solve whose worst case is beyond what was agreed."""
-        if not condition <= self.condition:
-            raise RefusedError(
-                f"the party solves problems of condition up to {self.condition:g}, and this one has {condition:.3g}: "
-                "raise the penalty or the regulariser's weight. Nothing was released"
             )
 
 

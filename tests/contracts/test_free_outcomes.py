@@ -84,10 +84,8 @@ def neighbours(folder: Path, method: str) -> Neighbours:
     (source,) = [*other.glob("data*.npz"), *other.glob("data*.csv")]
     if source.suffix == ".csv":
         header, first, *rest = source.read_text().splitlines()
-        cells = [
-            "0.25" if name.startswith("x") else cell
-            for name, cell in zip(header.split(","), first.split(","))
-        ]
+        pairs = zip(header.split(","), first.split(","), strict=True)
+        cells = ["0.25" if name.startswith("x") else cell for name, cell in pairs]
         source.write_text("\n".join([header, ",".join(cells), *rest]) + "\n")
     else:
         arrays = dict(np.load(source))

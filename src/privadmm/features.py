@@ -8,7 +8,7 @@ noisy first and second moments m1, m2 whose noise has standard deviation s in ev
     M = m1 max(0, 1 - d s^2/|m1|^2),   v = max(0, m2 - max(0, M^2 - s^2)),   A = (v + max(3e-4, 1.5 s))^(-1/2)  (2)
 
 The moments (mean x, mean x*x) of m records in the unit ball move together by at most sqrt(4.5)/m when one record is
-replaced, and by at most 2/m where entries are declared non-negative (PRIVACY.md 7a).
+replaced, and by at most 2/m where entries are declared non-negative (docs/privacy.md#moments).
 """
 
 import math

@@ -12,6 +12,7 @@ s and c are the most that a record's gradient and curvature differ between the j
 labels; a is a record's weight, and e what a query is inexact by: the solver's tolerance, with as much again for its
 rounding, and the rounding of sums whose public terms are up to a thousand times the loss's. If the labels were
 randomised, this is what the transcript tells of a reported label, and `curves.joint_label` makes of it the true one's.
+See docs/privacy.md#views and docs/privacy.md#joint-label.
 """
 
 import math

@@ -52,7 +52,8 @@ class Map:
         # Divided by the largest entry first: squares of large entries would overflow, and of small ones vanish.
         largest = np.abs(v).max(axis=-1, keepdims=True, initial=0.0)
         v /= np.where(largest > 0, largest, 1.0)
-        length = np.sqrt((v * v).sum(axis=-1, keepdims=True))
+        # Taken up by what the sum of squares may have lost, so that no row ends a hair outside the unit ball.
+        length = np.sqrt((v * v).sum(axis=-1, keepdims=True)) * (1 + (x.shape[-1] + 8) * 2.0**-52)
         v *= math.sqrt(1 - self.b**2) / np.where(length > 0, length, 1.0)
         out[..., -1] = self.b
         return out

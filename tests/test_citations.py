@@ -13,7 +13,7 @@ KINDS = {".py", ".md", ".toml"}
 PAGE = "docs/privacy.md"
 # The page that the statements came from is not part of the project: its name, or the word alone before a number.
 OLD = re.compile("PRIVACY" + r"(\.md|:| \d)")
-CITED = re.compile(re.escape(PAGE) + r"(?:#([\w-]+))?")
+CITED = re.compile(re.escape(PAGE) + r"(?:\s*#([\w-]+))?")  # the anchor may stand on the next line
 ANCHOR = re.compile(r'<a id="([^"]*)"></a>')
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
@@ -39,18 +39,21 @@ def anchors(page: str) -> set[str]:
     return {*ANCHOR.findall(page), *map(slug, headings)}
 
 
+def line_of(text: str, cite: re.Match[str]) -> int:
+    return text.count("\n", 0, cite.start()) + 1
+
+
 def citation_problems(found: dict[str, str]) -> list[str]:
     """Citations of the page that name no anchor of it, anchors that are there twice, and citations of the old page."""
     named = Counter(ANCHOR.findall(found[PAGE]))
     problems = [f"{PAGE}: the anchor {name!r} is there {n} times" for name, n in named.items() if n > 1]
     for path, text in found.items():
-        for number, line in enumerate(text.splitlines(), start=1):
-            cited = [name for name in CITED.findall(line) if name]
-            problems += [
-                f"{path}:{number}: no statement is called {name}" for name in cited if name not in named
-            ]
-            if OLD.search(line):
-                problems.append(f"{path}:{number}: cites a page that is not in the project")
+        wrong = [cite for cite in CITED.finditer(text) if cite[1] and cite[1] not in named]
+        problems += [f"{path}:{line_of(text, cite)}: no statement is called {cite[1]}" for cite in wrong]
+        problems += [
+            f"{path}:{line_of(text, cite)}: cites a page that is not in the project"
+            for cite in OLD.finditer(text)
+        ]
     return problems
 
 
@@ -97,6 +100,7 @@ def copy(tmp_path: Path) -> Path:
 PLANTED = {
     "an anchor that is not there": ("src/privadmm/gossip.py", f"# {PAGE}#no-such-statement\n"),
     "an anchor cut short": ("tests/test_gossip.py", f"# see {PAGE}#objective-gauss.\n"),
+    "an anchor on the next line": ("src/privadmm/mail.py", f'"""see {PAGE}\n#no-such-statement"""\n'),
     "an anchor twice": (PAGE, '<a id="objective"></a>\n'),
     "the old page": ("examples/dvp.toml", "# PRIVACY" + ".md 3\n"),
     "the old page without its ending": ("docs/notation.md", "(PRIVACY" + " 3.4)\n"),

@@ -41,7 +41,7 @@ def case_of(name: str) -> Case:
 
 
 def test_golden_values() -> None:
-    """PRIVACY.md 6: label epsilon 1 and a Gaussian release of mu = 0.2 at 1e-5."""
+    """docs/privacy.md#joint-label: label epsilon 1 and a Gaussian release of mu = 0.2 at 1e-5."""
     once = ((Gaussian(5.0), 1),)
     e2 = epsilon(once, 1e-5)
     assert e2 == pytest.approx(0.726, abs=5e-4)
@@ -169,7 +169,7 @@ def test_an_objective_is_counted_without_its_curvature_and_its_cover_as_it_is() 
 
 
 def test_for_a_label_flip_of_the_logistic_an_argmin_is_gaussian() -> None:
-    """PRIVACY.md 3.3: exactly 1/s-GDP, so epsilon comes in closed form from the noise that was planned."""
+    """docs/privacy.md#objective-label: exactly 1/s-GDP, so epsilon comes in closed form from the planned noise."""
     job = case_of("dvp").job()
     spent = totals(label_plan(job.algorithm, job.public, job.plan), 5)[0]
     events = {event: count for event, count in totals(job.plan, 5)[0]}

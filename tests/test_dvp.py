@@ -28,7 +28,7 @@ CASES = {case.name: case for case in ALGORITHMS}
 
 
 def public(**changes: Any) -> Public:
-    """The setting in which PRIVACY.md reports the box's Phi: C = 1750, B = 8000, three neighbours each."""
+    """The setting in which docs/errata.md reports the box's Phi: C = 1750, B = 8000, three neighbours each."""
     facts: dict[str, Any] = {
         "sizes": np.full(4, 8000),
         "dim": 2,

@@ -1,6 +1,7 @@
 """The public feature map is total and stays in the unit ball; the moments' sensitivity is a bound, and attained."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -31,6 +32,16 @@ def test_every_row_goes_into_the_unit_ball(x: list[float], M: list[float], A: li
     assert np.isfinite(image).all()
     assert np.linalg.norm(image) <= 1 + 1e-12
     assert image[0, -1] == 0.2
+
+
+@pytest.mark.parametrize("d", [1, 3, 40, 300])
+def test_no_row_is_a_hair_outside(d: int) -> None:
+    """Counted without rounding: sensitivities rest on |phi| <= 1 itself."""
+    rng = np.random.default_rng(d)
+    for _ in range(50):
+        map = Map(rng.normal(size=d), 10 ** rng.uniform(-2, 2, size=d), float(rng.uniform(0, 0.9)))
+        (image,) = map(rng.uniform(-1, 1, size=(1, d)))
+        assert sum(Fraction(entry) ** 2 for entry in image.tolist()) <= 1
 
 
 def test_a_row_at_the_centre_is_zero_but_for_the_constant() -> None:

@@ -90,7 +90,7 @@ def test_it_earns_no_privacy() -> None:
 
 
 def test_decaying_noise_costs_what_the_formula_says() -> None:
-    """PRIVACY.md 4: mu^2 = (Delta/V)^2 sum_t rho^-(t-1), with V given; k = that of R + 2 beta N_i."""
+    """docs/privacy.md#minimiser: mu^2 = (Delta/V)^2 sum_t rho^-(t-1), with V given; k = that of R + 2 beta N_i."""
     case, delta, decay, rounds = case_of("pdml-published"), 1e-5, 0.9, 4
     job = case.job(rounds=rounds)
     Delta = 2 / np.array(SIZES) / (0.01 + 2 * 0.1 * 2)  # a ring: two neighbours

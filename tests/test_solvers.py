@@ -152,7 +152,7 @@ def test_a_minimiser_far_away_is_reached():
 
 
 def test_the_point_is_within_tolerance_over_strong_convexity():
-    """The distance that the privacy proof charges for (PRIVACY.md 3.4)."""
+    """The distance that the privacy proof charges for (docs/privacy.md#inexact)."""
     shards, linear, zero = block(), normal(5, DIM), np.zeros((5, DIM))
     exact = argmin(shards, Logistic(), 10.0, linear, 0.5, zero, zero, 1e-13)
     for tolerance in (1e-1, 1e-3, 1e-6):

@@ -199,7 +199,7 @@ def paper(**changes: Any) -> Job:
 
 
 def test_the_published_sensitivity_forgets_the_penalty() -> None:
-    """PRIVACY.md 4: about 590 times too much noise."""
+    """docs/errata.md: about 590 times too much noise (docs/privacy.md#minimiser has the bound)."""
     job = paper()
     assert isinstance(job.algorithm, PVP)
     assert job.algorithm.excess(job.public) == pytest.approx(590, rel=2e-3)

@@ -8,7 +8,7 @@ noisy first and second moments m1, m2 whose noise has standard deviation s in ev
     M = m1 max(0, 1 - d s^2/|m1|^2),   v = max(0, m2 - max(0, M^2 - s^2)),   A = (v + max(3e-4, 1.5 s))^(-1/2)  (2)
 
 The moments (mean x, mean x*x) of m records in the unit ball move together by at most sqrt(4.5)/m when one record is
-replaced, and by at most 2/m where entries are declared non-negative (PRIVACY.md 7a).
+replaced, and by at most 2/m where entries are declared non-negative (docs/privacy.md#moments).
 """
 
 import math
@@ -52,7 +52,8 @@ class Map:
         # Divided by the largest entry first: squares of large entries would overflow, and of small ones vanish.
         largest = np.abs(v).max(axis=-1, keepdims=True, initial=0.0)
         v /= np.where(largest > 0, largest, 1.0)
-        length = np.sqrt((v * v).sum(axis=-1, keepdims=True))
+        # Taken up by what the sum of squares may have lost, so that no row ends a hair outside the unit ball.
+        length = np.sqrt((v * v).sum(axis=-1, keepdims=True)) * (1 + (x.shape[-1] + 8) * 2.0**-52)
         v *= math.sqrt(1 - self.b**2) / np.where(length > 0, length, 1.0)
         out[..., -1] = self.b
         return out

@@ -1,4 +1,4 @@
-"""Consensus on released values: post-processing, so it costs no event however long it goes on (PRIVACY.md 7a).
+"""Consensus on released values: post-processing, which costs no event however long it takes: docs/privacy.md#consensus.
 
 Whoever holds all released messages of a round runs it. Flooding gives everybody the exact mean. Between neighbours that
 only talk to one another, each step of gossip averages with the neighbours; Chebyshev's polynomials make the error of

@@ -84,7 +84,7 @@ class Logistic:
 
 @dataclass(frozen=True)
 class HalfLogistic:
-    """ln(1 + e^-t) for t >= 0, ln 2 - t/2 below: the derivative is -min(1/2, sigmoid(-t)) (PRIVACY.md 3.6)."""
+    """ln(1 + e^-t) for t >= 0, ln 2 - t/2 below; derivative -min(1/2, sigmoid(-t)) (docs/privacy.md#half-logistic)."""
 
     lipschitz: ClassVar[float] = 0.5
     smoothness: ClassVar[float] = 0.25

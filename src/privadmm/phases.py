@@ -329,7 +329,7 @@ class Local:
         anchor: Floats,
         tolerance: float,
     ) -> Released:
-        """The argmin of the losses + <linear + C omega_i/m_i b, x> + k/2 |x|^2 with planned noise b (PRIVACY.md 3)."""
+        """The argmin of the losses + <linear + C omega_i/m_i b, x> + k/2 |x|^2, noise b: docs/privacy.md#objective."""
         weight = self.weight
 
         def planned(reach: Floats) -> Exactness:

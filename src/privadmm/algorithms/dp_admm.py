@@ -15,7 +15,7 @@ with eta = eta_i^{k+1} from Theorem 4 (smooth) or Theorem 3 (nonsmooth), D_w a *
 S1 = C omega_i L and S3 = C omega_i c bound the loss's first and second derivative, S2 and S4 those of R.
 The paper's lambda/N is R's weight here, and its sqrt(2 ln(1.25/delta))/epsilon is z.
 
-Privacy. w_i^{k+1} is affine in the averaged gradient, so replacing one record moves it by at most
+Privacy (docs/privacy.md#first-order). w_i^{k+1} is affine in the averaged gradient: one record moves it by at most
 
     Delta = 2 S1 / (m_i (rho + 1/eta))                                                          (Lemma 1)
 

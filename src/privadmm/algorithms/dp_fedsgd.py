@@ -9,9 +9,9 @@ Party i holds f_i(w) = C omega_i/m_i sum_n loss(a_n.w; y_n); R is the coordinato
 
 The model is the mean of the last iterates, by default of the second half of the rounds.
 
-Privacy. Rows are clipped one by one, so a record's share of f_i' is at most C omega_i L/m_i long: Delta is twice that
-when one is replaced, and twice the rounding of the sum. z is fixed before the run: mu^2 = rounds/z^2. (2) to (4) and
-the mean read released values only, and cost nothing.
+Privacy (docs/privacy.md#first-order). Rows are clipped one by one, so a record's share of f_i' is at most C omega_i
+L/m_i long: Delta is twice that when one is replaced, and twice the rounding of the sum. z is fixed before the run: mu^2
+= rounds/z^2. (2) to (4) and the mean read released values only, and cost nothing.
 """
 
 import math

@@ -6,10 +6,10 @@ Party p holds Z_p(f) = C omega_p/B_p sum_n loss(x_n.f; y_n) + R(f) and hears its
     f_p(t+1) = argmin Z_p(f) + 2 mu_p.f + Phi/2 |f|^2 + eta sum_j |f - (f_p(t) + f_j(t))/2|^2              (13), (15)
     lambda_p(t+1) = lambda_p(t) + eta/2 sum_j [f_p(t+1) - f_j(t+1)]                                        (16)
 
-Privacy (PRIVACY.md 3). e enters in units of summed gradients, so it must hide a move of Delta = 2 L; the curvature that
-is not data's is k = that of R + 2 eta N_p + Phi, and w = C omega_p c/(B_p k). A round with noise exp(-zeta |e|) costs
-Delta zeta + ln(1 + w); one with N(0, s^2 I) a Renyi curve. Phi > 0 only where the w of all rounds would cost half of
-the target or more. State and message are functions of the released f_p.
+Privacy (docs/privacy.md#objective-gaussian). e enters in units of summed gradients, so it must hide a move of Delta = 2
+L; the curvature that is not data's is k = that of R + 2 eta N_p + Phi, and w = C omega_p c/(B_p k). A round with noise
+exp(-zeta |e|) costs Delta zeta + ln(1 + w); one with N(0, s^2 I) a Renyi curve. Phi > 0 only where the w of all rounds
+would cost half of the target or more. State and message are functions of the released f_p.
 
 Published. The algorithm box and the proof disagree on the noise exp(-zeta |e|) that is worth alpha in one round:
 

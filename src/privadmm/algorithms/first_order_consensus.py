@@ -17,9 +17,9 @@ and parties count in (4) by their records or, with weights = "noise", less where
 a method of its own it is what a budget buys best here when the features are centred and scaled first (centred.py) and
 the loss is half-logistic, whose gradients are half as long.
 
-Privacy. Records lie in the unit ball, so (3) moves by at most 2 L C omega_i/m_i: Gaussian releases only, mu^2 = sum of
-1/z^2 exactly, and no need of smoothness or of an exact solver. (4), (5) and the model read released values, and
-whatever W a hostile relay sends, the bound holds.
+Privacy (docs/privacy.md#first-order). Records lie in the unit ball, so (3) moves by at most 2 L C omega_i/m_i: Gaussian
+releases only, mu^2 = sum of 1/z^2 exactly, and no need of smoothness or of an exact solver. (4), (5) and the model read
+released values, and whatever W a hostile relay sends, the bound holds.
 """
 
 import math

@@ -17,8 +17,9 @@ Only released values are in it. So it is free, whoever holds them evaluates it, 
 coordinator sends [f_j(2k-1), f_j(2k)] to the neighbours of j, and each party follows its own (15) and (19) by the mail.
 As gamma grows, f(2k) tends to f(2k-1), and the method to consensus ADMM.
 
-Privacy. An event is (18) alone (penalties.py). The e + O_i' that Algorithm 3 stores belongs to the argmin before its
-output noise, and a fresh gradient is another query: neither enters. State and message are functions of the releases.
+Privacy (docs/privacy.md#recycled). An event is (18) alone. The e + O_i' that Algorithm 3 stores belongs to the argmin
+before its output noise, and a fresh gradient is another query: neither enters. State and message are functions of the
+releases.
 
 Published. With e of density exp(-alpha |e|), over all rounds,
 

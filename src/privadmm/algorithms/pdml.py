@@ -11,8 +11,8 @@ n is the number of parties. Round t:
 eta_i is drawn once for a job, kept in the party's ledger and used in every round. The model is the mean over the rounds
 of the parties' mean wt. Phase 1, labels randomised before they reach the party, goes with any algorithm.
 
-Privacy (PRIVACY.md 4). The curvature that is not data's is k = that of a N + 2 beta N_i. Solved to a gradient norm
-`left`, one replaced record moves w_i by at most
+Privacy (docs/privacy.md#minimiser). The curvature that is not data's is k = that of a N + 2 beta N_i. Solved to a
+gradient norm `left`, one replaced record moves w_i by at most
 
     Delta = 2 C omega_i L/(m_i k) + 2 left/k,      mu^2 = (Delta/V_i)^2 sum_t decay^-(t-1)
 

@@ -6,9 +6,9 @@ Party i holds O_i(f) = C omega_i/B_i sum_n loss(x_n.f; y_n) + R(f) and hears its
 
 k_i being the curvature that is not data's. For the papers' rho/N read R's weight, for C/B_i read C omega_i/B_i.
 
-Certified (PRIVACY.md 3). Noise b in units of summed gradients hides a move of Delta = 2 L: exp(-zeta |b|) costs
-Delta zeta + ln(1 + w), N(0, s^2 I) a Renyi curve. Where the w of all rounds alone would cost half of the target, noise
-buys little; what no noise can reach is refused, with the penalty that mends it.
+Certified (docs/privacy.md#objective-gaussian). Noise b in units of summed gradients hides a move of Delta = 2 L:
+exp(-zeta |b|) costs Delta zeta + ln(1 + w), N(0, s^2 I) a Renyi curve. Where the w of all rounds alone would cost half
+of the target, noise buys little; what no noise can reach is refused, with the penalty that mends it.
 
 Published. The papers draw eps with density exp(-alpha |eps|) and add h eps.f to the objective, so that
 b = B_i h/(C omega_i) eps and zeta = alpha C omega_i/(B_i h). Their totals rest on -ln(1 - w) < 1.4 w, hence on

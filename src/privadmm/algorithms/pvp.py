@@ -7,8 +7,8 @@ Party i holds f_i(w) = C omega_i/m_i sum_n loss(a_n.w; y_n) + the smooth part of
     w^{k+1} = prox of the rest of R, step 1/rho, at mean_i (wt_i^{k+1} - gamma_i^k/rho)         (line 7)
     gamma_i^{k+1} = gamma_i^k - rho (wt_i^{k+1} - w^{k+1})                                      (line 9)
 
-Privacy (PRIVACY.md 4). With lambda the strong convexity of R, the argmin has k = lambda + rho that does not come from
-data; solved to a gradient norm `left`, one replaced record moves it by at most
+Privacy (docs/privacy.md#minimiser). With lambda the strong convexity of R, the argmin has k = lambda + rho that does
+not come from data; solved to a gradient norm `left`, one replaced record moves it by at most
 
     Delta = 2 C omega_i L/(m_i k) + 2 left/k,      sigma_i = z Delta
 

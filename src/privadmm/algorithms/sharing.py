@@ -6,9 +6,10 @@
 Rows in the unit ball have scores within [-b, b], so the cut takes away nothing but noise: most of it where noise is
 large, and with it what that noise would add to the next target and to its sensitivity.
 
-Privacy (privacy/fits.py). The target t_m of (6b) is a function of released values, so the noise has to cover how far
-one person's row, or one column, moves a fit to a public target; ridge.py bounds what floating point adds. The fitted
-x_m stays inside. It leaves once, in the last round, with noise of its own; last scores would be of no use to anybody.
+Privacy (docs/privacy.md#sharing). The target t_m of (6b) is a function of released values, so the noise has to cover
+how far one person's row, or one column, moves a fit to a public target; ridge.py bounds what floating point adds. The
+fitted x_m stays inside. It leaves once, in the last round, with noise of its own; last scores would be of no use to
+anybody.
 
 A party's ledger counts that party's releases, and protects what that party holds about a person. A person has a row at
 every party: all of them together cost what `accounting.together` says. The coordinator's mail depends on the labels,

@@ -12,6 +12,7 @@ s and c are the most that a record's gradient and curvature differ between the j
 labels. A computed query moves further than the exact one, by what it is inexact; `Local.moved` counts that s/s' times,
 so that the first line holds whatever a coordinator sends. If the labels were randomised, this is what the transcript
 tells of a reported label, and `curves.joint_label` makes of it the true one's.
+See docs/privacy.md#views and docs/privacy.md#joint-label.
 """
 
 import math

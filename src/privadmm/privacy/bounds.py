@@ -11,7 +11,7 @@ so that the noise b is a function of the output f, with data D,
     p_D(f) = density of b at G_D(f), times det H_D(f).                                                 (3)
 
 Since f -> b is a bijection, p_D has the normaliser of the noise, the same for all data. Certified, for one replaced
-record, with w = C c/(m k), Delta = 2 L and the loss's constants L and c:
+record, with w = C c/(m k), Delta = 2 L and the loss's constants L and c (docs/privacy.md#objective):
 
     density exp(-zeta |b|):  |ln p_D(f) - ln p_D'(f)| <= Delta zeta + ln(1 + w)                        (4)
     b ~ N(0, s^2 I):         D_a <= a Delta^2/(2 s^2) - ln(1 - a(a-1) w^2/(1+w))/(a-1), (a-1) w < 1    (5)

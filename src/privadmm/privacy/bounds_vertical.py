@@ -15,7 +15,7 @@ Certified, one column of norm at most q replaced, without the ball (within it, o
 
     |x - x'| <= |t| sqrt(rho/lam) min(1, sqrt(s^2 + 4 s)/(1 + s))                                      (6)
 
-(2) to (6) are proved, and defined, in fits.py.
+(2) to (6) are defined in fits.py and proved in docs/privacy.md#sharing.
 
 Published for one column (ADMM sharing, Lemma 1), with rows of norm 1, R'' <= c1 and every norm at most b1:
 

@@ -1,5 +1,7 @@
 """How far one person or one feature moves a party's ridge fit: the sensitivities of methods over split features.
 
+The proofs, step by step: docs/privacy.md#sharing-person and docs/privacy.md#sharing-column.
+
 A party with columns D (N, d) fits a public target t, free or within a ball, and releases u = D x or x:
 
     x = argmin over |x| <= b of (mu/2) |x|^2 + (1/2) |D x - t|^2                                          (1)

@@ -1,4 +1,4 @@
-"""Labels that are randomised once, before anything is learnt from them (PRIVACY.md 6).
+"""Labels that are randomised once, before anything is learnt from them (docs/privacy.md#labels).
 
 Every label is reported as it is with probability e^epsilon/(1 + e^epsilon), and as the other one else. Whatever is done
 with the reported labels, by whomever and for how long, nobody learns more than epsilon of a true one; but a second

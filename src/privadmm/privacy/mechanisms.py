@@ -2,7 +2,7 @@
 
 A simulation needs a seed and repeats itself bit for bit, whatever the partition of parties into blocks.
 A deployment refuses a seed: its noise is discrete, on a grid finer than the scale, and comes from the
-operating system's entropy (PRIVACY: continuous noise on raw doubles leaks through the low bits).
+operating system's entropy (docs/privacy.md#discrete: continuous noise on raw doubles leaks through the low bits).
 """
 
 import math

@@ -184,10 +184,15 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
                 "those any more, or history_ does not say what they cost: leave fitted attributes as fit made them (to "
                 f"hand them on, copy the whole estimator), {AFRESH}"
             )
-        if len(models) != of or models[0].features is not None:
+        if models[0].features is not None:
             raise ConfigError(
-                f"the last fit made {len(models)} model(s){' of mapped features' if models[0].features else ''}, which "
-                f"this fit of {of} cannot start from: fit as before by a method without moments, {AFRESH}"
+                "the last fit mapped the features by moments of its own, and its weights are of no use with others: "
+                f"choose a method without moments from the first fit on, {AFRESH}"
+            )
+        if len(models) != of:
+            raise ConfigError(
+                f"the last fit made {len(models)} model(s), and these classes need {of}: declare the same classes, "
+                f"{AFRESH}"
             )
         return [Start(model.weights, history) for model in models]
 

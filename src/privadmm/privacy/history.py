@@ -21,7 +21,7 @@ from privadmm.privacy.events import NotPrivate, Spent, merge
 Floats = NDArray[np.float64]
 UNPROTECTED = NotPrivate("it descends from a training that was not private")
 STARTED_UNPROTECTED = (
-    "it started from the weights of a training that was not private, and no noise of its own undoes that"
+    "it started from the weights of a training that was not private; noise added later does not hide them"
 )
 AFRESH = "or start afresh (of an estimator: warm_start=False)"
 

@@ -252,8 +252,8 @@ def test_each_named_party_carries_its_own_cost() -> None:
     [
         ({}, {"delta": 1e-3}, "delta = 1e-06.*delta = 0.001.*Set delta = 1e-06.*warm_start=False"),
         ({}, {"adjacency": "label"}, "adjacency = 'replace-one'.*'label'"),
-        ({}, {"label_epsilon": 1.0}, "label_epsilon = None.*label_epsilon = 1"),
-        ({"label_epsilon": 1.0}, {"label_epsilon": None}, "label_epsilon = 1.*label_epsilon = None"),
+        ({}, {"label_epsilon": 1.0}, "label_epsilon = None, then 1.0.*warm_start=False"),
+        ({"label_epsilon": 1.0}, {"label_epsilon": None}, "label_epsilon = 1.0, then None.*warm_start=False"),
         ({}, {"parties": 4}, "3 parties .0, 1, 2. and the job has 4"),
         ({"party_epsilon": (1.0, 2.0, 3.0)}, {}, "costs differ.*groups"),
         ({}, {"party_epsilon": (1.0, 2.0, 3.0)}, "costs differ.*groups"),

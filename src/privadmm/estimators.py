@@ -33,10 +33,10 @@ from privadmm.model import Frame, Model, label_array
 from privadmm.phases import Algorithm, Public
 from privadmm.privacy.accounting import together as of_a_person
 from privadmm.privacy.calibration import NoPrivacy, Target
-from privadmm.privacy.history import AFRESH, Start
+from privadmm.privacy.history import Start
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.recommend import warning
-from privadmm.refits import Fit, cost, digests
+from privadmm.refits import Fit, coefficients, cost, starts_of
 from privadmm.regularizers import L2, Regularizer
 
 Floats = NDArray[np.float64]
@@ -105,7 +105,7 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
             frame = self._split_columns(frame, X.shape, len(targets[0]), groups)
             names = tuple(str(party) for party in range(len(frame.groups)))
         q = None if frame.clipped else getattr(self.algorithm, "column_bound", None)
-        starts = self._starts(len(targets), frame)
+        starts = starts_of(self, frame, len(targets)) if self.warm_start else []
         fit = Fit(names, groups is None, starts[0].past if starts else ())
         models = list[Model]()
         try:
@@ -163,46 +163,6 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
             raise DataError(f"X has {shape[0]} rows and y has {labelled}")
         held = splits.by_columns(shape[1], self.columns or ())
         return frame.split([part.tolist() for part in held], clipped=self.adjacency != "column")
-
-    def _starts(self, of: int, frame: Frame) -> list[Start]:
-        """For each of so many models, the weights of the last fit with what all fits before cost; empty: none."""
-        models, history = getattr(self, "models_", []), getattr(self, "history_", ())
-        if not self.warm_start or not (models or history):
-            return []
-        if frame.groups:
-            raise ConfigError("parties that hold columns start from 0: set warm_start=False")
-        if any(fit.label_epsilon is not None for fit in history) and isinstance(self._loss(), Debiased):
-            raise ConfigError(
-                "another fit would report every label once more: fit once, or without label_epsilon"
-            )
-        if not models:  # all that was tried failed half way
-            return [Start(np.zeros(len(frame.columns)), history)] * of
-        handed_out = next((fit.models for fit in reversed(history) if fit.models), ())
-        if handed_out != digests(models) or not self._untouched(models):
-            raise ConfigError(
-                "a warm start takes the weights that the last fit released, and models_, coef_ or intercept_ are not "
-                "those any more, or history_ does not say what they cost: leave fitted attributes as fit made them (to "
-                f"hand them on, copy the whole estimator), {AFRESH}"
-            )
-        if models[0].features is not None:
-            raise ConfigError(
-                "the last fit mapped the features by moments of its own, and its weights are of no use with others: "
-                f"choose a method without moments from the first fit on, {AFRESH}"
-            )
-        if len(models) != of:
-            raise ConfigError(
-                f"the last fit made {len(models)} model(s), and these classes need {of}: declare the same classes, "
-                f"{AFRESH}"
-            )
-        return [Start(model.weights, history) for model in models]
-
-    def _untouched(self, models: Sequence[Model]) -> bool:
-        """Whether coef_ and intercept_ are those of the models."""
-        linear = coefficients(models)
-        return linear is None or all(
-            np.array_equal(getattr(self, name, value), value)
-            for name, value in zip(("coef_", "intercept_"), linear, strict=True)
-        )
 
     def _declared(self) -> tuple[float, int]:
         if self.row_bound is None:
@@ -287,19 +247,6 @@ def behind(first: Job) -> Job:
     """The job of a further class: moments are of features alone, so those that the first one released serve it."""
     assert isinstance(first.algorithm, Centred)
     return Job(first.algorithm.method, first.algorithm.inside(first.public), first.allowance)
-
-
-def coefficients(models: Sequence[Model]) -> tuple[Floats, Floats] | None:
-    """coef_ and intercept_, for rows within the bound; None where the models see features through a map."""
-    frame, d = models[0].frame, len(models[0].frame.names)
-    if models[0].features is not None:
-        return None
-    scale = np.full(d, 1 / frame.row_bound)
-    # Beside an intercept the rest of a row shrinks; of columns, the last party's.
-    scale[list(frame.groups[-1]) if frame.groups else slice(None)] *= math.sqrt(1 - frame.intercept**2)
-    coef = np.stack([model.weights[:d] for model in models]) * scale
-    constant = [frame.intercept * model.weights[d] if frame.intercept else 0.0 for model in models]
-    return coef, np.array(constant)
 
 
 def _is_logistic(estimator: Any) -> bool:

@@ -5,12 +5,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from privadmm.errors import ConfigError
 from privadmm.job import Job
-from privadmm.model import Model
+from privadmm.model import Frame, Model
 from privadmm.privacy.accounting import totals, worst
 from privadmm.privacy.events import Spent, merge
-from privadmm.privacy.history import Past, composed, digest
+from privadmm.privacy.history import AFRESH, Past, Start, composed, digest
 from privadmm.privacy.ledger import Budget, Ledger, Statement, export
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -94,3 +100,58 @@ def begun(job: Job, ledger: Ledger) -> list[Spent]:
 
 def digests(models: Sequence[Model]) -> tuple[str, ...]:
     return tuple(digest(model.weights) for model in models)
+
+
+def coefficients(models: Sequence[Model]) -> tuple[Floats, Floats] | None:
+    """coef_ and intercept_, for rows within the bound; None where the models see features through a map."""
+    frame, d = models[0].frame, len(models[0].frame.names)
+    if models[0].features is not None:
+        return None
+    scale = np.full(d, 1 / frame.row_bound)
+    # Beside an intercept the rest of a row shrinks; of columns, the last party's.
+    scale[list(frame.groups[-1]) if frame.groups else slice(None)] *= math.sqrt(1 - frame.intercept**2)
+    coef = np.stack([model.weights[:d] for model in models]) * scale
+    constant = [frame.intercept * model.weights[d] if frame.intercept else 0.0 for model in models]
+    return coef, np.array(constant)
+
+
+def starts_of(fitted: Any, frame: Frame, number: int) -> list[Start]:
+    """What the models of the next fit start from: this estimator's last ones, with what all its fits cost.
+
+    Empty if it has tried nothing yet. Weights that are not those which the last fit released are refused: nobody knows
+    what they cost.
+    """
+    models, history = getattr(fitted, "models_", []), getattr(fitted, "history_", ())
+    if not models and not history:
+        return []
+    if frame.groups:
+        raise ConfigError("parties that hold columns start from 0: set warm_start=False")
+    if not models:  # whatever was tried failed half way
+        return [Start(np.zeros(len(frame.columns)), history)] * number
+    handed_out = next((past.models for past in reversed(history) if past.models), ())
+    if handed_out != digests(models) or not untouched(fitted, models):
+        raise ConfigError(
+            "a warm start takes the weights that the last fit released, and models_, coef_ or intercept_ are not those "
+            "any more, or history_ does not say what they cost: leave fitted attributes as fit made them (to hand them "
+            f"on, copy the whole estimator), {AFRESH}"
+        )
+    if models[0].features is not None:
+        raise ConfigError(
+            "the last fit mapped the features by moments of its own, and its weights are of no use with others: choose "
+            f"a method without moments from the first fit on, {AFRESH}"
+        )
+    if len(models) != number:
+        raise ConfigError(
+            f"the last fit made {len(models)} model(s), and these classes need {number}: declare the same classes, "
+            f"{AFRESH}"
+        )
+    return [Start(model.weights, history) for model in models]
+
+
+def untouched(fitted: Any, models: Sequence[Model]) -> bool:
+    """Whether coef_ and intercept_ are those of the models."""
+    linear = coefficients(models)
+    return linear is None or all(
+        np.array_equal(getattr(fitted, name, value), value)
+        for name, value in zip(("coef_", "intercept_"), linear, strict=True)
+    )

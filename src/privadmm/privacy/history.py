@@ -62,14 +62,17 @@ class Past:
 def composed(pasts: Sequence[Past]) -> tuple[Spent, ...]:
     """By party of the last of these trainings, all events of all of them; refused where they cannot be added up."""
     *before, last = pasts
-    for past in before:
-        agree(past.label_epsilon, last.label_epsilon, "label_epsilon")
+    if before and any(past.label_epsilon is not None for past in pasts):
+        told = ", then ".join(str(past.label_epsilon) for past in pasts[-2:])
+        raise ConfigError(
+            f"label_epsilon = {told}: another training would report every label once more, or read it as it is, and "
+            f"what was promised of labels would not hold. Train once, without label_epsilon from the first on, {AFRESH}"
+        )
     if before and not all(past.private for past in pasts):
         return tuple(merge(spent, ((UNPROTECTED, 1),)) for spent in last.spent)
     for past in before:
-        agree(past.delta, last.delta, "delta")
-        agree(past.adjacency, last.adjacency, "adjacency")
-        agree(past.mode, last.mode, "mode")
+        for name in ("delta", "adjacency", "mode"):
+            agree(name, getattr(past, name), getattr(last, name))
         if past.parties != last.parties:
             raise ConfigError(
                 f"the start comes from {listed(past.parties)} and the job has {listed(last.parties)}: it is not known "
@@ -86,7 +89,7 @@ def composed(pasts: Sequence[Past]) -> tuple[Spent, ...]:
     return total
 
 
-def agree(before: object, now: object, name: str) -> None:
+def agree(name: str, before: object, now: object) -> None:
     if before != now:
         raise ConfigError(
             f"the start comes from a training with {name} = {before!r} and the job has {name} = {now!r}: their costs "

@@ -27,6 +27,7 @@ from privadmm import (
     Job,
     Model,
     RefusedError,
+    Shards,
     Simulation,
     Target,
     cluster,
@@ -35,7 +36,7 @@ from privadmm import (
 )
 from privadmm.graphs import complete, from_networkx
 from privadmm.losses import Debiased, Logistic
-from privadmm.model import NOT_PRIVATE, about
+from privadmm.model import NOT_PRIVATE, Frame, about
 from privadmm.privacy.accounting import epsilon
 from privadmm.privacy.calibration import NoPrivacy
 from privadmm.privacy.events import DiscreteGaussian, Event, Spent, load, merge
@@ -48,6 +49,8 @@ DECLARED = {"classes": (0, 1), "row_bound": 2.0, "random_state": 0, "parties": 3
 PRIVATE = {"algorithm": DPADMM(D_w=30.0, rho=0.01), "epsilon": 1.0, "rounds": 5}
 # One round whose penalty holds the weights where they are: it releases the start, and almost no noise.
 FROZEN = {"algorithm": DPADMM(D_w=30.0, rho=1e9), "epsilon": 0.01, "rounds": 1}
+# Its weights run away, until the parties refuse to go on.
+FAILING = {"algorithm": DPFedSGD(step=1e90), "regularizer": privadmm.L2(1.0), "rounds": 5}
 
 
 def private(**changes: Any) -> ADMMClassifier:
@@ -294,8 +297,9 @@ def test_parties_of_unequal_cost_among_which_rows_are_dealt_out_are_refused() ->
 
 def test_other_names_are_other_parties() -> None:
     model = private().fit(X, Y, groups=np.array(["a", "b", "c"])[np.arange(120) % 3])
+    # Refused at once: a fit that is let in fails otherwise, half way.
     with pytest.raises(ConfigError, match=r"a, b, c.*a, b, d"):
-        model.fit(X, Y, groups=np.array(["a", "b", "d"])[np.arange(120) % 3])
+        model.set_params(**FAILING).fit(X, Y, groups=np.array(["a", "b", "d"])[np.arange(120) % 3])
 
 
 def test_labels_are_not_reported_again_by_a_loss_that_debiases_itself() -> None:
@@ -410,11 +414,7 @@ def test_a_start_from_nothing_has_nothing_to_carry() -> None:
     assert model.set_params(warm_start=True).fit(X, Y).epsilon_ == together(alone(), alone())
 
 
-FAILING = {"algorithm": DPFedSGD(step=1e90), "regularizer": privadmm.L2(1.0), "rounds": 5}
-
-
 def test_what_a_fit_released_before_it_failed_stays_spent() -> None:
-    """Its weights run away: after two rounds the parties refuse to go on, and the third may have begun."""
     model = private().fit(X, Y)
     kept = model.epsilon_, model.coef_.copy()
     with pytest.raises(RefusedError):
@@ -428,6 +428,28 @@ def test_what_a_fit_released_before_it_failed_stays_spent() -> None:
     assert lost.models == ()
     assert model.epsilon_ == together(alone(), ((event, count),), alone())
     assert len(model.history_) == 3
+
+
+def test_the_tick_that_failed_counts_as_well() -> None:
+    """Nobody knows how far it came, and its charges were never committed."""
+    from privadmm.refits import begun
+
+    job, data = job_of(), shards()
+    blocks = cluster(job, data, Simulation(0))
+    ledger = blocks.workers[0].ledger
+    assert [count for ((_, count),) in begun(job, ledger)] == [1, 1, 1]
+
+    def stop(view: Any) -> None:
+        if view.progress.round == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(job, blocks, [stop])
+    assert [count for ((_, count),) in begun(job, ledger)] == [3, 3, 3]
+    blocks = cluster(job, data, Simulation(0))
+    train(job, blocks)
+    done = blocks.workers[0].ledger
+    assert begun(job, done) == [done.spent(party) for party in range(3)]
 
 
 def test_a_first_fit_that_failed_counts_too_and_its_noise_is_not_used_again() -> None:
@@ -474,6 +496,11 @@ def replace_start(job: Job, start: Any, privacy: Any) -> Job:
     return Job(job.algorithm, public, job.allowance)
 
 
+def shards() -> Shards:
+    parts = [np.arange(40) + 40 * party for party in range(3)]
+    return Frame(2.0, 0.0, ("x1", "x2", "x3"), (0, 1)).shards(X, 2.0 * Y - 1, parts)
+
+
 def one_event(job: Job) -> tuple[Event, int]:
     ((event, count),) = job.past[-1].spent[0]
     return event, count
@@ -512,8 +539,7 @@ def test_a_start_is_not_changed_by_who_made_it() -> None:
 
 
 def test_a_jobs_start_is_part_of_all_that_it_shows(tmp_path: Path) -> None:
-    first = job_of()
-    data = private().fit(X, Y).model_.frame.shards(X, 2.0 * Y - 1, [np.arange(40) + 40 * k for k in range(3)])
+    first, data = job_of(), shards()
     w = weights(first, train(first, cluster(first, data, Simulation(0))))
     job = job_of(privadmm.Start(w, first.past), epsilon=0.5)
     event, count = one_event(job)

@@ -25,6 +25,7 @@ from privadmm.phases import AtParties, Floats, Local, Mail, Phase, Public, pack_
 from privadmm.privacy.accounting import epsilon, totals
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.events import DiscreteGaussian, GammaObjective, GaussianObjective
+from privadmm.privacy.history import Start
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.privacy.release import Door, Released
 from privadmm.regularizers import L1, L2
@@ -117,7 +118,9 @@ class Watch:
 
 @pytest.mark.parametrize("name", ["r_admm", "mr_admm", "mr_admm-pure", "mr_admm-off"])
 def test_parties_and_coordinator_follow_the_same_bits(name: str) -> None:
-    job = Job(CASES[name].algorithm, replace(CASES[name].public(rounds=6), start=np.arange(4) / 7))
+    job = Job(
+        CASES[name].algorithm, replace(CASES[name].public(rounds=6), start=Start.public(np.arange(4) / 7))
+    )
     blocks = cluster(job, shards(), Simulation(0), parts=[[3], [0, 4], [1, 2]])
     watch = Watch(blocks.workers, job.public)
     train(job, blocks, [watch])
@@ -272,7 +275,7 @@ def test_a_warm_start_goes_on_from_the_model_before(case: Case) -> None:
     """At the optimum and with the duals to learn, every iterate stays near it; from 0 the first ones are far away."""
     data, cold = shards(), case.job(rounds=3)
     best = trained(case.job(rounds=800), data)
-    warm = Job(case.algorithm, replace(cold.public, start=best))
+    warm = Job(case.algorithm, replace(cold.public, start=Start.public(best)))
     assert np.array_equal(weights(warm, train(warm, cluster(warm, data, Simulation(0)))), trained(warm, data))
     near, far = (np.linalg.norm(trained(job, data) - best) for job in (warm, cold))
     assert near < far / 3

@@ -20,6 +20,7 @@ from privadmm.phases import COORDINATOR, AtParties, Floats, Local, Mail, Public
 from privadmm.privacy.audit import attack, instance
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.events import DiscreteGaussian, Gaussian
+from privadmm.privacy.history import Start
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.privacy.release import Door
 from privadmm.regularizers import L1, L2, ElasticNet, Regularizer
@@ -161,7 +162,7 @@ def test_a_model_to_start_from_is_where_they_start() -> None:
     best = optimum(Logistic(), L2(0.01), shards())
     for name, close in (("dp_fedsgd-off", 1e-6), ("local_only", None)):
         case = case_of(name)
-        public = replace(case.public(rounds=1), start=best)
+        public = replace(case.public(rounds=1), start=Start.public(best))
         job = Job(case.algorithm, public)
         w = weights(job, train(job, cluster(job, shards(), Simulation(0))))
         if close is not None:

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from privadmm.phases import Public
     from privadmm.privacy.calibration import NoPrivacy, Target
     from privadmm.privacy.durable import SqliteLedger
+    from privadmm.privacy.history import Start
     from privadmm.privacy.ledger import Budget, MemoryLedger, Policy
     from privadmm.privacy.mechanisms import Deployment, Simulation
     from privadmm.regularizers import L1, L2, ElasticNet
@@ -98,6 +99,7 @@ _HOME = {
     "Simulation": "privacy.mechanisms",
     "SqliteLedger": "privacy.durable",
     "Squared": "losses",
+    "Start": "privacy.history",
     "Target": "privacy.calibration",
     "ToleranceError": "errors",
     "cluster": "job",

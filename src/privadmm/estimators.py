@@ -31,13 +31,12 @@ from privadmm.job import Job, cluster, features, train, weights
 from privadmm.losses import Debiased, HalfLogistic, Logistic, Loss, Squared
 from privadmm.model import Frame, Model, label_array
 from privadmm.phases import Algorithm, Public
-from privadmm.privacy.accounting import epsilon as cost
 from privadmm.privacy.accounting import together as of_a_person
 from privadmm.privacy.calibration import NoPrivacy, Target
-from privadmm.privacy.events import Spent, merge
-from privadmm.privacy.ledger import Ledger, export
+from privadmm.privacy.history import Start
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.recommend import warning
+from privadmm.refits import Fit, coefficients, cost, starts_of
 from privadmm.regularizers import L2, Regularizer
 
 Floats = NDArray[np.float64]
@@ -106,53 +105,56 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
             frame = self._split_columns(frame, X.shape, len(targets[0]), groups)
             names = tuple(str(party) for party in range(len(frame.groups)))
         q = None if frame.clipped else getattr(self.algorithm, "column_bound", None)
-        fits = getattr(self, "fits_", 0) if self.warm_start else 0
-        if fits and self.label_epsilon is not None:
-            raise ConfigError(
-                "another fit would report every label once more: fit once, or without label_epsilon"
-            )
-        models, ledgers, jobs = list[Model](), list[Ledger](), list[Job]()
-        for number, target in enumerate(targets):
-            data: Shards | People = (
-                frame.shards(X, target, rows) if rows else frame.people(X, target, all_rows, q)
-            )
-            before = None if frame.groups else self._before(number, len(targets), data.dim)
-            widths = data.widths if isinstance(data, People) else ()
-            job = self._job(data.sizes, data.dim, len(targets), before, widths)
-            if number == 0 and (problem := warning(job)) is not None:
-                warnings.warn(problem, BudgetWarning, stacklevel=3)
-            map = models[0].features if models else None
-            if map is not None and isinstance(data, Shards):
-                data, job = data.mapped([map] * len(data.ids), data.dim + 1), behind(jobs[0])
-            blocks = cluster(job, data, Simulation(stream(seed, number, fits)))
-            progress = train(job, blocks)
-            claim = (job.algorithm.name, Simulation.mode, job.epsilon, job.delta)
-            w, caveats = frame.arranged(weights(job, progress)), tuple(job.caveats)
-            models.append(Model(w, frame, *claim, map or features(job, progress), caveats))
-            ledgers.append(blocks.workers[0].ledger)
-            jobs.append(job)
-        self.private_ = jobs[0].private
-        self.delta_ = jobs[0].delta
-        self.epsilon_ = together(ledgers, jobs[0].delta) if jobs[0].private else math.inf
+        starts = starts_of(self, frame, len(targets)) if self.warm_start else []
+        fit = Fit(names, groups is None, starts[0].past if starts else ())
+        models = list[Model]()
+        try:
+            for number, target in enumerate(targets):
+                data: Shards | People = (
+                    frame.shards(X, target, rows) if rows else frame.people(X, target, all_rows, q)
+                )
+                widths = data.widths if isinstance(data, People) else ()
+                start = starts[number] if starts else None
+                job = self._job(data.sizes, data.dim, len(targets), start, widths)
+                if number == 0:
+                    fit.check(job)
+                    if (problem := warning(job)) is not None:
+                        warnings.warn(problem, BudgetWarning, stacklevel=3)
+                map = models[0].features if models else None
+                if map is not None and isinstance(data, Shards):
+                    data, job = data.mapped([map] * len(data.ids), data.dim + 1), behind(fit.jobs[0])
+                blocks = cluster(job, data, Simulation(stream(seed, number, len(fit.before))))
+                fit.begin(job, blocks.workers[0].ledger)
+                progress = train(job, blocks)
+                claim = (job.algorithm.name, Simulation.mode, job.epsilon, job.delta)
+                w, caveats = frame.arranged(weights(job, progress)), tuple(job.caveats)
+                models.append(Model(w, frame, *claim, map or features(job, progress), caveats))
+        except BaseException:
+            if fit.jobs:  # no model is handed out, but what was released stays spent
+                self.history_ = (*getattr(self, "history_", ()), fit.broken())
+            raise
+        self._publish(fit, models)
+
+    def _publish(self, fit: Fit, models: list[Model]) -> None:
+        """Sets what a fit hands out, and takes away what an earlier one left and this one has not."""
+        for name in ("coef_", "intercept_", "epsilon_person_", "model_", "ledger_"):
+            self.__dict__.pop(name, None)
+        self.history_ = fit.finished(models)
+        self.epsilon_ = total = cost(self.history_)
+        self.private_ = math.isfinite(total)
+        self.delta_ = fit.delta if self.private_ else None
         # Whoever has one of several models has only a part of what was released for all.
-        total = None if jobs[0].epsilon is None else self.epsilon_
-        self.models_ = models = [replace(model, epsilon=total) for model in models]
-        self.fits_ = fits + 1
-        self.ledgers_ = tuple(export(ledger) for ledger in ledgers)
-        if models[0].features is None:
-            d, scale = self.n_features_in_, np.full(self.n_features_in_, 1 / row_bound)
-            # Beside an intercept the rest of a row shrinks; of columns, the last party's.
-            scale[list(frame.groups[-1]) if frame.groups else slice(None)] *= math.sqrt(1 - self.intercept**2)
-            self.coef_ = np.stack([model.weights[:d] for model in models]) * scale
-            self.intercept_ = np.array(
-                [self.intercept * model.weights[d] if self.intercept else 0.0 for model in models]
-            )
-        if frame.groups:
-            spent = [ledger.spent(party) for ledger in ledgers for party in ledger.ids]
+        shown = total if self.private_ else None
+        self.models_ = [replace(model, epsilon=shown, delta=self.delta_) for model in models]
+        self.ledgers_ = fit.exports(total)
+        if (linear := coefficients(models)) is not None:
+            self.coef_, self.intercept_ = linear
+        if models[0].frame.groups:
+            spent = [ledger.spent(party) for ledger in fit.ledgers for party in ledger.ids]
             whole = self.private_ and self.adjacency == "person"
-            self.epsilon_person_ = of_a_person(spent, jobs[0].delta or 0.0) if whole else math.inf
-        self.parties_ = names
-        self.n_iter_ = jobs[0].public.rounds
+            self.epsilon_person_ = of_a_person(spent, fit.delta or 0.0) if whole else math.inf
+        self.parties_ = fit.parties
+        self.n_iter_ = fit.jobs[0].public.rounds
 
     def _split_columns(self, frame: Frame, shape: tuple[int, ...], labelled: int, groups: Any) -> Frame:
         if groups is not None:
@@ -161,11 +163,6 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
             raise DataError(f"X has {shape[0]} rows and y has {labelled}")
         held = splits.by_columns(shape[1], self.columns or ())
         return frame.split([part.tolist() for part in held], clipped=self.adjacency != "column")
-
-    def _before(self, number: int, of: int, dim: int) -> Floats | None:
-        """The weights of the last fit, which were released and cost nothing to start from."""
-        known = getattr(self, "models_", ()) if self.warm_start else ()
-        return known[number].weights if len(known) == of and known[number].weights.shape == (dim,) else None
 
     def _declared(self) -> tuple[float, int]:
         if self.row_bound is None:
@@ -195,7 +192,7 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
         sizes: NDArray[np.int64],
         dim: int,
         copies: int,
-        before: Floats | None,
+        start: Start | None,
         columns: tuple[int, ...] = (),
     ) -> Job:
         algorithm = self._method()
@@ -220,7 +217,7 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
             loss=self._loss(),
             regularizer=self.regularizer or L2(0.0 if self.algorithm is None else 1e-6),
             privacy=privacy,
-            start=before,
+            start=start,
             columns=columns,
         )
         allowance = max(shares) if shares else self.epsilon
@@ -252,18 +249,6 @@ def behind(first: Job) -> Job:
     return Job(first.algorithm.method, first.algorithm.inside(first.public), first.allowance)
 
 
-def together(ledgers: Sequence[Ledger], delta: float | None) -> float:
-    """The worst party's epsilon over all jobs."""
-    assert delta is not None
-    totals = []
-    for party in ledgers[0].ids:
-        spent: Spent = ()
-        for ledger in ledgers:
-            spent = merge(spent, ledger.spent(party))
-        totals.append(cost(spent, delta))
-    return max(totals)
-
-
 def _is_logistic(estimator: Any) -> bool:
     given = estimator.loss is None and estimator.algorithm is not None
     return (given or isinstance(estimator.loss, Logistic)) and estimator.label_epsilon is None
@@ -288,8 +273,10 @@ class ADMMClassifier(ClassifierMixin, ADMMEstimator):  # type: ignore[misc]
     regularizer   None is no penalty for the recommended method, and L2(1e-6) for others
     intercept     share of a row's norm that a constant feature takes, in [0, 1); 0 for none
     graph         for algorithms without a coordinator
-    warm_start    start from the model of the last fit; it was released, so that costs nothing. The fits' epsilons add
-                  up, and each has noise of its own; of two estimators with one random_state that is not so
+    warm_start    start from the model of the last fit. Each fit has noise of its own (of two estimators with one
+                  random_state that is not so) and may cost `epsilon` once more: what all of them released, also
+                  those that failed half way, is composed into epsilon_, and after one that was not private nothing
+                  is. The fits agree on delta, adjacency and parties
     random_state  seed of the simulated noise and of the split; needed
     columns       how many columns each party holds, from left to right, instead of rows: for Sharing(ball=...) with
                   adjacency="person" and its like. All rows of X are then everybody's, and `parties` is not used
@@ -299,10 +286,12 @@ class ADMMClassifier(ClassifierMixin, ADMMEstimator):  # type: ignore[misc]
 
     coef_, intercept_  of rows within the bound: decision_function(X) = X @ coef_.T + intercept_; not there if the
                        algorithm maps features, as Centred does
-    epsilon_, delta_   certified, the worst party, over all classes; infinite and None where nothing is private
+    epsilon_, delta_   certified, the worst party, over all classes and over all fits that a warm start descends from;
+                       infinite and None where nothing is private
     epsilon_person_    where parties hold columns: of a person's rows at all parties together
     private_           whether an epsilon covers the model
-    ledger_            events and epsilon of every party; of one job for each class, `ledgers_`
+    ledger_            events and epsilon of every party, over the same fits; of one job for each class, `ledgers_`
+    history_           what each of these fits released, oldest first
     parties_           the parties' names, in their order
     model_             the weights with all of that, to save; of one job for each class, `models_`
     classes_, n_iter_, n_features_in_  as everywhere in scikit-learn

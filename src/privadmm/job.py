@@ -23,8 +23,9 @@ from privadmm.features import Map
 from privadmm.phases import Algorithm, Floats, Local, Public, vertical
 from privadmm.privacy import adversaries
 from privadmm.privacy.accounting import Claim, Plan, by_round, together, totals, worst
-from privadmm.privacy.calibration import NoPrivacy, Target
-from privadmm.privacy.events import NotPrivate, RandomizedResponse, dump
+from privadmm.privacy.calibration import Target
+from privadmm.privacy.events import NotPrivate, RandomizedResponse, Spent, dump
+from privadmm.privacy.history import STARTED_UNPROTECTED, Past
 from privadmm.privacy.labels import reported_by_holder
 from privadmm.privacy.ledger import Budget, Ledger, MemoryLedger, Policy
 from privadmm.privacy.mechanisms import Noise
@@ -74,6 +75,8 @@ class Job:
             )
         self.algorithm.check(self.public)
         self._check_leave()
+        if self.public.start is not None:
+            _ = self.spends  # refused here if what the start cost and this plan do not add up
 
     def _check_leave(self) -> None:
         for party, first in self.leave.items():
@@ -101,11 +104,22 @@ class Job:
         return self.public.privacy.delta if isinstance(self.public.privacy, Target) else None
 
     @cached_property
+    def spends(self) -> list[Spent]:
+        """By party, what it will have released: here, and in the trainings that the start descends from."""
+        return self.public.in_all(totals(self.plan, self.public.parties))
+
+    @cached_property
+    def past(self) -> tuple[Past, ...]:
+        """What to give along where another job starts from the weights of this one: Start(weights, job.past)."""
+        return self.public.past(totals(self.plan, self.public.parties))
+
+    @cached_property
     def epsilon(self) -> float | None:
-        """The certified total of the worst party, known before the run; None when the run is not private."""
-        if self.delta is None:
-            return None
-        total = worst(totals(self.plan, self.public.parties), self.delta)
+        """The certified total of the worst party, the start's cost included; None when the result is not private."""
+        return self._worst(self.spends)
+
+    def _worst(self, spent: list[Spent]) -> float | None:
+        total = math.inf if self.delta is None else worst(spent, self.delta)
         return total if math.isfinite(total) else None
 
     @property
@@ -114,8 +128,11 @@ class Job:
 
     @property
     def published(self) -> Claim | None:
-        """What the paper claims for this plan's noise."""
-        return None if self.delta is None else self.algorithm.published(self.public, self.delta)
+        """What the paper claims for this plan's noise; nothing if a start had a cost, which no paper counts."""
+        start = self.public.start
+        if self.delta is None or (start is not None and start.past):
+            return None
+        return self.algorithm.published(self.public, self.delta)
 
     @cached_property
     def adversaries(self) -> dict[str, Any]:
@@ -141,23 +158,29 @@ class Job:
 
     @property
     def caveats(self) -> list[str]:
-        """What an epsilon of this job does not cover."""
+        """What an epsilon of this job does not cover, or why there is none."""
         bare = self.private and bool(self.public.columns) and self.public.label_epsilon is None
-        return [LABELS_NOT_PROTECTED] if bare else []
+        start = self.public.start
+        unprotected = start is not None and not start.private
+        return [
+            *([LABELS_NOT_PROTECTED] if bare else []),
+            *([STARTED_UNPROTECTED] if unprotected else []),
+        ]
 
     @cached_property
     def epsilon_by_round(self) -> list[float]:
-        return (
-            by_round(self.plan, self.public.parties, self.delta)
-            if self.delta is not None and self.private
-            else []
-        )
+        """The worst party's epsilon after each round, the start's cost included; empty when nothing is private."""
+        if self.delta is None or not self.private:
+            return []
+        return by_round(self.plan, self.public.parties, self.delta, self.public.in_all)
 
     @property
     def budget(self) -> Budget | None:
-        if isinstance(self.public.privacy, NoPrivacy) or self.epsilon is None:
+        """Of a ledger for this job alone: what the start cost is not part of it."""
+        own = self._worst(totals(self.plan, self.public.parties))
+        if self.delta is None or own is None:
             return None
-        return Budget(self.epsilon if self.allowance is None else self.allowance, self.public.privacy.delta)
+        return Budget(own if self.allowance is None else self.allowance, self.delta)
 
     @property
     def policy(self) -> Policy:

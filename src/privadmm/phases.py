@@ -30,7 +30,8 @@ from privadmm.mail import COORDINATOR as COORDINATOR
 from privadmm.mail import Mail as Mail
 from privadmm.privacy.accounting import Claim, Plan
 from privadmm.privacy.calibration import NoPrivacy, Target
-from privadmm.privacy.events import DiscreteGaussian, Event
+from privadmm.privacy.events import DiscreteGaussian, Event, Spent
+from privadmm.privacy.history import AFRESH, Past, Start, composed
 from privadmm.privacy.mechanisms import Noise
 from privadmm.privacy.release import Door, Released
 from privadmm.regularizers import Regularizer
@@ -67,7 +68,7 @@ class Public:
     C: float = 1.0
     weighting: Literal["records", "parties"] = "records"
     replicas: int | None = None
-    start: Floats | None = None  # weights that everybody starts from, (d,): a model that was released before
+    start: Start | None = None  # weights that everybody starts from, with what they cost; 0 if None
     columns: tuple[int, ...] = ()  # of vertical parties: how many each holds
     # What was derived from these facts once and is asked for in every round; another Public starts anew.
     derived: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
@@ -83,6 +84,22 @@ class Public:
             )
         if self.columns and (len(self.columns) != self.parties or (self.sizes != self.dim).any()):
             raise ConfigError("vertical parties each have a number of columns, and the same people")
+        if self.start is not None:
+            self._check_start(self.start)
+
+    def _check_start(self, start: object) -> None:
+        if not isinstance(start, Start):
+            raise ConfigError(
+                "start: weights alone do not say what they cost. Give Start.public(weights) if no private record had "
+                "a say in them, and Start(weights, job.past) if a job released them"
+            )
+        if self.columns:
+            raise ConfigError("parties that hold columns start from 0: leave out start")
+        if start.weights.shape != (self.dim,):
+            raise ConfigError(
+                f"start has {len(start.weights)} weights, and the job {self.dim} features: train on the features of "
+                f"the training before, {AFRESH}"
+            )
 
     @property
     def parties(self) -> int:
@@ -114,7 +131,7 @@ class Public:
 
     def origin(self, rows: int) -> Floats:
         """Where so many parties start: at `start`, or at 0."""
-        return self.zeros(rows) if self.start is None else self.zeros(rows) + self.start
+        return self.zeros(rows) if self.start is None else self.zeros(rows) + self.start.weights
 
     def once(self, key: Any, make: Callable[[], S]) -> S:
         """make(), remembered under this key."""
@@ -127,6 +144,22 @@ class Public:
     def adjacency(self) -> str | None:
         """Which two data sets are neighbours; None where nothing is private."""
         return self.privacy.adjacency if isinstance(self.privacy, Target) else None
+
+    def past(self, spent: Sequence[Spent]) -> tuple[Past, ...]:
+        """The trainings behind `start`, and then this one, by party what it releases."""
+        before = () if self.start is None else self.start.past
+        numbers, named = tuple(map(str, self.ids.tolist())), before[-1].parties if before else ()
+        names = named if len(named) == self.parties else numbers
+        counted: tuple[float | None, str | None, str | None] = (None, None, None)
+        if isinstance(target := self.privacy, Target):
+            mode = "deployment" if target.kind is DiscreteGaussian else "simulation"
+            counted = (target.delta, target.adjacency, mode)
+        dealt = bool(before) and before[-1].dealt
+        return (*before, Past(names, dealt, tuple(spent), *counted, self.label_epsilon))
+
+    def in_all(self, spent: Sequence[Spent]) -> list[Spent]:
+        """By party, what it releases here and what `start` cost."""
+        return list(composed(self.past(spent)))
 
     @property
     def label_only(self) -> bool:

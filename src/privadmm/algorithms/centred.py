@@ -196,6 +196,11 @@ class Centred:
         return self.with_map(Memory(plain, b""), said)
 
     def check(self, public: Public) -> None:
+        if public.start is not None:
+            raise ConfigError(
+                "moments map the features anew in every job, and a start is of the features of another: start afresh "
+                "(of an estimator: warm_start=False), or choose a method without moments"
+            )
         if public.rounds < 2:
             raise ConfigError("with moments two rounds are needed at least: the first one is theirs")
         if getattr(self.method, "calibration", "certified") != "certified":

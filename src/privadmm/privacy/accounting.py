@@ -174,6 +174,11 @@ def together(spent: list[Spent], delta: float) -> float:
     return epsilon(total, delta)
 
 
-def by_round(plan: Plan, parties: int, delta: float) -> list[float]:
-    """The worst party's epsilon after each round: what the plot of spending shows."""
-    return list({t: worst(spent, delta) for t, spent in spending(plan, parties)}.values())
+def by_round(
+    plan: Plan, parties: int, delta: float, in_all: Callable[[list[Spent]], list[Spent]] = list
+) -> list[float]:
+    """The worst party's epsilon after each round: what the plot of spending shows.
+
+    in_all(spent) adds to what the parties spent in these rounds what they had spent before.
+    """
+    return list({t: worst(in_all(spent), delta) for t, spent in spending(plan, parties)}.values())

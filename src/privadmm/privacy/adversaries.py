@@ -47,7 +47,7 @@ def views(algorithm: Algorithm, public: Public, plan: Plan) -> dict[str, Any]:
     record: Guarantee = BARE
     label: Guarantee = BARE if labels is None else guarantee(labels, 0.0)
     if isinstance(target, Target):
-        spent = totals(plan, public.parties)
+        spent = public.in_all(totals(plan, public.parties))
         total = guarantee(worst(spent, target.delta), target.delta)
         if target.adjacency == "column":
             return {
@@ -64,7 +64,8 @@ def views(algorithm: Algorithm, public: Public, plan: Plan) -> dict[str, Any]:
         if target.adjacency != "label":
             record = total
         if target.adjacency in ("replace-one", "label"):
-            spent = totals(label_plan(algorithm, public, plan), public.parties)
+            # Of a start's releases it is known what they tell of a record, and so of its label, at most.
+            spent = public.in_all(totals(label_plan(algorithm, public, plan), public.parties))
             label = guarantee(
                 max(label_epsilon(one, target.delta, labels) for one in set(spent)), target.delta
             )

@@ -1,0 +1,136 @@
+"""What weights have cost before a job starts from them.
+
+Weights to start from are public, or trainings before have released them. Then each party's releases in all of these
+trainings and in the new job compose: events are merged, and epsilon is evaluated once, at the one delta. That has a
+meaning only if the trainings agree on what is counted, so whatever they disagree on is refused. And if one of them was
+not private, no noise that is added later makes the result private.
+"""
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privadmm.errors import ConfigError
+from privadmm.privacy.accounting import worst
+from privadmm.privacy.events import NotPrivate, Spent, merge
+
+Floats = NDArray[np.float64]
+UNPROTECTED = NotPrivate("it descends from a training that was not private")
+STARTED_UNPROTECTED = (
+    "it started from the weights of a training that was not private; noise added later does not hide them"
+)
+AFRESH = "or start afresh (of an estimator: warm_start=False)"
+
+
+@dataclass(frozen=True)
+class Past:
+    """What one training released, party by party.
+
+    parties        the parties' names; a name stands for the same people in every training
+    dealt          rows were dealt out to the parties, so that a person may be at another party in the next training
+    spent          by party, every event with its count
+    delta          at which epsilon is evaluated
+    adjacency      between which neighbours the events are counted
+    mode           "simulation" or "deployment"; these three are None where no epsilon was asked for
+    label_epsilon  of labels that were randomised; None: they were read as they are
+    models         digests of the weights that were handed out; none if the training failed half way
+    """
+
+    parties: tuple[str, ...]
+    dealt: bool
+    spent: tuple[Spent, ...]
+    delta: float | None
+    adjacency: str | None
+    mode: str | None
+    label_epsilon: float | None
+    models: tuple[str, ...] = ()
+
+    @property
+    def private(self) -> bool:
+        return self.delta is not None and math.isfinite(worst(list(self.spent), self.delta))
+
+    @property
+    def uneven(self) -> bool:
+        """Whether it depends on the party what a person has lost."""
+        return len(set(self.spent)) > 1
+
+
+def composed(pasts: Sequence[Past]) -> tuple[Spent, ...]:
+    """By party of the last of these trainings, all events of all of them; refused where they cannot be added up."""
+    *before, last = pasts
+    if before and any(past.label_epsilon is not None for past in pasts):
+        told = ", then ".join(str(past.label_epsilon) for past in pasts[-2:])
+        raise ConfigError(
+            f"label_epsilon = {told}: another training would report every label once more, or read it as it is, and "
+            f"what was promised of labels would not hold. Train once, without label_epsilon from the first on, {AFRESH}"
+        )
+    if before and not all(past.private for past in pasts):
+        return tuple(merge(spent, ((UNPROTECTED, 1),)) for spent in last.spent)
+    for past in before:
+        for name in ("delta", "adjacency", "mode"):
+            agree(name, getattr(past, name), getattr(last, name))
+        if past.parties != last.parties:
+            raise ConfigError(
+                f"the start comes from {listed(past.parties)} and the job has {listed(last.parties)}: it is not known "
+                f"what each has spent. Train with the same parties, {AFRESH}"
+            )
+    if before and any(past.dealt for past in pasts) and any(past.uneven for past in pasts):
+        raise ConfigError(
+            "the parties' costs differ, and rows are dealt out anew in every training, so it is not known what a "
+            f"person has lost in all: name the party of each row with fit(X, y, groups=...) every time, {AFRESH}"
+        )
+    total = last.spent
+    for past in before:
+        total = tuple(merge(so_far, more) for so_far, more in zip(total, past.spent, strict=True))
+    return total
+
+
+def agree(name: str, before: object, now: object) -> None:
+    if before != now:
+        raise ConfigError(
+            f"the start comes from a training with {name} = {before!r} and the job has {name} = {now!r}: their costs "
+            f"do not add up. Set {name} = {before!r}, {AFRESH}"
+        )
+
+
+def listed(parties: Sequence[str]) -> str:
+    names = ", ".join(parties[:5]) + (", ..." if len(parties) > 5 else "")
+    return f"{len(parties)} {'party' if len(parties) == 1 else 'parties'} ({names})"
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """Weights (d,) that every party starts from, and the trainings that they descend from, oldest first.
+
+    `Start.public(w)` is for weights in which no private record had a say; `Start(w, job.past)` for what a job released.
+    """
+
+    weights: Floats
+    past: tuple[Past, ...]
+
+    def __post_init__(self) -> None:
+        weights = np.array(self.weights, dtype=np.float64)
+        if weights.ndim != 1 or not np.isfinite(weights).all():
+            raise ConfigError(f"a start is one row of finite weights, not {weights.shape} of any kind")
+        weights.flags.writeable = False
+        object.__setattr__(self, "weights", weights)
+        if not all(isinstance(past, Past) for past in self.past):
+            raise ConfigError("the past of a start is what its trainings released: job.past, say")
+
+    @staticmethod
+    def public(weights: Floats) -> "Start":
+        """Declares that no private record had a say in these weights."""
+        return Start(weights, ())
+
+    @property
+    def private(self) -> bool:
+        return all(past.private for past in self.past)
+
+
+def digest(weights: Floats) -> str:
+    """By which weights are known again that were changed since they were released."""
+    return hashlib.sha256(np.ascontiguousarray(weights, dtype=np.float64).tobytes()).hexdigest()

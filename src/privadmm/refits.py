@@ -1,0 +1,157 @@
+"""What a series of fits has released: the record that an estimator's warm start goes by."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privadmm.errors import ConfigError
+from privadmm.job import Job
+from privadmm.model import Frame, Model
+from privadmm.privacy.accounting import totals, worst
+from privadmm.privacy.events import Spent, merge
+from privadmm.privacy.history import AFRESH, Past, Start, composed, digest
+from privadmm.privacy.ledger import Budget, Ledger, Statement, export
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A fit under way: its parties, the fits that it descends from, and the jobs that it has begun.
+
+    parties  their names
+    dealt    the rows were dealt out to them, and not named by the caller
+    before   what the fits released that it descends from, oldest first
+    """
+
+    parties: tuple[str, ...]
+    dealt: bool
+    before: tuple[Past, ...]
+    jobs: list[Job] = field(default_factory=list)
+    ledgers: list[Ledger] = field(default_factory=list)
+
+    def check(self, job: Job) -> None:
+        """Refuse, before anything is released, a first job whose cost cannot be added to that of the fits before."""
+        composed((*self.before, self._named(job.past[-1])))
+
+    def begin(self, job: Job, ledger: Ledger) -> None:
+        self.jobs.append(job)
+        self.ledgers.append(ledger)
+
+    @property
+    def delta(self) -> float | None:
+        return self.jobs[0].delta
+
+    def broken(self) -> Past:
+        """What it may have released when it failed half way."""
+        return self._past([begun(job, ledger) for job, ledger in zip(self.jobs, self.ledgers, strict=True)])
+
+    def finished(self, models: Sequence[Model]) -> tuple[Past, ...]:
+        """The fits before it, and then what it released to hand out these models."""
+        spent = [[ledger.spent(party) for party in ledger.ids] for ledger in self.ledgers]
+        return (*self.before, replace(self._past(spent), models=digests(models)))
+
+    def exports(self, total: float) -> tuple[dict[str, Any], ...]:
+        """Of each job its ledger, to which the releases of the fits before are added; `total` is epsilon over all."""
+        statements = [Statement.of(ledger) for ledger in self.ledgers]
+        if self.before:
+            private = self.delta is not None and math.isfinite(total)
+            budget = Budget(total, self.delta or 0.0) if private else None
+            statements = [
+                replace(
+                    statement,
+                    policy=replace(statement.policy, budget=budget),
+                    charged=dict(zip(statement.ids, job.public.in_all(charges(statement)), strict=True)),
+                )
+                for statement, job in zip(statements, self.jobs, strict=True)
+            ]
+        return tuple(export(statement) for statement in statements)
+
+    def _past(self, spends: Sequence[Sequence[Spent]]) -> Past:
+        total = list(spends[0])
+        for spent in spends[1:]:
+            total = [merge(before, more) for before, more in zip(total, spent, strict=True)]
+        return self._named(self.jobs[0].public.past(total)[-1])
+
+    def _named(self, past: Past) -> Past:
+        return replace(past, parties=self.parties, dealt=self.dealt)
+
+
+def cost(history: Sequence[Past]) -> float:
+    """The worst party's epsilon over all of these fits; infinite where they are not private."""
+    spent, delta = composed(history), history[-1].delta
+    return math.inf if delta is None else worst(list(spent), delta)
+
+
+def charges(statement: Statement) -> list[Spent]:
+    return [statement.charged[party] for party in statement.ids]
+
+
+def begun(job: Job, ledger: Ledger) -> list[Spent]:
+    """By party, the charges of every tick that was begun: those in the ledger, and the one that may have failed."""
+    last, ticks = ledger.latest(job.id), sorted(job.plan)
+    done = 0 if last is None else sum(tick <= (last[0].round, last[0].phase) for tick in ticks)
+    return totals({tick: job.plan[tick] for tick in ticks[: done + 1]}, job.public.parties)
+
+
+def digests(models: Sequence[Model]) -> tuple[str, ...]:
+    return tuple(digest(model.weights) for model in models)
+
+
+def coefficients(models: Sequence[Model]) -> tuple[Floats, Floats] | None:
+    """coef_ and intercept_, for rows within the bound; None where the models see features through a map."""
+    frame, d = models[0].frame, len(models[0].frame.names)
+    if models[0].features is not None:
+        return None
+    scale = np.full(d, 1 / frame.row_bound)
+    # Beside an intercept the rest of a row shrinks; of columns, the last party's.
+    scale[list(frame.groups[-1]) if frame.groups else slice(None)] *= math.sqrt(1 - frame.intercept**2)
+    coef = np.stack([model.weights[:d] for model in models]) * scale
+    constant = [frame.intercept * model.weights[d] if frame.intercept else 0.0 for model in models]
+    return coef, np.array(constant)
+
+
+def starts_of(fitted: Any, frame: Frame, number: int) -> list[Start]:
+    """What the models of the next fit start from: this estimator's last ones, with what all its fits cost.
+
+    Empty if it has tried nothing yet. Weights that are not those which the last fit released are refused: nobody knows
+    what they cost.
+    """
+    models, history = getattr(fitted, "models_", []), getattr(fitted, "history_", ())
+    if not models and not history:
+        return []
+    if frame.groups:
+        raise ConfigError("parties that hold columns start from 0: set warm_start=False")
+    if not models:  # whatever was tried failed half way
+        return [Start(np.zeros(len(frame.columns)), history)] * number
+    handed_out = next((past.models for past in reversed(history) if past.models), ())
+    if handed_out != digests(models) or not untouched(fitted, models):
+        raise ConfigError(
+            "a warm start takes the weights that the last fit released, and models_, coef_ or intercept_ are not those "
+            "any more, or history_ does not say what they cost: leave fitted attributes as fit made them (to hand them "
+            f"on, copy the whole estimator), {AFRESH}"
+        )
+    if models[0].features is not None:
+        raise ConfigError(
+            "the last fit mapped the features by moments of its own, and its weights are of no use with others: choose "
+            f"a method without moments from the first fit on, {AFRESH}"
+        )
+    if len(models) != number:
+        raise ConfigError(
+            f"the last fit made {len(models)} model(s), and these classes need {number}: declare the same classes, "
+            f"{AFRESH}"
+        )
+    return [Start(model.weights, history) for model in models]
+
+
+def untouched(fitted: Any, models: Sequence[Model]) -> bool:
+    """Whether coef_ and intercept_ are those of the models."""
+    linear = coefficients(models)
+    return linear is None or all(
+        np.array_equal(getattr(fitted, name, value), value)
+        for name, value in zip(("coef_", "intercept_"), linear, strict=True)
+    )

@@ -16,9 +16,10 @@ and kappa = nu |x| (b - |x|). Adding the variational inequality of x* at x to th
 public: `Leeway` is (3) at these limits. Whatever misses them goes on with a method that cannot (docs/privacy.md
 #worst-case-ridge): steps of 1/M, M = F^2 + mu, brought back into the ball,
 
-    x_{j+1} = P(x_j - gradient/M),   at most 2 M/mu ln(...) times, see `worst_case`                       (4)
+    x_{j+1} = P(x_j - gradient/M),   at most 1 + (33/8) M/mu ln((F |t|/E)^2 M/(8 mu)) times                 (4)
 
-The limit on |e| covers what rounding leaves of (4), M/mu times the rounding of a gradient.
+E bounding the rounding of a step, as a gradient. While a step is longer than 4 E/M the objective shrinks; a step that
+is shorter ends within the limit on |e|, which is 16 E.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class Leeway:
 
     reach: Array  # the most that |x| may be
     residual: Array  # the most that |e| may be, as computed
-    rounding: Array  # bounds the rounding of one step of (4), as a gradient
+    rounding: Array  # E of (4)
     slack: float  # the most that |x| may fall short of b where nu > 0, relative to b
     scores: Array  # bounds |D x - u*|, the rounding of the product D x included
     weights: Array  # bounds |x - x*|
@@ -80,7 +81,7 @@ class Leeway:
         reach = reach if b is None else np.minimum(reach, b)
         # A product of length n rounds by n u times the product of absolute values.
         rounding = u * (N + 6 * d + 48) * (F * (F * reach + size) + mu * reach)
-        residual = 16 * (F * F / mu + 1) * rounding
+        residual = 16 * rounding
         slack = 8 * (d + 8) * 2 * u
         # nu |x| is at most |D^T t| + |e|.
         kappa = 0.0 if b is None else (F * size + 2 * residual) * b * slack
@@ -145,11 +146,10 @@ def slowly(D: Features, t: Array, mu: float, b: float | None, F: float) -> Array
 
 def worst_case(t: Array, d: int, mu: float, b: float | None, F: float) -> int:
     """How many steps (4) takes at most, for one target (1, N): it falls from (F |t|)^2/(2 mu) to rounding."""
-    M, floor = F * F + mu, float(Leeway.of(t, d, mu, b, F).rounding[0])
-    size = float(np.linalg.norm(t))
+    M, E, size = F * F + mu, float(Leeway.of(t, d, mu, b, F).rounding[0]), float(np.linalg.norm(t))
     if not size:
         return 1
-    return math.ceil(2 * M / mu * max(1.0, 2 * math.log(F * size / floor)))
+    return 1 + math.ceil(33 / 8 * M / mu * max(0.0, 2 * math.log(F * size / E) + math.log(M / (8 * mu))))
 
 
 def lasso(D: Features, t: Array, mu: float, l1: float) -> Array:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from privadmm.data.columns import Columns, People
 from privadmm.data.encoder import Encoder, Extra, RawRows, Rows, encode_file, encode_rows
+from privadmm.data.label_source import LabelSource
 from privadmm.data.readers import Format
 from privadmm.data.schema import Category, Number, OnBad, Schema
 from privadmm.data.shards import Shards
@@ -79,7 +80,9 @@ class Frame:
         rows: list[Any],
         ids: Sequence[int] | None = None,
         store: Store | None = None,
+        randomised: bool = True,
     ) -> Shards:
+        """Parties' records. Unless it is known that no label is `randomised`, their rows are digested too."""
         return Shards.build(
             X,
             y,
@@ -89,6 +92,7 @@ class Frame:
             intercept=self.intercept,
             classification=self.classes is not None,
             store=store,
+            source=LabelSource.declared(self.label, self.classes) if randomised else None,
         )
 
     @property
@@ -103,15 +107,19 @@ class Frame:
         bounds = tuple(map(float, row_bounds)) or (self.row_bound,) * len(held)
         return replace(self, groups=tuple(map(tuple, held)), row_bounds=bounds, clipped=clipped)
 
-    def people(self, X: Any, y: Any, rows: Any, column_bound: float | None = None) -> People:
+    def people(
+        self, X: Any, y: Any, rows: Any, column_bound: float | None = None, randomised: bool = True
+    ) -> People:
         """These rows as vertical parties hold them. Columns that were scaled down come with `column_bound`."""
         columns = Columns.build(
             [X[:, list(group)][rows] for group in self.groups],
             row_bounds=self.row_bounds,
             intercept=self.intercept,
             column_bound=column_bound if self.clipped else column_bound or math.inf,
+            digested=randomised,
         )
-        return People.build(columns, np.asarray(y)[rows], self.classes is not None)
+        declared = LabelSource.declared(self.label, self.classes)
+        return People.build(columns, np.asarray(y)[rows], self.classes is not None, declared)
 
     @property
     def party_order(self) -> NDArray[np.int64]:
@@ -161,9 +169,9 @@ class Model:
         if X.shape[0] == 0:
             return np.empty(0)
         if self.frame.groups:
-            people = self.frame.people(X, np.ones(X.shape[0]), np.arange(X.shape[0]))
+            people = self.frame.people(X, np.ones(X.shape[0]), np.arange(X.shape[0]), randomised=False)
             return people.scores(self.weights[self.frame.party_order])
-        whole = self.frame.shards(X, np.ones(X.shape[0]), [np.arange(X.shape[0])])
+        whole = self.frame.shards(X, np.ones(X.shape[0]), [np.arange(X.shape[0])], randomised=False)
         if self.features is not None:
             whole = whole.mapped([self.features], len(self.weights))
         return whole.margins(self.weights[None])

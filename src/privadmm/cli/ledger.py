@@ -100,12 +100,9 @@ def close(file: File, job: Annotated[str, typer.Argument(metavar="JOB")], as_jso
     """Give up a job: what it set aside and did not spend is free again, and it can release no more."""
     from contextlib import closing
 
-    from privadmm.privacy.durable import SqliteLedger, identity_of
+    from privadmm.report import steward
 
-    known = identity_of(file)
-    if known is None:
-        raise LedgerError(f"{file}: there is no ledger there")
-    with closing(SqliteLedger(file, known.parties, known.policy, known.mode)) as opened:
+    with closing(steward.opened(file)) as opened:
         if job not in opened.jobs():
             raise LedgerError(f"{file}: has no job {job}; `privadmm ledger show {file}` lists them")
         opened.close_job(job)

@@ -65,8 +65,8 @@ def digest_of(X: Any, rows: Index) -> str:
             part = np.asarray(part, dtype=np.float64)
             mask = part != 0
             many, columns, numbers = mask.sum(axis=1), np.nonzero(mask)[1], part[mask]
-        counts.update(np.ascontiguousarray(many, dtype="<i8"))
-        places.update(np.ascontiguousarray(columns, dtype="<i8"))
-        values.update(np.ascontiguousarray(numbers, dtype="<f8"))
+        counts.update(many.astype("<i8", copy=False).tobytes())
+        places.update(columns.astype("<i8", copy=False).tobytes())
+        values.update(numbers.astype("<f8", copy=False).tobytes())
     shape = f"{len(rows)} {int(X.shape[1])} ".encode()
     return hashlib.sha256(shape + counts.digest() + places.digest() + values.digest()).hexdigest()

@@ -134,6 +134,26 @@ def test_a_damaged_ledger_is_told_in_one_line(place: Place, ledger: tuple[Path, 
     assert fits > 0
 
 
+def test_an_index_that_lacks_a_row_is_found(place: Place, ledger: tuple[Path, str]) -> None:
+    """By it a ledger knows that a round was answered; every row and every hash is as it was."""
+    file, _ = ledger
+    said, bad = content(file), bytearray(file.read_bytes())
+    with closing(sqlite3.connect(file)) as db:
+        (page,) = db.execute(
+            "SELECT rootpage FROM sqlite_master WHERE name = 'sqlite_autoindex_ticks_1'"
+        ).fetchone()
+        (size,) = db.execute("PRAGMA page_size").fetchone()
+    at = bad.index(b"tick", (page - 1) * size)
+    assert at < page * size
+    bad[at] ^= 1
+    file.write_bytes(bad)
+    assert content(file) == said
+    found = place.call("ledger", "verify", file, "--json")
+    assert found.code == 1
+    assert "SQLite finds the file damaged" in found.object["problems"][0]
+    one_line(place.train(place.config(TABLES), "--json", out=place.path / "second"), "LedgerError")
+
+
 SCHEMA = "f0 = [-2.0, 2.0]\nf1 = [-2.0, 2.0]\nf2 = [-1.0, 1.0]\n"
 MODELS = {
     "numbers": with_changes(CLEAR, {"data": {"source": "data.csv", "label": "y"}}),
@@ -212,10 +232,11 @@ def test_a_malformed_model_is_told_in_one_line(kind: str, place: Place) -> None:
 
 
 def test_a_model_with_another_claim_than_it_can_have(place: Place) -> None:
-    assert place.train(place.config()).code == 0
+    write_csv(place.path / "data.csv", *rows())
+    assert place.train(place.config(data={"source": "data.csv", "label": "y"})).code == 0
+    assert place.call("predict", place.out, place.path / "data.csv").code == 0
     file = place.out / "model.json"
     facts = json.loads(file.read_text())
-    write_csv(place.path / "data.csv", *rows())
     for change in (
         {"epsilon": None},  # beside private = true
         {"epsilon": "0.1"},
@@ -225,7 +246,9 @@ def test_a_model_with_another_claim_than_it_can_have(place: Place) -> None:
         {"weights": facts["weights"][::-1]},
     ):
         file.write_text(json.dumps(facts | change))
-        one_line(place.call("predict", place.out, place.path / "data.csv", "--json"), "DataError")
+        said = place.call("predict", place.out, place.path / "data.csv", "--json")
+        one_line(said, "DataError")
+        assert "model.json" in said.err
 
 
 RECEIPTS = {

@@ -18,7 +18,7 @@ from privadmm.privacy.durable import Receipt, identity_of
 
 NAME = "receipts.csv"
 HEADER = ("job", "round", "phase", "hash", "party")
-ROW = re.compile(r"([^,\"]+),([0-9]{1,18}),([0-9]{1,18}),([0-9a-f]{64}),([0-9]{1,18})")
+ROW = re.compile(r"([ !#-+\--~]+),([0-9]{1,18}),([0-9]{1,18}),([0-9a-f]{64}),([0-9]{1,18})")
 
 
 @dataclass(frozen=True)

@@ -162,7 +162,9 @@ def readable(path: Path) -> Iterator[None]:
     try:
         yield
     except LedgerError as error:
-        raise error if str(path) in str(error) else LedgerError(f"{path}: {error}") from error
+        if str(path) in str(error):
+            raise
+        raise LedgerError(f"{path}: {error}") from error
     except (*DAMAGE, TypeError, ValueError) as error:
         why = getattr(error, "sqlite_errorname", type(error).__name__)
         raise LedgerError(

@@ -2,6 +2,7 @@
 
 import gzip
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -149,6 +150,22 @@ def test_numbers_survive_the_trip_through_text(tmp_path_factory, rows):
     for records in (read(folder / "t.csv", label="y"), read(folder / "t.svm", dim=2)):
         np.testing.assert_array_equal(dense(records), data[:, :2])
         np.testing.assert_array_equal(records.y, data[:, 2])
+
+
+def test_a_large_dim_costs_what_its_features_cost_and_an_absurd_one_nothing(put):
+    path = put("t.libsvm", "+1 2:1 999999:2\n-1\n")
+    tracemalloc.start()
+    try:
+        with pytest.raises(ConfigError, match="dim must be"):
+            read(path, classes=("-1", "+1"), dim=50_000_000)
+        refused = tracemalloc.get_traced_memory()[1]
+        records = read(path, classes=("-1", "+1"), dim=1_000_000)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert refused < 1e6
+    assert peak < 150 * 1_000_000  # bytes: a name for each feature, and no column of zeros
+    assert (records.X.shape, records.X.nnz) == ((2, 1_000_000), 2)
 
 
 def test_a_libsvm_file_may_end_before_its_last_feature(put):
@@ -321,6 +338,7 @@ def test_parquet_without_pyarrow_names_the_extra(tmp_path, monkeypatch):
         ("t.csv", {"schema": SCHEMA, "classes": ("yes", "no")}, "schema declares"),
         ("t.csv", {"schema": SCHEMA, "dim": 0}, "dim must be"),
         ("t.svm", {}, "declare dim"),
+        ("t.svm", {"dim": 10**9}, "dim must be 1 to 5,000,000, not 1000000000; hash"),
         ("t.svm", {"dim": 3, "schema": SCHEMA}, "a schema names columns"),
         ("t.svm", {"dim": 3, "keep": ("ward",)}, "no further columns"),
     ],

@@ -307,13 +307,16 @@ def prepare(config: Config, only: Sequence[int] | None = None) -> Prepared:
     rows, held_out = np.arange(len(found)), None
     if config.data.test_fraction and config.run.mode == "simulation":
         rows, test = splits.train_test(len(found), config.data.test_fraction, config.data.split_seed)
-        held_out = frame.shards(found.X, found.y, [test], store=store) if only is None else None
+        held_out = (
+            frame.shards(found.X, found.y, [test], store=store, randomised=False) if only is None else None
+        )
     owner, parties = owners(config, found, rows)
     held = [rows[part] for part in splits.gather(rows, owner, parties)]
     check_sizes(config, [len(part) for part in held])
     if only is not None:
         held = [held[party] for party in only]
-    return Prepared(frame.shards(found.X, found.y, held, only, store), held_out, frame)
+    train = frame.shards(found.X, found.y, held, only, store, config.randomises)
+    return Prepared(train, held_out, frame)
 
 
 def prepare_parties(config: Config, only: Sequence[int] | None) -> Prepared:

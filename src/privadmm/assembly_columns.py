@@ -78,4 +78,6 @@ def scaling(config: Config) -> float | None:
 
 def people(config: Config, found: Records, frame: Frame, rows: NDArray[Any], train: bool) -> People:
     """Those of these rows. Columns are scaled down only where they are trained on."""
-    return frame.people(found.X, found.y, rows, scaling(config) if train else None)
+    return frame.people(
+        found.X, found.y, rows, scaling(config) if train else None, train and config.randomises
+    )

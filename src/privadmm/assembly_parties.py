@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from privadmm.config import Config
 from privadmm.data import splits
 from privadmm.data.collecting import Collector
+from privadmm.data.label_source import LabelSource
 from privadmm.data.packing import Clip
 from privadmm.data.readers import Records
 from privadmm.data.shards import Shards
@@ -49,7 +50,8 @@ def collect(
 ) -> tuple[Shards, Shards | None, tuple[str, ...]]:
     """What these parties train on, what they hold out if it is to be `measured`, and the features' names."""
     store, clip = Store(config.run.limit), Clip(bound, config.data.intercept)
-    train, test = (Collector(clip, config.data.classes is not None, store) for _ in range(2))
+    source = LabelSource.declared(config.data.label, config.data.classes) if config.randomises else None
+    train, test = (Collector(clip, config.data.classes is not None, store, source) for _ in range(2))
     names: tuple[str, ...] | None = None
     for party in parties:
         path = path_of(config, party)

@@ -5,6 +5,9 @@ import numbers
 
 from privadmm.errors import ConfigError
 
+# Records may be sparse, but every feature has a name and a weight, and a number in each message of each party.
+MOST_FEATURES = 5_000_000
+
 
 def number(**values: object) -> None:
     for name, value in values.items():

@@ -15,6 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from privadmm import wire
+from privadmm.data.store import for_owner
 from privadmm.errors import AbsentError, CheckpointError, ConfigError
 from privadmm.features import Map
 from privadmm.phases import Algorithm, AtLabels, AtParties, Floats, Ints, Mail, Public
@@ -75,7 +76,7 @@ class Progress:
         arrays |= {"senders": self.mail.senders, "values": self.mail.values, "absent": self.mail.absent}
         data = wire.pack(arrays, job=job, round=self.round, transcript=self.transcript)
         fresh = path.with_suffix(".new")
-        with fresh.open("wb") as file:
+        with open(fresh, "wb", opener=for_owner) as file:
             file.write(wire.digest(data).encode() + data)
             file.flush()
             os.fsync(file.fileno())

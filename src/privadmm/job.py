@@ -26,7 +26,7 @@ from privadmm.privacy.accounting import Claim, Plan, by_round, together, totals,
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.events import NotPrivate, RandomizedResponse, Spent, dump
 from privadmm.privacy.history import STARTED_UNPROTECTED, Past
-from privadmm.privacy.labels import reported_by_holder
+from privadmm.privacy.labels import check_kept, reported_by_holder
 from privadmm.privacy.ledger import Budget, Ledger, MemoryLedger, Policy
 from privadmm.privacy.mechanisms import Noise
 from privadmm.vertical import Vertical
@@ -224,7 +224,7 @@ def cluster(
     parts: Sequence[Sequence[int]] | None = None,
 ) -> InProcess:
     """The job's parties in this process: one block with this ledger, or `parts`, each with a ledger in memory."""
-    check_classes(job, shards)
+    check_labels(job, shards, ledger)
     held = shards.columns if isinstance(shards, People) else shards
     blocks: list[Shards | Columns] = [held]
     if parts is not None:
@@ -239,13 +239,16 @@ def cluster(
     workers = [job.worker(block, noise, one) for block, one in zip(blocks, ledgers, strict=True)]
     labels, randomised = shards.y if isinstance(shards, People) else None, job.public.label_epsilon
     if labels is not None and randomised is not None:
-        labels = reported_by_holder(labels, ledgers[0], noise, randomised)
+        labels = reported_by_holder(labels, shards.source, ledgers[0], noise, randomised)
     return InProcess(workers, labels)
 
 
-def check_classes(job: Job, shards: Shards | People) -> None:
+def check_labels(job: Job, shards: Shards | People, ledger: Ledger | None) -> None:
+    """Refuse labels that the job's loss is not for, or of which the ledger keeps reports that are not theirs."""
     if job.public.loss.classification and not np.all(np.abs(shards.y) == 1):
         raise DataError("a loss of classes needs labels -1 and +1; the sensitivity rests on it")
+    if ledger is not None and job.public.label_epsilon is not None:
+        check_kept(shards, ledger, job.public.label_epsilon)
 
 
 def beside(public: Public, block: Shards | Columns) -> Local | Vertical:

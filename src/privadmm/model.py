@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privadmm import check
 from privadmm.data.columns import Columns, People
 from privadmm.data.encoder import Encoder, Extra, RawRows, Rows, encode_file, encode_rows
+from privadmm.data.label_source import LabelSource
 from privadmm.data.readers import Format
 from privadmm.data.schema import Category, Number, OnBad, Schema
 from privadmm.data.shards import Shards
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 NOT_PRIVATE = "NOT PRIVATE: no epsilon covers this run"
+LARGEST = 1e100  # of a number in a model's file
 SIMULATED = "simulation: noise from a seed, to study and not to publish"
 
 
@@ -79,7 +82,9 @@ class Frame:
         rows: list[Any],
         ids: Sequence[int] | None = None,
         store: Store | None = None,
+        randomised: bool = True,
     ) -> Shards:
+        """Parties' records. Unless it is known that no label is `randomised`, their rows are digested too."""
         return Shards.build(
             X,
             y,
@@ -89,6 +94,7 @@ class Frame:
             intercept=self.intercept,
             classification=self.classes is not None,
             store=store,
+            source=LabelSource.declared(self.label, self.classes) if randomised else None,
         )
 
     @property
@@ -103,15 +109,19 @@ class Frame:
         bounds = tuple(map(float, row_bounds)) or (self.row_bound,) * len(held)
         return replace(self, groups=tuple(map(tuple, held)), row_bounds=bounds, clipped=clipped)
 
-    def people(self, X: Any, y: Any, rows: Any, column_bound: float | None = None) -> People:
+    def people(
+        self, X: Any, y: Any, rows: Any, column_bound: float | None = None, randomised: bool = True
+    ) -> People:
         """These rows as vertical parties hold them. Columns that were scaled down come with `column_bound`."""
         columns = Columns.build(
             [X[:, list(group)][rows] for group in self.groups],
             row_bounds=self.row_bounds,
             intercept=self.intercept,
             column_bound=column_bound if self.clipped else column_bound or math.inf,
+            digested=randomised,
         )
-        return People.build(columns, np.asarray(y)[rows], self.classes is not None)
+        declared = LabelSource.declared(self.label, self.classes)
+        return People.build(columns, np.asarray(y)[rows], self.classes is not None, declared)
 
     @property
     def party_order(self) -> NDArray[np.int64]:
@@ -161,9 +171,9 @@ class Model:
         if X.shape[0] == 0:
             return np.empty(0)
         if self.frame.groups:
-            people = self.frame.people(X, np.ones(X.shape[0]), np.arange(X.shape[0]))
+            people = self.frame.people(X, np.ones(X.shape[0]), np.arange(X.shape[0]), randomised=False)
             return people.scores(self.weights[self.frame.party_order])
-        whole = self.frame.shards(X, np.ones(X.shape[0]), [np.arange(X.shape[0])])
+        whole = self.frame.shards(X, np.ones(X.shape[0]), [np.arange(X.shape[0])], randomised=False)
         if self.features is not None:
             whole = whole.mapped([self.features], len(self.weights))
         return whole.margins(self.weights[None])
@@ -227,23 +237,18 @@ class Model:
         if not path.exists():
             raise DataError(f"{path}: no such file; the directory holds no finished run with a model")
         try:
-            facts = json.loads(path.read_text(encoding="utf-8"))
-            kept = facts["frame"]
-            classes = None if kept["classes"] is None else tuple(kept["classes"])
-            groups, bounds = tuple(map(tuple, kept.get("groups", ()))), tuple(kept.get("row_bounds", ()))
-            vertical = (groups, bounds, kept.get("clipped", True))
-            raw = (loaded(kept.get("schema")), kept.get("on_bad", "refuse"), kept.get("label"))
-            frame = Frame(
-                kept["row_bound"], kept["intercept"], tuple(kept["names"]), classes, *vertical, *raw
-            )
-            weights = np.array([weight for _, weight in facts["weights"]], dtype=np.float64)
-            claim = (facts["algorithm"], facts["mode"], facts["epsilon"], facts["delta"])
-            seen = facts.get("features")
-            features = seen and Map(np.array(seen["centre"]), np.array(seen["scale"]), seen["constant"])
-            return Model(weights, frame, *claim, features, tuple(facts.get("caveats", ())))
+            return of_facts(json.loads(path.read_text(encoding="utf-8")))
         except (DataError, ConfigError) as error:
-            raise DataError(f"{path}: {error}") from None
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise DataError(f"{path}: not a model that privadmm saved: {error}") from None
+        except (
+            OSError,
+            ArithmeticError,
+            LookupError,
+            AttributeError,
+            RuntimeError,
+            TypeError,
+            ValueError,
+        ) as error:
             raise DataError(f"{path}: not a model that privadmm saved ({type(error).__name__})") from error
 
 
@@ -256,16 +261,89 @@ def dumped(schema: Schema | None) -> dict[str, Any] | None:
     return None if schema is None else asdict(schema)
 
 
+def of_facts(facts: Any) -> Model:
+    """What `save` wrote, out of JSON. Nothing is taken over that a model would fail on later, or claim wrongly."""
+    frame = frame_of(facts["frame"])
+    epsilon, delta = facts["epsilon"], facts["delta"]
+    for name, claim in (("epsilon", epsilon), ("delta", delta)):
+        if claim is not None:
+            check.nonnegative(**{name: claim})
+    need(facts["mode"] in ("simulation", "deployment"), "mode is neither simulation nor deployment")
+    need(facts.get("private", epsilon is not None) is (epsilon is not None), "private and epsilon disagree")
+    need(epsilon is None or delta is not None, "there is an epsilon without a delta")
+    caveats, features = facts.get("caveats", []), None
+    need(texts([facts["algorithm"], *caveats]), "algorithm and caveats are not texts")
+    if (seen := facts.get("features")) is not None:
+        centre, scale = (numbers_of(seen[name], len(frame.columns)) for name in ("centre", "scale"))
+        check.nonnegative(constant=seen["constant"])
+        features = Map(centre, scale, seen["constant"])
+    columns = [name for name, _ in facts["weights"]]
+    weights = numbers_of([weight for _, weight in facts["weights"]], len(columns))
+    model = Model(weights, frame, facts["algorithm"], facts["mode"], epsilon, delta, features, tuple(caveats))
+    need(columns == list(model.columns), "its weights belong to other columns")
+    return model
+
+
+def frame_of(kept: Any) -> Frame:
+    names, classes, label = kept["names"], kept["classes"], kept.get("label")
+    groups, bounds, clipped = kept.get("groups", []), kept.get("row_bounds", []), kept.get("clipped", True)
+    need(
+        bool(names) and texts(names) and len(set(names)) == len(names), "its features are not distinct names"
+    )
+    pair = isinstance(classes, list) and len(classes) == 2 and classes[0] != classes[1]
+    plain = pair and all(isinstance(name, str) or math.isfinite(name) for name in classes)
+    need(classes is None or plain, "its classes are not two different texts or numbers")
+    need(label is None or texts([label]), "its label is not a name")
+    check.positive(
+        **{"row_bound": kept["row_bound"]} | {f"row_bounds {i}": bound for i, bound in enumerate(bounds)}
+    )
+    check.nonnegative(intercept=kept["intercept"])
+    need(kept["intercept"] < 1, "its intercept is not below 1")
+    held = [place for group in groups for place in group]
+    whole = all(type(place) is int for place in held) and sorted(held) == list(range(len(names)))
+    need(not groups or whole, "its parties do not hold every feature once")
+    need(len(bounds) == len(groups) and type(clipped) is bool, "its parties' bounds are not one for each")
+    frame = Frame(
+        *(kept["row_bound"], kept["intercept"], tuple(names), classes and tuple(classes)),
+        *(tuple(map(tuple, groups)), tuple(bounds), clipped),
+        *(loaded(kept.get("schema")), kept.get("on_bad", "refuse"), label),
+    )
+    _ = frame.encoder  # which refuses a schema that does not make these features
+    return frame
+
+
+def need(good: bool, problem: str) -> None:
+    if not good:
+        raise DataError(problem)
+
+
+def texts(values: Any) -> bool:
+    return isinstance(values, list) and all(isinstance(value, str) for value in values)
+
+
+def numbers_of(values: Any, length: int) -> Floats:
+    """So many numbers, of a size that sums and products of a few do not overflow."""
+    need(all(type(value) in (int, float) for value in values), "a weight, centre or scale is no number")
+    found = np.array(values, dtype=np.float64)
+    need(found.shape == (length,), f"it has {len(found)} numbers where {length} belong")
+    need(bool((np.abs(found) <= LARGEST).all()), f"it has a number beyond {LARGEST:g}")
+    return found
+
+
 def loaded(kept: Any) -> Schema | None:
     """What `dumped` made, out of JSON."""
     if kept is None:
         return None
-    columns = {
-        name: Category(tuple(entry["values"]))
-        if "values" in entry
-        else Number(entry["low"], entry["high"], tuple(entry["edges"]))
-        for name, entry in kept["columns"].items()
-    }
+    columns = dict[str, Number | Category]()
+    for name, entry in kept["columns"].items():
+        if "values" in entry:
+            need(isinstance(entry["values"], list), f"the categories of {name!r} are no list")
+            columns[name] = Category(tuple(entry["values"]))
+        else:
+            edges = numbers_of(entry["edges"], len(entry["edges"]))
+            rising = not len(edges) or (edges[0] == 0 and edges[-1] < 1 and bool((np.diff(edges) > 0).all()))
+            need(rising, f"the bins of {name!r} do not rise from 0 to below 1")
+            columns[name] = Number(entry["low"], entry["high"], tuple(entry["edges"]))
     return Schema(columns, kept["label"], kept["classes"], kept["row_bound"])
 
 

@@ -137,6 +137,11 @@ class Config:
         return self.path.parent / name
 
     @property
+    def randomises(self) -> bool:
+        """Whether labels are randomised before anything is learnt from them."""
+        return self.privacy is not None and self.privacy.label_epsilon is not None
+
+    @property
     def digest(self) -> str:
         """Of all that is said but where the run and its records are kept and reached.
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
+from privadmm.check import MOST_FEATURES
 from privadmm.toml.fields import SOME, Above, AtLeast, AtMost, Below, Doc, Rule, When, show
 
 EMBEDDED = ("embedded:adult", "embedded:a9a")
@@ -19,6 +20,8 @@ UNITS |= {f"{prefix}iB": 1024**power for power, prefix in enumerate("KMGT", star
 
 
 def _text_problem(value: str) -> str | None:
+    if "\0" in value:
+        return "has a NUL character, which no file or column name can have"
     return None if value.strip() else "is blank"
 
 
@@ -185,7 +188,16 @@ class DataTable:
     intercept: Annotated[
         float, AtLeast(0), Below(1), Doc("share of a row's norm that a constant feature takes; 0 is none")
     ] = 0.0
-    dim: Annotated[int | None, AtLeast(1), Doc("number of features; libsvm needs it")] = None
+    dim: Annotated[
+        int | None,
+        AtLeast(1),
+        Rule(
+            lambda value: f"is {value:,}" if value > MOST_FEATURES else None,
+            f"an integer from 1 to {MOST_FEATURES:,} (hash more features to fewer)",
+            {"maximum": MOST_FEATURES},
+        ),
+        Doc("number of features; libsvm needs it"),
+    ] = None
     id: Annotated[
         str | None,
         NAME,

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from privadmm.data.label_source import LabelSource
 from privadmm.data.packing import PIECE, Clip, Index
 from privadmm.data.shards import Part, Shards
 from privadmm.data.store import Store
@@ -19,6 +20,7 @@ class Collector:
     clip: Clip
     classification: bool
     store: Store
+    source: LabelSource | None = None  # of labels that are randomised
     _names: list[int] = field(default_factory=list)
     _parts: list[Part] = field(default_factory=list)
     _waiting: int = 0  # bytes of tables
@@ -39,7 +41,9 @@ class Collector:
 
     def _pack(self) -> None:
         if self._parts:
-            ready = Shards.assemble(self._parts, self.clip, self._names, self.classification, self.store)
+            ready = Shards.assemble(
+                self._parts, self.clip, self._names, self.classification, self.store, self.source
+            )
             self._blocks.append(ready)
             self._names, self._parts, self._waiting = [], [], 0
 

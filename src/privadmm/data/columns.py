@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from privadmm import check
+from privadmm.data.label_source import UNNAMED, LabelSource, digest_of
 from privadmm.data.packing import Clip, clip_sparse, gram, pack_dense
 from privadmm.data.schema import words
 from privadmm.data.store import Store
@@ -77,6 +78,7 @@ class Columns:
     ids: Index  # (P,)
     features: tuple[Features, ...]
     column_bound: float | None = None
+    rows: tuple[str, ...] = ()  # a digest of each party's table, for labels that are randomised
 
     @classmethod
     def build(
@@ -87,6 +89,7 @@ class Columns:
         intercept: float = 0.0,
         column_bound: float | None = None,
         ids: ArrayLike | None = None,
+        digested: bool = True,
     ) -> Columns:
         """From one (N, d_m) table per party, dense or scipy sparse, which are copied.
 
@@ -121,7 +124,9 @@ class Columns:
                 else columns_clipped(name, X, clip, column_bound)
             )
             found.append(Features(A))
-        return cls(names, tuple(found), column_bound)
+        everybody = np.arange(tables[0].shape[0])
+        rows = tuple(digest_of(X, everybody) for X in tables) if digested else ()
+        return cls(names, tuple(found), column_bound, rows)
 
     @property
     def people(self) -> int:
@@ -142,7 +147,11 @@ class Columns:
         chosen = np.asarray(parties, dtype=np.int64)
         if not len(chosen) or np.any(np.diff(chosen) <= 0) or chosen[0] < 0 or chosen[-1] >= len(self.ids):
             raise ConfigError("take needs increasing positions inside the block, at least one")
-        return replace(self, ids=self.ids[chosen], features=tuple(self.features[i] for i in chosen))
+        features, rows = (
+            tuple(self.features[i] for i in chosen),
+            tuple(self.rows[i] for i in chosen if self.rows),
+        )
+        return replace(self, ids=self.ids[chosen], features=features, rows=rows)
 
 
 def rows_clipped(name: int, X: Any, clip: Clip) -> Any:
@@ -173,9 +182,16 @@ class People:
 
     columns: Columns
     y: Array  # (N,)
+    declared: LabelSource = UNNAMED
 
     @classmethod
-    def build(cls, columns: Columns, y: ArrayLike, classification: bool = True) -> People:
+    def build(
+        cls,
+        columns: Columns,
+        y: ArrayLike,
+        classification: bool = True,
+        declared: LabelSource = UNNAMED,
+    ) -> People:
         labels = np.asarray(y, dtype=np.float64)
         if labels.shape != (columns.people,):
             raise DataError(f"there are {columns.people} people and labels of shape {labels.shape}")
@@ -187,7 +203,12 @@ class People:
                 else "finite; clean or drop these people"
             )
             raise DataError(f"{int(bad.sum())} of {len(labels)} labels are not {what}")
-        return cls(columns, labels)
+        return cls(columns, labels, declared)
+
+    @property
+    def source(self) -> LabelSource | None:
+        """Whose labels these are: of the people in all tables, in this order; None if these were not digested."""
+        return replace(self.declared, rows=self.columns.rows) if self.columns.rows else None
 
     @property
     def ids(self) -> Index:

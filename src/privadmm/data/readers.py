@@ -21,6 +21,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, Protocol, TypeVar, Union, ca
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from privadmm.check import MOST_FEATURES
 from privadmm.data.schema import (
     DROP_OR_DEFAULT,
     Classes,
@@ -122,8 +123,10 @@ def read(
             raise ConfigError(f"{path}: a schema names columns, and {kind} has none; use csv or parquet")
     elif on_bad == "default":
         raise ConfigError(f'{path}: on_bad = "default" needs a schema, which declares the default; add one')
-    if dim is not None and dim < 1:
-        raise ConfigError(f"{path}: dim must be 1 or more, not {dim!r}")
+    if dim is not None and not 1 <= dim <= MOST_FEATURES:
+        raise ConfigError(
+            f"{path}: dim must be 1 to {MOST_FEATURES:,}, not {dim!r}; hash more features to fewer"
+        )
     with _readable(path, kind):
         if kind == "npz":
             records = _read_npz(path, label or "y", pair, keep)

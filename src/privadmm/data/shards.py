@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from privadmm.data.label_source import UNNAMED, LabelSource, digest_of
 from privadmm.data.packing import PIECE, Array, Clip, Dense, Index, Mask, Piece, pack_dense, pack_sparse
 from privadmm.data.store import Store
 from privadmm.errors import ConfigError, DataError
@@ -59,6 +60,7 @@ class Shards:
     y: Array  # (n,)
     slots: tuple[Slot, ...]  # in flat order
     store: Store = field(default_factory=Store)  # where records are kept, and copies of them
+    source: LabelSource | None = None  # None: these labels cannot be randomised
 
     @classmethod
     def build(
@@ -72,6 +74,7 @@ class Shards:
         intercept: float = 0.0,
         classification: bool = True,
         store: Store | None = None,
+        source: LabelSource | None = UNNAMED,
     ) -> Shards:
         """Party i holds the records rows[i] of a pooled X (dense or scipy sparse) and y. X is copied, not changed."""
         X, y = table(X, y)
@@ -79,7 +82,7 @@ class Shards:
         held = np.concatenate([part[2] for part in parts]) if parts else np.empty(0, dtype=np.int64)
         if len(np.unique(held)) != len(held):
             raise DataError("a record is held twice; replacing it would count twice")
-        return cls.assemble(parts, Clip(row_bound, intercept), ids, classification, store or Store())
+        return cls.assemble(parts, Clip(row_bound, intercept), ids, classification, store or Store(), source)
 
     @classmethod
     def from_parties(
@@ -93,13 +96,19 @@ class Shards:
     ) -> Shards:
         """One (X_i, y_i) per party; each may be dense or sparse."""
         parts = [(X, y, np.arange(len(y))) for X, y in (table(*party) for party in parties)]
-        return cls.assemble(parts, Clip(row_bound, intercept), ids, classification, Store())
+        return cls.assemble(parts, Clip(row_bound, intercept), ids, classification, Store(), UNNAMED)
 
     @classmethod
     def assemble(
-        cls, parts: Sequence[Part], clip: Clip, ids: ArrayLike | None, classification: bool, store: Store
+        cls,
+        parts: Sequence[Part],
+        clip: Clip,
+        ids: ArrayLike | None,
+        classification: bool,
+        store: Store,
+        source: LabelSource | None,
     ) -> Shards:
-        """Of tables whose rows nobody holds twice."""
+        """Of tables whose rows nobody holds twice. With a `source` they are digested, for labels to be randomised."""
         names = np.arange(len(parts)) if ids is None else np.asarray(ids, dtype=np.int64)
         if not parts or names.shape != (len(parts),) or len(np.unique(names)) != len(parts):
             raise ConfigError(f"ids must name each of {len(parts)} parties once, and one party at least")
@@ -121,7 +130,9 @@ class Shards:
                 at = at[piece.shape[0] :]
         labels = np.concatenate([parts[i][1][parts[i][2]] for i in order])
         dim = int(parts[0][0].shape[1]) + (clip.intercept > 0)
-        return cls(names, sizes, dim, labels, lay(pieces), store)
+        if source is not None:
+            source = replace(source, rows=tuple(digest_of(X, rows) for X, _, rows in parts))
+        return cls(names, sizes, dim, labels, lay(pieces), store, source)
 
     @classmethod
     def join(cls, blocks: Sequence[Shards]) -> Shards:
@@ -137,7 +148,8 @@ class Shards:
         ids, sizes = (np.concatenate(each) for each in ([b.ids for b in blocks], [b.sizes for b in blocks]))
         labels = np.concatenate([y for _, _, y in found])
         slots = lay([(at, piece) for at, piece, _ in found])
-        return cls(ids, sizes, blocks[0].dim, labels, slots, blocks[0].store)
+        source = LabelSource.join([block.source for block in blocks])
+        return cls(ids, sizes, blocks[0].dim, labels, slots, blocks[0].store, source)
 
     @property
     def size(self) -> int:
@@ -248,7 +260,8 @@ class Shards:
                 labels.append(y[start:stop].ravel())
                 pieces.append((at[start:stop], slot.piece.cut(start, stop)))
         y = np.concatenate(labels)
-        return Shards(self.ids[chosen], self.sizes[chosen], self.dim, y, lay(pieces), self.store)
+        source = None if self.source is None else self.source.take(chosen)
+        return Shards(self.ids[chosen], self.sizes[chosen], self.dim, y, lay(pieces), self.store, source)
 
     @property
     def cells(self) -> int:

@@ -19,7 +19,7 @@ from privadmm.config import Config
 from privadmm.data.columns import People
 from privadmm.engines.worker import Worker
 from privadmm.errors import DataError, LedgerError, RefusedError, StorageError
-from privadmm.job import Job, check_classes
+from privadmm.job import Job, check_labels
 from privadmm.phases import Mail
 from privadmm.privacy.durable import Receipt, SqliteLedger, identity_of
 from privadmm.privacy.labels import reported_by_holder
@@ -130,7 +130,7 @@ class Site:
     def begin(self) -> None:
         """Set the plan's cost aside, or refuse; then go on from what the ledger holds."""
         job, ledger = self.order.job, self.ledger
-        check_classes(job, self._held)
+        check_labels(job, self._held, ledger)
         job.reserve(ledger)
         vertical = isinstance(self._held, People)
         block = self._held.columns.take(self.order.parties) if vertical else self._held
@@ -162,9 +162,9 @@ class Site:
     @named
     def labels(self) -> bytes:
         """Those that a coordinator may see of this block's people: randomised here, and kept in this ledger."""
-        epsilon = self.order.job.public.label_epsilon
+        held, epsilon = self._held, self.order.job.public.label_epsilon
         assert epsilon is not None, "labels that are not randomised stay where they are"
-        return wire.pack({"y": reported_by_holder(self._held.y, self.ledger, self._noise, epsilon)})
+        return wire.pack({"y": reported_by_holder(held.y, held.source, self.ledger, self._noise, epsilon)})
 
     @named
     def iterates(self, rounds: int) -> bytes | None:

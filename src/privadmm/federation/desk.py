@@ -30,7 +30,7 @@ from privadmm.federation.letters import Letter, data, signed, text, whole
 from privadmm.federation.party import Party
 from privadmm.federation.proposal import Kept, Proposal, parties_of, read_text
 from privadmm.federation.records import Held, bound_of, held
-from privadmm.job import beside, check_classes
+from privadmm.job import beside, check_labels
 from privadmm.phases import Mail
 from privadmm.privacy.durable import Identity, Receipt, SqliteLedger, identity_of
 from privadmm.privacy.ledger import Tick
@@ -135,7 +135,7 @@ class Desk:
         self.admitted(len(proposal.sizes), kept.config)
         found = self.held(kept)
         with closing(self.ledger(kept, heads)) as ledger:
-            check_classes_of(kept, found)
+            check_labels_of(kept, found, ledger)
             kept.job.reserve(ledger)
             kept.job.worker(
                 found.block, assembly.noise(kept.config), ledger
@@ -242,6 +242,6 @@ def received(sent: bytes) -> Mail:
         raise RefusedError("what was sent is no inbox. Nothing was released") from error
 
 
-def check_classes_of(kept: Kept, found: Held) -> None:
+def check_labels_of(kept: Kept, found: Held, ledger: SqliteLedger) -> None:
     if found.people is None:
-        check_classes(kept.job, found.block)  # type: ignore[arg-type]
+        check_labels(kept.job, found.block, ledger)  # type: ignore[arg-type]

@@ -64,8 +64,9 @@ def bound_of(party: Party, config: Config) -> float:
 def own_rows(party: Party, config: Config) -> Held:
     declared = replace(config, data=replace(config.data, format=party.data.format))
     found, bound = assembly.read_file(declared, party.source), bound_of(party, config)
-    frame = Frame(bound, config.data.intercept, found.names, config.data.classes)
-    shards = frame.shards(found.X, found.y, [np.arange(len(found))], [party.number])
+    frame = Frame(bound, config.data.intercept, found.names, config.data.classes, label=config.data.label)
+    rows, randomised = [np.arange(len(found))], config.randomises
+    shards = frame.shards(found.X, found.y, rows, [party.number], randomised=randomised)
     return Held(shards, bound, found.names)
 
 

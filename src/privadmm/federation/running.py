@@ -15,6 +15,7 @@ from privadmm import assembly, wire
 from privadmm.config import Config, check_seed
 from privadmm.data.aligned import read_labels
 from privadmm.data.columns import align
+from privadmm.data.label_source import LabelSource
 from privadmm.drive import Callback, Checkpoint, Progress, View
 from privadmm.errors import ClusterError, ConfigError, DataError
 from privadmm.federation.coordinator import Facts, Federation, Patience, Post, greet
@@ -268,6 +269,7 @@ def labels(config: Config, job: Job, first: Facts) -> Floats | None:
     kept = Policy(None, adjacency=job.policy.adjacency, label_epsilon=chosen)
     ledger = SqliteLedger(config.resolve(LABELS), (0,), kept, mode)
     try:
-        return reported_by_holder(found, ledger, assembly.noise(config), chosen)
+        people = LabelSource.declared(table.label, table.classes, [digest(ids[order])])
+        return reported_by_holder(found, people, ledger, assembly.noise(config), chosen)
     finally:
         ledger.close()

@@ -27,7 +27,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from privadmm.errors import LedgerError, LockedError, RefusedError
+from privadmm.errors import ConfigError, LedgerError, LockedError, RefusedError
 from privadmm.privacy.events import Charges, Event, Spent, dump, load, merge
 from privadmm.privacy.ledger import (
     LOCKED,
@@ -170,11 +170,42 @@ def default_limits(mode: str) -> Limits | None:
     return Limits() if mode == "deployment" else None
 
 
+DAMAGE = (sqlite3.Error, ConfigError, ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError)
+
+
+def printable(text: object) -> str:
+    """Text that a damaged file may have a part in, fit for one line of a terminal."""
+    return "".join(sign if sign.isprintable() else "?" for sign in str(text))[:200]
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Turn whatever reading a damaged ledger raises into a LedgerError that names the file."""
+    try:
+        yield
+    except LedgerError as error:
+        if str(path) in str(error):
+            raise
+        raise LedgerError(f"{path}: {error}") from error
+    except (*DAMAGE, TypeError, ValueError) as error:
+        why = getattr(error, "sqlite_errorname", type(error).__name__)
+        raise LedgerError(
+            f"{path}: is damaged, or locked by another process ({why}). Nothing was released: put a sound copy back"
+        ) from error
+
+
 def connect(path: Path, read_only: bool = False) -> sqlite3.Connection:
-    """A connection to a ledger of this format, or to a file that is still empty; refuses anybody else's."""
+    """A connection to a ledger of this format, or to a file that is still empty; refuses anybody else's.
+
+    A file that is made here is its owner's alone, and what SQLite keeps beside it takes over its permissions.
+    """
     if read_only and not path.is_file():
         raise LedgerError(f"{path}: there is no ledger there")
     try:
+        if not read_only:
+            # Only one that is not there is opened: closing another would drop the locks that this process has on it.
+            with suppress(FileExistsError):
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         # Whoever may write opens for writing, so that nothing of SQLite's own is left beside the file.
         access = ("rw" if os.access(path, os.W_OK) else "ro") if read_only else "rwc"
         source = f"{path.absolute().as_uri()}?mode={access}"
@@ -193,8 +224,9 @@ def connect(path: Path, read_only: bool = False) -> sqlite3.Connection:
         except BaseException:
             db.close()
             raise
-    except sqlite3.Error as error:
-        raise LedgerError(f"{path}: cannot be used as a ledger ({error}); name another file") from error
+    except (sqlite3.Error, OSError, ValueError) as error:
+        why = printable(getattr(error, "strerror", None) or error)
+        raise LedgerError(f"{path}: cannot be used as a ledger ({why}); name another file") from error
     return db
 
 
@@ -202,11 +234,8 @@ def identity_of(path: Path) -> Identity | None:
     """What the ledger at this path has fixed; None if there is none yet."""
     if not path.exists():
         return None
-    with closing(connect(path, read_only=True)) as db:
-        try:
-            return Identity.of(dict(db.execute("SELECT fact, value FROM identity")))
-        except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
-            raise LedgerError(f"{path}: is damaged ({type(error).__name__}); nothing was released") from error
+    with readable(path), closing(connect(path, read_only=True)) as db:
+        return Identity.of(dict(db.execute("SELECT fact, value FROM identity")))
 
 
 Receipt = tuple[str, int, int, str]  # job, round, phase, and the hash of that row

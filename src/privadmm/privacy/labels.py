@@ -5,15 +5,30 @@ with the reported labels, by whomever and for how long, nobody learns more than 
 report of the same label would add another epsilon. So the reports are drawn once for a data set and kept in its ledger,
 every job on that ledger reads these and no others, and a ledger is made for such jobs or for none.
 
-A ledger is of one data set: the same records, in the same order.
+A ledger is of one data set: one label column, its classes in one order, and the same records in the same order. The
+reports are kept with all three, and a job that differs in one of them is refused before anything is set aside for it.
+
+What a refusal tells. Column and classes are declared, by the party itself: a RefusedError, whose text may be told to a
+coordinator. Records are compared by a digest of their features. It never leaves the ledger (the row's secret stands
+before it in the hash chain), and another one is a DataError: a party tells its coordinator the kind of such an error
+and nothing else. Nothing that a coordinator chooses enters the digest, since a party reads its records as it declares
+itself; so asking again, or for another job, gets the same answer, and for a data set that does not change, which is
+what a guarantee is about, that answer never depends on what the records are.
 """
 
+from collections.abc import Callable
+from itertools import zip_longest
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from privadmm import wire
+from privadmm.data.columns import People
+from privadmm.data.label_source import LabelSource
 from privadmm.data.packing import Array
 from privadmm.data.shards import Shards
-from privadmm.errors import RefusedError
+from privadmm.errors import DataError, LedgerError, RefusedError
 from privadmm.privacy.events import RandomizedResponse
 from privadmm.privacy.ledger import Ledger
 from privadmm.privacy.mechanisms import Noise
@@ -25,36 +40,103 @@ HOLDER = 2**64 - 1  # whose labels are drawn where no party has them: the coordi
 def reported(shards: Shards, ledger: Ledger, noise: Noise, epsilon: float) -> Shards:
     """The block with the labels that its parties report, drawn now if they never were."""
 
-    def draw() -> bytes:
-        found = [
-            np.where(noise.flips(epsilon, len(y), int(party)), -y, y).astype(np.int8)
-            for party, y in zip(shards.ids, shards.labels(), strict=True)
-        ]
-        return wire.pack({"labels": np.concatenate(found), "sizes": shards.sizes}, epsilon=epsilon)
-
-    arrays, facts = wire.unpack(ledger.keep("", LABELS, draw, RandomizedResponse(epsilon)))
-    if facts["epsilon"] != epsilon or not np.array_equal(arrays["sizes"], shards.sizes):
-        raise RefusedError(
-            f"the labels of parties with {arrays['sizes'].tolist()[:5]} records were randomised with label_epsilon = "
-            f"{facts['epsilon']}, and the job has {shards.sizes.tolist()[:5]} and {epsilon}: a second report of a "
-            "label would tell more of it. Nothing was released: use the records and label_epsilon of the ledger"
+    def draw() -> Array:
+        flipped = (noise.flips(epsilon, int(size), int(i)) for i, size in zip(*whose, strict=True))
+        return np.concatenate(
+            [np.where(flips, -y, y) for flips, y in zip(flipped, shards.labels(), strict=True)]
         )
-    labels = arrays["labels"].astype(np.float64)
+
+    whose = (shards.ids, shards.sizes)
+    labels = _drawn_once(draw, shards.sizes, shards.source, ledger, epsilon)
     return shards.with_labels(np.split(labels, np.cumsum(shards.sizes)[:-1]))
 
 
-def reported_by_holder(y: Array, ledger: Ledger, noise: Noise, epsilon: float) -> Array:
+def reported_by_holder(
+    y: Array, source: LabelSource | None, ledger: Ledger, noise: Noise, epsilon: float
+) -> Array:
     """The same for labels (N,) at a coordinator. They are kept in the ledger that counts for its people."""
+    return _drawn_once(
+        lambda: np.where(noise.flips(epsilon, len(y), HOLDER), -y, y),
+        np.array([len(y)]),
+        source,
+        ledger,
+        epsilon,
+    )
 
-    def draw() -> bytes:
-        said = np.where(noise.flips(epsilon, len(y), HOLDER), -y, y).astype(np.int8)
-        return wire.pack({"labels": said}, epsilon=epsilon)
 
-    arrays, facts = wire.unpack(ledger.keep("", LABELS, draw, RandomizedResponse(epsilon)))
-    if facts["epsilon"] != epsilon or len(arrays["labels"]) != len(y):
+def check_kept(data: Shards | People, ledger: Ledger, epsilon: float) -> None:
+    """Refuse a job whose ledger keeps reports of other labels; to be asked before anything is set aside for it."""
+    if ledger.policy.label_epsilon != epsilon:
+        return  # the ledger's policy refuses the job, and says why
+    if (stored := ledger.kept("", LABELS)) is not None:
+        sizes = np.array([data.columns.people]) if isinstance(data, People) else data.sizes
+        _matched(stored, sizes, data.source, ledger, epsilon)
+
+
+def _drawn_once(
+    draw: Callable[[], Array],
+    sizes: NDArray[np.int64],
+    source: LabelSource | None,
+    ledger: Ledger,
+    epsilon: float,
+) -> Array:
+    """The reports that the ledger keeps of these labels, one party after another, drawn now if there are none."""
+
+    def make() -> bytes:
+        known = _known(source)
+        facts = {"column": known.column, "classes": list(known.classes), "rows": list(known.rows)}
+        return wire.pack({"labels": draw().astype(np.int8), "sizes": sizes}, epsilon=epsilon, **facts)
+
+    stored = ledger.keep("", LABELS, make, RandomizedResponse(epsilon))
+    return _matched(stored, sizes, source, ledger, epsilon)
+
+
+def _known(source: LabelSource | None) -> LabelSource:
+    """Fails closed: labels of records that nobody digested could later be given to others."""
+    if source is None:
+        raise DataError("labels can be randomised only of records that were digested when they were read")
+    return source
+
+
+def _matched(
+    stored: bytes, sizes: NDArray[np.int64], source: LabelSource | None, ledger: Ledger, epsilon: float
+) -> Array:
+    """The kept reports, if they are of these labels of these records."""
+    file = f"{path}: " if (path := getattr(ledger, "path", None)) else ""
+    try:
+        arrays, facts = wire.unpack(stored)
+    except ValueError as error:
+        raise LedgerError(f"{file}the labels that it keeps are damaged ({error})") from error
+    known = _known(source)
+    if not facts.keys() >= {"column", "classes", "rows"}:
         raise RefusedError(
-            f"the labels of {len(arrays['labels'])} people were randomised with label_epsilon = {facts['epsilon']}, "
-            f"and the job has {len(y)} people and {epsilon}: a second report of a label would tell more of it. "
-            "Nothing was released: use the people and label_epsilon of the ledger"
+            f"{file}the labels kept here were randomised by a version of privadmm that did not record of which "
+            "column, classes and records they are, so they may be others than the job's. Nothing was released: end "
+            "its jobs with that version, and make a new ledger for records whose labels were not reported before"
+        )
+    kept = LabelSource(str(facts["column"]), tuple(facts["classes"]), tuple(facts["rows"]))
+    if facts["epsilon"] != epsilon or not np.array_equal(arrays["sizes"], sizes):
+        raise RefusedError(
+            f"{file}the labels of parties with {_few(arrays['sizes'])} records were randomised with label_epsilon = "
+            f"{facts['epsilon']}, and the job has {_few(sizes)} and {epsilon}: a second report of a label would tell "
+            "more of it. Nothing was released: use the records and label_epsilon of the ledger"
+        )
+    if (kept.column, kept.classes) != (known.column, known.classes):
+        raise RefusedError(
+            f"{file}the labels kept here are reports of column {kept.column!r} with classes {list(kept.classes)}, "
+            f"negative first, and the job has {known.column!r} with {list(known.classes)}: it would learn from the "
+            "wrong labels. Nothing was released: use the label and classes of the ledger; other labels of the same "
+            "records need a ledger of their own, and what both tell of a record adds up"
+        )
+    if kept.rows != known.rows:
+        differ = sum(old != new for old, new in zip_longest(kept.rows, known.rows))
+        raise DataError(
+            f"{file}the records (of {differ} of {len(kept.rows)} parties) are not those whose labels were randomised, "
+            "not in that order, or read into other features: reports would go to the wrong records. Nothing was "
+            "released: put records, their order and [data] back as they were; other records need a ledger of their own"
         )
     return np.asarray(arrays["labels"], dtype=np.float64)
+
+
+def _few(sizes: Any) -> list[int]:
+    return [int(size) for size in sizes[:5]]

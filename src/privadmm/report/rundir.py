@@ -11,7 +11,8 @@
     convergence.png, epsilon.png
     result.json     the summary
 
-result.json is written last: a directory that has it is complete.
+result.json is written last: a directory that has it is complete. Ledgers, receipts and the checkpoint may be read by
+their owner alone: ledgers keep what parties drew, and a coordinator's rounds may be derived from labels.
 """
 
 import contextlib
@@ -129,9 +130,9 @@ class RunDir:
 
     def _known(self, facts: dict[str, str]) -> str:
         try:
-            known = json.loads(self.job.read_text())
+            known = json.loads(self.job.read_text(encoding="utf-8"))
             job, before = str(known["job"]), {name: str(known[name]) for name in SAME}
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise CheckpointError(f"{self.job}: is damaged; start anew in another {self.out}") from error
         if changed := [words for name, words in SAME.items() if facts[name] != before[name]]:
             raise CheckpointError(

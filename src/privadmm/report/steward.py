@@ -2,7 +2,6 @@
 
 import json
 import math
-import sqlite3
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -10,9 +9,9 @@ from typing import Any
 
 from privadmm.errors import LedgerError
 from privadmm.privacy.accounting import epsilon
-from privadmm.privacy.durable import SqliteLedger, connect, identity_of
+from privadmm.privacy.durable import SqliteLedger, connect, identity_of, readable
 from privadmm.privacy.events import Spent, merge
-from privadmm.privacy.verification import Verification
+from privadmm.privacy.verification import Verification, sound
 from privadmm.report.screen import Facts, alike, shown
 from privadmm.report.screen import rows as table
 
@@ -20,6 +19,8 @@ Json = dict[str, Any]
 
 
 def opened(path: Path) -> SqliteLedger:
+    """A ledger in which everything fits; none is shown or changed in which something does not."""
+    sound(path)
     known = identity_of(path)
     if known is None:
         raise LedgerError(f"{path}: there is no ledger there")
@@ -83,18 +84,14 @@ def worst(costs: list[float | None]) -> float | None:
 
 
 def rows(path: Path) -> Json:
-    with closing(connect(path, read_only=True)) as db:
-        try:
-            facts = {
-                fact: json.loads(value) for fact, value in db.execute("SELECT fact, value FROM identity")
-            }
-            found = db.execute(
-                "SELECT seq, kind, job, round, phase, inbox, charges, hash FROM ticks ORDER BY seq"
-            )
-            names = ("seq", "kind", "job", "round", "phase", "inbox", "charges", "hash")
-            listed = [dict(zip(names, row, strict=True)) for row in found]
-        except (sqlite3.Error, ValueError) as error:
-            raise LedgerError(f"{path}: is damaged and cannot be read through ({error})") from error
+    sound(path)
+    with readable(path), closing(connect(path, read_only=True)) as db:
+        facts = {fact: json.loads(value) for fact, value in db.execute("SELECT fact, value FROM identity")}
+        found = db.execute(
+            "SELECT seq, kind, job, round, phase, inbox, charges, hash FROM ticks ORDER BY seq"
+        )
+        names = ("seq", "kind", "job", "round", "phase", "inbox", "charges", "hash")
+        listed = [dict(zip(names, row, strict=True)) for row in found]
     for row in listed:
         row["charges"] = [
             {"parties": parties, "events": [{**json.loads(event), "count": count} for event, count in charge]}

@@ -1,0 +1,72 @@
+"""Which labels a block holds, and of which records: what reports that were kept of labels are compared with.
+
+A report belongs to the record at its place. Which record that is, its features say: their digest goes row by row over
+the numbers as they were read, before they are clipped, so it is the same for dense and sparse storage, for every bound
+and intercept, and on every machine. Labels are not in it: it is kept, and nothing that is kept tells more of a label
+than its report.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from privadmm.data.packing import CHUNK, Index
+
+
+@dataclass(frozen=True)
+class LabelSource:
+    """The column of the labels, its classes (negative first) and, party by party, the digest of the records."""
+
+    column: str = "y"
+    classes: tuple[str, ...] = ()
+    rows: tuple[str, ...] = ()
+
+    @staticmethod
+    def declared(column: str | None, classes: Sequence[Any] | None, rows: Sequence[str] = ()) -> LabelSource:
+        """As a config or an estimator declares it; a file without column names calls its labels y."""
+        return LabelSource(column or "y", tuple(str(name) for name in classes or ()), tuple(rows))
+
+    def take(self, parties: Index) -> LabelSource:
+        """Of the parties at these positions."""
+        return replace(self, rows=tuple(self.rows[i] for i in parties))
+
+    @staticmethod
+    def join(sources: Sequence[LabelSource | None]) -> LabelSource | None:
+        """Of blocks of one job, one after another."""
+        known = [source for source in sources if source is not None]
+        if len(known) < len(sources):
+            return None
+        return replace(known[0], rows=tuple(digest for source in known for digest in source.rows))
+
+
+UNNAMED = LabelSource()
+CELLS = 1 << 14  # numbers of a dense table that are digested at a time
+
+
+def digest_of(X: Any, rows: Index) -> str:
+    """Of these rows of a table, in this order: how many numbers in each row are not 0, where they stand, and they."""
+    counts, places, values = (hashlib.sha256() for _ in range(3))
+    sparse = hasattr(X, "tocsr")
+    step = CHUNK if sparse else max(1, CELLS // int(X.shape[1]))
+    for start in range(0, len(rows), step):
+        part = X[rows[start : start + step]]
+        if sparse:
+            part = part.tocsr().astype(np.float64, copy=False)
+            part.sum_duplicates()
+            kept = part.data != 0
+            ends = np.concatenate([[0], np.cumsum(kept)])[part.indptr]
+            many, columns, numbers = np.diff(ends), part.indices[kept], part.data[kept]
+        else:
+            part = np.asarray(part, dtype=np.float64)
+            mask = part != 0
+            many, columns, numbers = mask.sum(axis=1), np.nonzero(mask)[1], part[mask]
+        counts.update(many.astype("<i8", copy=False).tobytes())
+        places.update(columns.astype("<i8", copy=False).tobytes())
+        values.update(numbers.astype("<f8", copy=False).tobytes())
+    shape = f"{len(rows)} {int(X.shape[1])} ".encode()
+    return hashlib.sha256(shape + counts.digest() + places.digest() + values.digest()).hexdigest()

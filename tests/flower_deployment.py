@@ -37,7 +37,25 @@ def answer(folder, letter):
     return said
 
 client.answer = answer
+{fault}
 pinned.client()
+"""
+# A party that fails after its records were read, or whose process dies there, as long as the file says so.
+FAULT = """
+import os, signal
+from pathlib import Path
+from privadmm.phases import Local
+
+plain_gradient = Local.gradient
+
+def gradient(self, x):
+    for act in Path({file!r}).read_text().split() if Path({file!r}).exists() else ():
+        if act == "dies":
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise ZeroDivisionError("the mean of the records is 0.123")
+    return plain_gradient(self, x)
+
+Local.gradient = gradient
 """
 
 KEPT_UP = (
@@ -115,7 +133,9 @@ class Deployed:
         """The node of a party; what it is asked and answers is captured."""
         party = read_party(self.federated.folders[number])
         environment = {**ENVIRONMENT, **node_environment(party)}
-        (party.folder / "bin" / "flwr-clientapp").write_text(CAPTURING.format(python=sys.executable))
+        fault = FAULT.format(file=str(party.folder / "fault"))
+        script = CAPTURING.format(python=sys.executable, fault=fault)
+        (party.folder / "bin" / "flwr-clientapp").write_text(script)
         self.start(f"node-{number}", [sys.executable, "-c", KEPT_UP, *node(party)], environment)
 
     def run(self, **config: Any) -> None:

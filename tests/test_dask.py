@@ -20,7 +20,7 @@ import pytest
 from privadmm.drive import Callback, View, drive
 from privadmm.engines.opening import orders
 from privadmm.engines.site import Order, Site
-from privadmm.errors import ClusterError, ConfigError, DataError, LedgerError, RefusedError
+from privadmm.errors import ClusterError, ConfigError, DataError, LedgerError, LockedError, RefusedError
 from privadmm.job import Job
 from privadmm.phases import Mail
 from privadmm.privacy.verification import verify
@@ -357,6 +357,93 @@ def test_a_deployment_has_a_ledger_for_every_block(cluster: Deployed, place: Pla
     done = place.run(tables)
     assert done.rows == []
     assert [party["epsilon"] for party in done.ledger["parties"]] == pytest.approx([1.0] * PARTIES)
+
+
+PLANTED = {
+    "the gradient": "privadmm.phases:Local.gradient",
+    "noise": "privadmm.privacy.mechanisms:Deployment.gaussian",
+    "the commit": "privadmm.privacy.durable:SqliteLedger.commit",
+}
+
+
+def plant(place: str, act: str) -> None:
+    """In a worker's process: from now on this function fails, or ends the process; with `act` "undo" no longer."""
+    import importlib
+    import os
+    import signal
+
+    module, _, path = place.partition(":")
+    owner: Any = importlib.import_module(module)
+    *names, last = path.split(".")
+    for name in names:
+        owner = getattr(owner, name)
+
+    def fails(*_: Any, **__: Any) -> Any:
+        if act == "dies":
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise ZeroDivisionError("the mean of the records is 0.123")
+
+    if act == "undo":
+        setattr(owner, last, owner.planted)
+    else:
+        owner.planted = getattr(owner, last)
+        setattr(owner, last, fails)
+
+
+plant.__module__ = "__main__"  # so that it travels whole: workers do not have the tests
+
+
+@contextmanager
+def planted(cluster: Deployed, place: str, act: str = "fails") -> Iterator[None]:
+    """A fault in every worker process that is up now."""
+    certificates = cluster.certificates.run
+    security = distributed.Security(
+        tls_ca_file=certificates["tls_ca"],
+        tls_client_cert=certificates["tls_cert"],
+        tls_client_key=certificates["tls_key"],
+        require_encryption=True,
+    )
+    with distributed.Client(cluster.address, security=security, set_as_default=False) as client:
+        client.wait_for_workers(2, timeout=60)
+        client.run(plant, place, act)
+        try:
+            yield
+        finally:
+            if act == "fails":
+                client.run(plant, place, "undo")
+
+
+@pytest.mark.parametrize("fault", [*PLANTED, "the process"])
+def test_a_worker_that_fails_in_a_deployment_locks_its_ledger(
+    fault: str, cluster: Deployed, place: Place
+) -> None:
+    """Charged once, told once: the driver learns that it is locked, and what failed stays with the ledger."""
+    pytest.importorskip("opendp")
+    tables = dasked(STAR, cluster, mode="deployment", seed=None, ledger="parties")
+    policy, files = ("--epsilon", 3.0, "--delta", 1e-5), []
+    for number, (first, count) in enumerate([(0, 3), (3, 2)]):
+        files.append(place.path / "parties" / f"block-{number}.sqlite")
+        assert (
+            place.call("ledger", "create", files[-1], "--parties", count, "--first", first, *policy).code == 0
+        )
+    where, act = (PLANTED["the gradient"], "dies") if fault == "the process" else (PLANTED[fault], "fails")
+    with planted(cluster, where, act), pytest.raises(LockedError, match="is locked") as told:
+        place.run(tables, out=place.path / "first")
+    assert "0.123" not in str(told.value)
+    assert told.value.__cause__ is None
+    for file in files:
+        seen = place.call("ledger", "show", file, "--json").object
+        if fault == "the process" and seen["locked"] is None:
+            continue  # the others were waited for no longer
+        assert seen["locked"]["round"] == 0
+        assert ("0.123" in seen["locked"]["why"]) == (fault != "the process")
+        assert {party["releases"] for party in seen["parties"]} == {1}
+    with pytest.raises(LockedError, match="is locked"):
+        place.run(tables, out=place.path / "second")
+    for file in files:
+        assert place.call("ledger", "unlock", file, "--because", "the test planted it").code == 0
+    done = place.run(tables, out=place.path / "third")
+    assert [sum(one["count"] for one in party["events"]) for party in done.ledger["parties"]] == [7] * PARTIES
 
 
 def alive(group: int) -> list[str]:

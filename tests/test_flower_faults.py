@@ -328,3 +328,39 @@ def test_the_same_transcript_on_other_shapes(kind: str, tables: dict[str, Any], 
         assert result["transcript"] == expected
         for number, ledger in enumerate(found.federated.ledgers):
             only_releases(ledger, [said for _, said in found.captured(number)])
+
+
+@pytest.mark.parametrize("act", ["fails", "dies"])
+def test_a_party_that_fails_in_a_deployment_is_locked(act: str, tmp_path: Path) -> None:
+    """Charged once, told once, and only its steward goes on: with real nodes, whose process fails, or is gone."""
+    pytest.importorskip("opendp")
+    from contextlib import closing
+
+    from privadmm.report import steward
+
+    run = {"mode": "deployment", "seed": None, "ledger": "none"}
+    with deployed(tmp_path, with_changes(STAR, {"run": run}), pinned=False) as made:
+        fault = made.federated.folders[1] / "fault"
+        fault.write_text(act)
+        made.run(out="runs/first", timeout=60.0)
+        made.wait_for(made.ended, "the end of the run")
+        status = made.status()
+        assert status["state"] == "failed"
+        # Of a process that is gone nobody hears anything: its party is silent, and then locked.
+        steps = [said for letter, said in made.captured(1) if letter["kind"] == "step"]
+        assert {said["status"] for said in steps} <= {"locked"}
+        assert "0.123" not in json.dumps(status) + repr(made.captured(1))
+        fault.unlink()
+        made.run(out="runs/second")
+        made.wait_for(made.ended, "the end of the second run")
+        assert made.status()["error"] == "LockedError", made.status()
+        ledger = made.federated.ledgers[1]
+        with closing(steward.opened(ledger)) as opened:
+            assert opened.failed is not None
+            assert ("0.123" in (opened.why or "")) == (act == "fails")
+            assert sum(count for _, count in opened.spent(1)) == 1
+            opened.unlock("the test planted it")
+        made.run(out="runs/third")
+        assert made.finish()["rounds"] == ROUNDS
+        with closing(steward.opened(ledger)) as opened:
+            assert sum(count for _, count in opened.spent(1)) == 1 + ROUNDS

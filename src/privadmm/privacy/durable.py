@@ -30,7 +30,6 @@ from typing import Any
 from privadmm.errors import ConfigError, LedgerError, LockedError, RefusedError
 from privadmm.privacy.events import Charges, Event, Spent, dump, load, merge
 from privadmm.privacy.ledger import (
-    LOCKED,
     Budget,
     Keepsake,
     Policy,
@@ -327,11 +326,17 @@ class SqliteLedger:
                 for job, round, phase in self._execute("SELECT job, round, phase FROM intents").fetchall():
                     self._fail(Tick(job, round, phase), DIED)
             if self.failed is not None:
-                raise LockedError(LOCKED)
+                raise self._locked()
             yield
         finally:
             self._turn.close()
             self._turn = None
+
+    def _locked(self) -> LockedError:
+        return LockedError(
+            f"{self.path}: is locked, since a tick failed after records were read. Its steward sees the reason with "
+            "`privadmm ledger show` and decides with `privadmm ledger unlock`. Nothing more was released"
+        )
 
     @property
     def failed(self) -> Tick | None:
@@ -370,7 +375,7 @@ class SqliteLedger:
                 self.transaction(),
             ):  # without a row, the intent says it to the next turn
                 self._fail(tick, why)
-            raise LockedError(LOCKED) from None
+            raise self._locked() from None
 
     def _fail(self, tick: Tick, why: str) -> None:
         inbox, packed = self._execute(

@@ -40,8 +40,6 @@ from privadmm.privacy.calibration import Adjacency
 from privadmm.privacy.events import Charges, Event, Spent, add, dump, merge
 from privadmm.privacy.limits import Limits
 
-LOCKED = "the ledger is locked: a tick failed, and its steward has not unlocked it. Nothing more was released"
-
 
 @dataclass(frozen=True)
 class Budget:

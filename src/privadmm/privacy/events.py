@@ -12,6 +12,11 @@ from functools import lru_cache
 from privadmm import check
 from privadmm.errors import LedgerError
 
+# What mechanisms.Deployment keeps to in every release, and accounting counts on: a standard deviation has at least STEPS
+# steps of the grid, and a release at most COORDINATES numbers, more than a row of a ledger can hold (2^31 bytes).
+STEPS = 2.0**40
+COORDINATES = 2**28
+
 
 @dataclass(frozen=True)
 class Gaussian:
@@ -25,7 +30,17 @@ class Gaussian:
 
 @dataclass(frozen=True)
 class DiscreteGaussian:
-    """The same from the discrete Gaussian on a fine grid, the rounding paid for in Delta: deployment."""
+    """The same from the discrete Gaussian on a grid of STEPS, Delta including the rounding to it: deployment."""
+
+    ratio: float
+
+    def __post_init__(self) -> None:
+        check.ratio(ratio=self.ratio)
+
+
+@dataclass(frozen=True)
+class EarlyDiscreteGaussian:
+    """A release that a ledger recorded before STEPS and COORDINATES were kept to: only its Renyi curve is proved."""
 
     ratio: float
 
@@ -38,6 +53,8 @@ class GaussianObjective:
     """An argmin whose objective carries noise b ~ N(0, (ratio Delta)^2 I), b in units of summed gradients.
 
     w = C c/(m k): the most that one record can add to the curvature, over the curvature that is not data's.
+    Its release is followed by that of the argmin's cover, which shows the law of b: continuous before a Gaussian, and
+    rounded to a grid before a DiscreteGaussian. A door releases no other pair.
     """
 
     ratio: float
@@ -100,6 +117,7 @@ class NotPrivate:
 Event = (
     Gaussian
     | DiscreteGaussian
+    | EarlyDiscreteGaussian
     | GaussianObjective
     | GammaObjective
     | GammaOutput
@@ -109,7 +127,8 @@ Event = (
 )
 KINDS: dict[str, type[Event]] = {
     "gaussian": Gaussian,
-    "discrete_gaussian": DiscreteGaussian,
+    "grid_gaussian": DiscreteGaussian,
+    "discrete_gaussian": EarlyDiscreteGaussian,
     "gaussian_objective": GaussianObjective,
     "gamma_objective": GammaObjective,
     "gamma_output": GammaOutput,

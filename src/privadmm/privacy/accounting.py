@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from privadmm import check
 from privadmm.privacy import curves
 from privadmm.privacy.events import (
-    COORDINATES,
     STEPS,
     DiscreteGaussian,
     EarlyDiscreteGaussian,
@@ -39,6 +38,10 @@ from privadmm.privacy.events import (
 )
 
 Floats = NDArray[np.float64]
+
+# eta of an argmin in a ledger from before the grid followed the dimension: a row holds less than 2^31 bytes, so a release
+# had fewer than 2^28 coordinates.
+EARLY = curves.grid_distance(2**28, STEPS)
 
 # (round, phase) -> for each release of that tick, in order, one event per party.
 Plan = Mapping[tuple[int, int], tuple[tuple[Event, ...], ...]]
@@ -117,13 +120,11 @@ def sort(spent: Spent) -> Sorted:
             others.append(event)
     outputs = sum(count for event, count in spent if isinstance(event, DiscreteGaussian))
     argmins = sum(count for event, count in spent if isinstance(event, GaussianObjective))
+    early = any(isinstance(event, EarlyDiscreteGaussian) for event, _ in spent)
+    each = curves.grid_distance(1, STEPS)  # d/(24 s^2) of d numbers with s = STEPS sqrt(d)
     # An argmin whose noise is on a grid has a cover on a grid: without one, all of them are continuous.
-    if not any(isinstance(event, DiscreteGaussian | EarlyDiscreteGaussian) for event, _ in spent):
-        argmins = 0
-    each = curves.grid_distance(COORDINATES, STEPS)
-    return Sorted(
-        math.sqrt(math.fsum(mus)), tuple(pures), tuple(others), each * (outputs + argmins), each * argmins
-    )
+    inside = (EARLY if early else each) * argmins if outputs or early else 0.0
+    return Sorted(math.sqrt(math.fsum(mus)), tuple(pures), tuple(others), each * outputs + inside, inside)
 
 
 def renyi(spent: Spent, alpha: Floats) -> Floats:

@@ -26,7 +26,6 @@ from privadmm.privacy import curves
 from privadmm.privacy.accounting import Plan, delta_curve, epsilon, totals, worst
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.events import (
-    COORDINATES,
     STEPS,
     DiscreteGaussian,
     Event,
@@ -130,7 +129,7 @@ def counted_again(event: Any, gain: float, bend: float) -> Event:
 def counted_on_a_grid(event: DiscreteGaussian, gain: float, bend: float) -> Event:
     """1/ratio' <= 1/(gain ratio) + (1 - 1/gain) step sqrt(d)/scale: closer neighbours are rounded as far apart."""
     ratio = gain * event.ratio
-    return DiscreteGaussian(ratio / (1 + ratio * max(0.0, 1 - 1 / gain) * math.sqrt(COORDINATES) / STEPS))
+    return DiscreteGaussian(ratio / (1 + ratio * max(0.0, 1 - 1 / gain) / STEPS))
 
 
 counted_again.register(Gaussian, lambda event, gain, bend: Gaussian(gain * event.ratio))

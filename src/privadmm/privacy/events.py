@@ -12,10 +12,9 @@ from functools import lru_cache
 from privadmm import check
 from privadmm.errors import LedgerError
 
-# What mechanisms.Deployment keeps to in every release, and accounting counts on: a standard deviation has at least STEPS
-# steps of the grid, and a release at most COORDINATES numbers, more than a row of a ledger can hold (2^31 bytes).
+# What mechanisms.Deployment keeps to in every release of d numbers, and accounting relies on: the standard deviation is
+# at least STEPS sqrt(d) steps of the grid.
 STEPS = 2.0**40
-COORDINATES = 2**28
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class Gaussian:
 
 @dataclass(frozen=True)
 class DiscreteGaussian:
-    """The same from the discrete Gaussian on a grid of STEPS, Delta including the rounding to it: deployment."""
+    """The same from the discrete Gaussian on a fine grid, Delta including the rounding to it: deployment."""
 
     ratio: float
 
@@ -40,7 +39,7 @@ class DiscreteGaussian:
 
 @dataclass(frozen=True)
 class EarlyDiscreteGaussian:
-    """A release that a ledger recorded before STEPS and COORDINATES were kept to: only its Renyi curve is proved."""
+    """A release that a ledger recorded before its grid followed STEPS: only its Renyi curve is proved."""
 
     ratio: float
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from privadmm import check
 from privadmm.errors import ConfigError, RefusedError
-from privadmm.privacy.events import COORDINATES, STEPS, DiscreteGaussian, Gaussian
+from privadmm.privacy.events import STEPS, DiscreteGaussian, Gaussian
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -24,7 +24,7 @@ Words = NDArray[np.uint64]
 Call = tuple[int, int, int]  # round, phase, number of the release within the tick
 ONCE = 2**64 - 1  # in place of the round: what a party draws once, before all of them
 LABELS, OWN = 0, 1  # in place of the phase there: its randomised labels, and what its algorithm keeps
-FINEST = 2.0**-1000  # no grid is finer: doubles end at 2^-1074
+LEAST = 2.0**-960  # no standard deviation is smaller, so that its grid is within the range of doubles
 
 
 class Noise(Protocol):
@@ -42,7 +42,7 @@ class Noise(Protocol):
         ...
 
     def grid(self, scale: Floats) -> Floats:
-        """The step of the grid on which Gaussian noise of this scale lies; 0 if it is continuous."""
+        """The largest step of a grid on which Gaussian noise of this scale may lie; 0 if it is continuous."""
         ...
 
     def uniform(self, bound: float, shape: tuple[int, ...], ids: Ints, number: int = 0) -> Floats:
@@ -141,10 +141,8 @@ class Simulation(Once):
 class Deployment(Once):
     """Discrete Gaussian noise through OpenDP (extra `deploy`), on a grid that follows the scale.
 
-    The accountant relies on three facts of every release, whatever its sensitivity:
-    - its standard deviation is at least ratio times the sensitivity of the query rounded to the grid;
-    - its standard deviation is at least STEPS steps of the grid;
-    - it has at most COORDINATES coordinates.
+    The accountant relies on two facts of every release of d numbers, whatever its sensitivity: the standard deviation
+    is at least ratio times the sensitivity of the query rounded to the grid, and at least STEPS sqrt(d) steps of it.
     What is drawn once needs no more than fair bits, which the operating system gives.
     """
 
@@ -168,10 +166,6 @@ class Deployment(Once):
         return np.frombuffer(secrets.token_bytes(8 * count), dtype=np.uint64)
 
     def gaussian(self, x: Floats, sensitivity: Floats, ratio: Floats, ids: Ints, call: Call) -> Floats:
-        if x.shape[-1] > COORDINATES:
-            raise RefusedError(
-                f"a release of {x.shape[-1]} numbers: its noise is counted for at most {COORDINATES}; split the job"
-            )
         out = np.empty_like(x)
         for index in np.ndindex(x.shape[:-1]):
             out[index] = self._perturb(x[index], float(sensitivity[index[-1]]), float(ratio[index[-1]]))
@@ -182,7 +176,7 @@ class Deployment(Once):
 
     def grid(self, scale: Floats) -> Floats:
         # The largest power of two that is not above the scale, exactly: a logarithm could round up.
-        _, exponent = np.frexp(np.maximum(scale, STEPS * FINEST))
+        _, exponent = np.frexp(np.maximum(scale, LEAST))
         return np.asarray(np.ldexp(1.0, exponent - 1) / STEPS)
 
     def _perturb(self, x: Floats, sensitivity: float, ratio: float) -> Floats:
@@ -191,10 +185,11 @@ class Deployment(Once):
     def measurement(self, size: int, sensitivity: float, ratio: float) -> Any:
         """OpenDP's measurement: rounds `size` numbers to the grid and adds the noise. Its `map` gives its own zCDP."""
         check.positive(sensitivity=sensitivity, ratio=ratio)
-        step = float(self.grid(np.array(ratio * sensitivity)))
+        whole = float(self.grid(np.array(ratio * sensitivity)))
+        step = whole / 2 ** math.ceil((size - 1).bit_length() / 2)  # at most whole/sqrt(size)
         # Rounding the query to the grid can move it by half a step per coordinate, on either side. The last factor is
-        # for the rounding of this line; the last bound, for what lies below the finest grid.
-        scale = max(ratio * (sensitivity + step * math.sqrt(size)) * (1 + 2.0**-50), STEPS * step)
+        # for the rounding of this line itself.
+        scale = max(ratio * (sensitivity + step * math.sqrt(size)) * (1 + 2.0**-50), LEAST)
         check.positive(**{"ratio times sensitivity": scale})
         dp = self._opendp
         return dp.measurements.make_gaussian(

@@ -39,8 +39,8 @@ from privadmm.privacy.events import (
 
 Floats = NDArray[np.float64]
 
-# eta of an argmin in a ledger from before the grid followed the dimension: a row holds less than 2^31 bytes, so a release
-# had fewer than 2^28 coordinates.
+# eta of an argmin in a ledger from before the grid followed the dimension: a row holds less than 2^31 bytes, and so
+# nothing was released that had 2^28 coordinates.
 EARLY = curves.grid_distance(2**28, STEPS)
 
 # (round, phase) -> for each release of that tick, in order, one event per party.

@@ -21,9 +21,8 @@ each coordinate (PRIVACY.md 2a); the distances of coordinates and releases add u
     delta(eps) = delta_rounded(eps) + (1 + e^eps) eta,     eta = sum of d/(24 s^2).                 (4)
 
 The last term is the slack. A thousandth of delta is set aside for it; what would need more has no epsilon in this form.
-The smallest root of (4) would be lower by less than a ten-thousandth, but it lets mu and eta be traded for each other,
-and a job may choose its noise after it saw what others released. With a fixed part the two have a bound each, and
-composition holds however jobs are chosen.
+The smallest root of (4) would be lower by 5e-5 of epsilon at delta = 1e-6. But a job may choose its noise after it saw
+what others released, and could then trade mu for eta on the way; with a fixed part each has a bound of its own.
 """
 
 import math

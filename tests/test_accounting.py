@@ -13,6 +13,7 @@ from privadmm.privacy.calibration import Target, calibrate, fit
 from privadmm.privacy.curves import gdp_delta, gdp_epsilon, rdp_epsilon
 from privadmm.privacy.events import (
     DiscreteGaussian,
+    EarlyDiscreteGaussian,
     Event,
     GammaObjective,
     GammaOutput,
@@ -56,7 +57,7 @@ def test_agrees_with_an_independent_accountant(ratio: float, count: int, delta: 
 
 
 @pytest.mark.parametrize(("ratio", "count", "delta"), [(20.0, 100, 1e-5), (3.0, 1, 1e-6)])
-def test_the_deployed_law_agrees_with_an_independent_rdp_accountant(
+def test_the_renyi_form_agrees_with_an_independent_rdp_accountant(
     ratio: float, count: int, delta: float
 ) -> None:
     import dp_accounting
@@ -65,9 +66,13 @@ def test_the_deployed_law_agrees_with_an_independent_rdp_accountant(
     orders = [1 + x / 50 for x in range(1, 20000)]
     rdp = RdpAccountant(orders, dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE)
     rdp.compose(dp_accounting.SelfComposedDpEvent(dp_accounting.GaussianDpEvent(ratio), count))
-    ours = epsilon(((DiscreteGaussian(ratio), count),), delta)
+    ours = epsilon(((EarlyDiscreteGaussian(ratio), count),), delta)
     assert ours == pytest.approx(rdp.get_epsilon(delta), rel=1e-4)
-    assert ours > epsilon(((Gaussian(ratio), count),), delta)
+    assert (
+        ours
+        > epsilon(((DiscreteGaussian(ratio), count),), delta)
+        > epsilon(((Gaussian(ratio), count),), delta)
+    )
 
 
 @given(mus, deltas)
@@ -87,7 +92,12 @@ def test_more_releases_cost_more_and_less_than_the_sum(a: float, b: float, delta
 FAMILIES = {
     "gaussian": lambda x, n: ((Gaussian(x), n),),
     "discrete gaussian": lambda x, n: ((DiscreteGaussian(x), n),),
+    "discrete gaussian on an old ledger": lambda x, n: (
+        (DiscreteGaussian(x), n),
+        (EarlyDiscreteGaussian(1e3), 1),
+    ),
     "objective, inexact": lambda x, n: ((GaussianObjective(x, 1e-4), n), (Gaussian(1e4), n)),
+    "objective, deployed": lambda x, n: ((GaussianObjective(x, 1e-4), n), (DiscreteGaussian(1e4), n)),
     "gamma objective": lambda x, n: ((GammaObjective(1 / x, 1e-6), n),),
     "randomised labels beside it": lambda x, n: ((Gaussian(x), n), (RandomizedResponse(1e-3), 1)),
     "decaying variance": lambda x, n: tuple((Gaussian(x * 0.99 ** (t / 2)), 1) for t in range(n)),
@@ -108,6 +118,7 @@ def test_an_equal_split_keeps_its_target(target: float, delta: float, n: int, ki
     ((event, *_), *_) = fit(Target(target, delta, kind), {(t, 0): ((kind(1.0),),) for t in range(n)})[(0, 0)]
     assert isinstance(event, kind)
     assert target * (1 - 1e-4) <= epsilon(((event, n),), delta) <= target
+    assert epsilon(((kind(0.9999 * event.ratio), n),), delta) > target  # less noise would not do
 
 
 def test_the_impossible_is_refused_with_what_is_possible() -> None:
@@ -146,6 +157,7 @@ def test_too_many_kinds_of_pure_releases_still_count() -> None:
 EVENTS = [
     Gaussian(3.0),
     DiscreteGaussian(3.0),
+    EarlyDiscreteGaussian(3.0),
     GaussianObjective(3.0, 0.05),
     GammaObjective(0.2, 0.05),
     GammaOutput(4.0),

@@ -75,6 +75,9 @@ SPENT: dict[str, Spent] = {
     "too many to sum": ((RandomizedResponse(0.01), 1100), (GammaOutput(90.0), 1100)),
     "renyi": ((GaussianObjective(12.0, 0.02), 25), (Gaussian(1e4), 25)),
     "deployed": ((DiscreteGaussian(12.0), 25),),
+    "deployed beside pure": ((DiscreteGaussian(12.0), 25), (RandomizedResponse(0.3), 4)),
+    "deployed argmins": ((GaussianObjective(20.0, 0.02), 25), (DiscreteGaussian(1e4), 25)),
+    "deployed argmins between labels": ((GaussianObjective(12.0, 0.0), 25), (DiscreteGaussian(1e4), 25)),
 }
 
 

@@ -1,7 +1,10 @@
 """From events to (epsilon, delta), for one party and the whole transcript.
 
-Each event has a rule: exactly Gaussian, pure, or a Renyi curve (the formulas are in curves.py). A transcript is counted
-in the strongest form that all of its events have: Gaussian and pure releases exactly, anything else in Renyi form.
+Each event has a rule: Gaussian, pure, or a Renyi curve (the formulas are in curves.py). A transcript is counted in the
+strongest form that all of its events have: Gaussian and pure releases exactly, anything else in Renyi form.
+
+Deployments draw noise on a grid. As Gaussians their releases cost a slack in delta; where it would be too large, those
+on outputs have a Renyi curve that needs none. The noise inside of an argmin has no proof without the slack.
 
 Every epsilon is rounded up and every noise level is calibrated from above, so that a figure printed here may be a
 hair too large, never too small. An event without a rule counts as infinite.
@@ -19,7 +22,9 @@ from numpy.typing import NDArray
 from privadmm import check
 from privadmm.privacy import curves
 from privadmm.privacy.events import (
+    STEPS,
     DiscreteGaussian,
+    EarlyDiscreteGaussian,
     Event,
     GammaObjective,
     GammaOutput,
@@ -33,6 +38,10 @@ from privadmm.privacy.events import (
 )
 
 Floats = NDArray[np.float64]
+
+# eta of an argmin in a ledger from before the grid followed the dimension: a row holds less than 2^31 bytes, and so
+# nothing was released that had 2^28 coordinates.
+EARLY = curves.grid_distance(2**28, STEPS)
 
 # (round, phase) -> for each release of that tick, in order, one event per party.
 Plan = Mapping[tuple[int, int], tuple[tuple[Event, ...], ...]]
@@ -49,7 +58,7 @@ class Claim:
 
 @singledispatch
 def gdp(event: object) -> float | None:
-    """mu, if the event is exactly Gaussian."""
+    """mu, if the event is Gaussian, or would be but for the slack of its grid."""
     return None
 
 
@@ -66,10 +75,12 @@ def rdp(event: object, alpha: Floats) -> Floats:
 
 
 gdp.register(Gaussian, lambda event: 1 / event.ratio)
+gdp.register(DiscreteGaussian, lambda event: 1 / event.ratio)
 # Where no record changes the curvature (a label flip of the logistic loss), the argmin maps the noise one to one.
 gdp.register(GaussianObjective, lambda event: None if event.w else 1 / event.ratio)
 rdp.register(Gaussian, lambda event, alpha: curves.gaussian_rdp(alpha, 1 / event.ratio))
 rdp.register(DiscreteGaussian, lambda event, alpha: curves.gaussian_rdp(alpha, 1 / event.ratio))
+rdp.register(EarlyDiscreteGaussian, lambda event, alpha: curves.gaussian_rdp(alpha, 1 / event.ratio))
 rdp.register(GaussianObjective, lambda event, alpha: curves.objective_rdp(alpha, event.ratio, event.w))
 pure.register(GammaObjective, lambda event: event.slope + math.log1p(event.w))
 pure.register(GammaOutput, lambda event: 1 / event.ratio)
@@ -80,11 +91,17 @@ for _kind in (GammaObjective, GammaOutput, RandomizedResponse):
 
 @dataclass(frozen=True)
 class Sorted:
-    """Everything a party released, by the form in which it can be counted."""
+    """Everything a party released, by the form in which it can be counted.
+
+    eta     how far it is from rounded Gaussians, in total variation; 0 in simulations
+    inside  the part of it from noise inside of argmins
+    """
 
     mu: float
     pure: tuple[tuple[float, int], ...]
     others: tuple[Event, ...]
+    eta: float
+    inside: float
 
     @property
     def hopeless(self) -> bool:
@@ -101,7 +118,13 @@ def sort(spent: Spent) -> Sorted:
             pures.append((eps, count))
         else:
             others.append(event)
-    return Sorted(math.sqrt(math.fsum(mus)), tuple(pures), tuple(others))
+    outputs = sum(count for event, count in spent if isinstance(event, DiscreteGaussian))
+    argmins = sum(count for event, count in spent if isinstance(event, GaussianObjective))
+    early = any(isinstance(event, EarlyDiscreteGaussian) for event, _ in spent)
+    each = curves.grid_distance(1, STEPS)  # d/(24 s^2) of d numbers with s = STEPS sqrt(d)
+    # An argmin whose noise is on a grid has a cover on a grid: without one, all of them are continuous.
+    inside = (EARLY if early else each) * argmins if outputs or early else 0.0
+    return Sorted(math.sqrt(math.fsum(mus)), tuple(pures), tuple(others), each * outputs + inside, inside)
 
 
 def renyi(spent: Spent, alpha: Floats) -> Floats:
@@ -113,20 +136,31 @@ def epsilon(spent: Spent, delta: float) -> float:
     """The certified epsilon of everything a party released, in the strongest form that all of it has."""
     parts = sort(spent)
     if not parts.others:
-        return curves.mixed_epsilon(parts.mu, parts.pure, delta)
+        exact = partial(curves.mixed_epsilon, parts.mu, parts.pure)
+        total = curves.epsilon_with_slack(exact, parts.eta, delta)
+        if math.isfinite(total):
+            return total
     if delta == 0 or parts.hopeless:
         return math.inf
-    return curves.rdp_epsilon(partial(renyi, spent), delta)
+    return curves.epsilon_with_slack(partial(curves.rdp_epsilon, partial(renyi, spent)), parts.inside, delta)
+
+
+def least_delta(spent: Spent) -> float:
+    """The delta below which no epsilon is proved, however large the noise: 0 but for argmins on a grid."""
+    return curves.slack(sort(spent).inside, 0.0) / curves.SET_ASIDE
 
 
 def delta_curve(spent: Spent) -> Callable[[float], float]:
     """The same the other way round: the certified delta at every epsilon."""
     parts = sort(spent)
-    if not parts.others:
-        return curves.mixed_delta(parts.mu, parts.pure)
     if parts.hopeless:
         return lambda epsilon: 1.0
-    return partial(curves.rdp_delta, partial(renyi, spent))
+    forms = []
+    if not parts.others:
+        forms.append(curves.delta_with_slack(curves.mixed_delta(parts.mu, parts.pure), parts.eta))
+    if parts.others or parts.eta:
+        forms.append(curves.delta_with_slack(partial(curves.rdp_delta, partial(renyi, spent)), parts.inside))
+    return lambda epsilon: min(form(epsilon) for form in forms)
 
 
 def classical_ratio(round_epsilon: float, delta: float) -> float:

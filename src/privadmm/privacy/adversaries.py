@@ -4,7 +4,7 @@ The own server holds the features in the clear, and the labels too unless they w
 each label up to that epsilon, for ever. The others see the transcript. Its noise was planned for the job's neighbours;
 of a label alone, features fixed, the same noise hides more, and is counted here again:
 
-    noise on a query                            ratio' = ratio s/s'
+    noise on a query                            ratio' = ratio s/s', less where it is on a grid
     noise in an objective                       ratio' = ratio s/s',   slope' = slope s'/s,   w' = w c'/c
     the cover of an inexact argmin              as it is
 
@@ -25,6 +25,7 @@ from privadmm.privacy import curves
 from privadmm.privacy.accounting import Plan, delta_curve, epsilon, totals, worst
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.events import (
+    STEPS,
     DiscreteGaussian,
     Event,
     GammaObjective,
@@ -114,8 +115,14 @@ def counted_again(event: Any, gain: float, bend: float) -> Event:
     return found
 
 
+@counted_again.register
+def counted_on_a_grid(event: DiscreteGaussian, gain: float, bend: float) -> Event:
+    """1/ratio' <= 1/(gain ratio) + (1 - 1/gain) step sqrt(d)/scale: closer neighbours are rounded as far apart."""
+    ratio = gain * event.ratio
+    return DiscreteGaussian(ratio / (1 + ratio * max(0.0, 1 - 1 / gain) / STEPS))
+
+
 counted_again.register(Gaussian, lambda event, gain, bend: Gaussian(gain * event.ratio))
-counted_again.register(DiscreteGaussian, lambda event, gain, bend: DiscreteGaussian(gain * event.ratio))
 counted_again.register(GammaOutput, lambda event, gain, bend: GammaOutput(gain * event.ratio))
 counted_again.register(
     GaussianObjective, lambda event, gain, bend: GaussianObjective(gain * event.ratio, bend * event.w)

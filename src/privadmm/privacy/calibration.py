@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 
 from privadmm import check
 from privadmm.errors import ConfigError, RefusedError
-from privadmm.privacy.accounting import Plan, epsilon, pure
+from privadmm.privacy.accounting import Plan, epsilon, least_delta, pure
 from privadmm.privacy.events import (
     DiscreteGaussian,
     Event,
@@ -194,7 +194,12 @@ def calibrate(target: float, delta: float, spend: Callable[[float], Spent]) -> f
     while epsilon(spend(high), delta) > target:
         low, high = high, 4 * high
         if high > 1e15:
-            least = epsilon(spend(high), delta)
+            least, needed = epsilon(spend(high), delta), least_delta(spend(high))
+            if delta < needed:
+                raise RefusedError(
+                    f"delta = {delta:g} is too small for so many releases on a deployment's grid, however noisy: "
+                    f"give a delta of at least {needed:.3g}, or fewer rounds"
+                )
             raise RefusedError(
                 f"no noise reaches epsilon = {target:g} at delta = {delta:g}: the smallest feasible is {least:.6g}"
             )

@@ -13,10 +13,21 @@ independent parts add, so with L the sum of the pure losses and delta_mu the cur
 exactly: no discretisation. Renyi curves, where only those are proved, add and convert by
 
     eps = min over alpha of  D_alpha + ln(1 - 1/alpha) - ln(alpha delta)/(alpha - 1).               (3)
+
+Noise on a grid. A query rounded to integers, plus a Gaussian rounded to integers, is a Gaussian release rounded: (1)
+holds. The discrete Gaussian of standard deviation s steps is within total variation 1/(24 s^2) of the rounded one, in
+each coordinate (docs/privacy.md#discrete); the distances of coordinates and releases add up to eta, and what is drawn keeps
+
+    delta(eps) = delta_rounded(eps) + (1 + e^eps) eta,     eta = sum of d/(24 s^2).                 (4)
+
+The last term is the slack. A thousandth of delta is set aside for it; what would need more has no epsilon in this form.
+The smallest root of (4) would be lower by 5e-5 of epsilon at delta = 1e-6. But a job may choose its noise after it saw
+what others released, and could then trade mu for eta on the way; with a fixed part each has a bound of its own.
 """
 
 import math
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -27,6 +38,8 @@ from privadmm import check
 Floats = NDArray[np.float64]
 # More terms of (2) than this go to a discretised distribution instead, which rounds up.
 TERMS = 1_000_000
+# Of delta, for the slack of (4).
+SET_ASIDE = 1e-3
 
 
 def gdp_delta(mu: float, epsilon: float) -> float:
@@ -189,6 +202,51 @@ def rdp_delta(curve: Callable[[Floats], Floats], epsilon: float) -> float:
         at = int(np.argmin(bound))
         best, centre, width = min(best, float(bound[at])), float(logs[at]), width / 200
     return min(1.0, math.exp(best) * (1 + 1e-12))
+
+
+def grid_distance(dim: float, sigma: float) -> float:
+    """eta of one release: `dim` coordinates, each with `sigma` grid steps in a standard deviation."""
+    check.positive(dim=dim, sigma=sigma)
+    return dim / (24 * sigma**2)
+
+
+def slack(eta: float, epsilon: float) -> float:
+    """The last term of (4)."""
+    return eta * (1 + math.exp(epsilon)) if epsilon < 700 else math.inf
+
+
+def epsilon_with_slack(epsilon_at: Callable[[float], float], eta: float, delta: float) -> float:
+    """The epsilon of what lies within eta of a transcript with this curve; infinite if the slack is too large."""
+    if eta == 0:
+        return epsilon_at(delta)
+    if slack(eta, 0.0) > SET_ASIDE * delta:
+        return math.inf
+    least = epsilon_at((1 - SET_ASIDE) * delta)
+    return least if slack(eta, least) <= SET_ASIDE * delta else math.inf
+
+
+def delta_with_slack(delta_at: Callable[[float], float], eta: float) -> Callable[[float], float]:
+    """The same the other way round. Where the slack is too large, the delta of the last epsilon where it is not."""
+    if eta == 0:
+        return delta_at
+
+    def at(epsilon: float) -> float:
+        return min(1.0, delta_at(epsilon) / (1 - SET_ASIDE))
+
+    def holds(epsilon: float) -> bool:
+        return slack(eta, epsilon) <= SET_ASIDE * at(epsilon)
+
+    @cache
+    def least() -> float:
+        if not holds(0.0):
+            return 1.0
+        low, high = 0.0, math.log(1 / eta)
+        while high - low > 1e-9 * high:
+            middle = (low + high) / 2
+            low, high = (middle, high) if holds(middle) else (low, middle)
+        return at(low)
+
+    return lambda epsilon: at(epsilon) if holds(epsilon) else least()
 
 
 def joint_label(label_epsilon: float, delta_at: Callable[[float], float], delta: float) -> float:

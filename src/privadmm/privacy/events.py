@@ -12,6 +12,10 @@ from functools import lru_cache
 from privadmm import check
 from privadmm.errors import LedgerError
 
+# What mechanisms.Deployment keeps to in every release of d numbers, and accounting relies on: the standard deviation is
+# at least STEPS sqrt(d) steps of the grid.
+STEPS = 2.0**40
+
 
 @dataclass(frozen=True)
 class Gaussian:
@@ -25,7 +29,17 @@ class Gaussian:
 
 @dataclass(frozen=True)
 class DiscreteGaussian:
-    """The same from the discrete Gaussian on a fine grid, the rounding paid for in Delta: deployment."""
+    """The same from the discrete Gaussian on a fine grid, Delta including the rounding to it: deployment."""
+
+    ratio: float
+
+    def __post_init__(self) -> None:
+        check.ratio(ratio=self.ratio)
+
+
+@dataclass(frozen=True)
+class EarlyDiscreteGaussian:
+    """A release that a ledger recorded before its grid followed STEPS: only its Renyi curve is proved."""
 
     ratio: float
 
@@ -38,6 +52,8 @@ class GaussianObjective:
     """An argmin whose objective carries noise b ~ N(0, (ratio Delta)^2 I), b in units of summed gradients.
 
     w = C c/(m k): the most that one record can add to the curvature, over the curvature that is not data's.
+    Its release is followed by that of the argmin's cover, which shows the law of b: continuous before a Gaussian, and
+    rounded to a grid before a DiscreteGaussian. A door releases no other pair.
     """
 
     ratio: float
@@ -100,6 +116,7 @@ class NotPrivate:
 Event = (
     Gaussian
     | DiscreteGaussian
+    | EarlyDiscreteGaussian
     | GaussianObjective
     | GammaObjective
     | GammaOutput
@@ -109,7 +126,8 @@ Event = (
 )
 KINDS: dict[str, type[Event]] = {
     "gaussian": Gaussian,
-    "discrete_gaussian": DiscreteGaussian,
+    "grid_gaussian": DiscreteGaussian,
+    "discrete_gaussian": EarlyDiscreteGaussian,
     "gaussian_objective": GaussianObjective,
     "gamma_objective": GammaObjective,
     "gamma_output": GammaOutput,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from privadmm import check
 from privadmm.errors import ConfigError, RefusedError
-from privadmm.privacy.events import DiscreteGaussian, Gaussian
+from privadmm.privacy.events import STEPS, DiscreteGaussian, Gaussian
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -24,6 +24,7 @@ Words = NDArray[np.uint64]
 Call = tuple[int, int, int]  # round, phase, number of the release within the tick
 ONCE = 2**64 - 1  # in place of the round: what a party draws once, before all of them
 LABELS, OWN = 0, 1  # in place of the phase there: its randomised labels, and what its algorithm keeps
+LEAST = 2.0**-960  # no standard deviation is smaller, so that its grid is within the range of doubles
 
 
 class Noise(Protocol):
@@ -41,7 +42,7 @@ class Noise(Protocol):
         ...
 
     def grid(self, scale: Floats) -> Floats:
-        """The step of the grid on which Gaussian noise of this scale lies; 0 if it is continuous."""
+        """The largest step of a grid on which Gaussian noise of this scale may lie; 0 if it is continuous."""
         ...
 
     def uniform(self, bound: float, shape: tuple[int, ...], ids: Ints, number: int = 0) -> Floats:
@@ -138,8 +139,10 @@ class Simulation(Once):
 
 
 class Deployment(Once):
-    """Discrete Gaussian noise through OpenDP (extra `deploy`), rounded to a grid that follows the scale.
+    """Discrete Gaussian noise through OpenDP (extra `deploy`), on a grid that follows the scale.
 
+    The accountant relies on two facts of every release of d numbers, whatever its sensitivity: the standard deviation
+    is at least ratio times the sensitivity of the query rounded to the grid, and at least STEPS sqrt(d) steps of it.
     What is drawn once needs no more than fair bits, which the operating system gives.
     """
 
@@ -172,16 +175,26 @@ class Deployment(Once):
         raise RefusedError("gamma-norm noise is for simulations only; a deployment calibrates Gaussian noise")
 
     def grid(self, scale: Floats) -> Floats:
-        return np.asarray(np.exp2(np.maximum(np.floor(np.log2(scale)) - 40, -1000)))
+        # The largest power of two that is not above the scale, exactly: a logarithm could round up.
+        _, exponent = np.frexp(np.maximum(scale, LEAST))
+        return np.asarray(np.ldexp(1.0, exponent - 1) / STEPS)
 
     def _perturb(self, x: Floats, sensitivity: float, ratio: float) -> Floats:
+        return np.array(self.measurement(x.size, sensitivity, ratio)(x.tolist()))
+
+    def measurement(self, size: int, sensitivity: float, ratio: float) -> Any:
+        """OpenDP's measurement: rounds `size` numbers to the grid and adds the noise. Its `map` gives its own zCDP."""
         check.positive(sensitivity=sensitivity, ratio=ratio)
-        k = int(math.log2(self.grid(np.array(ratio * sensitivity))))
-        # Rounding the query to the grid can move it by half a step per coordinate, on either side.
-        scale = ratio * (sensitivity + 2.0**k * math.sqrt(x.size))
+        whole = float(self.grid(np.array(ratio * sensitivity)))
+        step = whole / 2 ** math.ceil((size - 1).bit_length() / 2)  # at most whole/sqrt(size)
+        # Rounding the query to the grid can move it by half a step per coordinate, on either side. The last factor is
+        # for the rounding of this line itself.
+        scale = max(ratio * (sensitivity + step * math.sqrt(size)) * (1 + 2.0**-50), LEAST)
+        check.positive(**{"ratio times sensitivity": scale})
         dp = self._opendp
-        space = (
-            dp.domains.vector_domain(dp.domains.atom_domain(T=float, nan=False), size=x.size),
+        return dp.measurements.make_gaussian(
+            dp.domains.vector_domain(dp.domains.atom_domain(T=float, nan=False), size=size),
             dp.metrics.l2_distance(T=float),
+            scale,
+            k=math.frexp(step)[1] - 1,
         )
-        return np.array(dp.measurements.make_gaussian(*space, scale, k=k)(x.tolist()))

@@ -25,7 +25,7 @@ COLORS = (
 )
 WIDTH, HEIGHT = 5.2, 4.2
 MANY, LONG = 4, 45  # lines, and characters of a label, beyond which legends go below the axes
-QUICK = "QUICK RUN: fewer seeds, rounds and settings than the results to cite"
+QUICK = "QUICK RUN: fewer seeds, rounds and settings than a full one"
 NARROW = 3.0  # the largest over the least value, below which a logarithmic axis shows nothing
 COUNTED = ("round", "epoch", "iteration")  # x axes that have whole numbers alone
 

@@ -249,8 +249,8 @@ def checks(
         claim(
             "Phase 2 strengthens the guarantee of labels against other servers",
             "stronger than phase 1's epsilon",
-            f"by set: label {between(labels, '.6f')} of 1, record {between(records, '.3g')}, with V = 0.1 and rho = 0.8 "
-            "over 40 rounds",
+            f"by set: label {between(labels, '.6f')} of 1, record {between(records, '.3g')}, with V = 0.1 and "
+            "rho = 0.8 over 40 rounds",
             all(label is not None and label < 0.9 for label in labels),
             "V is ours, as none is stated; noise that falls by rho a round is gone when most is told. "
             f"Certified: {between([own[plain][1] for own in costs.values()], '.3f')}",

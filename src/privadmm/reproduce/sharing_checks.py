@@ -134,56 +134,51 @@ def published_noise(ran: Ran, name: str) -> list[Check]:
 
 def moderate(ran: Ran, name: str) -> Check:
     """At every noise level and number of epochs that were run, by the total that the paper claims for it."""
-    runs, alone = ran.noisy("published"), float(ran.first[LOSS])
-    points = [
+    runs, alone = [found for _, found in ran.noisy("published")], float(ran.first[LOSS])
+    points = sorted(
         (total, epochs, float(values[LOSS].mean()))
-        for _, found in runs
+        for found in runs
         for total, epochs, values in zip(found.claimed, found.epochs, found.values, strict=True)
         if total is not None
-    ]
-    better = sorted((total, epochs) for total, epochs, loss in points if loss < alone)
+    )
+    better = [(total, epochs) for total, epochs, loss in points if loss < alone]
     least = [
-        f"{loss:.4g} at {total:.4g} ({epochs} epochs), {'better' if loss < alone else 'worse'}"
-        for total, epochs, loss in (
-            (
-                found.claimed[found.best],
-                found.epochs[found.best],
-                float(found.values[found.best, LOSS].mean()),
-            )
-            for _, found in runs
-        )
+        f"{at_best(found).mean():.4g} at {found.claimed[found.best]:.4g} ({found.epochs[found.best]} epochs), better "
+        f"in {(at_best(found) < alone).sum()} of {len(at_best(found))} runs"
+        for found in runs
     ]
-    since = f"It does from {better[0][0]:.4g} ({better[0][1]} epochs) on" if better else "It does nowhere"
-    meant = [total for total, _, _ in points if total <= MEANT]
+    which = f"{better[0][0]:.4g} ({better[0][1]} epochs)" if better else "none"
+    judged = points[0][0] <= MEANT
     return claim(
         f"{name}, {ran.called}: under noise with a claimed total up to {MEANT:g} sharing beats the first party alone",
         "moderate perturbations can improve the local model",
-        f"least loss by noise level and its claimed total: {'; '.join(least)}; alone {alone:.4f}",
-        bool(better) and better[0][0] <= MEANT if meant else None,
-        f"{since}; all levels and epochs that were run count. {BARE}"
-        if meant
-        else f"no run has a claimed total up to {MEANT:g}; the least is {min(total for total, _, _ in points):.4g}",
+        f"least loss of each noise level, at its claimed total: {'; '.join(least)}; alone {alone:.4f}",
+        bool(better) and better[0][0] <= MEANT if judged else None,
+        f"in the mean, over all levels and epochs that were run; the least total with which it does: {which}. {BARE}"
+        if judged
+        else f"no run has a claimed total up to {MEANT:g}; the least is {points[0][0]:.4g}",
     )
 
 
 def certified_noise(ran: Ran, name: str) -> Check:
-    runs, alone = ran.noisy("certified"), float(ran.first[LOSS])
-    totals = [found.per_person or np.inf for _, found in runs]
-    good = [total for total, (_, found) in zip(totals, runs, strict=True) if at_best(found).mean() < alone]
-    seen = [
-        f"{total:.3g}: {spread_words(at_best(found))}" for total, (_, found) in zip(totals, runs, strict=True)
-    ]
-    since = f"it does from {min(good):.3g} on" if good else "it does at no level that was run"
-    few = ", ".join(str(found.epochs[found.best]) for _, found in runs)
+    runs, alone = [found for _, found in ran.noisy("certified")], float(ran.first[LOSS])
+    totals = [np.inf if found.per_person is None else found.per_person for found in runs]
+    better = [total for total, found in zip(totals, runs, strict=True) if at_best(found).mean() < alone]
+    seen = [f"{total:.3g}: {spread_words(at_best(found))}" for total, found in zip(totals, runs, strict=True)]
+    which = (
+        f"the least with which it does is {min(better):.3g}" if better else "it does at no level that was run"
+    )
+    few = ", ".join(str(found.epochs[found.best]) for found in runs)
+    judged = min(totals) <= MEANT
     return claim(
         f"{name}, {ran.called}: with a certified epsilon up to {MEANT:g} for a person it beats the first party",
         "not in the paper, which has its own noise alone",
         f"{'; '.join(seen)}; alone {alone:.4f}",
-        any(total <= MEANT for total in good) if min(totals) <= MEANT else None,
-        f"{since}. A person's own score leaves in every epoch but the last, and noise must cover all that it can be; "
+        bool(better) and min(better) <= MEANT if judged else None,
+        f"{which}. A person's own score leaves in every epoch but the last, and noise must cover all that it can be; "
         f"the epochs of the best runs: {few}"
-        if min(totals) <= MEANT
-        else f"the least epsilon that was run is {min(totals):.3g}; {since}",
+        if judged
+        else f"the least epsilon that was run is {min(totals):.3g}; {which}",
         "ours",
     )
 

@@ -2,8 +2,8 @@
 
     python tools/papers.py [PAPER ...] [--data-dir DIRECTORY] [--results DIRECTORY] [--check]
 
-Without --results it runs `privadmm reproduce` first, of all papers or of those named (all of them: about 20 minutes on
-two cores). --results takes what an earlier `privadmm reproduce --out DIRECTORY` left, of one paper or of several.
+Without --results it runs `privadmm reproduce` first, of all papers or of those named (all of them: about ten minutes on
+two idle cores). --results takes what an earlier `privadmm reproduce --out DIRECTORY` left, of one paper or of several.
 Tables go between the two markers of docs/papers/PAPER.md; images stay where they are. A quick run is refused.
 
 --check writes nothing. It lists what a page says otherwise than the run, and then ends with exit code 1. Words and

@@ -103,8 +103,11 @@ def constants(found: Results, late: Fit | str) -> Iterator[Check]:
         if isinstance(late, Fit) and late.good and ours is not None:
             yield near(name, published, ours, tolerance, why, of)
         else:
-            poor = late if isinstance(late, str) else f"the fit misses a loss by {100 * late.off:.0f} %"
-            reason = f"{poor}: there is no curve to read a constant off"
+            reason = (
+                late
+                if isinstance(late, str)
+                else "the losses do not follow the curve, so it has no constants"
+            )
             seen = "no fit" if ours is None else f"{ours:.4g}, by a poor fit"
             yield Check(name, published, seen, None, tolerance, reason, of)
 

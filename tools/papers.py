@@ -140,22 +140,13 @@ def compare(folder: Path) -> list[str]:
 
 
 def reproduce(papers: Sequence[str], out: Path, data: Path | None) -> None:
-    """Each paper into a folder of its name."""
+    """Run each paper into a folder of its name."""
     given = () if data is None else ("--data-dir", str(data))
     for paper in papers or ("all",):
         place = out if paper == "all" else out / paper
-        command = (
-            sys.executable,
-            "-m",
-            "privadmm",
-            "reproduce",
-            paper,
-            "--json",
-            "--out",
-            str(place),
-            *given,
-        )
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        command = (sys.executable, "-m", "privadmm", "reproduce", paper, "--out", str(place), *given)
+        if code := subprocess.run(command, stdout=subprocess.DEVNULL).returncode:
+            sys.exit(code)  # the command has said why
 
 
 def main(words: Sequence[str]) -> None:
@@ -167,6 +158,8 @@ def main(words: Sequence[str]) -> None:
     parser.add_argument("--results", type=Path)
     parser.add_argument("--check", action="store_true")
     asked = parser.parse_args(words)
+    if asked.papers and asked.results is not None:
+        parser.error("name papers to run, or --results of an earlier run, not both")
     with tempfile.TemporaryDirectory() as room:
         if asked.results is None:
             reproduce(asked.papers, Path(room), asked.data_dir)

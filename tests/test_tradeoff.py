@@ -11,7 +11,16 @@ from privadmm import assembly
 from privadmm.config import read
 from privadmm.errors import ConfigError
 from privadmm.theory.tradeoff import ALPHAS, WEIGHTS, Fit, FitError, Weights, best, fit
-from privadmm.theory.tradeoff_runs import certified, checked, measured, one_round, paper, tradeoff
+from privadmm.theory.tradeoff_runs import (
+    Point,
+    certified,
+    checked,
+    measured,
+    one_round,
+    paper,
+    read_off,
+    tradeoff,
+)
 from small_runs import PRIVATE, Place, with_changes
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -92,6 +101,22 @@ def test_the_best_alpha_is_where_the_slopes_agree() -> None:
     assert best(curve, replace(PAPERS, omega1=1e-9), 0.01, 0.1)["where"] == "largest"
 
 
+def test_a_rejected_fit_has_no_best_alpha() -> None:
+    """Losses that an exponential misses by half: its optimum is inside, the measured one is the largest alpha."""
+    alphas = (0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0)
+    losses = (9.996, 2.212, 1.143, 0.7787, 0.5233, 0.4001, 0.3525)
+    points = [Point(a, 1.0, np.array([[loss, loss]])) for a, loss in zip(alphas, losses, strict=True)]
+    (line,) = read_off("proof", points, (1,), PAPERS)
+    curve = Fit(**line["fit"])
+    assert best(curve, PAPERS, 0.05, 1.0)["alpha"] == pytest.approx(0.304, abs=1e-3)
+    assert not curve.good
+    assert line["best_fitted"] is None
+    assert (line["best_measured"]["alpha"], line["best_measured"]["where"]) == (1.0, "largest")
+    good = [Point(a, 1.0, np.array([[2 * math.exp(-5 * a) + 0.3] * 2])) for a in alphas]
+    (line,) = read_off("proof", good, (1,), PAPERS)
+    assert line["best_fitted"] is not None
+
+
 def test_certified_noise_costs_alpha_a_round(place: Place) -> None:
     config = read(place.config(DUAL))
     config, prepared = replace(config, privacy=checked(config, ALPHAS, (3,))), assembly.prepare(config)
@@ -124,7 +149,10 @@ def test_tradeoff_from_end_to_end(place: Place) -> None:
     for line in found["lines"]:
         assert [one["alpha"] for one in line["points"]] == [0.3, 1, 3, 8, 20]
         assert line["points"][0]["loss"] > line["points"][-1]["loss"]
-        assert 0.3 <= line["best"]["alpha"] <= 20
+        worth = [PAPERS.privacy(np.array(one["alpha"])) - one["loss"] for one in line["points"]]
+        assert line["best_measured"]["alpha"] == line["points"][int(np.argmax(worth))]["alpha"]
+        assert line["best_measured"]["utility"] == pytest.approx(max(worth))
+        assert (line["best_fitted"] is None) == (line["fit"]["r2"] < 0.9 or line["fit"]["off"] > 0.1)
         assert line["fit"]["r2"] > 0.5
         spent = [one["epsilon_certified"] for one in line["points"]]
         assert spent == sorted(spent)

@@ -1,17 +1,22 @@
 """DP-ADMM: the records of a simulation, one tiny run of each kind, and a study that says what does not hold."""
 
+import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from privadmm.privacy.accounting import moments_accountant
+from privadmm.algorithms.pvp import PVP
+from privadmm.privacy.accounting import classical_ratio, moments_accountant
 from privadmm.reproduce import dp_admm
 from privadmm.reproduce.bench import Setting
-from privadmm.reproduce.dp_admm_checks import TOTALS
+from privadmm.reproduce.dp_admm_checks import TOTALS, accuracy
 from privadmm.reproduce.dp_admm_runs import (
+    RHO,
     Case,
     Found,
+    Ran,
     attributes,
     draw,
     job,
@@ -24,6 +29,7 @@ from privadmm.reproduce.dp_admm_tables import METHODS, TABLE_III
 from privadmm.reproduce.study import Check, Study
 
 QUICK = Setting(quick=True)
+CLASSICAL = classical_ratio(0.1, 1e-3)
 SHAPE = len(looked(20)), 3
 
 
@@ -75,7 +81,14 @@ def test_algorithm_2_has_far_too_much_noise() -> None:
         simulate(Case("l2", "Algorithm 2", noise, 0.1, 1e-3), 3, 1) for noise in ("published", "certified")
     ]  # type: ignore[arg-type]
     assert both[0].loss[-1, 0] > 2 * both[1].loss[-1, 0]
-    assert both[0].certified == 0  # of so much noise delta alone is true
+    # Two neighbours' transcripts differ in total variation by less than delta: (0, delta) holds.
+    mu = np.sqrt(3) / (
+        PVP(RHO).excess(job(Case("l2", "Algorithm 2", "published", 0.1, 1e-3), 3, 0).public) * CLASSICAL
+    )
+    assert both[0].certified == 0
+    assert both[0].alone == pytest.approx(math.erf(mu / math.sqrt(8)), rel=1e-6)
+    assert both[0].alone < 1e-3
+    assert both[1].certified > 0
 
 
 def test_passes_count_what_a_run_reads() -> None:
@@ -106,7 +119,8 @@ def results(end: Any) -> dict[Any, Any]:
 
 def made(case: Case, end: float) -> Found:
     curve = np.linspace(70, end, SHAPE[0])[:, None] + np.zeros(SHAPE)
-    return Found(curve, curve, np.full(3, 0.76 - end / 1000), None if case.noise == "off" else 0.5)
+    total = None if case.noise == "off" else 0.5
+    return Found(curve, curve, np.full(3, 0.76 - end / 1000), total, None if total is None else 0.2)
 
 
 def as_the_paper_says(case: Case) -> float:
@@ -144,6 +158,33 @@ def test_what_does_not_hold_is_reported_with_the_reason() -> None:
     assert "589 times" in named(study, "better than Algorithm 2 at the same total").why
     assert named(study, "overtakes").ok
     assert all(check.why for check in study.checks if not check.ok and "l2" not in check.name)
+
+
+def test_a_total_of_zero_is_explained() -> None:
+    def total(study: Study) -> Any:
+        finals = next(grid for grid in study.grids if grid.name == "finals")
+        return next(row[3] for row in finals.rows if row[:2] == ("Algorithm 2, l2", "published"))
+
+    found = results(as_the_paper_says)
+    assert total(dp_admm.study(QUICK, found)) == 0.5
+    assert not any("total of 0" in note for note in dp_admm.study(QUICK, found).notes)
+    key = ("l2", "Algorithm 2", "published", 1e-3)
+    found[key] = {case: replace(one, certified=0.0, alone=3.6e-4) for case, one in found[key].items()}
+    study = dp_admm.study(QUICK, found)
+    assert total(study) == "0 at delta = 0.00036 already"
+    assert any("total of 0" in note and "total variation" in note for note in study.notes)
+    labels = [line.label for line in study.figures[3].panels[0].lines]
+    assert "Algorithm 2, published epsilon 0.05 a round: certified (0, 0.00036)" in labels
+
+
+def test_what_no_run_costs_is_not_judged() -> None:
+    few = dp_admm.study(QUICK, results(as_the_paper_says))
+    assert named(few, "from a total of 0.5 on as accurate as Algorithm 1 (l1)").ok is not None
+    ran = Ran({}, {}, {}, (0.01,), (1e-3,), 20)
+    plain = made(Case("l1", "Algorithm 1", "off", 0.1, 1e-3), 40.0)
+    ran.curves[Case("l1", "Algorithm 1", "off", 0.1, 1e-3)] = plain
+    check = accuracy(ran, 2, "l1")
+    assert (check.ok, check.why) == (None, "20 rounds never cost more than 0.5")
 
 
 def test_every_family_of_a_full_run_is_a_task() -> None:

@@ -125,6 +125,59 @@ def test_what_does_not_hold_is_reported(key: Any, value: Any, name: str) -> None
     assert check.why
 
 
+BALANCE = "Figure 3: an alpha between 0.05 and 1 balances privacy and accuracy (proof noise)"
+MEASURED = {0.05: 9.996, 0.1: 2.212, 0.15: 1.143, 0.2: 0.7787, 0.3: 0.5233, 0.5: 0.4001, 1.0: 0.3525}
+
+
+def flat(level: float) -> Seen:
+    """Runs that end at this loss exactly."""
+    return replace(seen(level), loss=np.full((100, 10), level))
+
+
+def test_the_best_alpha_is_that_of_the_measured_losses() -> None:
+    """Losses as they were once measured: a fit with its optimum at 0.304 misses half of them, and the largest wins."""
+    found = judged(as_told() | {("proof", a): flat(loss) for a, loss in MEASURED.items()})
+    assert judged(as_told())[BALANCE].ok
+    assert found[BALANCE].ok is False
+    assert found[BALANCE].ours == "alpha = 1, the largest of those run"
+    flipped = judged(
+        as_told() | {("proof", a): flat(loss) for a, loss in MEASURED.items()} | {("proof", 1.0): flat(0.5)}
+    )
+    assert (flipped[BALANCE].ok, flipped[BALANCE].ours) == (True, "alpha = 0.5, inside of those run")
+
+
+def test_nothing_is_read_off_a_fit_that_is_rejected() -> None:
+    found = as_told() | {("proof", a): flat(loss) for a, loss in MEASURED.items()}
+    checks = judged(found)
+    assert checks["Figure 3: the losses follow c4 exp(-c5 alpha) + c6"].ok is False
+    for name, check in checks.items():
+        if name.startswith(("Figure 3: c5 of", "Figure 3: c4 of", "Figure 3: c6 is")):
+            assert check.ok is None, name
+            assert "do not follow the curve" in check.why
+            assert "a poor fit" in str(check.ours)
+    made = dvp.study(FULL, found)
+    assert next(line.label for line in made.figures[1].panels[1].lines if "49.7" in line.label).startswith(
+        "a poor fit"
+    )
+    assert made.figures[1].panels[3].lines[0].label == "proof noise; best alpha 1, the largest that was run"
+    fits = next(grid for grid in made.grids if grid.name == "fits")
+    assert fits.rows[1][-2:] == ("52 %", 1.0)
+
+
+def test_three_alphas_leave_the_curve_unjudged() -> None:
+    few = {key: value for key, value in as_told().items() if key[0] != "proof" or key[1] in (0.1, 0.3, 1.0)}
+    few = {key: value for key, value in few.items() if key[0] != "certified" or key[1] in (0.1, 1.0)}
+    found = judged(few)
+    for name in (
+        "Figure 3: the losses follow c4 exp(-c5 alpha) + c6",
+        "Figure 3: c5 of the loss (t > 1; proof noise)",
+    ):
+        assert found[name].ok is None
+        assert "needs four" in found[name].why
+    rising = {("proof", a): seen(a) for a in dvp.ALPHAS}
+    assert judged(as_told() | rising)["Figure 3: the losses follow c4 exp(-c5 alpha) + c6"].ok is False
+
+
 def test_a_study_has_both_figures_and_says_what_a_quick_run_left_out() -> None:
     made = dvp.study(QUICK, as_told())
     assert [figure.name for figure in made.figures] == ["figure-2", "figure-3"]

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from privadmm.reproduce import PAPERS, bench, drawing, pages, paper
 from privadmm.reproduce.bench import Failed, Setting, Task
 from privadmm.reproduce.sets import need, raetsch
 from privadmm.reproduce.study import (
+    TOO_FEW,
     Figure,
     Grid,
     Line,
@@ -21,7 +23,9 @@ from privadmm.reproduce.study import (
     Spread,
     Study,
     claim,
+    falls,
     near,
+    rises,
     spread_words,
 )
 
@@ -30,7 +34,7 @@ def refuse() -> None:
     raise ConfigError("as printed, it cannot be run")
 
 
-APART = "1 of 2 of the paper's claims hold; 1 of 1 of our own expectations"
+APART = "1 of 3 of the paper's claims hold, 1 cannot be judged; 1 of 1 of our own expectations hold"
 TASKS = [Task(n, pow, (2, n), f"2^{n}", cost=n) for n in range(5)]
 
 
@@ -65,6 +69,7 @@ def a_study() -> Study:
         (
             near("a figure", 0.5, 0.7, 0.1, "it is larger"),
             claim("an order", "a < b", "a < b", True),
+            claim("a change", "none", "1 %", None, "one setting was run, and a change needs two"),
             claim("a guess", "no figure in the paper", "so it is", True, of="ours"),
         ),
         (Figure("figure-1", "Losses", (Panel("one", "round", "loss", (line,)),)),),
@@ -76,16 +81,16 @@ def a_study() -> Study:
 def test_a_study_is_written_with_what_does_not_hold(tmp_path: Path) -> None:
     pages.save(a_study(), tmp_path)
     told = json.loads((tmp_path / "study.json").read_text())
-    assert [check["ok"] for check in told["checks"]] == [False, True, True]
-    assert [check["of"] for check in told["checks"]] == ["paper", "paper", "ours"]
+    assert [check["ok"] for check in told["checks"]] == [False, True, None, True]
+    assert [check["of"] for check in told["checks"]] == ["paper", "paper", "paper", "ours"]
     assert set(told["checks"][0]) == {"name", "of", "published", "ours", "tolerance", "ok", "why"}
-    assert told["held"] == 2
+    assert [told[name] for name in ("held", "failed", "unjudged")] == [2, 1, 1]
     assert told["figures"][0]["panels"][0]["lines"][0]["mean"] == [2.0, None]
     page = (tmp_path / "results.md").read_text()
     assert page.startswith("# A toy (toy): a full run\n\n" + APART)
-    assert "| a guess | us | no figure in the paper | so it is | yes |" in page
-    assert "**no**" in page
-    assert "it is larger" in page
+    assert "| a guess | us | no figure in the paper | so it is | holds |" in page
+    assert "| 0.5 +- 0.1 | 0.7 | **does not hold** | it is larger |" in page
+    assert "| 1 % | cannot be judged | one setting was run, and a change needs two |" in page
     assert (tmp_path / "figure-1.png").stat().st_size > 1000
     assert "# A toy (toy): a quick run" in pages.page(a_study(), quick=True)
 
@@ -94,10 +99,31 @@ def test_the_terminal_tells_reasons_in_whole_lines(tmp_path: Path) -> None:
     shown = pages.shown(a_study(), tmp_path, quick=True)
     assert "a quick run" in shown
     assert APART in " ".join(shown.split())
-    assert "\nno: a figure\n    it is larger\n" in shown
+    assert "\ndoes not hold: a figure\n    it is larger\n" in shown
+    assert "\ncannot be judged: a change\n    one setting was run, and a change needs two\n" in shown
     assert "\nnote        nothing else was run\n" in shown
     long = claim("a name " * 30, "a", "b", False, "a reason " * 30)
     assert max(len(line.plain) for line in pages.remarks([long])) <= 100
+
+
+def test_what_cannot_be_judged_has_a_reason() -> None:
+    assert claim("a change", "none", "1 %", None).why == TOO_FEW
+    assert (falls([3, 2, 1]), falls([3, 3]), falls([3]), falls([])) == (True, False, None, None)
+    assert (rises([1, 2]), rises([2, 1]), rises([1])) == (True, False, None)
+
+
+def test_a_picture_of_a_quick_run_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = []
+
+    def kept(height: float) -> Any:
+        drawn.append(canvas(height))
+        return drawn[-1]
+
+    monkeypatch.setattr(drawing, "canvas", kept)
+    for quick in (True, False):
+        pages.save(a_study(), tmp_path, quick)
+    said = [figure.get_suptitle() for figure in drawn]
+    assert said == [f"{drawing.QUICK}\nLosses", "Losses"]
 
 
 def test_whole_figures_are_written_out() -> None:

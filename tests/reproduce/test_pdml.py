@@ -1,6 +1,7 @@
 """PDML: the printed table, one tiny run of each kind, and a study that says what does not hold."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from privadmm.reproduce.pdml_table import (
     split,
 )
 from privadmm.reproduce.pdml_table_checks import checks, grids, of_print, place, swept
+from privadmm.reproduce.study import Check
 from small_runs import ORIGINALS
 
 needs_data = pytest.mark.skipif(
@@ -107,7 +109,7 @@ def as_printed(shift: float) -> dict[str, np.ndarray]:
     return rows
 
 
-COSTS = [(1.0, 0.5)] * len(CELLS)
+COSTS = {name: [(1.0 + number, 0.5)] * len(CELLS) for number, name in enumerate(PRINTED)}
 
 
 def held(shift: float) -> dict[str, bool]:
@@ -126,10 +128,33 @@ def test_a_check_of_the_table_holds_on_the_printed_figures_and_fails_beside_them
 
 
 def test_tables_have_every_cell() -> None:
-    every, certified = grids(as_printed(1.0), COSTS)
+    every, certified, promised = grids(as_printed(1.0), COSTS)
     assert len(every.rows) == 7 * 7
     assert all(row[4] == "+1.00" for row in every.rows)
-    assert [row[0] for row in certified.rows[-3:]] == ["record, others", "label, others", "label, own server"]
+    assert [row[0] for row in certified.rows] == list(PRINTED)
+    assert [row[:3] for row in promised.rows[:3]] == [
+        ("german", "70", "1 and 0.5"),
+        ("image", "146", "2 and 0.5"),
+        ("ringnorm", "350", "3 and 0.5"),
+    ]
+
+
+def test_labels_are_judged_on_every_set() -> None:
+    def label(costs: Any) -> Check:
+        signals, chance = dict.fromkeys(PRINTED, (0.1, 0.7)), dict.fromkeys(PRINTED, 56.0)
+        (found,) = [one for one in checks(as_printed(0.0), costs, signals, chance) if "Phase 2" in one.name]
+        return found
+
+    assert label(COSTS).ok
+    assert "label 0.500000 of 1, record 1 to 7" in str(label(COSTS).ours)
+    one = {**COSTS, "german": [(1.0, 0.95)] * len(CELLS)}
+    assert label(one).ok is False
+    assert "label 0.500000 to 0.950000 of 1" in str(label(one).ours)
+    bare: dict[str, list[tuple[float | None, float | None]]] = {
+        **COSTS,
+        "german": [(None, None)] * len(CELLS),
+    }
+    assert label(bare).ok is False
 
 
 def test_the_sweep_names_the_a_that_fits() -> None:
@@ -173,8 +198,13 @@ def test_a_set_is_split_into_equal_parts() -> None:
 def test_the_tasks_of_a_quick_run_have_keys_of_their_own() -> None:
     listed = pdml.tasks(Setting(True, ORIGINALS))
     assert len({task.key for task in listed}) == len(listed)
-    costs = perform(next(task for task in listed if task.key == ("costs",)))
-    assert len(costs) == len(CELLS)
+    costs = {
+        name: perform(next(task for task in listed if task.key == ("costs", name))) for name in pdml.SMALL
+    }
+    printed = {name: own[place(5)][0] for name, own in costs.items()}
+    assert len(costs["german"]) == len(CELLS)
+    assert printed["twonorm"] == pytest.approx(2.275e4, rel=1e-3)
+    assert printed["german"] > 20 * printed["twonorm"]  # 70 records at a server, and not 350
 
 
 def test_targets_and_trials_are_ours() -> None:
@@ -193,8 +223,8 @@ def test_a_quick_run_does_not_judge_a_change_by_one_point_nor_point_to_a_sweep()
     setting = Setting(quick=True)
     found = {("adult", setup): np.full((2, 40, 3), 0.5) for setup in pdml_adult.settings(True)}
     (check,) = [one for one in pdml_adult.checks(setting, found) if "from epsilon = 0.6 on" in one.name]
-    assert not check.ok
-    assert check.why.startswith("cannot be judged")
+    assert check.ok is None
+    assert "a change needs two" in check.why
     settings = {one.symbol: one for one in pdml.parameters(setting, pdml.SMALL, found)}
     assert settings["Adult"].value.startswith("4,500 of")
     assert not settings["Adult"].stated

@@ -23,7 +23,7 @@ from privadmm.engines.inprocess import InProcess
 from privadmm.job import Job
 from privadmm.losses import Logistic
 from privadmm.phases import Algorithm, Floats, Local, Public
-from privadmm.privacy.accounting import moments_accountant
+from privadmm.privacy.accounting import delta_curve, moments_accountant, totals
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.regularizers import L1, L2
@@ -58,6 +58,9 @@ class Found:
     loss: Floats  # sum_i mean loss of w
     accuracy: Floats  # of the last w, on the held-out records
     certified: float | None  # the exact total epsilon; None without noise
+    alone: (
+        float | None
+    )  # the exact delta at epsilon = 0: the largest total variation between neighbours' transcripts
 
 
 @dataclass(frozen=True)
@@ -189,7 +192,9 @@ def simulate(case: Case, rounds: int, simulations: int) -> Found:
         seen.append(follow(this, draw(seed).train, 1, Look(this, draw(seed)), seed)[..., 0])
     at = np.array(looked(rounds)) - 1
     objective, loss, accuracy = np.stack(seen, axis=-1)[at].transpose(1, 0, 2)
-    return Found(objective, loss, accuracy[-1], this.epsilon)
+    spent = () if this.epsilon is None else set(totals(this.plan, PROVIDERS))
+    alone = max((delta_curve(each)(0.0) for each in spent), default=None)
+    return Found(objective, loss, accuracy[-1], this.epsilon, alone)
 
 
 def several(cases: Sequence[Case], rounds: int, simulations: int) -> dict[Case, Found]:

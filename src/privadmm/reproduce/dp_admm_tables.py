@@ -84,7 +84,13 @@ def named(case: Case, found: Found) -> str:
     if found.certified is None:
         return f"{case.method}, not private"
     own = f", published epsilon {case.epsilon:g} a round:" if case.noise == "published" else ","
-    return f"{case.method}{own} certified ({found.certified:.3g}, {case.delta:g})"
+    delta = case.delta if found.certified else found.alone
+    return f"{case.method}{own} certified ({found.certified:.3g}, {delta:.2g})"
+
+
+def certified_words(found: Found) -> str | float | None:
+    """The certified total; where it is 0, the delta that is enough for it."""
+    return f"0 at delta = {found.alone:.2g} already" if found.certified == 0 else found.certified
 
 
 def last(ran: Ran, penalty: Penalty) -> tuple[Panel, ...]:
@@ -147,7 +153,7 @@ def finals(ran: Ran) -> Grid:
         if case.delta == 1e-3:
             found, own = ran.curves[case], f"{case.epsilon:g}" if case.noise == "published" else ""
             ends = spread_words(found.loss[-1]), spread_words(found.accuracy)
-            rows.append((f"{case.method}, {case.penalty}", case.noise, own, found.certified, *ends))
+            rows.append((f"{case.method}, {case.penalty}", case.noise, own, certified_words(found), *ends))
     columns = ("method", "noise", "epsilon of a round", "certified total", "loss (range)", "accuracy (range)")
     return Grid("finals", f"After {ran.rounds} rounds, delta = 1e-3", columns, tuple(rows))
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from privadmm.model import SIMULATED
-from privadmm.report.plots import BEYOND, GREY, canvas
+from privadmm.report.plots import BEYOND, GREY, RED, canvas
 from privadmm.reproduce.study import Figure, Line, Panel
 
 COLORS = (
@@ -25,11 +25,13 @@ COLORS = (
 )
 WIDTH, HEIGHT = 5.2, 4.2
 MANY, LONG = 4, 45  # lines, and characters of a label, beyond which legends go below the axes
+QUICK = "QUICK RUN: fewer seeds, rounds and settings than a full one"
 NARROW = 3.0  # the largest over the least value, below which a logarithmic axis shows nothing
 COUNTED = ("round", "epoch", "iteration")  # x axes that have whole numbers alone
 
 
-def draw(figure: Figure, path: Path) -> None:
+def draw(figure: Figure, path: Path, quick: bool = False) -> None:
+    """Draw the figure; of a quick run it says so on the picture itself."""
     columns = 2 if len(figure.panels) == 4 else min(3, len(figure.panels))
     rows = -(-len(figure.panels) // columns)
     most = max(len(panel.lines) for panel in figure.panels)
@@ -42,7 +44,9 @@ def draw(figure: Figure, path: Path) -> None:
         fill(axes, panel, colors, below)
     for axes in boxes[len(figure.panels) :]:
         axes.set_axis_off()
-    drawing.suptitle(figure.caption, fontsize=11)
+    drawing.suptitle(
+        f"{QUICK}\n{figure.caption}" if quick else figure.caption, fontsize=11, color=RED if quick else None
+    )
     if any(banded(line) for panel in figure.panels for line in panel.lines):
         drawing.supxlabel(f"Bands: the range over runs. {SIMULATED}", fontsize=8, color=GREY)
     drawing.savefig(path)

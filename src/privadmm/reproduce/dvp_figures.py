@@ -69,7 +69,8 @@ def losses(found: Results, round: int) -> Panel:
         curve = found.fits[kind, round]
         if isinstance(curve, Fit):
             fine = grid(alphas)
-            label = f"fit: {curve.c4:.3g} exp(-{curve.c5:.3g} alpha) + {curve.c6:.3g}"
+            fitted = f"{curve.c4:.3g} exp(-{curve.c5:.3g} alpha) + {curve.c6:.3g}"
+            label = f"{'fit' if curve.good else 'a poor fit'}: {fitted}"
             lines.append(Line(label, fine.tolist(), flat(curve(fine)), dashed=True, series=f"fit, {kind}"))
     alphas = found.alphas("proof")
     printed = model(np.array(alphas), *LATE, found.floor)
@@ -86,18 +87,18 @@ def losses(found: Results, round: int) -> Panel:
 
 
 def utility(found: Results) -> Panel:
+    """From alpha = 0.1 on: below, the loss of the proof's noise hides all else."""
     lines, weights = [], Weights(*WEIGHTS)
     for kind in KINDS:
-        curve, top = found.fits[kind, found.rounds], found.best(kind, found.rounds)
-        if isinstance(curve, Fit) and top is not None:
-            fine = grid([alpha for alpha in found.alphas(kind) if alpha >= 0.1])
-            label = f"{kind} noise; best alpha {top['alpha']:.3g}"
-            worth = flat(weights.privacy(fine) - curve(fine))
-            lines.append(Line(label, fine.tolist(), worth, series=f"{kind} noise"))
+        alphas, top = np.array(found.alphas(kind)), found.best(kind, found.rounds)
+        worth = weights.privacy(alphas)[:, None] - found.over(kind, "loss", found.rounds)
+        edge = "" if top["where"] == "inside" else f", the {top['where']} that was run"
+        label, drawn = f"{kind} noise; best alpha {top['alpha']:.3g}{edge}", alphas >= 0.1
+        lines.append(Line(label, alphas[drawn].tolist(), Spread.of(worth[drawn]), series=f"{kind} noise"))
     return Panel(
-        "utility of privacy less fitted loss",
+        "utility of privacy less measured loss",
         "alpha of a round",
-        "U_priv - L_acc",
+        "U_priv - loss",
         tuple(lines),
         xscale="log",
     )
@@ -126,16 +127,16 @@ def grids(found: Results) -> tuple[Grid, ...]:
         for seen in [found.seen(kind, alpha)]
     )
     fits = tuple(
-        (kind, round, curve.c4, curve.c5, curve.c6, curve.r2, None if top is None else top["alpha"])
+        (kind, round, curve.c4, curve.c5, curve.c6, curve.r2, f"{100 * curve.off:.0f} %", top)
         if isinstance(curve, Fit)
-        else (kind, round, curve, None, None, None, None)
+        else (kind, round, curve, None, None, None, None, top)
         for (kind, round), curve in found.fits.items()
-        for top in [found.best(kind, round)]
+        for top in [found.best(kind, round)["alpha"]]
     )
     boxed = max(len(found.seen("box", alpha).loss) for alpha in found.alphas("box"))
     printed = (
-        ("printed, all iterations", None, *EARLY, "min over t of the loss", None, None),
-        ("printed, t > 1", None, *LATE, "mean over t = 20..100", None, None),
+        ("printed, all iterations", None, *EARLY, "min over t of the loss", None, None, None),
+        ("printed, t > 1", None, *LATE, "mean over t = 20..100", None, None, None),
     )
     return (
         Grid(
@@ -147,7 +148,7 @@ def grids(found: Results) -> tuple[Grid, ...]:
         Grid(
             "fits",
             "Figure 3: L_acc = c4 exp(-c5 alpha) + c6",
-            ("noise", "round", "c4", "c5", "c6", "R^2", "best alpha"),
+            ("noise", "round", "c4", "c5", "c6", "R^2", "off by up to", "best alpha, by measured losses"),
             fits + printed,
         ),
     )

@@ -8,7 +8,7 @@ import numpy as np
 
 from privadmm.phases import Floats
 from privadmm.reproduce.nodes import Seen
-from privadmm.theory.tradeoff import WEIGHTS, Fit, FitError, Weights, best, fit
+from privadmm.theory.tradeoff import WEIGHTS, Fit, FitError, Weights, fit, measured_best
 
 EARLY, LATE = (
     (0.2, 25.0),
@@ -57,9 +57,10 @@ class Results:
                     found[kind, round] = str(error)
         return found
 
-    def best(self, kind: str, round: int) -> dict[str, Any] | None:
-        curve, alphas = self.fits[kind, round], self.alphas(kind)
-        return None if isinstance(curve, str) else best(curve, Weights(*WEIGHTS), alphas[0], alphas[-1])
+    def best(self, kind: str, round: int) -> dict[str, Any]:
+        """Of the alphas that were run, the best by the printed weights and the measured mean losses."""
+        losses = self.over(kind, "loss", round).mean(axis=1)
+        return measured_best(self.alphas(kind), losses.tolist(), Weights(*WEIGHTS))
 
     @property
     def floor(self) -> float:

@@ -8,9 +8,9 @@ from privadmm.algorithms.mr_admm import MRADMM
 from privadmm.privacy.calibration import NoPrivacy
 from privadmm.reproduce import nodes
 from privadmm.reproduce.mr_admm_comparison import comparison
-from privadmm.reproduce.mr_admm_results import Results, falls, listed, oscillation, ranges
+from privadmm.reproduce.mr_admm_results import Results, listed, oscillation, ranges
 from privadmm.reproduce.mr_admm_runs import GAMMA, RHO, STILL
-from privadmm.reproduce.study import Check, claim, near
+from privadmm.reproduce.study import Check, claim, falls, near, rises
 
 
 def checks(found: Results) -> Iterator[Check]:
@@ -49,7 +49,7 @@ def figure_1(found: Results) -> Iterator[Check]:
             f"Figure 1(a): a larger gamma converges more slowly ({size} nodes)",
             "loss rises with gamma",
             listed(gammas, ends),
-            falls([-one for one in ends]),
+            rises(ends),
         )
         plain, recycled = float(runs[STILL].last[0]), float(runs[gammas[0]].last[0])
         yield claim(
@@ -66,7 +66,7 @@ def figure_1(found: Results) -> Iterator[Check]:
             f"Figure 1{place}: penalties that grow faster slow convergence down",
             "loss rises with the growth",
             listed(list(speeds), ends, "k"),
-            falls([-one for one in ends]),
+            rises(ends),
             "with rates of the nodes' own the limit is not the paper's either: it weights node i by 1/eta_i"
             if name == "apart"
             else "",

@@ -82,7 +82,3 @@ def ranges(runs: Mapping[str, Floats]) -> str:
     if not pairs:
         return "judged by means; neighbouring ranges do not touch"
     return "judged by means; ranges overlap: " + ", ".join(f"{a} and {b}" for a, b in pairs)
-
-
-def falls(values: list[float]) -> bool:
-    return bool(np.all(np.diff(values) < 0))

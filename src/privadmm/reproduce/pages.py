@@ -10,7 +10,7 @@ from rich.text import Text
 
 from privadmm.report import screen
 from privadmm.report.rundir import write_json
-from privadmm.reproduce.study import Check, Grid, Study
+from privadmm.reproduce.study import VERDICTS, Check, Grid, Study
 
 WHOLE = 1e9  # whole figures below this are written out
 
@@ -21,7 +21,7 @@ def save(study: Study, out: Path, quick: bool = False) -> None:
 
     out.mkdir(parents=True, exist_ok=True)
     for figure in study.figures:
-        draw(figure, out / f"{figure.name}.png")
+        draw(figure, out / f"{figure.name}.png", quick)
     (out / "results.md").write_text(page(study, quick), encoding="utf-8")
     write_json(out / "study.json", study.record | {"quick": quick})
 
@@ -45,7 +45,7 @@ def page(study: Study, quick: bool = False) -> str:
     ]
     parts.append(
         table(
-            ("check", "claimed by", "published", "ours", "holds", "remark"),
+            ("check", "claimed by", "published", "ours", "verdict", "remark"),
             [cells(check) for check in study.checks],
         )
     )
@@ -65,6 +65,7 @@ def settings(study: Study) -> str:
 
 
 BY = {"paper": "the paper", "ours": "us"}
+STYLES = {True: "green", False: "bold red", None: "bold yellow"}
 
 
 def cells(check: Check) -> tuple[str, ...]:
@@ -74,7 +75,7 @@ def cells(check: Check) -> tuple[str, ...]:
         BY[check.of],
         word(check.published) + within,
         word(check.ours),
-        "yes" if check.ok else "**no**",
+        f"**{VERDICTS[False]}**" if check.ok is False else VERDICTS[check.ok],
         check.why,
     )
 
@@ -95,11 +96,10 @@ def word(value: Any) -> str:
 def shown(study: Study, out: Path, quick: bool = False) -> str:
     """For the terminal."""
     checks = Table(title=escape(f"{study.title}, {kind(quick)}: {study.tally}"), title_justify="left")
-    for name in ("check", "claimed by", "published", "ours", "holds"):
+    for name in ("check", "claimed by", "published", "ours", "verdict"):
         checks.add_column(name)
     for check in study.checks:
-        verdict = "[green]yes[/]" if check.ok else "[bold red]no[/]"
-        checks.add_row(*map(escape, cells(check)[:4]), verdict)
+        checks.add_row(*map(escape, cells(check)[:4]), f"[{STYLES[check.ok]}]{VERDICTS[check.ok]}[/]")
     grids = [small(grid) for grid in study.grids]
     facts: screen.Facts = [("note", escape(note)) for note in study.notes]
     facts.append(("written to", out))
@@ -107,11 +107,11 @@ def shown(study: Study, out: Path, quick: bool = False) -> str:
 
 
 def remarks(checks: Sequence[Check]) -> list[Text]:
-    """Why checks do not hold, each below the check's name."""
+    """Why checks do not hold or cannot be judged, each below the check's name."""
     room, lines = min(screen.console().width, 100) - 4, list[Text]()
     for check in checks:
         if not check.ok and check.why:
-            lines += Text(f"no: {check.name}", "bold").wrap(screen.console(), room + 4)
+            lines += Text(f"{VERDICTS[check.ok]}: {check.name}", "bold").wrap(screen.console(), room + 4)
             lines += [Text("    ") + part for part in Text(check.why).wrap(screen.console(), room)]
     for line in lines:
         line.rstrip()

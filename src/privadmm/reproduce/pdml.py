@@ -107,8 +107,8 @@ def tasks(setting: Setting) -> list[Task]:
         for seeds in halves
     ]
     for name in names:
-        found += [Task((run.__name__, name), run, (data, name), f"{name}", 0.1) for run in (signal, majority)]
-    found.append(Task(("costs",), costs, (data, "twonorm"), "guarantees", 0.5))
+        own = (signal, majority, costs)
+        found += [Task((run.__name__, name), run, (data, name), f"{name}", 0.1) for run in own]
     if not setting.quick:
         found += [
             Task(("sweep", name), sweep, (data, name, 3), f"choice of a, {name}", 6.0) for name in PRINTED
@@ -120,9 +120,9 @@ def study(setting: Setting, results: dict[Any, Any]) -> Study:
     names = [name for name in PRINTED if ("signal", name) in results]
     parts = {name: sorted(key for key in results if key[:2] == ("row", name)) for name in names}
     rows = {name: np.concatenate([results[key] for key in parts[name]], axis=1) for name in names}
-    of = {kind: {name: results[kind, name] for name in names} for kind in ("signal", "majority")}
-    tables = grids(rows, results["costs",])
-    found = [*of_print(), *checks(rows, results["costs",], of["signal"], of["majority"], not setting.quick)]
+    of = {kind: {name: results[kind, name] for name in names} for kind in ("signal", "majority", "costs")}
+    tables = grids(rows, of["costs"])
+    found = [*of_print(), *checks(rows, of["costs"], of["signal"], of["majority"], not setting.quick)]
     notes = [
         "The paper's figures are drawings whose values cannot be read from the text: what it says of them is checked."
     ]

@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 
 from privadmm.phases import Floats
-from privadmm.reproduce.sharing_runs import Kind, Level, Noisy
+from privadmm.reproduce.sharing_runs import ACCURACY, LOSS, OBJECTIVE, Kind, Level, Noisy
 from privadmm.reproduce.study import Figure, Grid, Line, Panel, Spread, spread_words
 
-OBJECTIVE, LOSS, ACCURACY = 0, 1, 2
 KINDS: dict[Kind, str] = {"published": "a round", "certified": "a party"}
 
 
@@ -147,8 +146,8 @@ def noise_levels(ran: list[Ran]) -> Grid:
     for one in ran:
         for kind, per in KINDS.items():
             for level, found in one.noisy(kind):
-                best = int(np.argmin(found.values[:, LOSS].mean(axis=-1)))
-                bounds = found.claimed, found.per_person or "none"
+                best = found.best
+                bounds = found.claimed[best], found.per_person or "none"
                 ends = tuple(spread_words(found.values[best, what]) for what in (LOSS, ACCURACY))
                 rows.append(
                     (one.called, f"{kind}, {level.epsilon:g} {per}", *bounds, found.epochs[best], *ends)

@@ -31,6 +31,7 @@ from privadmm.regularizers import L2
 from privadmm.reproduce import sets
 from privadmm.reproduce.runs import follow
 
+OBJECTIVE, LOSS, ACCURACY = 0, 1, 2  # what is measured
 WIDTHS = {"a9a": (66, 57), "gisette": (2000, 2000, 1000)}  # section 5
 BOUNDS = {"a9a": math.sqrt(8), "gisette": math.sqrt(2000)}  # of a party's part of a row
 LAM = 1.0  # on the summed loss, in the files' units: what sklearn has if it is told nothing
@@ -161,9 +162,16 @@ class Noisy:
 
     epochs: tuple[int, ...]
     values: Floats
-    claimed: float | None  # the total that the paper's Corollary 1 gives the longest run, for one column
+    claimed: tuple[
+        float | None, ...
+    ]  # what the paper's Corollary 1 gives each of the runs in all, for one column
     per_party: float | None  # certified, of what a party holds about a person
     per_person: float | None  # certified, of what all parties hold about a person
+
+    @property
+    def best(self) -> int:
+        """Which of the runs has the least mean test loss."""
+        return int(np.argmin(self.values[:, LOSS].mean(axis=-1)))
 
 
 @dataclass(frozen=True)
@@ -190,7 +198,7 @@ class Level:
 
 def noisy(where: Where, level: Level, epochs: Sequence[int], seeds: int) -> Noisy:
     """A run for each number of epochs: weights leave at the end of a run, and not before."""
-    data, values = load(where), []
+    data, values, claimed = load(where), [], list[float | None]()
     for rounds in epochs:
         this = level.job(data, rounds)
 
@@ -199,6 +207,6 @@ def noisy(where: Where, level: Level, epochs: Sequence[int], seeds: int) -> Nois
             return data.measure(view.model) if done else np.full((3, seeds), np.nan)
 
         values.append(follow(this, data.train, seeds, look)[-1])
-    claim, people = this.published, this.of_people
-    claimed = None if claim is None else claim.epsilon
-    return Noisy(tuple(epochs), np.array(values), claimed, people["per_party"], people["per_person"])
+        claimed.append(None if this.published is None else this.published.epsilon)
+    people = this.of_people  # the same for all: a certified total is that of a whole run, whatever its length
+    return Noisy(tuple(epochs), np.array(values), tuple(claimed), people["per_party"], people["per_person"])

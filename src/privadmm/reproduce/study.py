@@ -1,6 +1,7 @@
 """What comes of reproducing a paper: checks, the parameters they rest on, tables and figures."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -11,21 +12,24 @@ from numpy.typing import ArrayLike
 from privadmm.phases import Floats
 
 Whose = Literal["paper", "ours"]
+VERDICTS = {True: "holds", False: "does not hold", None: "cannot be judged"}
+TOO_FEW = "too few settings were run to judge it"
 
 
 @dataclass(frozen=True)
 class Check:
     """One thing that a paper prints or claims, or that we expect, and whether it came out.
 
-    published and ours are figures within `tolerance` of each other, or a claim in words and what was seen. `why`
-    explains a check that does not hold, and says of any other what it rests on. `of` says whose claim it is: the
-    paper's own, or ours (an earlier trial, a control, a certified variant).
+    published and ours are figures within `tolerance` of each other, or a claim in words and what was seen. `ok` is one
+    of VERDICTS: None where what was run cannot decide. `why` explains a check that does not hold or cannot be judged,
+    and says of any other what it rests on. `of` says whose claim it is: the paper's own, or ours (an earlier trial, a
+    control, a certified variant).
     """
 
     name: str
     published: float | str | None
     ours: float | str
-    ok: bool
+    ok: bool | None
     tolerance: float | None = None
     why: str = ""
     of: Whose = "paper"
@@ -50,9 +54,21 @@ def near(
     return Check(name, published, ours, bool(abs(ours - published) <= tolerance), tolerance, why, of)
 
 
-def claim(name: str, words: str, seen: str, ok: bool, why: str = "", of: Whose = "paper") -> Check:
+def claim(name: str, words: str, seen: str, ok: bool | None, why: str = "", of: Whose = "paper") -> Check:
     """What a paper says in words, or what we expect, and what was seen."""
+    if ok is None:
+        return Check(name, words, seen, None, None, why or TOO_FEW, of)
     return Check(name, words, seen, bool(ok), None, why, of)
+
+
+def falls(values: ArrayLike) -> bool | None:
+    """Whether every value is below the one before; None if there are fewer than two."""
+    steps = np.diff(np.asarray(values, dtype=float))
+    return bool(np.all(steps < 0)) if steps.size else None
+
+
+def rises(values: ArrayLike) -> bool | None:
+    return falls(-np.asarray(values, dtype=float))
 
 
 @dataclass(frozen=True)
@@ -168,17 +184,21 @@ class Study:
     notes: tuple[str, ...] = field(default=())  # what was not run, and why
 
     @property
-    def held(self) -> int:
-        return sum(check.ok for check in self.checks)
+    def counts(self) -> dict[str, int]:
+        """How many checks have each verdict."""
+        verdicts = Counter(check.ok for check in self.checks)
+        return {"held": verdicts[True], "failed": verdicts[False], "unjudged": verdicts[None]}
 
     @property
     def tally(self) -> str:
         """How many checks hold, the paper's claims and our own expectations apart."""
-        counts = {of: [check.ok for check in self.checks if check.of == of] for of in ("paper", "ours")}
-        said = f"{sum(counts['paper'])} of {len(counts['paper'])} of the paper's claims hold"
-        if counts["ours"]:
-            said += f"; {sum(counts['ours'])} of {len(counts['ours'])} of our own expectations"
-        return said
+        said = []
+        for of, what in (("paper", "the paper's claims"), ("ours", "our own expectations")):
+            verdicts = Counter(check.ok for check in self.checks if check.of == of)
+            if verdicts:
+                unjudged = f", {verdicts[None]} cannot be judged" if verdicts[None] else ""
+                said.append(f"{verdicts[True]} of {verdicts.total()} of {what} hold{unjudged}")
+        return "; ".join(said)
 
     @property
     def record(self) -> dict[str, Any]:
@@ -186,7 +206,7 @@ class Study:
             "paper": self.paper,
             "title": self.title,
             "checks": [check.record for check in self.checks],
-            "held": self.held,
+            **self.counts,
             "tally": self.tally,
             "parameters": [
                 {"symbol": one.symbol, "value": one.value, "stated": one.stated, "why": one.why}

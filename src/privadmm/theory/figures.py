@@ -14,8 +14,6 @@ from privadmm.report.plots import BLUE, GREY, ORANGE, RED, canvas
 from privadmm.report.rundir import write_json
 from privadmm.theory.tradeoff import Fit, Weights
 
-GOOD_R2, GOOD_OFF = 0.9, 0.1  # beyond which an optimum read off a fitted curve says little
-
 
 def save(result: dict[str, Any], out: Path, name: str) -> None:
     """NAME.json and NAME.png."""
@@ -113,24 +111,23 @@ def tradeoff_shown(result: dict[str, Any], out: Path | None) -> str:
             table.add_row(line["calibration"], str(line["round"]), f"{one['alpha']:g}", *map(number, figures))
             if one["problem"] is not None:
                 facts.append((f"alpha = {one['alpha']:g}", escape(f"not run: {one['problem']}")))
-        fit, best = line["fit"], line["best"]
+        fit = line["fit"]
         curve = f"{fit['c4']:.4g} exp(-{fit['c5']:.4g} alpha) + {fit['c6']:.4g}"
         quality = f"R^2 = {fit['r2']:.4f}, off by up to {100 * fit['off']:.3g} %"
         facts.append((f"{line['calibration']}, {line['round']}", f"{curve}, {quality}"))
-        if poor(fit):
-            facts.append(("best alpha", "[bold red]none to be read off it: a poor fit[/]"))
-            continue
-        edge = "" if best["where"] == "inside" else f", the {best['where']} that was run"
-        facts.append(("best alpha", f"{best['alpha']:.4g}{edge}; loss {best['loss']:.4g}"))
+        facts.append(("best alpha", f"{best_words(line['best_measured'])}, as measured"))
+        fitted = line["best_fitted"]
+        poor = "[bold red]none to be read off the fit: it is poor[/]"
+        facts.append(("", poor if fitted is None else f"{best_words(fitted)}, as fitted"))
     facts.append(("mode", SIMULATED))
     if out is not None:
         facts.append(("written to", out))
     return screen.shown([table, screen.rows(facts)])
 
 
-def poor(fit: dict[str, float]) -> bool:
-    """Then its best alpha says nothing."""
-    return fit["r2"] < GOOD_R2 or fit["off"] > GOOD_OFF
+def best_words(best: dict[str, Any]) -> str:
+    edge = "" if best["where"] == "inside" else f", the {best['where']} that was run"
+    return f"{best['alpha']:.4g}{edge}; loss {best['loss']:.4g}"
 
 
 def draw_tradeoff(result: dict[str, Any], path: Path) -> None:
@@ -146,15 +143,17 @@ def draw_tradeoff(result: dict[str, Any], path: Path) -> None:
         fine, curve = np.geomspace(alphas[0], alphas[-1], 400), Fit(**line["fit"])
         errors = [2 * (one["standard_error"] or 0.0) for one in ran]
         above.errorbar(alphas, losses, yerr=errors, fmt="o", color=color, markersize=4, label="measured")
-        quality = f"{'a poor ' if poor(line['fit']) else ''}fit, R$^2$ = {curve.r2:.3f}"
+        quality = f"{'' if curve.good else 'a poor '}fit, R$^2$ = {curve.r2:.3f}"
         above.plot(fine, curve(fine), color=color, label=quality)
-        best, total = line["best"], weights.privacy(fine) - curve(fine)
+        best = line["best_measured"]
         below.plot(fine, weights.privacy(fine), color=GREY, linestyle="--", label="utility of privacy")
-        below.plot(fine, total, color=color, label="less the fitted loss")
-        if not poor(line["fit"]):
-            label = f"best alpha {best['alpha']:.3g}"
-            below.plot([best["alpha"]], [best["utility"]], "*", color=color, markersize=11, label=label)
-            above.axvline(best["alpha"], color=GREY, linewidth=0.8, linestyle=":")
+        if curve.good:
+            below.plot(fine, weights.privacy(fine) - curve(fine), color=color, label="less the fitted loss")
+        worth = weights.privacy(alphas) - losses
+        below.plot(alphas, worth, "o", color=color, markersize=4, label="less the measured loss")
+        label = f"best alpha {best['alpha']:.3g}"
+        below.plot([best["alpha"]], [best["utility"]], "*", color=color, markersize=11, label=label)
+        above.axvline(best["alpha"], color=GREY, linewidth=0.8, linestyle=":")
         scale = "log" if losses.max() > 10 * losses.min() > 0 else "linear"
         title = f"{line['calibration']} noise, {amount(last, 'round')}"
         above.set(ylabel="empirical loss", xscale="log", yscale=scale, title=title)

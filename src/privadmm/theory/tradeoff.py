@@ -9,8 +9,9 @@ and set against the paper's utility of privacy, with its weights omega_p1..omega
     U_priv(alpha) = omega1 ln( omega2 / (omega3 alpha + omega4 alpha^2) )                                  (2)
 
 The paper fits (1), plots (2) beside it, and leaves the choice to the reader. Here the best alpha is the one with the
-largest U_priv(alpha) - L_acc(alpha) between the smallest and the largest alpha that were run. As (2) has no upper bound
-at 0, that may be the smallest of them, and `where` says so: such an optimum is one of the grid, not of the method.
+largest U_priv(alpha) - loss: of the alphas that were run by their measured losses (`measured_best`), and between them
+by the fitted curve (`best`), which says something only if the fit is good. As (2) has no upper bound at 0, it may be
+the smallest or largest of them, and `where` says so: such an optimum is one of the grid, not of the method.
 
 Its Assumption 6 has both monotonicities the wrong way round, and its constants of (1) are printed twice, differently;
 neither is used.
@@ -30,6 +31,7 @@ from privadmm.phases import Floats
 
 WEIGHTS = (0.02, 6.0, 9.0, 1.0)  # omega_p1 to omega_p4 below the paper's Figure 3
 TIGHT = {"ftol": 1e-13, "xtol": 1e-13, "gtol": 1e-13}
+GOOD_R2, GOOD_OFF = 0.9, 0.1  # the least R^2 and the largest relative error of a good fit
 ALPHAS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0)  # the paper names 0.3 alone
 
 
@@ -49,6 +51,11 @@ class Fit:
 
     def __call__(self, alpha: Floats) -> Floats:
         return model(alpha, self.c4, self.c5, self.c6)
+
+    @property
+    def good(self) -> bool:
+        """Whether the losses follow the curve; if not, neither its constants nor its best alpha say anything."""
+        return self.r2 >= GOOD_R2 and self.off <= GOOD_OFF
 
     @property
     def record(self) -> dict[str, float]:
@@ -112,6 +119,19 @@ def fit(alphas: Sequence[float], losses: Sequence[float], what: str = "the losse
 
 def model(alpha: Floats, c4: float, c5: float, c6: float) -> Floats:
     return np.asarray(c4 * np.exp(-c5 * alpha) + c6)
+
+
+def measured_best(alphas: Sequence[float], losses: Sequence[float], weights: Weights) -> dict[str, Any]:
+    """Of the alphas that were run, in rising order, the one with the largest U_priv - measured loss."""
+    privacy = weights.privacy(np.array(alphas, dtype=float))
+    at = int(np.argmax(privacy - np.array(losses, dtype=float)))
+    return {
+        "alpha": float(alphas[at]),
+        "where": "smallest" if at == 0 else "largest" if at == len(alphas) - 1 else "inside",
+        "loss": float(losses[at]),
+        "privacy_utility": float(privacy[at]),
+        "utility": float(privacy[at] - losses[at]),
+    }
 
 
 def best(curve: Fit, weights: Weights, low: float, high: float) -> dict[str, Any]:

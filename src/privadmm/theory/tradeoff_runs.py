@@ -26,7 +26,7 @@ from privadmm.losses import Debiased
 from privadmm.phases import Floats
 from privadmm.privacy.accounting import totals, worst
 from privadmm.privacy.mechanisms import Simulation
-from privadmm.theory.tradeoff import FitError, Weights, best, fit
+from privadmm.theory.tradeoff import FitError, Weights, best, fit, measured_best
 
 Done = Callable[[int, int], None]
 CALIBRATIONS = ("proof", "certified")
@@ -62,7 +62,7 @@ def tradeoff(
     weights: Weights,
     done: Done = lambda ran, of: None,
 ) -> dict[str, Any]:
-    """Points, fit and best alpha of both calibrations, after each of these rounds (those of the config if empty)."""
+    """Points, fit and best alphas of both calibrations, after each of these rounds (those of the config if empty)."""
     grid, marks = tuple(sorted(set(alphas))), tuple(sorted(set(rounds))) or (config.algorithm.rounds,)
     privacy = checked(config, grid, marks)
     check.whole(seeds=seeds)
@@ -182,7 +182,7 @@ def measured(job: Job, prepared: Prepared, seed: int, seeds: int, marks: Sequenc
 def read_off(
     calibration: str, points: Sequence[Point], marks: Sequence[int], weights: Weights
 ) -> Iterator[dict[str, Any]]:
-    """The fit and the best alpha after each round."""
+    """The fit and the best alphas after each round: by measured losses, and by the fit where it is good."""
     good = [point for point in points if point.losses is not None]
     if len(good) < 4:
         lost = "; ".join(f"alpha = {p.alpha:g}: {p.problem}" for p in points if p.problem is not None)
@@ -196,5 +196,6 @@ def read_off(
             "round": mark,
             "points": [point.record(at) for point in points],
             "fit": curve.record,
-            "best": best(curve, weights, alphas[0], alphas[-1]),
+            "best_measured": measured_best(alphas, losses, weights),
+            "best_fitted": best(curve, weights, alphas[0], alphas[-1]) if curve.good else None,
         }

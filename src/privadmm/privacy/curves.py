@@ -16,7 +16,8 @@ exactly: no discretisation. Renyi curves, where only those are proved, add and c
 
 Noise on a grid. A query rounded to integers, plus a Gaussian rounded to integers, is a Gaussian release rounded: (1)
 holds. The discrete Gaussian of standard deviation s steps is within total variation 1/(24 s^2) of the rounded one, in
-each coordinate (docs/privacy.md#discrete); the distances of coordinates and releases add up to eta, and what is drawn keeps
+each coordinate (docs/privacy.md#discrete); the distances of coordinates and releases add up to eta, and what is drawn
+keeps
 
     delta(eps) = delta_rounded(eps) + (1 + e^eps) eta,     eta = sum of d/(24 s^2).                 (4)
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -66,10 +66,9 @@ KEPT_UP = (
 def free_ports(count: int) -> int:
     """The first of so many neighbouring ports that nobody listens on."""
     for first in range(20000 + os.getpid() % 20000, 60000, count):
-        with suppress(OSError):
-            sockets = [socket.create_server(("127.0.0.1", first + one)) for one in range(count)]
-            for one in sockets:
-                one.close()
+        with suppress(OSError), ExitStack() as held:
+            for one in range(count):
+                held.enter_context(socket.create_server(("127.0.0.1", first + one)))
             return first
     raise AssertionError("no free ports")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from small_runs import CLEAR, PARTIES, ROUNDS, TRAINED, Place, charged, no_plots, spawn, write_npz
+from small_runs import CLEAR, PARTIES, ROUNDS, Place, charged, no_plots, spawn, write_npz
 
 POLICY = ("--parties", PARTIES, "--epsilon", 1.4, "--delta", 1e-5, "--mode", "simulation")
 
@@ -150,12 +150,12 @@ def test_plan_refuses_what_fixed_noise_cannot_reach(place: Place) -> None:
 
 def test_audit_prints_what_it_promises(place: Place) -> None:
     config = place.config(privacy={"delta": 0.02, "epsilon": 2.0})
-    found = place.call("audit", config, "--trials", 40_000, "--records", TRAINED, "--json").object
+    found = place.call("audit", config, "--trials", 40_000, "--json").object
     assert 0.6 < found["tightness"] <= 1.0
     assert found["epsilon_lower"] <= found["epsilon_certified"]
     assert all(control["caught"] for control in found["negative_controls"])
     assert {"delta", "trials", "confidence", "epsilon_fitted"} <= found.keys()
-    assert "planted bug" in place.call("audit", config, "--trials", 5000, "--records", TRAINED).out
+    assert "planted bug" in place.call("audit", config, "--trials", 5000).out
     assert place.call("audit", place.config(CLEAR)).code == 2
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from privadmm import assembly_columns, assembly_parties, graphs
 from privadmm.algorithms.centred import Centred
-from privadmm.assembly_outline import Outline, Undeclared
+from privadmm.assembly_outline import Outline, Undeclared, UndeclaredSizes
 from privadmm.assembly_parties import Elsewhere
 from privadmm.config import Config, check_elsewhere
 from privadmm.config.checks import read_by_workers
@@ -129,20 +129,19 @@ def job(config: Config, sizes: Any, dim: Any, id: str | None = None, columns: An
         found = Job(algorithm(config), facts, allowance(config), leave=config.parties.departures)
         _ = found.plan  # what has no plan is refused here, with the file's name
     except ConfigError as error:
-        raise ConfigError(f"{config.path}: {str(error).removeprefix(f'{config.path}: ')}") from error
+        raise type(error)(f"{config.path}: {str(error).removeprefix(f'{config.path}: ')}") from error
     return found if id is None else replace(found, id=id)
 
 
 def public(config: Config, sizes: Any, dim: Any, columns: Any = ()) -> Public:
     """What everybody may know of the job. Each of the three numbers may be `Undeclared`."""
-    unknown = [isinstance(fact, Undeclared) for fact in (sizes, dim, columns)]
-    parties = config.parties.known if unknown[0] else len(sizes)
-    assert parties is not None
-    return (Outline if any(unknown) else Public)(
-        sizes=sizes if unknown[0] else np.asarray(sizes, dtype=np.int64),
+    known = not any(isinstance(fact, Undeclared) for fact in (sizes, dim, columns))
+    counted = not isinstance(sizes, UndeclaredSizes)
+    return (Public if known else Outline)(
+        sizes=np.asarray(sizes, dtype=np.int64) if counted else sizes,
         dim=dim,
         rounds=config.algorithm.rounds,
-        graph=graph(config, parties),
+        graph=graph(config, len(sizes) if counted else sizes.parties),
         loss=loss(config),
         regularizer=regularizer(config),
         privacy=privacy(config),

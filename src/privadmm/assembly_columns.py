@@ -48,8 +48,11 @@ def widths(config: Config, names: tuple[str, ...]) -> tuple[int, ...]:
 def grouped(config: Config, names: tuple[str, ...]) -> list[list[int]]:
     table, d = config.parties, len(names)
     if table.columns is None:
-        assert table.count is not None
-        return [part.tolist() for part in splits.by_columns(d, table.count)]
+        if not (count := table.count or len(table.sizes or ())):
+            raise ConfigError(
+                f"{config.path}: [parties] count is missing; say how many parties share the columns"
+            )
+        return [part.tolist() for part in splits.by_columns(d, count)]
     named = [item for item in table.columns if not isinstance(item, int)]
     try:
         if named:

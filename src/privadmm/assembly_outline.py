@@ -49,6 +49,14 @@ for _name in _REFUSED:
     setattr(Undeclared, f"__{_name}__", Undeclared._refuse)
 
 
+class UndeclaredSizes(Undeclared):
+    """How many records each party has, where that is not declared; how many parties there are is known."""
+
+    def __init__(self, message: str, parties: int) -> None:
+        super().__init__(message)
+        self.parties = parties
+
+
 class UndeclaredColumns(Undeclared):
     """How many columns each vertical party holds, where that is not declared; that there are some is known."""
 
@@ -69,12 +77,12 @@ class Outline(Public):
         return self.graph.n
 
 
-def undeclared_sizes(config: Config, otherwise: str = "") -> Undeclared:
-    """In place of the parties' numbers of records. `otherwise` is another way to give them."""
-    what = "how many people there are" if config.parties.split == "features" else "how many records each has"
-    return Undeclared(
-        f"{config.path}: [parties] sizes is missing, and this figure depends on it: declare {what} to train on, one "
-        f"number for each of the {config.parties.known} parties{otherwise}"
+def undeclared_sizes(config: Config, parties: int, otherwise: str = "") -> UndeclaredSizes:
+    """In place of these parties' numbers of records. `otherwise` is another way to give them."""
+    return UndeclaredSizes(
+        f"{config.path}: [parties] sizes is missing, and this figure depends on it: declare how many records each of "
+        f"the {parties} parties has to train on, sizes = [...]{otherwise}",
+        parties,
     )
 
 

@@ -14,6 +14,7 @@ from privadmm import assembly, assembly_columns, check
 from privadmm.assembly_outline import (
     Undeclared,
     UndeclaredError,
+    UndeclaredSizes,
     undeclared_columns,
     undeclared_dim,
     undeclared_sizes,
@@ -38,11 +39,18 @@ class Shape:
     dim: Any  # features of a record; of vertical parties, the people
     columns: Any = ()  # of each vertical party
 
+    @property
+    def parties(self) -> int:
+        return self.sizes.parties if isinstance(self.sizes, UndeclaredSizes) else len(self.sizes)
+
 
 def shape(config: Config, count: int | None = None) -> Shape:
     """As training will have it, as far as the config tells; `count` is the number of records that its user says."""
     sizes, features = counted(config, count), assembly.names(config)
-    known = undeclared_sizes(config, records_option(config)) if sizes is None else sizes
+    known: Any = sizes
+    if sizes is None:
+        assert config.parties.known is not None  # or `counted` has asked for it
+        known = undeclared_sizes(config, config.parties.known, records_option(config))
     if config.parties.split == "features":
         return Shape(known, known if isinstance(known, Undeclared) else known[0], columns(config))
     constant = config.data.intercept > 0
@@ -67,15 +75,8 @@ def dealt_evenly(config: Config) -> bool:
 def counted(config: Config, count: int | None = None) -> tuple[int, ...] | None:
     """How many records each party has to train on, if the config tells, or its user."""
     table, vertical = config.parties, config.parties.split == "features"
-    if config.data.embedded and table.files is None:
-        found = assembly.people_of(config)
-        rows = assembly.measured(config, len(found))[0]
-        held = [rows] * (table.known or 1) if vertical else assembly.dealt(config, found, rows)
-        sizes: tuple[int, ...] | None = tuple(map(len, held))
-        assembly.check_sizes(config, list(sizes or ()))
-    else:
-        sizes = table.sizes
-    if table.known is None and sizes is None:
+    sizes = embedded_sizes(config) if config.data.embedded else table.sizes
+    if sizes is None and table.known is None:
         raise ConfigError(
             f"{config.path}: [parties] count is missing: only the column {table.column!r} tells how many parties there "
             "are, and no record is read here; add count, or sizes"
@@ -89,29 +90,50 @@ def counted(config: Config, count: int | None = None) -> tuple[int, ...] | None:
             )
     if count is None:
         return sizes
-    if sizes is not None:
-        known = sizes[0] if vertical else sum(sizes)
-        if known != count:
-            raise ConfigError(
-                f"--records is {count}, and {config.path} has {known} to train on; leave --records out"
-            )
-        return sizes
-    if vertical:
-        return (count,) * (table.known or 1)
+    if sizes is None:
+        return spread(config, count)
+    if count != (known := sizes[0] if vertical else sum(sizes)):
+        raise ConfigError(
+            f"--records is {count}, and {config.path} has {known} to train on; leave --records out"
+        )
+    return sizes
+
+
+def embedded_sizes(config: Config) -> tuple[int, ...]:
+    """Of embedded data, by the split that training makes."""
+    found = assembly.people_of(config)
+    rows, _ = assembly.measured(config, len(found))
+    if config.parties.split != "features":
+        return tuple(len(part) for part in assembly.dealt(config, found, rows))
+    sizes = [len(rows)] * (config.parties.known or 1)
+    assembly.check_sizes(config, sizes)
+    return tuple(sizes)
+
+
+def spread(config: Config, count: int) -> tuple[int, ...]:
+    """So many records at every party of those that hold columns, or in all, dealt out evenly."""
+    table, data = config.parties, config.data
+    assert table.known is not None  # or `counted` has asked for it
+    if table.split == "features":
+        return (count,) * table.known
     if not dealt_evenly(config):
-        told = f"source = {config.data.source!r}" if config.data.by_party else f"split = {table.split!r}"
+        told = f"source = {data.source!r}" if data.by_party else f"split = {table.split!r}"
         raise ConfigError(
             f"--records deals records out evenly, and {config.path} does not ({told}): declare [parties] sizes instead"
         )
-    return tuple(splits.even_sizes(count, table.known or 1).tolist())
+    return tuple(splits.even_sizes(count, table.known).tolist())
 
 
 def columns(config: Config) -> Any:
     """How many columns each vertical party trains on."""
     table, features = config.parties, assembly.names(config)
-    if features is None and all(isinstance(item, int) for item in table.columns or ("",)):
-        features = feature_names(sum(item for item in table.columns or () if isinstance(item, int)))
-    if features is None or table.files is not None:
+    numbers = [item for item in table.columns or () if isinstance(item, int)]
+    if numbers and features is None:
+        features = feature_names(sum(numbers))
+    # Without a schema the names of a file's columns are not known, be their number declared.
+    named = table.columns is not None and not numbers
+    unknown = named and config.data.schema is None and not config.data.embedded
+    if features is None or table.files is not None or unknown:
         return undeclared_columns(config)
     return assembly_columns.widths(config, features)
 
@@ -262,5 +284,18 @@ def audited(
     """The attack on the config's algorithm, and on planted bugs; `done(games, of)` is told how far it is."""
     from privadmm.privacy.audit import audit
 
-    job = foreseen(config, count)
+    known = shape(config, count)
+    if not known.columns and not needs_sizes(config, known):
+        # This noise is relative to a record's weight, whatever that is. Bugs show best at the greatest: one record.
+        known = replace(known, sizes=(1,) * known.parties)
+    job = assembly.job(config, known.sizes, known.dim, columns=known.columns)
     return audit(job.algorithm, job.public, trials, done=done)
+
+
+def needs_sizes(config: Config, known: Shape) -> bool:
+    """Whether the plan depends on how many records the parties have."""
+    try:
+        assembly.job(config, undeclared_sizes(config, known.parties), known.dim, columns=known.columns)
+    except UndeclaredError:
+        return True
+    return False

@@ -54,7 +54,7 @@ def scale(
         raise ConfigError(
             f"{config}: only the data tell how wide messages are; give --dim{' and --people' * columns}"
         )
-    network, held = Network(latency, bandwidth, hub, spread), chosen.parties.known or 1
+    network, held = Network(latency, bandwidth, hub, spread), known.parties
     public = (
         assembly.public(chosen, (n,) * held, n, (-(-d // held),) * held)
         if columns

@@ -178,7 +178,7 @@ def expected(config: Config) -> Job:
     Where its plan depends on numbers that are not declared, an error asks for them.
     """
     plain, sizes = neutral(config), config.parties.sizes
-    known = undeclared_sizes(config) if sizes is None else sizes
+    known = undeclared_sizes(config, parties_of(config)) if sizes is None else sizes
     if plain.parties.split == "features":
         people = known if sizes is None else sizes[0]
         return assembly.job(plain, known, people, columns=undeclared_columns(config))

@@ -80,8 +80,8 @@ class Outline(Public):
 def undeclared_sizes(config: Config, parties: int, otherwise: str = "") -> UndeclaredSizes:
     """In place of these parties' numbers of records. `otherwise` is another way to give them."""
     return UndeclaredSizes(
-        f"{config.path}: [parties] sizes is missing, and this figure depends on it: declare how many records each of "
-        f"the {parties} parties has to train on, sizes = [...]{otherwise}",
+        f"{config.path}: [parties] sizes is missing, and figures of this job depend on it: declare how many records "
+        f"each of the {parties} parties has to train on, sizes = [...]{otherwise}",
         parties,
     )
 
@@ -89,8 +89,8 @@ def undeclared_sizes(config: Config, parties: int, otherwise: str = "") -> Undec
 def undeclared_dim(config: Config) -> Undeclared:
     """In place of the number of features."""
     return Undeclared(
-        f"{config.path}: [data] dim is missing, and this figure depends on it: declare how many features a record has, "
-        "or a [data] schema"
+        f"{config.path}: [data] dim is missing, and figures of this job depend on it: declare how many features a "
+        "record has, or a [data] schema"
     )
 
 
@@ -98,5 +98,5 @@ def undeclared_columns(config: Config) -> UndeclaredColumns:
     """In place of the numbers of columns of vertical parties."""
     fix = "declare [parties] columns, the number of each party's, with the parties' columns in one file"
     return UndeclaredColumns(
-        f"{config.path}: how many columns each party holds is not declared, and this figure depends on it: {fix}"
+        f"{config.path}: how many columns each party holds is not declared, and figures of this job depend on it: {fix}"
     )

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import strategies as st
 
 from config_cases import toml as spelled
 from privadmm import config as configs
@@ -34,7 +35,7 @@ from small_runs import (
     write_config,
     write_csv,
 )
-from test_any_config import KNOBS, VERTICAL, tables
+from test_any_config import KNOBS, VERTICAL, coherent, tables
 from test_any_config import folder as folder  # the files that drawn configs name
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.toml"))
@@ -326,6 +327,26 @@ def test_a_federation_asks_too(place: Place) -> None:
 # Any config at all.
 
 
+@st.composite
+def priced(draw: Any) -> Tables:
+    """A drawn config that costs something, with each calibration and law of noise its algorithm has alike often."""
+    content = draw(tables())
+    name = content["algorithm"]["name"]
+    assume(ALGORITHMS[name].private)
+    own, fields = content["algorithm"], fields_of(ALGORITHMS[name])
+    for key in {"calibration", "law"} & fields.keys():
+        own[key] = draw(st.sampled_from(options(fields[key].kind)))
+    if "law" in fields:  # noise in an objective, where a flat one has no feasible noise
+        content["loss"]["C"], own["eta"] = (
+            draw(st.sampled_from([0.01, 0.1, 1.0])),
+            draw(st.sampled_from([0.5, 2.0])),
+        )
+        content["regularizer"] = {"weight": draw(st.sampled_from([0.0, 1e-3, 0.1]))}
+    if own.get("calibration") == "box":
+        own["negative_phi"] = True
+    return coherent(content)
+
+
 def declared(content: Tables, config: configs.Config) -> Tables:
     """The config with its sizes and dimension, as training finds them."""
     held = prepare(config).held
@@ -390,7 +411,7 @@ def compared(folder: Path, count: int) -> int:
         suppress_health_check=list(HealthCheck),
         phases=(Phase.generate,),
     )
-    @given(tables())
+    @given(priced())
     def every(content: Tables) -> None:
         nonlocal trained
         assume(ends_alike(folder, content))
@@ -416,3 +437,11 @@ def test_an_account_of_other_sizes_is_noticed(folder: Path, monkeypatch: pytest.
     monkeypatch.setattr(home, "counted", lambda config, count=None: (1,) * (config.parties.known or 1))
     with pytest.raises(AssertionError):
         compared(folder, 25)
+
+
+@pytest.mark.parametrize("calibration", ["box", "proof"])
+def test_one_party_without_any_curvature(calibration: str, place: Place) -> None:
+    """Neither a neighbour nor a regulariser: all curvature is Phi, and no division by zero is heard of."""
+    own, alone = {**PROOF, "calibration": calibration}, {"count": 1}
+    changes = {"algorithm": own, "parties": alone, "regularizer": {"weight": 0.0}, "data": {"dim": 3}}
+    accounted_and_trained(place, place.config(**FIXED | changes), "--records", TRAINED)

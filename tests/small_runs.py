@@ -28,6 +28,7 @@ Tables = dict[str, dict[str, Any]]
 ORIGINALS = Path(os.environ.get("PRIVADMM_DATA") or Path(__file__).parents[2] / "shared" / "data")
 
 ROUNDS, PARTIES = 6, 3
+TRAINED = 48  # of 60 rows, those that PRIVATE and CLEAR train on
 
 PRIVATE: Tables = {
     "data": {"source": "data.npz", "classes": [0, 1], "row_bound": 2.0, "test_fraction": 0.2},

@@ -304,7 +304,7 @@ def test_a_config_that_cannot_be_is_named(
 
 
 def test_parties_of_a_column_are_known_once_it_is_read(place: Place) -> None:
-    """`account` cannot know who there is; `train` can."""
+    """`account` cannot know who there is, and asks; `train` can."""
     from small_runs import rows, write_npz
 
     X, y = rows()
@@ -312,7 +312,8 @@ def test_parties_of_a_column_are_known_once_it_is_read(place: Place) -> None:
     by_site = {"count": None, "split": "column:site"}
     good = place.config(PRIVATE, parties={**by_site, "leave": ["1@4"]})
     bad = place.config(PRIVATE, "bad.toml", parties={**by_site, "leave": ["2@4"]})
-    assert place.call("account", bad).code == 0
+    said = place.call("account", bad)
+    assert (said.code, "[parties] count" in said.err) == (2, True)
     assert place.train(good).code == 0
     said = place.train(bad, out=place.path / "bad")
     assert (said.code, "there are parties 0 to 1" in said.err) == (2, True)

@@ -33,7 +33,7 @@ from privadmm.privacy.events import (
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.privacy.release import Door, Released
 from small_runs import PRIVATE as CONFIG
-from small_runs import Place, with_changes, write_npz
+from small_runs import TRAINED, Place, with_changes, write_npz
 
 
 def case_of(name: str) -> Case:
@@ -278,20 +278,21 @@ def place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Place:
 
 def test_account_tells_each_adversary(place: Place) -> None:
     reported = with_changes(CONFIG, {"privacy": {"label_epsilon": 1.0}})
-    found = place.call("account", place.config(reported), "--json").object["adversaries"]
+    known = ("--records", TRAINED)
+    found = place.call("account", place.config(reported), *known, "--json").object["adversaries"]
     assert found["own_server"] == {"features": CLEAR, "label": {"epsilon": 1.0, "delta": 0.0}}
     joint = found["others"]["label"]["epsilon"]
-    said = place.call("account", place.config(reported)).out
+    said = place.call("account", place.config(reported), *known).out
     assert "own server" in said
     assert f"{joint:.4g}" in said
-    plain = place.call("account", place.config(), "--json").object["adversaries"]
+    plain = place.call("account", place.config(), *known, "--json").object["adversaries"]
     assert plain["own_server"]["label"] == CLEAR
     assert joint < plain["others"]["label"]["epsilon"] < plain["others"]["record"]["epsilon"]
 
 
 def test_a_plan_keeps_to_the_neighbours_of_its_config(place: Place) -> None:
     """`plan` exchanges the budget alone: with labels as neighbours an argmin has no curvature to pay for."""
-    words = ("--epsilon", 1, "--delta", 1e-5, "--json")
+    words = ("--epsilon", 1, "--delta", 1e-5, "--records", TRAINED, "--json")
     dvp: dict[str, Any] = {
         "algorithm": {"name": "dvp", "eta": 0.1, "D_w": None, "rho": None},
         "graph": {"kind": "ring"},

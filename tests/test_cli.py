@@ -15,7 +15,18 @@ import privadmm
 from privadmm import cli, demo
 from privadmm import config as configs
 from privadmm.report import metrics, plots
-from small_runs import CLEAR, PRIVATE, Place, no_plots, result, spawn, with_changes, write_npz
+from small_runs import (
+    CLEAR,
+    PARTIES,
+    PRIVATE,
+    TRAINED,
+    Place,
+    no_plots,
+    result,
+    spawn,
+    with_changes,
+    write_npz,
+)
 
 TRAIN = [
     *("algorithm", "private", "rounds", "epsilon", "delta", "mode"),
@@ -93,10 +104,13 @@ def test_accuracy_and_objective_are_of_the_final_model(place: Place) -> None:
 )
 def test_account_prints_the_contract_and_reads_no_data(tables: Any, claim: bool, place: Place) -> None:
     (place.path / "data.npz").unlink()
-    said = place.call("account", place.config(tables), "--json")
+    said = place.call("account", place.config(tables), "--records", TRAINED, "--json")
     assert (said.code, said.err) == (0, "")
-    figures = ["algorithm", "private", "rounds", "delta", "certified", "published"]
-    assert list(said.object) == [*figures, "advice", "adversaries", *(["not_expected"] if claim else [])]
+    figures = ["algorithm", "private", "rounds", "delta", "certified", "published", "advice", "adversaries"]
+    assert list(said.object) == [*figures, *(["expected"] if claim else []), "parties"]
+    assert [list(party) for party in said.object["parties"]] == [
+        ["party", "records", "epsilon", "events"]
+    ] * PARTIES
     assert list(said.object["certified"]) == ["epsilon"]
     assert list(said.object["published"]) == ["epsilon", "caveat"]
     assert (said.object["certified"]["epsilon"] is not None) is claim
@@ -105,18 +119,20 @@ def test_account_prints_the_contract_and_reads_no_data(tables: Any, claim: bool,
     assert place.names() == {"config.toml"}
 
 
-def test_account_needs_no_number_of_parties(place: Place) -> None:
+def test_account_needs_the_number_of_parties(place: Place) -> None:
     graph = {"kind": "random", "edges": 3}
     algorithm = {"name": "admm_graph", "rounds": 3, "rho": None, "eta": 0.1}
     parties = {"count": None, "split": "column:site"}
     said = place.call("account", place.config(CLEAR, graph=graph, algorithm=algorithm, parties=parties))
-    assert said.code == 0, said.err
+    assert (said.code, said.out, "[parties] count" in said.err) == (2, "", True), said.err
+    known = place.config(CLEAR, graph=graph, algorithm=algorithm, parties={"split": "column:site"})
+    assert place.call("account", known).code == 0
 
 
 def test_account_foresees_a_refusal(place: Place) -> None:
-    said = place.call("account", place.config(privacy={"budget": 0.5}))
+    said = place.call("account", place.config(privacy={"budget": 0.5}), "--records", TRAINED)
     assert (said.code, "would be refused" in said.out) == (0, True)
-    assert "refused" not in place.call("account", place.config()).out
+    assert "refused" not in place.call("account", place.config(), "--records", TRAINED).out
 
 
 def test_the_schema_is_printed(place: Place) -> None:
@@ -213,7 +229,7 @@ def test_demo_prints_one_object(place: Place, monkeypatch: pytest.MonkeyPatch) -
 def test_output_in_a_pipe_is_plain_and_80_wide(command: str, place: Place) -> None:
     shared = {"ledger": "a ledger [with] an :odd: name.sqlite"}
     config = place.config(run=shared, privacy={"budget": 2.0})
-    options = ["--out", place.out] if command == "train" else []
+    options = ["--out", place.out] if command == "train" else ["--records", TRAINED]
     process = spawn(command, config, *options)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0
@@ -244,7 +260,7 @@ def test_the_bar_gives_the_terminal_back(
 ) -> None:
     from privadmm import assembly
 
-    job = assembly.job(configs.read(place.config()))
+    job = assembly.job(configs.read(place.config()), sizes=[16] * PARTIES, dim=3)
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setenv("TERM", "xterm")

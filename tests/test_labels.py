@@ -29,7 +29,7 @@ from privadmm.privacy.mechanisms import Deployment, Noise, Simulation, flip_thre
 from privadmm.privacy.verification import verify
 from privadmm.report import metrics
 from small_runs import PRIVATE as CONFIG
-from small_runs import Place, charged, no_plots, rows, with_changes, write_npz
+from small_runs import TRAINED, Place, charged, no_plots, rows, with_changes, write_npz
 
 CASE = next(case for case in ALGORITHMS if case.name == "dp_admm-reported")
 PLAIN = next(case for case in ALGORITHMS if case.name == "dp_admm")
@@ -340,7 +340,8 @@ def test_a_config_with_the_half_logistic(name: str, place: Place) -> None:
     parameters = {"name": name, "D_w": 5.0 if name == "dp_admm" else None, "rho": None}
     graph = {"kind": "ring"} if name == "dvp" else {"kind": "star"}
     loss, privacy = {"name": "half_logistic"}, {"label_epsilon": 1.0}
-    said = place.call("account", place.config(algorithm=parameters, graph=graph, loss=loss, privacy=privacy))
+    config = place.config(algorithm=parameters, graph=graph, loss=loss, privacy=privacy)
+    said = place.call("account", config, "--records", TRAINED)
     assert said.code == (0 if name == "dp_admm" else 2)
     assert ("not convex" in said.err) == (name != "dp_admm")
 

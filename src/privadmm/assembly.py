@@ -1,6 +1,6 @@
 """From a config to its parts: the objective, the records in their parties' hands, and the job.
 
-`job` needs no record and touches no data unless the sizes are handed in, so `account` can use it as it is.
+`job` reads no record: it takes their numbers, or an `Undeclared` in place of those that are not known yet.
 """
 
 from collections.abc import Sequence
@@ -12,6 +12,7 @@ import numpy as np
 
 from privadmm import assembly_columns, assembly_parties, graphs
 from privadmm.algorithms.centred import Centred
+from privadmm.assembly_outline import Outline, Undeclared, UndeclaredSizes
 from privadmm.assembly_parties import Elsewhere
 from privadmm.config import Config, check_elsewhere
 from privadmm.config.checks import read_by_workers
@@ -121,60 +122,46 @@ def noise(config: Config) -> Noise:
     return Simulation(config.run.seed)
 
 
-def job(
-    config: Config,
-    sizes: Any = None,
-    dim: int | None = None,
-    id: str | None = None,
-    columns: tuple[int, ...] | None = None,
-) -> Job:
-    """The job of this config. Without sizes, those that the file declares; the guarantee rests on no others."""
-    network, leave = None, config.parties.departures
-    if sizes is None:
-        # Who may leave is judged where it is known who there is.
-        leave = {} if config.parties.known is None else leave
-        sizes = config.parties.sizes or [1] * (config.parties.known or 1)
-        if config.parties.split == "features":
-            # How many people there are, and columns, changes the noise and not its cost.
-            dim, columns = sizes[0], (1,) * len(sizes)
-        if config.parties.known is None and config.graph.kind == "random":
-            # How many parties there are only a column of the data tells; an edge costs nothing whatever it joins.
-            network = graphs.ring(len(sizes))
-    privacy: Target | NoPrivacy = NoPrivacy(f"{config.algorithm.name} is not private")
-    if config.privacy is not None:
-        kind = Deployment.kind if config.run.mode == "deployment" else Simulation.kind
-        table = config.privacy
-        privacy = Target(
-            table.epsilon,
-            table.delta,
-            kind,
-            table.adjacency,
-            table.party_epsilon or (),
-            table.decay,
-            table.profile or (),
-        )
-    elif config.algorithm.parameters.private:
-        raise ConfigError(
-            f"{config.path}: [privacy] is missing; {config.algorithm.name} is private and needs epsilon and delta"
-        )
-    public = Public(
-        sizes=np.asarray(sizes, dtype=np.int64),
-        dim=dim or 1,
+def job(config: Config, sizes: Any, dim: Any, id: str | None = None, columns: Any = ()) -> Job:
+    """The job of this config, for parties with so many records of `dim` features (with columns: of `dim` people)."""
+    try:
+        facts = public(config, sizes, dim, columns)
+        found = Job(algorithm(config), facts, allowance(config), leave=config.parties.departures)
+        _ = found.plan  # what has no plan is refused here, with the file's name
+    except ConfigError as error:
+        raise type(error)(f"{config.path}: {str(error).removeprefix(f'{config.path}: ')}") from error
+    return found if id is None else replace(found, id=id)
+
+
+def public(config: Config, sizes: Any, dim: Any, columns: Any = ()) -> Public:
+    """What everybody may know of the job. Each of the three numbers may be `Undeclared`."""
+    known = not any(isinstance(fact, Undeclared) for fact in (sizes, dim, columns))
+    counted = not isinstance(sizes, UndeclaredSizes)
+    return (Public if known else Outline)(
+        sizes=np.asarray(sizes, dtype=np.int64) if counted else sizes,
+        dim=dim,
         rounds=config.algorithm.rounds,
-        graph=network or graph(config, len(sizes)),
+        graph=graph(config, len(sizes) if counted else sizes.parties),
         loss=loss(config),
         regularizer=regularizer(config),
-        privacy=privacy,
+        privacy=privacy(config),
         C=config.loss.C,
         weighting=config.algorithm.weighting,
         columns=columns or (),
     )
-    try:
-        found = Job(algorithm(config), public, allowance(config), leave=leave)
-        _ = found.plan  # what has no plan is refused here, with the file's name
-    except ConfigError as error:
-        raise ConfigError(f"{config.path}: {str(error).removeprefix(f'{config.path}: ')}") from error
-    return found if id is None else replace(found, id=id)
+
+
+def privacy(config: Config) -> Target | NoPrivacy:
+    table = config.privacy
+    if table is None:
+        if config.algorithm.parameters.private:
+            raise ConfigError(
+                f"[privacy] is missing; {config.algorithm.name} is private and needs epsilon and delta"
+            )
+        return NoPrivacy(f"{config.algorithm.name} is not private")
+    kind = Deployment.kind if config.run.mode == "deployment" else Simulation.kind
+    shares, profile = table.party_epsilon or (), table.profile or ()
+    return Target(table.epsilon, table.delta, kind, table.adjacency, shares, table.decay, profile)
 
 
 def algorithm(config: Config) -> Algorithm:
@@ -201,15 +188,39 @@ def records(config: Config) -> tuple[Records, float, tuple[Any, Any] | None]:
             f"{config.path}: [data] source = {table.source!r} is a file for each party, and this is for one file of all"
         )
     if table.embedded:
+        check_embedded(config)
         onehot = table.source == "embedded:adult"
         found = adult.load("onehot", encoding=table.encoding) if onehot else adult.load("a9a")
-        if table.classes not in (None, tuple(adult.CLASSES)):
-            raise ConfigError(f"{config.path}: [data] classes of {table.source} are {list(adult.CLASSES)}")
         # Every a9a row has at most fourteen ones.
         bound = table.row_bound or (adult.SCHEMA.row_bound if onehot else 14**0.5)
         found = stored(config, found, adult.SCHEMA.encoded(table.encoding) if onehot else None)
         return found, UNIT if table.rows == "unit" else bound, adult.CLASSES
     return read_file(config, config.resolve(table.source)), row_bound(config), table.classes
+
+
+def check_embedded(config: Config) -> None:
+    if config.data.classes not in (None, tuple(adult.CLASSES)):
+        raise ConfigError(f"{config.path}: [data] classes of {config.data.source} are {list(adult.CLASSES)}")
+
+
+def people_of(config: Config) -> Records:
+    """The people of embedded data, as raw columns: `records` has the same ones in the same order, encoded."""
+    check_embedded(config)
+    return adult.load("raw", "complete" if config.data.source == "embedded:adult" else "all")
+
+
+def names(config: Config) -> tuple[str, ...] | None:
+    """Of the encoded features, where the config alone tells."""
+    table, declared = config.data, schema(config)
+    if table.embedded:
+        return (
+            adult.SCHEMA.encoded(table.encoding).names
+            if table.source == "embedded:adult"
+            else adult.A9A_NAMES
+        )
+    if declared is not None:
+        return declared.names
+    return None if table.dim is None else feature_names(table.dim)
 
 
 def read_file(config: Config, path: Path) -> Records:
@@ -304,19 +315,30 @@ def prepare(config: Config, only: Sequence[int] | None = None) -> Prepared:
     store = Store(config.run.limit)
     found, bound, classes = records(config)
     frame = framed(config, found.names, bound, classes)
-    rows, held_out = np.arange(len(found)), None
-    if config.data.test_fraction and config.run.mode == "simulation":
-        rows, test = splits.train_test(len(found), config.data.test_fraction, config.data.split_seed)
-        held_out = (
-            frame.shards(found.X, found.y, [test], store=store, randomised=False) if only is None else None
-        )
-    owner, parties = owners(config, found, rows)
-    held = [rows[part] for part in splits.gather(rows, owner, parties)]
-    check_sizes(config, [len(part) for part in held])
+    rows, test = measured(config, len(found))
+    held = dealt(config, found, rows)
+    held_out = None
+    if test is not None and only is None:
+        held_out = frame.shards(found.X, found.y, [test], store=store, randomised=False)
     if only is not None:
         held = [held[party] for party in only]
     train = frame.shards(found.X, found.y, held, only, store, config.randomises)
     return Prepared(train, held_out, frame)
+
+
+def measured(config: Config, n: int) -> tuple[Any, Any]:
+    """Of n rows, those to train on and those held out to measure by; None are in a deployment, or if so asked."""
+    if config.data.test_fraction and config.run.mode == "simulation":
+        return splits.train_test(n, config.data.test_fraction, config.data.split_seed)
+    return np.arange(n), None
+
+
+def dealt(config: Config, found: Records, rows: Any) -> list[Any]:
+    """Which of these rows each party trains on."""
+    owner, parties = owners(config, found, rows)
+    held = [rows[part] for part in splits.gather(rows, owner, parties)]
+    check_sizes(config, [len(part) for part in held])
+    return held
 
 
 def prepare_parties(config: Config, only: Sequence[int] | None) -> Prepared:
@@ -324,14 +346,12 @@ def prepare_parties(config: Config, only: Sequence[int] | None) -> Prepared:
     bound, classes, parties = row_bound(config), config.data.classes, config.parties.known or 1
     if only is None and read_by_workers(config.data, config.run):
         check_elsewhere(config)
-        declared = schema(config)
-        names = feature_names(config.data.dim or 1) if declared is None else declared.names
-        return Prepared(
-            assembly_parties.elsewhere(config, names), None, framed(config, names, bound, classes)
-        )
+        declared = names(config) or ()
+        held = assembly_parties.elsewhere(config, declared)
+        return Prepared(held, None, framed(config, declared, bound, classes))
     chosen = range(parties) if only is None else only
-    train, test, names = assembly_parties.collect(config, read_file, bound, chosen, measured=only is None)
-    return Prepared(train, test, framed(config, names, bound, classes))
+    train, test, found = assembly_parties.collect(config, read_file, bound, chosen, measured=only is None)
+    return Prepared(train, test, framed(config, found, bound, classes))
 
 
 def prepare_columns(config: Config) -> Prepared:
@@ -344,10 +364,8 @@ def prepare_columns(config: Config) -> Prepared:
         held = assembly_columns.groups(config, found)
     frame = framed(config, found.names, bound, classes)
     found, frame = assembly_columns.framed(config, found, frame, held)
-    rows, held_out = np.arange(len(found)), None
-    if config.data.test_fraction and config.run.mode == "simulation":
-        rows, test = splits.train_test(len(found), config.data.test_fraction, config.data.split_seed)
-        held_out = assembly_columns.people(config, found, frame, test, train=False)
+    rows, test = measured(config, len(found))
+    held_out = None if test is None else assembly_columns.people(config, found, frame, test, train=False)
     people = assembly_columns.people(config, found, frame, rows, train=True)
     check_sizes(config, people.sizes.tolist())
     return Prepared(people, held_out, frame)
@@ -355,7 +373,9 @@ def prepare_columns(config: Config) -> Prepared:
 
 def check_sizes(config: Config, found: list[int]) -> None:
     """Declared sizes are what `account` and the other parties rely on."""
-    for party, (declared, size) in enumerate(zip(config.parties.sizes or found, found, strict=True)):
+    sizes = config.parties.sizes or found
+    sizes = sizes[:1] if config.parties.use == "first" else sizes
+    for party, (declared, size) in enumerate(zip(sizes, found, strict=True)):
         if declared != size:
             raise ConfigError(
                 f"{config.path}: [parties] sizes declares {declared} records for party {party}, which has {size} "

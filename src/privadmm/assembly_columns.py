@@ -35,14 +35,28 @@ def aligned(config: Config, schema: Schema | None) -> tuple[Records, list[list[i
 
 def groups(config: Config, found: Records) -> list[list[int]]:
     """The columns that each party holds, of one table."""
-    table, d = config.parties, len(found.names)
+    return grouped(config, found.names)
+
+
+def widths(config: Config, names: tuple[str, ...]) -> tuple[int, ...]:
+    """How many columns each party trains on, of one table with these; the last one's has the intercept too."""
+    held = [len(columns) for columns in grouped(config, names)]
+    held = held[:1] if config.parties.use == "first" else held
+    return (*held[:-1], held[-1] + (config.data.intercept > 0))
+
+
+def grouped(config: Config, names: tuple[str, ...]) -> list[list[int]]:
+    table, d = config.parties, len(names)
     if table.columns is None:
-        assert table.count is not None
-        return [part.tolist() for part in splits.by_columns(d, table.count)]
+        if not (count := table.count or len(table.sizes or ())):
+            raise ConfigError(
+                f"{config.path}: [parties] count is missing; say how many parties share the columns"
+            )
+        return [part.tolist() for part in splits.by_columns(d, count)]
     named = [item for item in table.columns if not isinstance(item, int)]
     try:
         if named:
-            return [part.tolist() for part in splits.by_lists(d, by_names(found.names, named))]
+            return [part.tolist() for part in splits.by_lists(d, by_names(names, named))]
         counts = [item for item in table.columns if isinstance(item, int)]
         return [part.tolist() for part in splits.by_columns(d, counts)]
     except ConfigError as error:

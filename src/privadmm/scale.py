@@ -25,8 +25,7 @@ import numpy as np
 
 from privadmm import check, wire
 from privadmm.errors import ConfigError
-from privadmm.job import Job
-from privadmm.phases import Floats
+from privadmm.phases import Algorithm, Floats, Public
 
 MOST = 10_000_000
 Kind = Literal["star", "graph", "peers", "sharing"]
@@ -170,11 +169,17 @@ def simulate(
     }
 
 
-def of_job(
-    job: Job, features: int, counts: Sequence[int], network: Network, engine: str, work: float
+def of_method(
+    algorithm: Algorithm,
+    public: Public,
+    features: int,
+    counts: Sequence[int],
+    network: Network,
+    engine: str,
+    work: float,
 ) -> dict[str, Any]:
-    """Rounds of this job with so many parties in place of its own; a graph keeps its mean degree."""
-    public, algorithm, made = job.public, job.algorithm, ENGINES[engine]
+    """Rounds of this algorithm with so many parties in place of its own; a graph keeps its mean degree."""
+    made = ENGINES[engine]
     kinds: tuple[Kind, ...] = ("star",)
     if public.columns:
         kinds = ("sharing",)

@@ -237,10 +237,10 @@ class Centred:
         return self.method.keepsakes(replace(local, public=self.inside(local.public)), noise)
 
     def width(self, public: Public) -> int:
-        return 2 * public.dim + self.method.width(self.inside(public))
+        return 2 * public.dim + self.method.width(self.shifted(public))
 
     def sends(self, public: Public) -> int:
-        return self.method.sends(self.inside(public))
+        return self.method.sends(self.shifted(public))
 
     def init(self, public: Public, ids: Ints) -> Any:
         return self.method.init(self.inside(public), ids)

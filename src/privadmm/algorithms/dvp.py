@@ -118,7 +118,10 @@ class DVP(OnGraph):
             ]
             return zeta, np.maximum(k, bend / np.array(caps))
         alpha = self.alphas(public) / level
-        inside = public.loss.smoothness**2 / (bend * k) if self.calibration == "box" else bend / k
+        with np.errstate(
+            divide="ignore"
+        ):  # where k is 0 the logarithm is infinite, and Phi gives all the curvature
+            inside = public.loss.smoothness**2 / (bend * k) if self.calibration == "box" else bend / k
         a = alpha - 2 * np.log1p(inside)
         phi = np.where(a > 0, 0.0, bend / np.expm1(alpha / 4) - k)
         a = np.where(a > 0, a, alpha / 2)

@@ -29,6 +29,13 @@ if TYPE_CHECKING:
     from privadmm.drive import Callback
     from privadmm.job import Job
 
+Records = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="how many to train on, dealt out evenly over all parties, where \\[parties] sizes is not declared",
+    ),
+]
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
@@ -84,12 +91,13 @@ def train(
 
 
 @app.command()
-def account(config: ConfigFile, as_json: AsJson = False) -> None:
-    """Say what CONFIG.toml costs each party, certified and as published. Touches no data."""
+def account(config: ConfigFile, records: Records = None, as_json: AsJson = False) -> None:
+    """Say what CONFIG.toml costs each party, certified and as published: what train will charge. Reads no file of
+    records."""
     from privadmm.forecast import account as cost
 
     chosen = configured(config)
-    result = cost(chosen)
+    result = cost(chosen, records)
     if as_json:
         emit(json.dumps(result))
     else:
@@ -104,14 +112,11 @@ def plan(
     config: ConfigFile,
     epsilon: Annotated[float, typer.Option(help="what each party may lose in all")],
     delta: Annotated[float, typer.Option(help="with what probability it may be more")],
-    records: Annotated[
-        int | None,
-        typer.Option(min=1, help="how many to train on, at all parties, if the file does not tell"),
-    ] = None,
+    records: Records = None,
     as_json: AsJson = False,
 ) -> None:
     """Say what noise CONFIG.toml needs for this budget, what each party spends by round, and whether data of this
-    size can stand it. Touches no data."""
+    size can stand it. Reads no file of records."""
     from privadmm.forecast import planned
 
     result = planned(configured(config), epsilon, delta, records)
@@ -127,13 +132,14 @@ def plan(
 def audit(
     config: ConfigFile,
     trials: Annotated[int, typer.Option(min=1000, help="games on each of the two data sets")] = 400_000,
+    records: Records = None,
     as_json: AsJson = False,
 ) -> None:
     """Attack the algorithm of CONFIG.toml, and planted bugs beside it; say what epsilon the attack proves."""
     from privadmm.forecast import audited
 
     with games_bar() as done:
-        result = audited(configured(config), trials, done)
+        result = audited(configured(config), trials, done, records)
     if as_json:
         emit(json.dumps(result))
     else:

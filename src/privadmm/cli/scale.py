@@ -32,30 +32,35 @@ def scale(
     as_json: AsJson = False,
 ) -> None:
     """Say how long a round of CONFIG.toml would take, and what it carries, with ever more parties."""
-    from privadmm import forecast
-    from privadmm.assembly import job
+    from privadmm import assembly
+    from privadmm.assembly_outline import Undeclared
     from privadmm.config import read
     from privadmm.errors import ConfigError
+    from privadmm.forecast import shape
+    from privadmm.job import check_holding
     from privadmm.report import scaling
-    from privadmm.scale import ENGINES, Network, of_job
+    from privadmm.scale import ENGINES, Network, of_method
 
     if engine not in ENGINES:
         raise click.UsageError(f"--engine is one of {', '.join(ENGINES)}, not {engine!r}")
     counts = numbers("--parties", parties, int)
     chosen = read(config)
     columns = chosen.parties.split == "features"
-    d, n = dim or forecast.width(chosen), people or forecast.records(chosen)
+    check_holding(chosen.algorithm.parameters, columns)
+    known, names = shape(chosen), assembly.names(chosen)
+    d = dim or (None if names is None else len(names))
+    n = people or (None if isinstance(known.dim, Undeclared) else known.dim)
     if d is None or (columns and n is None):
         raise ConfigError(
             f"{config}: only the data tell how wide messages are; give --dim{' and --people' * columns}"
         )
-    network = Network(latency, bandwidth, hub, spread)
-    made = job(chosen, dim=d)
-    if columns:
-        assert n is not None
-        held = made.public.parties
-        made = job(chosen, [n] * held, n, columns=(-(-d // held),) * held)
-    result = of_job(made, d, counts, network, engine, work)
+    network, held = Network(latency, bandwidth, hub, spread), known.parties
+    public = (
+        assembly.public(chosen, (n,) * held, n, (-(-d // held),) * held)
+        if columns
+        else assembly.public(chosen, known.sizes, d + (chosen.data.intercept > 0))
+    )
+    result = of_method(assembly.algorithm(chosen), public, d, counts, network, engine, work)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         scaling.save(result, out)

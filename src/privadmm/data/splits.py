@@ -26,10 +26,16 @@ class _Rows(Protocol):
 
 def even(n: int, parties: int, seed: int) -> Ints:
     """A random permutation of the records, cut into parts whose sizes differ by at most one."""
-    _enough(n, parties, "records")
+    sizes = even_sizes(n, parties)
     owner = np.empty(n, dtype=np.int64)
-    owner[_rng(seed).permutation(n)] = np.repeat(np.arange(parties), _near_equal(n, parties))
+    owner[_rng(seed).permutation(n)] = np.repeat(np.arange(parties), sizes)
     return owner
+
+
+def even_sizes(n: int, parties: int) -> Ints:
+    """How many records each party has after an even split."""
+    _enough(n, parties, "records")
+    return _near_equal(n, parties)
 
 
 def by_column(values: NDArray[Any]) -> tuple[Ints, tuple[str, ...]]:

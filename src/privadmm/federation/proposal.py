@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from privadmm import assembly
+from privadmm.assembly_outline import undeclared_columns, undeclared_dim, undeclared_sizes
 from privadmm.config import SECTIONS, Config, read
 from privadmm.data import adult
 from privadmm.errors import ConfigError, RefusedError
@@ -172,9 +173,15 @@ def read_text(path: Path) -> Config:
 
 
 def expected(config: Config) -> Job:
-    """The job as far as it is known before parties are asked, with the sizes that the config declares."""
-    parties = parties_of(config)
-    sizes = config.parties.sizes or (1,) * parties
-    vertical = config.parties.split == "features"
-    columns = (1,) * parties if vertical else None
-    return assembly.job(neutral(config), sizes, sizes[0] if vertical else 1, columns=columns)
+    """The job as far as it is known before parties are asked, with the sizes that the config declares.
+
+    Where its plan depends on numbers that are not declared, an error asks for them.
+    """
+    plain, sizes = neutral(config), config.parties.sizes
+    known = undeclared_sizes(config, parties_of(config)) if sizes is None else sizes
+    if plain.parties.split == "features":
+        people = known if sizes is None else sizes[0]
+        return assembly.job(plain, known, people, columns=undeclared_columns(config))
+    names = assembly.names(plain)
+    dim = undeclared_dim(config) if names is None else len(names) + (plain.data.intercept > 0)
+    return assembly.job(plain, known, dim)

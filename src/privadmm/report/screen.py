@@ -159,10 +159,19 @@ def account(r: dict[str, Any], budget: float | None) -> str:
     claim = r["published"]
     said = "no claim" if claim["epsilon"] is None else f"epsilon = {claim['epsilon']:.4f}"
     facts.append(("published", f"{said} ({escape(claim['caveat'])})"))
-    facts += who(r["adversaries"]) + of_people(r)
+    facts += [("counted for", counted(r["parties"])), *who(r["adversaries"]), *of_people(r)]
     if r["advice"] is not None:
         facts.append(("advice", escape(r["advice"])))
     return shown([rows(facts + outlook(r))])
+
+
+def counted(parties: list[dict[str, Any]]) -> str:
+    """The numbers of records on which the figures rest."""
+    sizes, people = [party["records"] for party in parties], amount(len(parties), "party")
+    if None in sizes:
+        return f"{people}, whatever records they have"
+    each = str(min(sizes)) if min(sizes) == max(sizes) else f"{min(sizes)} to {max(sizes)}"
+    return f"{people} with {each} records to train on{' each' if len(sizes) > 1 else ''}"
 
 
 def too_small(r: dict[str, Any]) -> Facts:
@@ -247,6 +256,7 @@ def plan(r: dict[str, Any]) -> str:
     facts: Facts = [
         ("algorithm", f"{r['algorithm']}, {amount(r['rounds'], 'round')}"),
         ("asked for", f"epsilon = {r['epsilon']:g} at delta = {r['delta']:g}, for each party"),
+        ("counted for", counted(r["parties"])),
     ]
     for label, cost, _ in alike(r["parties"], "epsilon", "events"):
         facts.append((label, f"epsilon = {cost:.6g} each, after all rounds"))

@@ -1,6 +1,6 @@
 """What a party answers. Everything is rebuilt from its directory for each letter, so a process may end at any moment.
 
-    hello    a job is coming: is it allowed? Public facts: records declared, columns
+    hello    a job is coming: is it allowed? Public facts: records declared, columns; signed for who asked
     begin    the job with everybody's facts: kept in jobs/, its whole cost set aside in the ledger, or refused
     step     one phase of one round: an inbox, and the released answer with its receipt
     give_up  the job ended without a release: what was set aside is free again
@@ -24,11 +24,11 @@ from privadmm.engines.site import Order, open_ledger
 from privadmm.engines.worker import Worker
 from privadmm.errors import ConfigError, LedgerError, PrivadmmError, RefusedError
 from privadmm.federation import party
-from privadmm.federation.letters import Letter, data, signed, text, whole
+from privadmm.federation.letters import Letter, data, text, whole
 from privadmm.federation.party import Party
 from privadmm.federation.proposal import JOB, Kept, Proposal, parties_of, read_text
-from privadmm.federation.records import Held, held
-from privadmm.job import beside, check_classes
+from privadmm.federation.records import Held, declared_bound, held
+from privadmm.job import beside
 from privadmm.phases import Mail
 from privadmm.privacy.durable import Identity, Receipt, SqliteLedger, identity_of
 from privadmm.privacy.ledger import Tick
@@ -112,8 +112,11 @@ class Desk:
         config = read_text(path)
         parties = parties_of(config)
         self.admitted(parties, config)
+        from privadmm.federation.certificates import greeted, seal
+
+        node = self.party.node
+        greeting = greeted(letter, self.party.folder / node.ca, node.superlink.rpartition(":")[0])
         found = held(self.party, config, parties)
-        self.party.fixed.admit(config.algorithm.name, found.bound)
         facts = {
             "party": self.party.number,
             "records": found.records,
@@ -123,10 +126,8 @@ class Desk:
             "people": found.people,
             "version": __version__,
         }
-        from privadmm.federation.certificates import seal
-
-        said, key = json.dumps(facts), self.party.folder / self.party.node.key
-        return {"facts": said, "signature": seal(key, signed(text(letter, "nonce"), said))}
+        said = json.dumps(facts)
+        return {"facts": said, "signature": seal(self.party.folder / node.key, greeting.answer(said))}
 
     def begin(self, letter: Letter) -> Answer:
         """Set the whole cost aside, or refuse. The same again changes nothing."""
@@ -140,7 +141,6 @@ class Desk:
         self.admitted(len(proposal.sizes), kept.config)
         found = self.held(kept)
         with closing(self.ledger(kept, found, heads)) as ledger:
-            check_classes_of(kept, found)
             kept.job.reserve(ledger)
         return {}
 
@@ -195,6 +195,7 @@ class Desk:
             raise RefusedError(f"this is party {number}, and the job has {parties}, counted from 0")
         if config is not None:
             self.party.admit(config, parties)
+            declared_bound(self.party, config)
 
     def held(self, kept: Kept) -> Held:
         """Its records, which must be those that the job was made for."""
@@ -241,8 +242,3 @@ class Desk:
                 was, now = fixed.get(fact), mine.get(fact)
                 return f"fixed {fact} = {was} for good when it was made, and party.toml has {now}: change that back"
         return None
-
-
-def check_classes_of(kept: Kept, found: Held) -> None:
-    if found.people is None:
-        check_classes(kept.job, found.block)  # type: ignore[arg-type]

@@ -119,7 +119,11 @@ def test_letters_that_flower_does_not_take_are_sent_again(monkeypatch: pytest.Mo
             content = RecordDict({post.LETTER: ConfigRecord({"status": "ok"})})
             return [
                 SimpleNamespace(
-                    metadata=SimpleNamespace(reply_to_message_id=id), content=content, has_error=lambda: False
+                    metadata=SimpleNamespace(
+                        reply_to_message_id=id, src_node_id={"first": 7, "second": 8}[id]
+                    ),
+                    content=content,
+                    has_error=lambda: False,
                 )
                 for id in ids
             ]

@@ -27,7 +27,7 @@ from privadmm.federation import party
 from privadmm.federation.letters import Letter, data, text, whole
 from privadmm.federation.party import Party
 from privadmm.federation.proposal import JOB, Kept, Proposal, parties_of, read_text
-from privadmm.federation.records import Held, declared_bound, held
+from privadmm.federation.records import Held, bound_of, held
 from privadmm.job import beside
 from privadmm.phases import Mail
 from privadmm.privacy.durable import Identity, Receipt, SqliteLedger, identity_of
@@ -195,7 +195,7 @@ class Desk:
             raise RefusedError(f"this is party {number}, and the job has {parties}, counted from 0")
         if config is not None:
             self.party.admit(config, parties)
-            declared_bound(self.party, config)
+            bound_of(self.party, config)
 
     def held(self, kept: Kept) -> Held:
         """Its records, which must be those that the job was made for."""

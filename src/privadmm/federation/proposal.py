@@ -132,16 +132,23 @@ class Proposal:
             ) from None
 
     def keep(self, folder: Path) -> "Kept":
-        """Write it down in a party's jobs/; the same again changes nothing, and another is refused."""
+        """Write it down in a party's jobs/. The same again changes nothing, and another under its id is refused."""
         folder.mkdir(exist_ok=True)
-        path = folder / f"{self.id}.json"
+        path, config = folder / f"{self.id}.json", folder / f"{self.id}.toml"
         if path.exists() and path.read_bytes() != self.pack():
             raise RefusedError(
                 f"job {self.id} was proposed before and said something else. Nothing was released"
             )
-        write_text(folder / f"{self.id}.toml", self.text)
+        if path.exists():
+            return Kept(self, read_text(config))
+        write_text(config, self.text)
+        try:
+            kept = Kept(self, read_text(config))
+        except BaseException:
+            config.unlink()
+            raise
         write_text(path, self.pack().decode())
-        return Kept(self, read_text(folder / f"{self.id}.toml"))
+        return kept
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ class Held:
         return self.block.widths[0] if isinstance(self.block, Columns) else self.block.dim
 
 
-def declared_bound(party: Party, config: Config) -> float:
+def bound_of(party: Party, config: Config) -> float:
     """The norm to which a job clips this party's rows, once everything that it says of records is what party.toml says.
 
     Asked before a file is opened: whether records can be read, split or scaled in a way that somebody else chose would
@@ -82,7 +82,7 @@ def held(party: Party, config: Config, parties: int) -> Held:
 
     Whatever fails in reading them is a `DataError`: its kind tells nothing, and the rest is for the party's own log.
     """
-    bound = declared_bound(party, config)
+    bound = bound_of(party, config)
     own = replace(config, data=party.data)
     try:
         found = (

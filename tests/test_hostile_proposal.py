@@ -263,12 +263,12 @@ def test_the_facts_beside_the_text_are_compared_too(facts: dict[str, Any], rows:
 
 def test_a_bound_that_somebody_else_chose_tells_nothing(columns: Two) -> None:
     """Divided by a tiny bound, large entries overflow and small ones do not: one refusal would tell the largest."""
-    for number, bound in enumerate((1e-50, 1e-5, 1.0)):
-        text = changed(columns.text, (P, f"{P}row_bounds = [{bound!r}, 2.0]\n"))
-        for said in (columns.begin(text, number, dim=PEOPLE, columns=[2, 2]), columns.hello(text)):
-            assert said[0] == said[1]
-            assert said[0]["status"] == "refused"
-            assert "party.toml clips rows to 2" in said[0]["message"]
+    texts = [changed(columns.text, (P, f"{P}row_bounds = [{bound}, 2.0]\n")) for bound in (1e-50, 1e-5, 1.0)]
+    begun = [columns.begin(text, number, dim=PEOPLE, columns=[2, 2]) for number, text in enumerate(texts)]
+    assert [one["status"] for said in begun for one in said] == ["refused"] * 6
+    for said in (*begun, *map(columns.hello, texts)):
+        assert said[0] == said[1]
+        assert "party.toml clips rows to 2" in said[0]["message"]
     for number, text in enumerate(
         (columns.text, changed(columns.text, (P, P + "row_bounds = [2.0, 1.0]\n")))
     ):

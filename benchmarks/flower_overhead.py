@@ -123,7 +123,7 @@ def main(grid, context):
                     times["bare"].append(time.monotonic() - began)
             return said
 
-    federate(read(place.job), Alternating(grid), Asked(place.folder / "runs/first", place.keys, False, Patience(300.0)))
+    federate(read(place.job), Alternating(grid), Asked(place.folder / "runs/first", place, False, Patience(300.0)))
     Path(context.run_config["out"]).write_text(json.dumps(times))
 '''
 

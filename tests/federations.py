@@ -69,7 +69,7 @@ class Federated:
         self, post: Any = None, out: str = "runs/first", resume: bool = False, **patience: Any
     ) -> dict[str, Any]:
         place = self.made.coordinator
-        asked = Asked(place.folder / out, place.keys, resume, Patience(**{"timeout": 1.0, **patience}))
+        asked = Asked(place.folder / out, place, resume, Patience(**{"timeout": 1.0, **patience}))
         return federate(read(place.job), post or Desks(self.folders), asked)
 
     @property

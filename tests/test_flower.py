@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -119,7 +120,11 @@ def test_letters_that_flower_does_not_take_are_sent_again(monkeypatch: pytest.Mo
             content = RecordDict({post.LETTER: ConfigRecord({"status": "ok"})})
             return [
                 SimpleNamespace(
-                    metadata=SimpleNamespace(reply_to_message_id=id), content=content, has_error=lambda: False
+                    metadata=SimpleNamespace(
+                        reply_to_message_id=id, src_node_id={"first": 7, "second": 8}[id]
+                    ),
+                    content=content,
+                    has_error=lambda: False,
                 )
                 for id in ids
             ]
@@ -131,6 +136,48 @@ def test_letters_that_flower_does_not_take_are_sent_again(monkeypatch: pytest.Mo
     grid = Grid()
     found = post.FlowerPost(grid).exchange({7: {"kind": "step"}, 8: {"kind": "step"}}, 10.0)  # type: ignore[arg-type]
     assert (found, grid.pushed) == ({7: {"status": "ok"}, 8: {"status": "ok"}}, 3)
+
+
+def test_replies_without_a_letter_and_from_another_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asked then says whose answer was none; and nobody answers for another."""
+    from types import SimpleNamespace
+
+    from flwr.app import ConfigRecord, MetricRecord, RecordDict
+    from flwr.supercore.task_identity import TaskIdentity
+
+    from privadmm.engines.flower import post
+
+    contents = {
+        7: RecordDict({}),
+        8: RecordDict({post.LETTER: MetricRecord({"status": 1})}),
+        9: RecordDict({post.LETTER: ConfigRecord({"status": "ok"})}),
+    }
+
+    class Grid:
+        pushed = 0
+
+        def push_messages(self, messages: list[Any]) -> list[str]:
+            self.pushed += 1
+            return [f"{self.pushed} {message.metadata.dst_node_id}" for message in messages]
+
+        def pull_messages(self, ids: list[str]) -> list[object]:
+            found = []
+            for id in ids:
+                attempt, node = map(int, id.split())
+                sender = 7 if node == 9 and attempt == 1 else node
+                metadata = SimpleNamespace(reply_to_message_id=id, src_node_id=sender)
+                found.append(
+                    SimpleNamespace(metadata=metadata, content=contents[node], has_error=lambda: False)
+                )
+            return found
+
+    for name in ("_task_id", "_run_id", "_node_id"):
+        monkeypatch.setattr(TaskIdentity, name, 1)
+    monkeypatch.setattr(post, "PAUSE", 0.01)
+    monkeypatch.setattr(post, "POLL", 0.01)
+    grid = Grid()
+    found = post.FlowerPost(grid).exchange({node: {"kind": "step"} for node in contents}, 10.0)  # type: ignore[arg-type]
+    assert (found, grid.pushed) == ({7: {}, 8: {}, 9: {"status": "ok"}}, 2)
 
 
 def test_a_run_that_ends_late_says_nothing_of_the_next(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from privadmm import wire
 from privadmm.data.store import for_owner
 from privadmm.errors import AbsentError, CheckpointError, ConfigError
 from privadmm.features import Map
+from privadmm.mail import check_inbox, check_sent
 from privadmm.phases import Algorithm, AtLabels, AtParties, Floats, Ints, Mail, Public
 
 
@@ -147,6 +148,7 @@ def drive(
     if progress is None:
         memory, mail = algorithm.start(public)
         progress = Progress(0, memory, mail, wire.digest(b""))
+    last: Mail | None = None  # what the parties sent, as far as it is known here
     with one_blas_thread():
         for t in range(progress.round, public.rounds):
             memory, mail, transcript = progress.memory, progress.mail, progress.transcript
@@ -154,7 +156,9 @@ def drive(
             for number, phase in enumerate(algorithm.phases):
                 absent = mail.absent
                 if isinstance(phase, AtParties):
-                    mail = released = roll_call(t, algorithm, public, absent, cluster.step(t, number, mail))
+                    check_inbox(mail, t, last)
+                    sent = cluster.step(t, number, mail)
+                    mail = released = last = roll_call(t, algorithm, public, absent, sent)
                     transcript = wire.digest(transcript.encode() + mail.pack())
                 elif isinstance(phase, AtLabels):
                     memory, mail = phase.run(t, public, memory, mail, labels_of(cluster))
@@ -171,7 +175,16 @@ def drive(
 
 
 def roll_call(t: int, algorithm: Algorithm, public: Public, absent: Ints, mail: Mail) -> Mail:
-    """The parties' mail of round t with who is absent now; refused where the others cannot go on by themselves."""
+    """The parties' mail of round t with who is absent now.
+
+    Refused where it is not what the parties send, and where those who are left cannot go on by themselves.
+    """
+    check_sent(
+        mail,
+        np.setdiff1d(public.ids, absent[:, 0]),
+        algorithm.message(public, t),
+        f"in round {t + 1} parties",
+    )
     mail = mail.after(t, absent, public.ids)
     if len(mail.absent) > len(absent):
         if not len(mail.senders):

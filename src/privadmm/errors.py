@@ -53,6 +53,10 @@ class ClusterError(PrivadmmError):
     """Workers or their scheduler cannot be reached, or do not answer in time."""
 
 
+class MessageError(ClusterError):
+    """A party sent what no party of its algorithm sends: another shape, another's name, no finite number."""
+
+
 class BudgetWarning(UserWarning):
     """By its public facts a run has too little budget, or too few records, to beat a constant."""
 

@@ -7,10 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privadmm import wire
+from privadmm.errors import DivergedError, MessageError
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 COORDINATOR = -1
+LARGEST = 1e100  # the largest entry of an inbox that a party accepts
+# The largest entry of a message that a party sends. Whoever makes inboxes of messages has twenty orders of magnitude
+# for sums and steps: a mean of messages at the limit is far from what parties refuse.
+LARGEST_SENT = 1e80
 
 
 def nobody() -> Ints:
@@ -90,3 +95,86 @@ class Mail:
     @staticmethod
     def unpack(data: bytes) -> "Mail":
         return Mail(**wire.unpack(data)[0])
+
+
+def limited(values: Floats) -> Floats:
+    """A party's message cut to `LARGEST_SENT`, so that no inbox can drive an honest party beyond it. NaN stays."""
+    return np.clip(values, -LARGEST_SENT, LARGEST_SENT)
+
+
+def check_sent(mail: Mail, allowed: Ints, like: Floats, who: str) -> None:
+    """Refuse mail that is not what these parties send in this round; the error names the sender.
+
+    `like` is one row (..., 1, width) of such a message: NaN where nothing is said, and a number where one must be.
+    `who` opens an error that is about all of them.
+    """
+    senders, values = mail.senders, mail.values
+    if not isinstance(senders, np.ndarray) or senders.dtype != np.int64 or senders.ndim != 1:
+        raise MessageError(f"{who} sent mail whose senders are not a list of whole numbers")
+    if np.any(np.diff(senders) <= 0) or not np.all(np.isin(senders, allowed)):
+        raise MessageError(f"{who} sent mail in the name of another, or two messages of one party")
+    if len(mail.absent):
+        raise MessageError(f"{who} sent mail that says who has left, which parties do not say")
+    if not len(senders):
+        return
+    shape = (*like.shape[:-2], len(senders), like.shape[-1])
+    if values.dtype != np.float64 or values.shape != shape:
+        raise MessageError(
+            f"{who} sent {values.dtype} of shape {values.shape}, and messages of this round are float64 of {shape}"
+        )
+    good = np.abs(values) <= LARGEST_SENT
+    if np.isnan(like).any():
+        good = np.where(np.isnan(like), np.isnan(values), good)
+    if not good.all():
+        rows = good.reshape(-1, *good.shape[-2:]).all(axis=(0, -1))
+        bad = senders[~rows].tolist()
+        raise MessageError(
+            f"{_named(bad)} sent a number that is not finite, or larger than {LARGEST_SENT:g}, or one where none is due"
+        )
+
+
+def unpack_sent(sent: bytes, allowed: Ints, like: Floats, who: str) -> Mail:
+    """Bytes from these parties as mail, if they are what `check_sent` accepts."""
+    try:
+        mail = Mail.unpack(sent)
+    except (ValueError, KeyError, TypeError) as error:
+        raise MessageError(f"{who} sent what is no mail ({type(error).__name__})") from error
+    check_sent(mail, allowed, like, who)
+    return mail
+
+
+def unpack_from(party: int, sent: bytes, like: Floats) -> Mail:
+    """Bytes from one party as its message of this round.
+
+    Their layout is known beforehand, to the byte: nothing of a hostile header is interpreted.
+    """
+    plain = Mail(np.array([party], dtype=np.int64), like).pack()
+    head = 8 + int.from_bytes(plain[:8], "little")
+    if len(sent) != len(plain) or sent[:head] != plain[:head]:
+        raise MessageError(
+            f"party {party} sent {len(sent)} bytes that are no message of this round, which is {len(plain)} bytes: one "
+            f"sender, and float64 of shape {like.shape}"
+        )
+    return unpack_sent(sent, np.array([party], dtype=np.int64), like, f"party {party}")
+
+
+def check_inbox(mail: Mail, round: int, last: Mail | None) -> None:
+    """Refuse to send what every party would refuse, so that nobody is taken to have left who was right to refuse.
+
+    `last` are the messages that it was made of. Whose is the largest of them is told, and nobody is blamed: what the
+    coordinator remembers of earlier rounds is in it too.
+    """
+    if np.all(np.abs(mail.values) <= LARGEST):
+        return
+    said = ""
+    if last is not None and len(last.senders):
+        sizes = np.nan_to_num(np.abs(last.values)).reshape(-1, *last.values.shape[-2:]).max(axis=(0, -1))
+        said = f" Of the messages before it the largest, {sizes.max():.3g}, is of party {last.senders[sizes.argmax()]}."
+    raise DivergedError(
+        f"what the parties would be sent in round {round + 1} is not finite, or larger than {LARGEST:g}, and all of "
+        f"them would refuse it: the run ends and nobody is left out.{said} Choose a larger penalty or a smaller step"
+    )
+
+
+def _named(parties: Sequence[int]) -> str:
+    return f"party {parties[0]}" if len(parties) == 1 else f"parties {', '.join(map(str, parties))}"

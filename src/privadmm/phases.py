@@ -28,6 +28,7 @@ from privadmm.graphs import Graph
 from privadmm.losses import Debiased, Loss
 from privadmm.mail import COORDINATOR as COORDINATOR
 from privadmm.mail import Mail as Mail
+from privadmm.mail import limited
 from privadmm.privacy.accounting import Claim, Plan
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.events import DiscreteGaussian, Event, Spent
@@ -472,6 +473,10 @@ class Algorithm(Protocol):
         """The width of what a party sends, but for a first round of moments."""
         ...
 
+    def message(self, public: Public, t: int) -> Floats:
+        """What a party sends in round t, as one row (..., 1, width): 0 where a number must be, NaN where none is."""
+        ...
+
     def keepsakes(self, local: Any, noise: Noise) -> dict[str, Floats]:
         """What a block draws once for a job, for `local.kept`; the ledger keeps it, so a resumed job has the same."""
         ...
@@ -514,7 +519,7 @@ def tick(
     if not isinstance(released, Released):
         raise TypeError("a party phase returns what a door released, never a plain array")
     door.close()
-    return state, Mail(local.ids, released.value)
+    return state, Mail(local.ids, released.map(limited).value)
 
 
 def rows(state: S, at: Ints) -> S:

@@ -74,14 +74,17 @@ class ADMMSharing(OnColumns):
         target = s.u + inbox.broadcast  # (6a)
         x = local.fits(target, mu, self.ball, l1)  # (6b)
         moves = self.moves(local, target, mu)
-        u, w, off = s.u, nothing(public, rows[-1]), isinstance(public.privacy, NoPrivacy)
-        if off or t < public.rounds - 1:
+        u, w = s.u, nothing(public, rows[-1])
+        if isinstance(public.privacy, NoPrivacy) or t < public.rounds - 1:
             said = release.output(local.scores(x, rows), sensitivity=moves[0])
             u = local.possible(said.value, self.ball)
-        if off or t == public.rounds - 1:
+        if self.hands_over(public, t):
             said = release.output(local.padded(x, rows), sensitivity=moves[1])
             w = said.value
         return State(u), said.map(lambda _: message(u, w))
+
+    def hands_over(self, public: Public, t: int) -> bool:
+        return isinstance(public.privacy, NoPrivacy) or t == public.rounds - 1
 
     def weights(self, public: Public) -> tuple[float, float]:
         """lam/rho, and the same of an l1 part."""

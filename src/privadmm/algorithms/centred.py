@@ -242,6 +242,11 @@ class Centred:
     def sends(self, public: Public) -> int:
         return self.method.sends(self.shifted(public))
 
+    def message(self, public: Public, t: int) -> Floats:
+        if t == 0:
+            return public.zeros(1, 2 * public.dim)
+        return self.method.message(self.inside(public), t - 1)
+
     def init(self, public: Public, ids: Ints) -> Any:
         return self.method.init(self.inside(public), ids)
 

@@ -18,6 +18,9 @@ class Method:
     def sends(self, public: Public) -> int:
         return public.dim
 
+    def message(self, public: Public, t: int) -> Floats:
+        return public.zeros(1, self.sends(public))
+
     def keepsakes(self, local: Local, noise: Noise) -> dict[str, Floats]:
         return {}
 

@@ -27,6 +27,7 @@ from privadmm.engines.dask_client import CONNECT, CancelledError, Future, Killed
 from privadmm.engines.site import Order, Site
 from privadmm.engines.worker import heard
 from privadmm.errors import ClusterError, LedgerError
+from privadmm.mail import unpack_sent
 from privadmm.phases import Floats, Ints, Mail
 from privadmm.privacy.durable import Receipt
 from privadmm.privacy.ledger import Statement
@@ -131,10 +132,13 @@ class DaskCluster:
     def step(self, round: int, phase: int, inbox: Mail) -> Mail:
         asked = [(round, phase, inbox.only(block.senders).pack()) for block in self.blocks]
         answers = self._ask("step", asked)
-        for block, (_, head) in zip(self.blocks, answers, strict=True):
+        mails = []
+        for block, (sent, head) in zip(self.blocks, answers, strict=True):
+            like = block.order.job.algorithm.message(block.order.job.public, round)
+            mails.append(unpack_sent(sent, np.array(block.order.parties), like, str(block)))
             if head is not None:
                 block.receipts.setdefault(round, []).append((block.order.job.id, round, phase, head))
-        return Mail.join([Mail.unpack(sent) for sent, _ in answers])
+        return Mail.join(mails)
 
     def receipts(self, round: int) -> list[tuple[str, int, int, str, int]]:
         return [

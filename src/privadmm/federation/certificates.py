@@ -1,17 +1,22 @@
-"""Certificates and keys of a federation, for a test: an authority of its own, the SuperLink's, a key for each node."""
+"""Certificates and keys of a federation: made for a test, looked at, and used to sign a hello on both sides."""
 
 import ipaddress
+import re
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from privadmm.errors import ConfigError
+from privadmm.errors import ConfigError, RefusedError
+from privadmm.federation.letters import Greeting, Letter, text
+from privadmm.wire import digest
 
 try:
     from cryptography import x509
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
     from cryptography.x509.oid import NameOID
 except ImportError as error:
     raise ConfigError(
@@ -19,6 +24,7 @@ except ImportError as error:
     ) from error
 
 DAYS = 365
+NONCE = re.compile("[0-9a-f]{32}")
 Key = ec.EllipticCurvePrivateKey
 
 
@@ -129,6 +135,32 @@ def certificate_problem(
         authority = None if ca is None else load(ca)
     except ValueError:
         return "is no certificate in PEM"
+    if problem := issue_problem(found, authority, ca):
+        return problem
+    if key is not None:
+        own: Any = serialization.load_pem_private_key(key.read_bytes(), None)
+        if public(own.public_key()) != public(found.public_key()):
+            return f"is not of the key {key.name}"
+    return None if not host or is_for(found, host) else f"is not for {host}"
+
+
+def is_for(found: x509.Certificate, host: str) -> bool:
+    """Whether a certificate names this host, as TLS has it: an address, a name, or *. before the rest of one."""
+    try:
+        names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return False
+    host = host.strip("[]")
+    try:
+        return ipaddress.ip_address(host) in names.get_values_for_type(x509.IPAddress)
+    except ValueError:
+        host = host.casefold()
+        known = {name.casefold() for name in names.get_values_for_type(x509.DNSName)}
+        return host in known or f"*.{host.partition('.')[2]}" in known
+
+
+def issue_problem(found: x509.Certificate, authority: x509.Certificate | None, ca: Any) -> str | None:
+    """What is wrong with a certificate's dates, or with who signed it; `ca` names the authority."""
     now = datetime.now(UTC)
     if not found.not_valid_before_utc <= now <= found.not_valid_after_utc:
         return f"is valid from {found.not_valid_before_utc:%Y-%m-%d} to {found.not_valid_after_utc:%Y-%m-%d} only"
@@ -137,14 +169,6 @@ def certificate_problem(
             found.verify_directly_issued_by(authority)
         except (InvalidSignature, ValueError, TypeError):
             return f"was not signed by {ca}"
-    if key is not None:
-        own: Any = serialization.load_pem_private_key(key.read_bytes(), None)
-        if public(own.public_key()) != public(found.public_key()):
-            return f"is not of the key {key.name}"
-    if host:
-        names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        if named(host)[-1] not in names and host not in ("localhost", "127.0.0.1"):
-            return f"is not for {host}"
     return None
 
 
@@ -158,17 +182,88 @@ def public_problem(path: Path) -> str | None:
 
 
 def seal(key: Path, content: bytes) -> str:
-    """A signature of this content with a node's key."""
-    own: Any = serialization.load_ssh_private_key(key.read_bytes(), None)
-    found: bytes = own.sign(content, ec.ECDSA(hashes.SHA256()))
-    return found.hex()
-
-
-def sealed(public_key: Path, content: bytes, signature: str) -> bool:
-    """Whether the holder of the private key signed this."""
-    other: Any = serialization.load_ssh_public_key(public_key.read_bytes())
+    """A signature of this content with a private key in a file, of OpenSSH's format or PEM."""
+    raw = key.read_bytes()
+    ssh = b"BEGIN OPENSSH" in raw
     try:
-        other.verify(bytes.fromhex(signature), content, ec.ECDSA(hashes.SHA256()))
-    except (InvalidSignature, ValueError):
+        own: Any = (
+            serialization.load_ssh_private_key(raw, None)
+            if ssh
+            else serialization.load_pem_private_key(raw, None)
+        )
+    except (ValueError, TypeError):
+        raise ConfigError(f"{key}: is no private key in PEM or OpenSSH's format") from None
+    signature: bytes = own.sign(content, *scheme(own, key))
+    return signature.hex()
+
+
+def sealed(public_key: bytes, content: bytes, signature: str) -> bool:
+    """Whether the holder of the private key signed this."""
+    try:
+        other: Any = serialization.load_ssh_public_key(public_key)
+        other.verify(bytes.fromhex(signature), content, *scheme(other, "the public key"))
+    except (InvalidSignature, ValueError, TypeError):
         return False
     return True
+
+
+def scheme(key: Any, name: Any) -> tuple[Any, ...]:
+    """How a key of this kind signs."""
+    if isinstance(key, ec.EllipticCurvePrivateKey | ec.EllipticCurvePublicKey):
+        return (ec.ECDSA(hashes.SHA256()),)
+    if isinstance(key, rsa.RSAPrivateKey | rsa.RSAPublicKey):
+        return padding.PSS(padding.MGF1(hashes.SHA256()), padding.PSS.DIGEST_LENGTH), hashes.SHA256()
+    raise ConfigError(f"{name}: is of a kind that cannot sign here; use a key on an elliptic curve, or RSA")
+
+
+def identity(ca: Path) -> str:
+    """A federation's identity: the digest of its authority's certificate, which every member has."""
+    return load(ca).fingerprint(hashes.SHA256()).hex()
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """What a coordinator's certificates/ holds: by these its parties know it, whatever carries its letters."""
+
+    folder: Path
+
+    @cached_property
+    def certificate(self) -> str:
+        return (self.folder / "server.pem").read_text(encoding="ascii")
+
+    def greeting(self, nonce: str, proposal: str) -> Greeting:
+        key = public(load(self.folder / "server.pem").public_key()).decode()
+        return Greeting(identity(self.folder / "ca.pem"), key, nonce, digest(proposal.encode()))
+
+    def hello(self, greeting: Greeting, proposal: str) -> Letter:
+        """The letter that asks, signed."""
+        return {
+            "kind": "hello",
+            "text": proposal,
+            "nonce": greeting.nonce,
+            "certificate": self.certificate,
+            "signature": seal(self.folder / "server-key.pem", greeting.question()),
+        }
+
+
+def greeted(letter: Letter, ca: Path, host: str) -> Greeting:
+    """Who asks, by a hello letter; refused unless it was signed by the one whom the authority in `ca` calls `host`."""
+    try:
+        found = x509.load_pem_x509_certificate(text(letter, "certificate").encode())
+        asked = text(letter, "signature")
+        nonce = text(letter, "nonce")
+    except ValueError:
+        raise RefusedError("a hello has a nonce, and its coordinator's certificate and signature") from None
+    problem = issue_problem(found, load(ca), ca.name) or (
+        None if is_for(found, host) else f"is not for {host}"
+    )
+    if problem is not None:
+        raise RefusedError(f"the certificate of whoever says hello {problem}. Nothing was told")
+    key = public(found.public_key())
+    greeting = Greeting(identity(ca), key.decode(), nonce, digest(text(letter, "text").encode()))
+    if not NONCE.fullmatch(nonce) or not sealed(key, greeting.question(), asked):
+        raise RefusedError(
+            f"the hello was not signed for this federation, that of {ca.name}, by the coordinator whose certificate it "
+            "brings. Nothing was told"
+        )
+    return greeting

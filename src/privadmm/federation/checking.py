@@ -132,7 +132,6 @@ def records(one: Party, job: Path) -> str:
         raise ConfigError(f"this is party {one.number}, and the job has {parties}, counted from 0")
     one.admit(config, parties)
     found = held(one, config, parties)
-    one.fixed.admit(config.algorithm.name, found.bound)
     return f"{found.records} records, {found.width} columns, as party.toml and the job declare"
 
 

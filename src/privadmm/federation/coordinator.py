@@ -6,24 +6,32 @@ the same bytes and at no charge, and an answer is taken once.
 
 import json
 import logging
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
 from privadmm.engines.worker import heard
-from privadmm.errors import ClusterError, DataError, LockedError, RefusedError
-from privadmm.federation.letters import Letter, data, signed, text
-from privadmm.federation.proposal import Proposal
+from privadmm.errors import ClusterError, DataError, LockedError, MessageError, RefusedError
+from privadmm.federation.letters import Greeting, Letter, text
+from privadmm.federation.proposal import MOST, Proposal
 from privadmm.job import Job
+from privadmm.mail import unpack_from
 from privadmm.phases import Floats, Mail
 from privadmm.privacy.durable import Receipt
 
+if TYPE_CHECKING:
+    from privadmm.federation.certificates import Credentials
+
 logger = logging.getLogger(__name__)
 Absent = Literal["wait", "continue", "abort"]
+HASH = re.compile("[0-9a-f]{64}")
+LONGEST = 1 << 24  # characters of what a party says of itself
+QUOTED = 2000  # characters of an error that a party tells
 
 
 class Post(Protocol):
@@ -59,9 +67,28 @@ class Facts:
 
     @staticmethod
     def of(letter: Letter) -> "Facts":
-        found = json.loads(text(letter, "facts"))
-        party, records, dim, width = (int(found[key]) for key in ("party", "records", "dim", "width"))
-        return Facts(party, records, dim, width, tuple(map(str, found["names"])), found["people"])
+        """What a hello's answer says, if it is what a party says of itself; ValueError otherwise."""
+        said = text(letter, "facts")
+        if len(said) > LONGEST:
+            raise ValueError(f"{len(said)} characters of facts")
+        found = json.loads(said)
+        if not isinstance(found, dict):
+            raise ValueError("facts are a table")
+        numbers: list[Any] = [found.get(key) for key in ("party", "records", "dim", "width")]
+        names, people = found.get("names"), found.get("people")
+        if not all(type(value) is int and 0 <= value <= MOST for value in numbers):
+            raise ValueError("a party, its records, dim and width are whole numbers")
+        party, records, dim, width = numbers
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise ValueError("the names of columns are a list of texts")
+        # Each column has a name, and an intercept has none: nobody can declare more columns than it names.
+        if width - len(names) not in (0, 1) or min(records, len(names)) < 1:
+            raise ValueError("a party has records, and as many columns as it names")
+        if people is not None and not (isinstance(people, str) and HASH.fullmatch(people)):
+            raise ValueError("people are told by a digest")
+        if dim != (width if people is None else records):
+            raise ValueError("a message has a number for each column, or for each person")
+        return Facts(party, records, dim, width, tuple(names), people)
 
 
 @dataclass
@@ -76,6 +103,9 @@ class Federation:
     asked: bool = False  # for a release, which a party may have made even if no answer came
     left: dict[int, str] = field(default_factory=dict)  # why a party is not asked any more
     heads: dict[int, list[tuple[Receipt, int]]] = field(default_factory=dict)  # by round, with the party
+    hashes: dict[tuple[int, str], tuple[int, int]] = field(
+        default_factory=dict
+    )  # round and phase of a receipt
 
     def begin(self, job: Job, proposal: Proposal, seen: Sequence[tuple[Receipt, int]]) -> None:
         """Set the cost aside at every party, or end with the first refusal. `seen` are receipts of rounds before."""
@@ -105,12 +135,35 @@ class Federation:
                 "phase": phase,
                 "inbox": mail,
             }
-        answers = self._ask(letters, self.patience)
-        for party, answer in answers.items():
-            if seen := text(answer, "receipt"):
+        mails = []
+        for party, answer in self._ask(letters, self.patience).items():
+            try:
+                said, seen = self._taken(party, round, phase, answer)
+            except MessageError as error:
+                if self.patience.absent != "continue":
+                    raise
+                self._lose(party, str(error))
+                continue
+            mails.append(said)
+            if seen:
                 self.heads.setdefault(round, []).append(((self.job.id, round, phase, seen), party))
-        mails = [unpacked(party, data(answer, "mail")) for party, answer in answers.items()]
         return Mail.join(mails or [Mail.empty()])
+
+    def _taken(self, party: int, round: int, phase: int, answer: Letter) -> tuple[Mail, str]:
+        """A party's message and its receipt, if they are what it sends in this round: a party speaks for itself."""
+        assert self.job is not None, "begin comes first"
+        sent, seen = answer.get("mail"), answer.get("receipt")
+        if not isinstance(sent, bytes) or not isinstance(seen, str):
+            raise MessageError(f"party {party} sent an answer without mail or receipt")
+        if self.job.leave.get(party, self.job.public.rounds) <= round:
+            if (sent, seen) != (Mail.empty().pack(), ""):
+                raise MessageError(f"party {party} sent mail after the round in which the job has it leave")
+            return Mail.empty(), ""
+        if not HASH.fullmatch(seen):
+            raise MessageError(f"party {party} sent a receipt that is not 64 hexadecimal digits")
+        if self.hashes.setdefault((party, seen), (round, phase)) != (round, phase):
+            raise MessageError(f"party {party} sent the receipt of another round")
+        return unpack_from(party, sent, self.job.algorithm.message(self.job.public, round)), seen
 
     def receipts(self, round: int) -> list[tuple[str, int, int, str, int]]:
         return [(*seen, party) for seen, party in self.heads.get(round, ())]
@@ -126,7 +179,7 @@ class Federation:
 
     def _ask(self, letters: Mapping[int, Letter], patience: Patience) -> dict[int, Letter]:
         """Answers by party, of those that gave one."""
-        waiting, found = dict(letters), dict[int, Letter]()
+        waiting, found, refused = dict(letters), dict[int, Letter](), dict[int, str]()
         while waiting:
             asked = {self.homes[party]: letter for party, letter in waiting.items()}
             answers = self.post.exchange(asked, patience.timeout)
@@ -135,9 +188,19 @@ class Federation:
                 answer = answers[self.homes[party]]
                 if self._good(party, answer, patience):
                     found[party] = answer
+                else:
+                    refused[party] = told(answer)[1]
             if not waiting or patience.absent != "wait":
                 break
             logger.warning("no answer of %s for %g s; asked again", named(waiting), patience.timeout)
+        if found and 2 * len(refused) >= len(letters):
+            # What was sent may have made them, and one of the others may have made what was sent.
+            raise RefusedError(
+                f"{named(refused)} refused at once, half of those asked or more, and the run does not go on with the "
+                f"others alone: {next(iter(refused.values()))}"
+            )
+        for party, why in refused.items():
+            self._lose(party, f"refused: {why}")
         for party in waiting:
             if patience.absent == "abort":
                 raise ClusterError(
@@ -154,7 +217,6 @@ class Federation:
             return True
         kind, why = told(answer)
         if status == "refused" and patience.absent == "continue":
-            self._lose(party, f"refused: {why}")
             return False
         if status == "refused":
             raise RefusedError(f"party {party} refused: {why}")
@@ -169,28 +231,37 @@ class Federation:
 
 
 def greet(
-    post: Post, proposal: str, parties: Mapping[int, Path], patience: Patience, nodes: Sequence[int]
+    post: Post,
+    proposal: str,
+    parties: Mapping[int, Path],
+    patience: Patience,
+    nodes: Sequence[int],
+    credentials: "Credentials",
 ) -> dict[int, Facts]:
     """Ask every node who it is; facts by node. Each of these parties, given with their public keys, has to be there.
 
-    A key that is registered lets a node in and does not say which party's it is: that a party signs for itself.
+    A key that is registered lets a node in and does not say which party's it is: that a party signs for itself, and for
+    this question of this coordinator.
     """
-    nonce = secrets.token_hex(16)
-    letters: dict[int, Letter] = {node: {"kind": "hello", "text": proposal, "nonce": nonce} for node in nodes}
+    greeting = credentials.greeting(secrets.token_hex(16), proposal)
+    letter = credentials.hello(greeting, proposal)
     wanted = {*parties, None}  # one that cannot say who it is may be one of them
     answers = {
         node: answer
-        for node, answer in post.exchange(letters, patience.timeout).items()
-        if answer.get("party") in wanted
+        for node, answer in post.exchange(dict.fromkeys(nodes, letter), patience.timeout).items()
+        if isinstance(number := answer.get("party"), int | None) and number in wanted
     }
+    facts: dict[int, Facts] = {}
     for node, answer in sorted(answers.items()):
         if answer.get("status") != "ok":
+            # What a node says of a failure is not signed: the node is what is known.
             name, why = told(answer)
-            who = f"node {node}" if answer.get("party") is None else f"party {answer['party']!r}"
+            who = (
+                f"node {node}" if answer.get("party") is None else f"party {answer['party']!r} (node {node})"
+            )
             kind = RefusedError if answer.get("status") == "refused" else ClusterError
             raise kind(f"{who} did not take the job, {name}: {why}")
-        recognise(node, answer, nonce, parties)
-    facts = {node: Facts.of(answer) for node, answer in answers.items()}
+        facts[node] = recognise(node, answer, greeting, parties)
     numbers = sorted(found.party for found in facts.values())
     if twice := [number for number in set(numbers) if numbers.count(number) > 1]:
         raise ClusterError(f"two nodes say that they are party {twice[0]}: each party runs one node")
@@ -203,20 +274,28 @@ def greet(
     return facts
 
 
-def recognise(node: int, answer: Letter, nonce: str, parties: Mapping[int, Path]) -> None:
-    """Refuse a node that has not the key of the party which it says it is."""
+def recognise(node: int, answer: Letter, greeting: Greeting, parties: Mapping[int, Path]) -> Facts:
+    """What a node says of itself; refused unless it has the key of the party which it says it is."""
     from privadmm.federation.certificates import sealed
 
-    said, key = text(answer, "facts"), parties[Facts.of(answer).party]
+    try:
+        facts = Facts.of(answer)
+        said, signature = text(answer, "facts"), text(answer, "signature")
+    except (ValueError, RecursionError) as error:
+        raise MessageError(f"node {node} sent what no party says of itself ({error})"[:QUOTED]) from None
+    if facts.party not in parties:
+        raise MessageError(f"node {node} says that it is a party of this job, and then another")
+    key = parties[facts.party]
     if not key.is_file():
         raise ClusterError(
             f"{key}: no such file; put the public key of that party there, as it handed it over"
         )
-    if not sealed(key, signed(nonce, said), text(answer, "signature")):
+    if not sealed(key.read_bytes(), greeting.answer(said), signature):
         raise ClusterError(
-            f"node {node} says that it is party {Facts.of(answer).party} and has not the key in {key}: unregister it, "
-            "or put the key of that party there"
+            f"node {node} says that it is party {facts.party} and has not the key in {key}, or answers for another "
+            "federation: unregister it, or put the key of that party there"
         )
+    return facts
 
 
 def agree(facts: Sequence[Facts]) -> None:
@@ -236,19 +315,14 @@ def agree(facts: Sequence[Facts]) -> None:
 
 
 def told(answer: Letter) -> tuple[str, str]:
-    """The kind of an error and its message."""
-    return str(answer.get("error")), str(answer.get("message"))
-
-
-def unpacked(party: int, sent: bytes) -> Mail:
-    """A party speaks for itself alone."""
-    try:
-        mail = Mail.unpack(sent)
-    except (ValueError, KeyError, TypeError) as error:
-        raise ClusterError(f"party {party} sent what is no mail ({type(error).__name__})") from error
-    if mail.senders.tolist() not in ([party], []):
-        raise ClusterError(f"party {party} sent mail in the name of another")
-    return mail
+    """The kind of an error and its message, as far as they are fit to be shown: a party may say anything."""
+    kind, why = (
+        "".join(c if c.isprintable() else " " for c in value[:QUOTED])
+        if isinstance(value, str)
+        else "nothing said"
+        for value in (answer.get("error"), answer.get("message"))
+    )
+    return kind, why
 
 
 def named(parties: Any) -> str:

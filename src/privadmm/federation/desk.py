@@ -1,6 +1,6 @@
 """What a party answers. Everything is rebuilt from its directory for each letter, so a process may end at any moment.
 
-    hello    a job is coming: is it allowed? Public facts: records declared, columns
+    hello    a job is coming: is it allowed? Public facts: records declared, columns; signed for who asked
     begin    the job with everybody's facts: kept in jobs/, its whole cost set aside in the ledger, or refused
     step     one phase of one round: an inbox, and the released answer with its receipt
     give_up  the job ended without a release: what was set aside is free again
@@ -26,7 +26,7 @@ from privadmm.engines.site import Order, open_ledger
 from privadmm.engines.worker import Worker
 from privadmm.errors import ConfigError, LedgerError, LockedError, PrivadmmError, RefusedError
 from privadmm.federation import party
-from privadmm.federation.letters import Letter, data, signed, text, whole
+from privadmm.federation.letters import Letter, data, text, whole
 from privadmm.federation.party import Party
 from privadmm.federation.proposal import Kept, Proposal, parties_of, read_text
 from privadmm.federation.records import Held, bound_of, held
@@ -107,8 +107,11 @@ class Desk:
         config = read_text(path)
         parties = parties_of(config)
         self.admitted(parties, config)
+        from privadmm.federation.certificates import greeted, seal
+
+        node = self.party.node
+        greeting = greeted(letter, self.party.folder / node.ca, node.superlink.rpartition(":")[0])
         found = held(self.party, config, parties)
-        self.party.fixed.admit(config.algorithm.name, found.bound)
         facts = {
             "party": self.party.number,
             "records": found.records,
@@ -118,10 +121,8 @@ class Desk:
             "people": found.people,
             "version": __version__,
         }
-        from privadmm.federation.certificates import seal
-
-        said, key = json.dumps(facts), self.party.folder / self.party.node.key
-        return {"facts": said, "signature": seal(key, signed(text(letter, "nonce"), said))}
+        said = json.dumps(facts)
+        return {"facts": said, "signature": seal(self.party.folder / node.key, greeting.answer(said))}
 
     def begin(self, letter: Letter) -> Answer:
         """Set the whole cost aside, or refuse. The same again changes nothing."""
@@ -187,6 +188,7 @@ class Desk:
         self.party.limits.admit_size(1 if config is None else config.algorithm.rounds, parties)
         if config is not None:
             self.party.admit(config, parties)
+            bound_of(self.party, config)
 
     def held(self, kept: Kept) -> Held:
         """Its records, which must be those that the job was made for."""

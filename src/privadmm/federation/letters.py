@@ -1,15 +1,34 @@
 """What goes between coordinator and party: a flat table of strings, whole numbers and bytes."""
 
+import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 Letter = Mapping[str, str | int | bytes]
 Kind = Literal["hello", "begin", "step", "give_up"]
 
 
-def signed(nonce: str, facts: str) -> bytes:
-    """What a party signs to show who it is: the facts, for this one question."""
-    return f"privadmm hello\n{nonce}\n{facts}".encode()
+@dataclass(frozen=True)
+class Greeting:
+    """Who asks whom for what, in one hello: both sides sign it, so that neither's words serve anywhere else."""
+
+    federation: str  # digest of the authority's certificate, by which a party knows its coordinator
+    coordinator: str  # the coordinator's public key
+    nonce: str  # of this one question
+    proposal: str  # digest of the proposal's text
+
+    def question(self) -> bytes:
+        """What the coordinator signs."""
+        return self._words("privadmm hello: question, version 2")
+
+    def answer(self, facts: str) -> bytes:
+        """What the party signs, with what it says of itself."""
+        return self._words("privadmm hello: answer, version 2", facts)
+
+    def _words(self, *said: str) -> bytes:
+        # A JSON list: however odd its items are, no two lists have the same text.
+        return json.dumps([*said, self.federation, self.coordinator, self.nonce, self.proposal]).encode()
 
 
 def text(letter: Letter, key: str) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 
 from privadmm import assembly
 from privadmm.assembly_outline import undeclared_columns, undeclared_dim, undeclared_sizes
-from privadmm.config import SECTIONS, Config, read
+from privadmm.config import SECTIONS, Config, check_seed, read
 from privadmm.data import adult
 from privadmm.errors import ConfigError, RefusedError
 from privadmm.job import Job
@@ -26,6 +26,7 @@ from privadmm.toml.reader import load
 
 OWN = "own.npz"  # stands where a config names a file; every party reads its own
 JOB = re.compile(r"[0-9a-f]{32}")
+MOST = 2**53  # of records, columns and dimensions: whole numbers that a float has
 
 
 def parties_of(config: Config) -> int:
@@ -104,6 +105,11 @@ class Proposal:
     def __post_init__(self) -> None:
         if not JOB.fullmatch(self.id):
             raise RefusedError("a job has an id of 32 hexadecimal digits. Nothing was released")
+        numbers = (*self.sizes, *self.columns, self.dim)
+        if not self.sizes or not all(type(number) is int and 1 <= number <= MOST for number in numbers):
+            raise RefusedError(
+                "sizes, columns and dim of a job are whole numbers from 1 on. Nothing was released"
+            )
 
     def pack(self) -> bytes:
         facts = {
@@ -117,21 +123,33 @@ class Proposal:
 
     @staticmethod
     def unpack(data: bytes) -> "Proposal":
-        facts = json.loads(data)
-        sizes, columns = tuple(map(int, facts["sizes"])), tuple(map(int, facts["columns"]))
-        return Proposal(str(facts["id"]), str(facts["text"]), sizes, int(facts["dim"]), columns)
+        try:
+            facts = json.loads(data)
+            sizes, columns = tuple(facts["sizes"]), tuple(facts["columns"])
+            return Proposal(str(facts["id"]), str(facts["text"]), sizes, facts["dim"], columns)
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise RefusedError(
+                "a proposal is a table of id, text, sizes, dim and columns. Nothing was released"
+            ) from None
 
     def keep(self, folder: Path) -> "Kept":
-        """Write it down in a party's jobs/; the same again changes nothing, and another is refused."""
+        """Write it down in a party's jobs/. The same again changes nothing, and another under its id is refused."""
         folder.mkdir(exist_ok=True)
-        path = folder / f"{self.id}.json"
+        path, config = folder / f"{self.id}.json", folder / f"{self.id}.toml"
         if path.exists() and path.read_bytes() != self.pack():
             raise RefusedError(
                 f"job {self.id} was proposed before and said something else. Nothing was released"
             )
-        write_text(folder / f"{self.id}.toml", self.text)
+        if path.exists():
+            return Kept(self, read_text(config))
+        write_text(config, self.text)
+        try:
+            kept = Kept(self, read_text(config))
+        except BaseException:
+            config.unlink()
+            raise
         write_text(path, self.pack().decode())
-        return Kept(self, read_text(folder / f"{self.id}.toml"))
+        return kept
 
 
 @dataclass(frozen=True)
@@ -140,6 +158,16 @@ class Kept:
 
     proposal: Proposal
     config: Config
+
+    def __post_init__(self) -> None:
+        """The facts beside the text are of as many parties as it says, and of columns if it splits these."""
+        parties, given = parties_of(self.config), self.proposal
+        wanted = parties if self.config.parties.split == "features" else 0
+        if (len(given.sizes), len(given.columns)) != (parties, wanted):
+            raise RefusedError(
+                f"the job has {parties} parties, with sizes of {len(given.sizes)} and columns of {len(given.columns)}. "
+                "Nothing was released"
+            )
 
     @staticmethod
     def at(folder: Path, job: str) -> "Kept | None":
@@ -164,11 +192,12 @@ def read_text(path: Path) -> Config:
     ):
         raise RefusedError("a proposal says everything itself and names no file. Nothing was released")
     config = read(path)
-    if config.parties.known is not None and neutral(config) != config:
+    if config.parties.known is None or neutral(config) != config:
         raise RefusedError(
             "a proposal leaves it to each party how its records are read and split: only what `privadmm federation` "
             "writes is accepted. Nothing was released"
         )
+    check_seed(config)
     return config
 
 

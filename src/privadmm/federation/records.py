@@ -14,9 +14,10 @@ from privadmm.data.aligned import read_features
 from privadmm.data.columns import Columns, align
 from privadmm.data.schema import words
 from privadmm.data.shards import Shards
-from privadmm.errors import ConfigError, DataError
+from privadmm.errors import ConfigError, DataError, RefusedError
 from privadmm.federation.party import Party
 from privadmm.model import Frame
+from privadmm.phases import vertical
 
 
 @dataclass(frozen=True)
@@ -42,10 +43,55 @@ class Held:
         return self.block.widths[0] if isinstance(self.block, Columns) else self.block.dim
 
 
+def bound_of(party: Party, config: Config) -> float:
+    """The norm to which a job clips this party's rows, once everything that it says of records is what party.toml says.
+
+    Asked before a file is opened: whether records can be read, split or scaled in a way that somebody else chose would
+    tell of them. What is not compared here or by `Party.admit` has no say in how records are read.
+    """
+    columns, method = config.parties.split == "features", config.algorithm.parameters
+    if vertical(method) != columns:
+        raise RefusedError(
+            f"{method.name} is for parties that hold {'records' if columns else 'columns'}, and the job splits "
+            f"{'columns' if columns else 'records'}. Nothing was released"
+        )
+    if config.privacy is None:
+        party.fixed.agree(None, None)
+        if party.fixed.budget is not None:
+            raise RefusedError(
+                f"the policy has epsilon = {party.fixed.budget.epsilon:g}, and the job is not private. "
+                "Nothing was released"
+            )
+    if assembly.plain_loss(config).classification and party.data.classes is None:
+        raise RefusedError(
+            f"party.toml has no [data] classes, which the loss {config.loss.name} needs. Nothing was released"
+        )
+    own, bounds = assembly.row_bound(replace(config, data=party.data)), config.parties.row_bounds
+    asked = own if bounds is None else bounds[party.number]
+    party.fixed.admit(method.name, asked)
+    if party.policy.row_bound is None and asked != own:
+        raise RefusedError(
+            f"party.toml clips rows to {own:g} and the job those of party {party.number} to {asked:g}. "
+            "Nothing was released"
+        )
+    return asked
+
+
 def held(party: Party, config: Config, parties: int) -> Held:
-    """The records of this party alone; refused if they are not as many as it declares."""
-    vertical = config.parties.split == "features"
-    found = own_columns(party, config, parties) if vertical else own_rows(party, config)
+    """The records of this party alone, read as party.toml declares; refused if they are not as many as it declares.
+
+    Whatever fails in reading them is a `DataError`: its kind tells nothing, and the rest is for the party's own log.
+    """
+    bound = bound_of(party, config)
+    own = replace(config, data=party.data)
+    try:
+        found = (
+            own_columns(party, own, parties, bound)
+            if config.parties.split == "features"
+            else own_rows(party, own, bound)
+        )
+    except Exception as error:
+        raise DataError(f"{party.source}: cannot be read as party.toml declares: {error}") from error
     if found.records != party.party.records:
         raise DataError(
             f"{party.folder}: party.toml declares records = {party.party.records}, and {party.data.source} has "
@@ -54,35 +100,26 @@ def held(party: Party, config: Config, parties: int) -> Held:
     return found
 
 
-def bound_of(party: Party, config: Config) -> float:
-    """The bound to which its rows are clipped: declared, and known without a look at them."""
-    bounds = config.parties.row_bounds
-    split = config.parties.split == "features" and bounds is not None
-    return bounds[party.number] if split and bounds is not None else assembly.row_bound(config)
-
-
-def own_rows(party: Party, config: Config) -> Held:
-    declared = replace(config, data=replace(config.data, format=party.data.format))
-    found, bound = assembly.read_file(declared, party.source), bound_of(party, config)
+def own_rows(party: Party, config: Config, bound: float) -> Held:
+    found = assembly.read_file(config, party.source)
     frame = Frame(bound, config.data.intercept, found.names, config.data.classes, label=config.data.label)
     rows, randomised = [np.arange(len(found))], config.randomises
     shards = frame.shards(found.X, found.y, rows, [party.number], randomised=randomised)
     return Held(shards, bound, found.names)
 
 
-def own_columns(party: Party, config: Config, parties: int) -> Held:
+def own_columns(party: Party, config: Config, parties: int, bound: float) -> Held:
     table = config.data
     if table.id is None or table.label is None:
-        raise ConfigError(f"{config.path}: parties that hold columns need [data] id and label")
+        raise ConfigError(f"{party.folder}: parties that hold columns need [data] id and label")
     part = read_features(
-        party.source, party.data.format, table.id, table.label, assembly.schema(config), table.on_bad
+        party.source, table.format, table.id, table.label, assembly.schema(config), table.on_bad
     )
     (order,) = align([(str(party.source), part.ids)])
-    bound = bound_of(party, config)
     scale = assembly_columns.scaling(config)
     if scale is not None and table.rows == "unit":
         raise ConfigError(
-            f'{config.path}: [data] rows = "unit" and adjacency = "column" do not go together: use rows = "clip"'
+            f'{party.folder}: [data] rows = "unit" and adjacency = "column" do not go together: use rows = "clip"'
         )
     last = party.number == parties - 1
     columns = Columns.build(

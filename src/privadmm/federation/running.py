@@ -18,7 +18,9 @@ from privadmm.data.columns import align
 from privadmm.data.label_source import LabelSource
 from privadmm.drive import Callback, Checkpoint, Progress, View
 from privadmm.errors import ClusterError, ConfigError, DataError
+from privadmm.federation.certificates import Credentials
 from privadmm.federation.coordinator import Facts, Federation, Patience, Post, greet
+from privadmm.federation.layout import Coordinator
 from privadmm.federation.proposal import Kept, Proposal, neutral, parties_of, read_text, written
 from privadmm.federation.records import digest
 from privadmm.job import Job, features, train, weights
@@ -43,7 +45,7 @@ class Asked:
     """How a run was asked for."""
 
     out: Path
-    keys: Path  # where the parties' public keys are, party-N.pub
+    place: Coordinator  # which has the parties' public keys, party-N.pub, and certificates of its own
     resume: bool = False
     patience: Patience = field(default_factory=Patience)
 
@@ -60,11 +62,12 @@ def federate(
     proposed = written(plain)
     before = Before.of(directory) if asked.resume else Before()
     awaited = {
-        party: asked.keys / f"party-{party}.pub" for party in range(parties) if party not in before.gone
+        party: asked.place.keys / f"party-{party}.pub" for party in range(parties) if party not in before.gone
     }
     nodes = gathered(post, len(awaited), asked.patience.timeout, tell)
     tell("the parties are asked whether they take part")
-    found = greet(post, proposed, awaited, asked.patience, nodes)
+    own = Credentials(asked.place.certificates)
+    found = greet(post, proposed, awaited, asked.patience, nodes, own)
     homes = {one.party: node for node, one in found.items()}
     known = sorted([*found.values(), *before.facts(before.gone)], key=lambda one: one.party)
     sizes, dim = [one.records for one in known], known[0].dim

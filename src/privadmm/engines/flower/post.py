@@ -50,7 +50,13 @@ class FlowerPost:
                     logger.info("node %d: %s", node, reply.error.reason)
                     due[node] = min(due[node], time.monotonic() + PAUSE)
                     continue
-                found[node] = dict(reply.content[LETTER])
+                if reply.metadata.src_node_id != node:  # it is not the one who was asked
+                    logger.info("node %d answered a letter to node %d", reply.metadata.src_node_id, node)
+                    due[node] = min(due[node], time.monotonic() + PAUSE)
+                    continue
+                # An answer without a letter in it is one all the same: whoever asked says whose it is.
+                said = reply.content.get(LETTER)
+                found[node] = dict(said) if isinstance(said, ConfigRecord) else {}
                 self.longest = max(self.longest, time.monotonic() - began)
             if len(found) < len(letters):
                 time.sleep(POLL)

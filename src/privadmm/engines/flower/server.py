@@ -67,7 +67,7 @@ def main(grid: Grid, context: Context) -> None:
         if absent not in ("wait", "continue", "abort"):
             raise ConfigError(f'absent must be "wait", "continue" or "abort", not {absent!r}')
         patience = Patience(float(said(context, "timeout", (int, float))), absent)
-        asked = Asked(out, place.keys, said(context, "resume", bool), patience)
+        asked = Asked(out, place, said(context, "resume", bool), patience)
         result = federate(read(place.job), FlowerPost(grid), asked, tell)
     except PrivadmmError as error:
         status.write("failed", error=type(error).__name__, message=str(error), exit_code=error.exit_code)

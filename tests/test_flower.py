@@ -176,7 +176,7 @@ def test_replies_without_a_letter_and_from_another_node(monkeypatch: pytest.Monk
     monkeypatch.setattr(post, "PAUSE", 0.01)
     monkeypatch.setattr(post, "POLL", 0.01)
     grid = Grid()
-    found = post.FlowerPost(grid).exchange(dict.fromkeys(contents, {"kind": "step"}), 10.0)  # type: ignore[arg-type]
+    found = post.FlowerPost(grid).exchange({key: {"kind": "step"} for key in contents}, 10.0)  # type: ignore[arg-type]
     assert (found, grid.pushed) == ({7: {}, 8: {}, 9: {"status": "ok"}}, 2)
 
 

@@ -14,7 +14,7 @@ from privadmm.federation.letters import Letter
 from privadmm.federation.making import Made, init
 from privadmm.federation.running import Asked, federate
 from privadmm.phases import Mail
-from privadmm.privacy.durable import connect
+from privadmm.privacy.ledger_file import connect
 from small_runs import Tables, write_config, write_npz
 
 Hook = Callable[[int, Letter], None]

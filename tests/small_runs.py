@@ -16,7 +16,7 @@ import pytest
 
 from privadmm.cli import main
 from privadmm.config import read
-from privadmm.privacy.durable import unpack_charges
+from privadmm.privacy.ledger_file import unpack_charges
 from privadmm.run import Finished, run
 
 ENVIRONMENT = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "COLUMNS": "80"}

@@ -213,7 +213,6 @@ BUDGET = ("--epsilon", 1, "--delta", 1e-5)
 @pytest.mark.parametrize(
     ("words", "changes"),
     [
-        (("account",), {}),
         (("account",), DVP),
         (("account",), FIXED),
         (("plan", *BUDGET), DVP),

@@ -21,9 +21,10 @@ from privadmm.errors import LedgerError, LockedError, RefusedError
 from privadmm.job import Job, cluster, train
 from privadmm.privacy import durable
 from privadmm.privacy.accounting import totals
-from privadmm.privacy.durable import SqliteLedger, identity_of
+from privadmm.privacy.durable import SqliteLedger
 from privadmm.privacy.events import DiscreteGaussian, Gaussian
 from privadmm.privacy.ledger import Budget, Policy, Tick
+from privadmm.privacy.ledger_file import identity_of
 from privadmm.privacy.mechanisms import Deployment, Noise, Simulation
 from privadmm.privacy.verification import verify
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from privadmm.phases import Mail
-from privadmm.privacy.durable import connect, unpack_charges
+from privadmm.privacy.ledger_file import connect, unpack_charges
 from privadmm.privacy.verification import verify
 from privadmm.report import receipts
 from small_runs import PRIVATE, Place, no_plots, with_changes, write_npz

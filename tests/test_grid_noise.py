@@ -286,7 +286,7 @@ def test_a_door_of_a_deployment_releases_no_argmin_with_a_continuous_cover() -> 
         door = Door(np.array([0]), planned, noise, 0, 0, lambda charges: None)
         with pytest.raises(RefusedError, match="cannot release"):
             door.objective(
-                lambda b: b, np.zeros((1, 3)), 2.0, np.array([0.1]), np.ones(1), np.ones(1), lambda r: r
+                lambda b, r: b, np.zeros((1, 3)), 2.0, np.array([0.1]), np.ones(1), np.ones(1), lambda r: r
             )
 
 

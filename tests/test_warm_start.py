@@ -26,7 +26,6 @@ from privadmm import (
     FirstOrderConsensus,
     Job,
     Model,
-    RefusedError,
     Shards,
     Simulation,
     Target,
@@ -34,6 +33,7 @@ from privadmm import (
     train,
     weights,
 )
+from privadmm.errors import DivergedError
 from privadmm.graphs import complete, from_networkx
 from privadmm.losses import Debiased, Logistic
 from privadmm.model import NOT_PRIVATE, Frame, about
@@ -417,7 +417,7 @@ def test_a_start_from_nothing_has_nothing_to_carry() -> None:
 def test_what_a_fit_released_before_it_failed_stays_spent() -> None:
     model = private().fit(X, Y)
     kept = model.epsilon_, model.coef_.copy()
-    with pytest.raises(RefusedError):
+    with pytest.raises(DivergedError):
         model.set_params(**FAILING).fit(X, Y)
     assert (model.epsilon_, model.coef_.tolist()) == (kept[0], kept[1].tolist())
     model.set_params(**PRIVATE, regularizer=None).fit(X, Y)
@@ -455,7 +455,7 @@ def test_the_tick_that_failed_counts_as_well() -> None:
 def test_a_first_fit_that_failed_counts_too_and_its_noise_is_not_used_again() -> None:
     model = private(**FAILING)
     for _ in range(2):
-        with pytest.raises(RefusedError):
+        with pytest.raises(DivergedError):
             model.fit(X, Y)
     model.set_params(**PRIVATE, regularizer=None).fit(X, Y)
     assert np.abs(model.coef_ - private(warm_start=False).fit(X, Y).coef_).max() > 1e-3

@@ -358,7 +358,7 @@ def test_the_bounds_are_nearly_attained() -> None:
     assert 0.999 * allowed < far <= allowed
 
 
-def clipped_ridge(D: Any, t: Floats, mu: float, b: float, F: float) -> Floats:
+def clipped_ridge(D: Any, t: Floats, mu: float, b: float, F: float, certain: bool) -> Floats:
     x = ridge_fit(D, t, mu, None, F)
     return x * np.minimum(1.0, b / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-300))
 

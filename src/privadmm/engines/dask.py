@@ -29,8 +29,8 @@ from privadmm.engines.worker import heard
 from privadmm.errors import ClusterError, LedgerError
 from privadmm.mail import unpack_sent
 from privadmm.phases import Floats, Ints, Mail
-from privadmm.privacy.durable import Receipt
 from privadmm.privacy.ledger import Statement
+from privadmm.privacy.ledger_file import Receipt
 
 logger = logging.getLogger(__name__)
 Request = tuple["Block", str, tuple[Any, ...]]  # whom, which method of its site, with what

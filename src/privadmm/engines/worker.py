@@ -13,7 +13,7 @@ import numpy as np
 
 from privadmm import wire
 from privadmm.errors import DivergedError, RefusedError
-from privadmm.mail import nobody
+from privadmm.mail import LARGEST, nobody
 from privadmm.phases import (
     COORDINATOR,
     Algorithm,
@@ -36,7 +36,6 @@ from privadmm.privacy.mechanisms import Noise
 from privadmm.privacy.release import DIVERGED, Door
 from privadmm.vertical import Vertical
 
-LARGEST = 1e100  # of an entry of an inbox
 DRAWS = "draws"  # under which a job's keepsakes are kept
 
 

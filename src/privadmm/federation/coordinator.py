@@ -22,7 +22,7 @@ from privadmm.federation.proposal import MOST, Proposal
 from privadmm.job import Job
 from privadmm.mail import unpack_from
 from privadmm.phases import Floats, Mail
-from privadmm.privacy.durable import Receipt
+from privadmm.privacy.ledger_file import Receipt
 
 if TYPE_CHECKING:
     from privadmm.federation.certificates import Credentials

@@ -32,8 +32,9 @@ from privadmm.federation.proposal import Kept, Proposal, parties_of, read_text
 from privadmm.federation.records import Held, bound_of, held
 from privadmm.job import beside, check_labels
 from privadmm.phases import Mail
-from privadmm.privacy.durable import Identity, Receipt, SqliteLedger, identity_of
+from privadmm.privacy.durable import SqliteLedger
 from privadmm.privacy.ledger import Tick
+from privadmm.privacy.ledger_file import Identity, Receipt, identity_of
 from privadmm.report.rundir import write_text
 
 Answer = dict[str, str | int | bytes]
@@ -138,9 +139,8 @@ class Desk:
         with closing(self.ledger(kept, heads)) as ledger:
             check_labels_of(kept, found, ledger)
             kept.job.reserve(ledger)
-            kept.job.worker(
-                found.block, assembly.noise(kept.config), ledger
-            )  # its labels are drawn now, or refused
+            # Labels that are randomised are drawn now, if they never were.
+            kept.job.worker(found.block, assembly.noise(kept.config), ledger)
         return {}
 
     def step(self, letter: Letter) -> Answer:

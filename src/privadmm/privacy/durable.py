@@ -16,21 +16,18 @@ off, or a backup that was put back, shows to whoever kept the heads (`verify` wi
 must tell nothing: all that is hashed was released, but for what is kept, which is hashed behind a secret of its own.
 """
 
-import hashlib
-import json
 import os
 import secrets
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from privadmm.errors import ConfigError, LedgerError, LockedError, RefusedError
-from privadmm.privacy.events import Charges, Event, Spent, dump, load, merge
+from privadmm.errors import LedgerError, LockedError, RefusedError
+from privadmm.privacy.events import Charges, Event, Spent, merge
 from privadmm.privacy.ledger import (
-    Budget,
     Keepsake,
     Policy,
     Tick,
@@ -39,205 +36,26 @@ from privadmm.privacy.ledger import (
     permitted,
     tallied,
 )
-from privadmm.privacy.limits import Limits
-
-APPLICATION_ID = 0x70616D6D
-FORMAT = 1
-SALT = 32  # bytes of secret before what is kept, without which guesses could be tried on a head
-TABLES = (
-    "CREATE TABLE identity (fact TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT",
-    """CREATE TABLE ticks (
-        seq INTEGER PRIMARY KEY, kind TEXT NOT NULL, job TEXT NOT NULL, round INTEGER NOT NULL, phase INTEGER NOT NULL,
-        inbox TEXT NOT NULL, charges TEXT NOT NULL, outbox BLOB NOT NULL, state TEXT NOT NULL, hash TEXT NOT NULL,
-        UNIQUE (job, kind, round, phase)) STRICT""",
-    """CREATE TABLE states (
-        job TEXT PRIMARY KEY, round INTEGER NOT NULL, phase INTEGER NOT NULL, state BLOB NOT NULL) STRICT""",
+from privadmm.privacy.ledger_file import (
+    APPLICATION_ID,
+    FORMAT,
+    TABLES,
+    Account,
+    Identity,
+    connect,
+    default_limits,
+    link,
+    pack_charges,
+    sha,
+    unpack_charges,
 )
+
+SALT = 32  # bytes of secret before what is kept, without which guesses could be tried on a head
 # Ledgers of before have none. Behind a deployment's turn it holds one row at most.
 INTENTS = """CREATE TABLE IF NOT EXISTS intents (
     job TEXT NOT NULL, round INTEGER NOT NULL, phase INTEGER NOT NULL, inbox TEXT NOT NULL,
     charges TEXT NOT NULL) STRICT"""
 DIED = "the process that answered it ended without a word: it was killed, or its machine went down"
-
-
-def sha(*parts: str | bytes) -> str:
-    """Of the parts with their lengths, so that no two lists of parts look alike."""
-    total = hashlib.sha256()
-    for part in parts:
-        data = part.encode() if isinstance(part, str) else part
-        total.update(len(data).to_bytes(8, "little") + data)
-    return total.hexdigest()
-
-
-def link(before: str, row: tuple[Any, ...]) -> str:
-    """The hash of a row (seq, kind, job, round, phase, inbox, charges, outbox, state) after `before`."""
-    *facts, outbox, state = row
-    return sha(before, json.dumps(facts), outbox, state)
-
-
-def pack_charges(charges: Mapping[int, Spent]) -> str:
-    """[[party, ...], [[event, count], ...]] for each distinct charge: short when parties are charged alike."""
-    alike: dict[Spent, list[int]] = {}
-    for party, charge in sorted(charges.items()):
-        alike.setdefault(charge, []).append(party)
-    return json.dumps(
-        [[parties, [[dump(event), count] for event, count in charge]] for charge, parties in alike.items()]
-    )
-
-
-def unpack_charges(text: str) -> dict[int, Spent]:
-    return {
-        party: tuple((load(event), count) for event, count in charge)
-        for parties, charge in json.loads(text)
-        for party in parties
-    }
-
-
-@dataclass
-class Account:
-    """What one job has done to one ledger."""
-
-    spent: dict[int, Spent] = field(default_factory=dict)
-    reserved: dict[int, Spent] | None = None
-    over: bool = False  # closed, or failed
-
-    def read(self, kind: str, charges: dict[int, Spent]) -> None:
-        if kind in ("tick", "fail"):
-            self.spent |= {
-                party: merge(self.spent.get(party, ()), charge) for party, charge in charges.items()
-            }
-        if kind == "reserve":
-            self.reserved = charges
-        elif kind in ("close", "fail"):
-            self.reserved, self.over = self.spent, True
-        elif kind not in ("tick", "keep", "unlock"):
-            raise LedgerError(f"the ledger holds a row of a kind this version cannot count: {kind!r}")
-
-    def counts_for(self, party: int) -> Spent:
-        """What is set aside, or, where nothing was, what is spent."""
-        return (self.spent if self.reserved is None else self.reserved).get(party, ())
-
-
-@dataclass(frozen=True)
-class Identity:
-    """What a ledger fixes when it is made."""
-
-    mode: str
-    parties: tuple[int, ...]
-    policy: Policy
-
-    def facts(self) -> dict[str, str]:
-        values = {
-            "mode": self.mode,
-            "parties": list(self.parties),
-            "adjacency": self.policy.adjacency,
-            "budget": asdict(self.policy.budget) if self.policy.budget else None,
-            "per_job": self.policy.per_job,
-            "algorithms": self.policy.algorithms,
-            "row_bound": self.policy.row_bound,
-        }
-        if self.policy.label_epsilon is not None:
-            values["label_epsilon"] = self.policy.label_epsilon
-        if self.policy.limits not in (None, Limits()):  # ledgers of before say nothing, and have the defaults
-            values["limits"] = asdict(self.policy.limits)
-        return {fact: json.dumps(value) for fact, value in values.items()}
-
-    @staticmethod
-    def of(facts: dict[str, str]) -> "Identity":
-        values = {fact: json.loads(value) for fact, value in facts.items()}
-        budget = None if values["budget"] is None else Budget(**values["budget"])
-        allowed = None if values["algorithms"] is None else tuple(values["algorithms"])
-        limits = Limits(**values["limits"]) if "limits" in values else default_limits(values["mode"])
-        policy = Policy(
-            budget,
-            values["per_job"],
-            allowed,
-            values["row_bound"],
-            values["adjacency"],
-            values.get("label_epsilon"),
-            limits,
-        )
-        return Identity(values["mode"], tuple(values["parties"]), policy)
-
-    @property
-    def hash(self) -> str:
-        return sha(json.dumps(self.facts(), sort_keys=True))
-
-
-def default_limits(mode: str) -> Limits | None:
-    """Of a ledger whose maker chose none: a deployment always has some."""
-    return Limits() if mode == "deployment" else None
-
-
-DAMAGE = (sqlite3.Error, ConfigError, ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError)
-
-
-def printable(text: object) -> str:
-    """Text that a damaged file may have a part in, fit for one line of a terminal."""
-    return "".join(sign if sign.isprintable() else "?" for sign in str(text))[:200]
-
-
-@contextmanager
-def readable(path: Path) -> Iterator[None]:
-    """Turn whatever reading a damaged ledger raises into a LedgerError that names the file."""
-    try:
-        yield
-    except LedgerError as error:
-        if str(path) in str(error):
-            raise
-        raise LedgerError(f"{path}: {error}") from error
-    except (*DAMAGE, TypeError, ValueError) as error:
-        why = getattr(error, "sqlite_errorname", type(error).__name__)
-        raise LedgerError(
-            f"{path}: is damaged, or locked by another process ({why}). Nothing was released: put a sound copy back"
-        ) from error
-
-
-def connect(path: Path, read_only: bool = False) -> sqlite3.Connection:
-    """A connection to a ledger of this format, or to a file that is still empty; refuses anybody else's.
-
-    A file that is made here is its owner's alone, and what SQLite keeps beside it takes over its permissions.
-    """
-    if read_only and not path.is_file():
-        raise LedgerError(f"{path}: there is no ledger there")
-    try:
-        if not read_only:
-            # Only one that is not there is opened: closing another would drop the locks that this process has on it.
-            with suppress(FileExistsError):
-                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-        # Whoever may write opens for writing, so that nothing of SQLite's own is left beside the file.
-        access = ("rw" if os.access(path, os.W_OK) else "ro") if read_only else "rwc"
-        source = f"{path.absolute().as_uri()}?mode={access}"
-        db = sqlite3.connect(source, uri=True, isolation_level=None, timeout=30)
-        try:
-            tables = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-            if tables and db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-                raise LedgerError(f"{path}: is a database, but not a privadmm ledger; name another file")
-            version = db.execute("PRAGMA user_version").fetchone()[0]
-            if tables and version != FORMAT:
-                raise LedgerError(
-                    f"{path}: has ledger format {version}, and this version of privadmm reads {FORMAT}"
-                )
-            if read_only and not tables:
-                raise LedgerError(f"{path}: is empty, not a ledger")
-        except BaseException:
-            db.close()
-            raise
-    except (sqlite3.Error, OSError, ValueError) as error:
-        why = printable(getattr(error, "strerror", None) or error)
-        raise LedgerError(f"{path}: cannot be used as a ledger ({why}); name another file") from error
-    return db
-
-
-def identity_of(path: Path) -> Identity | None:
-    """What the ledger at this path has fixed; None if there is none yet."""
-    if not path.exists():
-        return None
-    with readable(path), closing(connect(path, read_only=True)) as db:
-        return Identity.of(dict(db.execute("SELECT fact, value FROM identity")))
-
-
-Receipt = tuple[str, int, int, str]  # job, round, phase, and the hash of that row
 
 
 class SqliteLedger:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from privadmm.errors import LedgerError
 from privadmm.privacy.accounting import epsilon
-from privadmm.privacy.durable import (
+from privadmm.privacy.events import Spent, merge
+from privadmm.privacy.ledger_file import (
     Account,
     Identity,
     Receipt,
@@ -20,7 +21,6 @@ from privadmm.privacy.durable import (
     sha,
     unpack_charges,
 )
-from privadmm.privacy.events import Spent, merge
 
 
 @dataclass(frozen=True)

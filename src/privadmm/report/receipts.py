@@ -14,7 +14,7 @@ from typing import IO
 from privadmm.data.store import for_owner
 from privadmm.drive import Parties, View
 from privadmm.errors import LedgerError
-from privadmm.privacy.durable import Receipt, identity_of
+from privadmm.privacy.ledger_file import Receipt, identity_of
 
 NAME = "receipts.csv"
 HEADER = ("job", "round", "phase", "hash", "party")

@@ -178,3 +178,16 @@ def test_a_gradient_cannot_be_bisected(method: str, tmp_path: Path) -> None:
             told.add((size, str(said[0]["status"]), tolerance <= 0.01 and size == 1e9))
     assert len(told) == 3  # what limits accept, a larger tolerance, a larger penalty: one answer each
     assert pair.charges() == (0, 0)
+
+
+@pytest.mark.parametrize("what", [{"rounds": 10**7}, {"rounds": 10_001}])
+def test_a_job_that_is_too_large_is_refused_before_anything_is_derived_from_it(
+    what: dict[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its plan alone would take a party minutes and gigabytes."""
+    pair = neighbours(tmp_path, "pvp")
+    proposal = pair.proposal(**facts(pair, "pvp"), **what)
+    monkeypatch.setattr("privadmm.assembly.job", lambda *_, **__: pytest.fail("the job was made"))
+    for said in pair.ask(kind="begin", proposal=proposal.pack(), heads="[]"):
+        assert said["status"] == "refused"
+        assert "rounds up to 10000" in str(said["message"])

@@ -25,6 +25,7 @@ from privadmm.privacy.events import DiscreteGaussian
 from privadmm.privacy.mechanisms import Deployment, Simulation
 from privadmm.privacy.release import Door
 from privadmm.privacy.verification import verify
+from small_runs import Place, no_plots
 
 SECRET = "the mean of the records is 0.123"
 ROUNDS = 3
@@ -227,6 +228,30 @@ def test_the_steward_sees_and_unlocks(
     assert command("unlock", path, "--because", "again")[0] == 1
     rows = json.loads(command("export", path, "--json")[1])["rows"]
     assert [row["kind"] for row in rows] == ["reserve", "fail", "unlock"]
+
+
+def test_a_run_of_a_deployment_ends_with_one_line_and_its_steward_goes_on(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In process, by the command line: exit code 3, the file and what to do; nothing of the failure itself."""
+    no_plots(monkeypatch)
+    run = {"mode": "deployment", "seed": None, "ledger": "party.sqlite"}
+    config, ledger = place.config(run=run), place.path / "party.sqlite"
+    policy = ("--parties", 3, "--epsilon", 3.0, "--delta", 1e-5)
+    assert place.call("ledger", "create", ledger, *policy).code == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(Local, "gradient", breaks)
+        failed = place.train(config)
+    assert failed.code == 3
+    assert "ledger unlock" in failed.err
+    assert SECRET not in failed.out + failed.err
+    assert "Traceback" not in failed.err
+    again = place.train(config, out=place.path / "again")
+    assert (again.code, "locked" in again.err) == (3, True)
+    assert place.call("ledger", "unlock", ledger, "--because", "mended").code == 0
+    assert place.train(config, out=place.path / "third").code == 0
+    shown = place.call("ledger", "show", ledger, "--json").object
+    assert {party["releases"] for party in shown["parties"]} == {1 + 6}
 
 
 def test_of_two_processes_one_answers_and_neither_locks(tmp_path: Path) -> None:

@@ -108,22 +108,25 @@ class Worker:
             return Mail.empty(), Mail.empty().pack()
         digest = wire.digest(inbox.pack())
         with self.ledger.turn():
-            with self.ledger.transaction():
-                if (stored := self.ledger.recall(now, digest)) is not None:
-                    return Mail.unpack(stored), stored
-                self._in_order(now)
-                fresh = self._news(inbox)
-                self._bounded(round)
-                charges = self._charges(now, here)
-                self.ledger.permit(self.job, charges)
-                self.ledger.intend(now, digest, charges)
+            intended = False
             try:
+                with self.ledger.transaction():
+                    if (stored := self.ledger.recall(now, digest)) is not None:
+                        return Mail.unpack(stored), stored
+                    self._in_order(now)
+                    fresh = self._news(inbox)
+                    self._bounded(round)
+                    charges = self._charges(now, here)
+                    self.ledger.permit(self.job, charges)
+                    self.ledger.intend(now, digest, charges)
+                intended = True
                 return self._carry_out(now, inbox, digest, here, fresh)
             except (KeyboardInterrupt, SystemExit):
                 self.ledger.withdraw(now)
                 raise
             except BaseException:
-                self.ledger.fail(now, traceback.format_exc())
+                if intended:
+                    self.ledger.fail(now, traceback.format_exc())
                 raise
 
     def _carry_out(self, now: Tick, inbox: Mail, digest: str, here: Ints, fresh: bool) -> tuple[Mail, bytes]:

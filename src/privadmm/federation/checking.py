@@ -147,6 +147,10 @@ def ledger(one: Party, job: Path | None) -> str:
     opened = SqliteLedger(one.ledger, (one.number,), one.fixed, one.policy.mode)
     enough = True
     try:
+        if opened.failed is not None:
+            raise ConfigError(
+                f"{one.ledger}: is locked, since a step failed: see `privadmm ledger show {one.ledger}`, then unlock it"
+            )
         aside, budget = opened.others(one.number, ""), one.fixed.budget
         if job is not None and one.number < parties_of(config := read(job)):
             cost = totals(expected(config).plan, parties_of(config))[one.number]

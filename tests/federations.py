@@ -17,6 +17,31 @@ from privadmm.phases import Mail
 from privadmm.privacy.ledger_file import connect
 from small_runs import Tables, write_config, write_npz
 
+# A job for parties that bring files of their own.
+OWN_FILES = """
+[data]
+source = "anything.csv"
+label = "y"
+classes = ["no", "yes"]
+row_bound = 2.0
+{more}
+schema = {{ age = [0, 100], job = ["clerk", "smith"] }}
+
+[parties]
+count = {count}
+
+[algorithm]
+name = "dp_admm"
+rounds = 3
+D_w = 5.0
+
+[privacy]
+epsilon = 1.0
+delta = 1e-5
+
+[run]
+seed = 1
+"""
 Hook = Callable[[int, Letter], None]
 
 

@@ -44,7 +44,7 @@ from small_runs import (
 )
 
 pytest.importorskip("cryptography")
-from federations import Desks, Federated, Unreliable, federated, only_releases, released
+from federations import OWN_FILES, Desks, Federated, Unreliable, federated, only_releases, released
 
 STAR = with_changes(PRIVATE, {"data": {"intercept": 0.2}})
 GRAPH = with_changes(
@@ -662,36 +662,11 @@ def test_a_party_answers_without_heavy_libraries(made: Federated) -> None:
     assert not loaded & heavy
 
 
-OWN = """
-[data]
-source = "anything.csv"
-label = "y"
-classes = ["no", "yes"]
-row_bound = 2.0
-on_bad = "default"
-schema = { age = [0, 100], job = ["clerk", "smith"] }
-
-[parties]
-count = 3
-
-[algorithm]
-name = "dp_admm"
-rounds = 3
-D_w = 5.0
-
-[privacy]
-epsilon = 1.0
-delta = 1e-5
-
-[run]
-seed = 1
-"""
-
-
 def test_parties_bring_files_of_their_own(tmp_path: Path) -> None:
     from privadmm.federation.making import init, with_ledger
 
-    (tmp_path / "config.toml").write_text(OWN)
+    own = OWN_FILES.format(count=3, more='on_bad = "default"')
+    (tmp_path / "config.toml").write_text(own)
     made = init(read(tmp_path / "config.toml"), tmp_path / "federation", "127.0.0.1", 9100, rehearse=False)
     folders = [tmp_path / "federation" / f"party-{number}" for number in range(3)]
     rng = np.random.default_rng(0)
@@ -710,7 +685,7 @@ def test_parties_bring_files_of_their_own(tmp_path: Path) -> None:
     assert set(model.predict_rows([{"age": 30, "job": "clerk"}])) <= {"no", "yes"}
     # A job that reads records in another way learns nothing from whether that works.
     for after in ("[0, 99]", '["clerk", "smith"], name = ["x"]'):
-        changed = OWN.replace('["clerk", "smith"]' if "name" in after else "[0, 100]", after)
+        changed = own.replace('["clerk", "smith"]' if "name" in after else "[0, 100]", after)
         (tmp_path / "other.toml").write_text(changed)
         proposed = written(neutral(read(tmp_path / "other.toml")))
         said = answer(folders[1], {"kind": "hello", "text": proposed, "nonce": ""})

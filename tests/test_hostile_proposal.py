@@ -23,32 +23,9 @@ from privadmm.federation.proposal import neutral, written
 from small_runs import PRIVATE, no_plots, with_changes
 
 pytest.importorskip("cryptography")
-from federations import Desks, Federated, federated
+from federations import OWN_FILES, Desks, Federated, federated
 
-ROWS = """
-[data]
-source = "anything.csv"
-label = "y"
-classes = ["no", "yes"]
-row_bound = 2.0
-id = "name"
-schema = { age = [0, 100], job = ["clerk", "smith"] }
-
-[parties]
-count = 2
-
-[algorithm]
-name = "dp_admm"
-rounds = 3
-D_w = 5.0
-
-[privacy]
-epsilon = 1.0
-delta = 1e-5
-
-[run]
-seed = 1
-"""
+ROWS = OWN_FILES.format(count=2, more='id = "name"')
 COLUMNS = """
 [data]
 source = "labels.csv"

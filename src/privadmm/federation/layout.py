@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from privadmm.data.store import for_owner
 from privadmm.errors import ConfigError
 from privadmm.federation.party import Party
 from privadmm.toml.reader import load
@@ -120,10 +121,6 @@ class Coordinator:
         """`out` and the like in place of what the app's pyproject.toml has."""
         given = [f"--run-config={key}={toml(value)}" for key, value in changes.items()]
         return ["flwr", "run", str(self.app), NAME, *given]
-
-
-def for_owner(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def toml(value: str | float | bool) -> str:

@@ -83,6 +83,10 @@ class Public:
             raise DataError(
                 f"party {int(np.argmin(self.sizes))} has no records; leave it out or give it some"
             )
+        if (
+            self.sizes.astype(np.float64).sum() > 2**53
+        ):  # a sum that wraps would turn the sign of every weight
+            raise ConfigError("parties hold more than 2^53 records together; correct [parties] sizes")
         if self.columns and (len(self.columns) != self.parties or (self.sizes != self.dim).any()):
             raise ConfigError("vertical parties each have a number of columns, and the same people")
         if self.start is not None:
@@ -204,8 +208,9 @@ class Public:
             )
 
     def need_bounded(self, who: str) -> None:
-        """Refuse a loss whose derivative has no declared bound, where noise must cover it."""
-        if not math.isfinite(self.sensitivity) and not isinstance(self.privacy, NoPrivacy):
+        """Refuse a loss whose derivative has no declared bound, where noise must cover it, or its sum's rounding."""
+        bounded = math.isfinite(self.sensitivity) and math.isfinite(self.loss.lipschitz)
+        if not bounded and not isinstance(self.privacy, NoPrivacy):
             raise ConfigError(
                 f"{who} needs a loss with a bounded derivative; for the squared loss declare [loss] radius"
             )

@@ -7,7 +7,7 @@ that differs must have been paid for by both.
 import itertools
 import shutil
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -191,3 +191,117 @@ def test_a_job_that_is_too_large_is_refused_before_anything_is_derived_from_it(
     for said in pair.ask(kind="begin", proposal=proposal.pack(), heads="[]"):
         assert said["status"] == "refused"
         assert "rounds up to 10000" in str(said["message"])
+
+
+RING = {"graph": {"kind": "ring"}}
+SHARING = METHODS["sharing"][1]
+COLUMN = {
+    "algorithm": {"name": "sharing", "column_bound": 1.0, "rho": 0.1},
+    "parties": {"split": "features"},
+    "privacy": {"adjacency": "column"},
+    "regularizer": {"weight": 0.01},
+    "data": {"intercept": None},
+}
+
+
+def refused_or_paid(
+    folder: Path, changes: dict[str, Any], job: dict[str, Any], letters: list[Any]
+) -> list[str]:
+    """The statuses of begin and of these steps; a ledger that is locked is a coordinator's work, and a fault."""
+    vertical = changes.get("parties", {}).get("split") == "features"
+    tables = with_changes(DEPLOYED, changes)
+    made = federated(folder, tables)
+    if vertical:
+        tables = with_changes(tables, {"data": {"label": "y", "id": "id"}})
+    pair = Neighbours(tables, (made.folders[0], made.folders[0]), folder / "hostile.toml")
+    more = job.pop("tables", {})
+    known = facts(pair, "sharing" if vertical else "pvp") | job
+    known["sizes"] = (facts(pair, "sharing" if vertical else "pvp")["sizes"][0], *known["sizes"][1:])
+    proposal = replace(pair, tables=with_changes(tables, more)).proposal(**known)
+    said = [answer(made.folders[0], {"kind": "begin", "proposal": proposal.pack(), "heads": "[]"})]
+    for number, (phase, inbox) in enumerate(letters):
+        letter = {"kind": "step", "job": proposal.id, "round": number, "phase": phase, "inbox": inbox.pack()}
+        said.append(answer(made.folders[0], letter))
+    statuses = [str(one["status"]) for one in said]
+    assert "locked" not in statuses, said
+    return statuses
+
+
+def hostile_jobs() -> dict[str, tuple[dict[str, Any], dict[str, Any], list[Any], list[str]]]:
+    """By name: how the party is set up, what the job says, what is sent, and what must come back."""
+    star, zeros = np.array([-1]), np.zeros((1, 4))
+    nobody, gone = np.empty(0, dtype=np.int64), np.array([[1, 0], [2, 0]])
+    pdml = {"algorithm": {"name": "pdml"}, **RING}
+    squared = {"tables": {"loss": {"name": "squared", "label_bound": 1.0}}}
+    first = {"algorithm": {"name": "dp_admm", "D_w": 1.0, "rho": 1.0}}
+    uneven = {"tables": {"privacy": {"profile": [1e-12, 1e48, 1e48]}}, "rounds": 3}
+    wide = Mail(np.array([1, 2]), np.zeros((2, 13)))
+    return {
+        "a label alone, of a loss without a bound": (
+            {"algorithm": {"name": "pvp"}, "privacy": {"adjacency": "label"}},
+            squared,
+            [(0, Mail(star, zeros))],
+            ["failed"] * 2,
+        ),
+        "moments, and every neighbour is said to have left": (
+            {**pdml, "features": {"moments": True}},
+            {},
+            [(0, wide), (0, Mail(nobody, np.zeros((0, 13)), gone))],
+            ["ok", "ok", "refused"],
+        ),
+        "noise that grows beyond all numbers": (
+            first,
+            uneven,
+            [(0, Mail(star, zeros + 1e99))],
+            ["refused"] * 2,
+        ),
+        "columns of another party that no memory holds": (
+            SHARING,
+            {"columns": (1, 1, 2**53)},
+            [(1, Mail(star, np.ones((1, 60))))],
+            ["refused"] * 2,
+        ),
+        "a column, and a target of zeros": (
+            COLUMN,
+            {"columns": (1, 1, 1)},
+            [(1, Mail(star, np.zeros((1, 60))))],
+            ["ok", "ok"],
+        ),
+        "sizes whose sum turns negative": (
+            first,
+            {"sizes": (0, *[2**53] * 2047, 2**53 - 2049 * 20), "tables": {"parties": {"count": 2049}}},
+            [(0, Mail(star, zeros))],
+            ["failed"] * 2,
+        ),
+        "a graph that no memory holds": (
+            pdml,
+            {
+                "sizes": (0, *[12] * 9999),
+                "tables": {"parties": {"count": 10_000}, "graph": {"kind": "complete"}},
+            },
+            [],
+            ["refused"],
+        ),
+        "a plan that no memory holds": (
+            pdml,
+            {"sizes": (0, *[12] * 9999), "tables": {"parties": {"count": 10_000}}, "rounds": 9999},
+            [],
+            ["refused"],
+        ),
+    }
+
+
+@pytest.mark.parametrize("name", hostile_jobs())
+def test_a_coordinator_can_lock_no_ledger(name: str, tmp_path: Path) -> None:
+    changes, job, letters, expected = hostile_jobs()[name]
+    assert refused_or_paid(tmp_path, changes, job, letters) == expected
+
+
+def test_a_tiny_target_has_the_noise_that_it_needs() -> None:
+    """Squares of such a target vanish, and with them the norm on which one column's sensitivity rests."""
+    from privadmm.privacy import fits
+
+    t = np.full((1, 5000), 1.55e-162)
+    scores, weights = fits.moves("column", t, 1, 0.05, None, 1.0, 1.0)
+    assert scores > 1e-162 * np.linalg.norm(1e162 * t)
+    assert weights > 1e-162 * np.linalg.norm(1e162 * t) / np.sqrt(0.05)

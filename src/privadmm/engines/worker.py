@@ -211,6 +211,9 @@ class Worker:
             senders = np.setdiff1d(senders, inbox.gone)
         good = (
             sound
+            and (
+                len(senders) > 0 or not len(inbox.absent)
+            )  # with nobody left to hear there is nothing to agree on
             and inbox.senders.dtype == np.int64
             and np.array_equal(inbox.senders, senders)
             and inbox.values.dtype == np.float64

@@ -17,11 +17,11 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from privadmm import __version__, assembly
+from privadmm.config import Config
 from privadmm.engines.site import Order, open_ledger
 from privadmm.engines.worker import Worker
 from privadmm.errors import ConfigError, LedgerError, LockedError, PrivadmmError, RefusedError
@@ -181,12 +181,13 @@ class Desk:
                     ledger.close_job(kept.proposal.id)
         return {}
 
-    def admitted(self, parties: int, config: Any) -> None:
+    def admitted(self, parties: int, config: Config | None) -> None:
         number = self.party.number
         if number >= parties:
             raise RefusedError(f"this is party {number}, and the job has {parties}, counted from 0")
-        self.party.limits.admit_size(1 if config is None else config.algorithm.rounds, parties)
+        self.party.limits.admit_size(1, parties)
         if config is not None:
+            self.party.limits.admit_size(config.algorithm.rounds, parties, edges_of(config, parties))
             self.party.admit(config, parties)
             bound_of(self.party, config)
 
@@ -235,6 +236,17 @@ class Desk:
                 was, now = fixed.get(fact), mine.get(fact)
                 return f"fixed {fact} = {was} for good when it was made, and party.toml has {now}: change that back"
         return None
+
+
+def edges_of(config: Config, parties: int) -> int:
+    """How many edges the job's graph has, before it is made."""
+    match config.graph.kind:
+        case "complete":
+            return parties * (parties - 1) // 2
+        case "random":
+            return config.graph.edges or 0
+        case _:
+            return parties
 
 
 def received(sent: bytes) -> Mail:

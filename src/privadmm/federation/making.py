@@ -14,6 +14,7 @@ from privadmm.federation.party import Party
 from privadmm.federation.party import read as read_party
 from privadmm.federation.proposal import expected, neutral, parties_of, section, written
 from privadmm.federation.rehearsal import Rehearsal
+from privadmm.federation.running import LABELS, label_ledger
 from privadmm.privacy.durable import SqliteLedger
 from privadmm.report.rundir import write_text
 
@@ -89,6 +90,9 @@ def init(config: Config, folder: Path, host: str, port: int, rehearse: bool) -> 
     make_authority(place.certificates, host)
     connect(place, host, port)
     found.write(place.folder, parties)
+    reported = job.privacy and job.parties.split == "features" and job.privacy.label_epsilon
+    if job.privacy is not None and reported:
+        label_ledger(place.folder / LABELS, job.privacy.adjacency, reported, job.run.mode).close()
     for number, own in enumerate(parties):
         write_text(own / "party.toml", described(config, found, number, f"{host}:{port}", port + 1 + number))
         (own / "ca.pem").write_bytes((place.certificates / "ca.pem").read_bytes())

@@ -17,7 +17,7 @@ from privadmm.data.aligned import read_labels
 from privadmm.data.columns import align
 from privadmm.data.label_source import LabelSource
 from privadmm.drive import Callback, Checkpoint, Progress, View
-from privadmm.errors import ClusterError, ConfigError, DataError
+from privadmm.errors import ClusterError, ConfigError, DataError, LedgerError
 from privadmm.federation.certificates import Credentials
 from privadmm.federation.coordinator import Facts, Federation, Patience, Post, greet
 from privadmm.federation.layout import Coordinator
@@ -27,6 +27,7 @@ from privadmm.job import Job, features, train, weights
 from privadmm.model import Frame, Model, about
 from privadmm.phases import Floats
 from privadmm.privacy.accounting import epsilon, totals
+from privadmm.privacy.calibration import Adjacency
 from privadmm.privacy.durable import SqliteLedger
 from privadmm.privacy.events import dump
 from privadmm.privacy.labels import reported_by_holder
@@ -250,6 +251,11 @@ def framed(config: Config, facts: Sequence[Facts]) -> Frame:
     return frame.split(groups, bounds, not scaled)
 
 
+def label_ledger(path: Path, adjacency: Adjacency, label_epsilon: float, mode: str) -> SqliteLedger:
+    """The ledger of a coordinator that holds labels: it keeps what was reported of them, once and for all jobs."""
+    return SqliteLedger(path, (0,), Policy(None, adjacency=adjacency, label_epsilon=label_epsilon), mode)
+
+
 def labels(config: Config, job: Job, first: Facts) -> Floats | None:
     """Those at the coordinator, in the order of its people; randomised once, where that is asked for."""
     if not job.public.columns:
@@ -268,9 +274,14 @@ def labels(config: Config, job: Job, first: Facts) -> Floats | None:
     chosen = job.public.label_epsilon
     if chosen is None:
         return found
-    mode = config.run.mode
-    kept = Policy(None, adjacency=job.policy.adjacency, label_epsilon=chosen)
-    ledger = SqliteLedger(config.resolve(LABELS), (0,), kept, mode)
+    path, mode = config.resolve(LABELS), config.run.mode
+    if mode == "deployment" and not path.exists():
+        raise LedgerError(
+            f"{path}: there is no ledger of reported labels there, and a deployment does not make one: another report "
+            "of the same labels would tell more of them. `privadmm federation init` made it; put it back, or copy that "
+            "of the last federation on these labels"
+        )
+    ledger = label_ledger(path, job.policy.adjacency, chosen, mode)
     try:
         people = LabelSource.declared(table.label, table.classes, [digest(ids[order])])
         return reported_by_holder(found, people, ledger, assembly.noise(config), chosen)

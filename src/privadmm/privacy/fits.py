@@ -82,7 +82,8 @@ def moves(
 ) -> tuple[float, float]:
     """How far neighbours move computed scores and weights, for the worst of the targets t (R, N); F as in ridge.py.
 
-    A row that was clipped, or a column, may be longer than its bound by the rounding of its norm.
+    A row that was clipped, or a column, may be longer than its bound by the rounding of its norm. What is added at the
+    end covers squares of a tiny target that vanish, and leaves some noise where the target is 0.
     """
     off, grain = Leeway.of(t, d, mu, b, F), 1 + (d + t.shape[1] + 8) * 2.0**-50
     largest, size, ball = np.abs(t).max(axis=1), np.linalg.norm(t, axis=1), math.inf if b is None else b
@@ -95,6 +96,6 @@ def moves(
             f"no bound is proved for adjacency = {adjacency!r} without its ball or column bound"
         )
     return (
-        float(np.max(grain**2 * exact[0] + 2 * off.scores)),
-        float(np.max(grain**2 * exact[1] + 2 * off.weights)),
+        float(np.max(grain**2 * exact[0] + 2 * off.scores)) + 1e-100,
+        float(np.max(grain**2 * exact[1] + 2 * off.weights)) + 1e-100,
     )

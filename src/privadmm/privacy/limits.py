@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 from privadmm import check
 from privadmm.errors import ConfigError, RefusedError
+from privadmm.privacy.calibration import Target
 from privadmm.toml.fields import Above, AtLeast, AtMost, Doc, fields_of
 from privadmm.toml.reader import Lines, Report, read_table
 
@@ -23,7 +24,11 @@ class Limits:
     """What a job may ask of a party. The defaults are safe; a party may narrow or widen them within what is proved."""
 
     rounds: Annotated[int, AtLeast(1), AtMost(1_000_000), Doc("the most rounds of a job")] = 10_000
-    parties: Annotated[int, AtLeast(1), AtMost(10_000_000), Doc("the most parties of a job")] = 100_000
+    parties: Annotated[int, AtLeast(1), AtMost(10_000_000), Doc("the most parties of a job")] = 10_000
+    edges: Annotated[int, AtLeast(1), AtMost(1_000_000_000), Doc("the most edges of its graph")] = 1_000_000
+    releases: Annotated[
+        int, AtLeast(1), AtMost(10_000_000_000), Doc("the most rounds times parties, which a plan lists")
+    ] = 10_000_000
     dim: Annotated[int, AtLeast(1), AtMost(100_000_000), Doc("the most numbers in a message")] = 10_000_000
     smallest: Annotated[
         float, AtLeast(1e-20), AtMost(1), Doc("of penalties, weights, steps and bounds, unless they are 0")
@@ -45,7 +50,8 @@ class Limits:
     ] = 1e6
 
     def __post_init__(self) -> None:
-        check.whole(rounds=self.rounds, parties=self.parties, dim=self.dim)
+        check.whole(rounds=self.rounds, parties=self.parties, edges=self.edges)
+        check.whole(releases=self.releases, dim=self.dim)
         check.positive(
             smallest=self.smallest, largest=self.largest, tolerance=self.tolerance, condition=self.condition
         )
@@ -54,10 +60,11 @@ class Limits:
                 "limits are proved for smallest from 1e-20 to 1, largest from 1 to 1e20, condition from 1 to 1e9"
             )
 
-    def admit_size(self, rounds: int, parties: int) -> None:
+    def admit_size(self, rounds: int, parties: int, edges: int = 0) -> None:
         """Refuse a job by its size, before anything is derived from it: a plan alone would take time and memory."""
-        for name, value, most in (("rounds", rounds, self.rounds), ("parties", parties, self.parties)):
-            if value > most:
+        asked = {"rounds": rounds, "parties": parties, "edges": edges, "releases": rounds * parties}
+        for name, value in asked.items():
+            if value > (most := getattr(self, name)):
                 raise RefusedError(
                     f"the party accepts {name} up to {most}, and the job has {value}. Nothing was released"
                 )
@@ -65,10 +72,16 @@ class Limits:
     def admit(self, algorithm: Any, public: Any) -> None:
         """Refuse a job with a number that the proofs do not cover."""
         self.admit_size(public.rounds, public.parties)
-        if public.dim > self.dim:
+        if (widest := max(public.dim, *public.columns, 0)) > self.dim:
             raise RefusedError(
-                f"the party accepts messages of up to {self.dim} numbers, and the job has {public.dim}. "
+                f"the party accepts messages of up to {self.dim} numbers, and the job has {widest}. "
                 "Nothing was released"
+            )
+        levels = public.privacy.levels(public.rounds) if isinstance(public.privacy, Target) else (1.0,)
+        if max(levels) > self.largest * min(levels):
+            raise RefusedError(
+                f"the party accepts noise that differs between rounds by up to {self.largest:g} times, and the job's "
+                f"decay or profile by {max(levels) / min(levels):.3g}. Nothing was released"
             )
         for part in (algorithm, public.loss, public.regularizer):
             for name, value in numbers_of(part):

@@ -7,8 +7,8 @@ two idle cores). --results takes what an earlier `privadmm reproduce --out DIREC
 Tables go between the two markers of docs/papers/PAPER.md; images stay where they are. A quick run is refused.
 
 --check writes nothing. It lists what a page says otherwise than the run, and then ends with exit code 1. Words and
-verdicts have to be the same; figures may differ by the tolerances below, because machines round differently and a
-solver may take other steps to the same end.
+verdicts have to be the same; figures may differ by a percent or two units of their last digit (of counted passes by a
+tenth), because machines round differently and a solver may take other steps to the same end.
 """
 
 import argparse
@@ -153,10 +153,10 @@ def main(words: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("papers", nargs="*")
-    parser.add_argument("--data-dir", type=Path)
-    parser.add_argument("--results", type=Path)
-    parser.add_argument("--check", action="store_true")
+    parser.add_argument("papers", nargs="*", help="all of them if none is named")
+    parser.add_argument("--data-dir", type=Path, help="where data sets are that are not embedded")
+    parser.add_argument("--results", type=Path, help="take these results in place of a run")
+    parser.add_argument("--check", action="store_true", help="compare, and write nothing")
     asked = parser.parse_args(words)
     if asked.papers and asked.results is not None:
         parser.error("name papers to run, or --results of an earlier run, not both")

@@ -33,7 +33,7 @@ from privadmm.model import Frame, Model, label_array
 from privadmm.phases import Algorithm, Public
 from privadmm.privacy.accounting import together as of_a_person
 from privadmm.privacy.calibration import NoPrivacy, Target
-from privadmm.privacy.history import Start
+from privadmm.privacy.history import STARTED_UNPROTECTED, Start
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.recommend import warning
 from privadmm.refits import Fit, coefficients, cost, starts_of
@@ -142,6 +142,8 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
         self.history_ = fit.finished(models)
         self.epsilon_ = total = cost(self.history_)
         self.private_ = math.isfinite(total)
+        if self.epsilon is not None and not all(past.private for past in fit.before):
+            warnings.warn(STARTED_UNPROTECTED, BudgetWarning, stacklevel=4)
         self.delta_ = fit.delta if self.private_ else None
         # Whoever has one of several models has only a part of what was released for all.
         shown = total if self.private_ else None

@@ -62,7 +62,7 @@ def records_option(config: Config) -> str:
     if config.parties.split == "features":
         return "; or give --records, how many people there are"
     return (
-        "; or give --records, how many there are at all parties, dealt out evenly"
+        "; or give --records, how many all parties train on together, dealt out evenly"
         if dealt_evenly(config)
         else ""
     )

@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import sqlite3
+import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
@@ -25,7 +27,7 @@ from privadmm.privacy.events import DiscreteGaussian
 from privadmm.privacy.mechanisms import Deployment, Simulation
 from privadmm.privacy.release import Door
 from privadmm.privacy.verification import verify
-from small_runs import Place, no_plots
+from small_runs import Place, no_plots, spawn
 
 SECRET = "the mean of the records is 0.123"
 ROUNDS = 3
@@ -274,3 +276,63 @@ def test_of_two_processes_one_answers_and_neither_locks(tmp_path: Path) -> None:
         assert sum(count for _, count in ledger.spent(0)) == 1
         party = job.worker(shards(), Deployment(), ledger)
         assert np.isfinite(party.step(0, 0, first_inbox(job, party)).values).all()
+
+
+def killed(job: Job, folder: Path) -> None:
+    """A deployment whose process was killed in its first step."""
+    pid = os.fork()
+    if pid == 0:
+        Local.argmin = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment, return-value]
+        with closing(opened(job, folder)) as ledger:
+            party = begun(job, ledger)
+            party.step(0, 0, first_inbox(job, party))
+    os.waitpid(pid, 0)
+
+
+def test_whoever_looks_at_a_ledger_sees_the_step_that_was_killed(place: Place) -> None:
+    """Before anybody asks it for another: the lock, the charge, and what became of the job."""
+    job, path = deployed(), place.path / "ledger"
+    killed(job, place.path)
+    shown = place.call("ledger", "show", path, "--json").object
+    assert shown["locked"]["round"] == 0
+    assert [one["state"] for one in shown["jobs"]] == ["failed"]
+    assert {party["releases"] for party in shown["parties"]} == {1}
+    assert "[" not in next(
+        line for line in place.call("ledger", "show", path).out.splitlines() if "LOCKED" in line
+    )
+
+
+@pytest.mark.parametrize("charges", ["garbage", "[1]", "null", '[[[0], [["{}", 1]]]]'])
+def test_an_intent_that_cannot_be_read_is_damage_and_no_bug(charges: str, place: Place) -> None:
+    job, path = deployed(), place.path / "ledger"
+    killed(job, place.path)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("UPDATE intents SET charges = ?", (charges,))
+        db.commit()
+    for words in (("show",), ("verify",), ("unlock", "--because", "x"), ("close", job.id)):
+        said = place.call("ledger", words[0], path, *words[1:])
+        assert said.code == 1
+        assert "Traceback" not in said.err
+        assert "bug" not in said.err
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_service_that_is_stopped_is_no_crash(sent: signal.Signals, place: Place) -> None:
+    """The command's own people end it: nothing is charged for the step, and the run goes on later."""
+    run = {"mode": "deployment", "seed": None, "ledger": "party.sqlite"}
+    config = place.config(run=run, algorithm={"rounds": 400})
+    policy = ("--parties", 3, "--epsilon", 3.0, "--delta", 1e-5)
+    assert place.call("ledger", "create", place.path / "party.sqlite", *policy).code == 0
+    process = spawn("train", config, "--out", place.out)
+    deadline = time.monotonic() + 60
+    while not (place.out / "checkpoint").exists():
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.005)
+    process.send_signal(sent)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 1, told
+    assert "Traceback" not in told
+    shown = place.call("ledger", "show", place.path / "party.sqlite", "--json").object
+    assert shown["locked"] is None
+    assert 0 < shown["jobs"][0]["rounds"] < 400

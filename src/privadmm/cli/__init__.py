@@ -6,7 +6,9 @@ With --json a command prints exactly one JSON object on standard output, for fai
 
 import json
 import shlex
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -352,6 +354,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # A path that is no valid text has to be shown somehow.
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")
+    if threading.current_thread() is threading.main_thread():
+        # Whoever ends a service or closes a terminal is the party's own people, as with Ctrl-C.
+        for name in ("SIGTERM", "SIGHUP"):
+            if hasattr(signal, name):
+                signal.signal(getattr(signal, name), signal.default_int_handler)
     try:
         code = app(words, prog_name="privadmm", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError:  # which has shown the help

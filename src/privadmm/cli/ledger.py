@@ -1,16 +1,17 @@
 """`privadmm ledger`: what a data steward does with a party's own file."""
 
 import json
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, cast, get_args
 
 import typer
 
 from privadmm.cli.output import AsJson, emit
-from privadmm.errors import LedgerError, LockedError
+from privadmm.errors import LedgerError
 
-ledger = typer.Typer(no_args_is_help=True, help="Look at a ledger, check it, export it, close a job in it.")
+ledger = typer.Typer(
+    no_args_is_help=True, help="Make a ledger, look at it, check it, export it, close a job in it, unlock it."
+)
 File = Annotated[Path, typer.Argument(metavar="FILE", help="a ledger")]
 
 
@@ -34,7 +35,11 @@ def create(
     first: Annotated[int, typer.Option(min=0, help="the number of the first; 0 unless it is a block's")] = 0,
     limit: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="what a job may ask for, e.g. rounds=500 (may be repeated)"),
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="what a job may ask for: rounds, parties, edges, releases, dim, smallest, largest, tolerance, "
+            "condition (may be repeated)",
+        ),
     ] = None,
     mode: Annotated[str, typer.Option(help="deployment or simulation")] = "deployment",
     as_json: AsJson = False,
@@ -110,7 +115,7 @@ def unlock(
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Let a ledger go on after a tick failed. What that tick cost stays charged, and its job stays over."""
+    """Let a ledger go on after a step failed. What that step cost stays charged, and its job stays over."""
     from contextlib import closing
 
     from privadmm.report import steward
@@ -118,8 +123,7 @@ def unlock(
     if not why.strip():
         raise LedgerError(f"{file}: say with --because what the failure was; it is kept in the ledger")
     with closing(steward.opened(file)) as opened:
-        with suppress(LockedError), opened.turn():  # a tick that died without a word is put on record first
-            pass
+        opened.settle()  # a step that was killed is put on record first
         opened.unlock(why)
     show(file, as_json)
 
@@ -132,6 +136,7 @@ def close(file: File, job: Annotated[str, typer.Argument(metavar="JOB")], as_jso
     from privadmm.report import steward
 
     with closing(steward.opened(file)) as opened:
+        opened.settle()
         if job not in opened.jobs():
             raise LedgerError(f"{file}: has no job {job}; `privadmm ledger show {file}` lists them")
         opened.close_job(job)

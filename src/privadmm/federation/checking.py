@@ -130,7 +130,7 @@ def records(one: Party, job: Path) -> str:
     parties = parties_of(config)
     if one.number >= parties:
         raise ConfigError(f"this is party {one.number}, and the job has {parties}, counted from 0")
-    one.admit(config, parties)
+    Desk(one).admitted(parties, config)
     found = held(one, config, parties)
     return f"{found.records} records, {found.width} columns, as party.toml and the job declare"
 

@@ -46,6 +46,7 @@ from privadmm.privacy.ledger_file import (
     default_limits,
     link,
     pack_charges,
+    readable,
     sha,
     unpack_charges,
 )
@@ -55,7 +56,7 @@ SALT = 32  # bytes of secret before what is kept, without which guesses could be
 INTENTS = """CREATE TABLE IF NOT EXISTS intents (
     job TEXT NOT NULL, round INTEGER NOT NULL, phase INTEGER NOT NULL, inbox TEXT NOT NULL,
     charges TEXT NOT NULL) STRICT"""
-DIED = "the process that answered it ended without a word: it was killed, or its machine went down"
+DIED = "the process was killed in the middle of this step, or its machine went down"
 
 
 class SqliteLedger:
@@ -122,7 +123,7 @@ class SqliteLedger:
             raise
 
     @contextmanager
-    def turn(self) -> Iterator[None]:
+    def turn(self, patience: float = 30.0) -> Iterator[None]:
         """Alone with a deployment's ledger, for as long as this process lives. A tick that died is failed first.
 
         A second file is locked in place of the ledger, which must be free for commits meanwhile.
@@ -132,7 +133,7 @@ class SqliteLedger:
             return
         beside = self.path.with_name(f"{self.path.name}-turn")
         os.close(os.open(beside, os.O_CREAT | os.O_RDWR, 0o600))
-        self._turn = sqlite3.connect(beside, isolation_level=None, timeout=30)
+        self._turn = sqlite3.connect(beside, isolation_level=None, timeout=patience)
         try:
             try:
                 self._turn.execute("BEGIN EXCLUSIVE")
@@ -140,7 +141,7 @@ class SqliteLedger:
                 raise LedgerError(
                     f"{self.path}: another process is at work on this ledger ({error}); nothing was released"
                 ) from error
-            with self.transaction():
+            with readable(self.path), self.transaction():
                 for job, round, phase in self._execute("SELECT job, round, phase FROM intents").fetchall():
                     self._fail(Tick(job, round, phase), DIED)
             if self.failed is not None:
@@ -152,9 +153,26 @@ class SqliteLedger:
 
     def _locked(self) -> LockedError:
         return LockedError(
-            f"{self.path}: is locked, since a tick failed after records were read. Its steward sees the reason with "
-            "`privadmm ledger show` and decides with `privadmm ledger unlock`. Nothing more was released"
+            f"{self.path}: is locked: a step failed, or was killed, after records were read. Its steward sees the "
+            f"reason with `privadmm ledger show {self.path}` and decides with `privadmm ledger unlock {self.path} "
+            '--because "..."`. Nothing more was released'
         )
+
+    def settle(self) -> bool:
+        """Put a step that died on record, for whoever looks at the ledger. False: a process is at work on one now."""
+        try:
+            with self.turn(patience=0.1):
+                return True
+        except LockedError:
+            return True
+        except LedgerError:
+            if self._execute("SELECT count(*) FROM intents").fetchone()[0]:
+                return False
+            raise
+
+    def failures(self) -> set[str]:
+        """The jobs of which a step failed."""
+        return {job for (job,) in self._execute("SELECT job FROM ticks WHERE kind = 'fail'")}
 
     @property
     def failed(self) -> Tick | None:
@@ -252,7 +270,8 @@ class SqliteLedger:
                 self._append("reserve", job, -1, -1, "", charges, b"", "")
             elif known != dict(charges) or self.over(job):
                 raise RefusedError(
-                    f"{self.path}: job {job} was closed, or reserved something else at its start"
+                    f"{self.path}: job {job} failed or was closed here, or reserved something else at its start: "
+                    "start a new run"
                 )
 
     def close_job(self, job: str) -> None:

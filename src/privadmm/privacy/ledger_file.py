@@ -157,7 +157,8 @@ def readable(path: Path) -> Iterator[None]:
     except (*DAMAGE, TypeError, ValueError) as error:
         why = getattr(error, "sqlite_errorname", type(error).__name__)
         raise LedgerError(
-            f"{path}: is damaged, or locked by another process ({why}). Nothing was released: put a sound copy back"
+            f"{path}: is damaged, or in use by another process ({why}). Nothing was released: find out what happened "
+            "to it before anything else; an older copy forgets what was released since"
         ) from error
 
 

@@ -53,6 +53,11 @@ def looked_through(path: Path, heads: Sequence[Receipt]) -> Verification:
         for (said,) in db.execute("PRAGMA integrity_check"):
             if said != "ok":
                 problems.append(f"SQLite finds the file damaged: {printable(said)}")
+        if db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'intents'").fetchone()[0]:
+            for (charges,) in db.execute("SELECT charges FROM intents"):
+                unpack_charges(
+                    charges
+                )  # a step that is under way, or was killed: what it costs must be readable
         identity = Identity.of(dict(db.execute("SELECT fact, value FROM identity")))
         rows = db.execute(
             "SELECT seq, kind, job, round, phase, inbox, charges, outbox, state, hash FROM ticks ORDER BY seq"

@@ -36,6 +36,7 @@ def cost(spent: Spent, delta: float | None) -> float | None:
 
 def overview(path: Path) -> Json:
     with closing(opened(path)) as ledger:
+        resting, failures = ledger.settle(), ledger.failures()
         budget = ledger.policy.budget
         delta = None if budget is None else budget.delta
         jobs = []
@@ -46,6 +47,7 @@ def overview(path: Path) -> Json:
             jobs.append(
                 {
                     "job": name,
+                    "state": state(ledger, name, failures),
                     "rounds": 0 if latest is None else latest[0].round + 1,
                     "epsilon_spent": worst([cost(one, delta) for one in set(spent)]),
                     "epsilon_set_aside": worst([cost(one, delta) for one in set(set_aside)]),
@@ -67,10 +69,21 @@ def overview(path: Path) -> Json:
             "policy": asdict(ledger.policy),
             "head": ledger.head,
             "locked": locked(ledger),
+            "at_work": not resting,
             "kept": [one.as_dict() for one in ledger.keepsakes()],
             "jobs": jobs,
             "parties": parties,
         }
+
+
+def state(ledger: SqliteLedger, job: str, failures: set[str]) -> str:
+    """Of a failed job nothing certified is said: which of its steps failed may tell of records."""
+    if job in failures:
+        return "failed"
+    if ledger.over(job):
+        return "closed"
+    whole = all(ledger.spent(party, job) == (ledger.reserved(party, job) or ()) for party in ledger.ids)
+    return "finished" if whole else "open"
 
 
 def locked(ledger: SqliteLedger) -> Json | None:
@@ -129,16 +142,19 @@ def as_text(found: Json) -> str:
         facts.append(("limits", ", ".join(f"{name} {value:g}" for name, value in policy["limits"].items())))
     if (failed := found["locked"]) is not None:
         last = failed["why"].strip().splitlines()[-1:] or [""]
-        facts.append(
-            ("[bold red]LOCKED[/]", f"round {failed['round'] + 1} of job {failed['job']} failed: {last[0]}")
-        )
+        facts.append(("LOCKED", f"round {failed['round'] + 1} of job {failed['job']} failed: {last[0]}"))
+    if found["at_work"]:
+        facts.append(("now", "a process is in the middle of a step"))
     for one in found["kept"]:
         owner = "all jobs" if one["job"] is None else f"job {one['job']}"
         facts.append(("drawn once", f"{one['name']}, for {owner}; it left to the party's own server only"))
     for job in found["jobs"]:
         spent, aside = shown_cost(job["epsilon_spent"]), shown_cost(job["epsilon_set_aside"])
         facts.append(
-            (f"job {job['job']}", f"{job['rounds']} rounds, epsilon {spent} spent, {aside} set aside")
+            (
+                f"job {job['job']}",
+                f"{job['state']}, {job['rounds']} rounds, epsilon {spent} spent of {aside} set aside",
+            )
         )
     for label, spent, releases in alike(found["parties"], "epsilon_spent", "releases"):
         facts.append((label, f"{releases} releases, epsilon {shown_cost(spent)}"))

@@ -156,7 +156,7 @@ def split_of(config: Config) -> tuple[Any, ...]:
 
 def held(config: Config) -> tuple[Any, ...]:
     """What decides who holds what."""
-    return config.parties, config.data, scaling(config)
+    return config.parties, config.data, scaling(config), config.randomises
 
 
 def variants(

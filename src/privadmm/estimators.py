@@ -129,6 +129,7 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
                 claim = (job.algorithm.name, Simulation.mode, job.epsilon, job.delta)
                 w, caveats = frame.arranged(weights(job, progress)), tuple(job.caveats)
                 models.append(Model(w, frame, *claim, map or features(job, progress), caveats))
+            self.history_ = fit.finished(models)
         except BaseException:
             if fit.jobs:  # no model is handed out, but what was released stays spent
                 self.history_ = (*getattr(self, "history_", ()), fit.broken())
@@ -139,7 +140,6 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
         """Sets what a fit hands out, and takes away what an earlier one left and this one has not."""
         for name in ("coef_", "intercept_", "epsilon_person_", "model_", "ledger_"):
             self.__dict__.pop(name, None)
-        self.history_ = fit.finished(models)
         self.epsilon_ = total = cost(self.history_)
         self.private_ = math.isfinite(total)
         if self.epsilon is not None and not all(past.private for past in fit.before):

@@ -289,7 +289,7 @@ def audited(
         # This noise is relative to a record's weight, whatever that is. Bugs show best at the greatest: one record.
         known = replace(known, sizes=(1,) * known.parties)
     job = assembly.job(config, known.sizes, known.dim, columns=known.columns)
-    return audit(job.algorithm, job.public, trials, done=done)
+    return audit(job.algorithm, job.public, trials, done=done) | {"epsilon_of_job": job.epsilon}
 
 
 def needs_sizes(config: Config, known: Shape) -> bool:

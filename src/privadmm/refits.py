@@ -48,7 +48,7 @@ class Fit:
 
     def broken(self) -> Past:
         """What it may have released when it failed half way."""
-        return self._past([begun(job, ledger) for job, ledger in zip(self.jobs, self.ledgers, strict=True)])
+        return self._past([begun(job, ledger) for job, ledger in zip(self.jobs, self.ledgers, strict=False)])
 
     def finished(self, models: Sequence[Model]) -> tuple[Past, ...]:
         """The fits before it, and then what it released to hand out these models."""

@@ -16,7 +16,7 @@ from privadmm.federation.layout import FLOWER, Coordinator
 from privadmm.federation.party import Party
 from privadmm.federation.proposal import expected, neutral, parties_of
 from privadmm.federation.records import held
-from privadmm.privacy.accounting import epsilon, totals
+from privadmm.privacy.accounting import epsilon, printed, totals
 from privadmm.privacy.durable import SqliteLedger
 from privadmm.privacy.ledger import affordable
 from privadmm.privacy.verification import verify
@@ -164,7 +164,7 @@ def ledger(one: Party, job: Path | None) -> str:
     if budget is None:
         return "without a budget: nothing here is private"
     spent = epsilon(aside, budget.delta)
-    said = f"epsilon = {spent:.6g} of {budget.epsilon:g} is spent or set aside, at delta = {budget.delta:g}"
+    said = f"epsilon = {printed(spent, '.6g')} of {budget.epsilon:g} is spent or set aside, at delta = {budget.delta:g}"
     if not enough:
         raise Noted(f"{said}; this job, unless that was it, will be refused")
     return said
@@ -220,7 +220,11 @@ def proposed(place: Coordinator) -> str:
     parties, job, labels = parties_of(config), expected(config), config.resolve(config.data.source)
     if job.public.columns and not labels.is_file():
         raise ConfigError(f"{labels}: no such file; the coordinator's labels are read there")
-    cost = "NOT PRIVATE" if job.epsilon is None else f"epsilon = {job.epsilon:.6g} at delta = {job.delta:g}"
+    cost = (
+        "NOT PRIVATE"
+        if job.epsilon is None
+        else f"epsilon = {printed(job.epsilon, '.6g')} at delta = {job.delta:g}"
+    )
     return f"{job.algorithm.name}, {job.public.rounds} rounds, {parties} parties, {cost} for each"
 
 

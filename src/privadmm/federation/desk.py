@@ -22,6 +22,7 @@ import numpy as np
 
 from privadmm import __version__, assembly
 from privadmm.config import Config
+from privadmm.data.store import for_owner
 from privadmm.engines.site import Order, open_ledger
 from privadmm.engines.worker import Worker
 from privadmm.errors import ConfigError, LedgerError, LockedError, PrivadmmError, RefusedError
@@ -80,7 +81,7 @@ def note(folder: Path, letter: Letter, outcome: str, why: str = "") -> None:
     """A line in the party's own log. Without one nothing is answered: what is not on record did not happen."""
     asked = {key: letter.get(key) for key in ("kind", "job", "round", "phase") if key in letter}
     line = {"at": time.strftime("%Y-%m-%dT%H:%M:%S%z"), **asked, "outcome": outcome}
-    with (folder / "requests.log").open("a", encoding="utf-8") as file:
+    with open(folder / "requests.log", "a", encoding="utf-8", opener=for_owner) as file:
         file.write(json.dumps(line | ({"why": why} if why else {}), default=repr) + "\n")
 
 

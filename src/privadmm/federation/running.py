@@ -32,6 +32,7 @@ from privadmm.privacy.durable import SqliteLedger
 from privadmm.privacy.events import dump
 from privadmm.privacy.labels import reported_by_holder
 from privadmm.privacy.ledger import Policy
+from privadmm.privacy.verification import sound
 from privadmm.report import absence, receipts
 from privadmm.report.receipts import Receipts
 from privadmm.report.rundir import RunDir, write_json
@@ -281,6 +282,8 @@ def labels(config: Config, job: Job, first: Facts) -> Floats | None:
             "of the same labels would tell more of them. `privadmm federation init` made it; put it back, or copy that "
             "of the last federation on these labels"
         )
+    if path.exists():
+        sound(path)
     ledger = label_ledger(path, job.policy.adjacency, chosen, mode)
     try:
         people = LabelSource.declared(table.label, table.classes, [digest(ids[order])])

@@ -14,6 +14,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context, Decimal
 from functools import lru_cache, partial, singledispatch
 
 import numpy as np
@@ -161,6 +162,17 @@ def delta_curve(spent: Spent) -> Callable[[float], float]:
     if parts.others or parts.eta:
         forms.append(curves.delta_with_slack(partial(curves.rdp_delta, partial(renyi, spent)), parts.inside))
     return lambda epsilon: min(form(epsilon) for form in forms)
+
+
+def printed(value: float, spec: str = ".4g") -> str:
+    """An epsilon or delta for people to read, rounded up: what is printed is never below what was spent."""
+    text = format(value, spec)
+    if not float(text) < value:
+        return text
+    digits = int(spec[1:-1])
+    if spec.endswith("f"):
+        return format(Decimal(value).quantize(Decimal(1).scaleb(-digits), ROUND_CEILING), spec)
+    return format(float(Context(prec=digits, rounding=ROUND_CEILING).create_decimal(Decimal(value))), spec)
 
 
 def classical_ratio(round_epsilon: float, delta: float) -> float:

@@ -105,7 +105,10 @@ def _matched(
     file = f"{path}: " if (path := getattr(ledger, "path", None)) else ""
     try:
         arrays, facts = wire.unpack(stored)
-    except ValueError as error:
+        reports, _ = arrays["labels"], facts["epsilon"]
+        if reports.ndim != 1 or len(reports) != arrays["sizes"].sum() or not np.all(np.abs(reports) == 1):
+            raise ValueError("they are not one report of -1 or +1 for each record")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise LedgerError(f"{file}the labels that it keeps are damaged ({error})") from error
     known = _known(source)
     if not facts.keys() >= {"column", "classes", "rows"}:

@@ -35,7 +35,7 @@ from typing import Any, Protocol, get_args
 
 from privadmm import check
 from privadmm.errors import ConfigError, RefusedError
-from privadmm.privacy.accounting import epsilon
+from privadmm.privacy.accounting import epsilon, printed
 from privadmm.privacy.calibration import Adjacency
 from privadmm.privacy.events import Charges, Event, Spent, add, dump, merge
 from privadmm.privacy.limits import Limits
@@ -227,9 +227,9 @@ def within(before: Spent, charge: Spent, limit: float, delta: float, party: int,
     after = epsilon(merge(before, charge), delta)
     if after > limit:
         raise RefusedError(
-            f"party {party} may spend epsilon = {limit:.6g} {span} at delta = {delta:g}; {epsilon(before, delta):.6g} "
-            f"is spent or set aside, and this would bring it to {after:.6g}. Nothing more was released: "
-            "ask for a smaller epsilon"
+            f"party {party} may spend epsilon = {limit:.6g} {span} at delta = {delta:g}; "
+            f"{printed(epsilon(before, delta), '.6g')} is spent or set aside, and this would bring it to "
+            f"{printed(after, '.6g')}. Nothing more was released: ask for a smaller epsilon"
         )
 
 
@@ -355,9 +355,10 @@ class Statement:
 
     @staticmethod
     def of(ledger: Ledger) -> "Statement":
-        charged = {party: ledger.spent(party) for party in ledger.ids}
-        aside = {party: ledger.others(party, "") for party in ledger.ids}
-        return Statement(ledger.ids, ledger.policy, ledger.head, charged, aside, ledger.keepsakes())
+        with ledger.transaction():  # as of one moment, whoever else writes
+            charged = {party: ledger.spent(party) for party in ledger.ids}
+            aside = {party: ledger.others(party, "") for party in ledger.ids}
+            return Statement(ledger.ids, ledger.policy, ledger.head, charged, aside, ledger.keepsakes())
 
     @staticmethod
     def join(parts: Sequence["Statement"]) -> "Statement":

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from privadmm.errors import LedgerError
-from privadmm.privacy.accounting import epsilon
+from privadmm.privacy.accounting import epsilon, printed
 from privadmm.privacy.events import Spent, merge
 from privadmm.privacy.ledger_file import (
     Account,
@@ -104,5 +104,7 @@ def looked_through(path: Path, heads: Sequence[Receipt]) -> Verification:
             spent = merge(spent, account.spent.get(party, ()))
         totals[party] = epsilon(spent, budget.delta) if budget else math.inf
         if budget is not None and totals[party] > budget.epsilon:
-            problems.append(f"party {party} has spent epsilon = {totals[party]:.6g} of {budget.epsilon:.6g}")
+            problems.append(
+                f"party {party} has spent epsilon = {printed(totals[party], '.6g')} of {budget.epsilon:.6g}"
+            )
     return Verification(len(rows), head, tuple(problems), totals, identity.policy.adjacency)

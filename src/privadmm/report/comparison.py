@@ -7,6 +7,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from privadmm.model import SIMULATED
+from privadmm.privacy.accounting import printed
 from privadmm.report import screen
 from privadmm.report.metrics import amount
 from privadmm.report.plots import BLUE, GREY, ORANGE, canvas
@@ -43,7 +44,7 @@ def table(result: dict[str, Any], one: dict[str, Any]) -> Table:
                 screen.percent(line["accuracy"]),
                 "" if line["standard_error"] is None else f"{100 * line['standard_error']:.2f}",
                 number(line["epsilon_published"]),
-                "[bold red]none[/]" if certified is None else number(certified),
+                "[bold red]none[/]" if certified is None else printed(certified),
             )
     made.add_row("always the majority", "", screen.percent(result["majority"]), "", "", "")
     return made

@@ -6,7 +6,7 @@ from textwrap import fill
 from typing import Any
 
 from privadmm.model import SIMULATED
-from privadmm.privacy.accounting import Claim
+from privadmm.privacy.accounting import Claim, printed
 from privadmm.report.metrics import Row, amount
 
 BLUE, ORANGE, RED, GREY = "#2a6fbb", "#d9730d", "#c0392b", "0.45"
@@ -61,7 +61,7 @@ def spending(epsilons: Sequence[float], result: Mapping[str, Any], claim: Claim 
         axes.set_axis_off()
         drawing.savefig(path)
         return
-    label = f"certified, {epsilons[-1]:.4g} at the end"
+    label = f"certified, {printed(epsilons[-1])} at the end"
     axes.plot(
         range(len(epsilons) + 1),
         [0.0, *epsilons],
@@ -82,7 +82,7 @@ def figure(result: Mapping[str, Any], height: float) -> Any:
     drawing = canvas(height)
     what = f"{result['algorithm']}, {amount(result['parties'], 'party')}, {amount(result['rounds'], 'round')}"
     promise = (
-        f"epsilon = {result['epsilon']:.4g}, delta = {result['delta']:g}"
+        f"epsilon = {printed(result['epsilon'])}, delta = {result['delta']:g}"
         if result["private"]
         else "NOT PRIVATE"
     )

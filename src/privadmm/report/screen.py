@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from privadmm.model import NOT_PRIVATE, SIMULATED
+from privadmm.privacy.accounting import printed
 from privadmm.report.metrics import amount
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def percent(share: float | None) -> str:
 def guarantee(result: dict[str, Any]) -> str:
     if not result["private"]:
         return "[bold red]NOT PRIVATE[/]"
-    return f"[bold green]epsilon = {result['epsilon']:.4g}[/], delta = {result['delta']:g}"
+    return f"[bold green]epsilon = {printed(result['epsilon'])}[/], delta = {result['delta']:g}"
 
 
 def run(done: "Finished") -> str:
@@ -56,7 +57,8 @@ def absent(r: dict[str, Any]) -> Facts:
     for one in r.get("absent", ()):
         said = f"gave no answer from round {one['from_round']} on"
         if one["epsilon"] is not None:
-            said += f"; it had spent epsilon = {one['epsilon']:.4g} of the {one['set_aside']:.4g} set aside for it"
+            spent, aside = printed(one["epsilon"]), printed(one["set_aside"])
+            said += f"; it had spent epsilon = {spent} of the {aside} set aside for it"
             said += f"; `privadmm ledger close` with job {one['job']} frees the rest"
         facts.append((f"party {one['party']}", said))
     if facts:
@@ -70,7 +72,7 @@ def of_people(r: dict[str, Any]) -> Facts:
     """Of vertical parties: what a person loses at all of them together, and who answers for the labels."""
     facts: Facts = []
     if r.get("per_person") is not None:
-        total = f"epsilon = {r['per_person']:.4g} at delta = {r['delta']:g}"
+        total = f"epsilon = {printed(r['per_person'])} at delta = {r['delta']:g}"
         facts.append(("per person", f"{total}, over all parties together: a person has a row at each"))
     if r["private"] and "label_holder" in r:
         labels = r["label_holder"]["epsilon"]
@@ -89,7 +91,7 @@ def who(views: dict[str, Any]) -> Facts:
         if isinstance(view, str):
             return view
         at = f" at delta = {view['delta']:g}" if view["delta"] else ""
-        return f"epsilon = {view['epsilon']:.4g}{at}"
+        return f"epsilon = {printed(view['epsilon'])}{at}"
 
     own, others = views["own_server"], views["others"]
     told = [("label alone" if what == "label" else what, view) for what, view in others.items()]
@@ -133,7 +135,7 @@ def budgets(done: "Finished") -> Facts:
         return facts
     for label, spent, left in alike(done.ledger["parties"], "epsilon", "left"):
         room = f"another run may ask for up to {left:.4g}" if left else "nothing is left"
-        facts.append((label, f"epsilon {spent:.4g} of {budget['epsilon']:.4g} spent; {room}"))
+        facts.append((label, f"epsilon {printed(spent)} of {budget['epsilon']:.4g} spent; {room}"))
     return facts
 
 
@@ -149,7 +151,9 @@ def account(r: dict[str, Any], budget: float | None) -> str:
     facts: Facts = [("algorithm", f"{r['algorithm']}, {amount(r['rounds'], 'round')}")]
     if r["private"]:
         total = r["certified"]["epsilon"]
-        facts.append(("certified", f"[bold green]epsilon = {total:.4f}[/] at delta = {r['delta']:g}"))
+        facts.append(
+            ("certified", f"[bold green]epsilon = {printed(total, '.4f')}[/] at delta = {r['delta']:g}")
+        )
         if budget is not None and total > budget:
             facts.append(
                 ("budget", f"[bold red]epsilon = {budget:g}[/] for each party: this run would be refused")
@@ -209,7 +213,9 @@ def demo(pair: "Pair") -> str:
     budget = pair.private.ledger["budget"]["epsilon"]
     for party in pair.private.ledger["parties"]:
         releases = sum(event["count"] for event in party["events"])
-        spent.add_row(str(party["party"]), str(releases), f"{party['epsilon']:.6f}", f"{budget:g}")
+        spent.add_row(
+            str(party["party"]), str(releases), f"{printed(party['epsilon'], '.6f')}", f"{budget:g}"
+        )
     below = 100 * (reference["accuracy_test"] - private["accuracy_test"])
     above = 100 * (private["accuracy_test"] - private["majority_test"])
     directory = pair.private.directory
@@ -259,12 +265,12 @@ def plan(r: dict[str, Any]) -> str:
         ("counted for", counted(r["parties"])),
     ]
     for label, cost, _ in alike(r["parties"], "epsilon", "events"):
-        facts.append((label, f"epsilon = {cost:.6g} each, after all rounds"))
+        facts.append((label, f"epsilon = {printed(cost, '.6g')} each, after all rounds"))
     facts += releases(r["parties"][0]["events"])
     marks = sorted(
         {0, len(r["epsilon_by_round"]) // 4, len(r["epsilon_by_round"]) // 2, len(r["epsilon_by_round"]) - 1}
     )
-    spent = ", ".join(f"{r['epsilon_by_round'][t]:.4g} after round {t + 1}" for t in marks)
+    spent = ", ".join(f"{printed(r['epsilon_by_round'][t])} after round {t + 1}" for t in marks)
     return shown([rows([*facts, ("spent", spent), *outlook(r)])])
 
 
@@ -293,11 +299,12 @@ def audit(r: dict[str, Any]) -> str:
     )
     facts: Facts = [
         ("algorithm", f"{r['algorithm']}, {r['trials']:,} games on each of two neighbouring data sets"),
-        ("certified", f"epsilon = {r['epsilon_certified']:.4f} at delta = {r['delta']:g}"),
+        ("certified", f"epsilon = {printed(r['epsilon_of_job'], '.4f')} at delta = {r['delta']:g}"),
+        ("attacked", f"a small instance, certified at {printed(r['epsilon_certified'], '.4f')}"),
         (
             "attack",
             f"proves epsilon >= {r['epsilon_lower']:.4f} at {100 * r['confidence']:g} % confidence "
-            f"({100 * r['tightness']:.0f} % of the certificate): {verdict}",
+            f"({100 * r['tightness']:.0f} % of the instance's certificate): {verdict}",
         ),
         (
             "estimate",

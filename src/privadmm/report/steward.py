@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from privadmm.errors import LedgerError
-from privadmm.privacy.accounting import epsilon
+from privadmm.privacy.accounting import epsilon, printed
 from privadmm.privacy.durable import SqliteLedger
 from privadmm.privacy.events import Spent, merge
 from privadmm.privacy.ledger_file import connect, identity_of, readable
@@ -117,7 +117,7 @@ def rows(path: Path) -> Json:
 
 
 def shown_cost(value: float | None) -> str:
-    return "[bold red]not private[/]" if value is None else f"{value:.6g}"
+    return "[bold red]not private[/]" if value is None else printed(value, ".6g")
 
 
 def as_text(found: Json) -> str:

@@ -1,6 +1,7 @@
 """Events to (epsilon, delta): the published figures, an independent accountant, and laws."""
 
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from privadmm.errors import ConfigError, LedgerError, RefusedError
 from privadmm.privacy import accounting, curves
-from privadmm.privacy.accounting import classical_ratio, epsilon, moments_accountant, rdp
+from privadmm.privacy.accounting import classical_ratio, epsilon, moments_accountant, printed, rdp
 from privadmm.privacy.calibration import Target, calibrate, fit
 from privadmm.privacy.curves import gdp_delta, gdp_epsilon, rdp_epsilon
 from privadmm.privacy.events import (
@@ -141,7 +142,7 @@ def test_pure_golden_values(alpha: float, exact: float, plain: float) -> None:
     assert epsilon(spent, 0.0) == pytest.approx(plain)
 
 
-def discretised(mu: float, pure: Iterable[tuple[float, int]], grid: float = 1e-4) -> Any:
+def discretised(mu: float, pure: tuple[tuple[float, int], ...], grid: float = 1e-4) -> Any:
     """(2) as dp-accounting's privacy loss distribution, which rounds losses up to a grid."""
     from dp_accounting.pld import common, privacy_loss_distribution
 
@@ -265,3 +266,19 @@ def test_the_curve_by_round_ends_at_the_total() -> None:
     assert len(curve) == 5
     assert curve == sorted(curve)
     assert curve[-1] == accounting.worst(accounting.totals(plan, 2), 1e-5)
+
+
+@pytest.mark.parametrize("spec", [".4g", ".6g", ".4f"])
+@pytest.mark.parametrize("value", [4e-5, 1.00049, 10004.9, 0.27715, 1.0, 0.0, 123456.7, 9.99999, math.inf])
+def test_a_printed_figure_is_never_below_what_it_stands_for(value: float, spec: str) -> None:
+    text = printed(value, spec)
+    assert float(text) >= value
+    assert float(text) <= value * 1.001 + 1e-4 or math.isinf(value)
+
+
+@pytest.mark.parametrize(("count", "delta"), [(1_000_001, 1e-14), (1_000_001, 1e-6), (2_000_000, 1e-9)])
+def test_very_many_pure_releases_are_counted_above_the_truth(count: int, delta: float) -> None:
+    """So many small ones are all but a Gaussian of mu^2 = count eps^2."""
+    eps = 1e-4
+    near = curves.gdp_epsilon(eps * math.sqrt(count), delta)
+    assert 0.999 * near < curves.mixed_epsilon(0.0, ((eps, count),), delta) < 1.2 * near

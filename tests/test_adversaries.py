@@ -16,7 +16,7 @@ from privadmm.algorithms.dp_admm import DPADMM
 from privadmm.data.shards import Shards
 from privadmm.losses import Debiased, HalfLogistic, Logistic
 from privadmm.phases import AtParties, Floats, Local
-from privadmm.privacy.accounting import delta_curve, epsilon, totals
+from privadmm.privacy.accounting import delta_curve, epsilon, printed, totals
 from privadmm.privacy.adversaries import BARE, CLEAR, counted_again, label_epsilon, label_plan, views
 from privadmm.privacy.calibration import COVER, Target
 from privadmm.privacy.curves import gdp_epsilon
@@ -284,7 +284,7 @@ def test_account_tells_each_adversary(place: Place) -> None:
     joint = found["others"]["label"]["epsilon"]
     said = place.call("account", place.config(reported), *known).out
     assert "own server" in said
-    assert f"{joint:.4g}" in said
+    assert printed(joint) in said
     plain = place.call("account", place.config(), *known, "--json").object["adversaries"]
     assert plain["own_server"]["label"] == CLEAR
     assert joint < plain["others"]["label"]["epsilon"] < plain["others"]["record"]["epsilon"]

@@ -254,6 +254,5 @@ def joint_label(label_epsilon: float, delta_at: Callable[[float], float], delta:
         return label_epsilon
     e2 = smallest(joint_delta, delta, high)
     joint = float(np.logaddexp(label_epsilon + e2, 0) - np.logaddexp(label_epsilon, e2))
-    return min(
-        label_epsilon, joint + 1e-15 * (1 + label_epsilon + e2)
-    )  # what the difference of the two may lose
+    # The exact one is below both; 1e-15 of them is what the difference may have lost.
+    return min(label_epsilon, e2, joint + 1e-15 * (1 + label_epsilon + e2))

@@ -21,6 +21,7 @@ from privadmm.errors import (
     DivergedError,
     InterruptedRunError,
     LedgerError,
+    LockedError,
     StorageError,
     ToleranceError,
 )
@@ -175,7 +176,7 @@ class Attempt:
                 try:
                     return self.rounds(job, engine, bar, stack)
                 finally:
-                    with suppress(LedgerError, ClusterError):
+                    with suppress(LedgerError, LockedError, ClusterError):
                         kept = self.resume or any(paid is not None for paid in engine.paid())
                         # An abort that records may have caused tells something: what was set aside stays so.
                         if not kept and not isinstance(sys.exception(), ToleranceError | DivergedError):

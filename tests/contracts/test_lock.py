@@ -102,7 +102,7 @@ def test_a_fault_after_records_were_read_is_charged_and_locks(
     assert "locked" in str(told)
     assert SECRET not in str(told)
     assert told.__cause__ is None
-    assert told.__suppress_context__  # an engine that pickles what is raised takes no cause along
+    assert told.__context__ is None  # an engine that pickles what is raised takes it along
     once = totals({tick: rows for tick, rows in job.plan.items() if tick == (0, 0)}, len(SIZES))
     with closing(opened(job, tmp_path)) as ledger:
         assert [ledger.spent(party) for party in range(len(SIZES))] == once
@@ -183,6 +183,42 @@ def test_an_interrupt_by_the_partys_own_people_costs_nothing(
         assert ledger.spent(0) == ()
         party.step(0, 0, first_inbox(job, party))
         assert sum(count for _, count in ledger.spent(0)) == 1
+
+
+@pytest.mark.parametrize("stop", [SystemExit, KeyboardInterrupt])
+def test_an_interrupt_that_others_may_cause_is_a_failure(
+    stop: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What answers letters is ended by whoever carries them; and a process that exits is nobody's Ctrl-C."""
+
+    def end(*_: Any, **__: Any) -> Any:
+        raise stop
+
+    job = deployed()
+    with closing(opened(job, tmp_path)) as ledger:
+        party = begun(job, ledger)
+        party.attended = stop is SystemExit
+        monkeypatch.setattr(Local, "argmin", end)
+        with pytest.raises(LockedError):
+            party.step(0, 0, first_inbox(job, party))
+        assert sum(count for _, count in ledger.spent(0)) == 1
+
+
+def test_a_second_look_in_this_process_does_not_let_go_of_its_turn(tmp_path: Path) -> None:
+    """Files are locked for a process: to open the lock's file once more and close it would unlock it."""
+    job = deployed()
+    with closing(opened(job, tmp_path)) as first, closing(opened(job, tmp_path)) as second, first.turn():
+        with pytest.raises(LedgerError, match="at work"), second.turn(patience=0.05):
+            pass
+        pid = os.fork()
+        if pid == 0:
+            with closing(opened(job, tmp_path)) as third:
+                try:
+                    with third.turn(patience=0.05):
+                        os._exit(7)
+                except LedgerError:
+                    os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
 def test_a_simulation_fails_as_it_likes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

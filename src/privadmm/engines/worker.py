@@ -56,8 +56,13 @@ class Worker:
         ledger: Ledger,
         job: str,
         leave: Mapping[int, int] | None = None,
+        attended: bool = True,
     ) -> None:
-        """`leave` is a simulation's: the round, counted from 0, from which on a party gives no answer."""
+        """`leave` is a simulation's: the round, counted from 0, from which on a party gives no answer.
+
+        `attended`: the process is its own people's, and an interrupt is theirs. What answers letters has interrupts
+        that others may cause.
+        """
         ledger.policy.admit(algorithm.name)
         ledger.policy.agree(public.adjacency, public.label_epsilon)
         if ledger.policy.limits is not None:
@@ -65,6 +70,7 @@ class Worker:
         self.algorithm, self.public, self.plan = algorithm, public, plan
         self.noise, self.ledger, self.job = noise, ledger, job
         self.ids, self.load, self.leave = np.asarray(ids, dtype=np.int64), load, leave or {}
+        self.attended = attended
         self._local: Local | Vertical | None = None
         self.last: Tick | None = None
         self.told = nobody()  # who was absent, by the last inbox
@@ -115,19 +121,26 @@ class Worker:
                         return Mail.unpack(stored), stored
                     self._in_order(now)
                     fresh = self._news(inbox)
+                    if len(inbox.absent) and not len(inbox.senders):
+                        raise RefusedError(
+                            f"parties {self.ids.tolist()[:5]} have nobody left to hear; nothing was released"
+                        )
                     self._bounded(round)
                     charges = self._charges(now, here)
                     self.ledger.permit(self.job, charges)
                     self.ledger.intend(now, digest, charges)
                 intended = True
                 return self._carry_out(now, inbox, digest, here, fresh)
-            except (KeyboardInterrupt, SystemExit):
-                self.ledger.withdraw(now)
-                raise
-            except BaseException:
-                if intended:
-                    self.ledger.fail(now, traceback.format_exc())
-                raise
+            except BaseException as error:
+                if isinstance(error, KeyboardInterrupt) and self.attended:
+                    self.ledger.withdraw(now)
+                    raise
+                if not (intended and self.ledger.guards):
+                    raise
+                failure = traceback.format_exc()
+            # Outside of the handler: what is raised here takes nothing of the failure along.
+            self.ledger.fail(now, failure)
+            raise AssertionError("a ledger that guards raises where a tick fails")
 
     def _carry_out(self, now: Tick, inbox: Mail, digest: str, here: Ints, fresh: bool) -> tuple[Mail, bytes]:
         """What reads records: it ends in a release, or the tick has failed."""
@@ -211,9 +224,6 @@ class Worker:
             senders = np.setdiff1d(senders, inbox.gone)
         good = (
             sound
-            and (
-                len(senders) > 0 or not len(inbox.absent)
-            )  # with nobody left to hear there is nothing to agree on
             and inbox.senders.dtype == np.int64
             and np.array_equal(inbox.senders, senders)
             and inbox.values.dtype == np.float64

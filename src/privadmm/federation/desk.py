@@ -79,7 +79,7 @@ def logged(folder: Path, letter: Letter) -> Answer:
 
 def note(folder: Path, letter: Letter, outcome: str, why: str = "") -> None:
     """A line in the party's own log. Without one nothing is answered: what is not on record did not happen."""
-    asked = {key: letter.get(key) for key in ("kind", "job", "round", "phase") if key in letter}
+    asked = {key: str(letter[key])[:80] for key in ("kind", "job", "round", "phase") if key in letter}
     line = {"at": time.strftime("%Y-%m-%dT%H:%M:%S%z"), **asked, "outcome": outcome}
     with open(folder / "requests.log", "a", encoding="utf-8", opener=for_owner) as file:
         file.write(json.dumps(line | ({"why": why} if why else {}), default=repr) + "\n")
@@ -134,8 +134,14 @@ class Desk:
             for job, t, phase, seen in json.loads(text(letter, "heads"))
         ]
         self.admitted(len(proposal.sizes), None)
+        new = Kept.at(self.party.jobs, proposal.id) is None
         kept = proposal.keep(self.party.jobs)
-        self.admitted(len(proposal.sizes), kept.config)
+        try:
+            self.admitted(len(proposal.sizes), kept.config)
+        except BaseException:
+            if new:  # or refused proposals would fill the disk
+                kept.forget(self.party.jobs)
+            raise
         found = self.held(kept)
         with closing(self.ledger(kept, heads)) as ledger:
             check_labels_of(kept, found, ledger)
@@ -169,6 +175,7 @@ class Desk:
                 ledger,
                 job.id,
                 job.leave,
+                attended=False,
             )
             _, sent = worker.answer(now.round, now.phase, inbox)
             return {"mail": sent, "receipt": ledger.receipt(now) or ""}

@@ -176,6 +176,10 @@ class Kept:
         proposal = Proposal.unpack((folder / f"{job}.json").read_bytes())
         return Kept(proposal, read_text(folder / f"{job}.toml"))
 
+    def forget(self, folder: Path) -> None:
+        for suffix in ("json", "toml"):
+            (folder / f"{self.proposal.id}.{suffix}").unlink(missing_ok=True)
+
     @cached_property
     def job(self) -> Job:
         given = self.proposal

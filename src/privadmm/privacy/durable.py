@@ -128,19 +128,22 @@ class SqliteLedger:
 
         A second file is locked in place of the ledger, which must be free for commits meanwhile.
         """
-        if self.identity.mode != "deployment" or self._turn is not None:
+        if not self.guards or self._turn is not None:
             yield
             return
         beside = self.path.with_name(f"{self.path.name}-turn")
-        os.close(os.open(beside, os.O_CREAT | os.O_RDWR, 0o600))
-        self._turn = sqlite3.connect(beside, isolation_level=None, timeout=patience)
+        if not beside.exists():  # to open and close it again would let go of what this process holds
+            with suppress(FileExistsError):
+                os.close(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        lock = sqlite3.connect(beside, isolation_level=None, timeout=patience)
         try:
             try:
-                self._turn.execute("BEGIN EXCLUSIVE")
+                lock.execute("BEGIN EXCLUSIVE")
             except sqlite3.Error as error:
                 raise LedgerError(
                     f"{self.path}: another process is at work on this ledger ({error}); nothing was released"
                 ) from error
+            self._turn = lock
             with readable(self.path), self.transaction():
                 for job, round, phase in self._execute("SELECT job, round, phase FROM intents").fetchall():
                     self._fail(Tick(job, round, phase), DIED)
@@ -148,8 +151,8 @@ class SqliteLedger:
                 raise self._locked()
             yield
         finally:
-            self._turn.close()
             self._turn = None
+            lock.close()
 
     def _locked(self) -> LockedError:
         return LockedError(
@@ -194,7 +197,7 @@ class SqliteLedger:
         return bytes(row[0])[SALT:].decode(errors="replace")
 
     def intend(self, tick: Tick, inbox: str, charges: Charges) -> None:
-        if self.identity.mode == "deployment":
+        if self.guards:
             packed = pack_charges(tallied(charges))
             self._execute(
                 "INSERT INTO intents VALUES (?, ?, ?, ?, ?)", tick.job, tick.round, tick.phase, inbox, packed
@@ -204,14 +207,14 @@ class SqliteLedger:
         with self.transaction():
             self._forget(tick)
 
+    @property
+    def guards(self) -> bool:
+        return self.identity.mode == "deployment"
+
     def fail(self, tick: Tick, why: str) -> None:
-        if self.identity.mode == "deployment":
-            with (
-                suppress(LedgerError),
-                self.transaction(),
-            ):  # without a row, the intent says it to the next turn
-                self._fail(tick, why)
-            raise self._locked() from None
+        with suppress(Exception), self.transaction():  # without a row, the intent says it to the next turn
+            self._fail(tick, why)
+        raise self._locked()
 
     def _fail(self, tick: Tick, why: str) -> None:
         inbox, packed = self._execute(
@@ -276,7 +279,7 @@ class SqliteLedger:
 
     def close_job(self, job: str) -> None:
         """Give a job up: what it set aside and did not spend is free again, and it can release no more."""
-        with self.transaction():
+        with self.turn(), self.transaction():
             account = self._account(job)
             if account.reserved not in (None, account.spent) and not account.over:
                 self._append("close", job, -1, -1, "", {}, b"", "")

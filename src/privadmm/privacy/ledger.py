@@ -167,8 +167,13 @@ class Ledger(Protocol):
         """Take the intent back: the party's own people interrupted the tick."""
         ...
 
+    @property
+    def guards(self) -> bool:
+        """Whether a tick that fails locks it: a deployment's does."""
+        ...
+
     def fail(self, tick: Tick, why: str) -> None:
-        """Of a deployment: charge the tick that was intended, end its job, and lock. Raises a LockedError."""
+        """Charge the tick that was intended, end its job, and lock. Raises a LockedError, which tells nothing else."""
         ...
 
     def commit(self, tick: Tick, inbox: str, charges: Charges, outbox: bytes, state: bytes) -> None: ...
@@ -268,6 +273,7 @@ class MemoryLedger:
     """A ledger for the length of a process and of one job: simulations, sweeps, tests. Keeps the last answer only."""
 
     head = None
+    guards = False
 
     def __init__(self, ids: Sequence[int], policy: Policy) -> None:
         self.ids = tuple(int(party) for party in ids)

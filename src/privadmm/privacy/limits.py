@@ -28,7 +28,7 @@ class Limits:
     edges: Annotated[int, AtLeast(1), AtMost(1_000_000_000), Doc("the most edges of its graph")] = 1_000_000
     releases: Annotated[
         int, AtLeast(1), AtMost(10_000_000_000), Doc("the most rounds times parties, which a plan lists")
-    ] = 10_000_000
+    ] = 1_000_000
     dim: Annotated[int, AtLeast(1), AtMost(100_000_000), Doc("the most numbers in a message")] = 10_000_000
     smallest: Annotated[
         float, AtLeast(1e-20), AtMost(1), Doc("of penalties, weights, steps and bounds, unless they are 0")

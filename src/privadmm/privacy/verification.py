@@ -49,6 +49,7 @@ def sound(path: Path) -> None:
 def looked_through(path: Path, heads: Sequence[Receipt]) -> Verification:
     problems: list[str] = []
     with closing(connect(path, read_only=True)) as db:
+        db.execute("BEGIN")  # one moment of the file, whoever writes to it
         # An index that lacks a row would have a release made a second time: the hashes of rows do not show that.
         for (said,) in db.execute("PRAGMA integrity_check"):
             if said != "ok":

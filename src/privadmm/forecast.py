@@ -100,7 +100,7 @@ def counted(config: Config, count: int | None = None) -> tuple[int, ...] | None:
 
 
 def embedded_sizes(config: Config) -> tuple[int, ...]:
-    """Of embedded data, by the split that training makes."""
+    """Sizes and width of embedded data, by the split that training makes."""
     found = assembly.people_of(config)
     rows, _ = assembly.measured(config, len(found))
     if config.parties.split != "features":

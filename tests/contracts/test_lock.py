@@ -151,15 +151,20 @@ def test_heads_of_two_failures_alike_differ(tmp_path: Path, monkeypatch: pytest.
     assert len(heads) == 2
 
 
-def test_a_process_that_dies_without_a_word_has_failed(tmp_path: Path) -> None:
-    job = deployed()
+def killed(job: Job, folder: Path) -> None:
+    """A deployment whose process was killed in its first step."""
     pid = os.fork()
     if pid == 0:
         Local.argmin = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment, return-value]
-        with closing(opened(job, tmp_path)) as ledger:
+        with closing(opened(job, folder)) as ledger:
             party = begun(job, ledger)
             party.step(0, 0, first_inbox(job, party))
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+
+
+def test_a_process_that_dies_without_a_word_has_failed(tmp_path: Path) -> None:
+    job = deployed()
+    killed(job, tmp_path)
     with closing(opened(job, tmp_path)) as ledger:
         with pytest.raises(LockedError):
             job.reserve(ledger)
@@ -312,17 +317,6 @@ def test_of_two_processes_one_answers_and_neither_locks(tmp_path: Path) -> None:
         assert sum(count for _, count in ledger.spent(0)) == 1
         party = job.worker(shards(), Deployment(), ledger)
         assert np.isfinite(party.step(0, 0, first_inbox(job, party)).values).all()
-
-
-def killed(job: Job, folder: Path) -> None:
-    """A deployment whose process was killed in its first step."""
-    pid = os.fork()
-    if pid == 0:
-        Local.argmin = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment, return-value]
-        with closing(opened(job, folder)) as ledger:
-            party = begun(job, ledger)
-            party.step(0, 0, first_inbox(job, party))
-    os.waitpid(pid, 0)
 
 
 def test_whoever_looks_at_a_ledger_sees_the_step_that_was_killed(place: Place) -> None:

@@ -153,6 +153,11 @@ def test_what_has_no_proof_is_refused_at_once(parts: tuple[PDML, Loss, Regulariz
         Job(algorithm, Public(np.full(5, 10), 3, 2, graphs.ring(5), loss, regularizer, privacy)).plan  # noqa: B018
 
 
+def test_one_party_without_a_regulariser_has_no_curvature_to_solve_by() -> None:
+    with pytest.raises(ConfigError, match="weight above 0"):
+        Job(PDML(), Public(np.array([10]), 3, 2, graphs.ring(1), Logistic(), L2(0.0), Target(1.0, 1e-5)))
+
+
 def test_randomised_labels_with_the_logistic_loss_are_allowed() -> None:
     loss = Debiased(Logistic(), 1.0)
     Job(PDML(), Public(np.full(5, 10), 3, 2, graphs.ring(5), loss, L2(0.1), Target(1.0, 1e-5)))

@@ -122,6 +122,11 @@ class PDML(OnGraph):
         public.need_bounded(self.name)
         if self.V is not None:
             public.need_simulation('calibration = "published"')
+        if not np.all(self.curvature(public) > 0):
+            raise ConfigError(
+                f"{self.name} with one party has no penalty but the regulariser's, and an argmin needs some: use l2 with "
+                "a weight above 0"
+            )
 
     def start(self, public: Public) -> tuple[Any, Mail]:
         return Memory(public.origin(1)[..., 0, :]), super().start(public)[1]

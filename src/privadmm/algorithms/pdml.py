@@ -124,8 +124,8 @@ class PDML(OnGraph):
             public.need_simulation('calibration = "published"')
         if not np.all(self.curvature(public) > 0):
             raise ConfigError(
-                f"{self.name} with one party has no penalty but the regulariser's, and an argmin needs some: use l2 with "
-                "a weight above 0"
+                f"{self.name} with one party has no penalty but the regulariser's, and an argmin needs some: use l2 "
+                "with a weight above 0"
             )
 
     def start(self, public: Public) -> tuple[Any, Mail]:

@@ -189,7 +189,7 @@ def coherent(found: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
         own |= {key: own.get(key, 0.5) for key in knobs if "party_alpha" not in own}
         found.get("privacy", {}).pop("epsilon", None)
     if found["graph"]["kind"] == "random":
-        found["graph"].setdefault("edges", max(1, parties["count"] - 1))
+        found["graph"].setdefault("edges", max(1, parties.get("count", 2) - 1))
     if parties.get("split", "").startswith("column"):
         parties.pop("count", None)
     if own["name"] in VERTICAL:

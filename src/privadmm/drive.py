@@ -175,7 +175,7 @@ def drive(
 
 
 def roll_call(t: int, algorithm: Algorithm, public: Public, absent: Ints, mail: Mail) -> Mail:
-    """The parties' mail of round t with who is absent now.
+    """Check the parties' mail of round t and add who is absent now.
 
     Refused where it is not what the parties send, and where those who are left cannot go on by themselves.
     """

@@ -73,7 +73,7 @@ def dealt_evenly(config: Config) -> bool:
 
 
 def counted(config: Config, count: int | None = None) -> tuple[int, ...] | None:
-    """How many records each party has to train on, if the config tells, or its user."""
+    """Number of records that each party trains on, from the config or from --records; unknown otherwise."""
     table, vertical = config.parties, config.parties.split == "features"
     sizes = embedded_sizes(config) if config.data.embedded else table.sizes
     if sizes is None and table.known is None:

@@ -83,9 +83,8 @@ class Public:
             raise DataError(
                 f"party {int(np.argmin(self.sizes))} has no records; leave it out or give it some"
             )
-        if (
-            self.sizes.astype(np.float64).sum() > 2**53
-        ):  # a sum that wraps would turn the sign of every weight
+        # A sum that wraps would turn the sign of every weight.
+        if self.sizes.astype(np.float64).sum() > 2**53:
             raise ConfigError("parties hold more than 2^53 records together; correct [parties] sizes")
         if self.columns and (len(self.columns) != self.parties or (self.sizes != self.dim).any()):
             raise ConfigError("vertical parties each have a number of columns, and the same people")
@@ -387,7 +386,7 @@ class Local:
 
 @dataclass(frozen=True)
 class Exactness:
-    """How exactly a block's local problems are solved; columns (P, 1)."""
+    """How exactly the parties of a block solve their local problems: one number a party, as columns (P, 1)."""
 
     tau: Floats  # the gradient norm, as computed, at which a solve ends
     left: Floats  # a bound on the true gradient norm there

@@ -182,7 +182,7 @@ def public_problem(path: Path) -> str | None:
 
 
 def seal(key: Path, content: bytes) -> str:
-    """A signature of this content with a private key in a file, of OpenSSH's format or PEM."""
+    """Sign the content with the private key in this file (OpenSSH's format, or PEM)."""
     raw = key.read_bytes()
     ssh = b"BEGIN OPENSSH" in raw
     try:

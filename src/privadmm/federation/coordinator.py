@@ -67,7 +67,7 @@ class Facts:
 
     @staticmethod
     def of(letter: Letter) -> "Facts":
-        """What a hello's answer says, if it is what a party says of itself; ValueError otherwise."""
+        """Read the facts in an answer to a hello; a ValueError if a field is missing or has another type."""
         said = text(letter, "facts")
         if len(said) > LONGEST:
             raise ValueError(f"{len(said)} characters of facts")

@@ -10,10 +10,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import pytest
 
-from privadmm import check, config
+from privadmm import config
 from privadmm.config import SECTIONS, Above, Doc, When
 from privadmm.errors import ConfigError
-from privadmm.toml.fields import Checked, Choice, Field, fields_of
+from privadmm.params import Checked, Choice, Field, check_positive, fields_of
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class ToyStar:
     topology: ClassVar[str] = "star"
 
     def __post_init__(self) -> None:
-        check.positive(rho=self.rho)
+        check_positive(rho=self.rho)
         if self.rho >= self.D_w:
             raise ConfigError(f"rho must be below D_w, not {self.rho}")
 

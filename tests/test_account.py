@@ -18,10 +18,10 @@ from privadmm.assembly import job as job_of
 from privadmm.assembly import prepare
 from privadmm.errors import PrivadmmError
 from privadmm.forecast import account
+from privadmm.params import Checked, Choice, fields_of
 from privadmm.privacy.durable import SqliteLedger
 from privadmm.report import screen
 from privadmm.run import run
-from privadmm.toml.fields import Checked, Choice, fields_of
 from small_runs import (
     PARTIES,
     PRIVATE,

@@ -24,10 +24,10 @@ from privadmm.assembly import allowance
 from privadmm.config import SECTIONS
 from privadmm.errors import ConfigError, PrivadmmError
 from privadmm.forecast import account
+from privadmm.params import HUGE, TINY, Checked, Choice, ListOf, Scalar, fields_of
 from privadmm.phases import Mail
 from privadmm.report import screen
 from privadmm.run import run
-from privadmm.toml.fields import HUGE, TINY, Checked, Choice, ListOf, Scalar, fields_of
 from small_runs import no_plots, write_npz
 
 ROWS, COLUMNS = 24, 4

@@ -16,7 +16,7 @@ from config_cases import (
     with_key,
     wrong_types,
 )
-from privadmm.toml.fields import fields_of
+from privadmm.params import fields_of
 
 every_key = pytest.mark.parametrize(("section", "key"), FIELDS, ids=[".".join(at) for at in FIELDS])
 REQUIRED = [at for at, field in FIELDS.items() if field.required]

@@ -28,7 +28,6 @@ LAYERS = (
 )
 # Where modules belong that have not moved yet.
 MOVING = {
-    **dict.fromkeys(("check", "toml.fields"), "params"),
     **dict.fromkeys(("wire", "features"), "data"),
     **dict.fromkeys(("losses", "prox", "regularizers", "solvers", "ridge", "graphs", "gossip"), "optim"),
     **dict.fromkeys(("phases", "vertical", "mail", "drive", "job"), "engine"),

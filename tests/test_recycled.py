@@ -21,6 +21,7 @@ from privadmm.drive import View
 from privadmm.errors import ConfigError, RefusedError
 from privadmm.job import Job, cluster, train, weights
 from privadmm.losses import HalfLogistic, HuberHinge, Logistic, Squared
+from privadmm.params import fields_of
 from privadmm.phases import AtParties, Floats, Local, Mail, Phase, Public, pack_state
 from privadmm.privacy.accounting import epsilon, totals
 from privadmm.privacy.calibration import NoPrivacy, Target
@@ -29,7 +30,6 @@ from privadmm.privacy.history import Start
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.privacy.release import Door, Released
 from privadmm.regularizers import L1, L2
-from privadmm.toml.fields import fields_of
 from small_runs import PRIVATE as SMALL
 from small_runs import Place, no_plots
 from test_algorithms import small_optimum

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from privadmm.errors import ConfigError
-from privadmm.toml.fields import Above, AtMost, Doc, When, fields_of, kind_of, nearest, show
+from privadmm.params import Above, AtMost, Doc, When, fields_of, kind_of, nearest, show
 from privadmm.toml.reader import Lines, Report, load, read_table
 
 TRICKY = '''\

@@ -9,9 +9,9 @@ at the fact, and is the same whatever the fact turns out to be.
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from privadmm import check
 from privadmm.config import Config
 from privadmm.errors import ConfigError
+from privadmm.params import check_positive, check_whole
 from privadmm.phases import Public
 
 
@@ -69,8 +69,8 @@ class Outline(Public):
     """Public facts of which some are undeclared. How many parties there are is known."""
 
     def __post_init__(self) -> None:
-        check.positive(C=self.C)
-        check.whole(rounds=self.rounds)
+        check_positive(C=self.C)
+        check_whole(rounds=self.rounds)
 
     @property
     def parties(self) -> int:

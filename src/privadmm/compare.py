@@ -11,12 +11,13 @@ from typing import Any, get_args, get_origin
 
 import numpy as np
 
-from privadmm import assembly, check
+from privadmm import assembly
 from privadmm.assembly import Prepared
 from privadmm.assembly_columns import scaling
 from privadmm.config import Config, FeaturesTable, PrivacyTable
 from privadmm.errors import ConfigError, PrivadmmError, RefusedError
 from privadmm.job import Job, cluster, features, train, weights
+from privadmm.params import check_positive, check_probability, check_whole
 from privadmm.phases import Algorithm
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.report import metrics
@@ -65,9 +66,9 @@ def compare(
 ) -> dict[str, Any]:
     """A table for each epsilon: every config with that budget in place of its own, best first."""
     for epsilon in epsilons:
-        check.positive(epsilon=epsilon)
-    check.probability(delta=delta)
-    check.whole(seeds=seeds)
+        check_positive(epsilon=epsilon)
+    check_probability(delta=delta)
+    check_whole(seeds=seeds)
     data = {id(config): prepared for config, prepared in prepare(configs)}
     work: list[Work] = [
         [

@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from privadmm import check, graphs
+from privadmm import graphs
 from privadmm.algorithms.centred import Centred
 from privadmm.algorithms.first_order_consensus import FirstOrderConsensus
 from privadmm.data import splits
@@ -30,6 +30,7 @@ from privadmm.graphs import Graph
 from privadmm.job import Job, cluster, features, train, weights
 from privadmm.losses import Debiased, HalfLogistic, Logistic, Loss, Squared
 from privadmm.model import Frame, Model, label_array
+from privadmm.params import check_whole
 from privadmm.phases import Algorithm, Public
 from privadmm.privacy.accounting import together as of_a_person
 from privadmm.privacy.calibration import NoPrivacy, Target
@@ -181,7 +182,7 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
         if labelled != rows:
             raise DataError(f"X has {rows} rows and y has {labelled}")
         if groups is None:
-            check.whole(parties=self.parties)
+            check_whole(parties=self.parties)
             owner = splits.even(rows, self.parties, seed)
             return owner, tuple(str(party) for party in range(self.parties))
         named = np.asarray(groups)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
-from privadmm import assembly, assembly_columns, check
+from privadmm import assembly, assembly_columns
 from privadmm.assembly_outline import (
     Undeclared,
     UndeclaredError,
@@ -25,6 +25,7 @@ from privadmm.data.readers import feature_names
 from privadmm.data.schema import Encoding
 from privadmm.errors import ConfigError, RefusedError
 from privadmm.job import Job
+from privadmm.params import check_positive, check_probability
 from privadmm.privacy.accounting import epsilon as cost
 from privadmm.privacy.accounting import totals
 from privadmm.privacy.events import dump
@@ -249,8 +250,8 @@ def facts(
 
 def planned(config: Config, epsilon: float, delta: float, count: int | None = None) -> dict[str, Any]:
     """What this budget buys: the noise of each release and what the worst party has spent after each round."""
-    check.positive(epsilon=epsilon)
-    check.probability(delta=delta)
+    check_positive(epsilon=epsilon)
+    check_probability(delta=delta)
     if not config.algorithm.parameters.private:
         raise ConfigError(f"{config.algorithm.name} is not private; there is nothing to plan for")
     asked = config.privacy or PrivacyTable(delta=delta)

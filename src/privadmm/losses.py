@@ -14,8 +14,8 @@ from typing import ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from privadmm import check
 from privadmm.errors import ConfigError
+from privadmm.params import check_positive
 
 Array = NDArray[np.float64]
 
@@ -117,7 +117,7 @@ class HuberHinge:
     classification: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check.positive(h=self.h)
+        check_positive(h=self.h)
 
     @property
     def smoothness(self) -> float:
@@ -176,9 +176,9 @@ class Squared:
     classification: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        check.positive(label_bound=self.label_bound)
+        check_positive(label_bound=self.label_bound)
         if self.radius is not None:
-            check.positive(radius=self.radius)
+            check_positive(radius=self.radius)
 
     @property
     def lipschitz(self) -> float:
@@ -216,7 +216,7 @@ class Debiased:
     epsilon: float
 
     def __post_init__(self) -> None:
-        check.positive(epsilon=self.epsilon)
+        check_positive(epsilon=self.epsilon)
         if not self.loss.classification:
             raise ConfigError("labels of a regression cannot be randomised; use a loss of classes")
 

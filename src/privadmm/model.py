@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privadmm import check
 from privadmm.data.columns import Columns, People
 from privadmm.data.encoder import Encoder, Extra, RawRows, Rows, encode_file, encode_rows
 from privadmm.data.label_source import LabelSource
@@ -20,6 +19,7 @@ from privadmm.data.shards import Shards
 from privadmm.data.store import Store
 from privadmm.errors import ConfigError, DataError
 from privadmm.features import Map
+from privadmm.params import check_nonnegative, check_positive
 
 if TYPE_CHECKING:
     from privadmm.job import Job
@@ -267,7 +267,7 @@ def of_facts(facts: Any) -> Model:
     epsilon, delta = facts["epsilon"], facts["delta"]
     for name, claim in (("epsilon", epsilon), ("delta", delta)):
         if claim is not None:
-            check.nonnegative(**{name: claim})
+            check_nonnegative(**{name: claim})
     need(facts["mode"] in ("simulation", "deployment"), "mode is neither simulation nor deployment")
     need(facts.get("private", epsilon is not None) is (epsilon is not None), "private and epsilon disagree")
     need(epsilon is None or delta is not None, "there is an epsilon without a delta")
@@ -275,7 +275,7 @@ def of_facts(facts: Any) -> Model:
     need(texts([facts["algorithm"], *caveats]), "algorithm and caveats are not texts")
     if (seen := facts.get("features")) is not None:
         centre, scale = (numbers_of(seen[name], len(frame.columns)) for name in ("centre", "scale"))
-        check.nonnegative(constant=seen["constant"])
+        check_nonnegative(constant=seen["constant"])
         features = Map(centre, scale, seen["constant"])
     columns = [name for name, _ in facts["weights"]]
     weights = numbers_of([weight for _, weight in facts["weights"]], len(columns))
@@ -294,10 +294,10 @@ def frame_of(kept: Any) -> Frame:
     plain = pair and all(isinstance(name, str) or math.isfinite(name) for name in classes)
     need(classes is None or plain, "its classes are not two different texts or numbers")
     need(label is None or texts([label]), "its label is not a name")
-    check.positive(
+    check_positive(
         **{"row_bound": kept["row_bound"]} | {f"row_bounds {i}": bound for i, bound in enumerate(bounds)}
     )
-    check.nonnegative(intercept=kept["intercept"])
+    check_nonnegative(intercept=kept["intercept"])
     need(kept["intercept"] < 1, "its intercept is not below 1")
     held = [place for group in groups for place in group]
     whole = all(type(place) is int for place in held) and sorted(held) == list(range(len(names)))

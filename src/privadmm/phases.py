@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privadmm import check, wire
+from privadmm import wire
 from privadmm.errors import ConfigError, DataError
 from privadmm.features import Map
 from privadmm.graphs import Graph
@@ -29,6 +29,7 @@ from privadmm.losses import Debiased, Loss
 from privadmm.mail import COORDINATOR as COORDINATOR
 from privadmm.mail import Mail as Mail
 from privadmm.mail import limited
+from privadmm.params import check_positive, check_whole
 from privadmm.privacy.accounting import Claim, Plan
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.events import DiscreteGaussian, Event, Spent
@@ -75,8 +76,8 @@ class Public:
     derived: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        check.positive(C=self.C)
-        check.whole(rounds=self.rounds, dim=self.dim)
+        check_positive(C=self.C)
+        check_whole(rounds=self.rounds, dim=self.dim)
         if self.sizes.ndim != 1 or not len(self.sizes):
             raise ConfigError("there must be at least one party")
         if (self.sizes < 1).any():

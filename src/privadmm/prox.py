@@ -14,8 +14,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from privadmm import check
 from privadmm.losses import Loss
+from privadmm.params import check_positive
 
 Array = NDArray[np.float64]
 CAP = 400  # steps; they halve, or the bracket does
@@ -23,7 +23,7 @@ CAP = 400  # steps; they halve, or the bracket does
 
 def prox(loss: Loss, v: Array, y: Array, k: float) -> Array:
     """(1), elementwise, to the last few bits of z. The loss must be convex."""
-    check.positive(k=k)
+    check_positive(k=k)
     v, y = np.broadcast_arrays(np.asarray(v, dtype=np.float64), y)
     smooth = math.isfinite(loss.smoothness)
     a = v - loss.deriv(v, y) / k

@@ -27,12 +27,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from privadmm import check
 from privadmm.algorithms.centred import Centred
 from privadmm.data.schema import Encoding
 from privadmm.errors import ConfigError
 from privadmm.job import Job
 from privadmm.losses import Debiased, Loss
+from privadmm.params import check_positive, check_probability, check_whole
 from privadmm.privacy.accounting import epsilon as cost
 from privadmm.privacy.accounting import totals
 from privadmm.privacy.calibration import Target
@@ -67,10 +67,10 @@ class Facts:
     dims: Mapping[Encoding, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        check.whole(records=self.records, parties=len(self.epsilons))
-        check.probability(delta=self.delta)
+        check_whole(records=self.records, parties=len(self.epsilons))
+        check_probability(delta=self.delta)
         for value in self.epsilons:
-            check.positive(epsilon=value)
+            check_positive(epsilon=value)
         if self.records < self.parties:
             raise ConfigError(f"{self.records} records are fewer than {self.parties} parties; each needs one")
 

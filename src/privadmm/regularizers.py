@@ -13,8 +13,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from privadmm import check
 from privadmm.errors import ConfigError
+from privadmm.params import check_nonnegative
 
 Array = NDArray[np.float64]
 
@@ -49,7 +49,7 @@ class L2:
     weight: float
 
     def __post_init__(self) -> None:
-        check.nonnegative(weight=self.weight)
+        check_nonnegative(weight=self.weight)
 
     @property
     def strong_convexity(self) -> float:
@@ -87,7 +87,7 @@ class L1:
     weight: float
 
     def __post_init__(self) -> None:
-        check.nonnegative(weight=self.weight)
+        check_nonnegative(weight=self.weight)
 
     @property
     def strong_convexity(self) -> float:
@@ -126,7 +126,7 @@ class ElasticNet:
     l1_ratio: float = 0.5
 
     def __post_init__(self) -> None:
-        check.nonnegative(weight=self.weight)
+        check_nonnegative(weight=self.weight)
         if not 0 <= self.l1_ratio <= 1:
             raise ConfigError(f"l1_ratio must lie between 0 and 1, not {self.l1_ratio!r}")
 

@@ -23,8 +23,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from privadmm import check, wire
+from privadmm import wire
 from privadmm.errors import ConfigError
+from privadmm.params import check_positive, check_whole
 from privadmm.phases import Algorithm, Floats, Public
 
 MOST = 10_000_000
@@ -41,7 +42,7 @@ class Network:
     spread: float = 0.0
 
     def __post_init__(self) -> None:
-        check.positive(bandwidth=self.bandwidth, hub=self.hub)
+        check_positive(bandwidth=self.bandwidth, hub=self.hub)
         for name in ("latency", "spread"):
             if not 0 <= getattr(self, name) < np.inf:
                 raise ConfigError(f"{name} must be 0 or more and finite, not {getattr(self, name)!r}")
@@ -108,7 +109,7 @@ def traffic(
     frame: int = 0,
 ) -> Traffic:
     """Of nodes with `block` parties each, whose messages have `up` numbers and which hear `down` from each sender."""
-    check.whole(nodes=nodes, up=up, down=down, block=block)
+    check_whole(nodes=nodes, up=up, down=down, block=block)
     heard = round(degree) if kind in ("graph", "peers") else 1
     if kind in ("graph", "peers") and not 0 < degree <= nodes * block - 1:
         raise ConfigError(f"a graph of {nodes * block} parties has no degree {degree:g}")
@@ -188,7 +189,7 @@ def of_method(
     degree = float(public.graph.degrees.mean())
     lines = []
     for count in counts:
-        check.whole(parties=count)
+        check_whole(parties=count)
         if count > MOST:
             raise ConfigError(
                 f"parties = {count}: the model goes up to {MOST:,}; beyond that, read on along the line"

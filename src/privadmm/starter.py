@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from privadmm import check
 from privadmm.data.declare import (
     Declared,
     Note,
@@ -20,6 +19,7 @@ from privadmm.data.declare import (
 from privadmm.data.readers import opened
 from privadmm.data.schema import Encoding, Number, Schema, words
 from privadmm.errors import ConfigError
+from privadmm.params import check_positive, check_probability, check_whole
 from privadmm.recommend import Facts, Recommendation, recommend
 from privadmm.toml.reader import load
 
@@ -42,10 +42,10 @@ class Start:
     schema: Path | None
 
     def __post_init__(self) -> None:
-        check.positive(epsilon=self.epsilon)
-        check.probability(delta=self.delta)
+        check_positive(epsilon=self.epsilon)
+        check_probability(delta=self.delta)
         if self.parties is not None:
-            check.whole(parties=self.parties)
+            check_whole(parties=self.parties)
 
 
 @dataclass(frozen=True)

@@ -12,14 +12,13 @@ The model handed out is the mean of what the parties sent last.
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from privadmm import check
 from privadmm.algorithms.admm_star import IN_THE_CLEAR
 from privadmm.algorithms.graph import OnGraph, State, degrees, neighbours
+from privadmm.params import Above, Doc, check_positive
 from privadmm.phases import AtParties, Local, Mail, Phase, Public
 from privadmm.privacy.accounting import Plan
 from privadmm.privacy.release import Door, Released
 from privadmm.solvers import reanchor
-from privadmm.toml.fields import Above, Doc
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class ADMMGraph(OnGraph):
     private: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        check.positive(eta=self.eta, tolerance=self.tolerance)
+        check_positive(eta=self.eta, tolerance=self.tolerance)
 
     @property
     def phases(self) -> tuple[Phase, ...]:

@@ -21,16 +21,15 @@ An l1 part of R is added to (6b), which is then solved by an inner loop.
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from privadmm import check
 from privadmm.algorithms.columns import OnColumns, State, broadcast, message, nothing, scores_of, silence
 from privadmm.errors import ConfigError
+from privadmm.params import Above, Doc, check_positive
 from privadmm.phases import AtLabels, AtParties, Floats, Mail, Phase, Public
 from privadmm.privacy.accounting import Plan
 from privadmm.privacy.calibration import NoPrivacy
 from privadmm.privacy.events import NotPrivate
 from privadmm.privacy.release import Door, Released
 from privadmm.prox import prox
-from privadmm.toml.fields import Above, Doc
 from privadmm.vertical import Vertical
 
 IN_THE_CLEAR = NotPrivate("scores and weights leave the parties in the clear")
@@ -55,7 +54,7 @@ class ADMMSharing(OnColumns):
     private: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        check.positive(rho=self.rho)
+        check_positive(rho=self.rho)
 
     @property
     def phases(self) -> tuple[Phase, ...]:

@@ -15,14 +15,13 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 
-from privadmm import check
 from privadmm.algorithms.star import Memory, OnStar, average, broadcast
+from privadmm.params import Above, Doc, check_positive
 from privadmm.phases import AtCoordinator, AtParties, Floats, Ints, Local, Mail, Phase, Public
 from privadmm.privacy.accounting import Plan
 from privadmm.privacy.events import NotPrivate
 from privadmm.privacy.release import Door, Released
 from privadmm.solvers import reanchor
-from privadmm.toml.fields import Above, Doc
 
 IN_THE_CLEAR = NotPrivate("exact ADMM iterates leave the parties in the clear")
 
@@ -47,7 +46,7 @@ class ADMMStar(OnStar):
     private: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        check.positive(rho=self.rho, tolerance=self.tolerance)
+        check_positive(rho=self.rho, tolerance=self.tolerance)
 
     @property
     def phases(self) -> tuple[Phase, ...]:

@@ -18,9 +18,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from privadmm import check
 from privadmm.errors import ConfigError
 from privadmm.features import Map, map_of, moments, moments_sensitivity
+from privadmm.params import check_nonnegative, check_positive
 from privadmm.phases import (
     Algorithm,
     AtCoordinator,
@@ -66,8 +66,8 @@ class Centred:
     adjacencies: ClassVar[tuple[str, ...]] = ("replace-one",)
 
     def __post_init__(self) -> None:
-        check.positive(share=self.share)
-        check.nonnegative(constant=self.constant)
+        check_positive(share=self.share)
+        check_nonnegative(constant=self.constant)
         if max(self.share, self.constant) >= 1:
             raise ConfigError("the moments' share and the constant feature must lie below 1")
         if vertical(self.method):

@@ -33,16 +33,15 @@ from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 
-from privadmm import check
 from privadmm.algorithms.output import output_plan
 from privadmm.algorithms.star import Memory, OnStar, average, broadcast
 from privadmm.errors import ConfigError
+from privadmm.params import Above, Doc, check_positive
 from privadmm.phases import AtCoordinator, AtParties, Floats, Ints, Local, Mail, Phase, Public, rounding
 from privadmm.privacy.accounting import Claim, Plan, classical_ratio, moments_accountant
 from privadmm.privacy.calibration import NoPrivacy
 from privadmm.privacy.events import DiscreteGaussian, Gaussian
 from privadmm.privacy.release import Door, Released
-from privadmm.toml.fields import Above, Doc
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ class DPADMM(OnStar):
     raw_shows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check.positive(D_w=self.D_w, rho=self.rho)
+        check_positive(D_w=self.D_w, rho=self.rho)
         if (self.calibration == "published") != (self.round_epsilon is not None):
             raise ConfigError('round_epsilon and calibration = "published" go together: set both or neither')
 

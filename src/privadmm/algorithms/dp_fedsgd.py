@@ -20,14 +20,13 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
-from privadmm import check
 from privadmm.algorithms import star
 from privadmm.algorithms.output import output_plan
 from privadmm.errors import ConfigError
+from privadmm.params import Above, AtLeast, AtMost, Below, Doc, check_nonnegative, check_positive
 from privadmm.phases import AtCoordinator, AtParties, Floats, Ints, Local, Mail, Phase, Public
 from privadmm.privacy.accounting import Claim, Plan
 from privadmm.privacy.release import Door, Released
-from privadmm.toml.fields import Above, AtLeast, AtMost, Below, Doc
 
 
 @dataclass(frozen=True)
@@ -60,8 +59,8 @@ class DPFedSGD(star.OnStar):
     private: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check.positive(step=self.step, average=self.average)
-        check.nonnegative(momentum=self.momentum)
+        check_positive(step=self.step, average=self.average)
+        check_nonnegative(momentum=self.momentum)
         if self.momentum >= 1 or self.average > 1:
             raise ConfigError("momentum must lie below 1, and average must not be above 1")
 

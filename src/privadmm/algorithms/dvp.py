@@ -26,15 +26,14 @@ from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 
-from privadmm import check
 from privadmm.algorithms.graph import OnGraph, State, degrees, neighbours, objective_plan
 from privadmm.errors import ConfigError
+from privadmm.params import SOME, Above, Doc, check_positive
 from privadmm.phases import AtParties, Floats, Local, Mail, Phase, Public
 from privadmm.privacy.accounting import Claim, Plan
 from privadmm.privacy.calibration import NoPrivacy, widest
 from privadmm.privacy.release import Door, Released
 from privadmm.solvers import reanchor
-from privadmm.toml.fields import SOME, Above, Doc
 
 CAVEAT = {
     "box": "of one round, by the paper's algorithm box, which is not alpha-DP; the paper gives no total over rounds",
@@ -65,7 +64,7 @@ class DVP(OnGraph):
     private: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check.positive(eta=self.eta, tolerance=self.tolerance)
+        check_positive(eta=self.eta, tolerance=self.tolerance)
         given = [value for value in (self.alpha, self.party_alpha) if value is not None]
         if len(given) != (self.calibration != "certified"):
             raise ConfigError(

@@ -14,13 +14,12 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 
-from privadmm import check
 from privadmm.algorithms.columns import OnColumns, broadcast, message, scores_of, silence
+from privadmm.params import Above, AtLeast, Doc, check_positive, check_whole
 from privadmm.phases import AtLabels, AtParties, Floats, Ints, Mail, Nothing, Phase, Public
 from privadmm.privacy.accounting import Plan
 from privadmm.privacy.events import NotPrivate
 from privadmm.privacy.release import Door, Released
-from privadmm.toml.fields import Above, AtLeast, Doc
 from privadmm.vertical import Vertical
 
 IN_THE_CLEAR = NotPrivate("scores and weights leave the parties in the clear")
@@ -40,8 +39,8 @@ class FDMLSGD(OnColumns):
     private: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        check.positive(step=self.step)
-        check.whole(batches=self.batches)
+        check_positive(step=self.step)
+        check_whole(batches=self.batches)
 
     @property
     def phases(self) -> tuple[Phase, ...]:

@@ -28,17 +28,17 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
-from privadmm import check, gossip
+from privadmm import gossip
 from privadmm.algorithms.output import output_plan
 from privadmm.algorithms.relay import OnRelay
 from privadmm.algorithms.weighing import by_noise, profile
 from privadmm.errors import ConfigError
+from privadmm.params import Above, AtLeast, AtMost, Below, Doc, check_nonnegative, check_positive
 from privadmm.phases import AtCoordinator, AtParties, Floats, Ints, Local, Mail, Phase, Public
 from privadmm.privacy.accounting import Plan
 from privadmm.privacy.calibration import NoPrivacy, scaled
 from privadmm.privacy.events import DiscreteGaussian, Gaussian
 from privadmm.privacy.release import Door, Released
-from privadmm.toml.fields import Above, AtLeast, AtMost, Below, Doc
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,8 @@ class FirstOrderConsensus(OnRelay):
     private: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check.positive(average=self.average)
-        check.nonnegative(beta=self.beta)
+        check_positive(average=self.average)
+        check_nonnegative(beta=self.beta)
         if self.beta >= 1 or self.average > 1:
             raise ConfigError("beta must lie below 1, and average must not be above 1")
 

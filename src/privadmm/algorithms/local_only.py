@@ -12,14 +12,13 @@ mean (2), which no party would have by itself. One round says it all; further ro
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from privadmm import check
 from privadmm.algorithms.star import Memory, OnStar, average
 from privadmm.errors import ConfigError
+from privadmm.params import Above, Doc, check_positive
 from privadmm.phases import AtCoordinator, AtParties, Floats, Ints, Local, Mail, Phase, Public
 from privadmm.privacy.accounting import Plan
 from privadmm.privacy.events import NotPrivate
 from privadmm.privacy.release import Door, Released
-from privadmm.toml.fields import Above, Doc
 
 EACH_ITS_OWN = NotPrivate("every party's own model leaves in the clear")
 
@@ -41,7 +40,7 @@ class LocalOnly(OnStar):
     private: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        check.positive(tolerance=self.tolerance)
+        check_positive(tolerance=self.tolerance)
 
     @property
     def phases(self) -> tuple[Phase, ...]:

@@ -22,14 +22,13 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 
-from privadmm import check
 from privadmm.algorithms.graph import State, degrees, neighbours
 from privadmm.algorithms.penalties import Penalised
 from privadmm.errors import ConfigError
+from privadmm.params import Above, Doc, check_positive
 from privadmm.phases import AtParties, Floats, Local, Mail, Phase, Public
 from privadmm.privacy.release import Door, Released
 from privadmm.solvers import reanchor
-from privadmm.toml.fields import Above, Doc
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class MADMM(Penalised):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.theta is not None:
-            check.positive(theta=self.theta)
+            check_positive(theta=self.theta)
             if self.theta > (least := min(self.party_eta or (self.eta,))):
                 raise ConfigError(
                     f"theta must not exceed the smallest penalty, {least:g}; it is {self.theta:g}"

@@ -34,14 +34,13 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 
-from privadmm import check
 from privadmm.algorithms import recycling
 from privadmm.algorithms.graph import degrees, neighbours
 from privadmm.algorithms.penalties import Penalised
+from privadmm.params import AtLeast, Doc, check_nonnegative
 from privadmm.phases import AtCoordinator, AtParties, Floats, Ints, Local, Mail, Phase, Public
 from privadmm.privacy.release import Door, Released
 from privadmm.solvers import reanchor
-from privadmm.toml.fields import AtLeast, Doc
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ class MRADMM(Penalised):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check.nonnegative(gamma=self.gamma)
+        check_nonnegative(gamma=self.gamma)
 
     @property
     def phases(self) -> tuple[Phase, ...]:

@@ -29,17 +29,16 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
-from privadmm import check
 from privadmm.algorithms.graph import OnGraph, State, degrees, neighbours
 from privadmm.algorithms.output import noisy_argmin, output_plan
 from privadmm.algorithms.star import Memory
 from privadmm.errors import ConfigError
+from privadmm.params import Above, AtLeast, Doc, check_nonnegative, check_positive
 from privadmm.phases import AtCoordinator, AtParties, Floats, Local, Mail, Phase, Public
 from privadmm.privacy.accounting import Claim, Plan
 from privadmm.privacy.mechanisms import Noise
 from privadmm.privacy.release import Door, Released
 from privadmm.solvers import reanchor
-from privadmm.toml.fields import Above, AtLeast, Doc
 
 
 @dataclass(frozen=True)
@@ -62,8 +61,8 @@ class PDML(OnGraph):
     private: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check.positive(beta=self.beta, tolerance=self.tolerance)
-        check.nonnegative(R=self.R)
+        check_positive(beta=self.beta, tolerance=self.tolerance)
+        check_nonnegative(R=self.R)
         if (self.calibration == "published") != (self.V is not None):
             raise ConfigError('V and calibration = "published" go together: set both or neither')
 

@@ -25,13 +25,12 @@ from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 
-from privadmm import check
 from privadmm.algorithms.graph import OnGraph, degrees, objective_plan
 from privadmm.errors import ConfigError, RefusedError
+from privadmm.params import SOME, Above, AtLeast, Doc, check_positive
 from privadmm.phases import Floats, Public
 from privadmm.privacy.accounting import Claim, Plan
 from privadmm.privacy.calibration import Target, widest
-from privadmm.toml.fields import SOME, Above, AtLeast, Doc
 
 
 @dataclass(frozen=True)
@@ -58,9 +57,9 @@ class Penalised(OnGraph, ABC):
     caveat: ClassVar[str]
 
     def __post_init__(self) -> None:
-        check.positive(eta=self.eta, growth=self.growth, tolerance=self.tolerance)
+        check_positive(eta=self.eta, growth=self.growth, tolerance=self.tolerance)
         for number, value in enumerate(self.party_eta or ()):
-            check.positive(**{f"party_eta[{number}]": value})
+            check_positive(**{f"party_eta[{number}]": value})
         if self.growth < 1:
             raise ConfigError(
                 f"growth must be 1 or above, not {self.growth!r}: the proofs need penalties that do not fall"

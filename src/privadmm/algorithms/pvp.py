@@ -26,17 +26,16 @@ from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 
-from privadmm import check
 from privadmm.algorithms.admm_star import State
 from privadmm.algorithms.output import noisy_argmin, output_plan
 from privadmm.algorithms.star import Memory, OnStar, average, broadcast
 from privadmm.errors import ConfigError
+from privadmm.params import Above, Doc, check_positive
 from privadmm.phases import AtCoordinator, AtParties, Floats, Ints, Local, Mail, Phase, Public
 from privadmm.privacy.accounting import Claim, Plan, classical_ratio, moments_accountant
 from privadmm.privacy.calibration import NoPrivacy
 from privadmm.privacy.release import Door, Released
 from privadmm.solvers import reanchor
-from privadmm.toml.fields import Above, Doc
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ class PVP(OnStar):
     private: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check.positive(rho=self.rho, tolerance=self.tolerance)
+        check_positive(rho=self.rho, tolerance=self.tolerance)
         if (self.calibration == "published") != (self.round_epsilon is not None):
             raise ConfigError('round_epsilon and calibration = "published" go together: set both or neither')
 

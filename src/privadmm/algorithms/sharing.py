@@ -24,15 +24,14 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from privadmm import check
 from privadmm.algorithms.admm_sharing import ADMMSharing
 from privadmm.errors import ConfigError
+from privadmm.params import Above, Doc, check_positive
 from privadmm.phases import Floats, Public
 from privadmm.privacy import fits
 from privadmm.privacy.accounting import Claim, Plan, classical_ratio
 from privadmm.privacy.calibration import NoPrivacy, fit
 from privadmm.privacy.events import NotPrivate, Unproved
-from privadmm.toml.fields import Above, Doc
 from privadmm.vertical import Vertical
 
 BARE = NotPrivate("the paper has no noise for handing over the weights")
@@ -61,7 +60,7 @@ class Sharing(ADMMSharing):
     private: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check.positive(rho=self.rho, b1=self.b1)
+        check_positive(rho=self.rho, b1=self.b1)
         if (self.calibration == "published") != (self.round_epsilon is not None):
             raise ConfigError('round_epsilon and calibration = "published" go together: set both or neither')
 

@@ -45,9 +45,9 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Make a ledger with the party's own policy, which every later job has to keep."""
-    from privadmm import check
     from privadmm.algorithms import ALGORITHMS
     from privadmm.errors import ConfigError
+    from privadmm.params import check_positive
     from privadmm.privacy.calibration import Adjacency
     from privadmm.privacy.durable import SqliteLedger
     from privadmm.privacy.ledger import Budget, Policy
@@ -59,7 +59,7 @@ def create(
         raise ConfigError(f"--mode must be deployment or simulation, not {mode!r}")
     if unknown := set(algorithm or ()) - set(ALGORITHMS):
         raise ConfigError(f"--algorithm: {sorted(unknown)[0]!r} is none of {', '.join(ALGORITHMS)}")
-    check.positive(epsilon=epsilon)
+    check_positive(epsilon=epsilon)
     if adjacency not in get_args(Adjacency):
         raise ConfigError(f"--adjacency must be one of {', '.join(get_args(Adjacency))}, not {adjacency!r}")
     allowed = tuple(algorithm) if algorithm else None

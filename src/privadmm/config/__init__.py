@@ -28,8 +28,7 @@ from privadmm.config.tables import (
     RunTable,
 )
 from privadmm.errors import ConfigError
-from privadmm.toml.docs import Section, as_json, as_markdown, as_text
-from privadmm.toml.fields import (
+from privadmm.params import (
     BAD,
     Above,
     At,
@@ -47,6 +46,7 @@ from privadmm.toml.fields import (
     nearest,
     show,
 )
+from privadmm.toml.docs import Section, as_json, as_markdown, as_text
 from privadmm.toml.reader import Lines, Report, load, read_table
 
 __all__ = [

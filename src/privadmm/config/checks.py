@@ -11,7 +11,7 @@ from privadmm.config.tables import (
     PrivacyTable,
     RunTable,
 )
-from privadmm.toml.fields import At, fields_of, show
+from privadmm.params import At, fields_of, show
 from privadmm.toml.reader import Report
 
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from privadmm.check import MOST_FEATURES
-from privadmm.toml.fields import SOME, Above, AtLeast, AtMost, Below, Doc, Rule, When, show
+from privadmm.params import MOST_FEATURES, SOME, Above, AtLeast, AtMost, Below, Doc, Rule, When, show
 
 EMBEDDED = ("embedded:adult", "embedded:a9a")
 LEAVES = "(0|[1-9][0-9]{0,8})@[1-9][0-9]{0,8}"  # party and round

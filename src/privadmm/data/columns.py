@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from privadmm import check
 from privadmm.data.label_source import UNNAMED, LabelSource, digest_of
 from privadmm.data.packing import Clip, clip_sparse, gram, pack_dense
 from privadmm.data.schema import words
 from privadmm.data.store import Store
 from privadmm.errors import ConfigError, DataError
+from privadmm.params import check_positive
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -102,7 +102,7 @@ class Columns:
             raise ConfigError(f"{len(row_bounds)} row bounds for {len(tables)} parties; give one for each")
         if column_bound is not None:
             if column_bound != math.inf:
-                check.positive(column_bound=column_bound)
+                check_positive(column_bound=column_bound)
             if intercept:
                 raise ConfigError(
                     'adjacency = "column" and an intercept do not go together: set intercept = 0'

@@ -17,11 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privadmm import check
 from privadmm.data.readers import Format, opened
 from privadmm.data.schema import Category, Classes, Number, Schema, distinct_columns, numbers, words
 from privadmm.errors import ConfigError, DataError
-from privadmm.toml.fields import HUGE, TINY
+from privadmm.params import HUGE, TINY, check_whole
 
 MISSING = frozenset({"", "?", "na", "n/a", "nan", "null", "none", "-"})
 IDS_FROM = 20  # rows from which on a column that never repeats itself looks like an id
@@ -77,7 +76,7 @@ def declare(
     path: str | Path, label: str, *, format: Format | None = None, drop: Sequence[str] = (), most: int = 50
 ) -> Declared:
     """Look at every column of a csv or parquet file that is public or made up."""
-    check.whole(most=most)
+    check_whole(most=most)
     path, notes = Path(path), list[Note]()
     with opened(path, format) as table:
         distinct_columns(table.header)

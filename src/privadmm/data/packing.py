@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privadmm import check
 from privadmm.data.store import Store
 from privadmm.errors import ConfigError, DataError
+from privadmm.params import check_positive
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -193,7 +193,7 @@ class Clip:
     intercept: float
 
     def __post_init__(self) -> None:
-        check.positive(row_bound=self.bound)
+        check_positive(row_bound=self.bound)
         if not 0 <= self.intercept < 1:
             raise ConfigError(f"intercept must lie in [0, 1), 0 meaning none, not {self.intercept!r}")
 

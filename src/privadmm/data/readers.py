@@ -21,7 +21,6 @@ from typing import IO, TYPE_CHECKING, Any, Literal, Protocol, TypeVar, Union, ca
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from privadmm.check import MOST_FEATURES
 from privadmm.data.schema import (
     DROP_OR_DEFAULT,
     Classes,
@@ -40,6 +39,7 @@ from privadmm.data.schema import (
     words,
 )
 from privadmm.errors import ConfigError, DataError, PrivadmmError
+from privadmm.params import MOST_FEATURES
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

@@ -17,8 +17,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from privadmm import check
 from privadmm.errors import ConfigError, DataError
+from privadmm.params import check_positive
 
 Floats = NDArray[np.float64]
 OnBad = Literal["refuse", "default"]
@@ -132,7 +132,7 @@ class Schema:
     row_bound: float
 
     def __post_init__(self) -> None:
-        check.positive(row_bound=self.row_bound)
+        check_positive(row_bound=self.row_bound)
         object.__setattr__(self, "columns", dict(self.columns))
         if self.classes is not None:
             object.__setattr__(self, "classes", class_pair(self.classes))

@@ -11,9 +11,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from privadmm import check
 from privadmm.data.schema import words
 from privadmm.errors import ConfigError, DataError
+from privadmm.params import check_positive, check_probability
 
 Ints = NDArray[np.int64]
 ATTEMPTS = 100
@@ -61,7 +61,7 @@ def dirichlet(y: NDArray[Any], parties: int, alpha: float, seed: int) -> Ints:
     `even`. Drawn anew while a party is left empty, up to ATTEMPTS times.
     """
     y = np.asarray(y)
-    check.positive(alpha=alpha)
+    check_positive(alpha=alpha)
     _enough(len(y), parties, "records")
     rng = _rng(seed)
     for _ in range(ATTEMPTS):
@@ -116,7 +116,7 @@ def by_lists(d: int, lists: Sequence[Sequence[int]]) -> list[Ints]:
 
 def train_test(n: int, test_fraction: float, seed: int) -> tuple[Ints, Ints]:
     """Row numbers to train on and to test on, each in ascending order."""
-    check.probability(test_fraction=test_fraction)
+    check_probability(test_fraction=test_fraction)
     held_out = round(n * test_fraction)
     if not 0 < held_out < n:
         raise DataError(
@@ -129,7 +129,7 @@ def train_test(n: int, test_fraction: float, seed: int) -> tuple[Ints, Ints]:
 
 def of_party(n: int, test_fraction: float, seed: int, party: int) -> tuple[Ints, Ints]:
     """The same within one party's own records, by its number. A small party may keep all of them to train on."""
-    check.probability(test_fraction=test_fraction)
+    check_probability(test_fraction=test_fraction)
     held_out = min(round(n * test_fraction), n - 1)
     stream = np.random.SeedSequence(_checked(seed), spawn_key=(party,))
     order = np.random.default_rng(stream).permutation(n)

@@ -20,8 +20,8 @@ from privadmm.config import SECTIONS, Config, check_seed, read
 from privadmm.data import adult
 from privadmm.errors import ConfigError, RefusedError
 from privadmm.job import Job
+from privadmm.params import fields_of
 from privadmm.report.rundir import write_text
-from privadmm.toml.fields import fields_of
 from privadmm.toml.reader import load
 
 OWN = "own.npz"  # stands where a config names a file; every party reads its own

@@ -20,7 +20,7 @@ from functools import lru_cache, partial, singledispatch
 import numpy as np
 from numpy.typing import NDArray
 
-from privadmm import check
+from privadmm.params import check_positive, check_probability
 from privadmm.privacy import curves
 from privadmm.privacy.events import (
     STEPS,
@@ -177,8 +177,8 @@ def printed(value: float, spec: str = ".4g") -> str:
 
 def classical_ratio(round_epsilon: float, delta: float) -> float:
     """The textbook noise of one (epsilon, delta) Gaussian release, sqrt(2 ln(1.25/delta))/epsilon."""
-    check.positive(round_epsilon=round_epsilon)
-    check.probability(delta=delta)
+    check_positive(round_epsilon=round_epsilon)
+    check_probability(delta=delta)
     return math.sqrt(2 * math.log(1.25 / delta)) / round_epsilon
 
 

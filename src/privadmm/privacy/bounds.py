@@ -30,8 +30,8 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privadmm import check
 from privadmm.losses import Logistic, Loss
+from privadmm.params import check_positive
 from privadmm.privacy import curves
 
 Floats = NDArray[np.float64]
@@ -62,7 +62,7 @@ def attack(
 
     Instances are decoded from standard normal genes, a row each. A ratio that is not a number could not be resolved.
     """
-    check.positive(budget=budget)
+    check_positive(budget=budget)
     kept, values, size = np.empty((0, genes)), np.empty(0), max(24, budget // 500)
     tried = unresolved = 0
 
@@ -264,7 +264,7 @@ def log_integral(pairs: Pairs, alpha: Floats, level: tuple[int, int] = LEVELS[2]
 
     # -v grows at least this fast along any line, so |v| < WIDTH s lies within a ball around any f.
     least = pairs.curvature * (1 - np.maximum(alpha - 1, 0.0) * pairs.w)
-    check.positive(curvature=float(least.min()))
+    check_positive(curvature=float(least.min()))
     radius = (WIDTH * pairs.scale + np.linalg.norm(v(pairs.f[:, None, :]), axis=-1)[:, 0]) / least
     rays, weights = directions(pairs, radius, level[0])
     foot = np.sum(rays * pairs.f[:, None, :], axis=-1)

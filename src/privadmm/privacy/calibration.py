@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache, singledispatch
 from typing import Any, Literal, get_args
 
-from privadmm import check
 from privadmm.errors import ConfigError, RefusedError
+from privadmm.params import check_positive, check_probability, check_whole
 from privadmm.privacy.accounting import Plan, epsilon, least_delta, pure
 from privadmm.privacy.events import (
     DiscreteGaussian,
@@ -56,17 +56,17 @@ class Target:
 
     def __post_init__(self) -> None:
         if self.delta != 0:
-            check.probability(delta=self.delta)
+            check_probability(delta=self.delta)
         if self.epsilon is not None:
-            check.positive(epsilon=self.epsilon)
+            check_positive(epsilon=self.epsilon)
         if self.adjacency not in get_args(Adjacency):
             raise ConfigError(f"adjacency must be one of {', '.join(get_args(Adjacency))}")
         for number, value in enumerate(self.party_epsilon):
-            check.positive(**{f"party_epsilon[{number}]": value})
+            check_positive(**{f"party_epsilon[{number}]": value})
         for number, value in enumerate(self.profile):
-            check.positive(**{f"profile[{number}]": value})
-        check.positive(decay=self.decay)
-        check.whole(copies=self.copies)
+            check_positive(**{f"profile[{number}]": value})
+        check_positive(decay=self.decay)
+        check_whole(copies=self.copies)
         if self.profile and self.decay != 1:
             raise ConfigError("decay and profile both spread the noise over rounds: give one of them")
 
@@ -189,7 +189,7 @@ def calibrate(target: float, delta: float, spend: Callable[[float], Spent]) -> f
 
     spend must cost less as x grows. What no noise can reach is refused with the smallest feasible epsilon.
     """
-    check.positive(epsilon=target)
+    check_positive(epsilon=target)
     low, high = 1e-9, 1e-9
     while epsilon(spend(high), delta) > target:
         low, high = high, 4 * high

@@ -33,7 +33,7 @@ from functools import cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from privadmm import check
+from privadmm.params import check_nonnegative, check_positive, check_probability
 
 Floats = NDArray[np.float64]
 # More terms of (2) than this go to a discretised distribution instead, which rounds up.
@@ -73,8 +73,8 @@ def tail(mu: float, delta: float) -> float:
 
 def gdp_epsilon(mu: float, delta: float) -> float:
     """The smallest epsilon of a mu-GDP transcript at this delta, rounded up."""
-    check.probability(delta=delta)
-    check.nonnegative(mu=mu)
+    check_probability(delta=delta)
+    check_nonnegative(mu=mu)
     return smallest(lambda eps: gdp_delta(mu, eps), delta, tail(mu, delta))
 
 
@@ -84,7 +84,7 @@ def mixed_epsilon(mu: float, pure: Iterable[tuple[float, int]], delta: float) ->
     total = math.fsum(count * eps for eps, count in pure)
     if delta == 0:
         return total if mu == 0 else math.inf
-    check.probability(delta=delta)
+    check_probability(delta=delta)
     if not pure:
         return gdp_epsilon(mu, delta)
     if crowded(pure):
@@ -167,7 +167,7 @@ def objective_rdp(alpha: Floats, ratio: float, w: float) -> Floats:
 
 def rdp_epsilon(curve: Callable[[Floats], Floats], delta: float) -> float:
     """(3). Every alpha is a valid bound, so a grid that is refined around its best point is safe."""
-    check.probability(delta=delta)
+    check_probability(delta=delta)
     centre, width, best = 0.0, 14.0, math.inf
     for _ in range(4):
         logs = np.linspace(centre - width, centre + width, 2001)
@@ -192,7 +192,7 @@ def rdp_delta(curve: Callable[[Floats], Floats], epsilon: float) -> float:
 
 def grid_distance(dim: float, sigma: float) -> float:
     """eta of one release: `dim` coordinates, each with `sigma` grid steps in a standard deviation."""
-    check.positive(dim=dim, sigma=sigma)
+    check_positive(dim=dim, sigma=sigma)
     return dim / (24 * sigma**2)
 
 
@@ -242,7 +242,7 @@ def joint_label(label_epsilon: float, delta_at: Callable[[float], float], delta:
     e = ln((e^(eps+e2) + 1)/(e^eps + e^e2)) and d = d2 (e^eps - 1)/(e^eps + e^e2). Every e2 on the curve gives a valid
     pair; e grows and d falls with e2, so the best pair is where d meets delta.
     """
-    check.positive(label_epsilon=label_epsilon)
+    check_positive(label_epsilon=label_epsilon)
 
     def joint_delta(e2: float) -> float:
         return delta_at(e2) * -math.expm1(-label_epsilon) / (1 + math.exp(e2 - label_epsilon))

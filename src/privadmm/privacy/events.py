@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 
-from privadmm import check
 from privadmm.errors import LedgerError
+from privadmm.params import check_nonnegative, check_positive, check_ratio
 
 # What mechanisms.Deployment keeps to in every release of d numbers, and accounting relies on: the standard deviation is
 # at least STEPS sqrt(d) steps of the grid.
@@ -24,7 +24,7 @@ class Gaussian:
     ratio: float
 
     def __post_init__(self) -> None:
-        check.ratio(ratio=self.ratio)
+        check_ratio(ratio=self.ratio)
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class DiscreteGaussian:
     ratio: float
 
     def __post_init__(self) -> None:
-        check.ratio(ratio=self.ratio)
+        check_ratio(ratio=self.ratio)
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class EarlyDiscreteGaussian:
     ratio: float
 
     def __post_init__(self) -> None:
-        check.ratio(ratio=self.ratio)
+        check_ratio(ratio=self.ratio)
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class GaussianObjective:
     w: float
 
     def __post_init__(self) -> None:
-        check.ratio(ratio=self.ratio)
-        check.nonnegative(w=self.w)
+        check_ratio(ratio=self.ratio)
+        check_nonnegative(w=self.w)
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,8 @@ class GammaObjective:
     w: float
 
     def __post_init__(self) -> None:
-        check.ratio(slope=self.slope)
-        check.nonnegative(w=self.w)
+        check_ratio(slope=self.slope)
+        check_nonnegative(w=self.w)
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class GammaOutput:
     ratio: float
 
     def __post_init__(self) -> None:
-        check.ratio(ratio=self.ratio)
+        check_ratio(ratio=self.ratio)
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class RandomizedResponse:
     epsilon: float
 
     def __post_init__(self) -> None:
-        check.positive(epsilon=self.epsilon)
+        check_positive(epsilon=self.epsilon)
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Unproved:
     ratio: float
 
     def __post_init__(self) -> None:
-        check.ratio(ratio=self.ratio)
+        check_ratio(ratio=self.ratio)
 
 
 @dataclass(frozen=True)

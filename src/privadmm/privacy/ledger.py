@@ -33,8 +33,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, get_args
 
-from privadmm import check
 from privadmm.errors import ConfigError, RefusedError
+from privadmm.params import check_nonnegative, check_positive, check_probability
 from privadmm.privacy.accounting import epsilon, printed
 from privadmm.privacy.calibration import Adjacency
 from privadmm.privacy.events import Charges, Event, Spent, add, dump, merge
@@ -49,9 +49,9 @@ class Budget:
     delta: float
 
     def __post_init__(self) -> None:
-        check.nonnegative(epsilon=self.epsilon)  # 0 where delta alone covers what is released
+        check_nonnegative(epsilon=self.epsilon)  # 0 where delta alone covers what is released
         if self.delta != 0:
-            check.probability(delta=self.delta)
+            check_probability(delta=self.delta)
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Policy:
     def __post_init__(self) -> None:
         for name in ("per_job", "row_bound", "label_epsilon"):
             if (value := getattr(self, name)) is not None:
-                check.positive(**{name: value})
+                check_positive(**{name: value})
         if self.adjacency not in get_args(Adjacency):
             raise ConfigError(
                 f"adjacency must be one of {', '.join(get_args(Adjacency))}, not {self.adjacency!r}"

@@ -12,10 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from privadmm import check
 from privadmm.errors import ConfigError, RefusedError
+from privadmm.params import Above, AtLeast, AtMost, Doc, check_positive, check_whole, fields_of
 from privadmm.privacy.calibration import Target
-from privadmm.toml.fields import Above, AtLeast, AtMost, Doc, fields_of
 from privadmm.toml.reader import Lines, Report, read_table
 
 
@@ -50,9 +49,9 @@ class Limits:
     ] = 1e6
 
     def __post_init__(self) -> None:
-        check.whole(rounds=self.rounds, parties=self.parties, edges=self.edges)
-        check.whole(releases=self.releases, dim=self.dim)
-        check.positive(
+        check_whole(rounds=self.rounds, parties=self.parties, edges=self.edges)
+        check_whole(releases=self.releases, dim=self.dim)
+        check_positive(
             smallest=self.smallest, largest=self.largest, tolerance=self.tolerance, condition=self.condition
         )
         if not (1e-20 <= self.smallest <= 1 <= self.largest <= 1e20 and 1 <= self.condition <= 1e9):

@@ -14,8 +14,8 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from privadmm import check
 from privadmm.errors import ConfigError, RefusedError
+from privadmm.params import check_positive
 from privadmm.privacy.events import STEPS, DiscreteGaussian, Gaussian
 
 Floats = NDArray[np.float64]
@@ -61,7 +61,7 @@ class Once(ABC):
     def words(self, party: int, what: int, number: int, replica: int, count: int) -> Words: ...
 
     def uniform(self, bound: float, shape: tuple[int, ...], ids: Ints, number: int = 0) -> Floats:
-        check.positive(bound=bound)
+        check_positive(bound=bound)
         out = np.empty(shape)
         flat = out.reshape(-1, *shape[-2:])
         for replica, row in np.ndindex(flat.shape[:2]):
@@ -76,7 +76,7 @@ class Once(ABC):
 
 def flip_threshold(epsilon: float) -> np.uint64:
     """The words below it are 2^64/(1 + e^epsilon) of them, and one more: a flip is never rarer than it must be."""
-    check.positive(epsilon=epsilon)
+    check_positive(epsilon=epsilon)
     with localcontext(prec=60):
         return np.uint64(int(2**64 / (1 + Decimal(min(epsilon, 100.0)).exp())) + 1)  # beyond 100 it is 1
 
@@ -184,13 +184,13 @@ class Deployment(Once):
 
     def measurement(self, size: int, sensitivity: float, ratio: float) -> Any:
         """OpenDP's measurement: rounds `size` numbers to the grid and adds the noise. Its `map` gives its own zCDP."""
-        check.positive(sensitivity=sensitivity, ratio=ratio)
+        check_positive(sensitivity=sensitivity, ratio=ratio)
         whole = float(self.grid(np.array(ratio * sensitivity)))
         step = whole / 2 ** math.ceil((size - 1).bit_length() / 2)  # at most whole/sqrt(size)
         # Rounding the query to the grid can move it by half a step per coordinate, on either side. The last factor is
         # for the rounding of this line itself.
         scale = max(ratio * (sensitivity + step * math.sqrt(size)) * (1 + 2.0**-50), LEAST)
-        check.positive(**{"ratio times sensitivity": scale})
+        check_positive(**{"ratio times sensitivity": scale})
         dp = self._opendp
         return dp.measurements.make_gaussian(
             dp.domains.vector_domain(dp.domains.atom_domain(T=float, nan=False), size=size),

@@ -31,9 +31,9 @@ from typing import Literal
 
 import numpy as np
 
-from privadmm import check
 from privadmm.algorithms.dp_admm import DPADMM
 from privadmm.errors import ConfigError
+from privadmm.params import check_positive
 from privadmm.phases import Floats, Public
 from privadmm.privacy.calibration import Target
 
@@ -54,7 +54,7 @@ class Constants:
     @staticmethod
     def of(algorithm: DPADMM, public: Public, beta: float) -> "Constants":
         """From public facts and declared constants alone."""
-        check.positive(beta=beta)
+        check_positive(beta=beta)
         target = public.privacy
         if isinstance(target, Target) and len(set(target.levels(public.rounds))) > 1:
             raise ConfigError(

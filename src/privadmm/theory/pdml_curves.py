@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from privadmm import check
 from privadmm.algorithms.pdml import PDML
 from privadmm.data.shards import Shards
 from privadmm.drive import View
 from privadmm.errors import ConfigError, DivergedError
 from privadmm.job import Job, cluster, train
 from privadmm.losses import Debiased
+from privadmm.params import check_positive, check_probability
 from privadmm.phases import Floats, Ints, Local
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.events import Gaussian
@@ -47,7 +47,7 @@ def facts(job: Job, radius: float | None, delta: float) -> Facts:
     """From public facts alone. Without a declared ball, the one in which every optimum lies."""
     algorithm, public = job.algorithm, job.public
     assert isinstance(algorithm, PDML)
-    check.probability(confidence=delta)
+    check_probability(confidence=delta)
     loss, weight = public.loss, public.regularizer.strong_convexity
     plain = loss.loss if isinstance(loss, Debiased) else loss
     if not plain.classification or plain.flip_smoothness:
@@ -66,7 +66,7 @@ def facts(job: Job, radius: float | None, delta: float) -> Facts:
             radius = min(
                 radius, math.sqrt(2 * public.C * float(loss.value(np.zeros(1), np.ones(1))[0]) / weight)
             )
-    check.positive(radius=radius)
+    check_positive(radius=radius)
     largest = float(plain.value(np.array([radius, -radius]), np.ones(2)).max())
     return Facts(
         spectrum=Spectrum.of(public.graph),

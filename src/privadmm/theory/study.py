@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
-from privadmm import assembly, check
+from privadmm import assembly
 from privadmm.algorithms.dp_admm import DPADMM
 from privadmm.algorithms.pdml import PDML
 from privadmm.config import Config
 from privadmm.errors import ConfigError
+from privadmm.params import check_whole
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.theory.dp_admm_curves import dp_admm
 from privadmm.theory.pdml_curves import pdml
@@ -35,7 +36,7 @@ def study(
         )
     if config.run.mode != "simulation":
         raise ConfigError(f'{config.path}: a bound is measured on records: set [run] mode = "simulation"')
-    check.whole(seeds=seeds)
+    check_whole(seeds=seeds)
     shards = assembly.prepare(config).shards
     job = assembly.job(config, shards.sizes, shards.dim)
     seed = config.run.seed or 0

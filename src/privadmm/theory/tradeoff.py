@@ -25,8 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from privadmm import check
 from privadmm.errors import ConfigError, PrivadmmError
+from privadmm.params import check_nonnegative, check_positive
 from privadmm.phases import Floats
 
 WEIGHTS = (0.02, 6.0, 9.0, 1.0)  # omega_p1 to omega_p4 below the paper's Figure 3
@@ -72,8 +72,8 @@ class Weights:
     omega4: float
 
     def __post_init__(self) -> None:
-        check.positive(omega1=self.omega1, omega2=self.omega2, omega3=self.omega3)
-        check.nonnegative(omega4=self.omega4)
+        check_positive(omega1=self.omega1, omega2=self.omega2, omega3=self.omega3)
+        check_nonnegative(omega4=self.omega4)
 
     def privacy(self, alpha: Floats) -> Floats:
         """(2)"""

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from privadmm import assembly, check
+from privadmm import assembly
 from privadmm.algorithms.dvp import DVP
 from privadmm.assembly import Prepared
 from privadmm.compare import job_of
@@ -23,6 +23,7 @@ from privadmm.drive import View
 from privadmm.errors import ConfigError, PrivadmmError
 from privadmm.job import Job, cluster, train
 from privadmm.losses import Debiased
+from privadmm.params import check_positive, check_whole
 from privadmm.phases import Floats
 from privadmm.privacy.accounting import totals, worst
 from privadmm.privacy.mechanisms import Simulation
@@ -65,7 +66,7 @@ def tradeoff(
     """Points, fit and best alphas of both calibrations, after each of these rounds (those of the config if empty)."""
     grid, marks = tuple(sorted(set(alphas))), tuple(sorted(set(rounds))) or (config.algorithm.rounds,)
     privacy = checked(config, grid, marks)
-    check.whole(seeds=seeds)
+    check_whole(seeds=seeds)
     config = replace(config, privacy=privacy, algorithm=replace(config.algorithm, rounds=marks[-1]))
     prepared, ran, lines = assembly.prepare(config), 0, []
     for calibration in CALIBRATIONS:
@@ -100,9 +101,9 @@ def checked(config: Config, alphas: Sequence[float], rounds: Sequence[int]) -> P
             f"{config.path}: alpha is the same in all rounds here: leave out [privacy] decay and profile"
         )
     for number, alpha in enumerate(alphas):
-        check.positive(**{f"alphas[{number}]": alpha})
+        check_positive(**{f"alphas[{number}]": alpha})
     for number, mark in enumerate(rounds):
-        check.whole(**{f"rounds[{number}]": mark})
+        check_whole(**{f"rounds[{number}]": mark})
     if len(alphas) < 4:
         raise ConfigError(f"a curve of three constants needs four alphas or more, not {len(alphas)}")
     return replace(config.privacy, epsilon=None, party_epsilon=None, budget=None)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from textwrap import fill
 from typing import Any
 
-from privadmm.toml.fields import Field, show
+from privadmm.params import Field, show
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Dataclass fields as a schema for TOML: what a value may be, in words, as JSON Schema, and as a reader.
+"""Declared parameters: dataclass fields with limits and a meaning, as a schema for TOML, in words and as JSON Schema.
 
     @dataclass(frozen=True)
     class Loss:
@@ -11,6 +11,7 @@ Literal, tuple[T, ...], tuple[T, T], Mapping[str, T], unions, and `| None` for a
 import dataclasses
 import json
 import math
+import numbers
 import operator
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,9 +19,13 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Annotated, Any, ClassVar, Literal, Protocol, Union, get_args, get_origin, get_type_hints
 
+from privadmm.errors import ConfigError
+
 At = tuple[str, ...]  # a place in the file: ("data", "schema", "age")
 BAD = object()  # stands for a value that was reported as a problem
 TINY, HUGE = 1e-50, 1e50  # the sizes that a number in a config may have
+# Records may be sparse, but every feature has a name and a weight, and a number in each message of each party.
+MOST_FEATURES = 5_000_000
 
 
 @dataclass(frozen=True)
@@ -356,3 +361,46 @@ def _spells_number(word: str) -> bool:
         return math.isfinite(float(word))
     except ValueError:
         return False
+
+
+def check_number(**values: object) -> None:
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, numbers.Real):
+            raise ConfigError(f"{name} must be a number, not {value!r}")
+
+
+def check_whole(**values: object) -> None:
+    """1, 2, 3, ..."""
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
+            raise ConfigError(f"{name} must be a whole number, 1 or above, not {value!r}")
+
+
+def check_positive(**values: float) -> None:
+    check_number(**values)
+    for name, value in values.items():
+        if not (math.isfinite(value) and value > 0):
+            raise ConfigError(f"{name} must be a finite number above 0, not {value!r}")
+
+
+def check_nonnegative(**values: float) -> None:
+    check_number(**values)
+    for name, value in values.items():
+        if not (math.isfinite(value) and value >= 0):
+            raise ConfigError(f"{name} must be a finite number, 0 or above, not {value!r}")
+
+
+def check_probability(**values: float) -> None:
+    """Strictly between 0 and 1, and not so small that floating point has no digits left for it."""
+    check_number(**values)
+    for name, value in values.items():
+        if not 1e-300 <= value < 1:
+            raise ConfigError(f"{name} must lie between 1e-300 and 1, not {value!r}")
+
+
+def check_ratio(**values: float) -> None:
+    """Above 0, and within what can be squared."""
+    check_number(**values)
+    for name, value in values.items():
+        if not 1e-100 <= value <= 1e100:
+            raise ConfigError(f"{name} must lie between 1e-100 and 1e100, not {value!r}")

@@ -29,8 +29,8 @@ from privadmm import ADMMClassifier, BudgetWarning
 from privadmm.assembly import UNIT
 from privadmm.data import adult
 from privadmm.data.declare import outward
+from privadmm.data.moments_map import map_of
 from privadmm.data.schema import Encoding, Number, Schema
-from privadmm.features import map_of
 from privadmm.recommend import Facts, recommend
 
 DELTA, HELD_OUT = 1e-6, 0.2

@@ -36,9 +36,9 @@ from privadmm.algorithms.dp_fedsgd import DPFedSGD
 from privadmm.algorithms.first_order_consensus import FirstOrderConsensus
 from privadmm.assembly import UNIT
 from privadmm.data import adult, splits
+from privadmm.data.moments_map import map_of, moments
 from privadmm.data.schema import EDGES, Number
 from privadmm.data.shards import Shards
-from privadmm.features import map_of, moments
 from privadmm.job import Job, cluster, features, train, weights
 from privadmm.losses import HalfLogistic
 from privadmm.phases import Public

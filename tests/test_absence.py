@@ -13,10 +13,11 @@ from privadmm import graphs
 from privadmm.algorithms.admm_graph import ADMMGraph
 from privadmm.algorithms.first_order_consensus import FirstOrderConsensus
 from privadmm.algorithms.mr_admm import MRADMM
+from privadmm.data.arrays import Floats
 from privadmm.errors import AbsentError, ConfigError
 from privadmm.graphs import Graph
 from privadmm.job import Job, cluster, train, weights
-from privadmm.phases import Floats, Mail
+from privadmm.phases import Mail
 from privadmm.privacy.accounting import totals
 from privadmm.privacy.mechanisms import Simulation
 from small_runs import PARTIES, PRIVATE, ROUNDS, Place, charged, no_plots, result, with_changes

@@ -9,12 +9,13 @@ import pytest
 from scipy.integrate import quad
 from scipy.optimize import minimize
 
+from privadmm.data.arrays import Floats
 from privadmm.errors import ConfigError
 from privadmm.losses import HalfLogistic, Logistic, Loss
 from privadmm.privacy import bounds, curves
 from privadmm.privacy import bounds_vertical as vertical
 from privadmm.privacy.accounting import pure
-from privadmm.privacy.bounds import DVP_NOISE, DVP_PAPER, DVP_RECORDS, Floats, Pairs, Space
+from privadmm.privacy.bounds import DVP_NOISE, DVP_PAPER, DVP_RECORDS, Pairs, Space
 from privadmm.privacy.events import GammaObjective
 
 LOSSES = [Logistic(), HalfLogistic()]

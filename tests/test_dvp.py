@@ -12,10 +12,11 @@ from contracts.test_sensitivity import SIZES as SMALL
 from contracts.test_sensitivity import VICTIM, move
 from privadmm import graphs
 from privadmm.algorithms.dvp import DVP
+from privadmm.data.arrays import Floats
 from privadmm.errors import ConfigError, RefusedError
 from privadmm.job import Job, cluster, train, weights
 from privadmm.losses import HuberHinge, Logistic
-from privadmm.phases import Floats, Local, Mail, Public
+from privadmm.phases import Local, Mail, Public
 from privadmm.privacy.accounting import epsilon, totals
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.events import GammaObjective, GammaOutput, GaussianObjective

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cases import shards
+from privadmm.data.moments_map import Map, map_of, moments, moments_sensitivity
 from privadmm.data.shards import Shards
 from privadmm.errors import DataError
-from privadmm.features import Map, map_of, moments, moments_sensitivity
 
 wild = st.floats(-1e300, 1e300, allow_nan=False)
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privadmm import wire
 from privadmm.config import read
+from privadmm.data import arrays
 from privadmm.errors import (
     ClusterError,
     ConfigError,
@@ -701,8 +701,8 @@ def test_configs_that_are_no_federation(place: Place) -> None:
 def test_wire_is_what_ledgers_keep(made: Federated) -> None:
     """The transcript is that of the ledgers' releases, joined in party order."""
     result = made.run()
-    found = wire.digest(b"")
+    found = arrays.digest(b"")
     for sent in zip(*map(released, made.ledgers), strict=True):
         mail = Mail.join([Mail.unpack(one) for one in sent])
-        found = wire.digest(found.encode() + mail.pack())
+        found = arrays.digest(found.encode() + mail.pack())
     assert found == result["transcript"]

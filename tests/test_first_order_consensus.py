@@ -16,11 +16,12 @@ from privadmm import graphs
 from privadmm.algorithms.centred import Centred
 from privadmm.algorithms.dvp import DVP
 from privadmm.algorithms.first_order_consensus import FirstOrderConsensus, Memory
+from privadmm.data.frame import Frame
+from privadmm.data.moments_map import map_of, moments
 from privadmm.errors import ConfigError
-from privadmm.features import map_of, moments
 from privadmm.job import Job, cluster, features, train, weights
 from privadmm.losses import HalfLogistic, Logistic
-from privadmm.model import Frame, Model
+from privadmm.model import Model
 from privadmm.phases import Local, Mail, Public
 from privadmm.privacy.accounting import epsilon, totals
 from privadmm.privacy.calibration import Target

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cases import ALGORITHMS, shards
-from privadmm import wire
+from privadmm.data import arrays
 from privadmm.errors import AbsentError, ClusterError, DivergedError, PrivadmmError, RefusedError
 from privadmm.federation.letters import Letter
 from privadmm.job import cluster, train
@@ -59,7 +59,7 @@ def values(change: Callable[[Any], Any]) -> Forge:
 
     def forge(said: Letter, mail: Mail) -> dict[str, Any]:
         arrays = {"senders": mail.senders, "values": np.asarray(change(mail.values))}
-        return {**said, "mail": wire.pack(arrays)}
+        return {**said, "mail": arrays.pack(arrays)}
 
     return forge
 
@@ -73,13 +73,13 @@ def senders(*who: int) -> Forge:
 
     def forge(said: Letter, mail: Mail) -> dict[str, Any]:
         rows = np.repeat(mail.values, len(who), axis=0)
-        return {**said, "mail": wire.pack({"senders": np.array(who, dtype=np.int64), "values": rows})}
+        return {**said, "mail": arrays.pack({"senders": np.array(who, dtype=np.int64), "values": rows})}
 
     return forge
 
 
-def arrays(**given: Any) -> Forge:
-    return lambda said, mail: {**said, "mail": wire.pack(given)}
+def mail_of(**given: Any) -> Forge:
+    return lambda said, mail: {**said, "mail": arrays.pack(given)}
 
 
 def answer(**changes: Any) -> Forge:
@@ -122,12 +122,12 @@ FORGED: dict[str, Forge] = {
     "twice": senders(LIAR, LIAR),
     "of the coordinator": senders(-1),
     "of nobody": answer(mail=Mail.empty().pack()),
-    "without values": arrays(senders=np.array([LIAR])),
-    "without senders": arrays(values=np.zeros((1, DIM))),
-    "with more than a message has": arrays(
+    "without values": mail_of(senders=np.array([LIAR])),
+    "without senders": mail_of(values=np.zeros((1, DIM))),
+    "with more than a message has": mail_of(
         senders=np.array([LIAR]), values=np.zeros((1, DIM)), more=np.zeros(1)
     ),
-    "saying that the others left": arrays(
+    "saying that the others left": mail_of(
         senders=np.array([LIAR]), values=np.zeros((1, DIM)), absent=np.array([[0, 0], [2, 0]])
     ),
     "no packed bytes": answer(mail=b"nonsense"),

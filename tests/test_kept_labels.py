@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from cases import ALGORITHMS, shards
-from privadmm import wire
+from privadmm.data import arrays
 from privadmm.errors import ClusterError, DataError, RefusedError
 from privadmm.job import Job, cluster
 from privadmm.privacy.durable import SqliteLedger
@@ -180,7 +180,7 @@ def test_a_ledger_that_does_not_say_whose_labels_it_keeps_is_refused(tmp_path: P
     with closing(SqliteLedger(tmp_path / "ledger", range(5), job.policy, "simulation")) as ledger:
         block = shards()
         arrays = {"labels": np.concatenate(block.labels()).astype(np.int8), "sizes": block.sizes}
-        ledger.keep("", "labels", lambda: wire.pack(arrays, epsilon=1.0), RandomizedResponse(1.0))
+        ledger.keep("", "labels", lambda: arrays.pack(arrays, epsilon=1.0), RandomizedResponse(1.0))
         head = ledger.head
         with pytest.raises(RefusedError, match="make a new ledger"):
             cluster(job, block, Simulation(0), ledger)
@@ -200,7 +200,7 @@ def test_the_digest_leaves_the_ledger_nowhere(place: Place) -> None:
     file = place.path / FILE
     with closing(sqlite3.connect(file)) as db:
         (kept,) = db.execute("SELECT outbox FROM ticks WHERE kind = 'keep'").fetchone()
-    _, facts = wire.unpack(kept[32:])
+    _, facts = arrays.unpack(kept[32:])
     assert len(facts["rows"]) == 3
     told = [place.call("ledger", words, file, "--json").out for words in ("show", "export", "verify")]
     told += [item.read_text(errors="replace") for item in place.out.iterdir() if item.is_file()]

@@ -28,7 +28,6 @@ LAYERS = (
 )
 # Where modules belong that have not moved yet.
 MOVING = {
-    **dict.fromkeys(("wire", "features"), "data"),
     **dict.fromkeys(("losses", "prox", "regularizers", "solvers", "ridge", "graphs", "gossip"), "optim"),
     **dict.fromkeys(("phases", "vertical", "mail", "drive", "job"), "engine"),
     **dict.fromkeys(
@@ -49,14 +48,6 @@ MOVING = {
 }
 # Imports that go upwards and are to go away: "importer -> imported". This list only shrinks.
 DEBTS = {
-    "assembly -> model",
-    "assembly_columns -> model",
-    "data.encoder -> data.declare",
-    "engines.flower.server -> report.rundir",
-    "federation.desk -> report.rundir",
-    "federation.making -> report.rundir",
-    "federation.proposal -> report.rundir",
-    "federation.records -> model",
     "federation.running -> model",
     "federation.running -> report.absence",
     "federation.running -> report.receipts",

@@ -14,11 +14,11 @@ import pytest
 
 from privadmm.data import store as stores
 from privadmm.data.collecting import Collector
+from privadmm.data.moments_map import Map, moments
 from privadmm.data.packing import CHUNK, Clip
 from privadmm.data.shards import Shards
 from privadmm.data.store import LEAST, Store
 from privadmm.errors import StorageError
-from privadmm.features import Map, moments
 from small_runs import CLEAR, ENVIRONMENT, PRIVATE, Place, no_plots, rows, with_changes, write_npz
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

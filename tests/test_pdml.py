@@ -11,10 +11,11 @@ from scipy.optimize import minimize
 from cases import ALGORITHMS, DIM, SIZES, Case, objective, shards
 from privadmm import graphs
 from privadmm.algorithms.pdml import PDML
+from privadmm.data.arrays import Floats
 from privadmm.errors import ConfigError
 from privadmm.job import Job, cluster, train, weights
 from privadmm.losses import Debiased, HalfLogistic, Hinge, Logistic, Loss, Squared
-from privadmm.phases import Floats, Public
+from privadmm.phases import Public
 from privadmm.privacy import curves
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.durable import SqliteLedger

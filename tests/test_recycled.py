@@ -16,13 +16,14 @@ from privadmm.algorithms.m_admm import MADMM
 from privadmm.algorithms.mr_admm import MRADMM, Memory, State
 from privadmm.algorithms.penalties import Penalised
 from privadmm.algorithms.r_admm import RADMM
+from privadmm.data.arrays import Floats
 from privadmm.data.shards import Shards
 from privadmm.drive import View
 from privadmm.errors import ConfigError, RefusedError
 from privadmm.job import Job, cluster, train, weights
 from privadmm.losses import HalfLogistic, HuberHinge, Logistic, Squared
 from privadmm.params import fields_of
-from privadmm.phases import AtParties, Floats, Local, Mail, Phase, Public, pack_state
+from privadmm.phases import AtParties, Local, Mail, Phase, Public, pack_state
 from privadmm.privacy.accounting import epsilon, totals
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.events import DiscreteGaussian, GammaObjective, GaussianObjective

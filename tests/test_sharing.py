@@ -13,11 +13,12 @@ from privadmm.algorithms.admm_sharing import ADMMSharing
 from privadmm.algorithms.fdml_sgd import FDMLSGD
 from privadmm.algorithms.sharing import Sharing
 from privadmm.data.columns import Columns, People
+from privadmm.data.frame import Frame
 from privadmm.engines.inprocess import InProcess
 from privadmm.errors import ConfigError, DataError, RefusedError
 from privadmm.job import Job, cluster, train, weights
 from privadmm.losses import Debiased, HalfLogistic, Hinge, HuberHinge, Logistic, Squared
-from privadmm.model import Frame, Model
+from privadmm.model import Model
 from privadmm.privacy.accounting import epsilon, together, totals
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.events import DiscreteGaussian, Gaussian, Unproved, dump, load

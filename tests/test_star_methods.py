@@ -12,11 +12,12 @@ from privadmm import graphs
 from privadmm.algorithms.dp_fedsgd import DPFedSGD
 from privadmm.algorithms.local_only import LocalOnly
 from privadmm.algorithms.pvp import PVP
+from privadmm.data.arrays import Floats
 from privadmm.data.shards import Shards
 from privadmm.errors import ConfigError, ToleranceError
 from privadmm.job import Job, cluster, train, weights
 from privadmm.losses import Debiased, HalfLogistic, Hinge, Logistic, Loss, Squared
-from privadmm.phases import COORDINATOR, AtParties, Floats, Local, Mail, Public
+from privadmm.phases import COORDINATOR, AtParties, Local, Mail, Public
 from privadmm.privacy.audit import attack, instance
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.events import DiscreteGaussian, Gaussian

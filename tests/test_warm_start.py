@@ -33,10 +33,11 @@ from privadmm import (
     train,
     weights,
 )
+from privadmm.data.frame import Frame
 from privadmm.errors import DivergedError
 from privadmm.graphs import complete, from_networkx
 from privadmm.losses import Debiased, Logistic
-from privadmm.model import NOT_PRIVATE, Frame, about
+from privadmm.model import NOT_PRIVATE, about
 from privadmm.privacy.accounting import epsilon
 from privadmm.privacy.calibration import NoPrivacy
 from privadmm.privacy.events import DiscreteGaussian, Event, Spent, load, merge

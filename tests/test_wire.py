@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from privadmm import wire
+from privadmm.data import arrays
 from privadmm.mail import Mail, nobody
 
 
@@ -42,19 +42,19 @@ HOSTILE = {
 @pytest.mark.parametrize("data", HOSTILE.values(), ids=HOSTILE.keys())
 def test_other_bytes_are_refused(data: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  whatever it says
-        wire.unpack(data)
+        arrays.unpack(data)
 
 
 def test_equal_content_has_equal_bytes() -> None:
     arrays = {"x": np.arange(6.0).reshape(2, 3), "n": np.array([1, 2])}
-    packed = wire.pack(arrays)
-    assert packed == wire.pack({name: array.copy(order="F") for name, array in arrays.items()})
-    assert packed != wire.pack(arrays, round=1)
-    found, facts = wire.unpack(packed)
+    packed = arrays.pack(arrays)
+    assert packed == arrays.pack({name: array.copy(order="F") for name, array in arrays.items()})
+    assert packed != arrays.pack(arrays, round=1)
+    found, facts = arrays.unpack(packed)
     assert facts == {}
     for name, array in arrays.items():
         np.testing.assert_array_equal(found[name], array)
-    assert wire.size([("x", "<f8", (2, 3)), ("n", "<i8", (2,))]) == len(packed)
+    assert arrays.size([("x", "<f8", (2, 3)), ("n", "<i8", (2,))]) == len(packed)
 
 
 def test_mail_is_packed_as_it_is_now() -> None:

@@ -18,6 +18,7 @@ from privadmm.config import Config, check_elsewhere
 from privadmm.config.checks import read_by_workers
 from privadmm.data import adult, splits
 from privadmm.data.columns import People
+from privadmm.data.frame import Frame
 from privadmm.data.readers import Records, feature_names, read
 from privadmm.data.schema import Schema
 from privadmm.data.shards import Shards
@@ -26,7 +27,6 @@ from privadmm.errors import ConfigError
 from privadmm.graphs import Graph
 from privadmm.job import Job, check_holding
 from privadmm.losses import Debiased, HalfLogistic, Hinge, HuberHinge, Logistic, Loss, Squared
-from privadmm.model import Frame
 from privadmm.phases import Algorithm, Public
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.mechanisms import Deployment, Noise, Simulation

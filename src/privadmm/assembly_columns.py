@@ -10,10 +10,10 @@ from privadmm.config import Config
 from privadmm.data import splits
 from privadmm.data.aligned import read_aligned
 from privadmm.data.columns import People, by_names
+from privadmm.data.frame import Frame
 from privadmm.data.readers import Records
 from privadmm.data.schema import Schema
 from privadmm.errors import ConfigError
-from privadmm.model import Frame
 
 
 def aligned(config: Config, schema: Schema | None) -> tuple[Records, list[list[int]]]:

@@ -6,7 +6,6 @@ its own ledger; if the two disagree by a round, the party answers the repeated r
 """
 
 import contextlib
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -14,12 +13,13 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from privadmm import wire
-from privadmm.data.store import for_owner
+from privadmm.data import arrays
+from privadmm.data.arrays import Floats, Ints
+from privadmm.data.files import write_bytes
+from privadmm.data.moments_map import Map
 from privadmm.errors import AbsentError, CheckpointError, ConfigError
-from privadmm.features import Map
 from privadmm.mail import check_inbox, check_sent
-from privadmm.phases import Algorithm, AtLabels, AtParties, Floats, Ints, Mail, Public
+from privadmm.phases import Algorithm, AtLabels, AtParties, Mail, Public
 
 
 class Cluster(Protocol):
@@ -71,43 +71,36 @@ class Progress:
 
     def save(self, path: Path, job: str) -> None:
         """Atomically: a crash leaves the old checkpoint or the new one."""
-        arrays = {
+        kept = {
             f"memory.{item.name}": np.asarray(getattr(self.memory, item.name)) for item in fields(self.memory)
         }
-        arrays |= {"senders": self.mail.senders, "values": self.mail.values, "absent": self.mail.absent}
-        data = wire.pack(arrays, job=job, round=self.round, transcript=self.transcript)
-        fresh = path.with_suffix(".new")
-        with open(fresh, "wb", opener=for_owner) as file:
-            file.write(wire.digest(data).encode() + data)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
+        kept |= {"senders": self.mail.senders, "values": self.mail.values, "absent": self.mail.absent}
+        data = arrays.pack(kept, job=job, round=self.round, transcript=self.transcript)
+        write_bytes(path, arrays.digest(data).encode() + data, private=True)
 
     @staticmethod
     def load(path: Path, job: str, memory: Any) -> "Progress":
         """What `save` wrote for this job; `memory` is any memory of its algorithm."""
         raw = path.read_bytes()
-        if len(raw) < 64 or raw[:64] != wire.digest(raw[64:]).encode():
+        if len(raw) < 64 or raw[:64] != arrays.digest(raw[64:]).encode():
             raise CheckpointError(
                 f"{path}: the checkpoint is damaged and was not used. Remove it and resume: the ledger then replays "
                 "the rounds that were paid for, at no charge"
             )
         try:
-            return Progress._of(*wire.unpack(raw[64:]), path, job, memory)
+            return Progress._of(*arrays.unpack(raw[64:]), path, job, memory)
         except (ValueError, KeyError, TypeError) as error:
             raise CheckpointError(f"{path}: is no checkpoint of this run ({type(error).__name__})") from error
 
     @staticmethod
-    def _of(arrays: dict[str, Any], facts: dict[str, Any], path: Path, job: str, memory: Any) -> "Progress":
+    def _of(kept: dict[str, Any], facts: dict[str, Any], path: Path, job: str, memory: Any) -> "Progress":
         if facts["job"] != job:
             raise CheckpointError(f"{path}: the checkpoint is of job {facts['job']}, the directory of {job}")
-        kept = {
-            name.removeprefix("memory."): array
-            for name, array in arrays.items()
-            if name.startswith("memory.")
+        memories = {
+            name.removeprefix("memory."): array for name, array in kept.items() if name.startswith("memory.")
         }
-        mail = Mail(arrays["senders"], arrays["values"], arrays["absent"])
-        return Progress(facts["round"], type(memory)(**kept), mail, facts["transcript"])
+        mail = Mail(kept["senders"], kept["values"], kept["absent"])
+        return Progress(facts["round"], type(memory)(**memories), mail, facts["transcript"])
 
 
 @dataclass(frozen=True)
@@ -147,7 +140,7 @@ def drive(
     """Run the rounds that are left. Interrupt it anywhere: a later call goes on from the last checkpoint."""
     if progress is None:
         memory, mail = algorithm.start(public)
-        progress = Progress(0, memory, mail, wire.digest(b""))
+        progress = Progress(0, memory, mail, arrays.digest(b""))
     last: Mail | None = None  # what the parties sent, as far as it is known here
     with one_blas_thread():
         for t in range(progress.round, public.rounds):
@@ -159,7 +152,7 @@ def drive(
                     check_inbox(mail, t, last)
                     sent = cluster.step(t, number, mail)
                     mail = released = last = roll_call(t, algorithm, public, absent, sent)
-                    transcript = wire.digest(transcript.encode() + mail.pack())
+                    transcript = arrays.digest(transcript.encode() + mail.pack())
                 elif isinstance(phase, AtLabels):
                     memory, mail = phase.run(t, public, memory, mail, labels_of(cluster))
                     mail = replace(mail, absent=absent)

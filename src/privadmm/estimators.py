@@ -22,14 +22,16 @@ from privadmm import graphs
 from privadmm.algorithms.centred import Centred
 from privadmm.algorithms.first_order_consensus import FirstOrderConsensus
 from privadmm.data import splits
+from privadmm.data.arrays import Floats, Ints
 from privadmm.data.columns import People
+from privadmm.data.frame import Frame
 from privadmm.data.schema import labels
 from privadmm.data.shards import Shards
 from privadmm.errors import BudgetWarning, ConfigError, DataError
 from privadmm.graphs import Graph
 from privadmm.job import Job, cluster, features, train, weights
 from privadmm.losses import Debiased, HalfLogistic, Logistic, Loss, Squared
-from privadmm.model import Frame, Model, label_array
+from privadmm.model import Model, label_array
 from privadmm.params import check_whole
 from privadmm.phases import Algorithm, Public
 from privadmm.privacy.accounting import together as of_a_person
@@ -39,8 +41,6 @@ from privadmm.privacy.mechanisms import Simulation
 from privadmm.recommend import warning
 from privadmm.refits import Fit, coefficients, cost, starts_of
 from privadmm.regularizers import L2, Regularizer
-
-Floats = NDArray[np.float64]
 
 
 class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
@@ -178,7 +178,7 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _owners(
         self, rows: int, labelled: int, groups: ArrayLike | None, seed: int
-    ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    ) -> tuple[Ints, tuple[str, ...]]:
         if labelled != rows:
             raise DataError(f"X has {rows} rows and y has {labelled}")
         if groups is None:
@@ -192,7 +192,7 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _job(
         self,
-        sizes: NDArray[np.int64],
+        sizes: Ints,
         dim: int,
         copies: int,
         start: Start | None,

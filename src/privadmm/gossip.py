@@ -8,11 +8,9 @@ k steps about 2 rho^k with rho = (1 - sqrt(1 - s))/sqrt(s), s the second largest
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privadmm.data.arrays import Floats
 from privadmm.graphs import Graph
-
-Floats = NDArray[np.float64]
 
 
 def flood(values: Floats) -> Floats:

@@ -13,14 +13,15 @@ from typing import Any
 
 import numpy as np
 
+from privadmm.data.arrays import Floats
 from privadmm.data.columns import Columns, People
+from privadmm.data.moments_map import Map
 from privadmm.data.shards import Shards
 from privadmm.drive import Callback, Cluster, Progress, drive
 from privadmm.engines.inprocess import InProcess
 from privadmm.engines.worker import Worker
 from privadmm.errors import ConfigError, DataError
-from privadmm.features import Map
-from privadmm.phases import Algorithm, Floats, Local, Public, vertical
+from privadmm.phases import Algorithm, Local, Public, vertical
 from privadmm.privacy import adversaries
 from privadmm.privacy.accounting import Claim, Plan, by_round, together, totals, worst
 from privadmm.privacy.calibration import Target

@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privadmm.data.arrays import Floats
 from privadmm.errors import ConfigError
 from privadmm.params import check_positive
-
-Array = NDArray[np.float64]
 
 
 class Loss(Protocol):
@@ -45,12 +43,12 @@ class Loss(Protocol):
     def classification(self) -> bool:
         """Labels are -1 or +1."""
 
-    def value(self, m: Array, y: Array) -> Array: ...
-    def deriv(self, m: Array, y: Array) -> Array: ...
-    def curv(self, m: Array, y: Array) -> Array: ...
+    def value(self, m: Floats, y: Floats) -> Floats: ...
+    def deriv(self, m: Floats, y: Floats) -> Floats: ...
+    def curv(self, m: Floats, y: Floats) -> Floats: ...
 
 
-def logistic_slope(t: Array, y: Array) -> Array:
+def logistic_slope(t: Floats, y: Floats) -> Floats:
     """-y / (1 + e^t), in place on t. Beyond 700, where e^t overflows, its value there: 1e-304."""
     np.minimum(t, 700.0, out=t)
     np.exp(t, out=t)
@@ -69,14 +67,14 @@ class Logistic:
     convex: ClassVar[bool] = True
     classification: ClassVar[bool] = True
 
-    def value(self, m: Array, y: Array) -> Array:
+    def value(self, m: Floats, y: Floats) -> Floats:
         t = y * m
         return np.asarray(np.log1p(np.exp(-np.abs(t))) - np.minimum(t, 0))
 
-    def deriv(self, m: Array, y: Array) -> Array:
+    def deriv(self, m: Floats, y: Floats) -> Floats:
         return logistic_slope(y * m, y)
 
-    def curv(self, m: Array, y: Array) -> Array:
+    def curv(self, m: Floats, y: Floats) -> Floats:
         # Through e^-|t|: s (1 - s) loses every digit once s rounds to 1.
         e = np.exp(-np.abs(m))
         return np.asarray(e / (1 + e) ** 2)
@@ -93,14 +91,14 @@ class HalfLogistic:
     convex: ClassVar[bool] = True
     classification: ClassVar[bool] = True
 
-    def value(self, m: Array, y: Array) -> Array:
+    def value(self, m: Floats, y: Floats) -> Floats:
         t = y * m
         return np.log1p(np.exp(-np.maximum(t, 0))) - np.minimum(t, 0) / 2
 
-    def deriv(self, m: Array, y: Array) -> Array:
+    def deriv(self, m: Floats, y: Floats) -> Floats:
         return logistic_slope(np.maximum(y * m, 0), y)
 
-    def curv(self, m: Array, y: Array) -> Array:
+    def curv(self, m: Floats, y: Floats) -> Floats:
         t = y * m
         e = np.exp(-np.maximum(t, 0))
         return np.where(t >= 0, e / (1 + e) ** 2, 0.0)
@@ -127,15 +125,15 @@ class HuberHinge:
     def flip_smoothness(self) -> float:
         return self.smoothness
 
-    def value(self, m: Array, y: Array) -> Array:
+    def value(self, m: Floats, y: Floats) -> Floats:
         t = y * m
         bend = np.clip(1 + self.h - t, 0, 2 * self.h)
         return bend**2 / (4 * self.h) + np.maximum(1 - self.h - t, 0)
 
-    def deriv(self, m: Array, y: Array) -> Array:
+    def deriv(self, m: Floats, y: Floats) -> Floats:
         return -y * np.clip((1 + self.h - y * m) / (2 * self.h), 0, 1)
 
-    def curv(self, m: Array, y: Array) -> Array:
+    def curv(self, m: Floats, y: Floats) -> Floats:
         return np.where(np.abs(1 - y * m) <= self.h, self.smoothness, 0.0)
 
 
@@ -150,13 +148,13 @@ class Hinge:
     convex: ClassVar[bool] = True
     classification: ClassVar[bool] = True
 
-    def value(self, m: Array, y: Array) -> Array:
+    def value(self, m: Floats, y: Floats) -> Floats:
         return np.maximum(1 - y * m, 0)
 
-    def deriv(self, m: Array, y: Array) -> Array:
+    def deriv(self, m: Floats, y: Floats) -> Floats:
         return np.where(y * m < 1, -y, 0.0)
 
-    def curv(self, m: Array, y: Array) -> Array:
+    def curv(self, m: Floats, y: Floats) -> Floats:
         raise ConfigError("the hinge has no second derivative; use huber_hinge, or a first-order method")
 
 
@@ -188,17 +186,17 @@ class Squared:
     def flip(self) -> float:
         return 2 * self.label_bound
 
-    def inside(self, m: Array) -> Array:
+    def inside(self, m: Floats) -> Floats:
         return m if self.radius is None else np.clip(m, -self.radius, self.radius)
 
-    def value(self, m: Array, y: Array) -> Array:
+    def value(self, m: Floats, y: Floats) -> Floats:
         slope, beyond = self.deriv(m, y), m - self.inside(m)
         return slope**2 / 2 + slope * beyond
 
-    def deriv(self, m: Array, y: Array) -> Array:
+    def deriv(self, m: Floats, y: Floats) -> Floats:
         return self.inside(m) - np.clip(y, -self.label_bound, self.label_bound)
 
-    def curv(self, m: Array, y: Array) -> Array:
+    def curv(self, m: Floats, y: Floats) -> Floats:
         return np.ones_like(m) if self.radius is None else (np.abs(m) <= self.radius).astype(np.float64)
 
 
@@ -254,13 +252,13 @@ class Debiased:
     def classification(self) -> bool:
         return True
 
-    def value(self, m: Array, y: Array) -> Array:
+    def value(self, m: Floats, y: Floats) -> Floats:
         return (1 + self.other) * self.loss.value(m, y) - self.other * self.loss.value(m, -y)
 
-    def deriv(self, m: Array, y: Array) -> Array:
+    def deriv(self, m: Floats, y: Floats) -> Floats:
         return (1 + self.other) * self.loss.deriv(m, y) - self.other * self.loss.deriv(m, -y)
 
-    def curv(self, m: Array, y: Array) -> Array:
+    def curv(self, m: Floats, y: Floats) -> Floats:
         if self.convex:
             return self.loss.curv(m, y)
         return (1 + self.other) * self.loss.curv(m, y) - self.other * self.loss.curv(m, -y)

@@ -4,13 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from privadmm import wire
+from privadmm.data import arrays
+from privadmm.data.arrays import Floats, Ints
 from privadmm.errors import DivergedError, MessageError
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 COORDINATOR = -1
 LARGEST = 1e100  # the largest entry of an inbox that a party accepts
 # The largest entry of a message that a party sends. Whoever makes inboxes of messages has twenty orders of magnitude
@@ -90,11 +88,11 @@ class Mail:
 
     def pack(self) -> bytes:
         absent = {"absent": self.absent} if len(self.absent) else {}
-        return wire.pack({"senders": self.senders, "values": self.values} | absent)
+        return arrays.pack({"senders": self.senders, "values": self.values} | absent)
 
     @staticmethod
     def unpack(data: bytes) -> "Mail":
-        return Mail(**wire.unpack(data)[0])
+        return Mail(**arrays.unpack(data)[0])
 
 
 def limited(values: Floats) -> Floats:

@@ -19,11 +19,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from privadmm import wire
+from privadmm.data import arrays
+from privadmm.data.arrays import Floats, Ints
+from privadmm.data.moments_map import Map
 from privadmm.errors import ConfigError, DataError
-from privadmm.features import Map
 from privadmm.graphs import Graph
 from privadmm.losses import Debiased, Loss
 from privadmm.mail import COORDINATOR as COORDINATOR
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from privadmm.data.shards import Shards
     from privadmm.vertical import Vertical
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 # Who speaks to a party: the coordinator; its neighbours; or whoever holds all released messages, to each its own row.
 Topology = Literal["star", "graph", "relay"]
 S = TypeVar("S")
@@ -536,16 +534,16 @@ def rows(state: S, at: Ints) -> S:
 def pack_state(state: Any, absent: Ints | None = None) -> bytes:
     """A frozen dataclass of arrays as bytes, with who had left by then."""
     left = {} if absent is None or not len(absent) else {"absent": absent.tolist()}
-    return wire.pack({item.name: np.asarray(getattr(state, item.name)) for item in fields(state)}, **left)
+    return arrays.pack({item.name: np.asarray(getattr(state, item.name)) for item in fields(state)}, **left)
 
 
 def unpack_state(kind: type[S], data: bytes) -> S:
-    return kind(**wire.unpack(data)[0])
+    return kind(**arrays.unpack(data)[0])
 
 
 def absent_by(data: bytes) -> Ints:
     """Who had left when this state was packed."""
-    return np.array(wire.unpack(data)[1].get("absent", ()), dtype=np.int64).reshape(-1, 2)
+    return np.array(arrays.unpack(data)[1].get("absent", ()), dtype=np.int64).reshape(-1, 2)
 
 
 @dataclass(frozen=True)

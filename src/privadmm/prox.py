@@ -12,16 +12,15 @@ second derivative is met by the lines on either side of its corner.
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privadmm.data.arrays import Floats
 from privadmm.losses import Loss
 from privadmm.params import check_positive
 
-Array = NDArray[np.float64]
 CAP = 400  # steps; they halve, or the bracket does
 
 
-def prox(loss: Loss, v: Array, y: Array, k: float) -> Array:
+def prox(loss: Loss, v: Floats, y: Floats, k: float) -> Floats:
     """(1), elementwise, to the last few bits of z. The loss must be convex."""
     check_positive(k=k)
     v, y = np.broadcast_arrays(np.asarray(v, dtype=np.float64), y)

@@ -6,17 +6,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privadmm.data.arrays import Floats
+from privadmm.data.frame import Frame
 from privadmm.errors import ConfigError
 from privadmm.job import Job
-from privadmm.model import Frame, Model
+from privadmm.model import Model
 from privadmm.privacy.accounting import totals, worst
 from privadmm.privacy.events import Spent, merge
 from privadmm.privacy.history import AFRESH, Past, Start, composed, digest
 from privadmm.privacy.ledger import Budget, Ledger, Statement, export
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privadmm.data.arrays import Floats
 from privadmm.errors import ConfigError
 from privadmm.params import check_nonnegative
-
-Array = NDArray[np.float64]
 
 
 class Regularizer(Protocol):
@@ -33,9 +31,9 @@ class Regularizer(Protocol):
     @property
     def rest(self) -> L1 | None: ...
 
-    def value(self, x: Array) -> Array: ...
-    def subgradient(self, x: Array) -> Array: ...
-    def prox(self, x: Array, step: float) -> Array:
+    def value(self, x: Floats) -> Floats: ...
+    def subgradient(self, x: Floats) -> Floats: ...
+    def prox(self, x: Floats, step: float) -> Floats:
         """argmin over z of step R(z) + ||z - x||^2 / 2"""
 
     def subgradient_bound(self, dim: int) -> float:
@@ -67,13 +65,13 @@ class L2:
     def rest(self) -> None:
         return None
 
-    def value(self, x: Array) -> Array:
+    def value(self, x: Floats) -> Floats:
         return np.asarray(self.weight / 2 * np.sum(x * x, axis=-1))
 
-    def subgradient(self, x: Array) -> Array:
+    def subgradient(self, x: Floats) -> Floats:
         return self.weight * x
 
-    def prox(self, x: Array, step: float) -> Array:
+    def prox(self, x: Floats, step: float) -> Floats:
         return x / (1 + step * self.weight)
 
     def subgradient_bound(self, dim: int) -> float:
@@ -105,13 +103,13 @@ class L1:
     def rest(self) -> L1 | None:
         return self if self.weight > 0 else None
 
-    def value(self, x: Array) -> Array:
+    def value(self, x: Floats) -> Floats:
         return np.asarray(self.weight * np.sum(np.abs(x), axis=-1))
 
-    def subgradient(self, x: Array) -> Array:
+    def subgradient(self, x: Floats) -> Floats:
         return self.weight * np.sign(x)
 
-    def prox(self, x: Array, step: float) -> Array:
+    def prox(self, x: Floats, step: float) -> Floats:
         return np.sign(x) * np.maximum(np.abs(x) - step * self.weight, 0)
 
     def subgradient_bound(self, dim: int) -> float:
@@ -146,13 +144,13 @@ class ElasticNet:
     def smoothness(self) -> float:
         return self.smooth.weight if self.rest is None else math.inf
 
-    def value(self, x: Array) -> Array:
+    def value(self, x: Floats) -> Floats:
         return np.asarray(self.smooth.value(x) + L1(self.weight * self.l1_ratio).value(x))
 
-    def subgradient(self, x: Array) -> Array:
+    def subgradient(self, x: Floats) -> Floats:
         return self.smooth.subgradient(x) + L1(self.weight * self.l1_ratio).subgradient(x)
 
-    def prox(self, x: Array, step: float) -> Array:
+    def prox(self, x: Floats, step: float) -> Floats:
         return self.smooth.prox(L1(self.weight * self.l1_ratio).prox(x, step), step)
 
     def subgradient_bound(self, dim: int) -> float:

@@ -31,16 +31,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from privadmm.data.arrays import Floats
 from privadmm.errors import ToleranceError
 
 if TYPE_CHECKING:
     from privadmm.data.columns import Features
 
-Array = NDArray[np.float64]
 LASSO_STEPS = 100_000
 
 
-def secular(values: Array, c: Array, b: Array | float) -> tuple[Array, Array]:
+def secular(values: Floats, c: Floats, b: Floats | float) -> tuple[Floats, Floats]:
     """The x of norm at most b that minimises x.diag(values) x/2 - c.x, and its multiplier nu; values > 0, c is (n, d).
 
     As a function of nu, 1/|x| is concave and grows, so Newton's method from nu = 0 comes from the left and never
@@ -64,15 +64,15 @@ def secular(values: Array, c: Array, b: Array | float) -> tuple[Array, Array]:
 class Leeway:
     """How far a computed fit may be from (1), by public facts alone: (3). One number for each target."""
 
-    reach: Array  # the most that |x| may be
-    residual: Array  # the most that |e| may be, as computed
-    rounding: Array  # E of (4)
+    reach: Floats  # the most that |x| may be
+    residual: Floats  # the most that |e| may be, as computed
+    rounding: Floats  # E of (4)
     slack: float  # the most that |x| may fall short of b where nu > 0, relative to b
-    scores: Array  # bounds |D x - u*|, the rounding of the product D x included
-    weights: Array  # bounds |x - x*|
+    scores: Floats  # bounds |D x - u*|, the rounding of the product D x included
+    weights: Floats  # bounds |x - x*|
 
     @staticmethod
-    def of(t: Array, d: int, mu: float, b: float | None, F: float) -> Leeway:
+    def of(t: Floats, d: int, mu: float, b: float | None, F: float) -> Leeway:
         """t is (R, N)."""
         N, u = t.shape[1], 2.0**-53
         size = np.linalg.norm(t, axis=1)
@@ -89,7 +89,7 @@ class Leeway:
         return Leeway(reach, residual, rounding, slack, scores, 2 * residual / mu + np.sqrt(kappa / mu))
 
     def kept(
-        self, D: Features, t: Array, mu: float, b: float | None, x: Array, nu: Array
+        self, D: Features, t: Floats, mu: float, b: float | None, x: Floats, nu: Floats
     ) -> NDArray[np.bool_]:
         """Whose fit is within the limits, as computed."""
         e = D.pull(D.scores(x) - t) + (mu + nu)[:, None] * x
@@ -99,7 +99,7 @@ class Leeway:
         return np.asarray(good & edge)
 
 
-def fit(D: Features, t: Array, mu: float, b: float | None, F: float, certain: bool = False) -> Array:
+def fit(D: Features, t: Floats, mu: float, b: float | None, F: float, certain: bool = False) -> Floats:
     """(1) for each of the targets t (R, N): x (R, d), within the leeway; if not `certain`, or a ToleranceError."""
     allowed = Leeway.of(t, D.width, mu, b, F)
     try:
@@ -117,7 +117,7 @@ def fit(D: Features, t: Array, mu: float, b: float | None, F: float, certain: bo
     return x
 
 
-def direct(D: Features, t: Array, mu: float, b: float | None) -> tuple[Array, Array]:
+def direct(D: Features, t: Floats, mu: float, b: float | None) -> tuple[Floats, Floats]:
     """The fits by one factorisation, and their multipliers nu."""
     values, vectors = D.spectrum
     x, nu = secular(values + mu, D.pull(t) @ vectors, math.inf if b is None else b)
@@ -125,14 +125,14 @@ def direct(D: Features, t: Array, mu: float, b: float | None) -> tuple[Array, Ar
     return x if b is None else within(x, b), nu
 
 
-def within(x: Array, b: float) -> Array:
+def within(x: Floats, b: float) -> Floats:
     """Rows brought back to norm b, with room for the rounding of the norm."""
     inside = b * (1 - (x.shape[1] + 8) * 2.0**-52)
     return np.asarray(x * (inside / np.maximum(inside, np.linalg.norm(x, axis=1, keepdims=True))))
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def slowly(D: Features, t: Array, mu: float, b: float | None, F: float) -> Array:
+def slowly(D: Features, t: Floats, mu: float, b: float | None, F: float) -> Floats:
     """(4) from 0 for one target (1, N), until the leeway is kept, or to the last step, when the proof says it is."""
     M, allowed, x = F * F + mu, Leeway.of(t, D.width, mu, b, F), np.zeros((1, D.width))
     for _ in range(worst_case(t, D.width, mu, b, F)):
@@ -144,7 +144,7 @@ def slowly(D: Features, t: Array, mu: float, b: float | None, F: float) -> Array
     return np.asarray(x[0])
 
 
-def worst_case(t: Array, d: int, mu: float, b: float | None, F: float) -> int:
+def worst_case(t: Floats, d: int, mu: float, b: float | None, F: float) -> int:
     """How many steps (4) takes at most, for one target (1, N): it falls from (F |t|)^2/(2 mu) to rounding."""
     M, E, size = F * F + mu, float(Leeway.of(t, d, mu, b, F).rounding[0]), float(np.linalg.norm(t))
     if not size:
@@ -152,7 +152,7 @@ def worst_case(t: Array, d: int, mu: float, b: float | None, F: float) -> int:
     return 1 + math.ceil(33 / 8 * M / mu * max(0.0, 2 * math.log(F * size / E) + math.log(M / (8 * mu))))
 
 
-def lasso(D: Features, t: Array, mu: float, l1: float) -> Array:
+def lasso(D: Features, t: Floats, mu: float, l1: float) -> Floats:
     """The same with l1 |x|_1 added, to ten digits: accelerated proximal gradient steps. For runs without privacy."""
     values, vectors = D.spectrum
     c = D.pull(t)
@@ -175,5 +175,5 @@ def lasso(D: Features, t: Array, mu: float, l1: float) -> Array:
     )
 
 
-def shrink(x: Array, by: float) -> Array:
+def shrink(x: Floats, by: float) -> Floats:
     return np.asarray(np.sign(x) * np.maximum(np.abs(x) - by, 0.0))

@@ -10,9 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from privadmm import assembly, wire
+from privadmm import assembly
 from privadmm.assembly import Prepared
 from privadmm.config import Config, check_ledger, check_seed
+from privadmm.data import arrays
+from privadmm.data.files import write_json
 from privadmm.drive import Callback, Checkpoint, Parties, Progress, View
 from privadmm.engines.opening import Engine, opened
 from privadmm.engines.site import Order
@@ -35,7 +37,7 @@ from privadmm.recommend import expected, warning
 from privadmm.report import absence, metrics, plots, receipts
 from privadmm.report.metrics import Observer, Row
 from privadmm.report.receipts import Receipts
-from privadmm.report.rundir import RunDir, write_json
+from privadmm.report.rundir import RunDir
 
 # A progress display: given the job and the rounds that are done, it is shown while the block is entered.
 Bar = Callable[[Job, int], AbstractContextManager[Callback]]
@@ -162,10 +164,10 @@ class Attempt:
     def facts(self, job: Job) -> dict[str, str]:
         """What has to be the same for a job to be resumed. Sizes and dimension are public."""
         columns = {"columns": job.public.columns} if job.public.columns else {}
-        shape = wire.pack({"sizes": job.public.sizes}, dim=job.public.dim, **columns)
+        shape = arrays.pack({"sizes": job.public.sizes}, dim=job.public.dim, **columns)
         named = self.config.run.ledger
         ledger = "its own" if named is None else str(self.ledger_path.resolve())
-        return {"config": self.config.digest, "shape": wire.digest(shape), "ledger": ledger}
+        return {"config": self.config.digest, "shape": arrays.digest(shape), "ledger": ledger}
 
     def carry_out(self, job: Job, bar: Bar | None) -> tuple[Progress, list[Row], dict[str, Any]]:
         """Every round that is left. Without a release, what was made in the directory is taken back."""

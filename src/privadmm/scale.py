@@ -12,7 +12,7 @@ A node is a party, or a block of parties on one worker. With `spread` > 0 every 
 a factor exp(spread z), z ~ N(0, 1), of its own: the slowest of many is what everybody waits for. On a graph whose
 neighbours talk to each other directly there is no hub: a node sends its message to each neighbour and waits for theirs.
 
-Bytes are exact (`wire.size`); times are as good as the constants that are given, which benchmarks/scale_model.py
+Bytes are exact (`arrays.size`); times are as good as the constants that are given, which benchmarks/scale_model.py
 measures for the engines at hand.
 """
 
@@ -23,10 +23,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from privadmm import wire
+from privadmm.data import arrays
+from privadmm.data.arrays import Floats
 from privadmm.errors import ConfigError
 from privadmm.params import check_positive, check_whole
-from privadmm.phases import Algorithm, Floats, Public
+from privadmm.phases import Algorithm, Public
 
 MOST = 10_000_000
 Kind = Literal["star", "graph", "peers", "sharing"]
@@ -96,7 +97,7 @@ class Traffic:
 
 def mail_bytes(rows: int, width: int) -> int:
     """Of packed mail from so many senders."""
-    return wire.size([("senders", "<i8", (rows,)), ("values", "<f8", (rows, width))])
+    return arrays.size([("senders", "<i8", (rows,)), ("values", "<f8", (rows, width))])
 
 
 def traffic(

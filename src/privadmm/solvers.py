@@ -36,22 +36,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from privadmm.data.arrays import Floats
 from privadmm.data.packing import Index
 from privadmm.data.shards import Shards
 from privadmm.errors import ConfigError, ToleranceError
 from privadmm.losses import Loss
 
-Array = NDArray[np.float64]
-Pair = tuple[Array, Array, Array]  # s and y (k, d), and 1/<s, y> (k, 1), or 0 where the pair does not count
+Pair = tuple[
+    Floats, Floats, Floats
+]  # s and y (k, d), and 1/<s, y> (k, 1), or 0 where the pair does not count
 
-Hessian = tuple[Array, Array | None]  # see Problem.hessian
+Hessian = tuple[Floats, Floats | None]  # see Problem.hessian
 
 CAP = 500  # gradients in one solve
 FEW = 1 << 18  # numbers of records that are read in vain rather than left out, which takes some time
 CELLS = 1 << 20  # numbers of records solved together: few enough to stay in the processor's cache
 
 
-def reanchor(anchor: Array, x: Array, round: int) -> Array:
+def reanchor(anchor: Floats, x: Floats, round: int) -> Floats:
     """The anchor of this round: x in rounds 0, 1, 4, 16, 64, ..., and otherwise the anchor as it was.
 
     x is a party's last released iterate or, better where releases are noisy, an average of several parties'. The rule
@@ -66,10 +68,10 @@ class Anchored:
     """Parties' records seen from their anchors: gradient and Hessian of the loss, and the inverse of F's Hessian."""
 
     key: tuple[Loss, bool, bytes, bytes, bytes]  # loss, form, anchors, weights, precision
-    gradient: Array
+    gradient: Floats
     hessian: Hessian | None  # for another ridge; kept where it is small beside the records
     ridge: bytes
-    core: Array
+    core: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +79,7 @@ class Ended:
     """The gradient of the losses where parties ended, for a solve that starts there."""
 
     key: tuple[Loss, bytes, bytes]  # loss, points, weights
-    gradient: Array
+    gradient: Floats
 
 
 Kept = tuple[Anchored, Ended | None]
@@ -100,14 +102,14 @@ def argmin(
     shards: Shards,
     loss: Loss,
     scale: ArrayLike,
-    linear: Array,
+    linear: Floats,
     quadratic: ArrayLike,
-    start: Array,
-    anchor: Array,
+    start: Floats,
+    anchor: Floats,
     tolerance: ArrayLike,
     cache: Cache | None = None,
     reach: ArrayLike | None = None,
-) -> Array:
+) -> Floats:
     """The minimisers x (P, d) of F, each with |grad F_p(x_p)| <= tolerance_p as computed, or a ToleranceError.
 
     scale, quadratic > 0 and tolerance are (P,) or one number; linear, start and anchor are (P, d). `reach` bounds
@@ -163,15 +165,15 @@ class Problem:
 
     shards: Shards
     loss: Loss
-    weight: Array  # (k, 1), of one record: scale / m
-    linear: Array  # (k, d)
-    quadratic: Array  # (k, 1)
-    ridge: Array  # (k, 1)
+    weight: Floats  # (k, 1), of one record: scale / m
+    linear: Floats  # (k, d)
+    quadratic: Floats  # (k, 1)
+    ridge: Floats  # (k, 1)
     dual: bool  # m < d, and the Hessian is inverted in the space of records
 
     @classmethod
     def of(
-        cls, shards: Shards, loss: Loss, scale: Array, linear: Array, quadratic: Array, dual: bool
+        cls, shards: Shards, loss: Loss, scale: Floats, linear: Floats, quadratic: Floats, dual: bool
     ) -> Problem:
         scale, quadratic = scale[:, None], quadratic[:, None]
         ridge = np.maximum(quadratic, 1e-13 * loss.smoothness * scale)
@@ -185,23 +187,23 @@ class Problem:
         )
         return Problem(self.shards.take(parties), self.loss, weight, linear, quadratic, ridge, self.dual)
 
-    def loss_gradient(self, x: Array) -> Array:
+    def loss_gradient(self, x: Floats) -> Floats:
         return self.weight * self.shards.pull(self.loss.deriv(self.shards.margins(x), self.shards.y))
 
-    def key(self, x: Array) -> tuple[Loss, bytes, bytes]:
+    def key(self, x: Floats) -> tuple[Loss, bytes, bytes]:
         return self.loss, x.tobytes(), self.weight.tobytes()
 
-    def slope(self, start: Array, anchor: Array, known: Anchored, ended: Ended | None) -> Array:
+    def slope(self, start: Floats, anchor: Floats, known: Anchored, ended: Ended | None) -> Floats:
         """The gradient of the losses at `start`."""
         if ended is not None and ended.key == self.key(start):
             return ended.gradient
         return known.gradient if np.array_equal(start, anchor) else self.loss_gradient(start)
 
-    def whole(self, x: Array, gradient: Array) -> Array:
+    def whole(self, x: Floats, gradient: Floats) -> Floats:
         """The gradient of F at x, given that of the losses."""
         return gradient + (self.linear + self.quadratic * x)
 
-    def hessian(self, x: Array) -> Hessian:
+    def hessian(self, x: Floats) -> Hessian:
         """A^T w A (of order d), or r A A^T r if dual (of order m), and r = sqrt(w); w = weight * curvature at x."""
         curv = self.loss.curv(self.shards.margins(x), self.shards.y)
         if self.dual:
@@ -218,18 +220,18 @@ class Problem:
         scale = self.weight[:, 0] * self.shards.sizes
         return np.asarray(self.loss.smoothness * scale <= 1e3 * self.ridge[:, 0])
 
-    def core(self, H: Array, r: Array | None) -> Array:
+    def core(self, H: Floats, r: Floats | None) -> Floats:
         """The matrix C of `precondition`: (A^T w A + ridge)^-1 = C, or (I - A^T C A) / ridge if dual."""
         C = inverses(H + self.ridge[:, :, None] * np.eye(H.shape[-1]))
         return np.asarray(C if r is None else r[:, :, None] * C * r[:, None, :])
 
-    def precondition(self, core: Array, v: Array) -> Array:
+    def precondition(self, core: Floats, v: Floats) -> Floats:
         if self.dual:
             inner = np.matmul(core, self.shards.margins(v).reshape(len(v), -1, 1))
             return (v - self.shards.pull(inner.ravel())) / self.ridge
         return np.asarray(np.matmul(core, v[:, :, None])[:, :, 0])
 
-    def newton(self, core: Array, pairs: list[Pair], g: Array) -> Array:
+    def newton(self, core: Floats, pairs: list[Pair], g: Floats) -> Floats:
         """B_k g, by the two loops over the pairs."""
         back = []
         for s, y, rho in reversed(pairs):
@@ -241,7 +243,7 @@ class Problem:
             v = v + (c - rho * np.vecdot(y, v)[:, None]) * s
         return v
 
-    def anchored(self, anchor: Array, known: Anchored | None) -> Anchored:
+    def anchored(self, anchor: Floats, known: Anchored | None) -> Anchored:
         """What is known of these records at this anchor, or that and what has to be found out."""
         seen, ridge = (anchor.tobytes(), self.weight.tobytes(), self.coarse.tobytes()), self.ridge.tobytes()
         key = (self.loss, self.dual, *seen)
@@ -253,7 +255,7 @@ class Problem:
             known = Anchored(key, known.gradient, known.hessian if small else None, ridge, core)
         return known
 
-    def search(self, x: Array, p: Array, first: Array) -> Array:
+    def search(self, x: Floats, p: Floats, first: Floats) -> Floats:
         """Steps t > 0 where the slope <p, grad F(x + t p)> is at most a tenth of `first`, its value at 0, in size.
 
         The slope increases in t: multiply by 4 until it is positive, then halve the bracket.
@@ -272,7 +274,7 @@ class Problem:
             step = np.where(left, np.where(np.isfinite(high), (low + high) / 2, 4 * step), step)
         return step
 
-    def advance(self, x: Array, g: Array, p: Array) -> tuple[Array, Array, Array, Index]:
+    def advance(self, x: Floats, g: Floats, p: Floats) -> tuple[Floats, Floats, Floats, Index]:
         """From x, where F has gradient g, along p: the point reached, the gradients of the losses and of F there, and
         whose step was far from 1."""
         new = x + p
@@ -290,8 +292,8 @@ class Problem:
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def descend(
-    problem: Problem, start: Array, first: Array, anchor: Array, tolerance: Array, known: Anchored
-) -> tuple[Array, Array, NDArray[np.bool_]]:
+    problem: Problem, start: Floats, first: Floats, anchor: Floats, tolerance: Floats, known: Anchored
+) -> tuple[Floats, Floats, NDArray[np.bool_]]:
     """(1) until every party has met its tolerance or made CAP steps, `first` being the gradient of the losses at the
     start; the points, the gradients of the losses there, and who has met it. Of the others, the last point."""
     x, f, core, g = start, first, known.core, problem.whole(start, first)
@@ -330,7 +332,7 @@ def descend(
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def slowly(problem: Problem, start: Array, tolerance: Array, reach: Array) -> tuple[Array, Array]:
+def slowly(problem: Problem, start: Floats, tolerance: Floats, reach: Floats) -> tuple[Floats, Floats]:
     """(2), party by party: the points and the gradients of the losses there.
 
     From `start` where the gradient is no longer than `reach`, the bound at 0, and otherwise from 0. After the last step
@@ -359,7 +361,7 @@ def worst_case(condition: float, far: float) -> int:
     return math.ceil(4 / 3 * condition * max(1.0, math.log(condition) + 2 * math.log(max(1.0, far / 0.75))))
 
 
-def inverses(A: Array) -> Array:
+def inverses(A: Floats) -> Floats:
     """Of a stack of matrices; 0 in place of one that has none, so that its steps lead nowhere and (2) takes over."""
     try:
         return np.asarray(np.linalg.inv(A))
@@ -369,6 +371,6 @@ def inverses(A: Array) -> Array:
         return np.concatenate([inverses(one[None]) for one in A])
 
 
-def pair(s: Array, y: Array) -> Pair:
+def pair(s: Floats, y: Floats) -> Pair:
     sy = np.vecdot(s, y)[:, None]
     return s, y, np.where(sy > 0, 1 / sy, 0.0)

@@ -14,7 +14,8 @@ from privadmm.algorithms.dp_fedsgd import State as Slope
 from privadmm.algorithms.graph import State
 from privadmm.algorithms.pdml import PDML
 from privadmm.algorithms.pvp import PVP
-from privadmm.phases import COORDINATOR, Floats, Ints, Local, Mail, Public
+from privadmm.data.arrays import Floats, Ints
+from privadmm.phases import COORDINATOR, Local, Mail, Public
 from privadmm.privacy.release import Door, Released
 
 

@@ -9,9 +9,10 @@ import pytest
 from cases import ALGORITHMS, Case, named, shards
 from privadmm.algorithms.admm_graph import ADMMGraph
 from privadmm.algorithms.dp_admm import DPADMM, State
+from privadmm.data.arrays import Floats
 from privadmm.data.shards import Shards
 from privadmm.job import Job
-from privadmm.phases import AtParties, Floats, Local, Mail, pack_state, tick
+from privadmm.phases import AtParties, Local, Mail, pack_state, tick
 from privadmm.privacy import release
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.privacy.release import Door, Released

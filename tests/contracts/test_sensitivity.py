@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from cases import ALGORITHMS, DIM, Case, named
 from privadmm.algorithms.dp_admm import DPADMM
+from privadmm.data.arrays import Floats
 from privadmm.data.shards import Shards
-from privadmm.phases import AtParties, Floats, Local, Mail
+from privadmm.phases import AtParties, Local, Mail
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.privacy.release import Door, Released
 

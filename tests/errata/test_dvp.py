@@ -9,11 +9,12 @@ import pytest
 
 from privadmm import graphs
 from privadmm.algorithms.dvp import DVP
+from privadmm.data.arrays import Floats
 from privadmm.data.shards import Shards
 from privadmm.errors import ConfigError
 from privadmm.job import Job, cluster, train
 from privadmm.losses import Logistic
-from privadmm.phases import Floats, Public
+from privadmm.phases import Public
 from privadmm.privacy import bounds
 from privadmm.privacy.bounds import DVP_NOISE, DVP_PAPER, DVP_RECORDS, Calibration
 from privadmm.privacy.calibration import Target

@@ -10,10 +10,11 @@ from privadmm import graphs
 from privadmm.algorithms import recycling
 from privadmm.algorithms.mr_admm import MRADMM
 from privadmm.data import adult
+from privadmm.data.arrays import Floats
 from privadmm.graphs import Graph
 from privadmm.job import Job, cluster, train, weights
 from privadmm.losses import Logistic
-from privadmm.phases import Floats, Public
+from privadmm.phases import Public
 from privadmm.privacy.accounting import pure
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.events import GammaObjective

@@ -22,9 +22,10 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 from privadmm.algorithms.columns import OnColumns, State, broadcast, message, nothing, scores_of, silence
+from privadmm.data.arrays import Floats
 from privadmm.errors import ConfigError
 from privadmm.params import Above, Doc, check_positive
-from privadmm.phases import AtLabels, AtParties, Floats, Mail, Phase, Public
+from privadmm.phases import AtLabels, AtParties, Mail, Phase, Public
 from privadmm.privacy.accounting import Plan
 from privadmm.privacy.calibration import NoPrivacy
 from privadmm.privacy.events import NotPrivate

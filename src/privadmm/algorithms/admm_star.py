@@ -16,8 +16,9 @@ from typing import Annotated, ClassVar
 import numpy as np
 
 from privadmm.algorithms.star import Memory, OnStar, average, broadcast
+from privadmm.data.arrays import Floats, Ints
 from privadmm.params import Above, Doc, check_positive
-from privadmm.phases import AtCoordinator, AtParties, Floats, Ints, Local, Mail, Phase, Public
+from privadmm.phases import AtCoordinator, AtParties, Local, Mail, Phase, Public
 from privadmm.privacy.accounting import Plan
 from privadmm.privacy.events import NotPrivate
 from privadmm.privacy.release import Door, Released

@@ -18,15 +18,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from privadmm.data.arrays import Floats, Ints
+from privadmm.data.moments_map import Map, map_of, moments, moments_sensitivity
 from privadmm.errors import ConfigError
-from privadmm.features import Map, map_of, moments, moments_sensitivity
 from privadmm.params import check_nonnegative, check_positive
 from privadmm.phases import (
     Algorithm,
     AtCoordinator,
     AtParties,
-    Floats,
-    Ints,
     Local,
     Mail,
     Phase,

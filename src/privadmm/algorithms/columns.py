@@ -10,8 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from privadmm.algorithms.star import OnStar
+from privadmm.data.arrays import Floats, Ints
 from privadmm.errors import AbsentError
-from privadmm.phases import COORDINATOR, Floats, Ints, Mail, Public
+from privadmm.phases import COORDINATOR, Mail, Public
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,10 @@ import numpy as np
 
 from privadmm.algorithms import star
 from privadmm.algorithms.output import output_plan
+from privadmm.data.arrays import Floats, Ints
 from privadmm.errors import ConfigError
 from privadmm.params import Above, AtLeast, AtMost, Below, Doc, check_nonnegative, check_positive
-from privadmm.phases import AtCoordinator, AtParties, Floats, Ints, Local, Mail, Phase, Public
+from privadmm.phases import AtCoordinator, AtParties, Local, Mail, Phase, Public
 from privadmm.privacy.accounting import Claim, Plan
 from privadmm.privacy.release import Door, Released
 

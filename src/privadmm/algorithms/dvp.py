@@ -27,9 +27,10 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 
 from privadmm.algorithms.graph import OnGraph, State, degrees, neighbours, objective_plan
+from privadmm.data.arrays import Floats
 from privadmm.errors import ConfigError
 from privadmm.params import SOME, Above, Doc, check_positive
-from privadmm.phases import AtParties, Floats, Local, Mail, Phase, Public
+from privadmm.phases import AtParties, Local, Mail, Phase, Public
 from privadmm.privacy.accounting import Claim, Plan
 from privadmm.privacy.calibration import NoPrivacy, widest
 from privadmm.privacy.release import Door, Released

@@ -15,8 +15,9 @@ from typing import Annotated, ClassVar
 import numpy as np
 
 from privadmm.algorithms.columns import OnColumns, broadcast, message, scores_of, silence
+from privadmm.data.arrays import Floats, Ints
 from privadmm.params import Above, AtLeast, Doc, check_positive, check_whole
-from privadmm.phases import AtLabels, AtParties, Floats, Ints, Mail, Nothing, Phase, Public
+from privadmm.phases import AtLabels, AtParties, Mail, Nothing, Phase, Public
 from privadmm.privacy.accounting import Plan
 from privadmm.privacy.events import NotPrivate
 from privadmm.privacy.release import Door, Released

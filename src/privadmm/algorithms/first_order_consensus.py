@@ -32,9 +32,10 @@ from privadmm import gossip
 from privadmm.algorithms.output import output_plan
 from privadmm.algorithms.relay import OnRelay
 from privadmm.algorithms.weighing import by_noise, profile
+from privadmm.data.arrays import Floats, Ints
 from privadmm.errors import ConfigError
 from privadmm.params import Above, AtLeast, AtMost, Below, Doc, check_nonnegative, check_positive
-from privadmm.phases import AtCoordinator, AtParties, Floats, Ints, Local, Mail, Phase, Public
+from privadmm.phases import AtCoordinator, AtParties, Local, Mail, Phase, Public
 from privadmm.privacy.accounting import Plan
 from privadmm.privacy.calibration import NoPrivacy, scaled
 from privadmm.privacy.events import DiscreteGaussian, Gaussian

@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from privadmm.algorithms.method import Method
+from privadmm.data.arrays import Floats, Ints
 from privadmm.errors import AbsentError
-from privadmm.phases import Floats, Ints, Local, Mail, Nothing, Public, Topology
+from privadmm.phases import Local, Mail, Nothing, Public, Topology
 from privadmm.privacy.accounting import Plan
 from privadmm.privacy.calibration import Law, NoPrivacy, fit, objective, scaled
 

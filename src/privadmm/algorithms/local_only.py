@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from privadmm.algorithms.star import Memory, OnStar, average
+from privadmm.data.arrays import Floats, Ints
 from privadmm.errors import ConfigError
 from privadmm.params import Above, Doc, check_positive
-from privadmm.phases import AtCoordinator, AtParties, Floats, Ints, Local, Mail, Phase, Public
+from privadmm.phases import AtCoordinator, AtParties, Local, Mail, Phase, Public
 from privadmm.privacy.accounting import Plan
 from privadmm.privacy.events import NotPrivate
 from privadmm.privacy.release import Door, Released

@@ -24,9 +24,10 @@ import numpy as np
 
 from privadmm.algorithms.graph import State, degrees, neighbours
 from privadmm.algorithms.penalties import Penalised
+from privadmm.data.arrays import Floats
 from privadmm.errors import ConfigError
 from privadmm.params import Above, Doc, check_positive
-from privadmm.phases import AtParties, Floats, Local, Mail, Phase, Public
+from privadmm.phases import AtParties, Local, Mail, Phase, Public
 from privadmm.privacy.release import Door, Released
 from privadmm.solvers import reanchor
 

@@ -2,8 +2,9 @@
 
 from typing import Any, ClassVar
 
-from privadmm.features import Map
-from privadmm.phases import Floats, Ints, Local, Public
+from privadmm.data.arrays import Floats, Ints
+from privadmm.data.moments_map import Map
+from privadmm.phases import Local, Public
 from privadmm.privacy.accounting import Claim
 from privadmm.privacy.mechanisms import Noise
 

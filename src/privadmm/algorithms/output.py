@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from privadmm.phases import Floats, Local, Public
+from privadmm.data.arrays import Floats
+from privadmm.phases import Local, Public
 from privadmm.privacy.accounting import Plan
 from privadmm.privacy.calibration import NoPrivacy, fit
 from privadmm.privacy.release import Door, Released

@@ -32,9 +32,10 @@ import numpy as np
 from privadmm.algorithms.graph import OnGraph, State, degrees, neighbours
 from privadmm.algorithms.output import noisy_argmin, output_plan
 from privadmm.algorithms.star import Memory
+from privadmm.data.arrays import Floats
 from privadmm.errors import ConfigError
 from privadmm.params import Above, AtLeast, Doc, check_nonnegative, check_positive
-from privadmm.phases import AtCoordinator, AtParties, Floats, Local, Mail, Phase, Public
+from privadmm.phases import AtCoordinator, AtParties, Local, Mail, Phase, Public
 from privadmm.privacy.accounting import Claim, Plan
 from privadmm.privacy.mechanisms import Noise
 from privadmm.privacy.release import Door, Released

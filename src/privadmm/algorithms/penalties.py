@@ -26,9 +26,10 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 
 from privadmm.algorithms.graph import OnGraph, degrees, objective_plan
+from privadmm.data.arrays import Floats
 from privadmm.errors import ConfigError, RefusedError
 from privadmm.params import SOME, Above, AtLeast, Doc, check_positive
-from privadmm.phases import Floats, Public
+from privadmm.phases import Public
 from privadmm.privacy.accounting import Claim, Plan
 from privadmm.privacy.calibration import Target, widest
 

@@ -29,9 +29,10 @@ import numpy as np
 from privadmm.algorithms.admm_star import State
 from privadmm.algorithms.output import noisy_argmin, output_plan
 from privadmm.algorithms.star import Memory, OnStar, average, broadcast
+from privadmm.data.arrays import Floats, Ints
 from privadmm.errors import ConfigError
 from privadmm.params import Above, Doc, check_positive
-from privadmm.phases import AtCoordinator, AtParties, Floats, Ints, Local, Mail, Phase, Public
+from privadmm.phases import AtCoordinator, AtParties, Local, Mail, Phase, Public
 from privadmm.privacy.accounting import Claim, Plan, classical_ratio, moments_accountant
 from privadmm.privacy.calibration import NoPrivacy
 from privadmm.privacy.release import Door, Released

@@ -25,9 +25,10 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 from privadmm.algorithms.admm_sharing import ADMMSharing
+from privadmm.data.arrays import Floats
 from privadmm.errors import ConfigError
 from privadmm.params import Above, Doc, check_positive
-from privadmm.phases import Floats, Public
+from privadmm.phases import Public
 from privadmm.privacy import fits
 from privadmm.privacy.accounting import Claim, Plan, classical_ratio
 from privadmm.privacy.calibration import NoPrivacy, fit

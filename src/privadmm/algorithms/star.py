@@ -6,7 +6,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from privadmm.algorithms.method import Method
-from privadmm.phases import COORDINATOR, Floats, Mail, Public, Topology
+from privadmm.data.arrays import Floats
+from privadmm.phases import COORDINATOR, Mail, Public, Topology
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,9 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from privadmm.data.arrays import Floats, Ints
+
 # Between levels of noise: few of them are easier to read and to count, and half a percent is lost.
 STEP = 2**0.25
 
@@ -46,7 +46,7 @@ def profile(rounds: int, beta: float, average: int) -> tuple[float, ...]:
     return tuple((s * math.sqrt(np.mean(s**-2.0)) * (1 + 1e-12)).tolist())
 
 
-def by_noise(sizes: NDArray[np.int64], even: Floats) -> Floats:
+def by_noise(sizes: Ints, even: Floats) -> Floats:
     """(2), of sizes and e as columns; they sum to 1."""
     w = sizes / (1 + even / sizes)
     return np.asarray(w / w.sum())

@@ -158,7 +158,7 @@ def free(path: Path | None) -> None:
 
 
 def write(path: Path, text: str) -> None:
-    from privadmm.report.rundir import write_text
+    from privadmm.data.files import write_text
 
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, text)

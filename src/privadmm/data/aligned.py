@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privadmm.data.arrays import Floats
 from privadmm.data.columns import align
 from privadmm.data.readers import DROP, DROP_OR_DECLARE, Format, Records, opened
 from privadmm.data.schema import (
     DROP_OR_DEFAULT,
     Classes,
-    Floats,
     Number,
     OnBad,
     Schema,

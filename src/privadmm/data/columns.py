@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from privadmm.data.arrays import Floats, Ints
 from privadmm.data.label_source import UNNAMED, LabelSource, digest_of
 from privadmm.data.packing import Clip, clip_sparse, gram, pack_dense
 from privadmm.data.schema import words
@@ -27,8 +28,7 @@ from privadmm.data.store import Store
 from privadmm.errors import ConfigError, DataError
 from privadmm.params import check_positive
 
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
+Index = Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,20 +45,20 @@ class Features:
     def width(self) -> int:
         return int(self.A.shape[1])
 
-    def scores(self, x: Array) -> Array:
+    def scores(self, x: Floats) -> Floats:
         """D x"""
         return self._times(self.A, x)
 
-    def pull(self, g: Array) -> Array:
+    def pull(self, g: Floats) -> Floats:
         """D^T g"""
         return self._times(self.A.T, g)
 
     @staticmethod
-    def _times(A: Any, v: Array) -> Array:
+    def _times(A: Any, v: Floats) -> Floats:
         return np.asarray(A @ v[0])[None] if len(v) == 1 else np.ascontiguousarray(np.asarray(A @ v.T).T)
 
     @cached_property
-    def spectrum(self) -> tuple[Array, Array]:
+    def spectrum(self) -> tuple[Floats, Floats]:
         """Eigenvalues (r,) and vectors (d, r) of D^T D, those of value 0 left out where there are fewer people."""
         if self.people >= self.width:
             values, vectors = np.linalg.eigh(gram(self.A, np.ones(self.people)))
@@ -181,7 +181,7 @@ class People:
     """All vertical parties of a job, and the labels of their people at the coordinator."""
 
     columns: Columns
-    y: Array  # (N,)
+    y: Floats  # (N,)
     declared: LabelSource = UNNAMED
 
     @classmethod
@@ -228,7 +228,7 @@ class People:
     def widths(self) -> tuple[int, ...]:
         return self.columns.widths
 
-    def scores(self, w: Array) -> Array:
+    def scores(self, w: Floats) -> Floats:
         """The sum over parties of D_m w_m, for all weights w, the parties' one after another."""
         parts = np.split(w, np.cumsum(self.widths)[:-1])
         return sum(

@@ -18,11 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privadmm.data.readers import Format, opened
-from privadmm.data.schema import Category, Classes, Number, Schema, distinct_columns, numbers, words
+from privadmm.data.schema import MISSING, Category, Classes, Number, Schema, distinct_columns, numbers, words
 from privadmm.errors import ConfigError, DataError
 from privadmm.params import HUGE, TINY, check_whole
 
-MISSING = frozenset({"", "?", "na", "n/a", "nan", "null", "none", "-"})
 IDS_FROM = 20  # rows from which on a column that never repeats itself looks like an id
 SHOWN = 30  # names of columns in an error
 FEW = 10  # whole numbers that may be codes

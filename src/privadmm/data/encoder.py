@@ -16,11 +16,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from privadmm.data.declare import MISSING
+from privadmm.data.arrays import Floats
 from privadmm.data.readers import DROP, Columns, Format, opened
 from privadmm.data.schema import (
+    MISSING,
     Category,
-    Floats,
     Number,
     OnBad,
     Schema,

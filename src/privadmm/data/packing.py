@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privadmm.data.arrays import Floats, Ints
 from privadmm.data.store import Store
 from privadmm.errors import ConfigError, DataError
 from privadmm.params import check_positive
 
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
+Index = Ints
 Mask = NDArray[np.bool_]
 
 CHUNK = 2048  # rows copied or summed at a time; where rows are cut decides the last bits of a Gram matrix
@@ -31,30 +31,30 @@ PIECE = 1 << 20
 class Dense:
     """The records of k parties with m rows each: A is (k, m, d). x is (k, R, d), g is (k, R, m), h is (k, m)."""
 
-    A: Array
+    A: Floats
 
     @property
     def shape(self) -> tuple[int, int]:
         return self.A.shape[0], self.A.shape[1]
 
-    def margins(self, x: Array) -> Array:
+    def margins(self, x: Floats) -> Floats:
         return np.asarray(np.matmul(x, self.A.swapaxes(1, 2)))
 
-    def pull(self, g: Array) -> Array:
+    def pull(self, g: Floats) -> Floats:
         return np.asarray(np.matmul(g, self.A))
 
-    def gram(self, h: Array, single: Mask) -> Array:
+    def gram(self, h: Floats, single: Mask) -> Floats:
         return np.stack([gram(A, *one) for A, *one in zip(self.A, h, single, strict=True)])
 
-    def rows(self) -> Iterator[Array]:
+    def rows(self) -> Iterator[Floats]:
         """Each party's records, (m, d)."""
         return iter(self.A)
 
-    def chunks(self) -> Iterator[Iterator[Array]]:
+    def chunks(self) -> Iterator[Iterator[Floats]]:
         """The same, CHUNK rows at a time."""
         return (chunks(A) for A in self.A)
 
-    def kernel(self) -> Array:
+    def kernel(self) -> Floats:
         return np.asarray(np.matmul(self.A, self.A.swapaxes(1, 2)))
 
     def tile(self, times: int) -> Dense:
@@ -87,28 +87,28 @@ class Sparse:
     def __reduce__(self) -> tuple[Any, ...]:
         return Sparse, (self.A, self.count)  # without the transpose, which would be sent as a second copy
 
-    def margins(self, x: Array) -> Array:
+    def margins(self, x: Floats) -> Floats:
         return self._times(self.A, x)
 
-    def pull(self, g: Array) -> Array:
+    def pull(self, g: Floats) -> Floats:
         return self._times(self.transposed, g)
 
-    def _times(self, A: Any, v: Array) -> Array:
+    def _times(self, A: Any, v: Floats) -> Floats:
         k, R, width = v.shape
         flat = v.reshape(-1) if R == 1 else v.swapaxes(1, 2).reshape(k * width, R)
         return np.asarray(A @ flat).reshape(k, -1, R).swapaxes(1, 2)
 
-    def gram(self, h: Array, single: Mask) -> Array:
+    def gram(self, h: Floats, single: Mask) -> Floats:
         parties = (self.cut(i, i + 1).A for i in range(self.count))
         return np.stack([gram(A, *one) for A, *one in zip(parties, h, single, strict=True)])
 
-    def rows(self) -> Iterator[Array]:
+    def rows(self) -> Iterator[Floats]:
         return (self.cut(i, i + 1).A.toarray() for i in range(self.count))
 
-    def chunks(self) -> Iterator[Iterator[Array]]:
+    def chunks(self) -> Iterator[Iterator[Floats]]:
         return (chunks(self.cut(i, i + 1).A) for i in range(self.count))
 
-    def kernel(self) -> Array:
+    def kernel(self) -> Floats:
         parties = (self.cut(i, i + 1).A for i in range(self.count))
         return np.stack([(A @ A.T).toarray() for A in parties])
 
@@ -144,12 +144,12 @@ def cut_up(A: Any) -> Iterator[tuple[slice, Any]]:
         yield slice(start, stop), part
 
 
-def chunks(A: Any) -> Iterator[Array]:
+def chunks(A: Any) -> Iterator[Floats]:
     """The same, dense."""
     return (part.toarray() if hasattr(part, "toarray") else part for _, part in cut_up(A))
 
 
-def gram(A: Any, h: Array, single: bool = False) -> Array:
+def gram(A: Any, h: Floats, single: bool = False) -> Floats:
     """A^T diag(h) A of one party, h >= 0, as Z^T Z: half the work of a general product.
 
     Chunks are added in double; within one, `single` precision takes half the time, and is wrong by at most
@@ -197,7 +197,7 @@ class Clip:
         if not 0 <= self.intercept < 1:
             raise ConfigError(f"intercept must lie in [0, 1), 0 meaning none, not {self.intercept!r}")
 
-    def factor(self, squares: Array, cells: int) -> Array:
+    def factor(self, squares: Floats, cells: int) -> Floats:
         """s / max(1, |v|), given |v|^2 as a sum of so many squares; |v| is taken up by what their sum may have lost."""
         lost = 1 + (cells + 8) * 2.0**-52
         return math.sqrt(1 - self.intercept**2) / np.maximum(1.0, lost * np.sqrt(squares))
@@ -220,7 +220,7 @@ def pack_dense(parties: Sequence[tuple[int, Any, Index]], clip: Clip, store: Sto
         yield Dense(A)
 
 
-def clip_dense(name: int, X: Any, rows: Index, out: Array, clip: Clip) -> None:
+def clip_dense(name: int, X: Any, rows: Index, out: Floats, clip: Clip) -> None:
     """One party's rows into `out`, (m, d) or with the intercept (m, d + 1)."""
     (m, d), bad = (len(rows), X.shape[1]), 0
     for start in range(0, m, CHUNK):

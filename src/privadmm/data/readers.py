@@ -21,11 +21,11 @@ from typing import IO, TYPE_CHECKING, Any, Literal, Protocol, TypeVar, Union, ca
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from privadmm.data.arrays import Floats
 from privadmm.data.schema import (
     DROP_OR_DEFAULT,
     Classes,
     ClassName,
-    Floats,
     Number,
     OnBad,
     Schema,

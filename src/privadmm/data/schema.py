@@ -17,13 +17,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from privadmm.data.arrays import Floats, Ints
 from privadmm.errors import ConfigError, DataError
 from privadmm.params import check_positive
 
-Floats = NDArray[np.float64]
 OnBad = Literal["refuse", "default"]
 ClassName = str | float
 Classes = tuple[ClassName, ClassName]
+MISSING = frozenset({"", "?", "na", "n/a", "nan", "null", "none", "-"})  # words for no value
 DROP_OR_DEFAULT = (
     'drop or fill in these rows, or set on_bad = "default" to read them as the low end of the range'
 )
@@ -104,7 +105,7 @@ class Category:
     def names(self, column: str) -> tuple[str, ...]:
         return tuple(f"{column}={value}" for value in self.values)
 
-    def codes(self, values: NDArray[Any]) -> NDArray[np.int64]:
+    def codes(self, values: NDArray[Any]) -> Ints:
         """The place of each value in the declared list, -1 for a value that is not on it."""
         place = {value: j for j, value in enumerate(self.values)}
         return np.fromiter(map(place.get, words(values), repeat(-1)), np.int64, len(values))

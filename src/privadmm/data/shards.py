@@ -21,12 +21,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from privadmm.data.arrays import Floats
 from privadmm.data.label_source import UNNAMED, LabelSource, digest_of
-from privadmm.data.packing import PIECE, Array, Clip, Dense, Index, Mask, Piece, pack_dense, pack_sparse
+from privadmm.data.packing import PIECE, Clip, Dense, Index, Mask, Piece, pack_dense, pack_sparse
 from privadmm.data.store import Store
 from privadmm.errors import ConfigError, DataError
 
-Part = tuple[Any, Array, Index]  # a table, its labels, and the rows that a party holds
+Part = tuple[Any, Floats, Index]  # a table, its labels, and the rows that a party holds
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +58,7 @@ class Shards:
     ids: Index  # (P,)
     sizes: Index  # (P,), public
     dim: int
-    y: Array  # (n,)
+    y: Floats  # (n,)
     slots: tuple[Slot, ...]  # in flat order
     store: Store = field(default_factory=Store)  # where records are kept, and copies of them
     source: LabelSource | None = None  # None: these labels cannot be randomised
@@ -139,7 +140,7 @@ class Shards:
         """The parties of these blocks, one block after another, in one. Records stay where they are."""
         if len({block.dim for block in blocks}) > 1:
             raise DataError("all parties must have the same columns")
-        found, start = list[tuple[Index, Piece, Array]](), 0
+        found, start = list[tuple[Index, Piece, Floats]](), 0
         for block in blocks:
             own = np.arange(start, start + len(block.ids))
             found += [(own[slot.at], slot.piece, block.y[slot.cells]) for slot in block.slots]
@@ -156,7 +157,7 @@ class Shards:
         """n, the number of records in the block."""
         return len(self.y)
 
-    def margins(self, x: Array) -> Array:
+    def margins(self, x: Floats) -> Floats:
         """(..., P, d) -> (..., n): the scores A_i x_i."""
         if x.ndim == 2 and len(self.slots) == 1:
             return self.slots[0].piece.margins(x[:, None, :]).reshape(self.size)
@@ -167,7 +168,7 @@ class Shards:
             part[...] = slot.piece.margins(stack[slot.at]).swapaxes(0, 1)
         return out.reshape(*lead, self.size)
 
-    def pull(self, g: Array) -> Array:
+    def pull(self, g: Floats) -> Floats:
         """(..., n) -> (..., P, d): A_i^T g_i."""
         if g.ndim == 1 and len(self.slots) == 1:
             k, m = self.slots[0].shape
@@ -179,7 +180,7 @@ class Shards:
             out[:, slot.at] = slot.piece.pull(part.swapaxes(0, 1)).swapaxes(0, 1)
         return out.reshape(*lead, len(self.ids), self.dim)
 
-    def slope(self, x: Array, deriv: Callable[[Array, Array], Array]) -> Array:
+    def slope(self, x: Floats, deriv: Callable[[Floats, Floats], Floats]) -> Floats:
         """pull(deriv(margins(x), y)); a few parties at a time where memory is short, with the same bits."""
         if self.store.limit is None:
             return self.pull(deriv(self.margins(x), self.y))
@@ -188,7 +189,7 @@ class Shards:
             out[..., at, :] = few.pull(deriv(few.margins(x[..., at, :]), few.y))
         return out
 
-    def gram(self, h: Array, single: Mask | None = None) -> Array:
+    def gram(self, h: Floats, single: Mask | None = None) -> Floats:
         """(n,) -> (P, d, d): A_i^T diag(h_i) A_i, h >= 0; in single precision for the parties (P,) that say so."""
         single = np.zeros(len(self.ids), dtype=bool) if single is None else single
         out = np.empty((len(self.ids), self.dim, self.dim))
@@ -196,39 +197,39 @@ class Shards:
             out[slot.at] = slot.piece.gram(h[slot.cells].reshape(slot.shape), single[slot.at])
         return out
 
-    def kernel(self) -> Array:
+    def kernel(self) -> Floats:
         """(P, m, m): A_i A_i^T, of a block whose parties have equally many records."""
         out = np.empty((len(self.ids), int(self.sizes[0]), int(self.sizes[0])))
         for slot in self.slots:
             out[slot.at] = slot.piece.kernel()
         return out
 
-    def sums(self, v: Array) -> Array:
+    def sums(self, v: Floats) -> Floats:
         """(..., n) -> (..., P): the sum over each party's records."""
         out = np.empty((*v.shape[:-1], len(self.ids)))
         for slot in self.slots:
             out[..., slot.at] = v[..., slot.cells].reshape(*v.shape[:-1], *slot.shape).sum(axis=-1)
         return out
 
-    def spread(self, v: Array) -> Array:
+    def spread(self, v: Floats) -> Floats:
         """(..., P) -> (..., n): each party's number at each of its records."""
         return np.concatenate([np.repeat(v[..., s.at], s.shape[1], axis=-1) for s in self.slots], axis=-1)
 
-    def labels(self) -> list[Array]:
+    def labels(self) -> list[Floats]:
         """Those of each party, in block order."""
         by_slot = [(s.at, self.y[s.cells].reshape(s.shape)) for s in self.slots]
         order = np.concatenate([np.arange(len(self.ids))[at] for at, _ in by_slot])
         found = [y for _, rows in by_slot for y in rows]
         return [found[i] for i in np.argsort(order)]
 
-    def with_labels(self, labels: Sequence[Array]) -> Shards:
+    def with_labels(self, labels: Sequence[Floats]) -> Shards:
         """The same records with other labels, for each party in block order."""
         if [len(y) for y in labels] != self.sizes.tolist():
             raise DataError("labels must have one array for each party, one label for each record")
         order = np.concatenate([np.arange(len(self.ids))[s.at] for s in self.slots])
         return replace(self, y=np.concatenate([labels[i] for i in order]))
 
-    def mapped(self, maps: Sequence[Callable[[Array], Array]], dim: int) -> Shards:
+    def mapped(self, maps: Sequence[Callable[[Floats], Floats]], dim: int) -> Shards:
         """Every party's records through its own map of rows into the unit ball of R^dim; dense, and a copy."""
         pieces = []
         for slot in self.slots:
@@ -251,7 +252,7 @@ class Shards:
             return self
         new = np.full(len(self.ids), -1)  # from positions here to positions there
         new[chosen] = np.arange(len(chosen))
-        labels, pieces = list[Array](), list[tuple[Index, Piece]]()
+        labels, pieces = list[Floats](), list[tuple[Index, Piece]]()
         for slot in self.slots:
             at, y = new[slot.at], self.y[slot.cells].reshape(slot.shape)
             kept = np.flatnonzero(at >= 0)
@@ -280,7 +281,7 @@ class Shards:
 
     def batches(self, cells: int, alike: bool = True) -> Iterator[tuple[Index, Shards]]:
         """Positions and sub-blocks of about `cells` numbers each, or one party; `alike`: of one size and storage."""
-        ready, held = list[tuple[Index, Piece, Array]](), 0
+        ready, held = list[tuple[Index, Piece, Floats]](), 0
         for slot in self.slots:
             k, y = slot.shape[0], self.y[slot.cells].reshape(slot.shape)
             each = max(1, int(slot.piece.A.size) // k)  # stored numbers of a party, also of a sparse A
@@ -294,21 +295,21 @@ class Shards:
                 held += each * (stop - start)
         yield self._batch(ready)
 
-    def _batch(self, parts: Sequence[tuple[Index, Piece, Array]]) -> tuple[Index, Shards]:
+    def _batch(self, parts: Sequence[tuple[Index, Piece, Floats]]) -> tuple[Index, Shards]:
         at = np.sort(np.concatenate([own for own, _, _ in parts]))
         slots = lay([(np.searchsorted(at, own), piece) for own, piece, _ in parts])
         y = np.concatenate([labels for _, _, labels in parts])
         return at, Shards(self.ids[at], self.sizes[at], self.dim, y, slots, self.store)
 
 
-def table(X: Any, y: ArrayLike) -> tuple[Any, Array]:
+def table(X: Any, y: ArrayLike) -> tuple[Any, Floats]:
     X, labels = X.tocsr() if hasattr(X, "tocsr") else np.asarray(X), np.asarray(y, dtype=np.float64)
     if X.ndim != 2 or labels.shape != (X.shape[0],):
         raise DataError(f"X must be (n, d) and y (n,), not {X.shape} and {labels.shape}")
     return X, labels
 
 
-def check_labels(name: int, y: Array, classification: bool) -> None:
+def check_labels(name: int, y: Floats, classification: bool) -> None:
     if not len(y):
         raise DataError(f"party {name} has no records; leave it out or give it some")
     if bad := int(np.sum(~np.isfinite(y))):

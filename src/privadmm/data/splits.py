@@ -11,11 +11,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from privadmm.data.arrays import Ints
 from privadmm.data.schema import words
 from privadmm.errors import ConfigError, DataError
 from privadmm.params import check_positive, check_probability
 
-Ints = NDArray[np.int64]
 ATTEMPTS = 100
 
 

@@ -85,11 +85,6 @@ def mapped(size: int) -> mmap.mmap:
         ) from error
 
 
-def for_owner(path: str, flags: int) -> int:
-    """An `opener` for open(): a file that it makes may be read and written by its owner alone."""
-    return os.open(path, flags, 0o600)
-
-
 def reserve(file: IO[bytes], size: int) -> None:
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(file.fileno(), 0, size)

@@ -22,13 +22,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from privadmm import wire
+from privadmm.data import arrays
+from privadmm.data.arrays import Floats, Ints
 from privadmm.engines.dask_client import CONNECT, CancelledError, Future, KilledWorker, connected
 from privadmm.engines.site import Order, Site
 from privadmm.engines.worker import heard
 from privadmm.errors import ClusterError, LedgerError
 from privadmm.mail import unpack_sent
-from privadmm.phases import Floats, Ints, Mail
+from privadmm.phases import Mail
 from privadmm.privacy.ledger import Statement
 from privadmm.privacy.ledger_file import Receipt
 
@@ -126,7 +127,7 @@ class DaskCluster:
         self._ask("begin")
         if self.labels is not None and self.blocks[0].order.job.public.label_epsilon is not None:
             (packed,) = self._ask("labels", blocks=self.blocks[:1])
-            self.labels = np.array(wire.unpack(packed)[0]["y"])
+            self.labels = np.array(arrays.unpack(packed)[0]["y"])
         return self
 
     def step(self, round: int, phase: int, inbox: Mail) -> Mail:
@@ -149,7 +150,7 @@ class DaskCluster:
         found = self._ask("iterates", [(rounds,)] * len(self.blocks))
         if any(one is None for one in found):
             return None
-        arrays = [wire.unpack(one)[0] for one in found]
+        arrays = [arrays.unpack(one)[0] for one in found]
         order = np.argsort(np.concatenate([one["ids"] for one in arrays]))
         rows: Floats = np.concatenate([one["x"] for one in arrays], axis=-2)
         return rows[..., order, :]

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from privadmm.data.arrays import Floats
 from privadmm.engines.worker import Worker
-from privadmm.phases import AtParties, Floats, Mail
+from privadmm.phases import AtParties, Mail
 from privadmm.privacy.ledger import Tick
 
 

@@ -14,8 +14,9 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
-from privadmm import assembly, wire
+from privadmm import assembly
 from privadmm.config import Config
+from privadmm.data import arrays
 from privadmm.data.columns import People
 from privadmm.engines.worker import Worker
 from privadmm.errors import DataError, LedgerError, RefusedError, StorageError
@@ -165,7 +166,7 @@ class Site:
         """Those that a coordinator may see of this block's people: randomised here, and kept in this ledger."""
         held, epsilon = self._held, self.order.job.public.label_epsilon
         assert epsilon is not None, "labels that are not randomised stay where they are"
-        return wire.pack({"y": reported_by_holder(held.y, held.source, self.ledger, self._noise, epsilon)})
+        return arrays.pack({"y": reported_by_holder(held.y, held.source, self.ledger, self._noise, epsilon)})
 
     @named
     def iterates(self, rounds: int) -> bytes | None:
@@ -177,7 +178,7 @@ class Site:
             ids, x = ids[:0], x[..., :0, :]
         elif last is None or last.round + 1 != rounds:
             return None
-        return wire.pack({"ids": ids, "x": x})
+        return arrays.pack({"ids": ids, "x": x})
 
     @named
     def paid(self) -> int | None:

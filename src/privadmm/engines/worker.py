@@ -11,14 +11,14 @@ from dataclasses import fields, replace
 
 import numpy as np
 
-from privadmm import wire
+from privadmm.data import arrays
+from privadmm.data.arrays import Ints
 from privadmm.errors import DivergedError, RefusedError
 from privadmm.mail import LARGEST, nobody
 from privadmm.phases import (
     COORDINATOR,
     Algorithm,
     AtParties,
-    Ints,
     Local,
     Mail,
     Public,
@@ -98,8 +98,8 @@ class Worker:
             if not drawn:
                 return local
             # Of two processes the ledger takes the first one's draws, and both go on with these.
-            stored = self.ledger.keep(self.job, DRAWS, lambda: wire.pack(drawn), None)
-        return replace(local, kept=wire.unpack(stored)[0])
+            stored = self.ledger.keep(self.job, DRAWS, lambda: arrays.pack(drawn), None)
+        return replace(local, kept=arrays.unpack(stored)[0])
 
     def step(self, round: int, phase: int, inbox: Mail) -> Mail:
         """The block's answer; the same request again gets the same bytes, at no charge."""
@@ -112,7 +112,7 @@ class Worker:
         here = self._here(round, inbox.absent)
         if not len(here):
             return Mail.empty(), Mail.empty().pack()
-        digest = wire.digest(inbox.pack())
+        digest = arrays.digest(inbox.pack())
         with self.ledger.turn():
             intended = False
             try:

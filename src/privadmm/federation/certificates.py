@@ -8,9 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from privadmm.data.arrays import digest
 from privadmm.errors import ConfigError, RefusedError
 from privadmm.federation.letters import Greeting, Letter, text
-from privadmm.wire import digest
 
 try:
     from cryptography import x509

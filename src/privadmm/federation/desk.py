@@ -22,7 +22,7 @@ import numpy as np
 
 from privadmm import __version__, assembly
 from privadmm.config import Config
-from privadmm.data.store import for_owner
+from privadmm.data.files import for_owner, write_text
 from privadmm.engines.site import Order, open_ledger
 from privadmm.engines.worker import Worker
 from privadmm.errors import ConfigError, LedgerError, LockedError, PrivadmmError, RefusedError
@@ -36,7 +36,6 @@ from privadmm.phases import Mail
 from privadmm.privacy.durable import SqliteLedger
 from privadmm.privacy.ledger import Tick
 from privadmm.privacy.ledger_file import Identity, Receipt, identity_of
-from privadmm.report.rundir import write_text
 
 Answer = dict[str, str | int | bytes]
 TOLD = (RefusedError, ConfigError, LedgerError)  # which speak of policies, files and jobs, and of no record

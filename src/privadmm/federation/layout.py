@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from privadmm.data.store import for_owner
+from privadmm.data.files import for_owner
 from privadmm.errors import ConfigError
 from privadmm.federation.party import Party
 from privadmm.toml.reader import load

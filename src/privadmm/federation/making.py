@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from privadmm.config import Config
+from privadmm.data.files import write_text
 from privadmm.errors import ConfigError
 from privadmm.federation import rehearsal
 from privadmm.federation.certificates import make_authority, make_node_key
@@ -16,7 +17,6 @@ from privadmm.federation.proposal import expected, neutral, parties_of, section,
 from privadmm.federation.rehearsal import Rehearsal
 from privadmm.federation.running import LABELS, label_ledger
 from privadmm.privacy.durable import SqliteLedger
-from privadmm.report.rundir import write_text
 
 APP = """[project]
 name = "privadmm-federation"

@@ -18,10 +18,10 @@ from privadmm import assembly
 from privadmm.assembly_outline import undeclared_columns, undeclared_dim, undeclared_sizes
 from privadmm.config import SECTIONS, Config, check_seed, read
 from privadmm.data import adult
+from privadmm.data.files import write_text
 from privadmm.errors import ConfigError, RefusedError
 from privadmm.job import Job
 from privadmm.params import fields_of
-from privadmm.report.rundir import write_text
 from privadmm.toml.reader import load
 
 OWN = "own.npz"  # stands where a config names a file; every party reads its own

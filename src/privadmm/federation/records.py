@@ -12,11 +12,11 @@ from privadmm import assembly, assembly_columns
 from privadmm.config import Config
 from privadmm.data.aligned import read_features
 from privadmm.data.columns import Columns, align
+from privadmm.data.frame import Frame
 from privadmm.data.schema import words
 from privadmm.data.shards import Shards
 from privadmm.errors import ConfigError, DataError, RefusedError
 from privadmm.federation.party import Party
-from privadmm.model import Frame
 from privadmm.phases import vertical
 
 

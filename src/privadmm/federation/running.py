@@ -11,10 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from privadmm import assembly, wire
+from privadmm import assembly
 from privadmm.config import Config, check_seed
+from privadmm.data import arrays
 from privadmm.data.aligned import read_labels
+from privadmm.data.arrays import Floats
 from privadmm.data.columns import align
+from privadmm.data.files import write_json
+from privadmm.data.frame import Frame
 from privadmm.data.label_source import LabelSource
 from privadmm.drive import Callback, Checkpoint, Progress, View
 from privadmm.errors import ClusterError, ConfigError, DataError, LedgerError
@@ -24,8 +28,7 @@ from privadmm.federation.layout import Coordinator
 from privadmm.federation.proposal import Kept, Proposal, neutral, parties_of, read_text, written
 from privadmm.federation.records import digest
 from privadmm.job import Job, features, train, weights
-from privadmm.model import Frame, Model, about
-from privadmm.phases import Floats
+from privadmm.model import Model, about
 from privadmm.privacy.accounting import epsilon, totals
 from privadmm.privacy.calibration import Adjacency
 from privadmm.privacy.durable import SqliteLedger
@@ -35,7 +38,7 @@ from privadmm.privacy.ledger import Policy
 from privadmm.privacy.verification import sound
 from privadmm.report import absence, receipts
 from privadmm.report.receipts import Receipts
-from privadmm.report.rundir import RunDir, write_json
+from privadmm.report.rundir import RunDir
 
 POLL = 0.5  # seconds between looks at who is there
 PARTIES = "parties.json"  # what the parties said of themselves
@@ -74,8 +77,12 @@ def federate(
     known = sorted([*found.values(), *before.facts(before.gone)], key=lambda one: one.party)
     sizes, dim = [one.records for one in known], known[0].dim
     columns = tuple(one.width for one in known) if known[0].people is not None else ()
-    shape = wire.pack({"sizes": np.array(sizes)}, dim=dim, columns=columns)
-    same = {"config": wire.digest(proposed.encode()), "shape": wire.digest(shape), "ledger": "the parties'"}
+    shape = arrays.pack({"sizes": np.array(sizes)}, dim=dim, columns=columns)
+    same = {
+        "config": arrays.digest(proposed.encode()),
+        "shape": arrays.digest(shape),
+        "ledger": "the parties'",
+    }
     job = assembly.job(plain, np.array(sizes), dim, columns=columns or None)
     y = labels(config, job, known[0])
     with directory.opened(same, proposed, job.id, asked.resume) as id:
@@ -109,8 +116,8 @@ class Before:
 def left_by(checkpoint: Path) -> tuple[int, ...]:
     """Who is absent by a checkpoint; none if it is damaged, which is said when it is used."""
     try:
-        arrays, _ = wire.unpack(checkpoint.read_bytes()[64:])
-        return tuple(arrays["absent"][:, 0].tolist())
+        kept, _ = arrays.unpack(checkpoint.read_bytes()[64:])
+        return tuple(kept["absent"][:, 0].tolist())
     except (ValueError, KeyError, IndexError):
         return ()
 

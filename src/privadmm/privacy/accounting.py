@@ -18,8 +18,8 @@ from decimal import ROUND_CEILING, Context, Decimal
 from functools import lru_cache, partial, singledispatch
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privadmm.data.arrays import Floats
 from privadmm.params import check_positive, check_probability
 from privadmm.privacy import curves
 from privadmm.privacy.events import (
@@ -37,8 +37,6 @@ from privadmm.privacy.events import (
     add,
     merge,
 )
-
-Floats = NDArray[np.float64]
 
 # eta of an argmin in a ledger from before the grid followed the dimension: a row holds less than 2^31 bytes, and so
 # nothing was released that had 2^28 coordinates.

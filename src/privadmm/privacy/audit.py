@@ -23,9 +23,9 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privadmm import graphs
+from privadmm.data.arrays import Floats, Ints
 from privadmm.data.shards import Shards
 from privadmm.errors import ConfigError
 from privadmm.phases import Algorithm, AtParties, Local, Mail, Public
@@ -35,9 +35,6 @@ from privadmm.privacy.calibration import Target
 from privadmm.privacy.events import GammaObjective, GammaOutput, Gaussian
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.privacy.release import Door, Released, ratios
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 DEPTH = 1e5  # how far the adversary steers the weights: every loss is at its steepest there, noise or not
 ALONG = 0.05  # the records' common part

@@ -30,11 +30,11 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from privadmm.data.arrays import Floats
 from privadmm.losses import Logistic, Loss
 from privadmm.params import check_positive
 from privadmm.privacy import curves
 
-Floats = NDArray[np.float64]
 Rng = np.random.Generator
 Range = tuple[float, float]  # powers of ten
 T = TypeVar("T")

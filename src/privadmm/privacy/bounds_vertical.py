@@ -28,13 +28,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privadmm.data.arrays import Floats
 from privadmm.privacy import fits
 from privadmm.privacy.bounds import Rng, Worst, attack, ball, within
 from privadmm.ridge import secular
-
-Floats = NDArray[np.float64]
 
 # From (A, c, b), one problem per leading index, to x.
 Fit = Callable[[Floats, Floats, Floats], Floats]

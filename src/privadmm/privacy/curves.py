@@ -31,11 +31,10 @@ from collections.abc import Callable, Iterable
 from functools import cache, partial
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privadmm.data.arrays import Floats
 from privadmm.params import check_nonnegative, check_positive, check_probability
 
-Floats = NDArray[np.float64]
 # More terms of (2) than this go to a discretised distribution instead, which rounds up.
 TERMS = 1_000_000
 # Of delta, for the slack of (4).

@@ -34,16 +34,15 @@ vectors lie in one ball of diameter |~t| s/(1 + s), and |~t| <= |t|/sqrt(mu). |x
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privadmm.data.arrays import Floats
 from privadmm.errors import RefusedError
 from privadmm.ridge import Leeway
 
-Array = NDArray[np.float64]
-Number = Array | float
+Number = Floats | float
 
 
-def person_scores(mu: Number, b: Number, largest: Number) -> Array:
+def person_scores(mu: Number, b: Number, largest: Number) -> Floats:
     """(3), `largest` being max|t|."""
     mu, b = np.asarray(mu, dtype=np.float64), np.asarray(b, dtype=np.float64)
     h = b + largest
@@ -51,19 +50,19 @@ def person_scores(mu: Number, b: Number, largest: Number) -> Array:
     return np.asarray(np.sqrt((2 * b) ** 2 + 2 * h * r - mu * r**2))
 
 
-def person_weights(mu: Number, b: Number, largest: Number) -> Array:
+def person_weights(mu: Number, b: Number, largest: Number) -> Floats:
     """(2)"""
     mu, b = np.asarray(mu, dtype=np.float64), np.asarray(b, dtype=np.float64)
     return np.minimum(2 * b, 2 * (b + largest) / mu)
 
 
-def column_scores(mu: Number, q: Number, size: Number, b: Number = math.inf) -> Array:
+def column_scores(mu: Number, q: Number, size: Number, b: Number = math.inf) -> Floats:
     """(5), or (4) where b is finite; `size` is |t|."""
     s = np.asarray(q, dtype=np.float64) ** 2 / mu
     return np.asarray(size * np.where(np.isinf(b), s / (1 + s), 1.0))
 
 
-def column_weights(mu: Number, q: Number, size: Number, b: Number = math.inf) -> Array:
+def column_weights(mu: Number, q: Number, size: Number, b: Number = math.inf) -> Floats:
     """(5), or (4) where b is finite."""
     s = np.asarray(q, dtype=np.float64) ** 2 / mu
     share = np.where(np.isinf(b), np.minimum(1.0, np.sqrt(s**2 + 4 * s) / (1 + s)), 1.0)
@@ -72,13 +71,13 @@ def column_weights(mu: Number, q: Number, size: Number, b: Number = math.inf) ->
 
 def lemma_1(
     columns: int | tuple[int, ...], rho: float, lam: float, parties: int, b1: float, c1: float = 1.0
-) -> Array:
+) -> Floats:
     """What the ADMM sharing paper takes for |u - u'|, with R'' <= c1 and norms up to b1. It is no bound."""
     return np.asarray(3 / (np.asarray(columns) * rho) * (lam * c1 + (1 + parties * rho) * b1))
 
 
 def moves(
-    adjacency: str, t: Array, d: int, mu: float, b: float | None, q: float | None, F: float
+    adjacency: str, t: Floats, d: int, mu: float, b: float | None, q: float | None, F: float
 ) -> tuple[float, float]:
     """How far neighbours move computed scores and weights, for the worst of the targets t (R, N); F as in ridge.py.
 

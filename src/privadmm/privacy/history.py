@@ -12,13 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privadmm.data.arrays import Floats
 from privadmm.errors import ConfigError
 from privadmm.privacy.accounting import worst
 from privadmm.privacy.events import NotPrivate, Spent, merge
 
-Floats = NDArray[np.float64]
 UNPROTECTED = NotPrivate("it descends from a training that was not private")
 STARTED_UNPROTECTED = (
     "it started from the weights of a training that was not private; noise added later does not hide them"

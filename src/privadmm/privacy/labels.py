@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privadmm import wire
+from privadmm.data import arrays
+from privadmm.data.arrays import Floats
 from privadmm.data.columns import People
 from privadmm.data.label_source import LabelSource
-from privadmm.data.packing import Array
 from privadmm.data.shards import Shards
 from privadmm.errors import DataError, LedgerError, RefusedError
 from privadmm.privacy.events import RandomizedResponse
@@ -40,7 +40,7 @@ HOLDER = 2**64 - 1  # whose labels are drawn where no party has them: the coordi
 def reported(shards: Shards, ledger: Ledger, noise: Noise, epsilon: float) -> Shards:
     """The block with the labels that its parties report, drawn now if they never were."""
 
-    def draw() -> Array:
+    def draw() -> Floats:
         flipped = (noise.flips(epsilon, int(size), int(i)) for i, size in zip(*whose, strict=True))
         return np.concatenate(
             [np.where(flips, -y, y) for flips, y in zip(flipped, shards.labels(), strict=True)]
@@ -52,8 +52,8 @@ def reported(shards: Shards, ledger: Ledger, noise: Noise, epsilon: float) -> Sh
 
 
 def reported_by_holder(
-    y: Array, source: LabelSource | None, ledger: Ledger, noise: Noise, epsilon: float
-) -> Array:
+    y: Floats, source: LabelSource | None, ledger: Ledger, noise: Noise, epsilon: float
+) -> Floats:
     """The same for labels (N,) at a coordinator. They are kept in the ledger that counts for its people."""
     return _drawn_once(
         lambda: np.where(noise.flips(epsilon, len(y), HOLDER), -y, y),
@@ -74,18 +74,18 @@ def check_kept(data: Shards | People, ledger: Ledger, epsilon: float) -> None:
 
 
 def _drawn_once(
-    draw: Callable[[], Array],
+    draw: Callable[[], Floats],
     sizes: NDArray[np.int64],
     source: LabelSource | None,
     ledger: Ledger,
     epsilon: float,
-) -> Array:
+) -> Floats:
     """The reports that the ledger keeps of these labels, one party after another, drawn now if there are none."""
 
     def make() -> bytes:
         known = _known(source)
         facts = {"column": known.column, "classes": list(known.classes), "rows": list(known.rows)}
-        return wire.pack({"labels": draw().astype(np.int8), "sizes": sizes}, epsilon=epsilon, **facts)
+        return arrays.pack({"labels": draw().astype(np.int8), "sizes": sizes}, epsilon=epsilon, **facts)
 
     stored = ledger.keep("", LABELS, make, RandomizedResponse(epsilon))
     return _matched(stored, sizes, source, ledger, epsilon)
@@ -100,13 +100,13 @@ def _known(source: LabelSource | None) -> LabelSource:
 
 def _matched(
     stored: bytes, sizes: NDArray[np.int64], source: LabelSource | None, ledger: Ledger, epsilon: float
-) -> Array:
+) -> Floats:
     """The kept reports, if they are of these labels of these records."""
     file = f"{path}: " if (path := getattr(ledger, "path", None)) else ""
     try:
-        arrays, facts = wire.unpack(stored)
-        reports, _ = arrays["labels"], facts["epsilon"]
-        if reports.ndim != 1 or len(reports) != arrays["sizes"].sum() or not np.all(np.abs(reports) == 1):
+        before, facts = arrays.unpack(stored)
+        reports, _ = before["labels"], facts["epsilon"]
+        if reports.ndim != 1 or len(reports) != before["sizes"].sum() or not np.all(np.abs(reports) == 1):
             raise ValueError("they are not one report of -1 or +1 for each record")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise LedgerError(f"{file}the labels that it keeps are damaged ({error})") from error
@@ -118,9 +118,9 @@ def _matched(
             "its jobs with that version, and make a new ledger for records whose labels were not reported before"
         )
     kept = LabelSource(str(facts["column"]), tuple(facts["classes"]), tuple(facts["rows"]))
-    if facts["epsilon"] != epsilon or not np.array_equal(arrays["sizes"], sizes):
+    if facts["epsilon"] != epsilon or not np.array_equal(before["sizes"], sizes):
         raise RefusedError(
-            f"{file}the labels of parties with {_few(arrays['sizes'])} records were randomised with label_epsilon = "
+            f"{file}the labels of parties with {_few(before['sizes'])} records were randomised with label_epsilon = "
             f"{facts['epsilon']}, and the job has {_few(sizes)} and {epsilon}: a second report of a label would tell "
             "more of it. Nothing was released: use the records and label_epsilon of the ledger"
         )
@@ -138,7 +138,7 @@ def _matched(
             "not in that order, or read into other features: reports would go to the wrong records. Nothing was "
             "released: put records, their order and [data] back as they were; other records need a ledger of their own"
         )
-    return np.asarray(arrays["labels"], dtype=np.float64)
+    return np.asarray(before["labels"], dtype=np.float64)
 
 
 def _few(sizes: Any) -> list[int]:

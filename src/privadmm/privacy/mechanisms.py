@@ -14,12 +14,11 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from privadmm.data.arrays import Floats, Ints
 from privadmm.errors import ConfigError, RefusedError
 from privadmm.params import check_positive
 from privadmm.privacy.events import STEPS, DiscreteGaussian, Gaussian
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Words = NDArray[np.uint64]
 Call = tuple[int, int, int]  # round, phase, number of the release within the tick
 ONCE = 2**64 - 1  # in place of the round: what a party draws once, before all of them

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privadmm.data.arrays import Floats, Ints
 from privadmm.errors import DivergedError, RefusedError
 from privadmm.privacy.events import (
     Charges,
@@ -25,9 +25,6 @@ from privadmm.privacy.events import (
     Unproved,
 )
 from privadmm.privacy.mechanisms import Noise
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _KEY = object()
 DIVERGED = "the iterates diverged at round {}: choose a larger penalty or a smaller step size"

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
+from privadmm.data.arrays import Floats
 from privadmm.data.columns import People
+from privadmm.data.files import write_text
+from privadmm.data.moments_map import Map
 from privadmm.data.shards import Shards
 from privadmm.drive import Parties, View
-from privadmm.features import Map
 from privadmm.losses import Debiased
-from privadmm.phases import Floats, Public
-from privadmm.report.rundir import write_text
+from privadmm.phases import Public
 
 Data = Shards | People
 

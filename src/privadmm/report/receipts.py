@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from privadmm.data.store import for_owner
+from privadmm.data.files import for_owner
 from privadmm.drive import Parties, View
 from privadmm.errors import LedgerError
 from privadmm.privacy.ledger_file import Receipt, identity_of

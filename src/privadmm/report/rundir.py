@@ -17,15 +17,13 @@ their owner alone: ledgers keep what parties drew, and a coordinator's rounds ma
 
 import contextlib
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from privadmm.data.files import PARTIAL, write_text
 from privadmm.errors import CheckpointError, ConfigError
 
-PARTIAL = ".new"
 # What job.json remembers besides the id, and how a person would call it.
 SAME = {
     "config": "config or seed",
@@ -171,17 +169,3 @@ class RunDir:
             for item in self.path.glob(f"*{PARTIAL}"):
                 item.unlink()
             self.path.rmdir()
-
-
-def write_text(path: Path, text: str) -> None:
-    """In one step: no reader meets half a file."""
-    fresh = path.with_suffix(PARTIAL)
-    with fresh.open("w", encoding="utf-8", newline="") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
-
-
-def write_json(path: Path, content: Any) -> None:
-    write_text(path, json.dumps(content, indent=1, allow_nan=False) + "\n")

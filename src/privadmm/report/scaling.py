@@ -5,9 +5,9 @@ from typing import Any
 
 from rich.table import Table
 
+from privadmm.data.files import write_json
 from privadmm.report import screen
 from privadmm.report.plots import BLUE, GREY, ORANGE, canvas
-from privadmm.report.rundir import write_json
 
 NAMES = {
     "star": "star",

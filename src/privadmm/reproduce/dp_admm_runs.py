@@ -16,13 +16,14 @@ from privadmm.algorithms.admm_star import ADMMStar
 from privadmm.algorithms.dp_admm import DPADMM
 from privadmm.algorithms.pvp import PVP
 from privadmm.data import adult
+from privadmm.data.arrays import Floats
 from privadmm.data.schema import Number
 from privadmm.data.shards import Shards
 from privadmm.drive import View
 from privadmm.engines.inprocess import InProcess
 from privadmm.job import Job
 from privadmm.losses import Logistic
-from privadmm.phases import Algorithm, Floats, Local, Public
+from privadmm.phases import Algorithm, Local, Public
 from privadmm.privacy.accounting import delta_curve, moments_accountant, totals
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.mechanisms import Simulation

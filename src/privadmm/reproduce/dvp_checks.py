@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from privadmm.phases import Floats
+from privadmm.data.arrays import Floats
 from privadmm.reproduce.dvp_privacy import privacy, the_box
 from privadmm.reproduce.dvp_results import EARLY, KINDS, LATE, Results, listed
 from privadmm.reproduce.study import Check, Whose, claim, falls, near

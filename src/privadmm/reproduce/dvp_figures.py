@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from privadmm.phases import Floats
+from privadmm.data.arrays import Floats
 from privadmm.reproduce.dvp_results import EARLY, KINDS, LATE, Results
 from privadmm.reproduce.study import Figure, Grid, Line, Panel, Spread, spread_words
 from privadmm.theory.tradeoff import WEIGHTS, Fit, Weights, model

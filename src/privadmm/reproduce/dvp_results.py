@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from privadmm.phases import Floats
+from privadmm.data.arrays import Floats
 from privadmm.reproduce.nodes import Seen
 from privadmm.theory.tradeoff import WEIGHTS, Fit, FitError, Weights, fit, measured_best
 

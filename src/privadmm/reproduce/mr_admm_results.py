@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from privadmm.phases import Floats
+from privadmm.data.arrays import Floats
 from privadmm.reproduce.mr_admm_runs import GAMMA, GROWTH, MR, STILL, R, Run, plans
 from privadmm.reproduce.nodes import Seen
 

@@ -11,13 +11,14 @@ import numpy as np
 
 from privadmm import graphs
 from privadmm.data import adult
+from privadmm.data.arrays import Floats
 from privadmm.data.shards import Shards
 from privadmm.drive import View
 from privadmm.engines.inprocess import InProcess
 from privadmm.graphs import Graph
 from privadmm.job import Job
 from privadmm.losses import Logistic
-from privadmm.phases import Algorithm, Floats, Public
+from privadmm.phases import Algorithm, Public
 from privadmm.privacy.accounting import totals, worst
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.mechanisms import Simulation

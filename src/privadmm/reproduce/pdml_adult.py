@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from privadmm.data import adult
+from privadmm.data.arrays import Floats
 from privadmm.data.shards import Shards
 from privadmm.job import cluster, train
 from privadmm.losses import Logistic
-from privadmm.phases import Floats
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.reproduce.bench import Setting, Task
 from privadmm.reproduce.pdml_runs import SERVERS, TENTH, Setup, against, guarantee_words

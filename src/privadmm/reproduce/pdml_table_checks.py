@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from privadmm.phases import Floats
+from privadmm.data.arrays import Floats
 from privadmm.reproduce.pdml_runs import DELTA, RECORD, SERVERS, TENTH, A
 from privadmm.reproduce.pdml_table import CELLS, CONFIGURATIONS, COUNTS, PRINTED, SWEEP, Cell, allowed_sizes
 from privadmm.reproduce.study import Check, Grid, claim, near

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privadmm.data.arrays import Floats
 from privadmm.data.readers import read
 from privadmm.errors import ConfigError, DataError
-from privadmm.phases import Floats
 
 RAETSCH = ("banana", "german", "image", "ringnorm", "splice", "twonorm", "waveform")
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from privadmm.phases import Floats
+from privadmm.data.arrays import Floats
 from privadmm.reproduce.sharing_pages import Ran
 from privadmm.reproduce.sharing_runs import ACCURACY, LOSS, OBJECTIVE, Noisy
 from privadmm.reproduce.study import Check, claim, rises, spread_words

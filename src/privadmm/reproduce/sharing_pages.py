@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from privadmm.phases import Floats
+from privadmm.data.arrays import Floats
 from privadmm.reproduce.sharing_runs import ACCURACY, LOSS, OBJECTIVE, Kind, Level, Noisy
 from privadmm.reproduce.study import Figure, Grid, Line, Panel, Spread, spread_words
 

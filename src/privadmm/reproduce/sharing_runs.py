@@ -19,12 +19,13 @@ from privadmm.algorithms.admm_sharing import ADMMSharing
 from privadmm.algorithms.fdml_sgd import FDMLSGD
 from privadmm.algorithms.sharing import Sharing
 from privadmm.data import adult
+from privadmm.data.arrays import Floats
 from privadmm.data.columns import Columns, People
 from privadmm.drive import View
 from privadmm.engines.inprocess import InProcess
 from privadmm.job import Job
 from privadmm.losses import Logistic
-from privadmm.phases import Algorithm, Floats, Public
+from privadmm.phases import Algorithm, Public
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.regularizers import L2

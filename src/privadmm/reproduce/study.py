@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from privadmm.phases import Floats
+from privadmm.data.arrays import Floats
 
 Whose = Literal["paper", "ours"]
 VERDICTS = {True: "holds", False: "does not hold", None: "cannot be judged"}

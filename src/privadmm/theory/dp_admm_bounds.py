@@ -32,9 +32,10 @@ from typing import Literal
 import numpy as np
 
 from privadmm.algorithms.dp_admm import DPADMM
+from privadmm.data.arrays import Floats
 from privadmm.errors import ConfigError
 from privadmm.params import check_positive
-from privadmm.phases import Floats, Public
+from privadmm.phases import Public
 from privadmm.privacy.calibration import Target
 
 

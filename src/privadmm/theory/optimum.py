@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from privadmm.data.arrays import Floats
 from privadmm.errors import ConfigError, ToleranceError
 from privadmm.losses import Hinge, HuberHinge, Loss
-from privadmm.phases import Floats, Local
+from privadmm.phases import Local
 
 CAP, HALVINGS, DAMPING = 500, 50, 1e-2
 TOLERANCE = 1e-10  # gradient norm, for C L = 1

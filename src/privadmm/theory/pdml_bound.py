@@ -39,7 +39,7 @@ from functools import cached_property
 
 import numpy as np
 
-from privadmm.phases import Floats
+from privadmm.data.arrays import Floats
 from privadmm.theory.pdml_lemma import Chosen, Lemma5, Spectrum
 
 

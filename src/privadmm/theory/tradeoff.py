@@ -25,9 +25,9 @@ from typing import Any
 
 import numpy as np
 
+from privadmm.data.arrays import Floats
 from privadmm.errors import ConfigError, PrivadmmError
 from privadmm.params import check_nonnegative, check_positive
-from privadmm.phases import Floats
 
 WEIGHTS = (0.02, 6.0, 9.0, 1.0)  # omega_p1 to omega_p4 below the paper's Figure 3
 TIGHT = {"ftol": 1e-13, "xtol": 1e-13, "gtol": 1e-13}

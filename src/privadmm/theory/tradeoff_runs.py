@@ -19,12 +19,12 @@ from privadmm.algorithms.dvp import DVP
 from privadmm.assembly import Prepared
 from privadmm.compare import job_of
 from privadmm.config import Config, PrivacyTable
+from privadmm.data.arrays import Floats
 from privadmm.drive import View
 from privadmm.errors import ConfigError, PrivadmmError
 from privadmm.job import Job, cluster, train
 from privadmm.losses import Debiased
 from privadmm.params import check_positive, check_whole
-from privadmm.phases import Floats
 from privadmm.privacy.accounting import totals, worst
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.theory.tradeoff import FitError, Weights, best, fit, measured_best

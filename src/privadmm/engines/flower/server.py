@@ -11,12 +11,12 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from privadmm.config import read
+from privadmm.data.files import write_json
 from privadmm.engines.flower.post import FlowerPost
 from privadmm.errors import ConfigError, PrivadmmError
 from privadmm.federation.coordinator import Patience
 from privadmm.federation.layout import COORDINATOR, Coordinator
 from privadmm.federation.running import Asked, federate
-from privadmm.report.rundir import write_json
 
 logger = logging.getLogger("flwr")
 

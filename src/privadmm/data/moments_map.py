@@ -16,14 +16,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privadmm.data.arrays import Floats, Ints
 from privadmm.errors import DataError
 
 if TYPE_CHECKING:
     from privadmm.data.shards import Shards
 
-Floats = NDArray[np.float64]
 FLOOR = 3e-4  # of a feature's variance, so that a constant feature is not blown up
 
 
@@ -72,7 +71,7 @@ def moments(shards: "Shards", nonnegative: bool) -> Floats:
     return (found / shards.sizes[:, None, None]).reshape(len(shards.ids), -1)
 
 
-def moments_sensitivity(sizes: NDArray[np.int64], nonnegative: bool) -> Floats:
+def moments_sensitivity(sizes: Ints, nonnegative: bool) -> Floats:
     """A column: sqrt(4.5)/m, or 2/m, and twice the rounding of the two sums."""
     bound = 2.0 if nonnegative else math.sqrt(4.5)
     return (bound / sizes + 2.0**-49 * math.sqrt(2) * sizes)[:, None]

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 Array = NDArray[Any]
 Layout = Sequence[tuple[str, str, tuple[int, ...]]]  # name, type and shape of each array
 

@@ -1,0 +1,33 @@
+"""Files that are whole or not there, and files that their owner alone may read."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+PARTIAL = ".new"  # the suffix of a file that is being written
+
+
+def for_owner(path: str, flags: int) -> int:
+    """An `opener` for open(): a file that it makes may be read and written by its owner alone."""
+    return os.open(path, flags, 0o600)
+
+
+def write_bytes(path: Path, content: bytes, private: bool = False) -> None:
+    """Write a file in one step: no reader meets half of it. If `private`, its owner alone may read it."""
+    fresh = path.with_suffix(PARTIAL)
+    with open(fresh, "wb", opener=for_owner if private else None) as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write UTF-8 in one step."""
+    write_bytes(path, text.encode())
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write JSON in one step; NaN and infinity are refused, since JSON has neither."""
+    write_text(path, json.dumps(content, indent=1, allow_nan=False) + "\n")

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from privadmm.data.arrays import Floats
-from privadmm.losses import HalfLogistic, Logistic
+from privadmm.optim.losses import HalfLogistic, Logistic
 from privadmm.privacy import bounds, curves
 from privadmm.privacy import bounds_vertical as vertical
 from privadmm.privacy.bounds import DVP_PAPER, Pairs, Worst

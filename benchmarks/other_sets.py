@@ -30,7 +30,6 @@ from typing import Any
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
-from privadmm import graphs
 from privadmm.algorithms.centred import Centred
 from privadmm.algorithms.dp_fedsgd import DPFedSGD
 from privadmm.algorithms.first_order_consensus import FirstOrderConsensus
@@ -40,12 +39,13 @@ from privadmm.data.moments_map import map_of, moments
 from privadmm.data.schema import EDGES, Number
 from privadmm.data.shards import Shards
 from privadmm.job import Job, cluster, features, train, weights
-from privadmm.losses import HalfLogistic
+from privadmm.optim import graphs
+from privadmm.optim.losses import HalfLogistic
+from privadmm.optim.regularizers import L2
 from privadmm.phases import Public
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.recommend import FINE, Facts
-from privadmm.regularizers import L2
 from privadmm.report import metrics
 
 DELTA, RANGE, HELD_OUT = 1e-6, 4.0, 0.2

@@ -15,16 +15,16 @@ from pathlib import Path
 
 import numpy as np
 
-from privadmm import graphs
 from privadmm.algorithms.dp_admm import DPADMM
 from privadmm.data.shards import Shards
 from privadmm.drive import View
 from privadmm.job import Job, cluster, train
-from privadmm.losses import Logistic
+from privadmm.optim import graphs
+from privadmm.optim.losses import Logistic
+from privadmm.optim.regularizers import L2
 from privadmm.phases import Public
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.mechanisms import Deployment, Simulation
-from privadmm.regularizers import L2
 
 RECORDS, DIM, ROUNDS = 50, 100, 12
 

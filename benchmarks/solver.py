@@ -35,8 +35,8 @@ from threadpoolctl import threadpool_limits
 
 from privadmm.data import adult
 from privadmm.data.shards import Shards
-from privadmm.losses import HalfLogistic, HuberHinge, Logistic, Loss
-from privadmm.solvers import Cache, argmin, reanchor
+from privadmm.optim.losses import HalfLogistic, HuberHinge, Logistic, Loss
+from privadmm.optim.solvers import Cache, argmin, reanchor
 
 Array = NDArray[np.float64]
 Objective = Callable[[Array], tuple[float, Array]]

@@ -18,18 +18,18 @@ from typing import Any
 import numpy as np
 
 from other_sets import DELTA, Table, load
-from privadmm import graphs
 from privadmm.algorithms.centred import Centred
 from privadmm.algorithms.first_order_consensus import FirstOrderConsensus
 from privadmm.assembly import UNIT
 from privadmm.data import adult, splits
 from privadmm.data.shards import Shards
 from privadmm.job import Job, cluster, features, train, weights
-from privadmm.losses import HalfLogistic
+from privadmm.optim import graphs
+from privadmm.optim.losses import HalfLogistic
+from privadmm.optim.regularizers import L2
 from privadmm.phases import Public
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.mechanisms import Simulation
-from privadmm.regularizers import L2
 from privadmm.report import metrics
 
 SETS = ("twonorm", "waveform", "ringnorm", "a9a", "adult")

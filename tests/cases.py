@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from privadmm import graphs
 from privadmm.algorithms.admm_graph import ADMMGraph
 from privadmm.algorithms.admm_star import ADMMStar
 from privadmm.algorithms.centred import Centred
@@ -22,13 +21,14 @@ from privadmm.algorithms.pvp import PVP
 from privadmm.algorithms.r_admm import RADMM
 from privadmm.data.shards import Shards
 from privadmm.drive import View
-from privadmm.graphs import Graph
 from privadmm.job import Job, cluster, train
-from privadmm.losses import Debiased, HalfLogistic, Hinge, HuberHinge, Logistic, Loss, Squared
+from privadmm.optim import graphs
+from privadmm.optim.graphs import Graph
+from privadmm.optim.losses import Debiased, HalfLogistic, Hinge, HuberHinge, Logistic, Loss, Squared
+from privadmm.optim.regularizers import L1, L2, ElasticNet, Regularizer
 from privadmm.phases import Algorithm, Mail, Public
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.mechanisms import Simulation
-from privadmm.regularizers import L1, L2, ElasticNet, Regularizer
 
 SIZES = (7, 12, 7, 5, 12)  # ragged, with ties
 DIM = 4

@@ -9,14 +9,14 @@ import pytest
 from scipy.optimize import minimize
 
 from cases import ALGORITHMS, DIM, OFF, SIZES, Case, shards
-from privadmm import graphs
 from privadmm.algorithms.admm_graph import ADMMGraph
 from privadmm.algorithms.first_order_consensus import FirstOrderConsensus
 from privadmm.algorithms.mr_admm import MRADMM
 from privadmm.data.arrays import Floats
 from privadmm.errors import AbsentError, ConfigError
-from privadmm.graphs import Graph
 from privadmm.job import Job, cluster, train, weights
+from privadmm.optim import graphs
+from privadmm.optim.graphs import Graph
 from privadmm.phases import Mail
 from privadmm.privacy.accounting import totals
 from privadmm.privacy.mechanisms import Simulation

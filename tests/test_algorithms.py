@@ -8,7 +8,6 @@ import pytest
 from scipy.optimize import minimize
 
 from cases import ALGORITHMS, SIZES, Case, named, objective, shards
-from privadmm import graphs
 from privadmm.algorithms.admm_graph import ADMMGraph
 from privadmm.algorithms.admm_star import ADMMStar
 from privadmm.algorithms.dp_admm import DPADMM
@@ -16,12 +15,13 @@ from privadmm.data import adult, splits
 from privadmm.data.shards import Shards
 from privadmm.errors import ConfigError, PrivadmmError
 from privadmm.job import Job, cluster, train, weights
-from privadmm.losses import Hinge, Logistic, Squared
+from privadmm.optim import graphs
+from privadmm.optim.losses import Hinge, Logistic, Squared
+from privadmm.optim.regularizers import L1, L2
 from privadmm.phases import Algorithm, Public
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.events import DiscreteGaussian
 from privadmm.privacy.mechanisms import Simulation
-from privadmm.regularizers import L1, L2
 
 WEIGHT = 1e-3
 

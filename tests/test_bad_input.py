@@ -12,7 +12,7 @@ import pytest
 from privadmm.data import splits
 from privadmm.data.shards import Shards
 from privadmm.errors import ConfigError, DataError
-from privadmm.graphs import from_networkx
+from privadmm.optim.graphs import from_networkx
 from small_runs import CLEAR, PRIVATE, Place, Tables, charged, rows, write_csv, write_npz
 
 Prepare = Callable[[Path], object]

@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 
 from privadmm.data.arrays import Floats
 from privadmm.errors import ConfigError
-from privadmm.losses import HalfLogistic, Logistic, Loss
+from privadmm.optim.losses import HalfLogistic, Logistic, Loss
 from privadmm.privacy import bounds, curves
 from privadmm.privacy import bounds_vertical as vertical
 from privadmm.privacy.accounting import pure

@@ -10,19 +10,19 @@ from cases import ALGORITHMS, Case, named, objective, shards
 from contracts.test_replay import replayed
 from contracts.test_sensitivity import SIZES as SMALL
 from contracts.test_sensitivity import VICTIM, move
-from privadmm import graphs
 from privadmm.algorithms.dvp import DVP
 from privadmm.data.arrays import Floats
 from privadmm.errors import ConfigError, RefusedError
 from privadmm.job import Job, cluster, train, weights
-from privadmm.losses import HuberHinge, Logistic
+from privadmm.optim import graphs
+from privadmm.optim.losses import HuberHinge, Logistic
+from privadmm.optim.regularizers import L1, L2
 from privadmm.phases import Local, Mail, Public
 from privadmm.privacy.accounting import epsilon, totals
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.events import GammaObjective, GammaOutput, GaussianObjective
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.privacy.release import Door, Released
-from privadmm.regularizers import L1, L2
 from test_algorithms import small_optimum
 
 CASES = {case.name: case for case in ALGORITHMS}

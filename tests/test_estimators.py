@@ -33,7 +33,7 @@ from privadmm import (
     Model,
 )
 from privadmm.errors import ConfigError, PrivadmmError
-from privadmm.graphs import complete, ring
+from privadmm.optim.graphs import complete, ring
 from small_runs import rows
 
 X, Y = rows(n=120)

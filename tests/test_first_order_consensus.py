@@ -12,7 +12,6 @@ from cases import ALGORITHMS, shards
 from contracts.test_replay import replayed
 from contracts.test_sensitivity import SIZES as SMALL
 from contracts.test_sensitivity import move
-from privadmm import graphs
 from privadmm.algorithms.centred import Centred
 from privadmm.algorithms.dvp import DVP
 from privadmm.algorithms.first_order_consensus import FirstOrderConsensus, Memory
@@ -20,8 +19,10 @@ from privadmm.data.frame import Frame
 from privadmm.data.moments_map import map_of, moments
 from privadmm.errors import ConfigError
 from privadmm.job import Job, cluster, features, train, weights
-from privadmm.losses import HalfLogistic, Logistic
 from privadmm.model import Model
+from privadmm.optim import graphs
+from privadmm.optim.losses import HalfLogistic, Logistic
+from privadmm.optim.regularizers import L1, L2
 from privadmm.phases import Local, Mail, Public
 from privadmm.privacy.accounting import epsilon, totals
 from privadmm.privacy.calibration import Target
@@ -29,7 +30,6 @@ from privadmm.privacy.curves import gdp_epsilon
 from privadmm.privacy.events import Gaussian
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.privacy.release import Door, Released
-from privadmm.regularizers import L1, L2
 
 CASES = {case.name: case for case in ALGORITHMS}
 

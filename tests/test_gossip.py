@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privadmm import gossip, graphs
-from privadmm.graphs import Graph
+from privadmm.optim import gossip, graphs
+from privadmm.optim.graphs import Graph
 
 GRAPHS = {
     "ring": graphs.ring(12),

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privadmm import graphs
 from privadmm.errors import ConfigError
-from privadmm.graphs import Graph
+from privadmm.optim import graphs
+from privadmm.optim.graphs import Graph
 
 
 @st.composite

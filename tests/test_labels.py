@@ -20,7 +20,7 @@ from privadmm.config import read
 from privadmm.data.shards import Shards
 from privadmm.errors import ConfigError, DataError, LedgerError, RefusedError
 from privadmm.job import Job, cluster, train
-from privadmm.losses import Debiased, HalfLogistic, Logistic
+from privadmm.optim.losses import Debiased, HalfLogistic, Logistic
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.durable import SqliteLedger
 from privadmm.privacy.events import DiscreteGaussian, Event

@@ -28,7 +28,6 @@ LAYERS = (
 )
 # Where modules belong that have not moved yet.
 MOVING = {
-    **dict.fromkeys(("losses", "prox", "regularizers", "solvers", "ridge", "graphs", "gossip"), "optim"),
     **dict.fromkeys(("phases", "vertical", "mail", "drive", "job"), "engine"),
     **dict.fromkeys(
         ("engines.worker", "engines.inprocess", "privacy.audit", "privacy.adversaries"), "engine"
@@ -60,7 +59,7 @@ DEBTS = {
 OWNERS = {
     "sklearn": {"estimators", "reproduce.sharing_runs"},
     "matplotlib": {"report.plots", "reproduce.drawing"},
-    "networkx": {"graphs"},
+    "networkx": {"optim.graphs"},
     "opendp": {"privacy.mechanisms"},
     "pyarrow": {"data.readers"},
     "dask": {"engines.dask_client"},

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privadmm.errors import ConfigError
-from privadmm.losses import LOSSES, Debiased, HalfLogistic, Hinge, HuberHinge, Logistic, Squared
+from privadmm.optim.losses import LOSSES, Debiased, HalfLogistic, Hinge, HuberHinge, Logistic, Squared
 
 SMOOTH = [
     Logistic(),

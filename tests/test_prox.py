@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 
 from privadmm.errors import ConfigError
-from privadmm.losses import Debiased, HalfLogistic, Hinge, HuberHinge, Logistic, Loss, Squared
-from privadmm.prox import prox
+from privadmm.optim.losses import Debiased, HalfLogistic, Hinge, HuberHinge, Logistic, Loss, Squared
+from privadmm.optim.prox import prox
 
 LOSSES = [
     Logistic(),

@@ -11,14 +11,16 @@ import numpy as np
 import pytest
 
 from cases import ALGORITHMS, Case, named
-from privadmm import ADMMClassifier, BudgetWarning, assembly, forecast, graphs
+from privadmm import ADMMClassifier, BudgetWarning, assembly, forecast
 from privadmm import config as configs
 from privadmm.algorithms.centred import Centred
 from privadmm.algorithms.first_order_consensus import FirstOrderConsensus
 from privadmm.data import adult
 from privadmm.errors import ConfigError
 from privadmm.job import Job
-from privadmm.losses import Debiased, HalfLogistic, Logistic, Squared
+from privadmm.optim import graphs
+from privadmm.optim.losses import Debiased, HalfLogistic, Logistic, Squared
+from privadmm.optim.regularizers import L2
 from privadmm.phases import Public
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.shares import worth
@@ -34,7 +36,6 @@ from privadmm.recommend import (
     recommend,
     warning,
 )
-from privadmm.regularizers import L2
 from small_runs import PRIVATE, Place, rows
 
 EXAMPLES = Path(__file__).parents[1] / "examples"

@@ -10,7 +10,6 @@ from scipy.optimize import minimize
 
 from cases import ALGORITHMS, SIZES, Case, named, objective, shards
 from contracts.test_replay import replayed
-from privadmm import graphs
 from privadmm.algorithms import recycling
 from privadmm.algorithms.m_admm import MADMM
 from privadmm.algorithms.mr_admm import MRADMM, Memory, State
@@ -21,7 +20,9 @@ from privadmm.data.shards import Shards
 from privadmm.drive import View
 from privadmm.errors import ConfigError, RefusedError
 from privadmm.job import Job, cluster, train, weights
-from privadmm.losses import HalfLogistic, HuberHinge, Logistic, Squared
+from privadmm.optim import graphs
+from privadmm.optim.losses import HalfLogistic, HuberHinge, Logistic, Squared
+from privadmm.optim.regularizers import L1, L2
 from privadmm.params import fields_of
 from privadmm.phases import AtParties, Local, Mail, Phase, Public, pack_state
 from privadmm.privacy.accounting import epsilon, totals
@@ -30,7 +31,6 @@ from privadmm.privacy.events import DiscreteGaussian, GammaObjective, GaussianOb
 from privadmm.privacy.history import Start
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.privacy.release import Door, Released
-from privadmm.regularizers import L1, L2
 from small_runs import PRIVATE as SMALL
 from small_runs import Place, no_plots
 from test_algorithms import small_optimum

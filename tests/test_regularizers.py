@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from privadmm.errors import ConfigError
-from privadmm.regularizers import L1, L2, REGULARIZERS, ElasticNet
+from privadmm.optim.regularizers import L1, L2, REGULARIZERS, ElasticNet
 
 ALL = [L2(0.7), L1(0.7), ElasticNet(0.7, 0.3), ElasticNet(0.7, 0.0), ElasticNet(0.7, 1.0), L2(0.0), L1(0.0)]
 

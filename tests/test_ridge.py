@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.sparse import csr_array
 
-from privadmm import ridge
 from privadmm.data.columns import Columns, Features
 from privadmm.errors import ToleranceError
-from privadmm.ridge import Leeway, fit, lasso
+from privadmm.optim import ridge
+from privadmm.optim.ridge import Leeway, fit, lasso
 
 Long = np.longdouble
 

@@ -12,7 +12,7 @@ from scipy.sparse import coo_array, csr_array, csr_matrix
 from privadmm.data.packing import CHUNK
 from privadmm.data.shards import Shards
 from privadmm.errors import ConfigError, DataError
-from privadmm.losses import Logistic
+from privadmm.optim.losses import Logistic
 
 RAGGED = (7, 12, 7, 1, 12, 7)
 STORAGES = ["dense", "csr", "mixed"]

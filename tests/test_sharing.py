@@ -17,8 +17,9 @@ from privadmm.data.frame import Frame
 from privadmm.engines.inprocess import InProcess
 from privadmm.errors import ConfigError, DataError, RefusedError
 from privadmm.job import Job, cluster, train, weights
-from privadmm.losses import Debiased, HalfLogistic, Hinge, HuberHinge, Logistic, Squared
 from privadmm.model import Model
+from privadmm.optim.losses import Debiased, HalfLogistic, Hinge, HuberHinge, Logistic, Squared
+from privadmm.optim.regularizers import L1, L2, ElasticNet
 from privadmm.privacy.accounting import epsilon, together, totals
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.events import DiscreteGaussian, Gaussian, Unproved, dump, load
@@ -26,7 +27,6 @@ from privadmm.privacy.fits import lemma_1
 from privadmm.privacy.ledger import MemoryLedger
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.privacy.release import Door
-from privadmm.regularizers import L1, L2, ElasticNet
 from vertical_cases import BALL, COLUMN, FREE, OFF, PERSON, WIDTHS, Case, optimum, people
 
 SPLITS = {2: (3, 4), 3: (3, 2, 4), 10: (1, 2) * 5}
@@ -124,7 +124,7 @@ def test_the_printed_form_is_the_papers() -> None:
     case = Case("", ADMMSharing(rho=rho, form="printed"), OFF)
     lam, D = 0.05 * 12, [features.A for features in data.columns.features]
     u, y, x = [np.zeros(12), np.zeros(12)], np.zeros(12), [np.zeros(3), np.zeros(4)]
-    from privadmm.prox import prox
+    from privadmm.optim.prox import prox
 
     for _ in range(5):
         z = prox(Logistic(), sum(u) + y / rho, data.y, rho)  # (8)

@@ -11,15 +11,16 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.sparse import csr_array
 
-from privadmm import graphs, phases, solvers
+from privadmm import phases
 from privadmm.data.packing import CHUNK
 from privadmm.data.shards import Shards
 from privadmm.errors import ConfigError, ToleranceError
-from privadmm.losses import HalfLogistic, Hinge, HuberHinge, Logistic, Loss, Squared
+from privadmm.optim import graphs, solvers
+from privadmm.optim.losses import HalfLogistic, Hinge, HuberHinge, Logistic, Loss, Squared
+from privadmm.optim.regularizers import L2
+from privadmm.optim.solvers import Anchored, Cache, Ended, Problem, argmin, reanchor
 from privadmm.phases import Local, Public
 from privadmm.privacy.calibration import NoPrivacy
-from privadmm.regularizers import L2
-from privadmm.solvers import Anchored, Cache, Ended, Problem, argmin, reanchor
 
 LOSSES = [Logistic(), HalfLogistic(), HuberHinge(0.5), Squared()]
 SIZES = (9, 30, 9, 3, 30)  # ragged, with ties, on both sides of d = 6

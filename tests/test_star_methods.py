@@ -8,7 +8,6 @@ import pytest
 from scipy.optimize import linprog, minimize
 
 from cases import ALGORITHMS, DIM, SIZES, Case, objective, shards, transcript
-from privadmm import graphs
 from privadmm.algorithms.dp_fedsgd import DPFedSGD
 from privadmm.algorithms.local_only import LocalOnly
 from privadmm.algorithms.pvp import PVP
@@ -16,7 +15,9 @@ from privadmm.data.arrays import Floats
 from privadmm.data.shards import Shards
 from privadmm.errors import ConfigError, ToleranceError
 from privadmm.job import Job, cluster, train, weights
-from privadmm.losses import Debiased, HalfLogistic, Hinge, Logistic, Loss, Squared
+from privadmm.optim import graphs
+from privadmm.optim.losses import Debiased, HalfLogistic, Hinge, Logistic, Loss, Squared
+from privadmm.optim.regularizers import L1, L2, ElasticNet, Regularizer
 from privadmm.phases import COORDINATOR, AtParties, Local, Mail, Public
 from privadmm.privacy.audit import attack, instance
 from privadmm.privacy.calibration import NoPrivacy, Target
@@ -24,7 +25,6 @@ from privadmm.privacy.events import DiscreteGaussian, Gaussian
 from privadmm.privacy.history import Start
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.privacy.release import Door
-from privadmm.regularizers import L1, L2, ElasticNet, Regularizer
 
 
 def case_of(name: str) -> Case:

@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from privadmm import graphs
 from privadmm.algorithms.dp_admm import DPADMM
 from privadmm.algorithms.pdml import PDML
 from privadmm.data.shards import Shards
 from privadmm.errors import ConfigError, ToleranceError
-from privadmm.graphs import Graph
 from privadmm.job import Job
-from privadmm.losses import Debiased, HalfLogistic, Hinge, Logistic, Loss, Squared
+from privadmm.optim import graphs
+from privadmm.optim.graphs import Graph
+from privadmm.optim.losses import Debiased, HalfLogistic, Hinge, Logistic, Loss, Squared
+from privadmm.optim.regularizers import L1, L2, ElasticNet, Regularizer
 from privadmm.phases import Local, Public
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.mechanisms import Simulation
-from privadmm.regularizers import L1, L2, ElasticNet, Regularizer
 from privadmm.theory.dp_admm_bounds import Constants, corrected, published
 from privadmm.theory.dp_admm_curves import dp_admm
 from privadmm.theory.optimum import optimum, shares

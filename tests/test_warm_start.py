@@ -35,9 +35,9 @@ from privadmm import (
 )
 from privadmm.data.frame import Frame
 from privadmm.errors import DivergedError
-from privadmm.graphs import complete, from_networkx
-from privadmm.losses import Debiased, Logistic
 from privadmm.model import NOT_PRIVATE, about
+from privadmm.optim.graphs import complete, from_networkx
+from privadmm.optim.losses import Debiased, Logistic
 from privadmm.privacy.accounting import epsilon
 from privadmm.privacy.calibration import NoPrivacy
 from privadmm.privacy.events import DiscreteGaussian, Event, Spent, load, merge

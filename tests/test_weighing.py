@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from cases import ALGORITHMS, OFF, shards
-from privadmm import graphs
 from privadmm.algorithms.centred import Centred
 from privadmm.algorithms.first_order_consensus import FirstOrderConsensus
 from privadmm.algorithms.weighing import by_noise, profile
 from privadmm.job import Job, cluster, features, train, weights
-from privadmm.losses import HalfLogistic
+from privadmm.optim import graphs
+from privadmm.optim.losses import HalfLogistic
+from privadmm.optim.regularizers import L2
 from privadmm.phases import Public
 from privadmm.privacy.accounting import epsilon, totals
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.mechanisms import Simulation
-from privadmm.regularizers import L2
 
 CASES = {case.name: case for case in ALGORITHMS}
 NOISE, RECORDS = FirstOrderConsensus(weights="noise"), FirstOrderConsensus()

@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from privadmm import graphs
 from privadmm.algorithms.admm_sharing import ADMMSharing
 from privadmm.algorithms.fdml_sgd import FDMLSGD
 from privadmm.algorithms.sharing import Sharing
 from privadmm.data.columns import Columns, People
 from privadmm.job import Job
-from privadmm.losses import Debiased, HalfLogistic, Hinge, Logistic, Loss
+from privadmm.optim import graphs
+from privadmm.optim.losses import Debiased, HalfLogistic, Hinge, Logistic, Loss
+from privadmm.optim.regularizers import L2, ElasticNet, Regularizer
 from privadmm.phases import Algorithm, Public
 from privadmm.privacy.calibration import NoPrivacy, Target
-from privadmm.regularizers import L2, ElasticNet, Regularizer
 
 WIDTHS = (3, 2, 4, 1, 13)  # the last has more columns than there are people
 N = 9

@@ -38,78 +38,55 @@ if TYPE_CHECKING:
         ToleranceError,
     )
     from privadmm.estimators import ADMMClassifier, ADMMRegressor
-    from privadmm.graphs import Graph
     from privadmm.job import Job, cluster, train, weights
-    from privadmm.losses import Debiased, HalfLogistic, Hinge, HuberHinge, Logistic, Squared
     from privadmm.model import Model, load
+    from privadmm.optim.graphs import Graph
+    from privadmm.optim.losses import Debiased, HalfLogistic, Hinge, HuberHinge, Logistic, Squared
+    from privadmm.optim.regularizers import L1, L2, ElasticNet
     from privadmm.phases import Public
     from privadmm.privacy.calibration import NoPrivacy, Target
     from privadmm.privacy.durable import SqliteLedger
     from privadmm.privacy.history import Start
     from privadmm.privacy.ledger import Budget, MemoryLedger, Policy
     from privadmm.privacy.mechanisms import Deployment, Simulation
-    from privadmm.regularizers import L1, L2, ElasticNet
 
-_HOME = {
-    "ADMMClassifier": "estimators",
-    "ADMMGraph": "algorithms.admm_graph",
-    "ADMMRegressor": "estimators",
-    "ADMMSharing": "algorithms.admm_sharing",
-    "ADMMStar": "algorithms.admm_star",
-    "Budget": "privacy.ledger",
-    "BudgetWarning": "errors",
-    "Centred": "algorithms.centred",
-    "CheckpointError": "errors",
-    "Columns": "data.columns",
-    "ConfigError": "errors",
-    "DPADMM": "algorithms.dp_admm",
-    "DPFedSGD": "algorithms.dp_fedsgd",
-    "DVP": "algorithms.dvp",
-    "DataError": "errors",
-    "Debiased": "losses",
-    "Deployment": "privacy.mechanisms",
-    "ElasticNet": "regularizers",
-    "FirstOrderConsensus": "algorithms.first_order_consensus",
-    "Graph": "graphs",
-    "HalfLogistic": "losses",
-    "Hinge": "losses",
-    "HuberHinge": "losses",
-    "Job": "job",
-    "L1": "regularizers",
-    "L2": "regularizers",
-    "LedgerError": "errors",
-    "Logistic": "losses",
-    "MADMM": "algorithms.m_admm",
-    "MRADMM": "algorithms.mr_admm",
-    "MemoryLedger": "privacy.ledger",
-    "Model": "model",
-    "NoPrivacy": "privacy.calibration",
-    "PDML": "algorithms.pdml",
-    "PVP": "algorithms.pvp",
-    "People": "data.columns",
-    "Policy": "privacy.ledger",
-    "PrivadmmError": "errors",
-    "Public": "phases",
-    "RADMM": "algorithms.r_admm",
-    "Records": "data.readers",
-    "RefusedError": "errors",
-    "Schema": "data.schema",
-    "Shards": "data.shards",
-    "Sharing": "algorithms.sharing",
-    "Simulation": "privacy.mechanisms",
-    "SqliteLedger": "privacy.durable",
-    "Squared": "losses",
-    "Start": "privacy.history",
-    "Target": "privacy.calibration",
-    "ToleranceError": "errors",
-    "cluster": "job",
-    "load": "model",
-    "read": "data.readers",
-    "train": "job",
-    "weights": "job",
+# Which module holds which public names.
+_NAMES = {
+    "algorithms.admm_graph": "ADMMGraph",
+    "algorithms.admm_sharing": "ADMMSharing",
+    "algorithms.admm_star": "ADMMStar",
+    "algorithms.centred": "Centred",
+    "algorithms.dp_admm": "DPADMM",
+    "algorithms.dp_fedsgd": "DPFedSGD",
+    "algorithms.dvp": "DVP",
+    "algorithms.first_order_consensus": "FirstOrderConsensus",
+    "algorithms.m_admm": "MADMM",
+    "algorithms.mr_admm": "MRADMM",
+    "algorithms.pdml": "PDML",
+    "algorithms.pvp": "PVP",
+    "algorithms.r_admm": "RADMM",
+    "algorithms.sharing": "Sharing",
+    "data.columns": "Columns People",
+    "data.readers": "Records read",
+    "data.schema": "Schema",
+    "data.shards": "Shards",
+    "errors": "BudgetWarning CheckpointError ConfigError DataError LedgerError PrivadmmError RefusedError ToleranceError",  # noqa: E501
+    "estimators": "ADMMClassifier ADMMRegressor",
+    "job": "Job cluster train weights",
+    "model": "Model load",
+    "optim.graphs": "Graph",
+    "optim.losses": "Debiased HalfLogistic Hinge HuberHinge Logistic Squared",
+    "optim.regularizers": "L1 L2 ElasticNet",
+    "phases": "Public",
+    "privacy.calibration": "NoPrivacy Target",
+    "privacy.durable": "SqliteLedger",
+    "privacy.history": "Start",
+    "privacy.ledger": "Budget MemoryLedger Policy",
+    "privacy.mechanisms": "Deployment Simulation",
 }
+_HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 
-__all__ = [*_HOME, "__version__"]
+__all__ = [*sorted(_HOME), "__version__"]
 
 
 def __getattr__(name: str) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from privadmm import assembly_columns, assembly_parties, graphs
+from privadmm import assembly_columns, assembly_parties
 from privadmm.algorithms.centred import Centred
 from privadmm.assembly_outline import Outline, Undeclared, UndeclaredSizes
 from privadmm.assembly_parties import Elsewhere
@@ -24,13 +24,14 @@ from privadmm.data.schema import Schema
 from privadmm.data.shards import Shards
 from privadmm.data.store import Store
 from privadmm.errors import ConfigError
-from privadmm.graphs import Graph
 from privadmm.job import Job, check_holding
-from privadmm.losses import Debiased, HalfLogistic, Hinge, HuberHinge, Logistic, Loss, Squared
+from privadmm.optim import graphs
+from privadmm.optim.graphs import Graph
+from privadmm.optim.losses import Debiased, HalfLogistic, Hinge, HuberHinge, Logistic, Loss, Squared
+from privadmm.optim.regularizers import L1, L2, ElasticNet, Regularizer
 from privadmm.phases import Algorithm, Public
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.mechanisms import Deployment, Noise, Simulation
-from privadmm.regularizers import L1, L2, ElasticNet, Regularizer
 
 UNIT = 1e-150  # a row bound below any row's norm: every row but 0 is scaled to norm 1
 

@@ -18,7 +18,6 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from privadmm import graphs
 from privadmm.algorithms.centred import Centred
 from privadmm.algorithms.first_order_consensus import FirstOrderConsensus
 from privadmm.data import splits
@@ -28,10 +27,12 @@ from privadmm.data.frame import Frame
 from privadmm.data.schema import labels
 from privadmm.data.shards import Shards
 from privadmm.errors import BudgetWarning, ConfigError, DataError
-from privadmm.graphs import Graph
 from privadmm.job import Job, cluster, features, train, weights
-from privadmm.losses import Debiased, HalfLogistic, Logistic, Loss, Squared
 from privadmm.model import Model, label_array
+from privadmm.optim import graphs
+from privadmm.optim.graphs import Graph
+from privadmm.optim.losses import Debiased, HalfLogistic, Logistic, Loss, Squared
+from privadmm.optim.regularizers import L2, Regularizer
 from privadmm.params import check_whole
 from privadmm.phases import Algorithm, Public
 from privadmm.privacy.accounting import together as of_a_person
@@ -40,7 +41,6 @@ from privadmm.privacy.history import STARTED_UNPROTECTED, Start
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.recommend import warning
 from privadmm.refits import Fit, coefficients, cost, starts_of
-from privadmm.regularizers import L2, Regularizer
 
 
 class ADMMEstimator(BaseEstimator):  # type: ignore[misc]

@@ -24,11 +24,13 @@ from privadmm.data import arrays
 from privadmm.data.arrays import Floats, Ints
 from privadmm.data.moments_map import Map
 from privadmm.errors import ConfigError, DataError
-from privadmm.graphs import Graph
-from privadmm.losses import Debiased, Loss
 from privadmm.mail import COORDINATOR as COORDINATOR
 from privadmm.mail import Mail as Mail
 from privadmm.mail import limited
+from privadmm.optim.graphs import Graph
+from privadmm.optim.losses import Debiased, Loss
+from privadmm.optim.regularizers import Regularizer
+from privadmm.optim.solvers import CELLS, Cache, argmin
 from privadmm.params import check_positive, check_whole
 from privadmm.privacy.accounting import Claim, Plan
 from privadmm.privacy.calibration import NoPrivacy, Target
@@ -36,8 +38,6 @@ from privadmm.privacy.events import DiscreteGaussian, Event, Spent
 from privadmm.privacy.history import AFRESH, Past, Start, composed
 from privadmm.privacy.mechanisms import Noise
 from privadmm.privacy.release import Door, Released
-from privadmm.regularizers import Regularizer
-from privadmm.solvers import CELLS, Cache, argmin
 
 if TYPE_CHECKING:
     from privadmm.data.shards import Shards

@@ -31,7 +31,7 @@ from privadmm.algorithms.centred import Centred
 from privadmm.data.schema import Encoding
 from privadmm.errors import ConfigError
 from privadmm.job import Job
-from privadmm.losses import Debiased, Loss
+from privadmm.optim.losses import Debiased, Loss
 from privadmm.params import check_positive, check_probability, check_whole
 from privadmm.privacy.accounting import epsilon as cost
 from privadmm.privacy.accounting import totals

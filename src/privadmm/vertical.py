@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from privadmm import ridge
 from privadmm.data.arrays import Floats, Ints
 from privadmm.data.columns import Columns
 from privadmm.errors import RefusedError
+from privadmm.optim import ridge
 from privadmm.phases import Public
 from privadmm.privacy import fits
 

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privadmm import graphs, ridge, solvers
 from privadmm.algorithms.dp_admm import DPADMM
 from privadmm.algorithms.dp_fedsgd import DPFedSGD
 from privadmm.algorithms.dvp import DVP
@@ -20,14 +19,15 @@ from privadmm.algorithms.sharing import Sharing
 from privadmm.data.columns import Columns, Features
 from privadmm.data.shards import Shards
 from privadmm.errors import RefusedError, ToleranceError
-from privadmm.losses import Debiased, HalfLogistic, HuberHinge, Logistic, Squared
+from privadmm.optim import graphs, ridge, solvers
+from privadmm.optim.losses import Debiased, HalfLogistic, HuberHinge, Logistic, Squared
+from privadmm.optim.regularizers import L2
 from privadmm.phases import AtParties, Local, Mail, Public, tick
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.events import Event, Gaussian, GaussianObjective
 from privadmm.privacy.limits import Limits
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.privacy.release import Door
-from privadmm.regularizers import L2
 from privadmm.vertical import Vertical
 
 Rng = np.random.Generator

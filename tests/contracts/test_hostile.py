@@ -12,7 +12,7 @@ from privadmm.data.shards import Shards
 from privadmm.engines.worker import Worker
 from privadmm.errors import ConfigError, DataError, PrivadmmError, RefusedError
 from privadmm.job import Job, cluster
-from privadmm.losses import Logistic
+from privadmm.optim.losses import Logistic
 from privadmm.phases import COORDINATOR, AtParties, Local, Mail
 from privadmm.privacy.ledger import Budget, MemoryLedger, Policy
 from privadmm.privacy.mechanisms import Simulation

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cases import Transcript, transcript
-from privadmm import ridge
 from privadmm.algorithms.sharing import Sharing
 from privadmm.data.arrays import Floats
 from privadmm.data.columns import Columns
@@ -21,6 +20,7 @@ from privadmm.drive import Checkpoint, Progress, drive
 from privadmm.engines.inprocess import addressed
 from privadmm.errors import RefusedError
 from privadmm.job import Job, beside, cluster, train, weights
+from privadmm.optim import ridge
 from privadmm.phases import AtParties, Mail, pack_state, tick
 from privadmm.privacy import release
 from privadmm.privacy.accounting import epsilon, totals

@@ -7,19 +7,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privadmm import graphs
 from privadmm.algorithms.dp_admm import DPADMM, State
 from privadmm.algorithms.pvp import PVP
 from privadmm.data.shards import Shards
 from privadmm.job import Job, cluster, train, weights
-from privadmm.losses import Logistic
+from privadmm.optim import graphs
+from privadmm.optim.losses import Logistic
+from privadmm.optim.regularizers import L2
 from privadmm.phases import Local, Mail, Public
 from privadmm.privacy.accounting import classical_ratio, epsilon, moments_accountant
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.events import Gaussian
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.privacy.release import Door, Released
-from privadmm.regularizers import L2
 from privadmm.reproduce.dp_admm_runs import best
 from privadmm.theory.dp_admm_bounds import Constants, corrected, published
 from privadmm.theory.dp_admm_curves import dp_admm

@@ -7,19 +7,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privadmm import graphs
 from privadmm.algorithms.dvp import DVP
 from privadmm.data.arrays import Floats
 from privadmm.data.shards import Shards
 from privadmm.errors import ConfigError
 from privadmm.job import Job, cluster, train
-from privadmm.losses import Logistic
+from privadmm.optim import graphs
+from privadmm.optim.losses import Logistic
+from privadmm.optim.regularizers import L2
 from privadmm.phases import Public
 from privadmm.privacy import bounds
 from privadmm.privacy.bounds import DVP_NOISE, DVP_PAPER, DVP_RECORDS, Calibration
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.mechanisms import Simulation
-from privadmm.regularizers import L2
 from privadmm.reproduce.dvp_results import EARLY, LATE
 from privadmm.theory.tradeoff import WEIGHTS, Weights, model
 

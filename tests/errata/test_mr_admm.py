@@ -6,20 +6,20 @@ import numpy as np
 import pytest
 
 from cases import DIM, SIZES, shards
-from privadmm import graphs
 from privadmm.algorithms import recycling
 from privadmm.algorithms.mr_admm import MRADMM
 from privadmm.data import adult
 from privadmm.data.arrays import Floats
-from privadmm.graphs import Graph
 from privadmm.job import Job, cluster, train, weights
-from privadmm.losses import Logistic
+from privadmm.optim import graphs
+from privadmm.optim.graphs import Graph
+from privadmm.optim.losses import Logistic
+from privadmm.optim.regularizers import L2
 from privadmm.phases import Public
 from privadmm.privacy.accounting import pure
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.events import GammaObjective
 from privadmm.privacy.mechanisms import Simulation
-from privadmm.regularizers import L2
 from privadmm.reproduce.mr_admm_runs import STILL
 
 

@@ -5,16 +5,16 @@ import math
 import numpy as np
 import pytest
 
-from privadmm import graphs
 from privadmm.algorithms.pdml import PDML
 from privadmm.data.shards import Shards
 from privadmm.job import Job, cluster, train
-from privadmm.losses import Debiased, Logistic
+from privadmm.optim import graphs
+from privadmm.optim.losses import Debiased, Logistic
+from privadmm.optim.regularizers import L2
 from privadmm.phases import Public
 from privadmm.privacy import curves
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.mechanisms import Simulation
-from privadmm.regularizers import L2
 from privadmm.reproduce.pdml import lemma
 from privadmm.reproduce.pdml_runs import SERVERS, Setup, against
 from privadmm.reproduce.pdml_table import CONFIGURATIONS, COUNTS, PRINTED, allowed_sizes

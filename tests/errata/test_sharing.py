@@ -5,22 +5,22 @@ import math
 import numpy as np
 import pytest
 
-from privadmm import graphs
 from privadmm.algorithms.admm_sharing import ADMMSharing
 from privadmm.algorithms.sharing import Sharing
 from privadmm.data import adult
 from privadmm.data.columns import Columns, People
 from privadmm.errors import RefusedError
 from privadmm.job import Job, cluster, train, weights
-from privadmm.losses import Logistic
+from privadmm.optim import graphs
+from privadmm.optim.losses import Logistic
+from privadmm.optim.prox import prox
+from privadmm.optim.regularizers import L2
 from privadmm.phases import Public
 from privadmm.privacy import bounds_vertical as attacks
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.events import NotPrivate
 from privadmm.privacy.fits import moves
 from privadmm.privacy.mechanisms import Simulation
-from privadmm.prox import prox
-from privadmm.regularizers import L2
 
 
 def people(parties: int = 2, n: int = 40) -> People:

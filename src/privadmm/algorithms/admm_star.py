@@ -17,12 +17,12 @@ import numpy as np
 
 from privadmm.algorithms.star import Memory, OnStar, average, broadcast
 from privadmm.data.arrays import Floats, Ints
+from privadmm.optim.solvers import reanchor
 from privadmm.params import Above, Doc, check_positive
 from privadmm.phases import AtCoordinator, AtParties, Local, Mail, Phase, Public
 from privadmm.privacy.accounting import Plan
 from privadmm.privacy.events import NotPrivate
 from privadmm.privacy.release import Door, Released
-from privadmm.solvers import reanchor
 
 IN_THE_CLEAR = NotPrivate("exact ADMM iterates leave the parties in the clear")
 

@@ -29,12 +29,12 @@ import numpy as np
 from privadmm.algorithms.graph import OnGraph, State, degrees, neighbours, objective_plan
 from privadmm.data.arrays import Floats
 from privadmm.errors import ConfigError
+from privadmm.optim.solvers import reanchor
 from privadmm.params import SOME, Above, Doc, check_positive
 from privadmm.phases import AtParties, Local, Mail, Phase, Public
 from privadmm.privacy.accounting import Claim, Plan
 from privadmm.privacy.calibration import NoPrivacy, widest
 from privadmm.privacy.release import Door, Released
-from privadmm.solvers import reanchor
 
 CAVEAT = {
     "box": "of one round, by the paper's algorithm box, which is not alpha-DP; the paper gives no total over rounds",

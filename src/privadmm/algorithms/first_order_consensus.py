@@ -28,12 +28,12 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
-from privadmm import gossip
 from privadmm.algorithms.output import output_plan
 from privadmm.algorithms.relay import OnRelay
 from privadmm.algorithms.weighing import by_noise, profile
 from privadmm.data.arrays import Floats, Ints
 from privadmm.errors import ConfigError
+from privadmm.optim import gossip
 from privadmm.params import Above, AtLeast, AtMost, Below, Doc, check_nonnegative, check_positive
 from privadmm.phases import AtCoordinator, AtParties, Local, Mail, Phase, Public
 from privadmm.privacy.accounting import Plan

@@ -26,10 +26,10 @@ from privadmm.algorithms.graph import State, degrees, neighbours
 from privadmm.algorithms.penalties import Penalised
 from privadmm.data.arrays import Floats
 from privadmm.errors import ConfigError
+from privadmm.optim.solvers import reanchor
 from privadmm.params import Above, Doc, check_positive
 from privadmm.phases import AtParties, Local, Mail, Phase, Public
 from privadmm.privacy.release import Door, Released
-from privadmm.solvers import reanchor
 
 
 @dataclass(frozen=True)

@@ -38,10 +38,10 @@ from privadmm.algorithms import recycling
 from privadmm.algorithms.graph import degrees, neighbours
 from privadmm.algorithms.penalties import Penalised
 from privadmm.data.arrays import Floats, Ints
+from privadmm.optim.solvers import reanchor
 from privadmm.params import AtLeast, Doc, check_nonnegative
 from privadmm.phases import AtCoordinator, AtParties, Local, Mail, Phase, Public
 from privadmm.privacy.release import Door, Released
-from privadmm.solvers import reanchor
 
 
 @dataclass(frozen=True)

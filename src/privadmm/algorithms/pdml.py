@@ -34,12 +34,12 @@ from privadmm.algorithms.output import noisy_argmin, output_plan
 from privadmm.algorithms.star import Memory
 from privadmm.data.arrays import Floats
 from privadmm.errors import ConfigError
+from privadmm.optim.solvers import reanchor
 from privadmm.params import Above, AtLeast, Doc, check_nonnegative, check_positive
 from privadmm.phases import AtCoordinator, AtParties, Local, Mail, Phase, Public
 from privadmm.privacy.accounting import Claim, Plan
 from privadmm.privacy.mechanisms import Noise
 from privadmm.privacy.release import Door, Released
-from privadmm.solvers import reanchor
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from privadmm.data.arrays import Floats
-from privadmm.graphs import Graph
+from privadmm.optim.graphs import Graph
 from privadmm.phases import Public
 
 Pair = tuple[Floats, Floats]  # W(t) and W(t+1), of every party

@@ -24,10 +24,10 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from privadmm import graphs
 from privadmm.data.arrays import Floats, Ints
 from privadmm.data.shards import Shards
 from privadmm.errors import ConfigError
+from privadmm.optim import graphs
 from privadmm.phases import Algorithm, AtParties, Local, Mail, Public
 from privadmm.privacy import curves
 from privadmm.privacy.accounting import epsilon, totals

@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privadmm.data.arrays import Floats
-from privadmm.losses import Logistic, Loss
+from privadmm.optim.losses import Logistic, Loss
 from privadmm.params import check_positive
 from privadmm.privacy import curves
 

@@ -30,9 +30,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from privadmm.data.arrays import Floats
+from privadmm.optim.ridge import secular
 from privadmm.privacy import fits
 from privadmm.privacy.bounds import Rng, Worst, attack, ball, within
-from privadmm.ridge import secular
 
 # From (A, c, b), one problem per leading index, to x.
 Fit = Callable[[Floats, Floats, Floats], Floats]

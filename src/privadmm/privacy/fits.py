@@ -37,7 +37,7 @@ import numpy as np
 
 from privadmm.data.arrays import Floats
 from privadmm.errors import RefusedError
-from privadmm.ridge import Leeway
+from privadmm.optim.ridge import Leeway
 
 Number = Floats | float
 

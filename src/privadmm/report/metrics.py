@@ -13,7 +13,7 @@ from privadmm.data.files import write_text
 from privadmm.data.moments_map import Map
 from privadmm.data.shards import Shards
 from privadmm.drive import Parties, View
-from privadmm.losses import Debiased
+from privadmm.optim.losses import Debiased
 from privadmm.phases import Public
 
 Data = Shards | People

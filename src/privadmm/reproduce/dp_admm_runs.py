@@ -11,7 +11,6 @@ from typing import Literal
 
 import numpy as np
 
-from privadmm import graphs
 from privadmm.algorithms.admm_star import ADMMStar
 from privadmm.algorithms.dp_admm import DPADMM
 from privadmm.algorithms.pvp import PVP
@@ -22,12 +21,13 @@ from privadmm.data.shards import Shards
 from privadmm.drive import View
 from privadmm.engines.inprocess import InProcess
 from privadmm.job import Job
-from privadmm.losses import Logistic
+from privadmm.optim import graphs
+from privadmm.optim.losses import Logistic
+from privadmm.optim.regularizers import L1, L2
 from privadmm.phases import Algorithm, Local, Public
 from privadmm.privacy.accounting import delta_curve, moments_accountant, totals
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.mechanisms import Simulation
-from privadmm.regularizers import L1, L2
 from privadmm.reproduce.runs import accuracies, follow
 from privadmm.theory.optimum import Optimum, optimum, shares
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from privadmm.losses import Logistic
+from privadmm.optim.losses import Logistic
 from privadmm.privacy.bounds import DvpParty, search_dvp
 from privadmm.reproduce import nodes
 from privadmm.reproduce.bench import Failed

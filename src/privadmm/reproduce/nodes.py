@@ -9,20 +9,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privadmm import graphs
 from privadmm.data import adult
 from privadmm.data.arrays import Floats
 from privadmm.data.shards import Shards
 from privadmm.drive import View
 from privadmm.engines.inprocess import InProcess
-from privadmm.graphs import Graph
 from privadmm.job import Job
-from privadmm.losses import Logistic
+from privadmm.optim import graphs
+from privadmm.optim.graphs import Graph
+from privadmm.optim.losses import Logistic
+from privadmm.optim.regularizers import L2
 from privadmm.phases import Algorithm, Public
 from privadmm.privacy.accounting import totals, worst
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.mechanisms import Simulation
-from privadmm.regularizers import L2
 from privadmm.reproduce.runs import Look, accuracies, follow, own_losses
 from privadmm.reproduce.study import Parameter
 

@@ -12,7 +12,7 @@ from privadmm.data import adult
 from privadmm.data.arrays import Floats
 from privadmm.data.shards import Shards
 from privadmm.job import cluster, train
-from privadmm.losses import Logistic
+from privadmm.optim.losses import Logistic
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.reproduce.bench import Setting, Task
 from privadmm.reproduce.pdml_runs import SERVERS, TENTH, Setup, against, guarantee_words

@@ -4,16 +4,16 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
-from privadmm import graphs
 from privadmm.algorithms.pdml import PDML
 from privadmm.data.shards import Shards
-from privadmm.graphs import Graph
 from privadmm.job import Job
-from privadmm.losses import Debiased, Logistic
+from privadmm.optim import graphs
+from privadmm.optim.graphs import Graph
+from privadmm.optim.losses import Debiased, Logistic
+from privadmm.optim.regularizers import L2
 from privadmm.phases import Public
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.mechanisms import Simulation
-from privadmm.regularizers import L2
 
 SERVERS, LINKS = 10, 13  # section VI-A3
 A, BETA, V, DELTA = 0.15, 0.03, 0.1, 1e-5  # ours

@@ -14,7 +14,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from privadmm import graphs
 from privadmm.algorithms.admm_sharing import ADMMSharing
 from privadmm.algorithms.fdml_sgd import FDMLSGD
 from privadmm.algorithms.sharing import Sharing
@@ -24,11 +23,12 @@ from privadmm.data.columns import Columns, People
 from privadmm.drive import View
 from privadmm.engines.inprocess import InProcess
 from privadmm.job import Job
-from privadmm.losses import Logistic
+from privadmm.optim import graphs
+from privadmm.optim.losses import Logistic
+from privadmm.optim.regularizers import L2
 from privadmm.phases import Algorithm, Public
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.mechanisms import Simulation
-from privadmm.regularizers import L2
 from privadmm.reproduce import sets
 from privadmm.reproduce.runs import follow
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from privadmm.data.arrays import Floats
 from privadmm.errors import ConfigError, ToleranceError
-from privadmm.losses import Hinge, HuberHinge, Loss
+from privadmm.optim.losses import Hinge, HuberHinge, Loss
 from privadmm.phases import Local
 
 CAP, HALVINGS, DAMPING = 500, 50, 1e-2

@@ -21,7 +21,7 @@ from privadmm.data.shards import Shards
 from privadmm.drive import View
 from privadmm.errors import ConfigError, DivergedError
 from privadmm.job import Job, cluster, train
-from privadmm.losses import Debiased
+from privadmm.optim.losses import Debiased
 from privadmm.params import check_positive, check_probability
 from privadmm.phases import Local
 from privadmm.privacy.calibration import Target

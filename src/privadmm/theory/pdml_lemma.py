@@ -25,7 +25,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from privadmm.graphs import Graph
+from privadmm.optim.graphs import Graph
 
 GRID = 50
 

@@ -23,7 +23,7 @@ from privadmm.data.arrays import Floats
 from privadmm.drive import View
 from privadmm.errors import ConfigError, PrivadmmError
 from privadmm.job import Job, cluster, train
-from privadmm.losses import Debiased
+from privadmm.optim.losses import Debiased
 from privadmm.params import check_positive, check_whole
 from privadmm.privacy.accounting import totals, worst
 from privadmm.privacy.mechanisms import Simulation

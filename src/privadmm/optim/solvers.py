@@ -40,7 +40,7 @@ from privadmm.data.arrays import Floats
 from privadmm.data.packing import Index
 from privadmm.data.shards import Shards
 from privadmm.errors import ConfigError, ToleranceError
-from privadmm.losses import Loss
+from privadmm.optim.losses import Loss
 
 Pair = tuple[
     Floats, Floats, Floats

@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from privadmm.data.arrays import Floats
-from privadmm.losses import Loss
+from privadmm.optim.losses import Loss
 from privadmm.params import check_positive
 
 CAP = 400  # steps; they halve, or the bracket does

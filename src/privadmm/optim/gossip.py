@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 
 from privadmm.data.arrays import Floats
-from privadmm.graphs import Graph
+from privadmm.optim.graphs import Graph
 
 
 def flood(values: Floats) -> Floats:

@@ -19,7 +19,7 @@ from privadmm.assembly import prepare
 from privadmm.errors import PrivadmmError
 from privadmm.forecast import account
 from privadmm.params import Checked, Choice, fields_of
-from privadmm.privacy.durable import SqliteLedger
+from privadmm.privacy.sqlite_ledger import SqliteLedger
 from privadmm.report import screen
 from privadmm.run import run
 from small_runs import (

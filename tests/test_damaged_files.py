@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from privadmm.errors import LedgerError
-from privadmm.privacy.durable import SqliteLedger
 from privadmm.privacy.ledger import Policy
 from privadmm.privacy.ledger_file import identity_of
+from privadmm.privacy.sqlite_ledger import SqliteLedger
 from privadmm.report.receipts import read as read_receipts
 from small_runs import CLEAR, PRIVATE, Outcome, Place, no_plots, rows, with_changes, write_csv, write_npz
 

@@ -362,7 +362,7 @@ def test_a_deployment_has_a_ledger_for_every_block(cluster: Deployed, place: Pla
 PLANTED = {
     "the gradient": "privadmm.phases:Local.gradient",
     "noise": "privadmm.privacy.mechanisms:Deployment.gaussian",
-    "the commit": "privadmm.privacy.durable:SqliteLedger.commit",
+    "the commit": "privadmm.privacy.sqlite_ledger:SqliteLedger.commit",
 }
 
 

@@ -19,13 +19,13 @@ from cases import PRIVATE, shards
 from privadmm.drive import Checkpoint, Progress
 from privadmm.errors import LedgerError, LockedError, RefusedError
 from privadmm.job import Job, cluster, train
-from privadmm.privacy import durable
+from privadmm.privacy import sqlite_ledger
 from privadmm.privacy.accounting import totals
-from privadmm.privacy.durable import SqliteLedger
 from privadmm.privacy.events import DiscreteGaussian, Gaussian
 from privadmm.privacy.ledger import Budget, Policy, Tick
 from privadmm.privacy.ledger_file import identity_of
 from privadmm.privacy.mechanisms import Deployment, Noise, Simulation
+from privadmm.privacy.sqlite_ledger import SqliteLedger
 from privadmm.privacy.verification import verify
 
 CASE = PRIVATE[0]
@@ -87,7 +87,7 @@ def sql(statement: str, *values: object) -> Callable[[Path], None]:
     return apply
 
 
-CHEAPER = durable.pack_charges({0: (), 1: ()})
+CHEAPER = sqlite_ledger.pack_charges({0: (), 1: ()})
 TAMPERING = {
     "a charge made smaller": sql("UPDATE ticks SET charges = ? WHERE seq = 4", CHEAPER),
     "a release rewritten": sql("UPDATE ticks SET outbox = ? WHERE seq = 4", b"other"),

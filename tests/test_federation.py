@@ -499,8 +499,8 @@ def test_a_party_whose_budget_ends(made: Federated) -> None:
     """Its steward closes the job: it stops, the others finish, and the report says so."""
     from contextlib import closing
 
-    from privadmm.privacy.durable import SqliteLedger
     from privadmm.privacy.ledger_file import identity_of
+    from privadmm.privacy.sqlite_ledger import SqliteLedger
 
     def close(party: int, letter: Letter) -> None:
         if party == 1 and letter.get("round") == 2:

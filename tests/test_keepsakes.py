@@ -19,10 +19,10 @@ from privadmm.engines.worker import Worker
 from privadmm.errors import LedgerError, RefusedError
 from privadmm.job import Job, cluster
 from privadmm.phases import Local
-from privadmm.privacy.durable import SALT, SqliteLedger
 from privadmm.privacy.events import Gaussian, RandomizedResponse
 from privadmm.privacy.ledger import Budget, Keepsake, Ledger, MemoryLedger, Policy, Tick, export
 from privadmm.privacy.mechanisms import Deployment, Noise, Simulation
+from privadmm.privacy.sqlite_ledger import SALT, SqliteLedger
 from privadmm.privacy.verification import verify
 
 POLICY = Policy(Budget(1.0, 1e-5))

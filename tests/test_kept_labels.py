@@ -14,9 +14,9 @@ from cases import ALGORITHMS, shards
 from privadmm.data import arrays
 from privadmm.errors import ClusterError, DataError, RefusedError
 from privadmm.job import Job, cluster
-from privadmm.privacy.durable import SqliteLedger
 from privadmm.privacy.events import RandomizedResponse
 from privadmm.privacy.mechanisms import Simulation
+from privadmm.privacy.sqlite_ledger import SqliteLedger
 from small_runs import PRIVATE, Outcome, Place, Tables, no_plots, rows, with_changes, write_npz
 
 X, Y = rows()

@@ -22,10 +22,10 @@ from privadmm.errors import ConfigError, DataError, LedgerError, RefusedError
 from privadmm.job import Job, cluster, train
 from privadmm.optim.losses import Debiased, HalfLogistic, Logistic
 from privadmm.privacy.calibration import Target
-from privadmm.privacy.durable import SqliteLedger
 from privadmm.privacy.events import DiscreteGaussian, Event
 from privadmm.privacy.ledger import MemoryLedger, Policy
 from privadmm.privacy.mechanisms import Deployment, Noise, Simulation, flip_threshold
+from privadmm.privacy.sqlite_ledger import SqliteLedger
 from privadmm.privacy.verification import verify
 from privadmm.report import metrics
 from small_runs import PRIVATE as CONFIG

@@ -51,7 +51,6 @@ DEBTS = {
     "federation.running -> report.absence",
     "federation.running -> report.receipts",
     "federation.running -> report.rundir",
-    "privacy.limits -> toml.reader",
     "reproduce.pages -> report.screen",
     "theory.figures -> report.screen",
 }

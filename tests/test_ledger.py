@@ -14,10 +14,10 @@ from privadmm.errors import LedgerError, RefusedError
 from privadmm.job import Job
 from privadmm.phases import Mail
 from privadmm.privacy.accounting import epsilon
-from privadmm.privacy.durable import SqliteLedger
 from privadmm.privacy.events import Gaussian, NotPrivate
 from privadmm.privacy.ledger import Budget, Ledger, MemoryLedger, Policy, Tick, export
 from privadmm.privacy.mechanisms import Simulation
+from privadmm.privacy.sqlite_ledger import SqliteLedger
 
 BUDGET = Budget(1.0, 1e-5)
 POLICY = Policy(BUDGET)

@@ -19,9 +19,9 @@ from privadmm.optim.regularizers import L1, L2, Regularizer
 from privadmm.phases import Public
 from privadmm.privacy import curves
 from privadmm.privacy.calibration import Target
-from privadmm.privacy.durable import SqliteLedger
 from privadmm.privacy.events import DiscreteGaussian, Gaussian
 from privadmm.privacy.mechanisms import Simulation
+from privadmm.privacy.sqlite_ledger import SqliteLedger
 
 
 def case_of(name: str) -> Case:

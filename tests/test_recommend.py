@@ -22,8 +22,7 @@ from privadmm.optim import graphs
 from privadmm.optim.losses import Debiased, HalfLogistic, Logistic, Squared
 from privadmm.optim.regularizers import L2
 from privadmm.phases import Public
-from privadmm.privacy.calibration import NoPrivacy, Target
-from privadmm.privacy.shares import worth
+from privadmm.privacy.calibration import NoPrivacy, Target, worth
 from privadmm.recommend import (
     CENTRED,
     SHARE,

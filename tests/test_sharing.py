@@ -23,10 +23,10 @@ from privadmm.optim.regularizers import L1, L2, ElasticNet
 from privadmm.privacy.accounting import epsilon, together, totals
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.events import DiscreteGaussian, Gaussian, Unproved, dump, load
-from privadmm.privacy.fits import lemma_1
 from privadmm.privacy.ledger import MemoryLedger
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.privacy.release import Door
+from privadmm.privacy.ridge_sensitivity import lemma_1
 from vertical_cases import BALL, COLUMN, FREE, OFF, PERSON, WIDTHS, Case, optimum, people
 
 SPLITS = {2: (3, 4), 3: (3, 2, 4), 10: (1, 2) * 5}

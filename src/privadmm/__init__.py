@@ -45,10 +45,10 @@ if TYPE_CHECKING:
     from privadmm.optim.regularizers import L1, L2, ElasticNet
     from privadmm.phases import Public
     from privadmm.privacy.calibration import NoPrivacy, Target
-    from privadmm.privacy.durable import SqliteLedger
     from privadmm.privacy.history import Start
     from privadmm.privacy.ledger import Budget, MemoryLedger, Policy
     from privadmm.privacy.mechanisms import Deployment, Simulation
+    from privadmm.privacy.sqlite_ledger import SqliteLedger
 
 # Which module holds which public names.
 _NAMES = {
@@ -79,7 +79,7 @@ _NAMES = {
     "optim.regularizers": "L1 L2 ElasticNet",
     "phases": "Public",
     "privacy.calibration": "NoPrivacy Target",
-    "privacy.durable": "SqliteLedger",
+    "privacy.sqlite_ledger": "SqliteLedger",
     "privacy.history": "Start",
     "privacy.ledger": "Budget MemoryLedger Policy",
     "privacy.mechanisms": "Deployment Simulation",

@@ -35,7 +35,7 @@ from privadmm.optim.losses import Debiased, Loss
 from privadmm.params import check_positive, check_probability, check_whole
 from privadmm.privacy.accounting import epsilon as cost
 from privadmm.privacy.accounting import totals
-from privadmm.privacy.calibration import Target
+from privadmm.privacy.calibration import Target, worth
 from privadmm.privacy.events import (
     DiscreteGaussian,
     Event,
@@ -45,7 +45,6 @@ from privadmm.privacy.events import (
     GaussianObjective,
     Spent,
 )
-from privadmm.privacy.shares import worth
 
 Verdict = Literal["good", "thin", "too small"]
 LEAST = 1e-6  # of a signal: with less there is nothing to find

@@ -14,7 +14,7 @@ from privadmm.data.columns import Columns
 from privadmm.errors import RefusedError
 from privadmm.optim import ridge
 from privadmm.phases import Public
-from privadmm.privacy import fits
+from privadmm.privacy import ridge_sensitivity
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Vertical:
                 "for a person, and columns scaled down to column_bound for a column. Nothing was released"
             )
         found = [
-            fits.moves(adjacency, t, D.width, mu, ball, q, self.columns.frobenius(party))
+            ridge_sensitivity.moves(adjacency, t, D.width, mu, ball, q, self.columns.frobenius(party))
             for party, (D, t) in enumerate(zip(self.columns.features, each(target), strict=True))
         ]
         scores, weights = np.array(found).T[..., None]

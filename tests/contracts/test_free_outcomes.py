@@ -299,9 +299,9 @@ def test_a_coordinator_can_lock_no_ledger(name: str, tmp_path: Path) -> None:
 
 def test_a_tiny_target_has_the_noise_that_it_needs() -> None:
     """Squares of such a target vanish, and with them the norm on which one column's sensitivity rests."""
-    from privadmm.privacy import fits
+    from privadmm.privacy import ridge_sensitivity
 
     t = np.full((1, 5000), 1.55e-162)
-    scores, weights = fits.moves("column", t, 1, 0.05, None, 1.0, 1.0)
+    scores, weights = ridge_sensitivity.moves("column", t, 1, 0.05, None, 1.0, 1.0)
     assert scores > 1e-162 * np.linalg.norm(1e162 * t)
     assert weights > 1e-162 * np.linalg.norm(1e162 * t) / np.sqrt(0.05)

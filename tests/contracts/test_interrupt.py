@@ -10,8 +10,8 @@ from privadmm.errors import CheckpointError, RefusedError
 from privadmm.job import Job, cluster, train
 from privadmm.phases import Mail
 from privadmm.privacy.accounting import totals
-from privadmm.privacy.durable import SqliteLedger
 from privadmm.privacy.mechanisms import Simulation
+from privadmm.privacy.sqlite_ledger import SqliteLedger
 
 ROUNDS = 4
 

@@ -19,10 +19,10 @@ from privadmm.job import Job, cluster, train
 from privadmm.mail import nobody
 from privadmm.phases import COORDINATOR, Local, Mail, pack_state
 from privadmm.privacy.accounting import totals
-from privadmm.privacy.durable import SqliteLedger
 from privadmm.privacy.events import Spent
 from privadmm.privacy.ledger import MemoryLedger
 from privadmm.privacy.mechanisms import Simulation
+from privadmm.privacy.sqlite_ledger import SqliteLedger
 
 N, ROUNDS = len(SIZES), 4
 LEAVE = {3: 1, 2: 2}  # the others still reach one another on every graph of the cases

@@ -23,10 +23,10 @@ from privadmm.errors import LedgerError, LockedError, RefusedError
 from privadmm.job import Job
 from privadmm.phases import Local, Mail
 from privadmm.privacy.accounting import totals
-from privadmm.privacy.durable import SqliteLedger
 from privadmm.privacy.events import DiscreteGaussian
 from privadmm.privacy.mechanisms import Deployment, Simulation
 from privadmm.privacy.release import Door
+from privadmm.privacy.sqlite_ledger import SqliteLedger
 from privadmm.privacy.verification import verify
 from small_runs import Place, no_plots, spawn
 

@@ -11,8 +11,8 @@ from cases import ALGORITHMS, SIZES, Case, Transcript, named, shards, transcript
 from privadmm.drive import drive
 from privadmm.engines.inprocess import addressed
 from privadmm.phases import Mail
-from privadmm.privacy.durable import SqliteLedger
 from privadmm.privacy.mechanisms import Simulation
+from privadmm.privacy.sqlite_ledger import SqliteLedger
 
 N = len(SIZES)
 PARTITIONS = {

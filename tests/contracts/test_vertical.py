@@ -26,10 +26,10 @@ from privadmm.privacy import release
 from privadmm.privacy.accounting import epsilon, totals
 from privadmm.privacy.audit import Bulk, Listening, judge
 from privadmm.privacy.calibration import Target
-from privadmm.privacy.durable import SqliteLedger
 from privadmm.privacy.events import NotPrivate
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.privacy.release import Door, Released
+from privadmm.privacy.sqlite_ledger import SqliteLedger
 from vertical_cases import ALGORITHMS, BALL, CERTIFIED, FREE, PERSON, WIDTHS, Case, N, dense, named, people
 
 P = len(WIDTHS)

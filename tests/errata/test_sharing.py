@@ -19,8 +19,8 @@ from privadmm.phases import Public
 from privadmm.privacy import bounds_vertical as attacks
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.events import NotPrivate
-from privadmm.privacy.fits import moves
 from privadmm.privacy.mechanisms import Simulation
+from privadmm.privacy.ridge_sensitivity import moves
 
 
 def people(parties: int = 2, n: int = 40) -> People:

@@ -36,11 +36,10 @@ from privadmm.phases import (
     vertical,
 )
 from privadmm.privacy.accounting import Claim, Plan, totals
-from privadmm.privacy.calibration import NoPrivacy, Target
+from privadmm.privacy.calibration import NoPrivacy, Target, first, left_over
 from privadmm.privacy.events import DiscreteGaussian, Event, Gaussian
 from privadmm.privacy.mechanisms import Noise
 from privadmm.privacy.release import Door, Released
-from privadmm.privacy.shares import first, left_over
 
 
 @dataclass(frozen=True)

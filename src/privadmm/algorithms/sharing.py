@@ -29,7 +29,7 @@ from privadmm.data.arrays import Floats
 from privadmm.errors import ConfigError
 from privadmm.params import Above, Doc, check_positive
 from privadmm.phases import Public
-from privadmm.privacy import fits
+from privadmm.privacy import ridge_sensitivity
 from privadmm.privacy.accounting import Claim, Plan, classical_ratio
 from privadmm.privacy.calibration import NoPrivacy, fit
 from privadmm.privacy.events import NotPrivate, Unproved
@@ -68,7 +68,9 @@ class Sharing(ADMMSharing):
     def moves(self, local: Vertical, target: Floats, mu: float) -> tuple[Floats, Floats]:
         if self.round_epsilon is None:
             return local.moves(target, mu, self.ball, self.column_bound)
-        lemma = fits.lemma_1(local.columns.widths, self.rho, mu * self.rho, local.public.parties, self.b1)
+        lemma = ridge_sensitivity.lemma_1(
+            local.columns.widths, self.rho, mu * self.rho, local.public.parties, self.b1
+        )
         return lemma[:, None], lemma[:, None]
 
     def condition(self, public: Public) -> float:

@@ -1,13 +1,18 @@
 """`privadmm ledger`: what a data steward does with a party's own file."""
 
 import json
+import tomllib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, cast, get_args
+from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
 
 from privadmm.cli.output import AsJson, emit
-from privadmm.errors import LedgerError
+from privadmm.errors import ConfigError, LedgerError
+
+if TYPE_CHECKING:
+    from privadmm.privacy.limits import Limits
 
 ledger = typer.Typer(
     no_args_is_help=True, help="Make a ledger, look at it, check it, export it, close a job in it, unlock it."
@@ -46,12 +51,10 @@ def create(
 ) -> None:
     """Make a ledger with the party's own policy, which every later job has to keep."""
     from privadmm.algorithms import ALGORITHMS
-    from privadmm.errors import ConfigError
     from privadmm.params import check_positive
     from privadmm.privacy.calibration import Adjacency
-    from privadmm.privacy.durable import SqliteLedger
     from privadmm.privacy.ledger import Budget, Policy
-    from privadmm.privacy.limits import limits_of
+    from privadmm.privacy.sqlite_ledger import SqliteLedger
 
     if file.exists():
         raise LedgerError(f"{file}: exists already, and a ledger is made once; name another file")
@@ -141,3 +144,20 @@ def close(file: File, job: Annotated[str, typer.Argument(metavar="JOB")], as_jso
             raise LedgerError(f"{file}: has no job {job}; `privadmm ledger show {file}` lists them")
         opened.close_job(job)
     show(file, as_json)
+
+
+def limits_of(given: Sequence[str]) -> "Limits":
+    """From lines NAME = VALUE, as TOML has them."""
+    from privadmm.params import fields_of
+    from privadmm.privacy.limits import Limits
+    from privadmm.toml.reader import Lines, Report, read_table
+
+    text = "\n".join(["[limits]", *given])
+    try:
+        raw = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"--limit takes NAME=VALUE, once for each: {error}") from None
+    report = Report("--limit", Lines(text))
+    values = read_table(fields_of(Limits), raw["limits"], ("limits",), report)
+    report.check()
+    return Limits(**(values or {}))

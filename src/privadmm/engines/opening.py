@@ -14,10 +14,10 @@ from privadmm.drive import Parties
 from privadmm.engines.site import Order, open_ledger
 from privadmm.errors import ConfigError
 from privadmm.job import Job, cluster
-from privadmm.privacy.durable import SqliteLedger
 from privadmm.privacy.ledger import Statement
 from privadmm.privacy.ledger_file import Receipt
 from privadmm.privacy.mechanisms import Noise
+from privadmm.privacy.sqlite_ledger import SqliteLedger
 
 
 class Engine(Protocol):

@@ -22,11 +22,11 @@ from privadmm.engines.worker import Worker
 from privadmm.errors import DataError, LedgerError, RefusedError, StorageError
 from privadmm.job import Job, check_labels
 from privadmm.phases import Mail
-from privadmm.privacy.durable import SqliteLedger
 from privadmm.privacy.labels import reported_by_holder
 from privadmm.privacy.ledger import Statement, Tick
 from privadmm.privacy.ledger_file import Receipt, identity_of
 from privadmm.privacy.mechanisms import Noise
+from privadmm.privacy.sqlite_ledger import SqliteLedger
 from privadmm.privacy.verification import verify
 
 P = ParamSpec("P")

@@ -17,8 +17,8 @@ from privadmm.federation.party import Party
 from privadmm.federation.proposal import expected, neutral, parties_of
 from privadmm.federation.records import held
 from privadmm.privacy.accounting import epsilon, printed, totals
-from privadmm.privacy.durable import SqliteLedger
 from privadmm.privacy.ledger import affordable
+from privadmm.privacy.sqlite_ledger import SqliteLedger
 from privadmm.privacy.verification import verify
 from privadmm.toml.reader import load
 

@@ -33,9 +33,9 @@ from privadmm.federation.proposal import Kept, Proposal, parties_of, read_text
 from privadmm.federation.records import Held, bound_of, held
 from privadmm.job import beside, check_labels
 from privadmm.phases import Mail
-from privadmm.privacy.durable import SqliteLedger
 from privadmm.privacy.ledger import Tick
 from privadmm.privacy.ledger_file import Identity, Receipt, identity_of
+from privadmm.privacy.sqlite_ledger import SqliteLedger
 
 Answer = dict[str, str | int | bytes]
 TOLD = (RefusedError, ConfigError, LedgerError)  # which speak of policies, files and jobs, and of no record

@@ -16,7 +16,7 @@ from privadmm.federation.party import read as read_party
 from privadmm.federation.proposal import expected, neutral, parties_of, section, written
 from privadmm.federation.rehearsal import Rehearsal
 from privadmm.federation.running import LABELS, label_ledger
-from privadmm.privacy.durable import SqliteLedger
+from privadmm.privacy.sqlite_ledger import SqliteLedger
 
 APP = """[project]
 name = "privadmm-federation"

@@ -31,10 +31,10 @@ from privadmm.job import Job, features, train, weights
 from privadmm.model import Model, about
 from privadmm.privacy.accounting import epsilon, totals
 from privadmm.privacy.calibration import Adjacency
-from privadmm.privacy.durable import SqliteLedger
 from privadmm.privacy.events import dump
 from privadmm.privacy.labels import reported_by_holder
 from privadmm.privacy.ledger import Policy
+from privadmm.privacy.sqlite_ledger import SqliteLedger
 from privadmm.privacy.verification import sound
 from privadmm.report import absence, receipts
 from privadmm.report.receipts import Receipts

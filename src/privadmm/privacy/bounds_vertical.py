@@ -15,7 +15,7 @@ Certified, one column of norm at most q replaced, without the ball (within it, o
 
     |x - x'| <= |t| sqrt(rho/lam) min(1, sqrt(s^2 + 4 s)/(1 + s))                                      (6)
 
-(2) to (6) are defined in fits.py and proved in docs/privacy.md#sharing.
+(2) to (6) are defined in ridge_sensitivity.py and proved in docs/privacy.md#sharing.
 
 Published for one column (ADMM sharing, Lemma 1), with rows of norm 1, R'' <= c1 and every norm at most b1:
 
@@ -31,7 +31,7 @@ import numpy as np
 
 from privadmm.data.arrays import Floats
 from privadmm.optim.ridge import secular
-from privadmm.privacy import fits
+from privadmm.privacy import ridge_sensitivity
 from privadmm.privacy.bounds import Rng, Worst, attack, ball, within
 
 # From (A, c, b), one problem per leading index, to x.
@@ -87,12 +87,16 @@ class People:
 
 def person_bound(people: People) -> Floats:
     """(2)"""
-    return fits.person_scores(people.lam / people.rho, people.b, np.max(np.abs(people.t), axis=1))
+    return ridge_sensitivity.person_scores(
+        people.lam / people.rho, people.b, np.max(np.abs(people.t), axis=1)
+    )
 
 
 def weights_bound(people: People) -> Floats:
     """(3)"""
-    return fits.person_weights(people.lam / people.rho, people.b, np.max(np.abs(people.t), axis=1))
+    return ridge_sensitivity.person_weights(
+        people.lam / people.rho, people.b, np.max(np.abs(people.t), axis=1)
+    )
 
 
 def scores_ratio(people: People, fit: Fit = ball_argmin) -> Floats:
@@ -165,13 +169,15 @@ class Columns:
 
 def column_bound(columns: Columns) -> Floats:
     """(4)"""
-    return fits.column_scores(columns.lam / columns.rho, columns.q, np.linalg.norm(columns.t, axis=1))
+    return ridge_sensitivity.column_scores(
+        columns.lam / columns.rho, columns.q, np.linalg.norm(columns.t, axis=1)
+    )
 
 
 def column_weights_bound(columns: Columns) -> Floats:
     """(6)"""
     size = np.linalg.norm(columns.t, axis=1)
-    return fits.column_weights(columns.lam / columns.rho, columns.q, size, columns.b)
+    return ridge_sensitivity.column_weights(columns.lam / columns.rho, columns.q, size, columns.b)
 
 
 def target_bound(columns: Columns) -> Floats:
@@ -203,7 +209,7 @@ def search_column(
 
 def published_sensitivity(d: int, rho: float, lam: float, parties: int, b1: float, c1: float = 1.0) -> float:
     """(5)"""
-    return float(fits.lemma_1(d, rho, lam, parties, b1, c1))
+    return float(ridge_sensitivity.lemma_1(d, rho, lam, parties, b1, c1))
 
 
 def lemma1_counterexample(N: int = 400, d: int = 100, lam: float = 0.01, rho: float = 1.0) -> Columns:

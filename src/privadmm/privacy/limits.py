@@ -7,15 +7,13 @@ public facts alone, before a record is read.
 
 import dataclasses
 import numbers
-import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from privadmm.errors import ConfigError, RefusedError
-from privadmm.params import Above, AtLeast, AtMost, Doc, check_positive, check_whole, fields_of
+from privadmm.params import Above, AtLeast, AtMost, Doc, check_positive, check_whole
 from privadmm.privacy.calibration import Target
-from privadmm.toml.reader import Lines, Report, read_table
 
 
 @dataclass(frozen=True)
@@ -104,19 +102,6 @@ class Limits:
                 f"the party accepts {name} from {self.smallest:g} to {self.largest:g}, and the job has {value:g}. "
                 "Nothing was released"
             )
-
-
-def limits_of(given: Sequence[str]) -> Limits:
-    """From lines NAME = VALUE, as TOML has them."""
-    text = "\n".join(["[limits]", *given])
-    try:
-        raw = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"--limit takes NAME=VALUE, once for each: {error}") from None
-    report = Report("--limit", Lines(text))
-    values = read_table(fields_of(Limits), raw["limits"], ("limits",), report)
-    report.check()
-    return Limits(**(values or {}))
 
 
 def numbers_of(part: Any) -> Iterator[tuple[str, float]]:

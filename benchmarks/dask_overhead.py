@@ -25,11 +25,11 @@ import numpy as np
 
 from privadmm import assembly
 from privadmm.config import read
-from privadmm.drive import drive
+from privadmm.engine.loop import drive
+from privadmm.engine.mail import Mail
 from privadmm.engines.dask import Block, DaskCluster
 from privadmm.engines.opening import orders
 from privadmm.engines.site import Order, Site
-from privadmm.phases import Mail
 
 PARTIES, RECORDS, DIM, WORKERS = 10, 400, 100, 2
 GOAL = 1.5

@@ -38,11 +38,11 @@ from privadmm.data import adult, splits
 from privadmm.data.moments_map import map_of, moments
 from privadmm.data.schema import EDGES, Number
 from privadmm.data.shards import Shards
-from privadmm.job import Job, cluster, features, train, weights
+from privadmm.engine.job import Job, cluster, features, train, weights
+from privadmm.engine.public import Public
 from privadmm.optim import graphs
 from privadmm.optim.losses import HalfLogistic
 from privadmm.optim.regularizers import L2
-from privadmm.phases import Public
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.recommend import FINE, Facts

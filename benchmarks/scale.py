@@ -17,12 +17,12 @@ import numpy as np
 
 from privadmm.algorithms.dp_admm import DPADMM
 from privadmm.data.shards import Shards
-from privadmm.drive import View
-from privadmm.job import Job, cluster, train
+from privadmm.engine.job import Job, cluster, train
+from privadmm.engine.loop import View
+from privadmm.engine.public import Public
 from privadmm.optim import graphs
 from privadmm.optim.losses import Logistic
 from privadmm.optim.regularizers import L2
-from privadmm.phases import Public
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.mechanisms import Deployment, Simulation
 

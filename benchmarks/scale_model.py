@@ -20,10 +20,10 @@ import numpy as np
 
 import dask_overhead
 import flower_overhead
-from privadmm.drive import drive
+from privadmm.engine.loop import drive
+from privadmm.engine.mail import Mail
 from privadmm.engines.dask import DaskCluster
 from privadmm.engines.opening import orders
-from privadmm.phases import Mail
 from privadmm.scale import Engine, Network, Traffic, simulate, traffic
 
 CORES = float(len(os.sched_getaffinity(0)))

@@ -21,8 +21,8 @@ from sklearn.linear_model import LogisticRegression
 
 from privadmm import assembly
 from privadmm.config import read
-from privadmm.drive import one_blas_thread
-from privadmm.job import cluster, features, train, weights
+from privadmm.engine.job import cluster, features, train, weights
+from privadmm.engine.loop import one_blas_thread
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.report import metrics
 

@@ -23,11 +23,11 @@ from privadmm.algorithms.first_order_consensus import FirstOrderConsensus
 from privadmm.assembly import UNIT
 from privadmm.data import adult, splits
 from privadmm.data.shards import Shards
-from privadmm.job import Job, cluster, features, train, weights
+from privadmm.engine.job import Job, cluster, features, train, weights
+from privadmm.engine.public import Public
 from privadmm.optim import graphs
 from privadmm.optim.losses import HalfLogistic
 from privadmm.optim.regularizers import L2
-from privadmm.phases import Public
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.report import metrics

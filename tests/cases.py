@@ -20,13 +20,15 @@ from privadmm.algorithms.pdml import PDML
 from privadmm.algorithms.pvp import PVP
 from privadmm.algorithms.r_admm import RADMM
 from privadmm.data.shards import Shards
-from privadmm.drive import View
-from privadmm.job import Job, cluster, train
+from privadmm.engine.job import Job, cluster, train
+from privadmm.engine.loop import View
+from privadmm.engine.mail import Mail
+from privadmm.engine.phases import Algorithm
+from privadmm.engine.public import Public
 from privadmm.optim import graphs
 from privadmm.optim.graphs import Graph
 from privadmm.optim.losses import Debiased, HalfLogistic, Hinge, HuberHinge, Logistic, Loss, Squared
 from privadmm.optim.regularizers import L1, L2, ElasticNet, Regularizer
-from privadmm.phases import Algorithm, Mail, Public
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.mechanisms import Simulation
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from privadmm.config import read
+from privadmm.engine.mail import Mail
 from privadmm.federation.coordinator import Patience
 from privadmm.federation.desk import answer
 from privadmm.federation.letters import Letter
 from privadmm.federation.making import Made, init
 from privadmm.federation.running import Asked, federate
-from privadmm.phases import Mail
 from privadmm.privacy.ledger_file import connect
 from small_runs import Tables, write_config, write_npz
 

@@ -44,7 +44,7 @@ pinned.client()
 FAULT = """
 import os, signal
 from pathlib import Path
-from privadmm.phases import Local
+from privadmm.engine.phases import Local
 
 plain_gradient = Local.gradient
 

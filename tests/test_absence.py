@@ -13,11 +13,11 @@ from privadmm.algorithms.admm_graph import ADMMGraph
 from privadmm.algorithms.first_order_consensus import FirstOrderConsensus
 from privadmm.algorithms.mr_admm import MRADMM
 from privadmm.data.arrays import Floats
+from privadmm.engine.job import Job, cluster, train, weights
+from privadmm.engine.mail import Mail
 from privadmm.errors import AbsentError, ConfigError
-from privadmm.job import Job, cluster, train, weights
 from privadmm.optim import graphs
 from privadmm.optim.graphs import Graph
-from privadmm.phases import Mail
 from privadmm.privacy.accounting import totals
 from privadmm.privacy.mechanisms import Simulation
 from small_runs import PARTIES, PRIVATE, ROUNDS, Place, charged, no_plots, result, with_changes

@@ -15,10 +15,11 @@ from cases import ALGORITHMS, DIM, PRIVATE, Case, named, shards
 from privadmm.algorithms.dp_admm import DPADMM
 from privadmm.data.arrays import Floats
 from privadmm.data.shards import Shards
+from privadmm.engine.guarantees import BARE, CLEAR, counted_again, label_epsilon, label_plan, views
+from privadmm.engine.party import Local
+from privadmm.engine.phases import AtParties
 from privadmm.optim.losses import Debiased, HalfLogistic, Logistic
-from privadmm.phases import AtParties, Local
 from privadmm.privacy.accounting import delta_curve, epsilon, printed, totals
-from privadmm.privacy.adversaries import BARE, CLEAR, counted_again, label_epsilon, label_plan, views
 from privadmm.privacy.calibration import COVER, Target
 from privadmm.privacy.curves import gdp_epsilon
 from privadmm.privacy.events import (

@@ -13,12 +13,13 @@ from privadmm.algorithms.admm_star import ADMMStar
 from privadmm.algorithms.dp_admm import DPADMM
 from privadmm.data import adult, splits
 from privadmm.data.shards import Shards
+from privadmm.engine.job import Job, cluster, train, weights
+from privadmm.engine.phases import Algorithm
+from privadmm.engine.public import Public
 from privadmm.errors import ConfigError, PrivadmmError
-from privadmm.job import Job, cluster, train, weights
 from privadmm.optim import graphs
 from privadmm.optim.losses import Hinge, Logistic, Squared
 from privadmm.optim.regularizers import L1, L2
-from privadmm.phases import Algorithm, Public
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.events import DiscreteGaussian
 from privadmm.privacy.mechanisms import Simulation

@@ -22,10 +22,10 @@ from privadmm import config as configs
 from privadmm.algorithms import ALGORITHMS, admm_star, dp_admm, local_only, pvp, star
 from privadmm.assembly import allowance
 from privadmm.config import SECTIONS
+from privadmm.engine.mail import Mail
 from privadmm.errors import ConfigError, PrivadmmError
 from privadmm.forecast import account
 from privadmm.params import HUGE, TINY, Checked, Choice, ListOf, Scalar, fields_of
-from privadmm.phases import Mail
 from privadmm.report import screen
 from privadmm.run import run
 from small_runs import no_plots, write_npz

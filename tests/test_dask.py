@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privadmm.drive import Callback, View, drive
+from privadmm.engine.job import Job
+from privadmm.engine.loop import Callback, View, drive
+from privadmm.engine.mail import Mail
 from privadmm.engines.opening import orders
 from privadmm.engines.site import Order, Site
 from privadmm.errors import ClusterError, ConfigError, DataError, LedgerError, LockedError, RefusedError
-from privadmm.job import Job
-from privadmm.phases import Mail
 from privadmm.privacy.verification import verify
 from privadmm.report import receipts
 from privadmm.run import Bar, Finished
@@ -360,7 +360,7 @@ def test_a_deployment_has_a_ledger_for_every_block(cluster: Deployed, place: Pla
 
 
 PLANTED = {
-    "the gradient": "privadmm.phases:Local.gradient",
+    "the gradient": "privadmm.engine.party:Local.gradient",
     "noise": "privadmm.privacy.mechanisms:Deployment.gaussian",
     "the commit": "privadmm.privacy.sqlite_ledger:SqliteLedger.commit",
 }

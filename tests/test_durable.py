@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from cases import PRIVATE, shards
-from privadmm.drive import Checkpoint, Progress
+from privadmm.engine.job import Job, cluster, train
+from privadmm.engine.loop import Checkpoint, Progress
 from privadmm.errors import LedgerError, LockedError, RefusedError
-from privadmm.job import Job, cluster, train
 from privadmm.privacy import sqlite_ledger
 from privadmm.privacy.accounting import totals
 from privadmm.privacy.events import DiscreteGaussian, Gaussian

@@ -12,12 +12,14 @@ from contracts.test_sensitivity import SIZES as SMALL
 from contracts.test_sensitivity import VICTIM, move
 from privadmm.algorithms.dvp import DVP
 from privadmm.data.arrays import Floats
+from privadmm.engine.job import Job, cluster, train, weights
+from privadmm.engine.mail import Mail
+from privadmm.engine.party import Local
+from privadmm.engine.public import Public
 from privadmm.errors import ConfigError, RefusedError
-from privadmm.job import Job, cluster, train, weights
 from privadmm.optim import graphs
 from privadmm.optim.losses import HuberHinge, Logistic
 from privadmm.optim.regularizers import L1, L2
-from privadmm.phases import Local, Mail, Public
 from privadmm.privacy.accounting import epsilon, totals
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.events import GammaObjective, GammaOutput, GaussianObjective

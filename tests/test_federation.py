@@ -12,6 +12,7 @@ import pytest
 
 from privadmm.config import read
 from privadmm.data import arrays
+from privadmm.engine.mail import Mail
 from privadmm.errors import (
     ClusterError,
     ConfigError,
@@ -27,7 +28,6 @@ from privadmm.federation.letters import Letter
 from privadmm.federation.party import read as read_party
 from privadmm.federation.proposal import Proposal, neutral, read_text, written
 from privadmm.model import Model
-from privadmm.phases import Mail
 from privadmm.privacy.verification import verify
 from privadmm.report import receipts, steward
 from small_runs import (
@@ -461,7 +461,7 @@ def test_a_party_that_fails_in_a_deployment_is_locked_and_tells_nothing_else(
 ) -> None:
     """The tick is charged, the job is over, and nothing goes on here until the steward unlocks."""
     pytest.importorskip("opendp")
-    from privadmm.phases import Local
+    from privadmm.engine.party import Local
 
     def fail(self: Local, x: Any) -> Any:
         raise ToleranceError("a local problem was not solved, with gradient 0.123")

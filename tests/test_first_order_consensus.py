@@ -17,13 +17,15 @@ from privadmm.algorithms.dvp import DVP
 from privadmm.algorithms.first_order_consensus import FirstOrderConsensus, Memory
 from privadmm.data.frame import Frame
 from privadmm.data.moments_map import map_of, moments
+from privadmm.engine.job import Job, cluster, features, train, weights
+from privadmm.engine.mail import Mail
+from privadmm.engine.party import Local
+from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
-from privadmm.job import Job, cluster, features, train, weights
 from privadmm.model import Model
 from privadmm.optim import graphs
 from privadmm.optim.losses import HalfLogistic, Logistic
 from privadmm.optim.regularizers import L1, L2
-from privadmm.phases import Local, Mail, Public
 from privadmm.privacy.accounting import epsilon, totals
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.curves import gdp_epsilon

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from privadmm.phases import Mail
+from privadmm.engine.mail import Mail
 from privadmm.privacy.ledger_file import connect, unpack_charges
 from privadmm.privacy.verification import verify
 from privadmm.report import receipts

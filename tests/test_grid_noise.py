@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from privadmm.engine.guarantees import counted_again
 from privadmm.errors import ConfigError, RefusedError
 from privadmm.privacy import curves, mechanisms
 from privadmm.privacy.accounting import classical_ratio, delta_curve, epsilon, least_delta, renyi
-from privadmm.privacy.adversaries import counted_again
 from privadmm.privacy.calibration import Fixed, Target, calibrate, fit
 from privadmm.privacy.events import (
     STEPS,

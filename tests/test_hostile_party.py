@@ -10,11 +10,11 @@ import pytest
 
 from cases import ALGORITHMS, shards
 from privadmm.data import arrays
+from privadmm.engine.job import cluster, train
+from privadmm.engine.mail import COORDINATOR, Mail
 from privadmm.errors import AbsentError, ClusterError, DivergedError, PrivadmmError, RefusedError
 from privadmm.federation.letters import Letter
-from privadmm.job import cluster, train
 from privadmm.model import Model
-from privadmm.phases import COORDINATOR, Mail
 from privadmm.privacy.mechanisms import Simulation
 from small_runs import PRIVATE, Tables, charged, no_plots, with_changes
 from vertical_cases import ALGORITHMS as VERTICAL
@@ -199,7 +199,7 @@ def federated_again(folder: Path) -> Federated:
 
 def test_messages_at_the_limit_drive_no_honest_party_out(tmp_path: Path) -> None:
     """What the others refuse is far from what one of them may send."""
-    from privadmm.mail import LARGEST_SENT
+    from privadmm.engine.mail import LARGEST_SENT
 
     made = federated(tmp_path, with_changes(STAR, {"algorithm": {"rounds": 8}}))
     post = Forging(made.folders, forge=filled(LARGEST_SENT))
@@ -215,7 +215,7 @@ def test_messages_at_the_limit_drive_no_honest_party_out(tmp_path: Path) -> None
 
 def test_an_honest_party_cuts_its_message_to_what_it_may_send() -> None:
     """Duals add up what the others say, so that no limit on messages would hold by itself."""
-    from privadmm.mail import LARGEST, LARGEST_SENT
+    from privadmm.engine.mail import LARGEST, LARGEST_SENT
 
     job = next(case for case in ALGORITHMS if case.name == "dp_admm").job(rounds=3)
     blocks = cluster(job, shards(), Simulation(0))
@@ -366,7 +366,6 @@ def test_a_block_on_dask_is_named() -> None:
 
 
 def test_the_workers_bound_is_the_coordinators() -> None:
-    from privadmm import mail
-    from privadmm.engines import worker
+    from privadmm.engine import mail, worker
 
     assert mail.LARGEST_SENT * 1e20 <= mail.LARGEST == worker.LARGEST

@@ -15,10 +15,10 @@ from scipy.stats import kstest
 from cases import PRIVATE, SIZES, shards
 from privadmm.algorithms.dp_admm import DPADMM
 from privadmm.data.arrays import Floats
-from privadmm.engines.worker import Worker
+from privadmm.engine.job import Job, cluster
+from privadmm.engine.party import Local
+from privadmm.engine.worker import Worker
 from privadmm.errors import LedgerError, RefusedError
-from privadmm.job import Job, cluster
-from privadmm.phases import Local
 from privadmm.privacy.events import Gaussian, RandomizedResponse
 from privadmm.privacy.ledger import Budget, Keepsake, Ledger, MemoryLedger, Policy, Tick, export
 from privadmm.privacy.mechanisms import Deployment, Noise, Simulation

@@ -12,8 +12,8 @@ import pytest
 
 from cases import ALGORITHMS, shards
 from privadmm.data import arrays
+from privadmm.engine.job import Job, cluster
 from privadmm.errors import ClusterError, DataError, RefusedError
-from privadmm.job import Job, cluster
 from privadmm.privacy.events import RandomizedResponse
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.privacy.sqlite_ledger import SqliteLedger

@@ -18,8 +18,8 @@ from cases import ALGORITHMS, PRIVATE, SIZES, Case, shards
 from privadmm import assembly
 from privadmm.config import read
 from privadmm.data.shards import Shards
+from privadmm.engine.job import Job, cluster, train
 from privadmm.errors import ConfigError, DataError, LedgerError, RefusedError
-from privadmm.job import Job, cluster, train
 from privadmm.optim.losses import Debiased, HalfLogistic, Logistic
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.events import DiscreteGaussian, Event

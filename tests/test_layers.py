@@ -28,10 +28,6 @@ LAYERS = (
 )
 # Where modules belong that have not moved yet.
 MOVING = {
-    **dict.fromkeys(("phases", "vertical", "mail", "drive", "job"), "engine"),
-    **dict.fromkeys(
-        ("engines.worker", "engines.inprocess", "privacy.audit", "privacy.adversaries"), "engine"
-    ),
     **dict.fromkeys(
         ("toml", "assembly", "assembly_columns", "assembly_parties", "assembly_outline"), "config"
     ),
@@ -64,7 +60,7 @@ OWNERS = {
     "dask": {"engines.dask_client"},
     "distributed": {"engines.dask_client"},
     "cryptography": {"federation.certificates", "engines.dask_client"},
-    "threadpoolctl": {"drive", "engines.site"},
+    "threadpoolctl": {"engine.loop", "engines.site"},
     "dp_accounting": set[str](),
     "pandas": set[str](),
 }

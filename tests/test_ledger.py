@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from cases import PRIVATE, shards
-from privadmm.engines.worker import Worker
+from privadmm.engine.job import Job
+from privadmm.engine.mail import Mail
+from privadmm.engine.worker import Worker
 from privadmm.errors import LedgerError, RefusedError
-from privadmm.job import Job
-from privadmm.phases import Mail
 from privadmm.privacy.accounting import epsilon
 from privadmm.privacy.events import Gaussian, NotPrivate
 from privadmm.privacy.ledger import Budget, Ledger, MemoryLedger, Policy, Tick, export

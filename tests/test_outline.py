@@ -23,10 +23,10 @@ from privadmm.assembly_outline import (
     undeclared_dim,
     undeclared_sizes,
 )
+from privadmm.engine.job import Job
+from privadmm.engine.public import Public
 from privadmm.errors import ConfigError, PrivadmmError
 from privadmm.forecast import charges, foreseen
-from privadmm.job import Job
-from privadmm.phases import Public
 from small_runs import CLEAR, PRIVATE, TRAINED, Place, Tables, with_changes, write_config
 from test_account import config_of
 

@@ -11,12 +11,12 @@ from scipy.optimize import minimize
 from cases import ALGORITHMS, DIM, SIZES, Case, objective, shards
 from privadmm.algorithms.pdml import PDML
 from privadmm.data.arrays import Floats
+from privadmm.engine.job import Job, cluster, train, weights
+from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
-from privadmm.job import Job, cluster, train, weights
 from privadmm.optim import graphs
 from privadmm.optim.losses import Debiased, HalfLogistic, Hinge, Logistic, Loss, Squared
 from privadmm.optim.regularizers import L1, L2, Regularizer
-from privadmm.phases import Public
 from privadmm.privacy import curves
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.events import DiscreteGaussian, Gaussian

@@ -11,8 +11,8 @@ from scipy.sparse import csr_array
 from cases import ALGORITHMS, Case, Transcript, named
 from privadmm.data.arrays import Floats
 from privadmm.data.shards import Shards
-from privadmm.job import Job, cluster, train, weights
-from privadmm.phases import Mail
+from privadmm.engine.job import Job, cluster, train, weights
+from privadmm.engine.mail import Mail
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.report import metrics
 

@@ -16,12 +16,12 @@ from privadmm import config as configs
 from privadmm.algorithms.centred import Centred
 from privadmm.algorithms.first_order_consensus import FirstOrderConsensus
 from privadmm.data import adult
+from privadmm.engine.job import Job
+from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
-from privadmm.job import Job
 from privadmm.optim import graphs
 from privadmm.optim.losses import Debiased, HalfLogistic, Logistic, Squared
 from privadmm.optim.regularizers import L2
-from privadmm.phases import Public
 from privadmm.privacy.calibration import NoPrivacy, Target, worth
 from privadmm.recommend import (
     CENTRED,

@@ -17,14 +17,17 @@ from privadmm.algorithms.penalties import Penalised
 from privadmm.algorithms.r_admm import RADMM
 from privadmm.data.arrays import Floats
 from privadmm.data.shards import Shards
-from privadmm.drive import View
+from privadmm.engine.job import Job, cluster, train, weights
+from privadmm.engine.loop import View
+from privadmm.engine.mail import Mail
+from privadmm.engine.party import Local
+from privadmm.engine.phases import AtParties, Phase, pack_state
+from privadmm.engine.public import Public
 from privadmm.errors import ConfigError, RefusedError
-from privadmm.job import Job, cluster, train, weights
 from privadmm.optim import graphs
 from privadmm.optim.losses import HalfLogistic, HuberHinge, Logistic, Squared
 from privadmm.optim.regularizers import L1, L2
 from privadmm.params import fields_of
-from privadmm.phases import AtParties, Local, Mail, Phase, Public, pack_state
 from privadmm.privacy.accounting import epsilon, totals
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.events import DiscreteGaussian, GammaObjective, GaussianObjective

@@ -8,9 +8,11 @@ import pytest
 
 from cases import ALGORITHMS, SIZES, shards, transcript
 from privadmm.algorithms.admm_star import ADMMStar, State
+from privadmm.engine.job import Job, cluster, train
+from privadmm.engine.mail import Mail
+from privadmm.engine.party import Local
+from privadmm.engine.public import Public
 from privadmm.errors import RefusedError
-from privadmm.job import Job, cluster, train
-from privadmm.phases import Local, Mail, Public
 from privadmm.privacy.accounting import Plan, epsilon, totals
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.events import (

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from privadmm.drive import Callback, View
+from privadmm.engine.job import Job
+from privadmm.engine.loop import Callback, View
 from privadmm.errors import ToleranceError
-from privadmm.job import Job
 from privadmm.report import metrics
 from privadmm.run import Bar, InterruptedRunError
 from small_runs import (

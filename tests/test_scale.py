@@ -9,10 +9,10 @@ import pytest
 
 from cases import ALGORITHMS, Case, named, shards
 from privadmm.cli import main
-from privadmm.engines.inprocess import InProcess, addressed
+from privadmm.engine.inprocess import InProcess, addressed
+from privadmm.engine.job import cluster, train
+from privadmm.engine.mail import Mail
 from privadmm.errors import ConfigError
-from privadmm.job import cluster, train
-from privadmm.phases import Mail
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.scale import Engine, Network, mail_bytes, next_look, one_round, queue_end, simulate, traffic
 

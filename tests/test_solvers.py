@@ -11,15 +11,16 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.sparse import csr_array
 
-from privadmm import phases
 from privadmm.data.packing import CHUNK
 from privadmm.data.shards import Shards
+from privadmm.engine import phases
+from privadmm.engine.party import Local
+from privadmm.engine.public import Public
 from privadmm.errors import ConfigError, ToleranceError
 from privadmm.optim import graphs, solvers
 from privadmm.optim.losses import HalfLogistic, Hinge, HuberHinge, Logistic, Loss, Squared
 from privadmm.optim.regularizers import L2
 from privadmm.optim.solvers import Anchored, Cache, Ended, Problem, argmin, reanchor
-from privadmm.phases import Local, Public
 from privadmm.privacy.calibration import NoPrivacy
 
 LOSSES = [Logistic(), HalfLogistic(), HuberHinge(0.5), Squared()]

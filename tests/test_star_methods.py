@@ -13,13 +13,16 @@ from privadmm.algorithms.local_only import LocalOnly
 from privadmm.algorithms.pvp import PVP
 from privadmm.data.arrays import Floats
 from privadmm.data.shards import Shards
+from privadmm.engine.audit import attack, instance
+from privadmm.engine.job import Job, cluster, train, weights
+from privadmm.engine.mail import COORDINATOR, Mail
+from privadmm.engine.party import Local
+from privadmm.engine.phases import AtParties
+from privadmm.engine.public import Public
 from privadmm.errors import ConfigError, ToleranceError
-from privadmm.job import Job, cluster, train, weights
 from privadmm.optim import graphs
 from privadmm.optim.losses import Debiased, HalfLogistic, Hinge, Logistic, Loss, Squared
 from privadmm.optim.regularizers import L1, L2, ElasticNet, Regularizer
-from privadmm.phases import COORDINATOR, AtParties, Local, Mail, Public
-from privadmm.privacy.audit import attack, instance
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.events import DiscreteGaussian, Gaussian
 from privadmm.privacy.history import Start

@@ -228,8 +228,8 @@ def test_a_tampered_ledger_stops_the_next_run(place: Place, party: Path) -> None
 
 def test_a_run_is_resumed_with_its_own_ledger_only(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither with the kept copy of its config, whose paths lead elsewhere, nor with an older ledger put back."""
-    from privadmm import drive
-    from privadmm.drive import Checkpoint
+    from privadmm.engine import loop
+    from privadmm.engine.loop import Checkpoint
 
     file = place.path / "party.sqlite"
     place.call("ledger", "create", file, *POLICY)
@@ -237,7 +237,7 @@ def test_a_run_is_resumed_with_its_own_ledger_only(place: Place, monkeypatch: py
     config = place.config(data=data, run={"ledger": "party.sqlite", "checkpoint_every": 100})
     empty = file.read_bytes()
 
-    def stop(self: Checkpoint, view: drive.View) -> None:
+    def stop(self: Checkpoint, view: loop.View) -> None:
         if view.progress.round == 3:
             raise KeyboardInterrupt
 

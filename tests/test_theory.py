@@ -12,13 +12,14 @@ from scipy.optimize import minimize
 from privadmm.algorithms.dp_admm import DPADMM
 from privadmm.algorithms.pdml import PDML
 from privadmm.data.shards import Shards
+from privadmm.engine.job import Job
+from privadmm.engine.party import Local
+from privadmm.engine.public import Public
 from privadmm.errors import ConfigError, ToleranceError
-from privadmm.job import Job
 from privadmm.optim import graphs
 from privadmm.optim.graphs import Graph
 from privadmm.optim.losses import Debiased, HalfLogistic, Hinge, Logistic, Loss, Squared
 from privadmm.optim.regularizers import L1, L2, ElasticNet, Regularizer
-from privadmm.phases import Local, Public
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.theory.dp_admm_bounds import Constants, corrected, published

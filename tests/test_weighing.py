@@ -14,11 +14,11 @@ from cases import ALGORITHMS, OFF, shards
 from privadmm.algorithms.centred import Centred
 from privadmm.algorithms.first_order_consensus import FirstOrderConsensus
 from privadmm.algorithms.weighing import by_noise, profile
-from privadmm.job import Job, cluster, features, train, weights
+from privadmm.engine.job import Job, cluster, features, train, weights
+from privadmm.engine.public import Public
 from privadmm.optim import graphs
 from privadmm.optim.losses import HalfLogistic
 from privadmm.optim.regularizers import L2
-from privadmm.phases import Public
 from privadmm.privacy.accounting import epsilon, totals
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.mechanisms import Simulation
@@ -131,7 +131,7 @@ def test_without_noise_weighed_parties_solve_the_pooled_problem(leave: Any) -> N
 
 def test_the_consensus_is_the_mean_by_these_shares() -> None:
     """Of those present: with everybody's mean gradient alike it is that gradient, C' times as planned."""
-    from privadmm.phases import Mail
+    from privadmm.engine.mail import Mail
 
     public = facts(privacy=Target(None, 1e-6, party_epsilon=(2.0, 0.1, 1.0, 0.5)), C=3.0)
     here = np.array([0, 2, 3])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from privadmm.data import arrays
-from privadmm.mail import Mail, nobody
+from privadmm.engine.mail import Mail, nobody
 
 
 def forged(header: object, body: bytes = b"") -> bytes:

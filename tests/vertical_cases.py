@@ -10,11 +10,12 @@ from privadmm.algorithms.admm_sharing import ADMMSharing
 from privadmm.algorithms.fdml_sgd import FDMLSGD
 from privadmm.algorithms.sharing import Sharing
 from privadmm.data.columns import Columns, People
-from privadmm.job import Job
+from privadmm.engine.job import Job
+from privadmm.engine.phases import Algorithm
+from privadmm.engine.public import Public
 from privadmm.optim import graphs
 from privadmm.optim.losses import Debiased, HalfLogistic, Hinge, Logistic, Loss
 from privadmm.optim.regularizers import L2, ElasticNet, Regularizer
-from privadmm.phases import Algorithm, Public
 from privadmm.privacy.calibration import NoPrivacy, Target
 
 WIDTHS = (3, 2, 4, 1, 13)  # the last has more columns than there are people

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from privadmm.data.readers import Records, read
     from privadmm.data.schema import Schema
     from privadmm.data.shards import Shards
+    from privadmm.engine.job import Job, cluster, train, weights
+    from privadmm.engine.public import Public
     from privadmm.errors import (
         BudgetWarning,
         CheckpointError,
@@ -38,12 +40,10 @@ if TYPE_CHECKING:
         ToleranceError,
     )
     from privadmm.estimators import ADMMClassifier, ADMMRegressor
-    from privadmm.job import Job, cluster, train, weights
     from privadmm.model import Model, load
     from privadmm.optim.graphs import Graph
     from privadmm.optim.losses import Debiased, HalfLogistic, Hinge, HuberHinge, Logistic, Squared
     from privadmm.optim.regularizers import L1, L2, ElasticNet
-    from privadmm.phases import Public
     from privadmm.privacy.calibration import NoPrivacy, Target
     from privadmm.privacy.history import Start
     from privadmm.privacy.ledger import Budget, MemoryLedger, Policy
@@ -72,17 +72,17 @@ _NAMES = {
     "data.shards": "Shards",
     "errors": "BudgetWarning CheckpointError ConfigError DataError LedgerError PrivadmmError RefusedError ToleranceError",  # noqa: E501
     "estimators": "ADMMClassifier ADMMRegressor",
-    "job": "Job cluster train weights",
+    "engine.job": "Job cluster train weights",
     "model": "Model load",
     "optim.graphs": "Graph",
     "optim.losses": "Debiased HalfLogistic Hinge HuberHinge Logistic Squared",
     "optim.regularizers": "L1 L2 ElasticNet",
-    "phases": "Public",
+    "engine.public": "Public",
     "privacy.calibration": "NoPrivacy Target",
-    "privacy.sqlite_ledger": "SqliteLedger",
     "privacy.history": "Start",
     "privacy.ledger": "Budget MemoryLedger Policy",
     "privacy.mechanisms": "Deployment Simulation",
+    "privacy.sqlite_ledger": "SqliteLedger",
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 

@@ -23,13 +23,14 @@ from privadmm.data.readers import Records, feature_names, read
 from privadmm.data.schema import Schema
 from privadmm.data.shards import Shards
 from privadmm.data.store import Store
+from privadmm.engine.job import Job, check_holding
+from privadmm.engine.phases import Algorithm
+from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
-from privadmm.job import Job, check_holding
 from privadmm.optim import graphs
 from privadmm.optim.graphs import Graph
 from privadmm.optim.losses import Debiased, HalfLogistic, Hinge, HuberHinge, Logistic, Loss, Squared
 from privadmm.optim.regularizers import L1, L2, ElasticNet, Regularizer
-from privadmm.phases import Algorithm, Public
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.mechanisms import Deployment, Noise, Simulation
 

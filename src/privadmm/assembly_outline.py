@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from privadmm.config import Config
+from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
 from privadmm.params import check_positive, check_whole
-from privadmm.phases import Public
 
 
 class UndeclaredError(ConfigError):

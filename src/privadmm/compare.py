@@ -15,10 +15,10 @@ from privadmm import assembly
 from privadmm.assembly import Prepared
 from privadmm.assembly_columns import scaling
 from privadmm.config import Config, FeaturesTable, PrivacyTable
+from privadmm.engine.job import Job, cluster, features, train, weights
+from privadmm.engine.phases import Algorithm
 from privadmm.errors import ConfigError, PrivadmmError, RefusedError
-from privadmm.job import Job, cluster, features, train, weights
 from privadmm.params import check_positive, check_probability, check_whole
-from privadmm.phases import Algorithm
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.report import metrics
 

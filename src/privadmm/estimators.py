@@ -26,15 +26,16 @@ from privadmm.data.columns import People
 from privadmm.data.frame import Frame
 from privadmm.data.schema import labels
 from privadmm.data.shards import Shards
+from privadmm.engine.job import Job, cluster, features, train, weights
+from privadmm.engine.phases import Algorithm
+from privadmm.engine.public import Public
 from privadmm.errors import BudgetWarning, ConfigError, DataError
-from privadmm.job import Job, cluster, features, train, weights
 from privadmm.model import Model, label_array
 from privadmm.optim import graphs
 from privadmm.optim.graphs import Graph
 from privadmm.optim.losses import Debiased, HalfLogistic, Logistic, Loss, Squared
 from privadmm.optim.regularizers import L2, Regularizer
 from privadmm.params import check_whole
-from privadmm.phases import Algorithm, Public
 from privadmm.privacy.accounting import together as of_a_person
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.history import STARTED_UNPROTECTED, Start

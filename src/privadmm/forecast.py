@@ -23,8 +23,8 @@ from privadmm.config import Config, PrivacyTable, check_seed
 from privadmm.data import adult, splits
 from privadmm.data.readers import feature_names
 from privadmm.data.schema import Encoding
+from privadmm.engine.job import Job
 from privadmm.errors import ConfigError, RefusedError
-from privadmm.job import Job
 from privadmm.params import check_positive, check_probability
 from privadmm.privacy.accounting import epsilon as cost
 from privadmm.privacy.accounting import totals
@@ -283,7 +283,7 @@ def audited(
     config: Config, trials: int, done: Callable[[int, int], None], count: int | None = None
 ) -> dict[str, Any]:
     """The attack on the config's algorithm, and on planted bugs; `done(games, of)` is told how far it is."""
-    from privadmm.privacy.audit import audit
+    from privadmm.engine.audit import audit
 
     known = shape(config, count)
     if not known.columns and not needs_sizes(config, known):

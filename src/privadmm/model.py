@@ -18,7 +18,7 @@ from privadmm.errors import ConfigError, DataError
 from privadmm.params import check_nonnegative
 
 if TYPE_CHECKING:
-    from privadmm.job import Job
+    from privadmm.engine.job import Job
 
 
 NOT_PRIVATE = "NOT PRIVATE: no epsilon covers this run"

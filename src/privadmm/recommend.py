@@ -29,8 +29,8 @@ import numpy as np
 
 from privadmm.algorithms.centred import Centred
 from privadmm.data.schema import Encoding
+from privadmm.engine.job import Job
 from privadmm.errors import ConfigError
-from privadmm.job import Job
 from privadmm.optim.losses import Debiased, Loss
 from privadmm.params import check_positive, check_probability, check_whole
 from privadmm.privacy.accounting import epsilon as cost

@@ -9,8 +9,8 @@ import numpy as np
 
 from privadmm.data.arrays import Floats
 from privadmm.data.frame import Frame
+from privadmm.engine.job import Job
 from privadmm.errors import ConfigError
-from privadmm.job import Job
 from privadmm.model import Model
 from privadmm.privacy.accounting import totals, worst
 from privadmm.privacy.events import Spent, merge

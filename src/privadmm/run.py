@@ -15,7 +15,8 @@ from privadmm.assembly import Prepared
 from privadmm.config import Config, check_ledger, check_seed
 from privadmm.data import arrays
 from privadmm.data.files import write_json
-from privadmm.drive import Callback, Checkpoint, Parties, Progress, View
+from privadmm.engine.job import Job, features, train, weights
+from privadmm.engine.loop import Callback, Checkpoint, Parties, Progress, View
 from privadmm.engines.opening import Engine, opened
 from privadmm.engines.site import Order
 from privadmm.errors import (
@@ -27,7 +28,6 @@ from privadmm.errors import (
     StorageError,
     ToleranceError,
 )
-from privadmm.job import Job, features, train, weights
 from privadmm.model import Model, about
 from privadmm.privacy.accounting import epsilon
 from privadmm.privacy.events import DiscreteGaussian, Gaussian, Spent, merge

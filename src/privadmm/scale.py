@@ -25,9 +25,10 @@ import numpy as np
 
 from privadmm.data import arrays
 from privadmm.data.arrays import Floats
+from privadmm.engine.phases import Algorithm
+from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
 from privadmm.params import check_positive, check_whole
-from privadmm.phases import Algorithm, Public
 
 MOST = 10_000_000
 Kind = Literal["star", "graph", "peers", "sharing"]

@@ -8,10 +8,10 @@ import pytest
 
 from cases import ALGORITHMS, PRIVATE, Case, named
 from privadmm.algorithms.admm_star import ADMMStar
+from privadmm.engine import audit as home
+from privadmm.engine.audit import Game, attack, audit, controls, instance, judge, proved
 from privadmm.errors import ConfigError
-from privadmm.privacy import audit as home
 from privadmm.privacy.accounting import gdp
-from privadmm.privacy.audit import Game, attack, audit, controls, instance, judge, proved
 from privadmm.privacy.calibration import Target
 
 # A large delta decides with a few games; `privadmm audit` plays the config's own.

@@ -18,17 +18,19 @@ from privadmm.algorithms.pvp import PVP
 from privadmm.algorithms.sharing import Sharing
 from privadmm.data.columns import Columns, Features
 from privadmm.data.shards import Shards
+from privadmm.engine.mail import Mail
+from privadmm.engine.party import Local, Vertical
+from privadmm.engine.phases import AtParties, tick
+from privadmm.engine.public import Public
 from privadmm.errors import RefusedError, ToleranceError
 from privadmm.optim import graphs, ridge, solvers
 from privadmm.optim.losses import Debiased, HalfLogistic, HuberHinge, Logistic, Squared
 from privadmm.optim.regularizers import L2
-from privadmm.phases import AtParties, Local, Mail, Public, tick
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.events import Event, Gaussian, GaussianObjective
 from privadmm.privacy.limits import Limits
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.privacy.release import Door
-from privadmm.vertical import Vertical
 
 Rng = np.random.Generator
 LIMITS = Limits()
@@ -165,7 +167,7 @@ def test_a_solver_without_a_worst_case_is_caught(monkeypatch: pytest.MonkeyPatch
     def alone(*given: Any) -> Any:
         return honest(*given[:-1])
 
-    monkeypatch.setattr("privadmm.phases.argmin", alone)
+    monkeypatch.setattr("privadmm.engine.party.argmin", alone)
     monkeypatch.setattr(solvers, "CAP", 3)
     with pytest.raises(AssertionError, match="a tick failed") as caught:
         test_an_accepted_tick_ends_in_a_release(1500)

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 from privadmm.config import read
+from privadmm.engine.mail import Mail
 from privadmm.federation.desk import answer
 from privadmm.federation.letters import Letter
 from privadmm.federation.proposal import Proposal, neutral, written
-from privadmm.phases import Mail
 from small_runs import PRIVATE, Tables, charged, with_changes, write_config
 
 pytest.importorskip("cryptography")

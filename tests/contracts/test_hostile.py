@@ -9,11 +9,13 @@ import pytest
 from cases import ALGORITHMS, PRIVATE, SIZES, records, shards
 from privadmm.algorithms.dp_admm import DPADMM, State
 from privadmm.data.shards import Shards
-from privadmm.engines.worker import Worker
+from privadmm.engine.job import Job, cluster
+from privadmm.engine.mail import COORDINATOR, Mail
+from privadmm.engine.party import Local
+from privadmm.engine.phases import AtParties
+from privadmm.engine.worker import Worker
 from privadmm.errors import ConfigError, DataError, PrivadmmError, RefusedError
-from privadmm.job import Job, cluster
 from privadmm.optim.losses import Logistic
-from privadmm.phases import COORDINATOR, AtParties, Local, Mail
 from privadmm.privacy.ledger import Budget, MemoryLedger, Policy
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.privacy.release import Door

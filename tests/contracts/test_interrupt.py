@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from cases import ALGORITHMS, Case, Transcript, named, shards
-from privadmm.drive import Checkpoint, Progress, View
+from privadmm.engine.job import Job, cluster, train
+from privadmm.engine.loop import Checkpoint, Progress, View
+from privadmm.engine.mail import Mail
 from privadmm.errors import CheckpointError, RefusedError
-from privadmm.job import Job, cluster, train
-from privadmm.phases import Mail
 from privadmm.privacy.accounting import totals
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.privacy.sqlite_ledger import SqliteLedger

@@ -10,14 +10,15 @@ from test_interrupt import Stop, attempt, charged
 from test_replay import Player, Recorder
 
 from cases import ALGORITHMS, PRIVATE, SIZES, Case, Transcript, named, shards, transcript
-from privadmm.drive import drive
-from privadmm.engines import worker as beside
-from privadmm.engines.inprocess import addressed
-from privadmm.engines.worker import Worker
+from privadmm.engine import worker as beside
+from privadmm.engine.inprocess import addressed
+from privadmm.engine.job import Job, cluster, train
+from privadmm.engine.loop import drive
+from privadmm.engine.mail import COORDINATOR, Mail, nobody
+from privadmm.engine.party import Local
+from privadmm.engine.phases import pack_state
+from privadmm.engine.worker import Worker
 from privadmm.errors import RefusedError
-from privadmm.job import Job, cluster, train
-from privadmm.mail import nobody
-from privadmm.phases import COORDINATOR, Local, Mail, pack_state
 from privadmm.privacy.accounting import totals
 from privadmm.privacy.events import Spent
 from privadmm.privacy.ledger import MemoryLedger

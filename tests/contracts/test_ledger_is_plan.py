@@ -8,9 +8,10 @@ import pytest
 
 from cases import ALGORITHMS, PRIVATE, Case, named, shards
 from privadmm.algorithms.dp_admm import DPADMM
+from privadmm.engine.job import cluster, train
+from privadmm.engine.mail import Mail
+from privadmm.engine.party import Local
 from privadmm.errors import RefusedError
-from privadmm.job import cluster, train
-from privadmm.phases import Local, Mail
 from privadmm.privacy.accounting import epsilon, totals
 from privadmm.privacy.events import Event
 from privadmm.privacy.mechanisms import Simulation
@@ -77,7 +78,7 @@ def test_a_forgotten_charge_is_caught() -> None:
             self.charges = dict.fromkeys(self.charges, ())
             return self.charges
 
-    import privadmm.engines.worker as home
+    import privadmm.engine.worker as home
 
     job = PRIVATE[0].job()
     workers = cluster(job, shards(), Simulation(0))

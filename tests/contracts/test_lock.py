@@ -16,12 +16,13 @@ import numpy as np
 import pytest
 
 from cases import PRIVATE, SIZES, shards
-from privadmm.engines import worker as worker_module
-from privadmm.engines.inprocess import addressed
-from privadmm.engines.worker import Worker
+from privadmm.engine import worker as worker_module
+from privadmm.engine.inprocess import addressed
+from privadmm.engine.job import Job
+from privadmm.engine.mail import Mail
+from privadmm.engine.party import Local
+from privadmm.engine.worker import Worker
 from privadmm.errors import LedgerError, LockedError, RefusedError
-from privadmm.job import Job
-from privadmm.phases import Local, Mail
 from privadmm.privacy.accounting import totals
 from privadmm.privacy.events import DiscreteGaussian
 from privadmm.privacy.mechanisms import Deployment, Simulation

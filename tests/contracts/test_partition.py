@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from cases import ALGORITHMS, SIZES, Case, Transcript, named, shards, transcript
-from privadmm.drive import drive
-from privadmm.engines.inprocess import addressed
-from privadmm.phases import Mail
+from privadmm.engine.inprocess import addressed
+from privadmm.engine.loop import drive
+from privadmm.engine.mail import Mail
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.privacy.sqlite_ledger import SqliteLedger
 

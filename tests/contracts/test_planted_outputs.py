@@ -15,7 +15,9 @@ from privadmm.algorithms.graph import State
 from privadmm.algorithms.pdml import PDML
 from privadmm.algorithms.pvp import PVP
 from privadmm.data.arrays import Floats, Ints
-from privadmm.phases import COORDINATOR, Local, Mail, Public
+from privadmm.engine.mail import COORDINATOR, Mail
+from privadmm.engine.party import Local
+from privadmm.engine.public import Public
 from privadmm.privacy.release import Door, Released
 
 

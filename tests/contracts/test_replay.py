@@ -11,8 +11,10 @@ from privadmm.algorithms.admm_graph import ADMMGraph
 from privadmm.algorithms.dp_admm import DPADMM, State
 from privadmm.data.arrays import Floats
 from privadmm.data.shards import Shards
-from privadmm.job import Job
-from privadmm.phases import AtParties, Local, Mail, pack_state, tick
+from privadmm.engine.job import Job
+from privadmm.engine.mail import Mail
+from privadmm.engine.party import Local
+from privadmm.engine.phases import AtParties, pack_state, tick
 from privadmm.privacy import release
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.privacy.release import Door, Released

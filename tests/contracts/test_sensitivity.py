@@ -12,7 +12,9 @@ from cases import ALGORITHMS, DIM, Case, named
 from privadmm.algorithms.dp_admm import DPADMM
 from privadmm.data.arrays import Floats
 from privadmm.data.shards import Shards
-from privadmm.phases import AtParties, Local, Mail
+from privadmm.engine.mail import Mail
+from privadmm.engine.party import Local
+from privadmm.engine.phases import AtParties
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.privacy.release import Door, Released
 

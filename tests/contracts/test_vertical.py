@@ -16,15 +16,16 @@ from cases import Transcript, transcript
 from privadmm.algorithms.sharing import Sharing
 from privadmm.data.arrays import Floats
 from privadmm.data.columns import Columns
-from privadmm.drive import Checkpoint, Progress, drive
-from privadmm.engines.inprocess import addressed
+from privadmm.engine.audit import Bulk, Listening, judge
+from privadmm.engine.inprocess import addressed
+from privadmm.engine.job import Job, beside, cluster, train, weights
+from privadmm.engine.loop import Checkpoint, Progress, drive
+from privadmm.engine.mail import Mail
+from privadmm.engine.phases import AtParties, pack_state, tick
 from privadmm.errors import RefusedError
-from privadmm.job import Job, beside, cluster, train, weights
 from privadmm.optim import ridge
-from privadmm.phases import AtParties, Mail, pack_state, tick
 from privadmm.privacy import release
 from privadmm.privacy.accounting import epsilon, totals
-from privadmm.privacy.audit import Bulk, Listening, judge
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.events import NotPrivate
 from privadmm.privacy.mechanisms import Simulation

@@ -10,11 +10,13 @@ import pytest
 from privadmm.algorithms.dp_admm import DPADMM, State
 from privadmm.algorithms.pvp import PVP
 from privadmm.data.shards import Shards
-from privadmm.job import Job, cluster, train, weights
+from privadmm.engine.job import Job, cluster, train, weights
+from privadmm.engine.mail import Mail
+from privadmm.engine.party import Local
+from privadmm.engine.public import Public
 from privadmm.optim import graphs
 from privadmm.optim.losses import Logistic
 from privadmm.optim.regularizers import L2
-from privadmm.phases import Local, Mail, Public
 from privadmm.privacy.accounting import classical_ratio, epsilon, moments_accountant
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.events import Gaussian

@@ -10,12 +10,12 @@ import pytest
 from privadmm.algorithms.dvp import DVP
 from privadmm.data.arrays import Floats
 from privadmm.data.shards import Shards
+from privadmm.engine.job import Job, cluster, train
+from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
-from privadmm.job import Job, cluster, train
 from privadmm.optim import graphs
 from privadmm.optim.losses import Logistic
 from privadmm.optim.regularizers import L2
-from privadmm.phases import Public
 from privadmm.privacy import bounds
 from privadmm.privacy.bounds import DVP_NOISE, DVP_PAPER, DVP_RECORDS, Calibration
 from privadmm.privacy.calibration import Target

@@ -10,12 +10,12 @@ from privadmm.algorithms import recycling
 from privadmm.algorithms.mr_admm import MRADMM
 from privadmm.data import adult
 from privadmm.data.arrays import Floats
-from privadmm.job import Job, cluster, train, weights
+from privadmm.engine.job import Job, cluster, train, weights
+from privadmm.engine.public import Public
 from privadmm.optim import graphs
 from privadmm.optim.graphs import Graph
 from privadmm.optim.losses import Logistic
 from privadmm.optim.regularizers import L2
-from privadmm.phases import Public
 from privadmm.privacy.accounting import pure
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.events import GammaObjective

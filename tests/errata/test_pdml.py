@@ -7,11 +7,11 @@ import pytest
 
 from privadmm.algorithms.pdml import PDML
 from privadmm.data.shards import Shards
-from privadmm.job import Job, cluster, train
+from privadmm.engine.job import Job, cluster, train
+from privadmm.engine.public import Public
 from privadmm.optim import graphs
 from privadmm.optim.losses import Debiased, Logistic
 from privadmm.optim.regularizers import L2
-from privadmm.phases import Public
 from privadmm.privacy import curves
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.mechanisms import Simulation

@@ -15,7 +15,7 @@ from privadmm.algorithms.pdml import PDML
 from privadmm.algorithms.pvp import PVP
 from privadmm.algorithms.r_admm import RADMM
 from privadmm.algorithms.sharing import Sharing
-from privadmm.phases import Algorithm
+from privadmm.engine.phases import Algorithm
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
     kind.name: kind

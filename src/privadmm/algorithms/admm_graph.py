@@ -14,9 +14,12 @@ from typing import Annotated, ClassVar
 
 from privadmm.algorithms.admm_star import IN_THE_CLEAR
 from privadmm.algorithms.graph import OnGraph, State, degrees, neighbours
+from privadmm.engine.mail import Mail
+from privadmm.engine.party import Local
+from privadmm.engine.phases import AtParties, Phase
+from privadmm.engine.public import Public
 from privadmm.optim.solvers import reanchor
 from privadmm.params import Above, Doc, check_positive
-from privadmm.phases import AtParties, Local, Mail, Phase, Public
 from privadmm.privacy.accounting import Plan
 from privadmm.privacy.release import Door, Released
 

@@ -23,15 +23,17 @@ from typing import Annotated, ClassVar, Literal
 
 from privadmm.algorithms.columns import OnColumns, State, broadcast, message, nothing, scores_of, silence
 from privadmm.data.arrays import Floats
+from privadmm.engine.mail import Mail
+from privadmm.engine.party import Vertical
+from privadmm.engine.phases import AtLabels, AtParties, Phase
+from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
 from privadmm.optim.prox import prox
 from privadmm.params import Above, Doc, check_positive
-from privadmm.phases import AtLabels, AtParties, Mail, Phase, Public
 from privadmm.privacy.accounting import Plan
 from privadmm.privacy.calibration import NoPrivacy
 from privadmm.privacy.events import NotPrivate
 from privadmm.privacy.release import Door, Released
-from privadmm.vertical import Vertical
 
 IN_THE_CLEAR = NotPrivate("scores and weights leave the parties in the clear")
 

@@ -17,9 +17,12 @@ import numpy as np
 
 from privadmm.algorithms.star import Memory, OnStar, average, broadcast
 from privadmm.data.arrays import Floats, Ints
+from privadmm.engine.mail import Mail
+from privadmm.engine.party import Local
+from privadmm.engine.phases import AtCoordinator, AtParties, Phase
+from privadmm.engine.public import Public
 from privadmm.optim.solvers import reanchor
 from privadmm.params import Above, Doc, check_positive
-from privadmm.phases import AtCoordinator, AtParties, Local, Mail, Phase, Public
 from privadmm.privacy.accounting import Plan
 from privadmm.privacy.events import NotPrivate
 from privadmm.privacy.release import Door, Released

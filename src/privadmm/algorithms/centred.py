@@ -20,21 +20,21 @@ import numpy as np
 
 from privadmm.data.arrays import Floats, Ints
 from privadmm.data.moments_map import Map, map_of, moments, moments_sensitivity
-from privadmm.errors import ConfigError
-from privadmm.params import check_nonnegative, check_positive
-from privadmm.phases import (
+from privadmm.engine.mail import Mail
+from privadmm.engine.party import Local
+from privadmm.engine.phases import (
     Algorithm,
     AtCoordinator,
     AtParties,
-    Local,
-    Mail,
     Phase,
-    Public,
     Topology,
     pack_state,
     unpack_state,
     vertical,
 )
+from privadmm.engine.public import Public
+from privadmm.errors import ConfigError
+from privadmm.params import check_nonnegative, check_positive
 from privadmm.privacy.accounting import Claim, Plan, totals
 from privadmm.privacy.calibration import NoPrivacy, Target, first, left_over
 from privadmm.privacy.events import DiscreteGaussian, Event, Gaussian

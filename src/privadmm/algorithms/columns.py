@@ -11,8 +11,9 @@ import numpy as np
 
 from privadmm.algorithms.star import OnStar
 from privadmm.data.arrays import Floats, Ints
+from privadmm.engine.mail import COORDINATOR, Mail
+from privadmm.engine.public import Public
 from privadmm.errors import AbsentError
-from privadmm.phases import COORDINATOR, Mail, Public
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,12 @@ import numpy as np
 from privadmm.algorithms import star
 from privadmm.algorithms.output import output_plan
 from privadmm.data.arrays import Floats, Ints
+from privadmm.engine.mail import Mail
+from privadmm.engine.party import Local
+from privadmm.engine.phases import AtCoordinator, AtParties, Phase
+from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
 from privadmm.params import Above, AtLeast, AtMost, Below, Doc, check_nonnegative, check_positive
-from privadmm.phases import AtCoordinator, AtParties, Local, Mail, Phase, Public
 from privadmm.privacy.accounting import Claim, Plan
 from privadmm.privacy.release import Door, Released
 

@@ -28,10 +28,13 @@ import numpy as np
 
 from privadmm.algorithms.graph import OnGraph, State, degrees, neighbours, objective_plan
 from privadmm.data.arrays import Floats
+from privadmm.engine.mail import Mail
+from privadmm.engine.party import Local
+from privadmm.engine.phases import AtParties, Phase
+from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
 from privadmm.optim.solvers import reanchor
 from privadmm.params import SOME, Above, Doc, check_positive
-from privadmm.phases import AtParties, Local, Mail, Phase, Public
 from privadmm.privacy.accounting import Claim, Plan
 from privadmm.privacy.calibration import NoPrivacy, widest
 from privadmm.privacy.release import Door, Released

@@ -16,12 +16,14 @@ import numpy as np
 
 from privadmm.algorithms.columns import OnColumns, broadcast, message, scores_of, silence
 from privadmm.data.arrays import Floats, Ints
+from privadmm.engine.mail import Mail
+from privadmm.engine.party import Vertical
+from privadmm.engine.phases import AtLabels, AtParties, Nothing, Phase
+from privadmm.engine.public import Public
 from privadmm.params import Above, AtLeast, Doc, check_positive, check_whole
-from privadmm.phases import AtLabels, AtParties, Mail, Nothing, Phase, Public
 from privadmm.privacy.accounting import Plan
 from privadmm.privacy.events import NotPrivate
 from privadmm.privacy.release import Door, Released
-from privadmm.vertical import Vertical
 
 IN_THE_CLEAR = NotPrivate("scores and weights leave the parties in the clear")
 

@@ -32,10 +32,13 @@ from privadmm.algorithms.output import output_plan
 from privadmm.algorithms.relay import OnRelay
 from privadmm.algorithms.weighing import by_noise, profile
 from privadmm.data.arrays import Floats, Ints
+from privadmm.engine.mail import Mail
+from privadmm.engine.party import Local
+from privadmm.engine.phases import AtCoordinator, AtParties, Phase
+from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
 from privadmm.optim import gossip
 from privadmm.params import Above, AtLeast, AtMost, Below, Doc, check_nonnegative, check_positive
-from privadmm.phases import AtCoordinator, AtParties, Local, Mail, Phase, Public
 from privadmm.privacy.accounting import Plan
 from privadmm.privacy.calibration import NoPrivacy, scaled
 from privadmm.privacy.events import DiscreteGaussian, Gaussian

@@ -8,8 +8,11 @@ import numpy as np
 
 from privadmm.algorithms.method import Method
 from privadmm.data.arrays import Floats, Ints
+from privadmm.engine.mail import Mail
+from privadmm.engine.party import Local
+from privadmm.engine.phases import Nothing, Topology
+from privadmm.engine.public import Public
 from privadmm.errors import AbsentError
-from privadmm.phases import Local, Mail, Nothing, Public, Topology
 from privadmm.privacy.accounting import Plan
 from privadmm.privacy.calibration import Law, NoPrivacy, fit, objective, scaled
 

@@ -25,10 +25,13 @@ import numpy as np
 from privadmm.algorithms.graph import State, degrees, neighbours
 from privadmm.algorithms.penalties import Penalised
 from privadmm.data.arrays import Floats
+from privadmm.engine.mail import Mail
+from privadmm.engine.party import Local
+from privadmm.engine.phases import AtParties, Phase
+from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
 from privadmm.optim.solvers import reanchor
 from privadmm.params import Above, Doc, check_positive
-from privadmm.phases import AtParties, Local, Mail, Phase, Public
 from privadmm.privacy.release import Door, Released
 
 

@@ -4,7 +4,8 @@ from typing import Any, ClassVar
 
 from privadmm.data.arrays import Floats, Ints
 from privadmm.data.moments_map import Map
-from privadmm.phases import Local, Public
+from privadmm.engine.party import Local
+from privadmm.engine.public import Public
 from privadmm.privacy.accounting import Claim
 from privadmm.privacy.mechanisms import Noise
 

@@ -38,9 +38,12 @@ from privadmm.algorithms import recycling
 from privadmm.algorithms.graph import degrees, neighbours
 from privadmm.algorithms.penalties import Penalised
 from privadmm.data.arrays import Floats, Ints
+from privadmm.engine.mail import Mail
+from privadmm.engine.party import Local
+from privadmm.engine.phases import AtCoordinator, AtParties, Phase
+from privadmm.engine.public import Public
 from privadmm.optim.solvers import reanchor
 from privadmm.params import AtLeast, Doc, check_nonnegative
-from privadmm.phases import AtCoordinator, AtParties, Local, Mail, Phase, Public
 from privadmm.privacy.release import Door, Released
 
 

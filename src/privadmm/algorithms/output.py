@@ -3,7 +3,8 @@
 import numpy as np
 
 from privadmm.data.arrays import Floats
-from privadmm.phases import Local, Public
+from privadmm.engine.party import Local
+from privadmm.engine.public import Public
 from privadmm.privacy.accounting import Plan
 from privadmm.privacy.calibration import NoPrivacy, fit
 from privadmm.privacy.release import Door, Released

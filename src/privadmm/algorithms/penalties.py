@@ -27,9 +27,9 @@ import numpy as np
 
 from privadmm.algorithms.graph import OnGraph, degrees, objective_plan
 from privadmm.data.arrays import Floats
+from privadmm.engine.public import Public
 from privadmm.errors import ConfigError, RefusedError
 from privadmm.params import SOME, Above, AtLeast, Doc, check_positive
-from privadmm.phases import Public
 from privadmm.privacy.accounting import Claim, Plan
 from privadmm.privacy.calibration import Target, widest
 

@@ -21,8 +21,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from privadmm.data.arrays import Floats
+from privadmm.engine.public import Public
 from privadmm.optim.graphs import Graph
-from privadmm.phases import Public
 
 Pair = tuple[Floats, Floats]  # W(t) and W(t+1), of every party
 MOST = 200  # parties, beyond which N x N matrices take too long for a piece of advice

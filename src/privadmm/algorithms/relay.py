@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from privadmm.algorithms.method import Method
-from privadmm.phases import Topology
+from privadmm.engine.phases import Topology
 
 
 class OnRelay(Method):

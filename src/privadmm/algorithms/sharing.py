@@ -26,14 +26,14 @@ from typing import Annotated, ClassVar, Literal
 
 from privadmm.algorithms.admm_sharing import ADMMSharing
 from privadmm.data.arrays import Floats
+from privadmm.engine.party import Vertical
+from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
 from privadmm.params import Above, Doc, check_positive
-from privadmm.phases import Public
 from privadmm.privacy import ridge_sensitivity
 from privadmm.privacy.accounting import Claim, Plan, classical_ratio
 from privadmm.privacy.calibration import NoPrivacy, fit
 from privadmm.privacy.events import NotPrivate, Unproved
-from privadmm.vertical import Vertical
 
 BARE = NotPrivate("the paper has no noise for handing over the weights")
 CAVEAT = (

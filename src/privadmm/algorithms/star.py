@@ -7,7 +7,9 @@ import numpy as np
 
 from privadmm.algorithms.method import Method
 from privadmm.data.arrays import Floats
-from privadmm.phases import COORDINATOR, Mail, Public, Topology
+from privadmm.engine.mail import COORDINATOR, Mail
+from privadmm.engine.phases import Topology
+from privadmm.engine.public import Public
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,8 @@ from privadmm.errors import InterruptedRunError, OutputError, PrivadmmError
 
 if TYPE_CHECKING:
     from privadmm.config import Config
-    from privadmm.drive import Callback
-    from privadmm.job import Job
+    from privadmm.engine.job import Job
+    from privadmm.engine.loop import Callback
 
 Records = Annotated[
     int | None,

@@ -35,9 +35,9 @@ def scale(
     from privadmm import assembly
     from privadmm.assembly_outline import Undeclared
     from privadmm.config import read
+    from privadmm.engine.job import check_holding
     from privadmm.errors import ConfigError
     from privadmm.forecast import shape
-    from privadmm.job import check_holding
     from privadmm.report import scaling
     from privadmm.scale import ENGINES, Network, of_method
 

@@ -10,10 +10,10 @@ import numpy as np
 from privadmm.assembly import Prepared
 from privadmm.data.columns import People
 from privadmm.data.shards import Shards
-from privadmm.drive import Parties
+from privadmm.engine.job import Job, cluster
+from privadmm.engine.loop import Parties
 from privadmm.engines.site import Order, open_ledger
 from privadmm.errors import ConfigError
-from privadmm.job import Job, cluster
 from privadmm.privacy.ledger import Statement
 from privadmm.privacy.ledger_file import Receipt
 from privadmm.privacy.mechanisms import Noise

@@ -18,10 +18,10 @@ from privadmm import assembly
 from privadmm.config import Config
 from privadmm.data import arrays
 from privadmm.data.columns import People
-from privadmm.engines.worker import Worker
+from privadmm.engine.job import Job, check_labels
+from privadmm.engine.mail import Mail
+from privadmm.engine.worker import Worker
 from privadmm.errors import DataError, LedgerError, RefusedError, StorageError
-from privadmm.job import Job, check_labels
-from privadmm.phases import Mail
 from privadmm.privacy.labels import reported_by_holder
 from privadmm.privacy.ledger import Statement, Tick
 from privadmm.privacy.ledger_file import Receipt, identity_of

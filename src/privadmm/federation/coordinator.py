@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 
 from privadmm.data.arrays import Floats
-from privadmm.engines.worker import heard
+from privadmm.engine.job import Job
+from privadmm.engine.mail import Mail, unpack_from
+from privadmm.engine.worker import heard
 from privadmm.errors import ClusterError, DataError, LockedError, MessageError, RefusedError
 from privadmm.federation.letters import Greeting, Letter, text
 from privadmm.federation.proposal import MOST, Proposal
-from privadmm.job import Job
-from privadmm.mail import unpack_from
-from privadmm.phases import Mail
 from privadmm.privacy.ledger_file import Receipt
 
 if TYPE_CHECKING:

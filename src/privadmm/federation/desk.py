@@ -23,16 +23,16 @@ import numpy as np
 from privadmm import __version__, assembly
 from privadmm.config import Config
 from privadmm.data.files import for_owner, write_text
+from privadmm.engine.job import beside, check_labels
+from privadmm.engine.mail import Mail
+from privadmm.engine.worker import Worker
 from privadmm.engines.site import Order, open_ledger
-from privadmm.engines.worker import Worker
 from privadmm.errors import ConfigError, LedgerError, LockedError, PrivadmmError, RefusedError
 from privadmm.federation import party
 from privadmm.federation.letters import Letter, data, text, whole
 from privadmm.federation.party import Party
 from privadmm.federation.proposal import Kept, Proposal, parties_of, read_text
 from privadmm.federation.records import Held, bound_of, held
-from privadmm.job import beside, check_labels
-from privadmm.phases import Mail
 from privadmm.privacy.ledger import Tick
 from privadmm.privacy.ledger_file import Identity, Receipt, identity_of
 from privadmm.privacy.sqlite_ledger import SqliteLedger

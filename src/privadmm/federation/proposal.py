@@ -19,8 +19,8 @@ from privadmm.assembly_outline import undeclared_columns, undeclared_dim, undecl
 from privadmm.config import SECTIONS, Config, check_seed, read
 from privadmm.data import adult
 from privadmm.data.files import write_text
+from privadmm.engine.job import Job
 from privadmm.errors import ConfigError, RefusedError
-from privadmm.job import Job
 from privadmm.params import fields_of
 from privadmm.toml.reader import load
 

@@ -20,14 +20,14 @@ from privadmm.data.columns import align
 from privadmm.data.files import write_json
 from privadmm.data.frame import Frame
 from privadmm.data.label_source import LabelSource
-from privadmm.drive import Callback, Checkpoint, Progress, View
+from privadmm.engine.job import Job, features, train, weights
+from privadmm.engine.loop import Callback, Checkpoint, Progress, View
 from privadmm.errors import ClusterError, ConfigError, DataError, LedgerError
 from privadmm.federation.certificates import Credentials
 from privadmm.federation.coordinator import Facts, Federation, Patience, Post, greet
 from privadmm.federation.layout import Coordinator
 from privadmm.federation.proposal import Kept, Proposal, neutral, parties_of, read_text, written
 from privadmm.federation.records import digest
-from privadmm.job import Job, features, train, weights
 from privadmm.model import Model, about
 from privadmm.privacy.accounting import epsilon, totals
 from privadmm.privacy.calibration import Adjacency

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from privadmm.drive import Progress
-from privadmm.job import Job
+from privadmm.engine.job import Job
+from privadmm.engine.loop import Progress
 from privadmm.privacy.accounting import epsilon, totals
 
 

@@ -12,9 +12,9 @@ from privadmm.data.columns import People
 from privadmm.data.files import write_text
 from privadmm.data.moments_map import Map
 from privadmm.data.shards import Shards
-from privadmm.drive import Parties, View
+from privadmm.engine.loop import Parties, View
+from privadmm.engine.public import Public
 from privadmm.optim.losses import Debiased
-from privadmm.phases import Public
 
 Data = Shards | People
 

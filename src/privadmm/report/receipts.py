@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from privadmm.data.files import for_owner
-from privadmm.drive import Parties, View
+from privadmm.engine.loop import Parties, View
 from privadmm.errors import LedgerError
 from privadmm.privacy.ledger_file import Receipt, identity_of
 

@@ -49,7 +49,7 @@ class Failed:
 
 
 def perform(task: Task) -> Any:
-    from privadmm.drive import one_blas_thread
+    from privadmm.engine.loop import one_blas_thread
 
     try:
         with one_blas_thread():

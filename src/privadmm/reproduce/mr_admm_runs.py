@@ -13,8 +13,8 @@ from privadmm.algorithms.admm_graph import ADMMGraph
 from privadmm.algorithms.m_admm import MADMM
 from privadmm.algorithms.mr_admm import MRADMM
 from privadmm.data.arrays import Floats
-from privadmm.job import Job
-from privadmm.phases import Public
+from privadmm.engine.job import Job
+from privadmm.engine.public import Public
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.reproduce import nodes

@@ -11,7 +11,7 @@ import numpy as np
 from privadmm.data import adult
 from privadmm.data.arrays import Floats
 from privadmm.data.shards import Shards
-from privadmm.job import cluster, train
+from privadmm.engine.job import cluster, train
 from privadmm.optim.losses import Logistic
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.reproduce.bench import Setting, Task

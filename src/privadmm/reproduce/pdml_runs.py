@@ -6,12 +6,12 @@ from typing import Any, Literal
 
 from privadmm.algorithms.pdml import PDML
 from privadmm.data.shards import Shards
-from privadmm.job import Job
+from privadmm.engine.job import Job
+from privadmm.engine.public import Public
 from privadmm.optim import graphs
 from privadmm.optim.graphs import Graph
 from privadmm.optim.losses import Debiased, Logistic
 from privadmm.optim.regularizers import L2
-from privadmm.phases import Public
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.mechanisms import Simulation
 

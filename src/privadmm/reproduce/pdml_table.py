@@ -7,8 +7,8 @@ import numpy as np
 
 from privadmm.data.arrays import Floats
 from privadmm.data.shards import Shards
-from privadmm.job import cluster, train, weights
-from privadmm.phases import Local
+from privadmm.engine.job import cluster, train, weights
+from privadmm.engine.party import Local
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.reproduce import sets
 from privadmm.reproduce.pdml_runs import SERVERS, TENTH, Setup, against

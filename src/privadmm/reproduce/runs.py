@@ -8,10 +8,10 @@ import numpy as np
 from privadmm.data.arrays import Floats
 from privadmm.data.columns import People
 from privadmm.data.shards import Shards
-from privadmm.drive import View
-from privadmm.engines.inprocess import InProcess
+from privadmm.engine.inprocess import InProcess
+from privadmm.engine.job import Job, cluster, train
+from privadmm.engine.loop import View
 from privadmm.errors import PrivadmmError
-from privadmm.job import Job, cluster, train
 from privadmm.privacy.mechanisms import Simulation
 
 Look = Callable[[View, InProcess], Floats]  # what is measured after a round: (..., seeds)

@@ -20,13 +20,14 @@ from privadmm.algorithms.sharing import Sharing
 from privadmm.data import adult
 from privadmm.data.arrays import Floats
 from privadmm.data.columns import Columns, People
-from privadmm.drive import View
-from privadmm.engines.inprocess import InProcess
-from privadmm.job import Job
+from privadmm.engine.inprocess import InProcess
+from privadmm.engine.job import Job
+from privadmm.engine.loop import View
+from privadmm.engine.phases import Algorithm
+from privadmm.engine.public import Public
 from privadmm.optim import graphs
 from privadmm.optim.losses import Logistic
 from privadmm.optim.regularizers import L2
-from privadmm.phases import Algorithm, Public
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.reproduce import sets

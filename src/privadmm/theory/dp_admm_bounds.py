@@ -33,9 +33,9 @@ import numpy as np
 
 from privadmm.algorithms.dp_admm import DPADMM
 from privadmm.data.arrays import Floats
+from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
 from privadmm.params import check_positive
-from privadmm.phases import Public
 from privadmm.privacy.calibration import Target
 
 

@@ -14,11 +14,11 @@ import numpy as np
 from privadmm.algorithms.dp_admm import DPADMM
 from privadmm.data.arrays import Floats
 from privadmm.data.shards import Shards
-from privadmm.drive import View
-from privadmm.engines.inprocess import InProcess
+from privadmm.engine.inprocess import InProcess
+from privadmm.engine.job import Job, cluster, train
+from privadmm.engine.loop import View
+from privadmm.engine.party import Local
 from privadmm.errors import DivergedError
-from privadmm.job import Job, cluster, train
-from privadmm.phases import Local
 from privadmm.privacy.mechanisms import Noise
 from privadmm.theory.dp_admm_bounds import Constants, corrected, published
 from privadmm.theory.optimum import Optimum, optimum, shares

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from privadmm.data.arrays import Floats
+from privadmm.engine.party import Local
 from privadmm.errors import ConfigError, ToleranceError
 from privadmm.optim.losses import Hinge, HuberHinge, Loss
-from privadmm.phases import Local
 
 CAP, HALVINGS, DAMPING = 500, 50, 1e-2
 TOLERANCE = 1e-10  # gradient norm, for C L = 1

@@ -18,12 +18,12 @@ import numpy as np
 from privadmm.algorithms.pdml import PDML
 from privadmm.data.arrays import Floats, Ints
 from privadmm.data.shards import Shards
-from privadmm.drive import View
+from privadmm.engine.job import Job, cluster, train
+from privadmm.engine.loop import View
+from privadmm.engine.party import Local
 from privadmm.errors import ConfigError, DivergedError
-from privadmm.job import Job, cluster, train
 from privadmm.optim.losses import Debiased
 from privadmm.params import check_positive, check_probability
-from privadmm.phases import Local
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.events import Gaussian
 from privadmm.privacy.mechanisms import Call, Simulation

@@ -20,9 +20,9 @@ from privadmm.assembly import Prepared
 from privadmm.compare import job_of
 from privadmm.config import Config, PrivacyTable
 from privadmm.data.arrays import Floats
-from privadmm.drive import View
+from privadmm.engine.job import Job, cluster, train
+from privadmm.engine.loop import View
 from privadmm.errors import ConfigError, PrivadmmError
-from privadmm.job import Job, cluster, train
 from privadmm.optim.losses import Debiased
 from privadmm.params import check_positive, check_whole
 from privadmm.privacy.accounting import totals, worst

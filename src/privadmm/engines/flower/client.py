@@ -13,7 +13,7 @@ from pathlib import Path
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from privadmm.drive import one_blas_thread
+from privadmm.engine.loop import one_blas_thread
 from privadmm.federation.desk import answer
 
 LETTER = "letter"  # the one record of a message

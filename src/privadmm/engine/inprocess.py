@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from privadmm.data.arrays import Floats
-from privadmm.engines.worker import Worker
-from privadmm.phases import AtParties, Mail
+from privadmm.engine.mail import Mail
+from privadmm.engine.phases import AtParties
+from privadmm.engine.worker import Worker
 from privadmm.privacy.ledger import Tick
 
 

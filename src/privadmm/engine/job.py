@@ -17,12 +17,14 @@ from privadmm.data.arrays import Floats
 from privadmm.data.columns import Columns, People
 from privadmm.data.moments_map import Map
 from privadmm.data.shards import Shards
-from privadmm.drive import Callback, Cluster, Progress, drive
-from privadmm.engines.inprocess import InProcess
-from privadmm.engines.worker import Worker
+from privadmm.engine import guarantees
+from privadmm.engine.inprocess import InProcess
+from privadmm.engine.loop import Callback, Cluster, Progress, drive
+from privadmm.engine.party import Local, Vertical
+from privadmm.engine.phases import Algorithm, vertical
+from privadmm.engine.public import Public
+from privadmm.engine.worker import Worker
 from privadmm.errors import ConfigError, DataError
-from privadmm.phases import Algorithm, Local, Public, vertical
-from privadmm.privacy import adversaries
 from privadmm.privacy.accounting import Claim, Plan, by_round, together, totals, worst
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.events import NotPrivate, RandomizedResponse, Spent, dump
@@ -30,7 +32,6 @@ from privadmm.privacy.history import STARTED_UNPROTECTED, Past
 from privadmm.privacy.labels import check_kept, reported_by_holder
 from privadmm.privacy.ledger import Budget, Ledger, MemoryLedger, Policy
 from privadmm.privacy.mechanisms import Noise
-from privadmm.vertical import Vertical
 
 BARE_LABELS = NotPrivate("what the coordinator sends is derived from labels")
 LABELS_NOT_PROTECTED = (
@@ -138,7 +139,7 @@ class Job:
     @cached_property
     def adversaries(self) -> dict[str, Any]:
         """What a party's own server learns of a record, and what everybody else does."""
-        return adversaries.views(self.algorithm, self.public, self.plan)
+        return guarantees.views(self.algorithm, self.public, self.plan)
 
     @cached_property
     def of_people(self) -> dict[str, Any]:

@@ -26,9 +26,12 @@ import numpy as np
 
 from privadmm.data.arrays import Floats, Ints
 from privadmm.data.shards import Shards
+from privadmm.engine.mail import Mail
+from privadmm.engine.party import Local
+from privadmm.engine.phases import Algorithm, AtParties
+from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
 from privadmm.optim import graphs
-from privadmm.phases import Algorithm, AtParties, Local, Mail, Public
 from privadmm.privacy import curves
 from privadmm.privacy.accounting import epsilon, totals
 from privadmm.privacy.calibration import Target

@@ -20,7 +20,8 @@ from dataclasses import replace
 from functools import lru_cache, singledispatch
 from typing import Any
 
-from privadmm.phases import Algorithm, Public
+from privadmm.engine.phases import Algorithm
+from privadmm.engine.public import Public
 from privadmm.privacy import curves
 from privadmm.privacy.accounting import Plan, delta_curve, epsilon, totals, worst
 from privadmm.privacy.calibration import Target

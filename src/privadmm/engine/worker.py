@@ -13,28 +13,17 @@ import numpy as np
 
 from privadmm.data import arrays
 from privadmm.data.arrays import Ints
+from privadmm.engine.mail import COORDINATOR, LARGEST, Mail, nobody
+from privadmm.engine.party import Local, Vertical
+from privadmm.engine.phases import Algorithm, AtParties, absent_by, pack_state, rows, tick, unpack_state
+from privadmm.engine.public import Public
 from privadmm.errors import DivergedError, RefusedError
-from privadmm.mail import LARGEST, nobody
-from privadmm.phases import (
-    COORDINATOR,
-    Algorithm,
-    AtParties,
-    Local,
-    Mail,
-    Public,
-    absent_by,
-    pack_state,
-    rows,
-    tick,
-    unpack_state,
-)
 from privadmm.privacy.accounting import Plan
 from privadmm.privacy.events import Charges
 from privadmm.privacy.labels import reported
 from privadmm.privacy.ledger import Ledger, Tick
 from privadmm.privacy.mechanisms import Noise
 from privadmm.privacy.release import DIVERGED, Door
-from privadmm.vertical import Vertical
 
 DRAWS = "draws"  # under which a job's keepsakes are kept
 

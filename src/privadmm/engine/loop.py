@@ -17,9 +17,10 @@ from privadmm.data import arrays
 from privadmm.data.arrays import Floats, Ints
 from privadmm.data.files import write_bytes
 from privadmm.data.moments_map import Map
+from privadmm.engine.mail import Mail, check_inbox, check_sent
+from privadmm.engine.phases import Algorithm, AtLabels, AtParties
+from privadmm.engine.public import Public
 from privadmm.errors import AbsentError, CheckpointError, ConfigError
-from privadmm.mail import check_inbox, check_sent
-from privadmm.phases import Algorithm, AtLabels, AtParties, Mail, Public
 
 
 class Cluster(Protocol):

@@ -1,0 +1,276 @@
+"""What a party phase may read besides its state and inbox: the block's records, or its columns, and the public facts.
+
+`Local` is a block of parties that hold records, `Vertical` one of parties that hold columns about the same people. The
+public facts of the latter are those of the messages: dim is the number N of people, and so is every party's size. There
+are no labels at them: these sit at the coordinator.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from privadmm.data.arrays import Floats, Ints
+from privadmm.data.columns import Columns
+from privadmm.data.moments_map import Map
+from privadmm.data.shards import Shards
+from privadmm.engine.public import Public
+from privadmm.errors import RefusedError
+from privadmm.optim import ridge
+from privadmm.optim.solvers import CELLS, Cache, argmin
+from privadmm.privacy import ridge_sensitivity
+from privadmm.privacy.calibration import Target
+from privadmm.privacy.release import Door, Released
+
+PATIENCE = 1e4  # the condition up to which a simulation, too, goes on with a solver that cannot fail
+
+
+@dataclass(frozen=True)
+class Local:
+    """What a party phase may read besides its state and inbox: the block's records and the public facts.
+
+    `kept` is what the algorithm drew once for this job (its `keepsakes`); like the records, it never leaves.
+    """
+
+    public: Public
+    shards: Shards
+    cache: Cache = field(default_factory=Cache, compare=False)
+    kept: Mapping[str, Floats] = field(default_factory=dict)
+    certain: bool = False  # its parameters were admitted: no solve may fail, however long it takes
+
+    @property
+    def ids(self) -> Ints:
+        return self.shards.ids
+
+    @cached_property
+    def weight(self) -> Floats:
+        """C omega_i / m_i, the weight of one record, as a column."""
+        return self.public.scale(self.ids) / self.shards.sizes[:, None]
+
+    @cached_property
+    def moves(self) -> Floats:
+        """How far `gradient` can move between neighbours: 2 C omega_i L/m_i when one record is replaced."""
+        return self.public.sensitivity * self.weight
+
+    @cached_property
+    def summation(self) -> Floats:
+        """A bound on the rounding error of `gradient`'s sum over m_i records, each at most C omega_i L/m_i long.
+
+        A record's own term is a function of that record and of x, however it rounds; only the sum joins records.
+        """
+        return (
+            2.0**-50 * self.shards.sizes[:, None] * self.public.scale(self.ids) * self.public.loss.lipschitz
+        )
+
+    def zeros(self) -> Floats:
+        return self.public.zeros(len(self.ids))
+
+    def gradient(self, x: Floats) -> Floats:
+        """Of the block's weighted losses, C omega_i/m_i sum_n loss'(a_n.x_i) a_n, without the regulariser."""
+        return self.weight * self.shards.slope(x, self.public.loss.deriv)
+
+    def argmin(
+        self,
+        linear: Floats,
+        quadratic: Floats | float,
+        start: Floats,
+        anchor: Floats,
+        tolerance: float,
+        planned: "Exactness | None" = None,
+    ) -> Floats:
+        """Of C omega_i/m_i sum_n loss(a_n.x) + <linear_i, x> + quadratic_i/2 |x|^2, as exactly as `exactness` says.
+
+        It is `planned` where linear_i has noise in it, which must not tell how exactly.
+        """
+        shards, loss, P = self.shards, self.public.loss, len(self.ids)
+        scale, k = self.public.scale(self.ids)[:, 0], np.broadcast_to(np.ravel(quadratic), P)
+        tau, reach = np.full(P, tolerance), None
+        if isinstance(self.public.privacy, Target):
+            planned = planned or self.exactness(linear, k[:, None], tolerance)
+            tau = planned.tau[:, 0]
+            if self.certain or planned.condition <= PATIENCE:
+                reach = planned.reach[:, 0]
+        flat = [
+            np.broadcast_to(a, start.shape).reshape(-1, *start.shape[-2:]) for a in (linear, start, anchor)
+        ]
+        # Replicas of a small block are solved together, as if they were further parties: the bits are the same.
+        together, solved = max(1, CELLS // max(1, shards.cells)), []
+        for first in range(0, len(flat[0]), together):
+            b, x, a = (part[first : first + together].reshape(-1, shards.dim) for part in flat)
+            n, cache = len(b) // P, self.cache.branch(first) if self.roomy else None
+            far = None if reach is None else np.tile(reach, n)
+            many = (np.tile(scale, n), b, np.tile(k, n), x, a, np.tile(tau, n), cache, far)
+            solved.append(argmin(shards.tile(n), loss, *many))
+        return np.concatenate(solved).reshape(start.shape)
+
+    @property
+    def roomy(self) -> bool:
+        """Whether there is memory for what solves keep: matrices of each party, perhaps as large as its records."""
+        store, order = self.shards.store, np.minimum(self.shards.sizes, self.shards.dim)
+        return store.limit is None or store.held + 16 * int((order * order).sum()) <= store.limit
+
+    def take(self, at: Ints) -> "Local":
+        """The block of these positions alone; its cache starts anew."""
+        kept = {name: drawn[..., at, :] for name, drawn in self.kept.items()}
+        return Local(self.public, self.shards.take(at), kept=kept, certain=self.certain)
+
+    def through(self, maps: Sequence[Map]) -> "Local":
+        """The same parties with their records seen through public maps, one each; the last ones are remembered."""
+        key = b"".join(one.key for one in maps)
+        if self.cache.seen.get("maps") != key:
+            dim = self.public.dim + 1
+            shards = self.shards.mapped(maps, dim)
+            through = replace(
+                self, public=replace(self.public, dim=dim, replicas=None), shards=shards, cache=Cache()
+            )
+            self.cache.seen.update(maps=key, local=through)
+        found: Local = self.cache.seen["local"]
+        return found
+
+    def exactness(
+        self, linear: Floats, k: Floats, tolerance: float, noise: Floats | float = 0.0
+    ) -> "Exactness":
+        """How exactly `argmin` solves, from public facts, for linear terms up to linear + noise.
+
+        Rounding of a gradient: its sum over records, its scores (by |x| times the curvature), its public terms. From 0
+        on no iterate is longer than twice the bound on the gradient there over k (docs/privacy.md#worst-case).
+        """
+        scale, loss = self.public.scale(self.ids), self.public.loss
+        reach = scale * (loss.lipschitz if math.isfinite(loss.lipschitz) else loss.smoothness)
+        reach = reach + largest(linear) + np.reshape(noise, (-1, 1)) + tolerance
+        bend = scale * loss.smoothness / k
+        error = self.summation + 2.0**-49 * (bend * self.public.dim + 4) * reach
+        tau = np.maximum(tolerance, 4 * error)
+        return Exactness(tau, tau + error, reach, 1 + float(np.max(bend)))
+
+    def moved(self, error: Floats) -> Floats:
+        """How far a gradient that is off by up to `error` can move between neighbours, as a column.
+
+        Between data sets that differ in one label the exact gradient moves `label_gain` times less than between the
+        job's neighbours. With the error counted so many times, so does the computed one (privacy/adversaries.py).
+        """
+        moves: Floats = self.moves + 2 * self.public.label_gain * error
+        return moves
+
+    def perturbed(
+        self,
+        release: Door,
+        linear: Floats,
+        k: Floats,
+        start: Floats,
+        anchor: Floats,
+        tolerance: float,
+    ) -> Released:
+        """The argmin of the losses + <linear + C omega_i/m_i b, x> + k/2 |x|^2, noise b: docs/privacy.md#objective."""
+        weight = self.weight
+
+        def planned(reach: Floats) -> Exactness:
+            return self.exactness(linear, k, tolerance, weight[:, 0] * reach)
+
+        return release.objective(
+            lambda b, reach: self.argmin(linear + weight * b, k, start, anchor, tolerance, planned(reach)),
+            start,
+            sensitivity=self.public.sensitivity,
+            w=weight * self.public.curvature / k,
+            weight=weight,
+            k=k,
+            error=lambda reach: planned(reach).left,
+        )
+
+
+@dataclass(frozen=True)
+class Exactness:
+    """How exactly the parties of a block solve their local problems: one number a party, as columns (P, 1)."""
+
+    tau: Floats  # the gradient norm, as computed, at which a solve ends
+    left: Floats  # a bound on the true gradient norm there
+    reach: Floats  # a bound on the gradient norm at 0
+    condition: float  # of the worst: all curvature over the curvature that is not data's
+
+
+def largest(*terms: Floats) -> Floats:
+    """The summed l2 norms of these public terms, a column (P, 1), the worst over replicas."""
+    size: Floats = sum((np.linalg.norm(term, axis=-1, keepdims=True) for term in terms), np.zeros((1, 1)))
+    return np.asarray(size.reshape(-1, *size.shape[-2:]).max(axis=0))
+
+
+def rounding(*terms: Floats) -> Floats:
+    """A bound on the l2 rounding error of a sum of these public terms, likewise."""
+    return 2.0**-50 * largest(*terms)
+
+
+@dataclass(frozen=True)
+class Vertical:
+    """As `Local`, for a block of vertical parties. Targets are (..., P, N), weights a list of (R, d_m)."""
+
+    public: Public
+    columns: Columns
+    kept: Mapping[str, Floats] = field(default_factory=dict)
+    certain: bool = False
+
+    @property
+    def ids(self) -> Ints:
+        return self.columns.ids
+
+    def take(self, at: Ints) -> "Vertical":
+        """The block of these positions alone."""
+        kept = {name: drawn[..., at, :] for name, drawn in self.kept.items()}
+        return Vertical(self.public, self.columns.take(at), kept, self.certain)
+
+    def fits(self, target: Floats, mu: float, ball: float | None, l1: float = 0.0) -> list[Floats]:
+        """Every party's argmin of mu/2 |x|^2 + l1 |x|_1 + 1/2 |D_m x - t_m|^2, within the ball if there is one."""
+        found = []
+        for party, (D, t) in enumerate(zip(self.columns.features, each(target), strict=True)):
+            F = self.columns.frobenius(party)
+            found.append(ridge.lasso(D, t, mu, l1) if l1 else ridge.fit(D, t, mu, ball, F, self.certain))
+        return found
+
+    def moves(self, target: Floats, mu: float, ball: float | None, q: float | None) -> tuple[Floats, Floats]:
+        """How far the job's neighbours move the scores and the weights of each party's fit, two columns (P, 1)."""
+        bound, adjacency = self.columns.column_bound, self.public.adjacency
+        if adjacency is None:
+            return np.ones((len(self.ids), 1)), np.ones((len(self.ids), 1))  # no noise will ask
+        kept = bound is None if adjacency == "person" else bound is not None and q is not None and bound <= q
+        if not kept:
+            raise RefusedError(
+                f'the data were not prepared for adjacency = "{adjacency}": rows are to be clipped to the unit ball '
+                "for a person, and columns scaled down to column_bound for a column. Nothing was released"
+            )
+        found = [
+            ridge_sensitivity.moves(adjacency, t, D.width, mu, ball, q, self.columns.frobenius(party))
+            for party, (D, t) in enumerate(zip(self.columns.features, each(target), strict=True))
+        ]
+        scores, weights = np.array(found).T[..., None]
+        return scores, weights
+
+    def scores(self, x: Sequence[Floats], rows: tuple[int, ...]) -> Floats:
+        """D_m x_m, (*rows, N)."""
+        found = [D.scores(weights) for D, weights in zip(self.columns.features, x, strict=True)]
+        return np.stack(found, axis=1).reshape(*rows, -1)
+
+    def possible(self, u: Floats, ball: float | None) -> Floats:
+        """Scores as released, cut to what scores can be: rows in the unit ball give |u| <= b. It costs nothing."""
+        if ball is None or self.columns.column_bound is not None:
+            return u
+        return np.clip(u, -ball, ball)
+
+    def padded(self, x: Sequence[Floats], rows: tuple[int, ...]) -> Floats:
+        """The weights filled up to the widest party's, (*rows, widest)."""
+        widest = max(self.public.columns)
+        found = [np.pad(weights, ((0, 0), (0, widest - weights.shape[1]))) for weights in x]
+        return np.stack(found, axis=1).reshape(*rows, -1)
+
+    def cut(self, w: Floats) -> list[Floats]:
+        """`padded` undone."""
+        return [part[:, : D.width] for part, D in zip(each(w), self.columns.features, strict=True)]
+
+    def pull(self, g: Floats) -> list[Floats]:
+        """D_m^T g of every party, for g (..., 1, N) that all of them hear."""
+        return [D.pull(g.reshape(-1, g.shape[-1])) for D in self.columns.features]
+
+
+def each(target: Floats) -> Floats:
+    """(..., P, N) -> (P, R, N)"""
+    return np.moveaxis(target.reshape(-1, *target.shape[-2:]), 1, 0)

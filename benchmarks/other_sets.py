@@ -30,9 +30,9 @@ from typing import Any
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
-from privadmm.algorithms.centred import Centred
 from privadmm.algorithms.dp_fedsgd import DPFedSGD
 from privadmm.algorithms.first_order_consensus import FirstOrderConsensus
+from privadmm.algorithms.moments import Centred
 from privadmm.assembly import UNIT
 from privadmm.data import adult, splits
 from privadmm.data.moments_map import map_of, moments

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from other_sets import DELTA, Table, load
-from privadmm.algorithms.centred import Centred
 from privadmm.algorithms.first_order_consensus import FirstOrderConsensus
+from privadmm.algorithms.moments import Centred
 from privadmm.assembly import UNIT
 from privadmm.data import adult, splits
 from privadmm.data.shards import Shards

@@ -8,13 +8,13 @@ import numpy as np
 
 from privadmm.algorithms.admm_graph import ADMMGraph
 from privadmm.algorithms.admm_star import ADMMStar
-from privadmm.algorithms.centred import Centred
 from privadmm.algorithms.dp_admm import DPADMM
 from privadmm.algorithms.dp_fedsgd import DPFedSGD
 from privadmm.algorithms.dvp import DVP
 from privadmm.algorithms.first_order_consensus import FirstOrderConsensus
 from privadmm.algorithms.local_only import LocalOnly
 from privadmm.algorithms.m_admm import MADMM
+from privadmm.algorithms.moments import Centred
 from privadmm.algorithms.mr_admm import MRADMM
 from privadmm.algorithms.pdml import PDML
 from privadmm.algorithms.pvp import PVP

@@ -12,9 +12,9 @@ from cases import ALGORITHMS, shards
 from contracts.test_replay import replayed
 from contracts.test_sensitivity import SIZES as SMALL
 from contracts.test_sensitivity import move
-from privadmm.algorithms.centred import Centred
 from privadmm.algorithms.dvp import DVP
 from privadmm.algorithms.first_order_consensus import FirstOrderConsensus, Memory
+from privadmm.algorithms.moments import Centred
 from privadmm.data.frame import Frame
 from privadmm.data.moments_map import map_of, moments
 from privadmm.engine.job import Job, cluster, features, train, weights

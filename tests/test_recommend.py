@@ -13,8 +13,8 @@ import pytest
 from cases import ALGORITHMS, Case, named
 from privadmm import ADMMClassifier, BudgetWarning, assembly, forecast
 from privadmm import config as configs
-from privadmm.algorithms.centred import Centred
 from privadmm.algorithms.first_order_consensus import FirstOrderConsensus
+from privadmm.algorithms.moments import Centred
 from privadmm.data import adult
 from privadmm.engine.job import Job
 from privadmm.engine.public import Public

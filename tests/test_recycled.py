@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 
 from cases import ALGORITHMS, SIZES, Case, named, objective, shards
 from contracts.test_replay import replayed
-from privadmm.algorithms import recycling
+from privadmm.algorithms import convergence
 from privadmm.algorithms.m_admm import MADMM
 from privadmm.algorithms.mr_admm import MRADMM, Memory, State
 from privadmm.algorithms.penalties import Penalised
@@ -417,7 +417,7 @@ def test_the_constants_of_the_conditions_are_the_best() -> None:
     assert least is not None
     D, minus = np.diag(public.graph.degrees).astype(float), public.graph.laplacian()
     plus, W = 2 * D - minus, eta * np.eye(5)
-    M2 = np.diag(recycling.lipschitz(public) ** 2)
+    M2 = np.diag(convergence.lipschitz(public) ** 2)
 
     def positive(X: Floats) -> bool:
         return bool(np.linalg.eigvalsh(X + X.T)[0] > 0)
@@ -440,8 +440,8 @@ def test_growing_penalties_are_checked_at_both_ends() -> None:
     least = algorithm.smallest_gamma(public)
     assert least is not None
     every = [(algorithm.penalties(public, t), algorithm.penalties(public, t + 1)) for t in range(59)]
-    assert recycling.met(public, every, least)
-    assert not recycling.met(public, algorithm.pairs(public), least * (1 - 1e-5))
+    assert convergence.met(public, every, least)
+    assert not convergence.met(public, algorithm.pairs(public), least * (1 - 1e-5))
 
 
 def test_on_a_bipartite_graph_no_gamma_will_do_by_the_paper() -> None:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from cases import ALGORITHMS, OFF, shards
-from privadmm.algorithms.centred import Centred
 from privadmm.algorithms.first_order_consensus import FirstOrderConsensus
-from privadmm.algorithms.weighing import by_noise, profile
+from privadmm.algorithms.moments import Centred
+from privadmm.algorithms.noise_weights import by_noise, profile
 from privadmm.engine.job import Job, cluster, features, train, weights
 from privadmm.engine.public import Public
 from privadmm.optim import graphs

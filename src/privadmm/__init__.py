@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from privadmm.algorithms.admm_graph import ADMMGraph
     from privadmm.algorithms.admm_sharing import ADMMSharing
     from privadmm.algorithms.admm_star import ADMMStar
-    from privadmm.algorithms.centred import Centred
     from privadmm.algorithms.dp_admm import DPADMM
     from privadmm.algorithms.dp_fedsgd import DPFedSGD
     from privadmm.algorithms.dvp import DVP
     from privadmm.algorithms.first_order_consensus import FirstOrderConsensus
     from privadmm.algorithms.m_admm import MADMM
+    from privadmm.algorithms.moments import Centred
     from privadmm.algorithms.mr_admm import MRADMM
     from privadmm.algorithms.pdml import PDML
     from privadmm.algorithms.pvp import PVP
@@ -55,7 +55,7 @@ _NAMES = {
     "algorithms.admm_graph": "ADMMGraph",
     "algorithms.admm_sharing": "ADMMSharing",
     "algorithms.admm_star": "ADMMStar",
-    "algorithms.centred": "Centred",
+    "algorithms.moments": "Centred",
     "algorithms.dp_admm": "DPADMM",
     "algorithms.dp_fedsgd": "DPFedSGD",
     "algorithms.dvp": "DVP",
@@ -70,14 +70,14 @@ _NAMES = {
     "data.readers": "Records read",
     "data.schema": "Schema",
     "data.shards": "Shards",
+    "engine.job": "Job cluster train weights",
+    "engine.public": "Public",
     "errors": "BudgetWarning CheckpointError ConfigError DataError LedgerError PrivadmmError RefusedError ToleranceError",  # noqa: E501
     "estimators": "ADMMClassifier ADMMRegressor",
-    "engine.job": "Job cluster train weights",
     "model": "Model load",
     "optim.graphs": "Graph",
     "optim.losses": "Debiased HalfLogistic Hinge HuberHinge Logistic Squared",
     "optim.regularizers": "L1 L2 ElasticNet",
-    "engine.public": "Public",
     "privacy.calibration": "NoPrivacy Target",
     "privacy.history": "Start",
     "privacy.ledger": "Budget MemoryLedger Policy",

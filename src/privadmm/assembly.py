@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from privadmm import assembly_columns, assembly_parties
-from privadmm.algorithms.centred import Centred
+from privadmm.algorithms.moments import Centred
 from privadmm.assembly_outline import Outline, Undeclared, UndeclaredSizes
 from privadmm.assembly_parties import Elsewhere
 from privadmm.config import Config, check_elsewhere

@@ -18,8 +18,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from privadmm.algorithms.centred import Centred
 from privadmm.algorithms.first_order_consensus import FirstOrderConsensus
+from privadmm.algorithms.moments import Centred
 from privadmm.data import splits
 from privadmm.data.arrays import Floats, Ints
 from privadmm.data.columns import People

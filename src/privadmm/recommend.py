@@ -27,7 +27,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from privadmm.algorithms.centred import Centred
+from privadmm.algorithms.moments import Centred
 from privadmm.data.schema import Encoding
 from privadmm.engine.job import Job
 from privadmm.errors import ConfigError

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cases import DIM, SIZES, shards
-from privadmm.algorithms import recycling
+from privadmm.algorithms import convergence
 from privadmm.algorithms.mr_admm import MRADMM
 from privadmm.data import adult
 from privadmm.data.arrays import Floats
@@ -61,10 +61,10 @@ def test_no_gamma_meets_the_conditions_on_a_bipartite_graph(graph: Graph) -> Non
     """A large gamma is said always to meet (i) and (ii); where D + A is singular none does."""
     facts = public(graph, 2, NoPrivacy(), (8,) * graph.n)
     ones = np.ones(graph.n)
-    assert recycling.smallest_gamma(facts, [(ones, ones)]) is None
-    assert not any(recycling.met(facts, [(ones, ones)], 10.0**power) for power in range(9))
+    assert convergence.smallest_gamma(facts, [(ones, ones)]) is None
+    assert not any(convergence.met(facts, [(ones, ones)], 10.0**power) for power in range(9))
     odd = public(graphs.ring(5), 2, NoPrivacy(), (8,) * 5)
-    assert recycling.smallest_gamma(odd, [(np.ones(5), np.ones(5))]) is not None
+    assert convergence.smallest_gamma(odd, [(np.ones(5), np.ones(5))]) is not None
 
 
 def test_what_algorithm_3_stores_is_the_argmin_before_its_noise() -> None:

@@ -13,9 +13,9 @@ Round t, with W = V = 0 at first:
     V = beta V - eta (1-beta) g,   W = W + V                                                                   (5)
 
 The model is the mean of the last 40 % of the W's. A round's noise follows from what its gradient weighs in that mean,
-and parties count in (4) by their records or, with weights = "noise", less where noise drowns these (weighing.py). As
-a method of its own it is what a budget buys best here when the features are centred and scaled first (centred.py) and
-the loss is half-logistic, whose gradients are half as long.
+and parties count in (4) by their records or, with weights = "noise", less where noise drowns these (noise_weights.py).
+As a method of its own it is what a budget buys best here when the features are centred and scaled first (moments.py)
+and the loss is half-logistic, whose gradients are half as long.
 
 Privacy (docs/privacy.md#first-order). Records lie in the unit ball, so (3) moves by at most 2 L C omega_i/m_i: Gaussian
 releases only, mu^2 = sum of 1/z^2 exactly, and no need of smoothness or of an exact solver. (4), (5) and the model read
@@ -28,13 +28,13 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
+from privadmm.algorithms.method import Method
+from privadmm.algorithms.noise_weights import by_noise, profile
 from privadmm.algorithms.output import output_plan
-from privadmm.algorithms.relay import OnRelay
-from privadmm.algorithms.weighing import by_noise, profile
 from privadmm.data.arrays import Floats, Ints
 from privadmm.engine.mail import Mail
 from privadmm.engine.party import Local
-from privadmm.engine.phases import AtCoordinator, AtParties, Phase
+from privadmm.engine.phases import AtCoordinator, AtParties, Phase, Topology
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
 from privadmm.optim import gossip
@@ -65,7 +65,7 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class FirstOrderConsensus(OnRelay):
+class FirstOrderConsensus(Method):
     beta: Annotated[float, AtLeast(0), Below(1), Doc("momentum")] = 0.8
     step: Annotated[float | None, Above(0), Doc("eta; from public facts if left out")] = None
     average: Annotated[
@@ -85,6 +85,7 @@ class FirstOrderConsensus(OnRelay):
 
     name: ClassVar[str] = "first_order_consensus"
     private: ClassVar[bool] = True
+    topology: ClassVar[Topology] = "relay"
 
     def __post_init__(self) -> None:
         check_positive(average=self.average)

@@ -25,7 +25,7 @@ Published. With e of density exp(-alpha |e|), over all rounds,
 
     beta = max_i sum_k 2 C omega_i/B_i (1.4 c/k_i(2k-1) + alpha).                                           (32)
 
-Convergence without noise: recycling.py. (15) keeps sum_i lambda_i/eta_i at 0, so with unequal penalties the limit
+Convergence without noise: convergence.py. (15) keeps sum_i lambda_i/eta_i at 0, so with unequal penalties the limit
 minimises sum_i O_i/eta_i, and not sum_i O_i as the paper says. The model is the mean of the odd iterates.
 """
 
@@ -34,7 +34,7 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 
-from privadmm.algorithms import recycling
+from privadmm.algorithms import convergence
 from privadmm.algorithms.graph import degrees, neighbours
 from privadmm.algorithms.penalties import Penalised
 from privadmm.data.arrays import Floats, Ints
@@ -148,19 +148,19 @@ class MRADMM(Penalised):
         mean: Floats = mail.values[..., : public.dim].sum(axis=-2) / len(mail.senders)
         return mean
 
-    def pairs(self, public: Public) -> list[recycling.Pair]:
-        """The penalties of the first pairs and of the last: what holds there holds between (recycling.py)."""
+    def pairs(self, public: Public) -> list[convergence.Pair]:
+        """The penalties of the first pairs and of the last: what holds there holds between (convergence.py)."""
         ends = {0, max(0, public.rounds - 2)} if self.growth > 1 else {0}
         return [(self.penalties(public, t), self.penalties(public, t + 1)) for t in sorted(ends)]
 
     def conditions(self, public: Public) -> bool:
         """Whether the paper's sufficient conditions for convergence hold."""
-        return recycling.met(public, self.pairs(public), self.gamma)
+        return convergence.met(public, self.pairs(public), self.gamma)
 
     def smallest_gamma(self, public: Public) -> float | None:
         """With which they would; None if there is none."""
-        return recycling.smallest_gamma(public, self.pairs(public))
+        return convergence.smallest_gamma(public, self.pairs(public))
 
     def advice(self, public: Public) -> str | None:
-        steps = recycling.advice(public, self.pairs(public), self.gamma)
+        steps = convergence.advice(public, self.pairs(public), self.gamma)
         return ". ".join(one for one in (self.apart(), steps) if one) or None

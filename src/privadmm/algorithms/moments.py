@@ -1,7 +1,7 @@
 """Any horizontal method on centred and scaled features: one private release of their moments goes before its rounds.
 
 Round 0, at the parties:      release (mean x, mean x*x) with the share f of the budget                     (1)
-         by whoever holds all: weighted consensus on them, and from it the public map phi (features.py)  (2)
+         by whoever holds all: weighted consensus on them, and from it the public map phi (moments_map.py)  (2)
 Round t >= 1:                  round t - 1 of the method, on phi(x) instead of x                            (3)
 
 Whoever speaks to a party in (3) sends M and A along, in front of the method's own message.

@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from privadmm.compare import compare, with_parties
-from privadmm.config import Config, read
+from privadmm.config.file import Config, read
 from privadmm.report import comparison
 
 EXAMPLES = Path(__file__).parents[1] / "examples"

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from privadmm import ADMMClassifier, BudgetWarning
-from privadmm.assembly import UNIT
+from privadmm.config.build import UNIT
 from privadmm.data import adult
 from privadmm.data.declare import outward
 from privadmm.data.moments_map import map_of

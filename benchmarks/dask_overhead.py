@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from privadmm import assembly
-from privadmm.config import read
+from privadmm.config import build
+from privadmm.config.file import read
 from privadmm.engine.loop import drive
 from privadmm.engine.mail import Mail
 from privadmm.engines.dask import Block, DaskCluster
@@ -91,8 +91,8 @@ def order(folder: Path, rounds: int) -> Order:
     np.savez(folder / "data.npz", X=X, y=np.where(X @ rng.normal(size=DIM) > 0, 1, -1))
     (folder / "config.toml").write_text(CONFIG.replace("ROUNDS", str(rounds)))
     config = read(folder / "config.toml")
-    train = assembly.prepare(config).train
-    job = assembly.job(config, train.sizes, train.dim)
+    train = build.prepare(config).train
+    job = build.job(config, train.sizes, train.dim)
     return Order(config, job, tuple(train.ids.tolist()), folder / "ledgers")
 
 

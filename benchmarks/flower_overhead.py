@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from privadmm.config import read
+from privadmm.config.file import read
 from privadmm.federation.certificates import make_node_key
 from privadmm.federation.layout import Coordinator, node, node_environment
 from privadmm.federation.making import init

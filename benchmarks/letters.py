@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from privadmm.config import read
+from privadmm.config.file import read
 from privadmm.federation.coordinator import Patience
 from privadmm.federation.desk import answer
 from privadmm.federation.letters import Letter

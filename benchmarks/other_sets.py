@@ -33,7 +33,7 @@ from sklearn.linear_model import LogisticRegression
 from privadmm.algorithms.dp_fedsgd import DPFedSGD
 from privadmm.algorithms.first_order_consensus import FirstOrderConsensus
 from privadmm.algorithms.moments import Centred
-from privadmm.assembly import UNIT
+from privadmm.config.build import UNIT
 from privadmm.data import adult, splits
 from privadmm.data.moments_map import map_of, moments
 from privadmm.data.schema import EDGES, Number

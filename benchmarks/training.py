@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
-from privadmm import assembly
-from privadmm.config import read
+from privadmm.config import build
+from privadmm.config.file import read
 from privadmm.engine.job import cluster, features, train, weights
 from privadmm.engine.loop import one_blas_thread
 from privadmm.privacy.mechanisms import Simulation
@@ -39,13 +39,13 @@ def timed(run: Callable[[], Any]) -> tuple[float, Any]:
 def measure(encoding: str, repeats: int) -> dict[str, Any]:
     config = read(EXAMPLE)
     config = replace(config, data=replace(config.data, encoding=encoding))
-    prepared = assembly.prepare(config)
+    prepared = build.prepare(config)
     shards, test = prepared.shards, prepared.test
     pooled = np.concatenate([A for slot in shards.slots for A in slot.piece.rows()])
     unseen = np.concatenate([A for slot in test.slots for A in slot.piece.rows()])
 
     def private() -> float:
-        job = assembly.job(config, shards.sizes, shards.dim)
+        job = build.job(config, shards.sizes, shards.dim)
         progress = train(job, cluster(job, shards, Simulation(0)))
         seen = metrics.through(test, features(job, progress))
         return metrics.accuracy(seen, metrics.scores(seen, weights(job, progress)))

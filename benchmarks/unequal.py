@@ -20,7 +20,7 @@ import numpy as np
 from other_sets import DELTA, Table, load
 from privadmm.algorithms.first_order_consensus import FirstOrderConsensus
 from privadmm.algorithms.moments import Centred
-from privadmm.assembly import UNIT
+from privadmm.config.build import UNIT
 from privadmm.data import adult, splits
 from privadmm.data.shards import Shards
 from privadmm.engine.job import Job, cluster, features, train, weights

@@ -10,10 +10,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import pytest
 
-from privadmm import config
-from privadmm.config import SECTIONS, Above, Doc, When
+from privadmm.config import file as config
+from privadmm.config.file import SECTIONS
 from privadmm.errors import ConfigError
-from privadmm.params import Checked, Choice, Field, check_positive, fields_of
+from privadmm.params import Above, Checked, Choice, Doc, Field, When, check_positive, fields_of
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from privadmm.config import read
+from privadmm.config.file import read
 from privadmm.engine.mail import Mail
 from privadmm.federation.coordinator import Patience
 from privadmm.federation.desk import answer

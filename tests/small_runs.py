@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from privadmm.cli import main
-from privadmm.config import read
+from privadmm.config.file import read
 from privadmm.privacy.ledger_file import unpack_charges
 from privadmm.run import Finished, run
 

@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from config_cases import toml as spelled
-from privadmm import config as configs
 from privadmm.algorithms import ALGORITHMS
-from privadmm.assembly import job as job_of
-from privadmm.assembly import prepare
+from privadmm.config import file as configs
+from privadmm.config.build import job as job_of
+from privadmm.config.build import prepare
 from privadmm.errors import PrivadmmError
 from privadmm.forecast import account
 from privadmm.params import Checked, Choice, fields_of

@@ -18,10 +18,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from config_cases import toml
-from privadmm import config as configs
 from privadmm.algorithms import ALGORITHMS, admm_star, dp_admm, local_only, pvp, star
-from privadmm.assembly import allowance
-from privadmm.config import SECTIONS
+from privadmm.config import file as configs
+from privadmm.config.build import allowance
+from privadmm.config.file import SECTIONS
 from privadmm.engine.mail import Mail
 from privadmm.errors import ConfigError, PrivadmmError
 from privadmm.forecast import account

@@ -13,7 +13,7 @@ import pytest
 
 import privadmm
 from privadmm import cli, demo
-from privadmm import config as configs
+from privadmm.config import file as configs
 from privadmm.report import metrics, plots
 from small_runs import (
     CLEAR,
@@ -181,7 +181,7 @@ def test_a_bug_is_a_traceback_for_people_and_no_quotation_for_machines(
     def broken(*arguments: Any) -> None:
         raise ZeroDivisionError("patient 17 is 0")
 
-    monkeypatch.setattr("privadmm.assembly.prepare", broken)
+    monkeypatch.setattr("privadmm.config.build.prepare", broken)
     said = place.train(place.config(), "--json")
     assert (said.code, said.object["error"]) == (1, "ZeroDivisionError")
     assert "patient" not in said.out
@@ -195,7 +195,7 @@ def test_what_stops_the_reading_of_data_is_named(
     def stopped(*arguments: Any) -> None:
         raise raised
 
-    monkeypatch.setattr("privadmm.assembly.prepare", stopped)
+    monkeypatch.setattr("privadmm.config.build.prepare", stopped)
     said = place.train(place.config(), "--json")
     assert (said.code, said.object["exit_code"]) == (1, 1)
     assert "Traceback" not in said.err
@@ -258,9 +258,9 @@ class Terminal(io.StringIO):
 def test_the_bar_gives_the_terminal_back(
     ends: type[BaseException] | None, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from privadmm import assembly
+    from privadmm.config import build
 
-    job = assembly.job(configs.read(place.config()), sizes=[16] * PARTIES, dim=3)
+    job = build.job(configs.read(place.config()), sizes=[16] * PARTIES, dim=3)
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setenv("TERM", "xterm")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from privadmm.compare import with_parties
-from privadmm.config import read
+from privadmm.config.file import read
 from small_runs import CLEAR, PRIVATE, Place
 
 DVP = {**PRIVATE, "algorithm": {"name": "dvp", "rounds": 3, "eta": 0.5}, "graph": {"kind": "ring"}}

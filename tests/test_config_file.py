@@ -26,7 +26,7 @@ from config_cases import (
     with_key,
     wrong_types,
 )
-from privadmm import config
+from privadmm.config import file as config
 from privadmm.errors import ConfigError
 
 PAGE = Path(__file__).parents[1] / "docs" / "config.md"
@@ -216,7 +216,7 @@ def test_a_simulation_needs_a_seed_and_a_deployment_refuses_one(tmp_path):
 def test_the_page_is_current():
     assert PAGE.read_text(encoding="utf-8") == config.schema_markdown(), (
         "after a change of declarations, write the page anew: "
-        "python -c 'from privadmm import config; print(config.schema_markdown(), end=\"\")' > docs/config.md"
+        "python -c 'from privadmm.config import file; print(file.schema_markdown(), end=\"\")' > docs/config.md"
     )
 
 
@@ -362,7 +362,7 @@ def test_a_damaged_config_gives_a_config_or_a_config_error(folder, data):
 
 
 def test_importing_is_light():
-    code = "import sys, privadmm.config, privadmm.optim.graphs; print(*sys.modules)"
+    code = "import sys, privadmm.config.file, privadmm.optim.graphs; print(*sys.modules)"
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.split()

@@ -242,7 +242,7 @@ def test_who_starts_a_deployment_reads_no_party_s_file(
     def refuse(*given: Any) -> None:
         raise AssertionError("the driver has read a party's file")
 
-    monkeypatch.setattr("privadmm.assembly.read_file", refuse)
+    monkeypatch.setattr("privadmm.config.build.read_file", refuse)
     policy = ("--epsilon", 1.0, "--delta", 1e-5)
     for number, (first, count) in enumerate([(0, 3), (3, 2)]):
         file = place.path / "parties" / f"block-{number}.sqlite"
@@ -501,13 +501,13 @@ def test_a_scheduler_is_for_dask(place: Place) -> None:
 
 
 def order(place: Place, tables: Tables = STAR) -> Order:
-    from privadmm import assembly
-    from privadmm.config import read
+    from privadmm.config import build
+    from privadmm.config.file import read
     from small_runs import write_config
 
     config = read(write_config(place.path / "config.toml", tables))
-    prepared = assembly.prepare(config)
-    job = assembly.job(config, prepared.train.sizes, prepared.train.dim)
+    prepared = build.prepare(config)
+    job = build.job(config, prepared.train.sizes, prepared.train.dim)
     return Order(config, job, tuple(prepared.train.ids.tolist()), place.path / "ledgers")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privadmm.config import read
+from privadmm.config.file import read
 from privadmm.data import arrays
 from privadmm.engine.mail import Mail
 from privadmm.errors import (

@@ -22,7 +22,7 @@ from small_runs import PRIVATE, Place, no_plots, with_changes, write_npz
 pytest.importorskip("flwr", reason="the extra flower is not installed: pip install 'privadmm[flower]'")
 from federations import only_releases
 from flower_deployment import ENVIRONMENT, PATIENCE, Deployed, deployed, party
-from privadmm.config import read
+from privadmm.config.file import read
 from privadmm.federation.layout import node, node_environment
 from privadmm.run import run
 from small_runs import write_config

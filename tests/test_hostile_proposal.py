@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privadmm.config import read
+from privadmm.config.file import read
 from privadmm.errors import ClusterError, RefusedError
 from privadmm.federation.desk import answer
 from privadmm.federation.letters import Letter

@@ -221,7 +221,7 @@ class TestFederation:
 
     def begin(self, made: Any, number: int, **changes: str) -> Any:
         from federations import answer
-        from privadmm.config import read
+        from privadmm.config.file import read
         from privadmm.federation.party import read as read_party
         from privadmm.federation.proposal import Proposal, neutral, written
 

@@ -15,8 +15,8 @@ import pytest
 from scipy.stats import binomtest
 
 from cases import ALGORITHMS, PRIVATE, SIZES, Case, shards
-from privadmm import assembly
-from privadmm.config import read
+from privadmm.config import build
+from privadmm.config.file import read
 from privadmm.data.shards import Shards
 from privadmm.engine.job import Job, cluster, train
 from privadmm.errors import ConfigError, DataError, LedgerError, RefusedError
@@ -283,8 +283,8 @@ def place(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
 def test_a_config_randomises_labels_and_measures_on_the_true_ones(place: Place) -> None:
     done = place.run(with_changes(CONFIG, {"privacy": {"label_epsilon": 0.5}}))
     config = read(place.path / "config.toml")
-    block, w = assembly.prepare(config).train, done.model.weights
-    public = assembly.job(config, block.sizes, block.dim).public
+    block, w = build.prepare(config).train, done.model.weights
+    public = build.job(config, block.sizes, block.dim).public
     scores, plain = metrics.scores(block, w), replace(public, loss=Logistic())
     assert done.result["objective"] == pytest.approx(metrics.objective(plain, block, w, scores))
     debiased = np.mean(public.loss.value(scores, block.y))

@@ -28,9 +28,6 @@ LAYERS = (
 )
 # Where modules belong that have not moved yet.
 MOVING = {
-    **dict.fromkeys(
-        ("toml", "assembly", "assembly_columns", "assembly_parties", "assembly_outline"), "config"
-    ),
     **dict.fromkeys(("engines", "federation"), "deploy"),
     **dict.fromkeys(
         ("report", "report.steward", "report.screen", "report.advice", "report.comparison"), "cli"

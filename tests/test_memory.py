@@ -172,7 +172,7 @@ def test_the_same_transcript_with_little_memory(
 
 @pytest.mark.parametrize(("memory", "limit"), [(5, 5), ("2GB", 2 * 10**9), ("1.5 MiB", 3 << 19), ("7B", 7)])
 def test_units(memory: Any, limit: int) -> None:
-    from privadmm.config import RunTable
+    from privadmm.config.sections import RunTable
 
     assert RunTable(memory=memory).limit == limit
 
@@ -180,7 +180,7 @@ def test_units(memory: Any, limit: int) -> None:
 CODE = """
 import json, resource, sys, threading, time
 from pathlib import Path
-from privadmm.config import read
+from privadmm.config.file import read
 from privadmm.run import run
 
 folder, allowed = Path(sys.argv[1]), int(sys.argv[2])

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from cases import ALGORITHMS, Case, named
-from privadmm import assembly
-from privadmm import config as configs
-from privadmm.assembly_outline import (
+from privadmm.config import build
+from privadmm.config import file as configs
+from privadmm.config.undeclared import (
     Outline,
     Undeclared,
     UndeclaredColumns,
@@ -181,7 +181,7 @@ def test_columns_are_known_where_the_config_tells(parties: Any, columns: Any, pl
     content = with_changes(SHARING, {"parties": parties})
     config = configs.read(write_config(place.path / "config.toml", content))
     job = foreseen(config, TRAINED)
-    held = assembly.prepare(config)
+    held = build.prepare(config)
     assert (tuple(job.public.sizes), job.public.dim) == (tuple(held.held.sizes), held.held.dim)
     if columns is None:
         assert isinstance(job.public.columns, UndeclaredColumns)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privadmm import assembly
-from privadmm.config import read
+from privadmm.config import build
+from privadmm.config.file import read
 from privadmm.data.packing import Dense, Sparse
 from privadmm.data.shards import Shards
 from privadmm.errors import ConfigError, DataError
@@ -65,8 +65,8 @@ def by_party(place: Place, kind: str = "npz", **changes: Any) -> Tables:
     return with_changes(tables, changes)
 
 
-def prepared(place: Place, tables: Tables, only: Any = None) -> assembly.Prepared:
-    return assembly.prepare(read(place.config(tables)), only)
+def prepared(place: Place, tables: Tables, only: Any = None) -> build.Prepared:
+    return build.prepare(read(place.config(tables)), only)
 
 
 def bits(shards: Any) -> list[bytes]:
@@ -253,5 +253,5 @@ def test_the_engine_of_the_command_line_asks_for_the_same(place: Place) -> None:
 def test_what_is_for_one_file_says_so(place: Place) -> None:
     config = read(place.config(by_party(place)))
     with pytest.raises(ConfigError, match="is a file for each party, and this is for one file of all"):
-        assembly.records(config)
-    assert rehearsed(config).sizes == assembly.prepare(config).train.sizes.tolist()
+        build.records(config)
+    assert rehearsed(config).sizes == build.prepare(config).train.sizes.tolist()

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import privadmm
-from privadmm import ADMMClassifier, Model, assembly
-from privadmm import config as configs
+from privadmm import ADMMClassifier, Model
+from privadmm.config import build
+from privadmm.config import file as configs
 from privadmm.data import adult
 from privadmm.data.encoder import Encoder, encode_rows
 from privadmm.data.schema import Category, Number, Schema
@@ -84,7 +85,7 @@ def plain(raw: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_raw_rows_are_scored_as_training_scored_them(trained: Place) -> None:
     """The held-out records of the training path, and the same rows from the file: one score."""
     config = configs.read(trained.path / "config.toml")
-    found, *_ = assembly.records(config)
+    found, *_ = build.records(config)
     model = privadmm.load(trained.out)
     by_training = model.scores(found.X)
     by_rows = model.score_rows(plain(RAW))
@@ -92,7 +93,7 @@ def test_raw_rows_are_scored_as_training_scored_them(trained: Place) -> None:
     assert np.array_equal(by_training, by_rows)
     assert np.array_equal(by_training, by_file)
     # The same through the shards that the run measured itself on.
-    prepared = assembly.prepare(config)
+    prepared = build.prepare(config)
     assert prepared.test is not None
     assert model.features is not None
     seen = prepared.test.mapped([model.features], len(model.weights))  # type: ignore[union-attr]
@@ -284,7 +285,7 @@ def test_vertical_models_read_whole_rows(place: Place) -> None:
     assert done.code == 0, done.err
     config = configs.read(place.path / "config.toml")
     model = privadmm.load(place.out)
-    found, *_ = assembly.records(config)
+    found, *_ = build.records(config)
     assert np.array_equal(model.score_rows(plain(RAW)), model.scores(found.X))
 
 

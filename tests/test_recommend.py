@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from cases import ALGORITHMS, Case, named
-from privadmm import ADMMClassifier, BudgetWarning, assembly, forecast
-from privadmm import config as configs
+from privadmm import ADMMClassifier, BudgetWarning, forecast
 from privadmm.algorithms.first_order_consensus import FirstOrderConsensus
 from privadmm.algorithms.moments import Centred
+from privadmm.config import build
+from privadmm.config import file as configs
 from privadmm.data import adult
 from privadmm.engine.job import Job
 from privadmm.engine.public import Public
@@ -185,7 +186,7 @@ def test_facts_that_are_none_are_refused(wrong: dict[str, Any], words: str) -> N
 
 def test_the_facts_of_an_example_are_those_of_its_data() -> None:
     config = configs.read(EXAMPLES / "first_order_consensus.toml")
-    known, prepared = forecast.facts(config), assembly.prepare(config)
+    known, prepared = forecast.facts(config), build.prepare(config)
     assert known.records == prepared.train.sizes.sum()
     assert known.dims["binned"] == prepared.train.dim
     a9a = replace(config, data=replace(config.data, source="embedded:a9a", encoding="minmax"))

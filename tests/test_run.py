@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from privadmm import config as configs
+from privadmm.config import file as configs
 from privadmm.errors import DataError
 from privadmm.model import Model
 from privadmm.report import metrics

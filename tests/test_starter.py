@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from privadmm import config as configs
+from privadmm.config import file as configs
 from small_runs import Place, no_plots
 
 FACTS = ("--parties", 4, "--epsilon", 2.0, "--delta", 1e-5)

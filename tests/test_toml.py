@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from privadmm.config.reader import Lines, Report, load, read_table
 from privadmm.errors import ConfigError
 from privadmm.params import Above, AtMost, Doc, When, fields_of, kind_of, nearest, show
-from privadmm.toml.reader import Lines, Report, load, read_table
 
 TRICKY = '''\
 # [data] source = "in a comment"

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privadmm import assembly
-from privadmm.config import read
+from privadmm.config import build
+from privadmm.config.file import read
 from privadmm.errors import ConfigError
 from privadmm.theory.tradeoff import ALPHAS, WEIGHTS, Fit, FitError, Weights, best, fit
 from privadmm.theory.tradeoff_runs import (
@@ -119,7 +119,7 @@ def test_a_rejected_fit_has_no_best_alpha() -> None:
 
 def test_certified_noise_costs_alpha_a_round(place: Place) -> None:
     config = read(place.config(DUAL))
-    config, prepared = replace(config, privacy=checked(config, ALPHAS, (3,))), assembly.prepare(config)
+    config, prepared = replace(config, privacy=checked(config, ALPHAS, (3,))), build.prepare(config)
     for law in ("gaussian", "gamma"):
         own = replace(
             config,

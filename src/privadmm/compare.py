@@ -11,10 +11,11 @@ from typing import Any, get_args, get_origin
 
 import numpy as np
 
-from privadmm import assembly
-from privadmm.assembly import Prepared
-from privadmm.assembly_columns import scaling
-from privadmm.config import Config, FeaturesTable, PrivacyTable
+from privadmm.config import build
+from privadmm.config.build import Prepared
+from privadmm.config.build_columns import scaling
+from privadmm.config.file import Config
+from privadmm.config.sections import FeaturesTable, PrivacyTable
 from privadmm.engine.job import Job, cluster, features, train, weights
 from privadmm.engine.phases import Algorithm
 from privadmm.errors import ConfigError, PrivadmmError, RefusedError
@@ -142,7 +143,7 @@ def prepare(configs: Sequence[Config]) -> Iterator[tuple[Config, Prepared]]:
         if config.run.mode != "simulation" or not config.data.test_fraction:
             raise ConfigError(f"{config.path}: a comparison needs a simulation with a [data] test_fraction")
         same = [p for other, p in known if held(other) == held(config)]
-        known.append((config, same[0] if same else assembly.prepare(config)))
+        known.append((config, same[0] if same else build.prepare(config)))
         if not known[-1][1].classifier:
             raise ConfigError(
                 f"{config.path}: a comparison is one of accuracies, and these data have no classes"
@@ -194,7 +195,7 @@ def variants(
 
 def job_of(config: Config, prepared: Prepared, algorithm: Algorithm) -> Job:
     chosen = replace(config, algorithm=replace(config.algorithm, parameters=algorithm))
-    return assembly.job(chosen, prepared.train.sizes, prepared.train.dim, columns=prepared.columns)
+    return build.job(chosen, prepared.train.sizes, prepared.train.dim, columns=prepared.columns)
 
 
 def calibrations(algorithm: Algorithm) -> list[str]:

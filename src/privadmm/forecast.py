@@ -10,8 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
-from privadmm import assembly, assembly_columns
-from privadmm.assembly_outline import (
+from privadmm.config import build, build_columns
+from privadmm.config.file import Config, check_seed
+from privadmm.config.sections import PrivacyTable
+from privadmm.config.undeclared import (
     Undeclared,
     UndeclaredError,
     UndeclaredSizes,
@@ -19,7 +21,6 @@ from privadmm.assembly_outline import (
     undeclared_dim,
     undeclared_sizes,
 )
-from privadmm.config import Config, PrivacyTable, check_seed
 from privadmm.data import adult, splits
 from privadmm.data.readers import feature_names
 from privadmm.data.schema import Encoding
@@ -47,7 +48,7 @@ class Shape:
 
 def shape(config: Config, count: int | None = None) -> Shape:
     """As training will have it, as far as the config tells; `count` is the number of records that its user says."""
-    sizes, features = counted(config, count), assembly.names(config)
+    sizes, features = counted(config, count), build.names(config)
     known: Any = sizes
     if sizes is None:
         assert config.parties.known is not None  # or `counted` has asked for it
@@ -102,12 +103,12 @@ def counted(config: Config, count: int | None = None) -> tuple[int, ...] | None:
 
 def embedded_sizes(config: Config) -> tuple[int, ...]:
     """Sizes and width of embedded data, by the split that training makes."""
-    found = assembly.people_of(config)
-    rows, _ = assembly.measured(config, len(found))
+    found = build.people_of(config)
+    rows, _ = build.measured(config, len(found))
     if config.parties.split != "features":
-        return tuple(len(part) for part in assembly.dealt(config, found, rows))
+        return tuple(len(part) for part in build.dealt(config, found, rows))
     sizes = [len(rows)] * (config.parties.known or 1)
-    assembly.check_sizes(config, sizes)
+    build.check_sizes(config, sizes)
     return tuple(sizes)
 
 
@@ -127,7 +128,7 @@ def spread(config: Config, count: int) -> tuple[int, ...]:
 
 def columns(config: Config) -> Any:
     """How many columns each vertical party trains on."""
-    table, features = config.parties, assembly.names(config)
+    table, features = config.parties, build.names(config)
     numbers = [item for item in table.columns or () if isinstance(item, int)]
     if numbers and features is None:
         features = feature_names(sum(numbers))
@@ -136,13 +137,13 @@ def columns(config: Config) -> Any:
     unknown = named and config.data.schema is None and not config.data.embedded
     if features is None or table.files is not None or unknown:
         return undeclared_columns(config)
-    return assembly_columns.widths(config, features)
+    return build_columns.widths(config, features)
 
 
 def foreseen(config: Config, count: int | None = None) -> Job:
     """The job that `train` will run, as far as the config tells."""
     known = shape(config, count)
-    return assembly.job(config, known.sizes, known.dim, columns=known.columns)
+    return build.job(config, known.sizes, known.dim, columns=known.columns)
 
 
 def account(config: Config, count: int | None = None) -> dict[str, Any]:
@@ -211,7 +212,7 @@ def outlook(job: Job) -> dict[str, Any]:
 def widths(config: Config) -> Mapping[Encoding, int]:
     """The number of encoded features, by encoding, if the config alone tells; without the intercept."""
     table = config.data
-    declared = adult.SCHEMA if table.source == "embedded:adult" else assembly.schema(config)
+    declared = adult.SCHEMA if table.source == "embedded:adult" else build.schema(config)
     if declared is not None:
         return {encoding: declared.encoded(encoding).dim for encoding in get_args(Encoding)}
     dim = len(adult.A9A_NAMES) if table.embedded else table.dim
@@ -289,14 +290,14 @@ def audited(
     if not known.columns and not needs_sizes(config, known):
         # This noise is relative to a record's weight, whatever that is. Bugs show best at the greatest: one record.
         known = replace(known, sizes=(1,) * known.parties)
-    job = assembly.job(config, known.sizes, known.dim, columns=known.columns)
+    job = build.job(config, known.sizes, known.dim, columns=known.columns)
     return audit(job.algorithm, job.public, trials, done=done) | {"epsilon_of_job": job.epsilon}
 
 
 def needs_sizes(config: Config, known: Shape) -> bool:
     """Whether the plan depends on how many records the parties have."""
     try:
-        assembly.job(config, undeclared_sizes(config, known.parties), known.dim, columns=known.columns)
+        build.job(config, undeclared_sizes(config, known.parties), known.dim, columns=known.columns)
     except UndeclaredError:
         return True
     return False

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from privadmm import assembly
-from privadmm.assembly import Prepared
-from privadmm.config import Config, check_ledger, check_seed
+from privadmm.config import build
+from privadmm.config.build import Prepared
+from privadmm.config.file import Config, check_ledger, check_seed
 from privadmm.data import arrays
 from privadmm.data.files import write_json
 from privadmm.engine.job import Job, features, train, weights
@@ -103,9 +103,9 @@ def run(
     check_ledger(config)
     directory = RunDir(out)
     directory.check(resume)
-    noise = assembly.noise(config)
-    prepared = assembly.prepare(config)
-    job = assembly.job(config, prepared.held.sizes, prepared.held.dim, columns=prepared.columns)
+    noise = build.noise(config)
+    prepared = build.prepare(config)
+    job = build.job(config, prepared.held.sizes, prepared.held.dim, columns=prepared.columns)
     # What exceeds an empty ledger exceeds any other: refused before there is a file.
     job.reserve(MemoryLedger(prepared.held.ids.tolist(), job.policy))
     attempt = Attempt(config, directory, prepared, noise, resume)

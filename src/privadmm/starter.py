@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
+from privadmm.config.reader import load
 from privadmm.data.declare import (
     Declared,
     Note,
@@ -21,7 +22,6 @@ from privadmm.data.schema import Encoding, Number, Schema, words
 from privadmm.errors import ConfigError
 from privadmm.params import check_positive, check_probability, check_whole
 from privadmm.recommend import Facts, Recommendation, recommend
-from privadmm.toml.reader import load
 
 HELD_OUT = 0.2
 PARTIES = 10  # if nothing says how many

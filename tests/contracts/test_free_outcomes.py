@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privadmm.config import read
+from privadmm.config.file import read
 from privadmm.engine.mail import Mail
 from privadmm.federation.desk import answer
 from privadmm.federation.letters import Letter
@@ -187,7 +187,7 @@ def test_a_job_that_is_too_large_is_refused_before_anything_is_derived_from_it(
     """Its plan alone would take a party minutes and gigabytes."""
     pair = neighbours(tmp_path, "pvp")
     proposal = pair.proposal(**facts(pair, "pvp"), **what)
-    monkeypatch.setattr("privadmm.assembly.job", lambda *_, **__: pytest.fail("the job was made"))
+    monkeypatch.setattr("privadmm.config.build.job", lambda *_, **__: pytest.fail("the job was made"))
     for said in pair.ask(kind="begin", proposal=proposal.pack(), heads="[]"):
         assert said["status"] == "refused"
         assert "rounds up to 10000" in str(said["message"])

@@ -27,7 +27,7 @@ from privadmm.cli.scale import scale
 from privadmm.errors import InterruptedRunError, OutputError, PrivadmmError
 
 if TYPE_CHECKING:
-    from privadmm.config import Config
+    from privadmm.config.file import Config
     from privadmm.engine.job import Job
     from privadmm.engine.loop import Callback
 
@@ -103,7 +103,7 @@ def account(config: ConfigFile, records: Records = None, as_json: AsJson = False
     if as_json:
         emit(json.dumps(result))
     else:
-        from privadmm.assembly import allowance
+        from privadmm.config.build import allowance
         from privadmm.report import screen
 
         emit(screen.account(result, allowance(chosen)))
@@ -278,7 +278,7 @@ def config_command(
     as_json: AsJson = False,
 ) -> None:
     """Print the schema of the config file (with --json, as JSON Schema)."""
-    from privadmm.config import schema_json, schema_text
+    from privadmm.config.file import schema_json, schema_text
 
     if not schema:
         raise click.UsageError("say what to print: --schema")
@@ -307,7 +307,7 @@ def configured(
     out: Path | None = None,
     scheduler: str | None = None,
 ) -> "Config":
-    from privadmm.config import override, read
+    from privadmm.config.file import override, read
 
     return override(read(path), seed=seed, engine=engine, scheduler=scheduler, out=out)
 

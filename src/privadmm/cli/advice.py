@@ -90,7 +90,7 @@ def known(
     from privadmm.recommend import Facts
 
     if config is not None:
-        from privadmm.config import read
+        from privadmm.config.file import read
         from privadmm.forecast import facts
 
         if parties is not None:

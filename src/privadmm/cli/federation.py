@@ -31,7 +31,7 @@ def init(
     as_json: AsJson = False,
 ) -> None:
     """Write a federation for the job in CONFIG.toml: certificates for a test, keys, policies; say how to start it."""
-    from privadmm.config import read
+    from privadmm.config.file import read
     from privadmm.federation.making import init as make
     from privadmm.report import federation as shown
 

@@ -148,9 +148,9 @@ def close(file: File, job: Annotated[str, typer.Argument(metavar="JOB")], as_jso
 
 def limits_of(given: Sequence[str]) -> "Limits":
     """From lines NAME = VALUE, as TOML has them."""
+    from privadmm.config.reader import Lines, Report, read_table
     from privadmm.params import fields_of
     from privadmm.privacy.limits import Limits
-    from privadmm.toml.reader import Lines, Report, read_table
 
     text = "\n".join(["[limits]", *given])
     try:

@@ -32,9 +32,9 @@ def scale(
     as_json: AsJson = False,
 ) -> None:
     """Say how long a round of CONFIG.toml would take, and what it carries, with ever more parties."""
-    from privadmm import assembly
-    from privadmm.assembly_outline import Undeclared
-    from privadmm.config import read
+    from privadmm.config import build
+    from privadmm.config.file import read
+    from privadmm.config.undeclared import Undeclared
     from privadmm.engine.job import check_holding
     from privadmm.errors import ConfigError
     from privadmm.forecast import shape
@@ -47,7 +47,7 @@ def scale(
     chosen = read(config)
     columns = chosen.parties.split == "features"
     check_holding(chosen.algorithm.parameters, columns)
-    known, names = shape(chosen), assembly.names(chosen)
+    known, names = shape(chosen), build.names(chosen)
     d = dim or (None if names is None else len(names))
     n = people or (None if isinstance(known.dim, Undeclared) else known.dim)
     if d is None or (columns and n is None):
@@ -56,11 +56,11 @@ def scale(
         )
     network, held = Network(latency, bandwidth, hub, spread), known.parties
     public = (
-        assembly.public(chosen, (n,) * held, n, (-(-d // held),) * held)
+        build.public(chosen, (n,) * held, n, (-(-d // held),) * held)
         if columns
-        else assembly.public(chosen, known.sizes, d + (chosen.data.intercept > 0))
+        else build.public(chosen, known.sizes, d + (chosen.data.intercept > 0))
     )
-    result = of_method(assembly.algorithm(chosen), public, d, counts, network, engine, work)
+    result = of_method(build.algorithm(chosen), public, d, counts, network, engine, work)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         scaling.save(result, out)

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
-from privadmm.config.tables import (
+from privadmm.config.reader import Report
+from privadmm.config.sections import (
     AlgorithmTable,
     DataTable,
     GraphTable,
@@ -12,7 +13,6 @@ from privadmm.config.tables import (
     RunTable,
 )
 from privadmm.params import At, fields_of, show
-from privadmm.toml.reader import Report
 
 
 def _check_source(data: DataTable, report: Report) -> None:

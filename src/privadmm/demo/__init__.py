@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from privadmm.config import read
+from privadmm.config.file import read
 from privadmm.run import Bar, Finished, free, run
 
 

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from typing import NoReturn
 from urllib.parse import urlsplit
 
-from privadmm.config import Config
+from privadmm.config.file import Config
 from privadmm.engines.reaching import unreached
 from privadmm.errors import ClusterError, ConfigError
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from privadmm.assembly import Prepared
+from privadmm.config.build import Prepared
 from privadmm.data.columns import People
 from privadmm.data.shards import Shards
 from privadmm.engine.job import Job, cluster

@@ -14,8 +14,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
-from privadmm import assembly
-from privadmm.config import Config
+from privadmm.config import build
+from privadmm.config.file import Config
 from privadmm.data import arrays
 from privadmm.data.columns import People
 from privadmm.engine.job import Job, check_labels
@@ -114,8 +114,8 @@ class Site:
         """Read the records and open the ledger; nothing is set aside yet, so every block can be looked at first."""
         _one_blas_thread_for_good()
         order = self.order
-        self._noise: Noise = assembly.noise(order.config)
-        prepared = assembly.prepare(order.config, order.parties)
+        self._noise: Noise = build.noise(order.config)
+        prepared = build.prepare(order.config, order.parties)
         self._held: Any = prepared.train
         whole = isinstance(self._held, People)  # everybody's columns, and the labels
         sizes = self._held.sizes[list(order.parties)] if whole else self._held.sizes

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from privadmm.config import Config, check_seed, read
+from privadmm.config.file import Config, check_seed, read
+from privadmm.config.reader import load
 from privadmm.errors import ConfigError, PrivadmmError, RefusedError
 from privadmm.federation import certificates, party
 from privadmm.federation.desk import Desk
@@ -20,7 +21,6 @@ from privadmm.privacy.accounting import epsilon, printed, totals
 from privadmm.privacy.ledger import affordable
 from privadmm.privacy.sqlite_ledger import SqliteLedger
 from privadmm.privacy.verification import verify
-from privadmm.toml.reader import load
 
 State = Literal["good", "note", "bad"]
 

@@ -20,8 +20,9 @@ from pathlib import Path
 
 import numpy as np
 
-from privadmm import __version__, assembly
-from privadmm.config import Config
+from privadmm import __version__
+from privadmm.config import build
+from privadmm.config.file import Config
 from privadmm.data.files import for_owner, write_text
 from privadmm.engine.job import beside, check_labels
 from privadmm.engine.mail import Mail
@@ -146,7 +147,7 @@ class Desk:
             check_labels_of(kept, found, ledger)
             kept.job.reserve(ledger)
             # Labels that are randomised are drawn now, if they never were.
-            kept.job.worker(found.block, assembly.noise(kept.config), ledger)
+            kept.job.worker(found.block, build.noise(kept.config), ledger)
         return {}
 
     def step(self, letter: Letter) -> Answer:
@@ -170,7 +171,7 @@ class Desk:
                 np.array([number]),
                 lambda: beside(job.public, self.held(kept).block),
                 job.plan,
-                assembly.noise(kept.config),
+                build.noise(kept.config),
                 ledger,
                 job.id,
                 job.leave,

@@ -7,10 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from privadmm.config.reader import load
 from privadmm.data.files import for_owner
 from privadmm.errors import ConfigError
 from privadmm.federation.party import Party
-from privadmm.toml.reader import load
 
 NAME = "federation"  # of the connection in Flower's own config
 FLOWER = "1.41"

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from privadmm.config import Config
+from privadmm.config.file import Config
 from privadmm.data.files import write_text
 from privadmm.errors import ConfigError
 from privadmm.federation import rehearsal

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from privadmm.config import Config
-from privadmm.config.tables import NAME, DataTable
+from privadmm.config.file import Config
+from privadmm.config.reader import Lines, Report, load, read_table
+from privadmm.config.sections import NAME, DataTable
 from privadmm.errors import ConfigError, RefusedError
 from privadmm.params import BAD, Above, AtLeast, AtMost, Below, Doc, Rule, fields_of, show
 from privadmm.privacy.ledger import Budget, Policy
 from privadmm.privacy.limits import Limits
-from privadmm.toml.reader import Lines, Report, load, read_table
 
 FILE = "party.toml"
 

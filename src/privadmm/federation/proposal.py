@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from privadmm import assembly
-from privadmm.assembly_outline import undeclared_columns, undeclared_dim, undeclared_sizes
-from privadmm.config import SECTIONS, Config, check_seed, read
+from privadmm.config import build
+from privadmm.config.file import SECTIONS, Config, check_seed, read
+from privadmm.config.reader import load
+from privadmm.config.undeclared import undeclared_columns, undeclared_dim, undeclared_sizes
 from privadmm.data import adult
 from privadmm.data.files import write_text
 from privadmm.engine.job import Job
 from privadmm.errors import ConfigError, RefusedError
 from privadmm.params import fields_of
-from privadmm.toml.reader import load
 
 OWN = "own.npz"  # stands where a config names a file; every party reads its own
 JOB = re.compile(r"[0-9a-f]{32}")
@@ -184,7 +184,7 @@ class Kept:
     def job(self) -> Job:
         given = self.proposal
         sizes = np.array(given.sizes, dtype=np.int64)
-        return assembly.job(self.config, sizes, given.dim, given.id, given.columns or None)
+        return build.job(self.config, sizes, given.dim, given.id, given.columns or None)
 
 
 def read_text(path: Path) -> Config:
@@ -214,7 +214,7 @@ def expected(config: Config) -> Job:
     known = undeclared_sizes(config, parties_of(config)) if sizes is None else sizes
     if plain.parties.split == "features":
         people = known if sizes is None else sizes[0]
-        return assembly.job(plain, known, people, columns=undeclared_columns(config))
-    names = assembly.names(plain)
+        return build.job(plain, known, people, columns=undeclared_columns(config))
+    names = build.names(plain)
     dim = undeclared_dim(config) if names is None else len(names) + (plain.data.intercept > 0)
-    return assembly.job(plain, known, dim)
+    return build.job(plain, known, dim)

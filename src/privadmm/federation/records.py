@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privadmm import assembly, assembly_columns
-from privadmm.config import Config
+from privadmm.config import build, build_columns
+from privadmm.config.file import Config
 from privadmm.data.aligned import read_features
 from privadmm.data.columns import Columns, align
 from privadmm.data.frame import Frame
@@ -62,11 +62,11 @@ def bound_of(party: Party, config: Config) -> float:
                 f"the policy has epsilon = {party.fixed.budget.epsilon:g}, and the job is not private. "
                 "Nothing was released"
             )
-    if assembly.plain_loss(config).classification and party.data.classes is None:
+    if build.plain_loss(config).classification and party.data.classes is None:
         raise RefusedError(
             f"party.toml has no [data] classes, which the loss {config.loss.name} needs. Nothing was released"
         )
-    own, bounds = assembly.row_bound(replace(config, data=party.data)), config.parties.row_bounds
+    own, bounds = build.row_bound(replace(config, data=party.data)), config.parties.row_bounds
     asked = own if bounds is None else bounds[party.number]
     party.fixed.admit(method.name, asked)
     if party.policy.row_bound is None and asked != own:
@@ -101,7 +101,7 @@ def held(party: Party, config: Config, parties: int) -> Held:
 
 
 def own_rows(party: Party, config: Config, bound: float) -> Held:
-    found = assembly.read_file(config, party.source)
+    found = build.read_file(config, party.source)
     frame = Frame(bound, config.data.intercept, found.names, config.data.classes, label=config.data.label)
     rows, randomised = [np.arange(len(found))], config.randomises
     shards = frame.shards(found.X, found.y, rows, [party.number], randomised=randomised)
@@ -113,10 +113,10 @@ def own_columns(party: Party, config: Config, parties: int, bound: float) -> Hel
     if table.id is None or table.label is None:
         raise ConfigError(f"{party.folder}: parties that hold columns need [data] id and label")
     part = read_features(
-        party.source, table.format, table.id, table.label, assembly.schema(config), table.on_bad
+        party.source, table.format, table.id, table.label, build.schema(config), table.on_bad
     )
     (order,) = align([(str(party.source), part.ids)])
-    scale = assembly_columns.scaling(config)
+    scale = build_columns.scaling(config)
     if scale is not None and table.rows == "unit":
         raise ConfigError(
             f'{party.folder}: [data] rows = "unit" and adjacency = "column" do not go together: use rows = "clip"'

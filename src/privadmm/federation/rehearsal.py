@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from privadmm import assembly, assembly_columns, assembly_parties
-from privadmm.config import Config
+from privadmm.config import build, build_columns, build_rows
+from privadmm.config.file import Config
 from privadmm.data import splits
 from privadmm.data.readers import Records
 from privadmm.federation.proposal import neutral, parties_of
@@ -52,12 +52,12 @@ def split(config: Config) -> Rehearsal:
 
 def of_rows(config: Config) -> Rehearsal:
     if config.data.by_party:
-        bound, classes = assembly.row_bound(config), config.data.classes
+        bound, classes = build.row_bound(config), config.data.classes
         held = [own_file(config, party) for party in range(parties_of(config))]
     else:
-        found, bound, classes = assembly.records(config)
+        found, bound, classes = build.records(config)
         rows = trained(config, found)
-        owner, count = assembly.owners(config, found, rows)
+        owner, count = build.owners(config, found, rows)
         held = [found.take(rows[part]) for part in splits.gather(rows, owner, count)]
     parties, dim = len(held), None
     files: list[tuple[str, Any]]
@@ -83,18 +83,18 @@ def of_rows(config: Config) -> Rehearsal:
 
 
 def own_file(config: Config, party: int) -> Records:
-    found = assembly.read_file(config, assembly_parties.path_of(config, party))
-    return found.take(assembly_parties.split(config, len(found), party)[0])
+    found = build.read_file(config, build_rows.path_of(config, party))
+    return found.take(build_rows.split(config, len(found), party)[0])
 
 
 def of_columns(config: Config) -> Rehearsal:
     """Ids are row numbers, filled up with zeros, so that people keep their order."""
     if config.parties.files is not None:
-        found, groups = assembly_columns.aligned(config, assembly.schema(config))
+        found, groups = build_columns.aligned(config, build.schema(config))
         classes = config.data.classes
     else:
-        found, _, classes = assembly.records(config)
-        groups = assembly_columns.groups(config, found)
+        found, _, classes = build.records(config)
+        groups = build_columns.groups(config, found)
     rows = trained(config, found)
     ids = [f"{row:09d}" for row in range(len(rows))]
     files = []

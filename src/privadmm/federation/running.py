@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from privadmm import assembly
-from privadmm.config import Config, check_seed
+from privadmm.config import build
+from privadmm.config.file import Config, check_seed
 from privadmm.data import arrays
 from privadmm.data.aligned import read_labels
 from privadmm.data.arrays import Floats
@@ -83,7 +83,7 @@ def federate(
         "shape": arrays.digest(shape),
         "ledger": "the parties'",
     }
-    job = assembly.job(plain, np.array(sizes), dim, columns=columns or None)
+    job = build.job(plain, np.array(sizes), dim, columns=columns or None)
     y = labels(config, job, known[0])
     with directory.opened(same, proposed, job.id, asked.resume) as id:
         proposal = Proposal(id, proposed, tuple(sizes), dim, columns)
@@ -244,11 +244,11 @@ class Run:
 def framed(config: Config, facts: Sequence[Facts]) -> Frame:
     """How a row becomes a record, from what was declared."""
     plain = neutral(config).data
-    bound = assembly.row_bound(neutral(config))
+    bound = build.row_bound(neutral(config))
     names = (
         tuple(name for one in facts for name in one.names) if facts[0].people is not None else facts[0].names
     )
-    raw = {"schema": assembly.schema(neutral(config)), "on_bad": plain.on_bad, "label": plain.label}
+    raw = {"schema": build.schema(neutral(config)), "on_bad": plain.on_bad, "label": plain.label}
     frame = Frame(bound, plain.intercept, names, plain.classes, **raw)  # type: ignore[arg-type]
     if facts[0].people is None:
         return frame
@@ -294,6 +294,6 @@ def labels(config: Config, job: Job, first: Facts) -> Floats | None:
     ledger = label_ledger(path, job.policy.adjacency, chosen, mode)
     try:
         people = LabelSource.declared(table.label, table.classes, [digest(ids[order])])
-        return reported_by_holder(found, people, ledger, assembly.noise(config), chosen)
+        return reported_by_holder(found, people, ledger, build.noise(config), chosen)
     finally:
         ledger.close()

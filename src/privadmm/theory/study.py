@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-from privadmm import assembly
 from privadmm.algorithms.dp_admm import DPADMM
 from privadmm.algorithms.pdml import PDML
-from privadmm.config import Config
+from privadmm.config import build
+from privadmm.config.file import Config
 from privadmm.errors import ConfigError
 from privadmm.params import check_whole
 from privadmm.privacy.mechanisms import Simulation
@@ -37,8 +37,8 @@ def study(
     if config.run.mode != "simulation":
         raise ConfigError(f'{config.path}: a bound is measured on records: set [run] mode = "simulation"')
     check_whole(seeds=seeds)
-    shards = assembly.prepare(config).shards
-    job = assembly.job(config, shards.sizes, shards.dim)
+    shards = build.prepare(config).shards
+    job = build.job(config, shards.sizes, shards.dim)
     seed = config.run.seed or 0
     if isinstance(algorithm, DPADMM):
         found = dp_admm(job, shards, Simulation(seed), seeds, beta, done)

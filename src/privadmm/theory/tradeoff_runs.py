@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from privadmm import assembly
 from privadmm.algorithms.dvp import DVP
-from privadmm.assembly import Prepared
 from privadmm.compare import job_of
-from privadmm.config import Config, PrivacyTable
+from privadmm.config import build
+from privadmm.config.build import Prepared
+from privadmm.config.file import Config
+from privadmm.config.sections import PrivacyTable
 from privadmm.data.arrays import Floats
 from privadmm.engine.job import Job, cluster, train
 from privadmm.engine.loop import View
@@ -68,7 +69,7 @@ def tradeoff(
     privacy = checked(config, grid, marks)
     check_whole(seeds=seeds)
     config = replace(config, privacy=privacy, algorithm=replace(config.algorithm, rounds=marks[-1]))
-    prepared, ran, lines = assembly.prepare(config), 0, []
+    prepared, ran, lines = build.prepare(config), 0, []
     for calibration in CALIBRATIONS:
         points = []
         for alpha in grid:

@@ -10,7 +10,7 @@ from typing import Any
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from privadmm.config import read
+from privadmm.config.file import read
 from privadmm.data.files import write_json
 from privadmm.engines.flower.post import FlowerPost
 from privadmm.errors import ConfigError, PrivadmmError

@@ -6,7 +6,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from privadmm.config import Config
+from privadmm.config.file import Config
 from privadmm.data import splits
 from privadmm.data.aligned import read_aligned
 from privadmm.data.columns import People, by_names

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from privadmm import assembly_columns, assembly_parties
 from privadmm.algorithms.moments import Centred
-from privadmm.assembly_outline import Outline, Undeclared, UndeclaredSizes
-from privadmm.assembly_parties import Elsewhere
-from privadmm.config import Config, check_elsewhere
+from privadmm.config import build_columns, build_rows
+from privadmm.config.build_rows import Elsewhere
 from privadmm.config.checks import read_by_workers
+from privadmm.config.file import Config, check_elsewhere
+from privadmm.config.undeclared import Outline, Undeclared, UndeclaredSizes
 from privadmm.data import adult, splits
 from privadmm.data.columns import People
 from privadmm.data.frame import Frame
@@ -349,26 +349,26 @@ def prepare_parties(config: Config, only: Sequence[int] | None) -> Prepared:
     if only is None and read_by_workers(config.data, config.run):
         check_elsewhere(config)
         declared = names(config) or ()
-        held = assembly_parties.elsewhere(config, declared)
+        held = build_rows.elsewhere(config, declared)
         return Prepared(held, None, framed(config, declared, bound, classes))
     chosen = range(parties) if only is None else only
-    train, test, found = assembly_parties.collect(config, read_file, bound, chosen, measured=only is None)
+    train, test, found = build_rows.collect(config, read_file, bound, chosen, measured=only is None)
     return Prepared(train, test, framed(config, found, bound, classes))
 
 
 def prepare_columns(config: Config) -> Prepared:
     """The same for parties that hold columns about the same people."""
     if config.parties.files is not None:
-        found, held = assembly_columns.aligned(config, schema(config))
+        found, held = build_columns.aligned(config, schema(config))
         bound, classes = row_bound(config), config.data.classes
     else:
         found, bound, classes = records(config)
-        held = assembly_columns.groups(config, found)
+        held = build_columns.groups(config, found)
     frame = framed(config, found.names, bound, classes)
-    found, frame = assembly_columns.framed(config, found, frame, held)
+    found, frame = build_columns.framed(config, found, frame, held)
     rows, test = measured(config, len(found))
-    held_out = None if test is None else assembly_columns.people(config, found, frame, test, train=False)
-    people = assembly_columns.people(config, found, frame, rows, train=True)
+    held_out = None if test is None else build_columns.people(config, found, frame, test, train=False)
+    people = build_columns.people(config, found, frame, rows, train=True)
     check_sizes(config, people.sizes.tolist())
     return Prepared(people, held_out, frame)
 

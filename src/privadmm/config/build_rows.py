@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privadmm.config import Config
+from privadmm.config.file import Config
 from privadmm.data import splits
 from privadmm.data.collecting import Collector
 from privadmm.data.label_source import LabelSource

@@ -9,7 +9,7 @@ at the fact, and is the same whatever the fact turns out to be.
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from privadmm.config import Config
+from privadmm.config.file import Config
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
 from privadmm.params import check_positive, check_whole

@@ -25,11 +25,11 @@ import numpy as np
 
 from privadmm.config import build
 from privadmm.config.file import read
+from privadmm.deploy.dask import Block, DaskCluster
+from privadmm.deploy.engines import orders
+from privadmm.deploy.remote_block import Order, Site
 from privadmm.engine.loop import drive
 from privadmm.engine.mail import Mail
-from privadmm.engines.dask import Block, DaskCluster
-from privadmm.engines.opening import orders
-from privadmm.engines.site import Order, Site
 
 PARTIES, RECORDS, DIM, WORKERS = 10, 400, 100, 2
 GOAL = 1.5

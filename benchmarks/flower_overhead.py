@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 
 from privadmm.config.file import read
-from privadmm.federation.certificates import make_node_key
-from privadmm.federation.layout import Coordinator, node, node_environment
-from privadmm.federation.making import init
+from privadmm.deploy.federation.init import init
+from privadmm.deploy.federation.keys import make_node_key
+from privadmm.deploy.federation.layout import Coordinator, node, node_environment
 
 PARTIES, RECORDS, DIM = 3, 400, 100
 GOAL = 1.15
@@ -89,10 +89,10 @@ def answer(message, context):
 @app.main()
 def main(grid, context):
     from privadmm.config import read
-    from privadmm.engines.flower.post import FlowerPost
-    from privadmm.federation.coordinator import Patience
-    from privadmm.federation.layout import Coordinator
-    from privadmm.federation.running import Asked, federate
+    from privadmm.deploy.flower.post import FlowerPost
+    from privadmm.deploy.federation.coordinator import Patience
+    from privadmm.deploy.federation.layout import Coordinator
+    from privadmm.runs.federated import Asked, federate
 
     place, block = Coordinator(Path(context.run_config["coordinator"])), context.run_config["block"]
     deadline = time.monotonic() + 300

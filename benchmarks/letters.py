@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 
 from privadmm.config.file import read
-from privadmm.federation.coordinator import Patience
-from privadmm.federation.desk import answer
-from privadmm.federation.letters import Letter
-from privadmm.federation.making import init
-from privadmm.federation.running import Asked, federate
+from privadmm.deploy.federation.coordinator import Patience
+from privadmm.deploy.federation.init import init
+from privadmm.deploy.federation.party_server import answer
+from privadmm.deploy.federation.protocol import Letter
+from privadmm.runs.federated import Asked, federate
 
 PARTIES, RECORDS, DIM = 2, 400, 20
 AT, AROUND = (1, 50, 200), 10

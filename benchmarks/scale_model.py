@@ -20,10 +20,10 @@ import numpy as np
 
 import dask_overhead
 import flower_overhead
+from privadmm.deploy.dask import DaskCluster
+from privadmm.deploy.engines import orders
 from privadmm.engine.loop import drive
 from privadmm.engine.mail import Mail
-from privadmm.engines.dask import DaskCluster
-from privadmm.engines.opening import orders
 from privadmm.scale import Engine, Network, Traffic, simulate, traffic
 
 CORES = float(len(os.sched_getaffinity(0)))

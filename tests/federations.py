@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from privadmm.config.file import read
+from privadmm.deploy.federation.coordinator import Patience
+from privadmm.deploy.federation.init import Made, init
+from privadmm.deploy.federation.party_server import answer
+from privadmm.deploy.federation.protocol import Letter
 from privadmm.engine.mail import Mail
-from privadmm.federation.coordinator import Patience
-from privadmm.federation.desk import answer
-from privadmm.federation.letters import Letter
-from privadmm.federation.making import Made, init
-from privadmm.federation.running import Asked, federate
 from privadmm.privacy.ledger_file import connect
+from privadmm.runs.federated import Asked, federate
 from small_runs import Tables, write_config, write_npz
 
 # A job for parties that bring files of their own.

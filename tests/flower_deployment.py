@@ -15,17 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from federations import Federated, federated
-from privadmm.federation.layout import Coordinator, node, node_environment
-from privadmm.federation.letters import Letter
-from privadmm.federation.party import Party
-from privadmm.federation.party import read as read_party
+from privadmm.deploy.federation.layout import Coordinator, node, node_environment
+from privadmm.deploy.federation.party import Party
+from privadmm.deploy.federation.party import read as read_party
+from privadmm.deploy.federation.protocol import Letter
 from small_runs import ENVIRONMENT, Tables
 
 PATIENCE = 180.0  # seconds for anything at all; a loaded machine takes its time
 # As the node's own command, and what goes in and out is written down beside the party's files.
 CAPTURING = """#!{python}
 import pickle, time
-from privadmm.engines.flower import client, pinned
+from privadmm.deploy.flower import client, pinned
 
 plain = client.answer
 
@@ -59,7 +59,8 @@ Local.gradient = gradient
 """
 
 KEPT_UP = (
-    "import os, sys; from privadmm.federation.supervising import keep_up; keep_up([sys.argv[1:]], os.environ)"
+    "import os, sys; from privadmm.deploy.federation.supervisor import keep_up; "
+    "keep_up([sys.argv[1:]], os.environ)"
 )
 
 

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from privadmm.deploy.engines import orders
+from privadmm.deploy.remote_block import Order, Site
 from privadmm.engine.job import Job
 from privadmm.engine.loop import Callback, View, drive
 from privadmm.engine.mail import Mail
-from privadmm.engines.opening import orders
-from privadmm.engines.site import Order, Site
 from privadmm.errors import ClusterError, ConfigError, DataError, LedgerError, LockedError, RefusedError
 from privadmm.privacy.verification import verify
 from privadmm.report import receipts
@@ -488,7 +488,7 @@ def test_an_interrupt_leaves_no_process_and_can_be_resumed(place: Place) -> None
 def test_without_dask_the_extra_is_named(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     for name in ("dask", "dask_client"):
-        monkeypatch.delitem(sys.modules, f"privadmm.engines.{name}", raising=False)
+        monkeypatch.delitem(sys.modules, f"privadmm.deploy.{name}", raising=False)
     done = place.train(place.config(run={"engine": "dask"}), "--json")
     assert (done.code, done.object["error"]) == (2, "ConfigError")
     assert "pip install 'privadmm[dask]'" in done.object["message"]
@@ -584,7 +584,7 @@ def test_requests_that_come_twice_too_early_too_late_and_forged(
     kind: str, cluster: Deployed, place: Place
 ) -> None:
     from federations import released
-    from privadmm.engines.dask import DaskCluster
+    from privadmm.deploy.dask import DaskCluster
 
     whole = place.run(KINDS[kind], out=place.path / "whole")
     asked = order(place, dasked(KINDS[kind], cluster))
@@ -604,7 +604,7 @@ def test_requests_that_come_twice_too_early_too_late_and_forged(
 
 def test_a_process_that_knows_no_such_block_has_lost_it(cluster: Deployed, place: Place) -> None:
     """It took the place and the address of one that died. What a site itself raises is another matter."""
-    from privadmm.engines.dask import DaskCluster, Lost
+    from privadmm.deploy.dask import DaskCluster, Lost
 
     engine = DaskCluster(orders(order(place, dasked(STAR, cluster))))
     try:
@@ -622,7 +622,7 @@ def test_a_connection_that_breaks_while_a_lost_block_is_made_again(
     cluster: Deployed, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The new actor is there, and has not been opened: it is before it is asked for the round."""
-    from privadmm.engines import dask
+    from privadmm.deploy import dask
 
     whole = place.run(GRAPH, out=place.path / "whole")
     answered, broken = dask.answered, list[str]()

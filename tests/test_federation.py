@@ -12,6 +12,11 @@ import pytest
 
 from privadmm.config.file import read
 from privadmm.data import arrays
+from privadmm.deploy.federation import party_server
+from privadmm.deploy.federation.party import read as read_party
+from privadmm.deploy.federation.party_server import answer
+from privadmm.deploy.federation.proposal import Proposal, neutral, read_text, written
+from privadmm.deploy.federation.protocol import Letter
 from privadmm.engine.mail import Mail
 from privadmm.errors import (
     ClusterError,
@@ -22,11 +27,6 @@ from privadmm.errors import (
     RefusedError,
     ToleranceError,
 )
-from privadmm.federation import desk
-from privadmm.federation.desk import answer
-from privadmm.federation.letters import Letter
-from privadmm.federation.party import read as read_party
-from privadmm.federation.proposal import Proposal, neutral, read_text, written
 from privadmm.model import Model
 from privadmm.privacy.verification import verify
 from privadmm.report import receipts, steward
@@ -196,7 +196,7 @@ def refusing(made: Federated, **options: Any) -> str:
 def test_a_party_refuses_what_its_policy_does_not_allow(
     made: Federated, before: str, after: str, told: str
 ) -> None:
-    from privadmm.federation.making import with_ledger
+    from privadmm.deploy.federation.init import with_ledger
 
     made.change(1, before, after)
     made.ledgers[1].unlink()
@@ -291,7 +291,7 @@ def test_a_refused_job_is_not_even_tried(made: Federated, monkeypatch: pytest.Mo
     assert ask(made, 0, **proposed(made, 2))["status"] == "refused"
     damaged = proposed(made, 3) | {"heads": json.dumps([["x", 0, 0, "00"]])}
     assert ask(made, 0, **damaged)["status"] == "failed"
-    monkeypatch.setattr(desk, "held", lambda *_: pytest.fail("records were read"))
+    monkeypatch.setattr(party_server, "held", lambda *_: pytest.fail("records were read"))
     before = made.ledgers[0].read_bytes()
     for number in (2, 3, 4):
         said = ask(made, 0, **first_step(number))
@@ -481,7 +481,7 @@ def test_a_party_that_fails_in_a_deployment_is_locked_and_tells_nothing_else(
     before = made.ledgers[1].read_bytes()
     for again in (letter, {**letter, "round": 1}, {"kind": "give_up", "job": job}):
         said = ask(made, 1, **again)
-        assert (said["status"], said["message"]) == ("locked", desk.LOCKED_HERE)
+        assert (said["status"], said["message"]) == ("locked", party_server.LOCKED_HERE)
     with pytest.raises(LockedError):
         made.run(out="runs/second")
     assert made.ledgers[1].read_bytes() == before
@@ -518,7 +518,7 @@ def test_a_party_whose_budget_ends(made: Federated) -> None:
 
 
 def test_a_budget_that_is_spent_is_no_fault(made: Federated) -> None:
-    from privadmm.federation.checking import check
+    from privadmm.deploy.federation.doctor import check
 
     def ledgers() -> list[tuple[str, str]]:
         found = check(made.made.coordinator.folder.parent)
@@ -585,7 +585,7 @@ def test_two_nodes_of_one_party(made: Federated) -> None:
 
 def test_a_node_without_the_key_of_its_party(made: Federated, tmp_path: Path) -> None:
     """Whoever has a key that is registered could say that it is party 1."""
-    from privadmm.federation.certificates import make_node_key
+    from privadmm.deploy.federation.keys import make_node_key
 
     key = (made.folders[1] / "node-key").read_bytes()
     (made.folders[1] / "node-key").unlink()
@@ -639,7 +639,7 @@ def test_a_party_answers_without_heavy_libraries(made: Federated) -> None:
     _, steps = began(made)
     letter = {key: value for key, value in steps[-1][1].items()}
     code = (
-        "import sys\nfrom pathlib import Path\nfrom privadmm.federation.desk import answer\n"
+        "import sys\nfrom pathlib import Path\nfrom privadmm.deploy.federation.party_server import answer\n"
         f"assert answer(Path({str(made.folders[1])!r}), {letter!r})['status'] == 'ok'\n"
         "print(*sorted({name.split('.')[0] for name in sys.modules}))"
     )
@@ -663,7 +663,7 @@ def test_a_party_answers_without_heavy_libraries(made: Federated) -> None:
 
 
 def test_parties_bring_files_of_their_own(tmp_path: Path) -> None:
-    from privadmm.federation.making import init, with_ledger
+    from privadmm.deploy.federation.init import init, with_ledger
 
     own = OWN_FILES.format(count=3, more='on_bad = "default"')
     (tmp_path / "config.toml").write_text(own)

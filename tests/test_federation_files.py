@@ -19,11 +19,11 @@ import pytest
 from small_runs import PRIVATE, Outcome, Place, with_changes
 
 pytest.importorskip("cryptography")
+from privadmm.deploy.federation import doctor, keys
+from privadmm.deploy.federation.layout import Coordinator
+from privadmm.deploy.federation.party import read as read_party
+from privadmm.deploy.federation.supervisor import keep_up, need_port
 from privadmm.errors import ConfigError
-from privadmm.federation import certificates, checking
-from privadmm.federation.layout import Coordinator
-from privadmm.federation.party import read as read_party
-from privadmm.federation.supervising import keep_up, need_port
 
 PORT = 9177
 
@@ -31,7 +31,7 @@ PORT = 9177
 @pytest.fixture(autouse=True)
 def flower(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if Flower were installed; what these look at does not use it."""
-    monkeypatch.setattr(checking, "flower", lambda: "1.41.0")
+    monkeypatch.setattr(doctor, "flower", lambda: "1.41.0")
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ def test_faults_of_files(place: Place, made: Path) -> None:
 
 def test_faults_of_a_coordinator(place: Place, made: Path) -> None:
     folder = made / "coordinator"
-    certificates.make_authority(place.path / "other", "127.0.0.1")
+    keys.make_authority(place.path / "other", "127.0.0.1")
     server = (folder / "certificates" / "server.pem").read_bytes()
     (folder / "certificates" / "server.pem").write_bytes((place.path / "other" / "server.pem").read_bytes())
     assert "was not signed by" in bad(place, folder)["certificate"]
@@ -175,8 +175,8 @@ def test_faults_of_a_coordinator(place: Place, made: Path) -> None:
 
 
 def test_an_expired_certificate(place: Place, made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(certificates, "DAYS", -1 / 1440)  # a minute ago, five minutes after its beginning
-    certificates.make_authority(place.path / "old", "127.0.0.1")
+    monkeypatch.setattr(keys, "DAYS", -1 / 1440)  # a minute ago, five minutes after its beginning
+    keys.make_authority(place.path / "old", "127.0.0.1")
     (made / "party-0" / "ca.pem").write_bytes((place.path / "old" / "ca.pem").read_bytes())
     assert "is valid from" in bad(place, made / "party-0")["certificate"]
 
@@ -207,7 +207,7 @@ def test_a_superlink_is_known_by_its_certificate(place: Place, made: Path) -> No
     path.write_text(path.read_text().replace(f"127.0.0.1:{PORT}", f"127.0.0.1:{port}"))
     with tls_server(made / "coordinator" / "certificates", port):
         assert bad(place, made / "party-0") == {}
-    certificates.make_authority(place.path / "other", "127.0.0.1")
+    keys.make_authority(place.path / "other", "127.0.0.1")
     with tls_server(place.path / "other", port):
         assert "does not show a certificate of this authority" in bad(place, made / "party-0")["SuperLink"]
 
@@ -215,7 +215,7 @@ def test_a_superlink_is_known_by_its_certificate(place: Place, made: Path) -> No
 def test_another_flower_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     monkeypatch.setattr("importlib.metadata.version", lambda name: "1.42.0")
-    found = checking.looked("flower", checking.flower)
+    found = doctor.looked("flower", doctor.flower)
     assert (found.state, "is made for 1.41" in found.said) == ("bad", True)
 
 
@@ -225,19 +225,19 @@ def test_no_directory_of_a_federation(place: Place) -> None:
 
 
 def test_a_node_is_kept_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("privadmm.federation.supervising.PAUSE", 0.0)
+    monkeypatch.setattr("privadmm.deploy.federation.supervisor.PAUSE", 0.0)
     note = tmp_path / "note"
     failing = (
         f"open({str(note)!r}, 'a').write('x'); import sys; sys.exit(len(open({str(note)!r}).read()) < 3)"
     )
     assert keep_up([[sys.executable, "-c", failing]], {}) == 0
     assert note.read_text() == "xxx"
-    monkeypatch.setattr("privadmm.federation.supervising.TRIES", 2)
+    monkeypatch.setattr("privadmm.deploy.federation.supervisor.TRIES", 2)
     assert keep_up([[sys.executable, "-c", "import sys; sys.exit(7)"]], {}) == 7
 
 
 def test_two_are_kept_up_and_ended_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("privadmm.federation.supervising.PAUSE", 0.0)
+    monkeypatch.setattr("privadmm.deploy.federation.supervisor.PAUSE", 0.0)
     pids, note = tmp_path / "pids", tmp_path / "note"
     staying = f"import os, time; open({str(pids)!r}, 'a').write(f'{{os.getpid()}} '); time.sleep(60)"
     failing = (
@@ -255,7 +255,7 @@ def test_what_is_kept_up_ends_with_its_keeper(tmp_path: Path, how: signal.Signal
     pids = tmp_path / "pids"
     staying = f"import os, time; open({str(pids)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
     code = (
-        "import os, sys; from privadmm.federation.supervising import keep_up; "
+        "import os, sys; from privadmm.deploy.federation.supervisor import keep_up; "
         "sys.exit(keep_up([[sys.executable, '-c', sys.argv[1]]], os.environ))"
     )
     process = subprocess.Popen([sys.executable, "-c", code, staying])

@@ -43,7 +43,7 @@ def test_a_short_deployment_has_the_transcript_of_one_process(
 
 def test_the_client_app_starts_without_heavy_libraries(tmp_path: Path) -> None:
     code = (
-        "import privadmm.engines.flower.client, flwr.supernode.runtime.run_clientapp, sys, json\n"
+        "import privadmm.deploy.flower.client, flwr.supernode.runtime.run_clientapp, sys, json\n"
         "print(json.dumps(sorted({name.split('.')[0] for name in sys.modules})))"
     )
     environment = {**ENVIRONMENT, "FLWR_HOME": str(tmp_path), "FLWR_TELEMETRY_ENABLED": "0"}
@@ -63,7 +63,7 @@ def test_the_client_app_starts_without_heavy_libraries(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("own", ["flwr-clientapp", "flwr-serverapp"])
 def test_other_apps_are_refused(own: str, tmp_path: Path) -> None:
-    from privadmm.federation.layout import COMMANDS, pinned
+    from privadmm.deploy.federation.layout import COMMANDS, pinned
 
     pinned(tmp_path, own)
     for name in set(COMMANDS) - {own}:
@@ -77,7 +77,7 @@ def test_other_apps_are_refused(own: str, tmp_path: Path) -> None:
 def test_every_command_that_flower_may_start_is_replaced() -> None:
     from flwr.supercore.constant import TASK_TYPE_TO_COMMAND
 
-    from privadmm.federation.layout import COMMANDS
+    from privadmm.deploy.federation.layout import COMMANDS
 
     assert set(COMMANDS) == set(TASK_TYPE_TO_COMMAND.values())
 
@@ -85,7 +85,7 @@ def test_every_command_that_flower_may_start_is_replaced() -> None:
 def test_another_flower_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     import flwr
 
-    from privadmm.engines.flower import pinned
+    from privadmm.deploy.flower import pinned
 
     monkeypatch.setattr(flwr, "__version__", "1.42.0")
     for act in (pinned.client, pinned.server):
@@ -105,7 +105,7 @@ def test_letters_that_flower_does_not_take_are_sent_again(monkeypatch: pytest.Mo
     from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
     from flwr.supercore.task_identity import TaskIdentity
 
-    from privadmm.engines.flower import post
+    from privadmm.deploy.flower import post
 
     class Grid:
         pushed = 0
@@ -145,7 +145,7 @@ def test_replies_without_a_letter_and_from_another_node(monkeypatch: pytest.Monk
     from flwr.app import ConfigRecord, MetricRecord, RecordDict
     from flwr.supercore.task_identity import TaskIdentity
 
-    from privadmm.engines.flower import post
+    from privadmm.deploy.flower import post
 
     contents = {
         7: RecordDict({}),
@@ -181,7 +181,7 @@ def test_replies_without_a_letter_and_from_another_node(monkeypatch: pytest.Monk
 
 
 def test_a_run_that_ends_late_says_nothing_of_the_next(tmp_path: Path) -> None:
-    from privadmm.engines.flower.server import Status
+    from privadmm.runs.flower_app import Status
 
     first, second = (Status(tmp_path / "status.json", run, "out") for run in ("1", "2"))
     first.begin()

@@ -23,7 +23,7 @@ pytest.importorskip("flwr", reason="the extra flower is not installed: pip insta
 from federations import only_releases
 from flower_deployment import ENVIRONMENT, PATIENCE, Deployed, deployed, party
 from privadmm.config.file import read
-from privadmm.federation.layout import node, node_environment
+from privadmm.deploy.federation.layout import node, node_environment
 from privadmm.run import run
 from small_runs import write_config
 
@@ -158,7 +158,7 @@ from flwr.app import Message
 from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
 
-from privadmm.engines.flower.post import FlowerPost
+from privadmm.deploy.flower.post import FlowerPost
 
 app = ServerApp()
 thief = ClientApp()
@@ -180,8 +180,8 @@ def steal(message, context):
 UNRULY = '''"""The coordinator's app over a post that brings letters twice, too early and too late."""
 from flwr.serverapp import ServerApp
 
-from privadmm.engines.flower import server
-from privadmm.engines.flower.post import FlowerPost
+from privadmm.deploy.flower import server
+from privadmm.deploy.flower.post import FlowerPost
 
 
 class Unruly(FlowerPost):
@@ -241,7 +241,7 @@ def started(made: Deployed, app: Path) -> None:
 
 def test_letters_that_come_twice_too_early_and_too_late(made: Deployed, whole: str, tmp_path: Path) -> None:
     config = {"coordinator": str(made.place.folder), "out": "runs/unruly", "absent": "abort"}
-    client = "privadmm.engines.flower.client:app"
+    client = "privadmm.deploy.flower.client:app"
     started(made, bundle(tmp_path, "unruly", UNRULY, client, **config, resume=False, timeout=PATIENCE))
     result = made.finish()
     assert result["transcript"] == whole
@@ -288,7 +288,7 @@ STRANGERS = {
 
 @pytest.mark.parametrize("who", STRANGERS)
 def test_strangers_are_not_let_in(made: Deployed, tmp_path: Path, who: str) -> None:
-    from privadmm.federation.certificates import make_authority, make_node_key
+    from privadmm.deploy.federation.keys import make_authority, make_node_key
 
     one = party(made, 0)
     words = [*node(one), "--max-retries", "1"]

@@ -10,10 +10,10 @@ import pytest
 
 from cases import ALGORITHMS, shards
 from privadmm.data import arrays
+from privadmm.deploy.federation.protocol import Letter
 from privadmm.engine.job import cluster, train
 from privadmm.engine.mail import COORDINATOR, Mail
 from privadmm.errors import AbsentError, ClusterError, DivergedError, PrivadmmError, RefusedError
-from privadmm.federation.letters import Letter
 from privadmm.model import Model
 from privadmm.privacy.mechanisms import Simulation
 from small_runs import PRIVATE, Tables, charged, no_plots, with_changes
@@ -346,8 +346,8 @@ def test_what_every_method_sends_is_what_it_says(case: Any) -> None:
 
 def test_a_block_on_dask_is_named() -> None:
     pytest.importorskip("distributed")
-    from privadmm.engines.dask import Block, DaskCluster
-    from privadmm.engines.site import Order
+    from privadmm.deploy.dask import Block, DaskCluster
+    from privadmm.deploy.remote_block import Order
 
     job = next(case for case in ALGORITHMS if case.name == "dp_admm").job(rounds=3)
     good = Mail(np.array([0, 1]), np.zeros((2, job.public.dim))).pack()

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 from privadmm.config.file import read
+from privadmm.deploy.federation.init import Made, init, with_ledger
+from privadmm.deploy.federation.party_server import answer
+from privadmm.deploy.federation.proposal import neutral, written
+from privadmm.deploy.federation.protocol import Letter
 from privadmm.errors import ClusterError, RefusedError
-from privadmm.federation.desk import answer
-from privadmm.federation.letters import Letter
-from privadmm.federation.making import Made, init, with_ledger
-from privadmm.federation.proposal import neutral, written
 from small_runs import PRIVATE, no_plots, with_changes
 
 pytest.importorskip("cryptography")
@@ -90,7 +90,7 @@ class Two:
 
 def asking(made: Made, text: str, nonce: str | None = None) -> dict[str, Any]:
     """A hello of this federation's coordinator."""
-    from privadmm.federation.certificates import Credentials
+    from privadmm.deploy.federation.keys import Credentials
 
     own = Credentials(made.coordinator.certificates)
     return dict(own.hello(own.greeting(nonce or secrets.token_hex(16), text), text))
@@ -340,7 +340,7 @@ def test_one_authority_for_two_coordinators(tmp_path: Path) -> None:
     from cryptography.hazmat.primitives import serialization
     from cryptography.x509.oid import NameOID
 
-    from privadmm.federation import certificates
+    from privadmm.deploy.federation import keys
 
     here, there = two_federations(tmp_path)
     ours, theirs = here.made.coordinator.certificates, there.made.coordinator.certificates
@@ -348,8 +348,8 @@ def test_one_authority_for_two_coordinators(tmp_path: Path) -> None:
     authority: Any = serialization.load_pem_private_key((ours / "ca-key.pem").read_bytes(), None)
     server: Any = serialization.load_pem_private_key((theirs / "server-key.pem").read_bytes(), None)
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
-    parts = [x509.BasicConstraints(False, None), x509.SubjectAlternativeName(certificates.named("127.0.0.1"))]
-    signed = certificates.signed(name, ca.subject, server.public_key(), authority, parts)
+    parts = [x509.BasicConstraints(False, None), x509.SubjectAlternativeName(keys.named("127.0.0.1"))]
+    signed = keys.signed(name, ca.subject, server.public_key(), authority, parts)
     (theirs / "server.pem").write_bytes(signed)
     for path in (theirs / "ca.pem", *(folder / "ca.pem" for folder in there.folders)):
         path.write_bytes((ours / "ca.pem").read_bytes())
@@ -408,7 +408,7 @@ SAID: dict[str, Any] = {
 @pytest.mark.parametrize("said", SAID.values(), ids=SAID.keys())
 def test_what_no_party_says_of_itself_names_the_node(said: Any, tmp_path: Path) -> None:
     """Signed with its own key, so that it is the party's own doing."""
-    from privadmm.federation import certificates
+    from privadmm.deploy.federation import keys
 
     made = federated(tmp_path, STAR)
 
@@ -419,8 +419,8 @@ def test_what_no_party_says_of_itself_names_the_node(said: Any, tmp_path: Path) 
                 return heard
             told = {**json.loads(str(heard["facts"])), **said} if isinstance(said, dict) else said
             folder = made.folders[1]
-            greeting = certificates.greeted(letter, folder / "ca.pem", "127.0.0.1")
-            seal = certificates.seal(folder / "node-key", greeting.answer(json.dumps(told)))
+            greeting = keys.greeted(letter, folder / "ca.pem", "127.0.0.1")
+            seal = keys.seal(folder / "node-key", greeting.answer(json.dumps(told)))
             return {**heard, "facts": json.dumps(told), "signature": seal}
 
     with pytest.raises(
@@ -433,7 +433,7 @@ def test_a_coordinator_with_an_rsa_key(tmp_path: Path) -> None:
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import rsa
 
-    from privadmm.federation import certificates
+    from privadmm.deploy.federation import keys
 
     key = rsa.generate_private_key(65537, 2048)
     path = tmp_path / "key.pem"
@@ -442,7 +442,7 @@ def test_a_coordinator_with_an_rsa_key(tmp_path: Path) -> None:
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
     )
-    signature = certificates.seal(path, b"words")
-    public = certificates.public(key.public_key())
-    assert certificates.sealed(public, b"words", signature)
-    assert not certificates.sealed(public, b"other words", signature)
+    signature = keys.seal(path, b"words")
+    public = keys.public(key.public_key())
+    assert keys.sealed(public, b"words", signature)
+    assert not keys.sealed(public, b"other words", signature)

@@ -222,8 +222,8 @@ class TestFederation:
     def begin(self, made: Any, number: int, **changes: str) -> Any:
         from federations import answer
         from privadmm.config.file import read
-        from privadmm.federation.party import read as read_party
-        from privadmm.federation.proposal import Proposal, neutral, written
+        from privadmm.deploy.federation.party import read as read_party
+        from privadmm.deploy.federation.proposal import Proposal, neutral, written
 
         text = written(neutral(read(made.made.coordinator.job)))
         for before, after in changes.items():

@@ -28,7 +28,6 @@ LAYERS = (
 )
 # Where modules belong that have not moved yet.
 MOVING = {
-    **dict.fromkeys(("engines", "federation"), "deploy"),
     **dict.fromkeys(
         ("report", "report.steward", "report.screen", "report.advice", "report.comparison"), "cli"
     ),
@@ -40,10 +39,6 @@ MOVING = {
 }
 # Imports that go upwards and are to go away: "importer -> imported". This list only shrinks.
 DEBTS = {
-    "federation.running -> model",
-    "federation.running -> report.absence",
-    "federation.running -> report.receipts",
-    "federation.running -> report.rundir",
     "reproduce.pages -> report.screen",
     "theory.figures -> report.screen",
 }
@@ -54,14 +49,15 @@ OWNERS = {
     "networkx": {"optim.graphs"},
     "opendp": {"privacy.mechanisms"},
     "pyarrow": {"data.readers"},
-    "dask": {"engines.dask_client"},
-    "distributed": {"engines.dask_client"},
-    "cryptography": {"federation.certificates", "engines.dask_client"},
-    "threadpoolctl": {"engine.loop", "engines.site"},
+    "flwr": {"deploy.flower.client", "deploy.flower.post", "deploy.flower.pinned", "runs.flower_app"},
+    "dask": {"deploy.dask_client"},
+    "distributed": {"deploy.dask_client"},
+    "cryptography": {"deploy.federation.keys", "deploy.dask_client"},
+    "threadpoolctl": {"engine.loop", "deploy.remote_block"},
     "dp_accounting": set[str](),
     "pandas": set[str](),
 }
-ROOMS_OF = {"flwr": "engines.flower", "typer": "cli", "click": "cli"}  # which whole rooms may import
+ROOMS_OF = {"typer": "cli", "click": "cli"}  # which whole rooms may import
 
 
 def named(path: Path, package: Path) -> str:

@@ -241,7 +241,7 @@ def test_an_outline_is_checked_as_far_as_it_is_known() -> None:
 
 
 def test_a_federation_that_declares_nothing(place: Place) -> None:
-    from privadmm.federation.proposal import expected
+    from privadmm.deploy.federation.proposal import expected
 
     config = configs.read(place.config(data={"dim": 3}))
     job = expected(config)

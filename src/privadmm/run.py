@@ -15,10 +15,10 @@ from privadmm.config.build import Prepared
 from privadmm.config.file import Config, check_ledger, check_seed
 from privadmm.data import arrays
 from privadmm.data.files import write_json
+from privadmm.deploy.engines import Engine, opened
+from privadmm.deploy.remote_block import Order
 from privadmm.engine.job import Job, features, train, weights
 from privadmm.engine.loop import Callback, Checkpoint, Parties, Progress, View
-from privadmm.engines.opening import Engine, opened
-from privadmm.engines.site import Order
 from privadmm.errors import (
     ClusterError,
     DivergedError,

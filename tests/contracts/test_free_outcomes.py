@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 from privadmm.config.file import read
+from privadmm.deploy.federation.party_server import answer
+from privadmm.deploy.federation.proposal import Proposal, neutral, written
+from privadmm.deploy.federation.protocol import Letter
 from privadmm.engine.mail import Mail
-from privadmm.federation.desk import answer
-from privadmm.federation.letters import Letter
-from privadmm.federation.proposal import Proposal, neutral, written
 from small_runs import PRIVATE, Tables, charged, with_changes, write_config
 
 pytest.importorskip("cryptography")

@@ -32,7 +32,7 @@ def init(
 ) -> None:
     """Write a federation for the job in CONFIG.toml: certificates for a test, keys, policies; say how to start it."""
     from privadmm.config.file import read
-    from privadmm.federation.making import init as make
+    from privadmm.deploy.federation.init import init as make
     from privadmm.report import federation as shown
 
     made = make(read(config), out, host, port, rehearse)
@@ -44,7 +44,7 @@ def init(
 def ledger(directory: Directory, as_json: AsJson = False) -> None:
     """Make the ledger of a party, with the policy that its party.toml has, which it then fixes for good."""
     from privadmm.cli.ledger import show
-    from privadmm.federation.making import with_ledger
+    from privadmm.deploy.federation.init import with_ledger
 
     show(with_ledger(directory).ledger, as_json)
 
@@ -52,10 +52,10 @@ def ledger(directory: Directory, as_json: AsJson = False) -> None:
 @federation.command()
 def node(directory: Directory) -> None:
     """Start the party's node and keep it up. It runs privadmm's own ClientApp, and no code that comes with a job."""
-    from privadmm.federation.layout import node as command
-    from privadmm.federation.layout import node_environment
-    from privadmm.federation.party import read
-    from privadmm.federation.supervising import need_port
+    from privadmm.deploy.federation.layout import node as command
+    from privadmm.deploy.federation.layout import node_environment
+    from privadmm.deploy.federation.party import read
+    from privadmm.deploy.federation.supervisor import need_port
 
     party = read(directory)
     need_port("127.0.0.1", party.node.port, "this party's node", "[node] port in party.toml")
@@ -72,8 +72,8 @@ def superlink(
     """Start the coordinator's SuperLink and keep it up. It runs the coordinator's own job, and no code that comes
     with a run.
     """
-    from privadmm.federation.layout import Coordinator, superlink_environment
-    from privadmm.federation.supervising import need_port
+    from privadmm.deploy.federation.layout import Coordinator, superlink_environment
+    from privadmm.deploy.federation.supervisor import need_port
 
     place = Coordinator(directory)
     need_port(host, place.address[1], "this SuperLink", f"the address in {place.flower / 'config.toml'}")
@@ -82,7 +82,7 @@ def superlink(
 
 
 def kept_up(what: str, directory: Path, commands: list[list[str]], environment: dict[str, str]) -> None:
-    from privadmm.federation.supervising import keep_up
+    from privadmm.deploy.federation.supervisor import keep_up
 
     try:
         code = keep_up(commands, os.environ | environment)
@@ -105,7 +105,7 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Look at everything that a federation needs: policy, records, ledger, keys, certificates, ports, versions."""
-    from privadmm.federation.checking import check as look
+    from privadmm.deploy.federation.doctor import check as look
     from privadmm.report import federation as shown
 
     found = look(directory, job)

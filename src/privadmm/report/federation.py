@@ -4,9 +4,9 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from privadmm.federation.checking import Finding
-from privadmm.federation.layout import NAME, PROMPT
-from privadmm.federation.making import Made
+from privadmm.deploy.federation.doctor import Finding
+from privadmm.deploy.federation.init import Made
+from privadmm.deploy.federation.layout import NAME, PROMPT
 
 
 def commands(made: Made) -> dict[str, Any]:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from privadmm.config.reader import load
 from privadmm.data.files import for_owner
+from privadmm.deploy.federation.party import Party
 from privadmm.errors import ConfigError
-from privadmm.federation.party import Party
 
 NAME = "federation"  # of the connection in Flower's own config
-FLOWER = "1.41"
+FLOWER = "1.41"  # what pinned.py replaces is inside Flower, and may change with any minor version
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
 # Flower asks its own processes for work this often, in seconds; it would once a second.
 PROMPT = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2"}
@@ -163,7 +163,7 @@ def pinned(folder: Path, own: str) -> str:
         act = {CLIENT: "client", SERVER: "server"}[own] if name == own else "refuse"
         path = made / name
         path.write_text(
-            f"#!{sys.executable}\nfrom privadmm.engines.flower.pinned import {act}\n\n{act}()\n",
+            f"#!{sys.executable}\nfrom privadmm.deploy.flower.pinned import {act}\n\n{act}()\n",
             encoding="utf-8",
         )
         path.chmod(0o755)

@@ -24,16 +24,16 @@ from privadmm import __version__
 from privadmm.config import build
 from privadmm.config.file import Config
 from privadmm.data.files import for_owner, write_text
+from privadmm.deploy.federation import party
+from privadmm.deploy.federation.party import Party
+from privadmm.deploy.federation.proposal import Kept, Proposal, parties_of, read_text
+from privadmm.deploy.federation.protocol import Letter, data, text, whole
+from privadmm.deploy.federation.records import Held, bound_of, held
+from privadmm.deploy.remote_block import Order, open_ledger
 from privadmm.engine.job import beside, check_labels
 from privadmm.engine.mail import Mail
 from privadmm.engine.worker import Worker
-from privadmm.engines.site import Order, open_ledger
 from privadmm.errors import ConfigError, LedgerError, LockedError, PrivadmmError, RefusedError
-from privadmm.federation import party
-from privadmm.federation.letters import Letter, data, text, whole
-from privadmm.federation.party import Party
-from privadmm.federation.proposal import Kept, Proposal, parties_of, read_text
-from privadmm.federation.records import Held, bound_of, held
 from privadmm.privacy.ledger import Tick
 from privadmm.privacy.ledger_file import Identity, Receipt, identity_of
 from privadmm.privacy.sqlite_ledger import SqliteLedger
@@ -109,7 +109,7 @@ class Desk:
         config = read_text(path)
         parties = parties_of(config)
         self.admitted(parties, config)
-        from privadmm.federation.certificates import greeted, seal
+        from privadmm.deploy.federation.keys import greeted, seal
 
         node = self.party.node
         greeting = greeted(letter, self.party.folder / node.ca, node.superlink.rpartition(":")[0])

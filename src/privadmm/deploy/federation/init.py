@@ -7,15 +7,15 @@ from typing import Any
 
 from privadmm.config.file import Config
 from privadmm.data.files import write_text
+from privadmm.deploy.federation import rehearsal
+from privadmm.deploy.federation.keys import make_authority, make_node_key
+from privadmm.deploy.federation.label_holder import LABELS, label_ledger
+from privadmm.deploy.federation.layout import FLOWER, NAME, Coordinator
+from privadmm.deploy.federation.party import Party
+from privadmm.deploy.federation.party import read as read_party
+from privadmm.deploy.federation.proposal import expected, neutral, parties_of, section, written
+from privadmm.deploy.federation.rehearsal import Rehearsal
 from privadmm.errors import ConfigError
-from privadmm.federation import rehearsal
-from privadmm.federation.certificates import make_authority, make_node_key
-from privadmm.federation.layout import FLOWER, NAME, Coordinator
-from privadmm.federation.party import Party
-from privadmm.federation.party import read as read_party
-from privadmm.federation.proposal import expected, neutral, parties_of, section, written
-from privadmm.federation.rehearsal import Rehearsal
-from privadmm.federation.running import LABELS, label_ledger
 from privadmm.privacy.sqlite_ledger import SqliteLedger
 
 APP = """[project]
@@ -29,8 +29,8 @@ dependencies = ["flwr=={flower}.*", "privadmm"]
 publisher = "privadmm"
 
 [tool.flwr.app.components]
-serverapp = "privadmm.engines.flower.server:app"
-clientapp = "privadmm.engines.flower.client:app"
+serverapp = "privadmm.runs.flower_app:app"
+clientapp = "privadmm.deploy.flower.client:app"
 
 [tool.flwr.app.config]
 coordinator = {coordinator}

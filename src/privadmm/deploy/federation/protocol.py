@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Letter = Mapping[str, str | int | bytes]
+LETTER = "letter"  # the name of the one record of a message that carries a letter
 Kind = Literal["hello", "begin", "step", "give_up"]
 
 

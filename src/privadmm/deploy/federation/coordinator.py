@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 
 from privadmm.data.arrays import Floats
+from privadmm.deploy.federation.proposal import MOST, Proposal
+from privadmm.deploy.federation.protocol import Greeting, Letter, text
 from privadmm.engine.job import Job
 from privadmm.engine.mail import Mail, unpack_from
 from privadmm.engine.worker import heard
 from privadmm.errors import ClusterError, DataError, LockedError, MessageError, RefusedError
-from privadmm.federation.letters import Greeting, Letter, text
-from privadmm.federation.proposal import MOST, Proposal
 from privadmm.privacy.ledger_file import Receipt
 
 if TYPE_CHECKING:
-    from privadmm.federation.certificates import Credentials
+    from privadmm.deploy.federation.keys import Credentials
 
 logger = logging.getLogger(__name__)
 Absent = Literal["wait", "continue", "abort"]
@@ -276,7 +276,7 @@ def greet(
 
 def recognise(node: int, answer: Letter, greeting: Greeting, parties: Mapping[int, Path]) -> Facts:
     """What a node says of itself; refused unless it has the key of the party which it says it is."""
-    from privadmm.federation.certificates import sealed
+    from privadmm.deploy.federation.keys import sealed
 
     try:
         facts = Facts.of(answer)

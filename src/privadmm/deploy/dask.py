@@ -24,10 +24,10 @@ import numpy as np
 
 from privadmm.data import arrays
 from privadmm.data.arrays import Floats, Ints
+from privadmm.deploy.dask_client import CONNECT, CancelledError, Future, KilledWorker, connected
+from privadmm.deploy.remote_block import Order, Site
 from privadmm.engine.mail import Mail, unpack_sent
 from privadmm.engine.worker import heard
-from privadmm.engines.dask_client import CONNECT, CancelledError, Future, KilledWorker, connected
-from privadmm.engines.site import Order, Site
 from privadmm.errors import ClusterError, LedgerError
 from privadmm.privacy.ledger import Statement
 from privadmm.privacy.ledger_file import Receipt

@@ -10,9 +10,9 @@ import numpy as np
 from privadmm.config.build import Prepared
 from privadmm.data.columns import People
 from privadmm.data.shards import Shards
+from privadmm.deploy.remote_block import Order, open_ledger
 from privadmm.engine.job import Job, cluster
 from privadmm.engine.loop import Parties
-from privadmm.engines.site import Order, open_ledger
 from privadmm.errors import ConfigError
 from privadmm.privacy.ledger import Statement
 from privadmm.privacy.ledger_file import Receipt
@@ -71,7 +71,7 @@ def opened(order: Order, prepared: Prepared, noise: Noise, heads: Sequence[tuple
         order = replace(order, heads=tuple(seen for seen, _ in heads))
         ledger = open_ledger(order, noise.mode, prepared.frame.bounds)
         return Here(order.job, prepared.train, noise, ledger)
-    from privadmm.engines.dask import DaskCluster
+    from privadmm.deploy.dask import DaskCluster
 
     labels = prepared.held.y if isinstance(prepared.held, People) else None
     return DaskCluster(orders(order, heads), labels)

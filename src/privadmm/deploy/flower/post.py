@@ -8,10 +8,9 @@ from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
 
-from privadmm.federation.letters import Letter
+from privadmm.deploy.federation.protocol import LETTER, Letter
 
 logger = logging.getLogger(__name__)
-LETTER = "letter"
 POLL = 0.2  # seconds between looks for answers
 AGAIN = 30.0  # a node that lost a letter with its process is asked again after so long, then after twice that, ...
 PAUSE = 3.0  # before one is asked again that Flower says is not there, or whose letter it did not take

@@ -10,13 +10,13 @@ from typing import Literal
 
 from privadmm.config.file import Config, check_seed, read
 from privadmm.config.reader import load
+from privadmm.deploy.federation import keys, party
+from privadmm.deploy.federation.layout import FLOWER, Coordinator
+from privadmm.deploy.federation.party import Party
+from privadmm.deploy.federation.party_server import Desk
+from privadmm.deploy.federation.proposal import expected, neutral, parties_of
+from privadmm.deploy.federation.records import held
 from privadmm.errors import ConfigError, PrivadmmError, RefusedError
-from privadmm.federation import certificates, party
-from privadmm.federation.desk import Desk
-from privadmm.federation.layout import FLOWER, Coordinator
-from privadmm.federation.party import Party
-from privadmm.federation.proposal import expected, neutral, parties_of
-from privadmm.federation.records import held
 from privadmm.privacy.accounting import epsilon, printed, totals
 from privadmm.privacy.ledger import affordable
 from privadmm.privacy.sqlite_ledger import SqliteLedger
@@ -92,7 +92,7 @@ def of_coordinator(place: Coordinator) -> Iterator[Finding]:
     yield looked(
         "certificate", lambda: certificate(path / "server.pem", path / "ca.pem", path / "server-key.pem")
     )
-    yield looked("keys of nodes", lambda: keys(place))
+    yield looked("keys of nodes", lambda: node_keys(place))
     yield looked("app", lambda: app(place))
     yield looked("connection", lambda: connection(place))
 
@@ -171,13 +171,13 @@ def ledger(one: Party, job: Path | None) -> str:
 
 
 def certificate(path: Path, ca: Path | None = None, own: Path | None = None) -> str:
-    if problem := certificates.certificate_problem(path, ca, own):
+    if problem := keys.certificate_problem(path, ca, own):
         raise ConfigError(f"{path}: {problem}")
-    return f"{path.name} is valid until {certificates.load(path).not_valid_after_utc:%Y-%m-%d}"
+    return f"{path.name} is valid until {keys.load(path).not_valid_after_utc:%Y-%m-%d}"
 
 
 def key(path: Path) -> str:
-    if problem := certificates.key_problem(path):
+    if problem := keys.key_problem(path):
         raise ConfigError(f"{path}: {problem}")
     return "there, and its owner's alone"
 
@@ -228,13 +228,13 @@ def proposed(place: Coordinator) -> str:
     return f"{job.algorithm.name}, {job.public.rounds} rounds, {parties} parties, {cost} for each"
 
 
-def keys(place: Coordinator) -> str:
+def node_keys(place: Coordinator) -> str:
     parties = parties_of(read(place.job))
     for number in range(parties):
         path = place.keys / f"party-{number}.pub"
         if not path.is_file():
             raise ConfigError(f"{path}: no such file; ask party {number} for its public key")
-        if problem := certificates.public_problem(path):
+        if problem := keys.public_problem(path):
             raise ConfigError(f"{path}: {problem}")
     return f"of {parties} parties"
 

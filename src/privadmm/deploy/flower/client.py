@@ -13,10 +13,10 @@ from pathlib import Path
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
+from privadmm.deploy.federation.party_server import answer
+from privadmm.deploy.federation.protocol import LETTER
 from privadmm.engine.loop import one_blas_thread
-from privadmm.federation.desk import answer
 
-LETTER = "letter"  # the one record of a message
 STRAY = {
     "status": "failed",
     "error": "ConfigError",

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from privadmm.data.arrays import digest
+from privadmm.deploy.federation.protocol import Greeting, Letter, text
 from privadmm.errors import ConfigError, RefusedError
-from privadmm.federation.letters import Greeting, Letter, text
 
 try:
     from cryptography import x509

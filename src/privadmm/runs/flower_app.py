@@ -12,11 +12,11 @@ from flwr.serverapp import Grid, ServerApp
 
 from privadmm.config.file import read
 from privadmm.data.files import write_json
-from privadmm.engines.flower.post import FlowerPost
+from privadmm.deploy.federation.coordinator import Patience
+from privadmm.deploy.federation.layout import COORDINATOR, Coordinator
+from privadmm.deploy.flower.post import FlowerPost
 from privadmm.errors import ConfigError, PrivadmmError
-from privadmm.federation.coordinator import Patience
-from privadmm.federation.layout import COORDINATOR, Coordinator
-from privadmm.federation.running import Asked, federate
+from privadmm.runs.federated import Asked, federate
 
 logger = logging.getLogger("flwr")
 

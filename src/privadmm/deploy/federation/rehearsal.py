@@ -16,7 +16,7 @@ from privadmm.config import build, build_columns, build_rows
 from privadmm.config.file import Config
 from privadmm.data import splits
 from privadmm.data.readers import Records
-from privadmm.federation.proposal import neutral, parties_of
+from privadmm.deploy.federation.proposal import neutral, parties_of
 
 LABELS = "labels.csv"
 

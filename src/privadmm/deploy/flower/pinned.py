@@ -17,9 +17,7 @@ from typing import Any
 
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before numpy: more threads than one change bits
 
-from privadmm.federation.layout import COORDINATOR, Coordinator
-
-VERSION = "1.41."  # what is replaced below is inside Flower, and may change with any minor version
+from privadmm.deploy.federation.layout import COORDINATOR, FLOWER, Coordinator
 
 
 def client() -> None:
@@ -27,7 +25,7 @@ def client() -> None:
     known_flower()
     # Not by way of Flower's own command, which imports twice as much.
     runtime = import_module("flwr.supernode.runtime.run_clientapp")
-    from privadmm.engines.flower.client import app
+    from privadmm.deploy.flower.client import app
 
     replaced(
         runtime,
@@ -60,9 +58,9 @@ def server() -> None:
 def known_flower() -> None:
     import flwr
 
-    if not flwr.__version__.startswith(VERSION):
+    if not flwr.__version__.startswith(f"{FLOWER}."):
         sys.exit(
-            f"privadmm pins Flower {VERSION}x, and {flwr.__version__} is installed: pip install 'privadmm[flower]'"
+            f"privadmm pins Flower {FLOWER}, and {flwr.__version__} is installed: pip install 'privadmm[flower]'"
         )
 
 

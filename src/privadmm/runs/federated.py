@@ -14,35 +14,25 @@ import numpy as np
 from privadmm.config import build
 from privadmm.config.file import Config, check_seed
 from privadmm.data import arrays
-from privadmm.data.aligned import read_labels
-from privadmm.data.arrays import Floats
-from privadmm.data.columns import align
 from privadmm.data.files import write_json
 from privadmm.data.frame import Frame
-from privadmm.data.label_source import LabelSource
+from privadmm.deploy.federation.coordinator import Facts, Federation, Patience, Post, greet
+from privadmm.deploy.federation.keys import Credentials
+from privadmm.deploy.federation.label_holder import labels
+from privadmm.deploy.federation.layout import Coordinator
+from privadmm.deploy.federation.proposal import Kept, Proposal, neutral, parties_of, read_text, written
 from privadmm.engine.job import Job, features, train, weights
 from privadmm.engine.loop import Callback, Checkpoint, Progress, View
-from privadmm.errors import ClusterError, ConfigError, DataError, LedgerError
-from privadmm.federation.certificates import Credentials
-from privadmm.federation.coordinator import Facts, Federation, Patience, Post, greet
-from privadmm.federation.layout import Coordinator
-from privadmm.federation.proposal import Kept, Proposal, neutral, parties_of, read_text, written
-from privadmm.federation.records import digest
+from privadmm.errors import ClusterError
 from privadmm.model import Model, about
 from privadmm.privacy.accounting import epsilon, totals
-from privadmm.privacy.calibration import Adjacency
 from privadmm.privacy.events import dump
-from privadmm.privacy.labels import reported_by_holder
-from privadmm.privacy.ledger import Policy
-from privadmm.privacy.sqlite_ledger import SqliteLedger
-from privadmm.privacy.verification import sound
 from privadmm.report import absence, receipts
 from privadmm.report.receipts import Receipts
 from privadmm.report.rundir import RunDir
 
 POLL = 0.5  # seconds between looks at who is there
 PARTIES = "parties.json"  # what the parties said of themselves
-LABELS = "labels.sqlite"  # what the label holder has told, beside job.toml
 
 
 @dataclass(frozen=True)
@@ -257,43 +247,3 @@ def framed(config: Config, facts: Sequence[Facts]) -> Frame:
     bounds = config.parties.row_bounds or (bound,) * len(facts)
     scaled = config.privacy is not None and config.privacy.adjacency == "column"
     return frame.split(groups, bounds, not scaled)
-
-
-def label_ledger(path: Path, adjacency: Adjacency, label_epsilon: float, mode: str) -> SqliteLedger:
-    """The ledger of a coordinator that holds labels: it keeps what was reported of them, once and for all jobs."""
-    return SqliteLedger(path, (0,), Policy(None, adjacency=adjacency, label_epsilon=label_epsilon), mode)
-
-
-def labels(config: Config, job: Job, first: Facts) -> Floats | None:
-    """Those at the coordinator, in the order of its people; randomised once, where that is asked for."""
-    if not job.public.columns:
-        return None
-    table = config.data
-    if table.id is None or table.label is None:
-        raise ConfigError(f"{config.path}: parties that hold columns need [data] id and label")
-    source = config.resolve(table.source)
-    ids, y = read_labels(source, table.format, table.id, table.label, table.classes)
-    (order,) = align([(str(source), ids)])
-    if digest(ids[order]) != first.people:
-        raise DataError(
-            f"{source}: has labels of other people than the parties hold; agree on the people first"
-        )
-    found: Floats = np.asarray(y[order], dtype=np.float64)
-    chosen = job.public.label_epsilon
-    if chosen is None:
-        return found
-    path, mode = config.resolve(LABELS), config.run.mode
-    if mode == "deployment" and not path.exists():
-        raise LedgerError(
-            f"{path}: there is no ledger of reported labels there, and a deployment does not make one: another report "
-            "of the same labels would tell more of them. `privadmm federation init` made it; put it back, or copy that "
-            "of the last federation on these labels"
-        )
-    if path.exists():
-        sound(path)
-    ledger = label_ledger(path, job.policy.adjacency, chosen, mode)
-    try:
-        people = LabelSource.declared(table.label, table.classes, [digest(ids[order])])
-        return reported_by_holder(found, people, ledger, build.noise(config), chosen)
-    finally:
-        ledger.close()

@@ -15,9 +15,9 @@ from privadmm.data.columns import Columns, align
 from privadmm.data.frame import Frame
 from privadmm.data.schema import words
 from privadmm.data.shards import Shards
+from privadmm.deploy.federation.party import Party
 from privadmm.engine.phases import vertical
 from privadmm.errors import ConfigError, DataError, RefusedError
-from privadmm.federation.party import Party
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,63 @@
+"""The labels of a coordinator that holds them for everybody, where parties hold columns."""
+
+from pathlib import Path
+
+import numpy as np
+
+from privadmm.config import build
+from privadmm.config.file import Config
+from privadmm.data.aligned import read_labels
+from privadmm.data.arrays import Floats
+from privadmm.data.columns import align
+from privadmm.data.label_source import LabelSource
+from privadmm.deploy.federation.coordinator import Facts
+from privadmm.deploy.federation.records import digest
+from privadmm.engine.job import Job
+from privadmm.errors import ConfigError, DataError, LedgerError
+from privadmm.privacy.calibration import Adjacency
+from privadmm.privacy.labels import reported_by_holder
+from privadmm.privacy.ledger import Policy
+from privadmm.privacy.sqlite_ledger import SqliteLedger
+from privadmm.privacy.verification import sound
+
+LABELS = "labels.sqlite"  # what the label holder has told, beside job.toml
+
+
+def label_ledger(path: Path, adjacency: Adjacency, label_epsilon: float, mode: str) -> SqliteLedger:
+    """The ledger of a coordinator that holds labels: it keeps what was reported of them, once and for all jobs."""
+    return SqliteLedger(path, (0,), Policy(None, adjacency=adjacency, label_epsilon=label_epsilon), mode)
+
+
+def labels(config: Config, job: Job, first: Facts) -> Floats | None:
+    """Those at the coordinator, in the order of its people; randomised once, where that is asked for."""
+    if not job.public.columns:
+        return None
+    table = config.data
+    if table.id is None or table.label is None:
+        raise ConfigError(f"{config.path}: parties that hold columns need [data] id and label")
+    source = config.resolve(table.source)
+    ids, y = read_labels(source, table.format, table.id, table.label, table.classes)
+    (order,) = align([(str(source), ids)])
+    if digest(ids[order]) != first.people:
+        raise DataError(
+            f"{source}: has labels of other people than the parties hold; agree on the people first"
+        )
+    found: Floats = np.asarray(y[order], dtype=np.float64)
+    chosen = job.public.label_epsilon
+    if chosen is None:
+        return found
+    path, mode = config.resolve(LABELS), config.run.mode
+    if mode == "deployment" and not path.exists():
+        raise LedgerError(
+            f"{path}: there is no ledger of reported labels there, and a deployment does not make one: another report "
+            "of the same labels would tell more of them. `privadmm federation init` made it; put it back, or copy that "
+            "of the last federation on these labels"
+        )
+    if path.exists():
+        sound(path)
+    ledger = label_ledger(path, job.policy.adjacency, chosen, mode)
+    try:
+        people = LabelSource.declared(table.label, table.classes, [digest(ids[order])])
+        return reported_by_holder(found, people, ledger, build.noise(config), chosen)
+    finally:
+        ledger.close()

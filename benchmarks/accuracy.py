@@ -26,9 +26,9 @@ import numpy as np
 from rich.console import Console
 from rich.progress import Progress
 
-from privadmm.compare import compare, with_parties
+from privadmm.cli.views import comparison
 from privadmm.config.file import Config, read
-from privadmm.report import comparison
+from privadmm.runs.compare import compare, with_parties
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 OTHERS = ("dp_admm", "pvp", "dp_fedsgd", "dvp", "m_admm", "r_admm", "mr_admm", "pdml")

@@ -28,10 +28,10 @@ import numpy as np
 from privadmm import ADMMClassifier, BudgetWarning
 from privadmm.config.build import UNIT
 from privadmm.data import adult
-from privadmm.data.declare import outward
 from privadmm.data.moments_map import map_of
 from privadmm.data.schema import Encoding, Number, Schema
-from privadmm.recommend import Facts, recommend
+from privadmm.runs.new_schema import outward
+from privadmm.runs.recommend import Facts, recommend
 
 DELTA, HELD_OUT = 1e-6, 0.2
 BINS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, math.inf)  # of noise-to-signal

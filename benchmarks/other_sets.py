@@ -45,8 +45,8 @@ from privadmm.optim.losses import HalfLogistic
 from privadmm.optim.regularizers import L2
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.mechanisms import Simulation
-from privadmm.recommend import FINE, Facts
-from privadmm.report import metrics
+from privadmm.runs import metrics
+from privadmm.runs.recommend import FINE, Facts
 
 DELTA, RANGE, HELD_OUT = 1e-6, 4.0, 0.2
 PARTIES = {"10 parties": 10, "100 parties": 100, "curator": 1}

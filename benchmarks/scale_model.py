@@ -1,4 +1,4 @@
-"""The model of a round (privadmm.scale) against the engines at 2 to 10 nodes, on this machine.
+"""The model of a round (privadmm.runs.scale) against the engines at 2 to 10 nodes, on this machine.
 
     python benchmarks/scale_model.py [--json] [--quick] [--only dask|flower]
 
@@ -24,7 +24,7 @@ from privadmm.deploy.dask import DaskCluster
 from privadmm.deploy.engines import orders
 from privadmm.engine.loop import drive
 from privadmm.engine.mail import Mail
-from privadmm.scale import Engine, Network, Traffic, simulate, traffic
+from privadmm.runs.scale import Engine, Network, Traffic, simulate, traffic
 
 CORES = float(len(os.sched_getaffinity(0)))
 LOOPBACK = Network(latency=5e-5, bandwidth=1e9, hub=1e9)

@@ -24,7 +24,7 @@ from privadmm.config.file import read
 from privadmm.engine.job import cluster, features, train, weights
 from privadmm.engine.loop import one_blas_thread
 from privadmm.privacy.mechanisms import Simulation
-from privadmm.report import metrics
+from privadmm.runs import metrics
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "first_order_consensus.toml"
 GOAL = 3.0

@@ -30,7 +30,7 @@ from privadmm.optim.losses import HalfLogistic
 from privadmm.optim.regularizers import L2
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.mechanisms import Simulation
-from privadmm.report import metrics
+from privadmm.runs import metrics
 
 SETS = ("twonorm", "waveform", "ringnorm", "a9a", "adult")
 BUDGETS = {"0.5": (0.5,), "0.1/0.5/2": (0.1, 0.5, 2.0)}

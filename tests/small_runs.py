@@ -17,7 +17,7 @@ import pytest
 from privadmm.cli import main
 from privadmm.config.file import read
 from privadmm.privacy.ledger_file import unpack_charges
-from privadmm.run import Finished, run
+from privadmm.runs.run import Finished, run
 
 ENVIRONMENT = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "COLUMNS": "80"}
 # Output is kept back as it is for everybody else, else a failure to write it would show at another moment.
@@ -153,7 +153,9 @@ def no_plots(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """They take most of a small run's time. What would have been drawn is noted in the list."""
     drawn: list[str] = []
     for name in ("convergence", "spending"):
-        monkeypatch.setattr(f"privadmm.run.plots.{name}", lambda *arguments, name=name: drawn.append(name))
+        monkeypatch.setattr(
+            f"privadmm.runs.run.plots.{name}", lambda *arguments, name=name: drawn.append(name)
+        )
     return drawn
 
 

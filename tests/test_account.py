@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 
 from config_cases import toml as spelled
 from privadmm.algorithms import ALGORITHMS
+from privadmm.cli.views import screen
 from privadmm.config import file as configs
 from privadmm.config.build import job as job_of
 from privadmm.config.build import prepare
 from privadmm.errors import PrivadmmError
-from privadmm.forecast import account
 from privadmm.params import Checked, Choice, fields_of
 from privadmm.privacy.sqlite_ledger import SqliteLedger
-from privadmm.report import screen
-from privadmm.run import run
+from privadmm.runs.preview import account
+from privadmm.runs.run import run
 from small_runs import (
     PARTIES,
     PRIVATE,
@@ -193,7 +193,7 @@ def test_embedded_columns_too(parties: dict[str, Any], place: Place) -> None:
     tables["algorithm"]["rounds"] = 2
     accounted_and_trained(place, write_config(place.path / "config.toml", tables))
     config = configs.read(place.path / "config.toml")
-    from privadmm.forecast import shape
+    from privadmm.runs.preview import shape
 
     known, held = shape(config), prepare(config)
     assert (known.sizes, known.dim, known.columns) == (tuple(held.held.sizes), held.held.dim, held.columns)
@@ -431,7 +431,7 @@ def test_many_configs_cost_what_was_said(folder: Path) -> None:
 
 def test_an_account_of_other_sizes_is_noticed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted fault: one record a party, as if that did not matter."""
-    import privadmm.forecast as home
+    import privadmm.runs.preview as home
 
     monkeypatch.setattr(home, "counted", lambda config, count=None: (1,) * (config.parties.known or 1))
     with pytest.raises(AssertionError):

@@ -19,15 +19,15 @@ from hypothesis import strategies as st
 
 from config_cases import toml
 from privadmm.algorithms import ALGORITHMS, admm_star, dp_admm, local_only, pvp, star
+from privadmm.cli.views import screen
 from privadmm.config import file as configs
 from privadmm.config.build import allowance
 from privadmm.config.file import SECTIONS
 from privadmm.engine.mail import Mail
 from privadmm.errors import ConfigError, PrivadmmError
-from privadmm.forecast import account
 from privadmm.params import HUGE, TINY, Checked, Choice, ListOf, Scalar, fields_of
-from privadmm.report import screen
-from privadmm.run import run
+from privadmm.runs.preview import account
+from privadmm.runs.run import run
 from small_runs import no_plots, write_npz
 
 ROWS, COLUMNS = 24, 4

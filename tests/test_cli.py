@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import privadmm
-from privadmm import cli, demo
+from privadmm import cli
 from privadmm.config import file as configs
-from privadmm.report import metrics, plots
+from privadmm.runs import demo, metrics, plots
 from small_runs import (
     CLEAR,
     PARTIES,
@@ -84,7 +84,7 @@ def test_accuracy_and_objective_are_of_the_final_model(place: Place) -> None:
     from sklearn.metrics import accuracy_score, log_loss
 
     from privadmm.data.splits import train_test
-    from privadmm.model import Model
+    from privadmm.runs.model import Model
     from small_runs import rows
 
     said = place.train(place.config(), "--json").object
@@ -291,7 +291,7 @@ def test_another_run_in_the_same_second_gets_its_own_place(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(place.path)
-    monkeypatch.setattr("privadmm.run.time.strftime", lambda form: "NOW")
+    monkeypatch.setattr("privadmm.runs.run.time.strftime", lambda form: "NOW")
     no_plots(monkeypatch)
     config = place.config()
     outs = [place.call("train", config, "--json").object["out"] for _ in range(3)]

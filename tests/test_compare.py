@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from privadmm.compare import with_parties
 from privadmm.config.file import read
+from privadmm.runs.compare import with_parties
 from small_runs import CLEAR, PRIVATE, Place
 
 DVP = {**PRIVATE, "algorithm": {"name": "dvp", "rounds": 3, "eta": 0.5}, "graph": {"kind": "ring"}}

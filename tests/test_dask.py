@@ -24,8 +24,8 @@ from privadmm.engine.loop import Callback, View, drive
 from privadmm.engine.mail import Mail
 from privadmm.errors import ClusterError, ConfigError, DataError, LedgerError, LockedError, RefusedError
 from privadmm.privacy.verification import verify
-from privadmm.report import receipts
-from privadmm.run import Bar, Finished
+from privadmm.runs import receipts
+from privadmm.runs.run import Bar, Finished
 from small_runs import (
     CLEAR,
     ENVIRONMENT,

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privadmm.data.declare import Declared, comments, declare, key, outward, schema_file, text
 from privadmm.data.schema import Category, Number, Schema
 from privadmm.errors import ConfigError, DataError
+from privadmm.runs.new_schema import Declared, comments, declare, key, outward, schema_file, text
 from small_runs import Place
 
 ROWS = 40

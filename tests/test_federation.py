@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from privadmm.cli.views import steward
 from privadmm.config.file import read
 from privadmm.data import arrays
 from privadmm.deploy.federation import party_server
@@ -27,9 +28,9 @@ from privadmm.errors import (
     RefusedError,
     ToleranceError,
 )
-from privadmm.model import Model
 from privadmm.privacy.verification import verify
-from privadmm.report import receipts, steward
+from privadmm.runs import receipts
+from privadmm.runs.model import Model
 from small_runs import (
     ENVIRONMENT,
     PRIVATE,

@@ -22,7 +22,6 @@ from privadmm.engine.mail import Mail
 from privadmm.engine.party import Local
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
-from privadmm.model import Model
 from privadmm.optim import graphs
 from privadmm.optim.losses import HalfLogistic, Logistic
 from privadmm.optim.regularizers import L1, L2
@@ -32,6 +31,7 @@ from privadmm.privacy.curves import gdp_epsilon
 from privadmm.privacy.events import Gaussian
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.privacy.release import Door, Released
+from privadmm.runs.model import Model
 
 CASES = {case.name: case for case in ALGORITHMS}
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from privadmm.privacy.verification import verify
-from privadmm.report import receipts
+from privadmm.runs import receipts
 from small_runs import ENVIRONMENT, PRIVATE, Place, charged, no_plots, with_changes
 
 pytest.importorskip("flwr", reason="the extra flower is not installed: pip install 'privadmm[flower]'")

@@ -16,7 +16,7 @@ import pytest
 from privadmm.engine.mail import Mail
 from privadmm.privacy.ledger_file import connect, unpack_charges
 from privadmm.privacy.verification import verify
-from privadmm.report import receipts
+from privadmm.runs import receipts
 from small_runs import PRIVATE, Place, no_plots, with_changes, write_npz
 
 pytest.importorskip("flwr", reason="the extra flower is not installed: pip install 'privadmm[flower]'")
@@ -24,7 +24,7 @@ from federations import only_releases
 from flower_deployment import ENVIRONMENT, PATIENCE, Deployed, deployed, party
 from privadmm.config.file import read
 from privadmm.deploy.federation.layout import node, node_environment
-from privadmm.run import run
+from privadmm.runs.run import run
 from small_runs import write_config
 
 pytestmark = pytest.mark.slow
@@ -336,7 +336,7 @@ def test_a_party_that_fails_in_a_deployment_is_locked(act: str, tmp_path: Path) 
     pytest.importorskip("opendp")
     from contextlib import closing
 
-    from privadmm.report import steward
+    from privadmm.cli.views import steward
 
     run = {"mode": "deployment", "seed": None, "ledger": "none"}
     with deployed(tmp_path, with_changes(STAR, {"run": run}), pinned=False) as made:

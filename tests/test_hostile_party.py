@@ -14,8 +14,8 @@ from privadmm.deploy.federation.protocol import Letter
 from privadmm.engine.job import cluster, train
 from privadmm.engine.mail import COORDINATOR, Mail
 from privadmm.errors import AbsentError, ClusterError, DivergedError, PrivadmmError, RefusedError
-from privadmm.model import Model
 from privadmm.privacy.mechanisms import Simulation
+from privadmm.runs.model import Model
 from small_runs import PRIVATE, Tables, charged, no_plots, with_changes
 from vertical_cases import ALGORITHMS as VERTICAL
 

@@ -236,7 +236,7 @@ def test_what_is_drawn_once_shares_no_stream_with_a_round() -> None:
 
 
 def test_the_export_of_rows_names_it_and_holds_no_bytes(tmp_path: Path) -> None:
-    from privadmm.report import steward
+    from privadmm.cli.views import steward
 
     ledger = SqliteLedger(tmp_path / "ledger", [0, 1], POLICY, "simulation")
     ledger.keep("", "labels", lambda: b"secret labels", EVENT)

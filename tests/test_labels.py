@@ -27,7 +27,7 @@ from privadmm.privacy.ledger import MemoryLedger, Policy
 from privadmm.privacy.mechanisms import Deployment, Noise, Simulation, flip_threshold
 from privadmm.privacy.sqlite_ledger import SqliteLedger
 from privadmm.privacy.verification import verify
-from privadmm.report import metrics
+from privadmm.runs import metrics
 from small_runs import PRIVATE as CONFIG
 from small_runs import TRAINED, Place, charged, no_plots, rows, with_changes, write_npz
 

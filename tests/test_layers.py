@@ -28,24 +28,17 @@ LAYERS = (
 )
 # Where modules belong that have not moved yet.
 MOVING = {
-    **dict.fromkeys(
-        ("report", "report.steward", "report.screen", "report.advice", "report.comparison"), "cli"
-    ),
-    **dict.fromkeys(("report.declared", "report.federation", "report.scaling"), "cli"),
-    **dict.fromkeys(("report.rundir", "report.receipts", "report.absence", "report.metrics"), "runs"),
-    **dict.fromkeys(("report.plots", "run", "model", "compare", "recommend", "forecast", "starter"), "runs"),
-    **dict.fromkeys(("data.declare", "refits", "demo", "scale"), "runs"),
     **dict.fromkeys(("reproduce", "theory", "privacy.bounds", "privacy.bounds_vertical"), "papers"),
 }
 # Imports that go upwards and are to go away: "importer -> imported". This list only shrinks.
 DEBTS = {
-    "reproduce.pages -> report.screen",
-    "theory.figures -> report.screen",
+    "reproduce.pages -> cli.views.screen",
+    "theory.figures -> cli.views.screen",
 }
 # Which modules may import a library that is slow to load, or that not everybody has.
 OWNERS = {
     "sklearn": {"estimators", "reproduce.sharing_runs"},
-    "matplotlib": {"report.plots", "reproduce.drawing"},
+    "matplotlib": {"runs.plots", "reproduce.drawing"},
     "networkx": {"optim.graphs"},
     "opendp": {"privacy.mechanisms"},
     "pyarrow": {"data.readers"},

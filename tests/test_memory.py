@@ -181,7 +181,7 @@ CODE = """
 import json, resource, sys, threading, time
 from pathlib import Path
 from privadmm.config.file import read
-from privadmm.run import run
+from privadmm.runs.run import run
 
 folder, allowed = Path(sys.argv[1]), int(sys.argv[2])
 

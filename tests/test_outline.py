@@ -26,7 +26,7 @@ from privadmm.config.undeclared import (
 from privadmm.engine.job import Job
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError, PrivadmmError
-from privadmm.forecast import charges, foreseen
+from privadmm.runs.preview import charges, foreseen
 from small_runs import CLEAR, PRIVATE, TRAINED, Place, Tables, with_changes, write_config
 from test_account import config_of
 

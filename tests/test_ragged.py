@@ -14,7 +14,7 @@ from privadmm.data.shards import Shards
 from privadmm.engine.job import Job, cluster, train, weights
 from privadmm.engine.mail import Mail
 from privadmm.privacy.mechanisms import Simulation
-from privadmm.report import metrics
+from privadmm.runs import metrics
 
 SIZES = (50, 20_000, 700, 50, 3_000)
 POSITIVE = (1.0, 0.01, 0.5, 0.02, 0.999)  # party 0 has one label only

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from cases import ALGORITHMS, Case, named
-from privadmm import ADMMClassifier, BudgetWarning, forecast
+from privadmm import ADMMClassifier, BudgetWarning
 from privadmm.algorithms.first_order_consensus import FirstOrderConsensus
 from privadmm.algorithms.moments import Centred
 from privadmm.config import build
@@ -24,7 +24,8 @@ from privadmm.optim import graphs
 from privadmm.optim.losses import Debiased, HalfLogistic, Logistic, Squared
 from privadmm.optim.regularizers import L2
 from privadmm.privacy.calibration import NoPrivacy, Target, worth
-from privadmm.recommend import (
+from privadmm.runs import preview
+from privadmm.runs.recommend import (
     CENTRED,
     SHARE,
     SIGNAL,
@@ -186,12 +187,12 @@ def test_facts_that_are_none_are_refused(wrong: dict[str, Any], words: str) -> N
 
 def test_the_facts_of_an_example_are_those_of_its_data() -> None:
     config = configs.read(EXAMPLES / "first_order_consensus.toml")
-    known, prepared = forecast.facts(config), build.prepare(config)
+    known, prepared = preview.facts(config), build.prepare(config)
     assert known.records == prepared.train.sizes.sum()
     assert known.dims["binned"] == prepared.train.dim
     a9a = replace(config, data=replace(config.data, source="embedded:a9a", encoding="minmax"))
-    assert forecast.facts(a9a).dims["minmax"] == len(adult.A9A_NAMES)
-    assert forecast.facts(a9a).records == round(0.8 * len(adult.load("a9a")))
+    assert preview.facts(a9a).dims["minmax"] == len(adult.A9A_NAMES)
+    assert preview.facts(a9a).records == round(0.8 * len(adult.load("a9a")))
 
 
 SMALL = {"parties": {"sizes": [80] * 10, "count": None}, "privacy": {"epsilon": 0.5, "delta": DELTA}}

@@ -18,8 +18,8 @@ import pytest
 from privadmm.engine.job import Job
 from privadmm.engine.loop import Callback, View
 from privadmm.errors import ToleranceError
-from privadmm.report import metrics
-from privadmm.run import Bar, InterruptedRunError
+from privadmm.runs import metrics
+from privadmm.runs.run import Bar, InterruptedRunError
 from small_runs import (
     CLEAR,
     PARTIES,
@@ -257,7 +257,7 @@ def test_a_run_that_ends_before_its_first_release_leaves_nothing(
         raise ToleranceError("party 0 was not solved")
 
     with monkeypatch.context() as patch:
-        patch.setattr("privadmm.run.train", unsolved)
+        patch.setattr("privadmm.runs.run.train", unsolved)
         assert place.train(place.path / "config.toml").code == 1
     assert place.names() == before
     assert place.train(place.path / "config.toml").code == 0
@@ -299,7 +299,7 @@ def test_a_disk_that_fills_while_the_results_are_written(
 
     config = place.config()
     with monkeypatch.context() as patch:
-        patch.setattr("privadmm.run.plots.spending", full)
+        patch.setattr("privadmm.runs.run.plots.spending", full)
         said = place.train(config, "--json")
     assert (said.code, said.object["error"]) == (1, "StorageError")
     assert f"{place.out}: No space left on device" in said.err

@@ -11,9 +11,9 @@ import pytest
 
 from privadmm.config import file as configs
 from privadmm.errors import DataError
-from privadmm.model import Model
-from privadmm.report import metrics
-from privadmm.run import run
+from privadmm.runs import metrics
+from privadmm.runs.model import Model
+from privadmm.runs.run import run
 from small_runs import (
     CLEAR,
     ENVIRONMENT,

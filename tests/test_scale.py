@@ -14,7 +14,16 @@ from privadmm.engine.job import cluster, train
 from privadmm.engine.mail import Mail
 from privadmm.errors import ConfigError
 from privadmm.privacy.mechanisms import Simulation
-from privadmm.scale import Engine, Network, mail_bytes, next_look, one_round, queue_end, simulate, traffic
+from privadmm.runs.scale import (
+    Engine,
+    Network,
+    mail_bytes,
+    next_look,
+    one_round,
+    queue_end,
+    simulate,
+    traffic,
+)
 
 
 class Weighed:

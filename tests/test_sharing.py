@@ -17,7 +17,6 @@ from privadmm.data.frame import Frame
 from privadmm.engine.inprocess import InProcess
 from privadmm.engine.job import Job, cluster, train, weights
 from privadmm.errors import ConfigError, DataError, RefusedError
-from privadmm.model import Model
 from privadmm.optim.losses import Debiased, HalfLogistic, Hinge, HuberHinge, Logistic, Squared
 from privadmm.optim.regularizers import L1, L2, ElasticNet
 from privadmm.privacy.accounting import epsilon, together, totals
@@ -27,6 +26,7 @@ from privadmm.privacy.ledger import MemoryLedger
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.privacy.release import Door
 from privadmm.privacy.ridge_sensitivity import lemma_1
+from privadmm.runs.model import Model
 from vertical_cases import BALL, COLUMN, FREE, OFF, PERSON, WIDTHS, Case, optimum, people
 
 SPLITS = {2: (3, 4), 3: (3, 2, 4), 10: (1, 2) * 5}

@@ -78,9 +78,9 @@ def test_the_steward_decides(place: Place, party: Path) -> None:
 
 
 def test_a_given_up_job_frees_what_it_did_not_spend(place: Place, party: Path) -> None:
+    from privadmm.cli.views.steward import opened
     from privadmm.privacy.calibration import calibrate
     from privadmm.privacy.events import Gaussian
-    from privadmm.report.steward import opened
 
     part = ((Gaussian(calibrate(0.9, 1e-5, lambda ratio: ((Gaussian(ratio), ROUNDS),))), ROUNDS),)
     with closing(opened(party)) as ledger:

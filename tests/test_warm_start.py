@@ -35,13 +35,13 @@ from privadmm import (
 )
 from privadmm.data.frame import Frame
 from privadmm.errors import DivergedError
-from privadmm.model import NOT_PRIVATE, about
 from privadmm.optim.graphs import complete, from_networkx
 from privadmm.optim.losses import Debiased, Logistic
 from privadmm.privacy.accounting import epsilon
 from privadmm.privacy.calibration import NoPrivacy
 from privadmm.privacy.events import DiscreteGaussian, Event, Spent, load, merge
-from privadmm.report.plots import spending
+from privadmm.runs.model import NOT_PRIVATE, about
+from privadmm.runs.plots import spending
 from small_runs import Place, rows
 
 X, Y = rows(n=120)
@@ -433,7 +433,7 @@ def test_what_a_fit_released_before_it_failed_stays_spent() -> None:
 
 def test_the_tick_that_failed_counts_as_well() -> None:
     """Nobody knows how far it came, and its charges were never committed."""
-    from privadmm.refits import begun
+    from privadmm.runs.refits import begun
 
     job, data = job_of(), shards()
     blocks = cluster(job, data, Simulation(0))

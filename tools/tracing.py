@@ -58,7 +58,7 @@ def told(what: str, calls: dict[CodeType, int], listed: bool) -> None:
 
 def in_process(folder: Path) -> Trace:
     from privadmm.config.file import read
-    from privadmm.run import run
+    from privadmm.runs.run import run
     from small_runs import PRIVATE, rows, with_changes, write_config, write_csv
 
     write_csv(folder / "rows.csv", *rows())

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
         ToleranceError,
     )
     from privadmm.estimators import ADMMClassifier, ADMMRegressor
-    from privadmm.model import Model, load
     from privadmm.optim.graphs import Graph
     from privadmm.optim.losses import Debiased, HalfLogistic, Hinge, HuberHinge, Logistic, Squared
     from privadmm.optim.regularizers import L1, L2, ElasticNet
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
     from privadmm.privacy.ledger import Budget, MemoryLedger, Policy
     from privadmm.privacy.mechanisms import Deployment, Simulation
     from privadmm.privacy.sqlite_ledger import SqliteLedger
+    from privadmm.runs.model import Model, load
 
 # Which module holds which public names.
 _NAMES = {
@@ -74,7 +74,7 @@ _NAMES = {
     "engine.public": "Public",
     "errors": "BudgetWarning CheckpointError ConfigError DataError LedgerError PrivadmmError RefusedError ToleranceError",  # noqa: E501
     "estimators": "ADMMClassifier ADMMRegressor",
-    "model": "Model load",
+    "runs.model": "Model load",
     "optim.graphs": "Graph",
     "optim.losses": "Debiased HalfLogistic Hinge HuberHinge Logistic Squared",
     "optim.regularizers": "L1 L2 ElasticNet",

@@ -30,7 +30,6 @@ from privadmm.engine.job import Job, cluster, features, train, weights
 from privadmm.engine.phases import Algorithm
 from privadmm.engine.public import Public
 from privadmm.errors import BudgetWarning, ConfigError, DataError
-from privadmm.model import Model, label_array
 from privadmm.optim import graphs
 from privadmm.optim.graphs import Graph
 from privadmm.optim.losses import Debiased, HalfLogistic, Logistic, Loss, Squared
@@ -40,8 +39,9 @@ from privadmm.privacy.accounting import together as of_a_person
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.history import STARTED_UNPROTECTED, Start
 from privadmm.privacy.mechanisms import Simulation
-from privadmm.recommend import warning
-from privadmm.refits import Fit, coefficients, cost, starts_of
+from privadmm.runs.model import Model, label_array
+from privadmm.runs.recommend import warning
+from privadmm.runs.refits import Fit, coefficients, cost, starts_of
 
 
 class ADMMEstimator(BaseEstimator):  # type: ignore[misc]

@@ -9,7 +9,6 @@ import pytest
 
 from privadmm.cli import main
 from privadmm.errors import ConfigError, DataError
-from privadmm.report.plots import canvas
 from privadmm.reproduce import PAPERS, bench, drawing, pages, paper
 from privadmm.reproduce.bench import Failed, Setting, Task
 from privadmm.reproduce.sets import need, raetsch
@@ -28,6 +27,7 @@ from privadmm.reproduce.study import (
     rises,
     spread_words,
 )
+from privadmm.runs.plots import canvas
 
 
 def refuse() -> None:

@@ -66,7 +66,7 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Train as CONFIG.toml says; leave config, metrics, model, ledger and plots in a run directory."""
-    from privadmm.run import default_out, run
+    from privadmm.runs.run import default_out, run
 
     chosen = configured(config, seed, engine, out, scheduler)
     if scheduler is not None and chosen.run.engine != "dask":
@@ -87,7 +87,7 @@ def train(
     if as_json:
         emit(json.dumps(done.printed), where)
     else:
-        from privadmm.report import screen
+        from privadmm.cli.views import screen
 
         emit(screen.run(done), where)
 
@@ -96,15 +96,15 @@ def train(
 def account(config: ConfigFile, records: Records = None, as_json: AsJson = False) -> None:
     """Say what CONFIG.toml costs each party, certified and as published: what train will charge. Reads no file of
     records."""
-    from privadmm.forecast import account as cost
+    from privadmm.runs.preview import account as cost
 
     chosen = configured(config)
     result = cost(chosen, records)
     if as_json:
         emit(json.dumps(result))
     else:
+        from privadmm.cli.views import screen
         from privadmm.config.build import allowance
-        from privadmm.report import screen
 
         emit(screen.account(result, allowance(chosen)))
 
@@ -119,13 +119,13 @@ def plan(
 ) -> None:
     """Say what noise CONFIG.toml needs for this budget, what each party spends by round, and whether data of this
     size can stand it. Reads no file of records."""
-    from privadmm.forecast import planned
+    from privadmm.runs.preview import planned
 
     result = planned(configured(config), epsilon, delta, records)
     if as_json:
         emit(json.dumps(result))
     else:
-        from privadmm.report import screen
+        from privadmm.cli.views import screen
 
         emit(screen.plan(result))
 
@@ -138,14 +138,14 @@ def audit(
     as_json: AsJson = False,
 ) -> None:
     """Attack the algorithm of CONFIG.toml, and planted bugs beside it; say what epsilon the attack proves."""
-    from privadmm.forecast import audited
+    from privadmm.runs.preview import audited
 
     with games_bar() as done:
         result = audited(configured(config), trials, done, records)
     if as_json:
         emit(json.dumps(result))
     else:
-        from privadmm.report import screen
+        from privadmm.cli.views import screen
 
         emit(screen.audit(result))
 
@@ -174,9 +174,9 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Run several configs at one budget, certified and as published, and rank them by test accuracy."""
-    from privadmm.compare import compare as tables
-    from privadmm.compare import with_parties
-    from privadmm.report import comparison
+    from privadmm.cli.views import comparison
+    from privadmm.runs.compare import compare as tables
+    from privadmm.runs.compare import with_parties
 
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
@@ -259,13 +259,13 @@ def demo(
     as_json: AsJson = False,
 ) -> None:
     """Train privately on the embedded Adult data, beside a non-private model, and show both."""
-    from privadmm.demo import demonstrate
+    from privadmm.runs.demo import demonstrate
 
     pair = demonstrate(out, bar=progress_bar)
     if as_json:
         emit(json.dumps({"private": pair.private.printed, "reference": pair.reference.printed}))
     else:
-        from privadmm.report import screen
+        from privadmm.cli.views import screen
 
         emit(screen.demo(pair))
 
@@ -330,7 +330,7 @@ def bar(what: str, total: int | None, done: int = 0) -> Iterator[Callable[[int, 
 @contextmanager
 def progress_bar(job: "Job", done: int) -> "Iterator[Callback]":
     """The bar of a run, and before it what there is to advise."""
-    from privadmm.recommend import warning
+    from privadmm.runs.recommend import warning
 
     if (advice := job.algorithm.advice(job.public)) is not None:
         typer.echo(f"{job.algorithm.name}: {advice}", err=True)

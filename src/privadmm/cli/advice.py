@@ -10,7 +10,7 @@ import typer
 from privadmm.cli.output import AsJson, emit, numbers
 
 if TYPE_CHECKING:
-    from privadmm.recommend import Facts
+    from privadmm.runs.recommend import Facts
 
 Config = Annotated[
     Path | None, typer.Argument(metavar="[CONFIG.toml]", help="take the facts from it; or give them below")
@@ -37,8 +37,8 @@ def recommend(
     as_json: AsJson = False,
 ) -> None:
     """Recommend method, rounds and encoding for two classes, and say whether data of this size can stand the noise."""
-    from privadmm.recommend import SIGNAL
-    from privadmm.recommend import recommend as advise
+    from privadmm.runs.recommend import SIGNAL
+    from privadmm.runs.recommend import recommend as advise
 
     found = advise(
         known(config, records, parties, epsilon, delta), SIGNAL if signal is None else signal
@@ -46,7 +46,7 @@ def recommend(
     if as_json:
         emit(json.dumps(found))
     else:
-        from privadmm.report import advice
+        from privadmm.cli.views import advice
 
         emit(advice.recommendation(found))
 
@@ -64,21 +64,21 @@ def frontier(
     as_json: AsJson = False,
 ) -> None:
     """Show how noise against signal falls as epsilon grows. An estimate for two classes from public facts."""
-    from privadmm.recommend import GRID, SIGNAL
-    from privadmm.recommend import frontier as trace
+    from privadmm.runs.recommend import GRID, SIGNAL
+    from privadmm.runs.recommend import frontier as trace
 
     grid = numbers("--epsilons", epsilons, float) or GRID
     facts = known(config, records, parties, 1.0, delta)  # an epsilon for each point comes in its place
     found = trace(facts, grid, SIGNAL if signal is None else signal)
     if out is not None:
-        from privadmm.report.advice import save
+        from privadmm.cli.views.advice import save
 
         out.mkdir(parents=True, exist_ok=True)
         save(found, out)
     if as_json:
         emit(json.dumps(found))
     else:
-        from privadmm.report import advice
+        from privadmm.cli.views import advice
 
         emit(advice.frontier(found, out))
 
@@ -87,11 +87,11 @@ def known(
     config: Path | None, records: int | None, parties: int | None, epsilon: float | None, delta: float | None
 ) -> "Facts":
     """The facts of a config, or those of the options."""
-    from privadmm.recommend import Facts
+    from privadmm.runs.recommend import Facts
 
     if config is not None:
         from privadmm.config.file import read
-        from privadmm.forecast import facts
+        from privadmm.runs.preview import facts
 
         if parties is not None:
             raise click.UsageError("--parties goes without a config, which says how many there are")

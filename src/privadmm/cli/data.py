@@ -32,7 +32,7 @@ def schema(
     as_json: AsJson = False,
 ) -> None:
     """Declare a schema, ranges and categories, from a file that is public or made up. Never from private records."""
-    from privadmm.data.declare import declare, need_public, schema_file
+    from privadmm.runs.new_schema import declare, need_public, schema_file
 
     need_public(file, public)
     free(out)
@@ -48,7 +48,7 @@ def schema(
     if out is None:
         emit(text)
     else:
-        from privadmm.report import declared
+        from privadmm.cli.views import declared
 
         emit(declared.schema(found, out))
 
@@ -83,7 +83,7 @@ def init(
     as_json: AsJson = False,
 ) -> None:
     """Write a config with the recommended method for these facts; it trains as it stands, and says why each line."""
-    from privadmm.starter import Start, start
+    from privadmm.runs.new_config import Start, start
 
     free(config)
     asked = Start(config, source, label, records, parties, party_column, epsilon, delta, schema)
@@ -97,7 +97,7 @@ def init(
         return
     for note in made.notes:
         typer.echo(f"{note.column}: {note.text}", err=True)
-    from privadmm.report import declared
+    from privadmm.cli.views import declared
 
     emit(declared.init(made, config))
 
@@ -118,7 +118,7 @@ def predict(
 ) -> None:
     """Predict for raw rows with a trained model, encoded as it was declared for training. Costs no budget."""
     from privadmm.data.encoder import amiss, as_csv
-    from privadmm.model import Model, notices
+    from privadmm.runs.model import Model, notices
 
     free(out)
     fitted = Model.load(model)
@@ -144,7 +144,7 @@ def predict(
     if out is None:
         emit(text)
     else:
-        from privadmm.report import declared
+        from privadmm.cli.views import declared
 
         emit(declared.predictions(fitted, found, out))
 

@@ -31,9 +31,9 @@ def init(
     as_json: AsJson = False,
 ) -> None:
     """Write a federation for the job in CONFIG.toml: certificates for a test, keys, policies; say how to start it."""
+    from privadmm.cli.views import federation as shown
     from privadmm.config.file import read
     from privadmm.deploy.federation.init import init as make
-    from privadmm.report import federation as shown
 
     made = make(read(config), out, host, port, rehearse)
     said = shown.commands(made)
@@ -105,8 +105,8 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Look at everything that a federation needs: policy, records, ledger, keys, certificates, ports, versions."""
+    from privadmm.cli.views import federation as shown
     from privadmm.deploy.federation.doctor import check as look
-    from privadmm.report import federation as shown
 
     found = look(directory, job)
     emit(json.dumps(shown.as_json(found)) if as_json else shown.checked(found))

@@ -77,7 +77,7 @@ def create(
 @ledger.command()
 def show(file: File, as_json: AsJson = False) -> None:
     """Policy, jobs, and what each party has spent."""
-    from privadmm.report import steward
+    from privadmm.cli.views import steward
 
     found = steward.overview(file)
     emit(json.dumps(found) if as_json else steward.as_text(found))
@@ -86,7 +86,7 @@ def show(file: File, as_json: AsJson = False) -> None:
 @ledger.command()
 def export(file: File, as_json: AsJson = False) -> None:
     """Every row without the released values: job, round, digest of the inbox, events by party, hash. JSON."""
-    from privadmm.report import steward
+    from privadmm.cli.views import steward
 
     emit(json.dumps(steward.rows(file), indent=None if as_json else 1))
 
@@ -100,8 +100,9 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Recompute every hash and every total. Exit code 1 if anything does not fit."""
+    from privadmm.cli.views import steward
     from privadmm.privacy.verification import verify as look
-    from privadmm.report import receipts, steward
+    from privadmm.runs import receipts
 
     found = look(file, receipts.of_ledger(against, file) if against else ())
     report = steward.verification(file, found, against)
@@ -121,7 +122,7 @@ def unlock(
     """Let a ledger go on after a step failed. What that step cost stays charged, and its job stays over."""
     from contextlib import closing
 
-    from privadmm.report import steward
+    from privadmm.cli.views import steward
 
     if not why.strip():
         raise LedgerError(f"{file}: say with --because what the failure was; it is kept in the ledger")
@@ -136,7 +137,7 @@ def close(file: File, job: Annotated[str, typer.Argument(metavar="JOB")], as_jso
     """Give up a job: what it set aside and did not spend is free again, and it can release no more."""
     from contextlib import closing
 
-    from privadmm.report import steward
+    from privadmm.cli.views import steward
 
     with closing(steward.opened(file)) as opened:
         opened.settle()

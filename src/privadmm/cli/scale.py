@@ -32,14 +32,14 @@ def scale(
     as_json: AsJson = False,
 ) -> None:
     """Say how long a round of CONFIG.toml would take, and what it carries, with ever more parties."""
+    from privadmm.cli.views import scaling
     from privadmm.config import build
     from privadmm.config.file import read
     from privadmm.config.undeclared import Undeclared
     from privadmm.engine.job import check_holding
     from privadmm.errors import ConfigError
-    from privadmm.forecast import shape
-    from privadmm.report import scaling
-    from privadmm.scale import ENGINES, Network, of_method
+    from privadmm.runs.preview import shape
+    from privadmm.runs.scale import ENGINES, Network, of_method
 
     if engine not in ENGINES:
         raise click.UsageError(f"--engine is one of {', '.join(ENGINES)}, not {engine!r}")

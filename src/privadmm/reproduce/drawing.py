@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from privadmm.model import SIMULATED
-from privadmm.report.plots import BEYOND, GREY, RED, canvas
 from privadmm.reproduce.study import Figure, Line, Panel
+from privadmm.runs.model import SIMULATED
+from privadmm.runs.plots import BEYOND, GREY, RED, canvas
 
 COLORS = (
     "#2a6fbb",

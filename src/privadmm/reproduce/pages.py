@@ -8,8 +8,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from privadmm.cli.views import screen
 from privadmm.data.files import write_json
-from privadmm.report import screen
 from privadmm.reproduce.study import VERDICTS, Check, Grid, Study
 
 WHOLE = 1e9  # whole figures below this are written out

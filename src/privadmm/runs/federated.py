@@ -24,12 +24,12 @@ from privadmm.deploy.federation.proposal import Kept, Proposal, neutral, parties
 from privadmm.engine.job import Job, features, train, weights
 from privadmm.engine.loop import Callback, Checkpoint, Progress, View
 from privadmm.errors import ClusterError
-from privadmm.model import Model, about
 from privadmm.privacy.accounting import epsilon, totals
 from privadmm.privacy.events import dump
-from privadmm.report import absence, receipts
-from privadmm.report.receipts import Receipts
-from privadmm.report.rundir import RunDir
+from privadmm.runs import absence, receipts
+from privadmm.runs.model import Model, about
+from privadmm.runs.receipts import Receipts
+from privadmm.runs.rundir import RunDir
 
 POLL = 0.5  # seconds between looks at who is there
 PARTIES = "parties.json"  # what the parties said of themselves

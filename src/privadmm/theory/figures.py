@@ -7,11 +7,11 @@ import numpy as np
 from rich.markup import escape
 from rich.table import Table
 
+from privadmm.cli.views import screen
 from privadmm.data.files import write_json
-from privadmm.model import SIMULATED
-from privadmm.report import screen
-from privadmm.report.metrics import amount
-from privadmm.report.plots import BLUE, GREY, ORANGE, RED, canvas
+from privadmm.runs.metrics import amount
+from privadmm.runs.model import SIMULATED
+from privadmm.runs.plots import BLUE, GREY, ORANGE, RED, canvas
 from privadmm.theory.tradeoff import Fit, Weights
 
 

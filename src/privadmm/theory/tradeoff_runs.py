@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from privadmm.algorithms.dvp import DVP
-from privadmm.compare import job_of
 from privadmm.config import build
 from privadmm.config.build import Prepared
 from privadmm.config.file import Config
@@ -28,6 +27,7 @@ from privadmm.optim.losses import Debiased
 from privadmm.params import check_positive, check_whole
 from privadmm.privacy.accounting import totals, worst
 from privadmm.privacy.mechanisms import Simulation
+from privadmm.runs.compare import job_of
 from privadmm.theory.tradeoff import FitError, Weights, best, fit, measured_best
 
 Done = Callable[[int, int], None]

@@ -28,16 +28,16 @@ from privadmm.errors import (
     StorageError,
     ToleranceError,
 )
-from privadmm.model import Model, about
 from privadmm.privacy.accounting import epsilon
 from privadmm.privacy.events import DiscreteGaussian, Gaussian, Spent, merge
 from privadmm.privacy.ledger import Budget, MemoryLedger, Statement, export
 from privadmm.privacy.mechanisms import Noise
-from privadmm.recommend import expected, warning
-from privadmm.report import absence, metrics, plots, receipts
-from privadmm.report.metrics import Observer, Row
-from privadmm.report.receipts import Receipts
-from privadmm.report.rundir import RunDir
+from privadmm.runs import absence, metrics, plots, receipts
+from privadmm.runs.metrics import Observer, Row
+from privadmm.runs.model import Model, about
+from privadmm.runs.receipts import Receipts
+from privadmm.runs.recommend import expected, warning
+from privadmm.runs.rundir import RunDir
 
 # A progress display: given the job and the rounds that are done, it is shown while the block is entered.
 Bar = Callable[[Job, int], AbstractContextManager[Callback]]

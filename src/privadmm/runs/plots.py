@@ -5,9 +5,9 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
-from privadmm.model import SIMULATED
 from privadmm.privacy.accounting import Claim, printed
-from privadmm.report.metrics import Row, amount
+from privadmm.runs.metrics import Row, amount
+from privadmm.runs.model import SIMULATED
 
 BLUE, ORANGE, RED, GREY = "#2a6fbb", "#d9730d", "#c0392b", "0.45"
 BEYOND = 1e100  # from which on a model has run away, and an axis has no ticks

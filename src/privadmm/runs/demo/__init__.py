@@ -6,7 +6,7 @@ from importlib import resources
 from pathlib import Path
 
 from privadmm.config.file import read
-from privadmm.run import Bar, Finished, free, run
+from privadmm.runs.run import Bar, Finished, free, run
 
 
 @dataclass(frozen=True)

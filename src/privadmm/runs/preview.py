@@ -30,7 +30,7 @@ from privadmm.params import check_positive, check_probability
 from privadmm.privacy.accounting import epsilon as cost
 from privadmm.privacy.accounting import totals
 from privadmm.privacy.events import dump
-from privadmm.recommend import Facts, expected, recommend, warning
+from privadmm.runs.recommend import Facts, expected, recommend, warning
 
 
 @dataclass(frozen=True)

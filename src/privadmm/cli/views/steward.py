@@ -7,14 +7,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from privadmm.cli.views.screen import Facts, alike, shown
+from privadmm.cli.views.screen import rows as table
 from privadmm.errors import LedgerError
 from privadmm.privacy.accounting import epsilon, printed
 from privadmm.privacy.events import Spent, merge
 from privadmm.privacy.ledger_file import connect, identity_of, readable
 from privadmm.privacy.sqlite_ledger import SqliteLedger
 from privadmm.privacy.verification import Verification, sound
-from privadmm.report.screen import Facts, alike, shown
-from privadmm.report.screen import rows as table
 
 Json = dict[str, Any]
 

@@ -6,12 +6,12 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
+from privadmm.cli.views import screen
 from privadmm.data.files import write_json
-from privadmm.model import SIMULATED
 from privadmm.privacy.accounting import printed
-from privadmm.report import screen
-from privadmm.report.metrics import amount
-from privadmm.report.plots import BLUE, GREY, ORANGE, canvas
+from privadmm.runs.metrics import amount
+from privadmm.runs.model import SIMULATED
+from privadmm.runs.plots import BLUE, GREY, ORANGE, canvas
 
 
 def shown(result: dict[str, Any], out: Path | None) -> str:

@@ -10,13 +10,13 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from privadmm.model import NOT_PRIVATE, SIMULATED
 from privadmm.privacy.accounting import printed
-from privadmm.report.metrics import amount
+from privadmm.runs.metrics import amount
+from privadmm.runs.model import NOT_PRIVATE, SIMULATED
 
 if TYPE_CHECKING:
-    from privadmm.demo import Pair
-    from privadmm.run import Finished
+    from privadmm.runs.demo import Pair
+    from privadmm.runs.run import Finished
 
 # A label and what it stands for: prose in rich's markup, or a path, which is never broken.
 Facts = list[tuple[str, str | Path]]

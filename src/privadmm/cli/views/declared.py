@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 from rich.markup import escape
 
+from privadmm.cli.views import screen
 from privadmm.data.schema import Number
-from privadmm.report import screen
 
 if TYPE_CHECKING:
-    from privadmm.data.declare import Declared
-    from privadmm.model import Model
-    from privadmm.starter import Made
+    from privadmm.runs.model import Model
+    from privadmm.runs.new_config import Made
+    from privadmm.runs.new_schema import Declared
 
 
 def schema(found: "Declared", out: Path) -> str:

@@ -7,7 +7,11 @@ from pathlib import Path
 from typing import Any, get_args
 
 from privadmm.config.reader import load
-from privadmm.data.declare import (
+from privadmm.data.readers import opened
+from privadmm.data.schema import Encoding, Number, Schema, words
+from privadmm.errors import ConfigError
+from privadmm.params import check_positive, check_probability, check_whole
+from privadmm.runs.new_schema import (
     Declared,
     Note,
     comments,
@@ -17,11 +21,7 @@ from privadmm.data.declare import (
     schema_lines,
     text,
 )
-from privadmm.data.readers import opened
-from privadmm.data.schema import Encoding, Number, Schema, words
-from privadmm.errors import ConfigError
-from privadmm.params import check_positive, check_probability, check_whole
-from privadmm.recommend import Facts, Recommendation, recommend
+from privadmm.runs.recommend import Facts, Recommendation, recommend
 
 HELD_OUT = 0.2
 PARTIES = 10  # if nothing says how many

@@ -21,7 +21,7 @@ from privadmm.engine.phases import Algorithm
 from privadmm.errors import ConfigError, PrivadmmError, RefusedError
 from privadmm.params import check_positive, check_probability, check_whole
 from privadmm.privacy.mechanisms import Simulation
-from privadmm.report import metrics
+from privadmm.runs import metrics
 
 KNOBS = ("round_epsilon", "alpha", "V")  # by which a paper's noise is set
 

@@ -5,9 +5,9 @@ from typing import Any
 
 from rich.table import Table
 
+from privadmm.cli.views import screen
 from privadmm.data.files import write_json
-from privadmm.report import screen
-from privadmm.report.plots import BLUE, GREY, ORANGE, canvas
+from privadmm.runs.plots import BLUE, GREY, ORANGE, canvas
 
 NAMES = {
     "star": "star",

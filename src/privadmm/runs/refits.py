@@ -11,11 +11,11 @@ from privadmm.data.arrays import Floats
 from privadmm.data.frame import Frame
 from privadmm.engine.job import Job
 from privadmm.errors import ConfigError
-from privadmm.model import Model
 from privadmm.privacy.accounting import totals, worst
 from privadmm.privacy.events import Spent, merge
 from privadmm.privacy.history import AFRESH, Past, Start, composed, digest
 from privadmm.privacy.ledger import Budget, Ledger, Statement, export
+from privadmm.runs.model import Model
 
 
 @dataclass(frozen=True)

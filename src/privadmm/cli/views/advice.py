@@ -6,11 +6,11 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
+from privadmm.cli.views import screen
 from privadmm.data.files import write_json
-from privadmm.recommend import THIN, TOO_SMALL, Expected
-from privadmm.report import screen
-from privadmm.report.metrics import amount
-from privadmm.report.plots import BLUE, GREY, ORANGE, RED, canvas
+from privadmm.runs.metrics import amount
+from privadmm.runs.plots import BLUE, GREY, ORANGE, RED, canvas
+from privadmm.runs.recommend import THIN, TOO_SMALL, Expected
 
 COLOURS = {"good": "green", "thin": "yellow", "too small": "bold red"}
 HONEST = (

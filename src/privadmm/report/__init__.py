@@ -1,1 +1,0 @@
-"""A run as people keep it: the directory, its figures."""

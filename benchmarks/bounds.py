@@ -19,9 +19,10 @@ import numpy as np
 
 from privadmm.data.arrays import Floats
 from privadmm.optim.losses import HalfLogistic, Logistic
-from privadmm.privacy import bounds, curves
-from privadmm.privacy import bounds_vertical as vertical
-from privadmm.privacy.bounds import DVP_PAPER, Pairs, Worst
+from privadmm.papers.counterexamples import columns as vertical
+from privadmm.papers.counterexamples import rows as bounds
+from privadmm.papers.counterexamples.rows import DVP_PAPER, Pairs, Worst
+from privadmm.privacy import curves
 
 
 @dataclass(frozen=True)

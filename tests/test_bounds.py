@@ -12,10 +12,11 @@ from scipy.optimize import minimize
 from privadmm.data.arrays import Floats
 from privadmm.errors import ConfigError
 from privadmm.optim.losses import HalfLogistic, Logistic, Loss
-from privadmm.privacy import bounds, curves
-from privadmm.privacy import bounds_vertical as vertical
+from privadmm.papers.counterexamples import columns as vertical
+from privadmm.papers.counterexamples import rows as bounds
+from privadmm.papers.counterexamples.rows import DVP_NOISE, DVP_PAPER, DVP_RECORDS, Pairs, Space
+from privadmm.privacy import curves
 from privadmm.privacy.accounting import pure
-from privadmm.privacy.bounds import DVP_NOISE, DVP_PAPER, DVP_RECORDS, Pairs, Space
 from privadmm.privacy.events import GammaObjective
 
 LOSSES = [Logistic(), HalfLogistic()]

@@ -26,19 +26,12 @@ LAYERS = (
     ("cli",),
     ("__init__", "__main__"),
 )
-# Where modules belong that have not moved yet.
-MOVING = {
-    **dict.fromkeys(("reproduce", "theory", "privacy.bounds", "privacy.bounds_vertical"), "papers"),
-}
 # Imports that go upwards and are to go away: "importer -> imported". This list only shrinks.
-DEBTS = {
-    "reproduce.pages -> cli.views.screen",
-    "theory.figures -> cli.views.screen",
-}
+DEBTS: set[str] = set()
 # Which modules may import a library that is slow to load, or that not everybody has.
 OWNERS = {
-    "sklearn": {"estimators", "reproduce.sharing_runs"},
-    "matplotlib": {"runs.plots", "reproduce.drawing"},
+    "sklearn": {"estimators", "papers.sharing.runs"},
+    "matplotlib": {"runs.plots", "papers.framework.drawing"},
     "networkx": {"optim.graphs"},
     "opendp": {"privacy.mechanisms"},
     "pyarrow": {"data.readers"},
@@ -86,10 +79,7 @@ def edges(package: Path) -> set[tuple[str, str]]:
 
 def layer(module: str) -> int | None:
     """The number of a module's layer; None: another library."""
-    place = module
-    while place and place not in MOVING:
-        place = place.rpartition(".")[0]
-    room = MOVING.get(place, module.partition(".")[0])
+    room = module.partition(".")[0]
     return next((number for number, rooms in enumerate(LAYERS) if room in rooms), None)
 
 

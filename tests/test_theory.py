@@ -20,14 +20,14 @@ from privadmm.optim import graphs
 from privadmm.optim.graphs import Graph
 from privadmm.optim.losses import Debiased, HalfLogistic, Hinge, Logistic, Loss, Squared
 from privadmm.optim.regularizers import L1, L2, ElasticNet, Regularizer
+from privadmm.papers.dp_admm.bounds import Constants, corrected, published
+from privadmm.papers.dp_admm.curves import dp_admm
+from privadmm.papers.framework.optimum import optimum, shares
+from privadmm.papers.pdml.bound import SAMPLE, Facts
+from privadmm.papers.pdml.curves import facts, pdml, total_of
+from privadmm.papers.pdml.lemma import Lemma5, Spectrum
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.mechanisms import Simulation
-from privadmm.theory.dp_admm_bounds import Constants, corrected, published
-from privadmm.theory.dp_admm_curves import dp_admm
-from privadmm.theory.optimum import optimum, shares
-from privadmm.theory.pdml_bound import SAMPLE, Facts
-from privadmm.theory.pdml_curves import facts, pdml, total_of
-from privadmm.theory.pdml_lemma import Lemma5, Spectrum
 from small_runs import PRIVATE, Place, with_changes
 
 SIZES = (40, 30, 50)

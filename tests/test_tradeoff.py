@@ -10,8 +10,8 @@ import pytest
 from privadmm.config import build
 from privadmm.config.file import read
 from privadmm.errors import ConfigError
-from privadmm.theory.tradeoff import ALPHAS, WEIGHTS, Fit, FitError, Weights, best, fit
-from privadmm.theory.tradeoff_runs import (
+from privadmm.papers.dvp.tradeoff import ALPHAS, WEIGHTS, Fit, FitError, Weights, best, fit
+from privadmm.papers.dvp.tradeoff_runs import (
     Point,
     certified,
     checked,
@@ -205,7 +205,7 @@ def test_a_fit_that_fails_ends_the_command_with_its_name(place: Place) -> None:
 
 def test_what_cannot_be_run_is_not_fitted(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     from privadmm.errors import DivergedError
-    from privadmm.theory import tradeoff_runs
+    from privadmm.papers.dvp import tradeoff_runs
 
     def fails(job: Any, *others: Any) -> Any:
         if job.algorithm.alpha == 0.3:

@@ -74,7 +74,6 @@ _NAMES = {
     "engine.public": "Public",
     "errors": "BudgetWarning CheckpointError ConfigError DataError LedgerError PrivadmmError RefusedError ToleranceError",  # noqa: E501
     "estimators": "ADMMClassifier ADMMRegressor",
-    "runs.model": "Model load",
     "optim.graphs": "Graph",
     "optim.losses": "Debiased HalfLogistic Hinge HuberHinge Logistic Squared",
     "optim.regularizers": "L1 L2 ElasticNet",
@@ -83,6 +82,7 @@ _NAMES = {
     "privacy.ledger": "Budget MemoryLedger Policy",
     "privacy.mechanisms": "Deployment Simulation",
     "privacy.sqlite_ledger": "SqliteLedger",
+    "runs.model": "Model load",
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 

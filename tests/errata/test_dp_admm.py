@@ -17,14 +17,14 @@ from privadmm.engine.public import Public
 from privadmm.optim import graphs
 from privadmm.optim.losses import Logistic
 from privadmm.optim.regularizers import L2
+from privadmm.papers.dp_admm.bounds import Constants, corrected, published
+from privadmm.papers.dp_admm.curves import dp_admm
+from privadmm.papers.dp_admm.runs import best
 from privadmm.privacy.accounting import classical_ratio, epsilon, moments_accountant
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.events import Gaussian
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.privacy.release import Door, Released
-from privadmm.reproduce.dp_admm_runs import best
-from privadmm.theory.dp_admm_bounds import Constants, corrected, published
-from privadmm.theory.dp_admm_curves import dp_admm
 
 EPS, DELTA, T = 0.05, 1e-3, 100  # a setting whose total the paper prints
 PRINTED = 0.5009

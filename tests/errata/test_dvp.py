@@ -16,12 +16,12 @@ from privadmm.errors import ConfigError
 from privadmm.optim import graphs
 from privadmm.optim.losses import Logistic
 from privadmm.optim.regularizers import L2
-from privadmm.privacy import bounds
-from privadmm.privacy.bounds import DVP_NOISE, DVP_PAPER, DVP_RECORDS, Calibration
+from privadmm.papers.counterexamples import rows as bounds
+from privadmm.papers.counterexamples.rows import DVP_NOISE, DVP_PAPER, DVP_RECORDS, Calibration
+from privadmm.papers.dvp.results import EARLY, LATE
+from privadmm.papers.dvp.tradeoff import WEIGHTS, Weights, model
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.mechanisms import Simulation
-from privadmm.reproduce.dvp_results import EARLY, LATE
-from privadmm.theory.tradeoff import WEIGHTS, Weights, model
 
 C_OVER_B, C1 = 1750 / 8000, 1 / 4
 

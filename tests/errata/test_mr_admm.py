@@ -16,11 +16,11 @@ from privadmm.optim import graphs
 from privadmm.optim.graphs import Graph
 from privadmm.optim.losses import Logistic
 from privadmm.optim.regularizers import L2
+from privadmm.papers.mr_admm.runs import STILL
 from privadmm.privacy.accounting import pure
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.events import GammaObjective
 from privadmm.privacy.mechanisms import Simulation
-from privadmm.reproduce.mr_admm_runs import STILL
 
 
 def public(graph: Graph, rounds: int, privacy: Target | NoPrivacy, sizes: tuple[int, ...] = SIZES) -> Public:

@@ -12,15 +12,15 @@ from privadmm.engine.public import Public
 from privadmm.optim import graphs
 from privadmm.optim.losses import Debiased, Logistic
 from privadmm.optim.regularizers import L2
+from privadmm.papers.pdml.bound import Facts
+from privadmm.papers.pdml.lemma import Spectrum
+from privadmm.papers.pdml.paper import lemma
+from privadmm.papers.pdml.runs import SERVERS, Setup, against
+from privadmm.papers.pdml.table import CONFIGURATIONS, COUNTS, PRINTED, allowed_sizes
+from privadmm.papers.pdml.table_checks import better
 from privadmm.privacy import curves
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.mechanisms import Simulation
-from privadmm.reproduce.pdml import lemma
-from privadmm.reproduce.pdml_runs import SERVERS, Setup, against
-from privadmm.reproduce.pdml_table import CONFIGURATIONS, COUNTS, PRINTED, allowed_sizes
-from privadmm.reproduce.pdml_table_checks import better
-from privadmm.theory.pdml_bound import Facts
-from privadmm.theory.pdml_lemma import Spectrum
 
 
 def pair(**changes: float) -> Facts:

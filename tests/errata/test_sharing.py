@@ -16,7 +16,7 @@ from privadmm.optim import graphs
 from privadmm.optim.losses import Logistic
 from privadmm.optim.prox import prox
 from privadmm.optim.regularizers import L2
-from privadmm.privacy import bounds_vertical as attacks
+from privadmm.papers.counterexamples import columns as attacks
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.events import NotPrivate
 from privadmm.privacy.mechanisms import Simulation

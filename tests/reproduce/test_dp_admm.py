@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 
 from privadmm.algorithms.pvp import PVP
-from privadmm.privacy.accounting import classical_ratio, moments_accountant
-from privadmm.reproduce import dp_admm
-from privadmm.reproduce.bench import Setting
-from privadmm.reproduce.dp_admm_checks import TOTALS, accuracy
-from privadmm.reproduce.dp_admm_runs import (
+from privadmm.papers.dp_admm import paper as dp_admm
+from privadmm.papers.dp_admm.checks import TOTALS, accuracy
+from privadmm.papers.dp_admm.runs import (
     RHO,
     Case,
     Found,
@@ -25,8 +23,10 @@ from privadmm.reproduce.dp_admm_runs import (
     reach,
     simulate,
 )
-from privadmm.reproduce.dp_admm_tables import METHODS, TABLE_III
-from privadmm.reproduce.study import Check, Study
+from privadmm.papers.dp_admm.tables import METHODS, TABLE_III
+from privadmm.papers.framework.bench import Setting
+from privadmm.papers.framework.study import Check, Study
+from privadmm.privacy.accounting import classical_ratio, moments_accountant
 
 QUICK = Setting(quick=True)
 CLASSICAL = classical_ratio(0.1, 1e-3)

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 from privadmm.algorithms.dvp import DVP
-from privadmm.reproduce import dvp, nodes
-from privadmm.reproduce.bench import Failed, Setting, perform
-from privadmm.reproduce.dvp_checks import checks
-from privadmm.reproduce.dvp_results import EARLY, LATE, Results
-from privadmm.reproduce.nodes import Seen
-from privadmm.reproduce.study import Check
-from privadmm.theory.tradeoff import Fit
+from privadmm.papers.dvp import paper as dvp
+from privadmm.papers.dvp.checks import checks
+from privadmm.papers.dvp.results import EARLY, LATE, Results
+from privadmm.papers.dvp.tradeoff import Fit
+from privadmm.papers.framework import nodes
+from privadmm.papers.framework.bench import Failed, Setting, perform
+from privadmm.papers.framework.nodes import Seen
+from privadmm.papers.framework.study import Check
 
 FULL, QUICK = Setting(), Setting(quick=True)
 

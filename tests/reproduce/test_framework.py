@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 from privadmm.cli import main
+from privadmm.cli.views import study as view
 from privadmm.errors import ConfigError, DataError
-from privadmm.reproduce import PAPERS, bench, drawing, pages, paper
-from privadmm.reproduce.bench import Failed, Setting, Task
-from privadmm.reproduce.sets import need, raetsch
-from privadmm.reproduce.study import (
+from privadmm.papers import PAPERS, paper
+from privadmm.papers.framework import bench, drawing, pages
+from privadmm.papers.framework.bench import Failed, Setting, Task
+from privadmm.papers.framework.sets import need, raetsch
+from privadmm.papers.framework.study import (
     TOO_FEW,
     Figure,
     Grid,
@@ -96,14 +98,14 @@ def test_a_study_is_written_with_what_does_not_hold(tmp_path: Path) -> None:
 
 
 def test_the_terminal_tells_reasons_in_whole_lines(tmp_path: Path) -> None:
-    shown = pages.shown(a_study(), tmp_path, quick=True)
+    shown = view.shown(a_study(), tmp_path, quick=True)
     assert "a quick run" in shown
     assert APART in " ".join(shown.split())
     assert "\ndoes not hold: a figure\n    it is larger\n" in shown
     assert "\ncannot be judged: a change\n    one setting was run, and a change needs two\n" in shown
     assert "\nnote        nothing else was run\n" in shown
     long = claim("a name " * 30, "a", "b", False, "a reason " * 30)
-    assert max(len(line.plain) for line in pages.remarks([long])) <= 100
+    assert max(len(line.plain) for line in view.remarks([long])) <= 100
 
 
 def test_what_cannot_be_judged_has_a_reason() -> None:

@@ -5,11 +5,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privadmm.reproduce import mr_admm, nodes
-from privadmm.reproduce.bench import Setting
-from privadmm.reproduce.mr_admm_checks import checks
-from privadmm.reproduce.mr_admm_results import Results, oscillation, ranges
-from privadmm.reproduce.mr_admm_runs import (
+from privadmm.papers.framework import nodes
+from privadmm.papers.framework.bench import Setting
+from privadmm.papers.framework.nodes import PUBLISHED, Seen
+from privadmm.papers.framework.study import Check
+from privadmm.papers.mr_admm import paper as mr_admm
+from privadmm.papers.mr_admm.checks import checks
+from privadmm.papers.mr_admm.results import Results, oscillation, ranges
+from privadmm.papers.mr_admm.runs import (
     ADMM,
     FIRST,
     GAMMA,
@@ -28,8 +31,6 @@ from privadmm.reproduce.mr_admm_runs import (
     job,
     plans,
 )
-from privadmm.reproduce.nodes import PUBLISHED, Seen
-from privadmm.reproduce.study import Check
 
 FULL, QUICK = Setting(), Setting(quick=True)
 ORDER = {MR: 0.36, R: 0.40, HALF: 0.42, GROWING: 0.38, ADMM: 0.6, M: 0.7}
@@ -114,7 +115,7 @@ def test_rates_of_a_nodes_own() -> None:
 
 def test_one_pair_of_each_kind() -> None:
     """In the first round nothing is recycled yet, so that R-ADMM and its control are the same, bit for bit."""
-    from privadmm.reproduce.mr_admm_runs import certified, published
+    from privadmm.papers.mr_admm.runs import certified, published
 
     known = plans(1)
     first = {name: published(known[name], 1.0, None, 2) for name in (R, HALF)}

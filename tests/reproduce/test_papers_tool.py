@@ -8,8 +8,9 @@ from types import ModuleType
 
 import pytest
 
-from privadmm.reproduce import PAPERS, sets
-from privadmm.reproduce.study import VERDICTS
+from privadmm.papers import PAPERS
+from privadmm.papers.framework import sets
+from privadmm.papers.framework.study import VERDICTS
 from small_runs import ORIGINALS
 
 PROJECT = Path(__file__).parents[2]

@@ -8,10 +8,12 @@ import pytest
 
 from privadmm.data.shards import Shards
 from privadmm.errors import ConfigError
-from privadmm.reproduce import pdml, pdml_adult
-from privadmm.reproduce.bench import Setting, perform
-from privadmm.reproduce.pdml_runs import TENTH, Setup, against
-from privadmm.reproduce.pdml_table import (
+from privadmm.papers.framework.bench import Setting, perform
+from privadmm.papers.framework.study import Check
+from privadmm.papers.pdml import adult as pdml_adult
+from privadmm.papers.pdml import paper as pdml
+from privadmm.papers.pdml.runs import TENTH, Setup, against
+from privadmm.papers.pdml.table import (
     CELLS,
     CONFIGURATIONS,
     COUNTS,
@@ -24,8 +26,7 @@ from privadmm.reproduce.pdml_table import (
     fits,
     split,
 )
-from privadmm.reproduce.pdml_table_checks import checks, grids, of_print, place, swept
-from privadmm.reproduce.study import Check
+from privadmm.papers.pdml.table_checks import checks, grids, of_print, place, swept
 from small_runs import ORIGINALS
 
 needs_data = pytest.mark.skipif(

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from privadmm.errors import ConfigError, DataError
-from privadmm.reproduce import sets, sharing
-from privadmm.reproduce.bench import Setting
-from privadmm.reproduce.sharing_runs import Level, Noisy, Where, admm, alone, load, noisy, sgd
-from privadmm.reproduce.study import Check, Study
+from privadmm.papers.framework import sets
+from privadmm.papers.framework.bench import Setting
+from privadmm.papers.framework.study import Check, Study
+from privadmm.papers.sharing import paper as sharing
+from privadmm.papers.sharing.runs import Level, Noisy, Where, admm, alone, load, noisy, sgd
 from small_runs import ORIGINALS
 
 FEW = Where("a9a", people=200)

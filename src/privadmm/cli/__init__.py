@@ -205,8 +205,9 @@ def theory(
     as_json: AsJson = False,
 ) -> None:
     """Compute the utility theorem of CONFIG.toml's paper (dp_admm, pdml) and measure beside it what it bounds."""
-    from privadmm.theory import figures
-    from privadmm.theory.study import study
+    from privadmm.cli.views import theory as view
+    from privadmm.papers.framework import theory_figures
+    from privadmm.papers.framework.theorems import study
 
     chosen = configured(config)
     if out is not None:
@@ -214,8 +215,8 @@ def theory(
     with bar("rounds", None) as update:
         result = study(chosen, seeds, beta, radius, confidence, update)
     if out is not None:
-        figures.save(result, out, "theory")
-    emit(json.dumps(result) if as_json else figures.theory_shown(result, out))
+        theory_figures.save(result, out, "theory")
+    emit(json.dumps(result) if as_json else view.theory_shown(result, out))
 
 
 @app.command()
@@ -235,9 +236,10 @@ def tradeoff(
     as_json: AsJson = False,
 ) -> None:
     """Run a dvp CONFIG.toml over alphas, fit the paper's curve of loss, and find the alpha of best utility."""
-    from privadmm.theory import figures
-    from privadmm.theory.tradeoff import ALPHAS, WEIGHTS, Weights
-    from privadmm.theory.tradeoff_runs import tradeoff as trade
+    from privadmm.cli.views import theory as view
+    from privadmm.papers.dvp.tradeoff import ALPHAS, WEIGHTS, Weights
+    from privadmm.papers.dvp.tradeoff_runs import tradeoff as trade
+    from privadmm.papers.framework import theory_figures
 
     omegas = numbers("--weights", weights, float) or WEIGHTS
     if len(omegas) != 4:
@@ -249,8 +251,8 @@ def tradeoff(
     with bar("runs", None) as update:
         result = trade(chosen, grid, seeds, marks, Weights(*omegas), update)
     if out is not None:
-        figures.save(result, out, "tradeoff")
-    emit(json.dumps(result) if as_json else figures.tradeoff_shown(result, out))
+        theory_figures.save(result, out, "tradeoff")
+    emit(json.dumps(result) if as_json else view.tradeoff_shown(result, out))
 
 
 @app.command()

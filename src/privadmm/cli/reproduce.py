@@ -13,10 +13,10 @@ import click
 import typer
 
 from privadmm.cli.output import AsJson, emit
-from privadmm.reproduce import PAPERS, paper
+from privadmm.papers import PAPERS, paper
 
 if TYPE_CHECKING:
-    from privadmm.reproduce.bench import Done
+    from privadmm.papers.framework.bench import Done
 
 
 def reproduce(
@@ -33,8 +33,9 @@ def reproduce(
     as_json: AsJson = False,
 ) -> None:
     """Run a paper's experiments again: its figures and tables beside the published numbers, and certified."""
-    from privadmm.reproduce import bench, pages
-    from privadmm.reproduce.bench import Setting, Task
+    from privadmm.cli.views import study as view
+    from privadmm.papers.framework import bench, pages
+    from privadmm.papers.framework.bench import Setting, Task
 
     if name not in (*PAPERS, "all"):
         raise click.UsageError(f"there is no paper {name!r}: say {', '.join(PAPERS)}, or all")
@@ -64,7 +65,7 @@ def reproduce(
         pages.save(found, where, quick)
         brief = {key: value for key, value in found.record.items() if key not in ("figures", "parameters")}
         records.append(brief | {"quick": quick, "out": str(where)})
-        texts.append(pages.shown(found, where, quick))
+        texts.append(view.shown(found, where, quick))
     seconds = round(monotonic() - began, 1)
     if as_json:
         timed = [record | {"seconds_all": seconds} for record in records]

@@ -1,0 +1,242 @@
+"""The DP-ADMM paper's simulations: Adult in 14 columns, 100 providers, and what is measured after every round.
+
+A simulation draws 162 records to get D_w from, 21,000 to train on, 210 a provider, and 9,000 to test on (Table II).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Literal
+
+import numpy as np
+
+from privadmm.algorithms.admm_star import ADMMStar
+from privadmm.algorithms.dp_admm import DPADMM
+from privadmm.algorithms.pvp import PVP
+from privadmm.data import adult
+from privadmm.data.arrays import Floats
+from privadmm.data.schema import Number
+from privadmm.data.shards import Shards
+from privadmm.engine.inprocess import InProcess
+from privadmm.engine.job import Job
+from privadmm.engine.loop import View
+from privadmm.engine.party import Local
+from privadmm.engine.phases import Algorithm
+from privadmm.engine.public import Public
+from privadmm.optim import graphs
+from privadmm.optim.losses import Logistic
+from privadmm.optim.regularizers import L1, L2
+from privadmm.papers.framework.optimum import Optimum, optimum, shares
+from privadmm.papers.framework.runs import accuracies, follow
+from privadmm.privacy.accounting import delta_curve, moments_accountant, totals
+from privadmm.privacy.calibration import NoPrivacy, Target
+from privadmm.privacy.mechanisms import Simulation
+
+PRETRAINING, TRAINING = 162, 21_000  # Table II; the rest, 9,000, is to test on
+PROVIDERS, RHO, LAMBDA = 100, 1.0, 0.17  # section VI, Setup
+TOLERANCE = 1e-6  # of every argmin, ours
+
+Penalty = Literal["l1", "l2"]
+Method = Literal["Algorithm 1", "Algorithm 2", "DP-ADMM"]
+Noise = Literal["off", "published", "certified"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One curve. `epsilon` is the paper's, of one round; certified noise costs what the paper says it costs in all."""
+
+    penalty: Penalty
+    method: Method
+    noise: Noise
+    epsilon: float
+    delta: float
+
+
+@dataclass(frozen=True)
+class Found:
+    """Of one curve: sums over providers, (rounds looked at, simulations), and accuracies (simulations,)."""
+
+    objective: Floats  # sum_i f_i(mean of w_i) + |mean of w_i - mean of w|, means over the rounds so far
+    loss: Floats  # sum_i mean loss of w
+    accuracy: Floats  # of the last w, on the held-out records
+    certified: float | None  # the exact total epsilon; None without noise
+    alone: (
+        float | None
+    )  # the exact delta at epsilon = 0: the largest total variation between neighbours' transcripts
+
+
+@dataclass(frozen=True)
+class Ran:
+    """All that was run."""
+
+    curves: dict[Case, Found]
+    known: dict[str, list[float]]  # see `references`
+    work: dict[tuple[float, Method], float]  # passes over all records, by epsilon
+    epsilons: tuple[float, ...]
+    deltas: tuple[float, ...]
+    rounds: int
+
+    def of(
+        self, penalty: Penalty, method: Method, noise: Noise, epsilon: float = 0.1, delta: float = 1e-3
+    ) -> Found:
+        return self.curves[Case(penalty, method, noise, epsilon, delta)]
+
+    def plain(self, penalty: Penalty) -> Found:
+        return self.of(penalty, "Algorithm 1", "off")
+
+    def total(self, epsilon: float, delta: float) -> float:
+        """As the paper counts."""
+        return moments_accountant(epsilon, delta, self.rounds)
+
+
+@dataclass(frozen=True)
+class Draw:
+    """The records of one simulation."""
+
+    train: Shards
+    test: Shards
+    pretraining: Shards
+
+
+@cache
+def attributes() -> tuple[Floats, Floats]:
+    """The complete rows of adult.data: 14 columns, each brought to [0, 1] by its declared range, and labels."""
+    found = adult.load("raw")
+    found = found.take(np.flatnonzero(found.columns["part"] == "train"))
+    ends = [
+        (column.low, column.high) if isinstance(column, Number) else (0, len(column.values) - 1)
+        for column in adult.SCHEMA.columns.values()
+    ]
+    low, high = np.array(ends, dtype=float).T
+    return np.clip((np.asarray(found.X) - low) / (high - low), 0.0, 1.0), found.y
+
+
+@cache
+def draw(seed: int) -> Draw:
+    X, y = attributes()
+    order = np.random.default_rng(seed).permutation(len(y))
+    first, train, test = np.split(order, [PRETRAINING, PRETRAINING + TRAINING])
+    providers = np.split(train, PROVIDERS)
+    # Rows longer than 1 are scaled down to 1: "normalised".
+    return Draw(*(Shards.build(X, y, rows, row_bound=1.0) for rows in (providers, [test], [first])))
+
+
+def public(shards: Shards, penalty: Penalty, privacy: Target | NoPrivacy, rounds: int) -> Public:
+    weight = LAMBDA / PROVIDERS
+    return Public(
+        sizes=shards.sizes,
+        dim=shards.dim,
+        rounds=rounds,
+        graph=graphs.star(len(shards.sizes)),
+        loss=Logistic(),
+        regularizer=L1(weight) if penalty == "l1" else L2(weight),
+        privacy=privacy,
+        weighting="parties",
+    )
+
+
+def best(shards: Shards, penalty: Penalty) -> Optimum:
+    return optimum(Local(public(shards, penalty, NoPrivacy(), 1), shards))
+
+
+@cache
+def reach(seed: int, penalty: Penalty) -> float:
+    """D_w: the |w| of the classifier that the 162 records give."""
+    return float(np.linalg.norm(best(draw(seed).pretraining, penalty).w))
+
+
+def job(case: Case, rounds: int, seed: int) -> Job:
+    published, total = case.noise == "published", moments_accountant(case.epsilon, case.delta, rounds)
+    privacy: Target | NoPrivacy = Target(None if published else total, case.delta, Simulation.kind)
+    calibration: Literal["published", "certified"] = "published" if published else "certified"
+    own = case.epsilon if published else None
+    method: Algorithm
+    if case.method == "DP-ADMM":
+        step: Literal["smooth", "nonsmooth"] = "smooth" if case.penalty == "l2" else "nonsmooth"
+        method = DPADMM(reach(seed, case.penalty), RHO, step, calibration, own)
+    elif case.method == "Algorithm 2":
+        method = PVP(RHO, TOLERANCE, calibration, own)
+    else:
+        method, privacy = ADMMStar(RHO, TOLERANCE), NoPrivacy()
+    return Job(method, public(draw(seed).train, case.penalty, privacy, rounds))
+
+
+def looked(rounds: int) -> list[int]:
+    """After which rounds records are read to measure: the first five, and every fifth."""
+    return [t for t in range(1, rounds + 1) if t <= 5 or t % 5 == 0 or t == rounds]
+
+
+class Look:
+    """The augmented objective of the averages, the loss and the accuracy of the global classifier."""
+
+    def __init__(self, job: Job, records: Draw) -> None:
+        self.local, self.records = Local(job.public, records.train), records
+        self.own, self.whole = np.zeros(1), np.zeros(1)
+
+    def __call__(self, view: View, parties: InProcess) -> Floats:
+        t, w = view.progress.round, view.model[..., None, :]
+        self.own, self.whole = self.own + parties.local_models(), self.whole + w
+        if t not in looked(view.public.rounds):
+            return np.full((3, *w.shape[:-2]), np.nan)
+        apart = np.linalg.norm((self.own - self.whole) / t, axis=-1)
+        shards, loss = self.records.train, self.local.public.loss
+        margins = shards.margins(np.broadcast_to(w, self.own.shape))
+        losses = shards.sums(loss.value(margins, shards.y)) / shards.sizes
+        objective = (shares(self.local, self.own / t) + apart).sum(axis=-1)
+        return np.stack([objective, losses.sum(axis=-1), accuracies(self.records.test, view.model)])
+
+
+def simulate(case: Case, rounds: int, simulations: int) -> Found:
+    """Every simulation has records and noise of its own."""
+    seen = []
+    for seed in range(simulations):
+        this = job(case, rounds, seed)
+        seen.append(follow(this, draw(seed).train, 1, Look(this, draw(seed)), seed)[..., 0])
+    at = np.array(looked(rounds)) - 1
+    objective, loss, accuracy = np.stack(seen, axis=-1)[at].transpose(1, 0, 2)
+    spent = () if this.epsilon is None else set(totals(this.plan, PROVIDERS))
+    alone = max((delta_curve(each)(0.0) for each in spent), default=None)
+    return Found(objective, loss, accuracy[-1], this.epsilon, alone)
+
+
+def several(cases: Sequence[Case], rounds: int, simulations: int) -> dict[Case, Found]:
+    return {case: simulate(case, rounds, simulations) for case in cases}
+
+
+def references(simulations: int) -> dict[str, list[float]]:
+    """Of every simulation: what the majority has, and what the exact optimum of the l2 problem would have."""
+    found: dict[str, list[float]] = {"majority": [], "loss": [], "accuracy": [], "D_w l1": [], "D_w l2": []}
+    for seed in range(simulations):
+        records = draw(seed)
+        w = best(records.train, "l2").w
+        value = Logistic().value(records.train.margins(np.tile(w, (PROVIDERS, 1))), records.train.y)
+        found["majority"].append(float(max(np.mean(records.test.y > 0), np.mean(records.test.y < 0))))
+        found["loss"].append(float(PROVIDERS * value.mean()))
+        found["accuracy"].append(float(accuracies(records.test, w)))
+        found["D_w l1"].append(reach(seed, "l1"))
+        found["D_w l2"].append(reach(seed, "l2"))
+    return found
+
+
+@dataclass(frozen=True)
+class Counted(Logistic):
+    """The logistic loss that counts for how many records a derivative was asked for."""
+
+    asked: list[int] = field(default_factory=list, compare=False)
+
+    def deriv(self, m: Floats, y: Floats) -> Floats:
+        self.asked.append(m.size)
+        return Logistic.deriv(self, m, y)
+
+    def curv(self, m: Floats, y: Floats) -> Floats:
+        self.asked.append(m.size)
+        return Logistic.curv(self, m, y)
+
+
+def passes(case: Case, rounds: int) -> float:
+    """How often a run reads all records: Table III without a clock, so that it is the same on every machine."""
+    this, loss = job(case, rounds, 0), Counted()
+    this = replace(this, public=replace(this.public, loss=loss))
+    follow(this, draw(0).train, 1, lambda view, parties: np.zeros(1))
+    return math.fsum(loss.asked) / TRAINING

@@ -1,0 +1,115 @@
+"""A study's figures as files: a line is the mean over runs, its band their range, and crosses are the paper's."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from privadmm.papers.framework.study import Figure, Line, Panel
+from privadmm.runs.model import SIMULATED
+from privadmm.runs.plots import BEYOND, GREY, RED, canvas
+
+COLORS = (
+    "#2a6fbb",
+    "#d9730d",
+    "#2e8b57",
+    "#8e44ad",
+    "#c0392b",
+    "#7f8c8d",
+    "#b7950b",
+    "#17a2b8",
+    "#e377c2",
+    "#5d4037",
+    "#7cb342",
+    "#1a237e",
+)
+WIDTH, HEIGHT = 5.2, 4.2
+MANY, LONG = 4, 45  # lines, and characters of a label, beyond which legends go below the axes
+QUICK = "QUICK RUN: fewer seeds, rounds and settings than a full one"
+NARROW = 3.0  # the largest over the least value, below which a logarithmic axis shows nothing
+COUNTED = ("round", "epoch", "iteration")  # x axes that have whole numbers alone
+
+
+def draw(figure: Figure, path: Path, quick: bool = False) -> None:
+    """Draw the figure; of a quick run it says so on the picture itself."""
+    columns = 2 if len(figure.panels) == 4 else min(3, len(figure.panels))
+    rows = -(-len(figure.panels) // columns)
+    most = max(len(panel.lines) for panel in figure.panels)
+    below = most > MANY or any(len(line.label) > LONG for panel in figure.panels for line in panel.lines)
+    height = HEIGHT + (0.18 * most if below else 0.0)
+    drawing = canvas(height=height * rows)
+    drawing.set_size_inches(WIDTH * columns, height * rows + 0.5)
+    boxes, colors = drawing.subplots(rows, columns, squeeze=False).ravel(), colored(figure)
+    for axes, panel in zip(boxes, figure.panels, strict=False):
+        fill(axes, panel, colors, below)
+    for axes in boxes[len(figure.panels) :]:
+        axes.set_axis_off()
+    drawing.suptitle(
+        f"{QUICK}\n{figure.caption}" if quick else figure.caption, fontsize=11, color=RED if quick else None
+    )
+    if any(banded(line) for panel in figure.panels for line in panel.lines):
+        drawing.supxlabel(f"Bands: the range over runs. {SIMULATED}", fontsize=8, color=GREY)
+    drawing.savefig(path)
+
+
+def series(line: Line) -> str:
+    return line.series or line.label
+
+
+def colored(figure: Figure) -> dict[str, str]:
+    """A colour for every series, in the order in which they come; the same in all panels."""
+    names = dict.fromkeys(series(line) for panel in figure.panels for line in panel.lines)
+    return {name: COLORS[number % len(COLORS)] for number, name in enumerate(names)}
+
+
+def fill(axes: Any, panel: Panel, colors: dict[str, str], below: bool = False) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    for line in panel.lines:
+        one(axes, line, colors[series(line)])
+    axes.set(
+        title=panel.title,
+        xlabel=panel.xlabel,
+        ylabel=panel.ylabel,
+        xscale=panel.xscale,
+        yscale=panel.yscale if wide(panel) else "linear",
+    )
+    if panel.xscale == "linear" and panel.xlabel.startswith(COUNTED):
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
+    axes.title.set_fontsize(10)
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    if panel.lines and below:
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), frameon=False, fontsize=8)
+    elif panel.lines:
+        axes.legend(loc="best", framealpha=0.6, fontsize=8)
+
+
+def wide(panel: Panel) -> bool:
+    """Whether what is drawn spans enough for a logarithmic axis."""
+    means = [np.asarray(line.y.mean, dtype=float) for line in panel.lines]
+    drawn = np.concatenate(
+        [[], *(mean[np.isfinite(mean) & (np.abs(mean) < BEYOND) & (mean > 0)] for mean in means)]
+    )
+    return bool(drawn.size and drawn.max() >= NARROW * drawn.min())
+
+
+def banded(line: Line) -> bool:
+    return not line.published and bool((np.asarray(line.y.high) > np.asarray(line.y.low)).any())
+
+
+def one(axes: Any, line: Line, color: str) -> None:
+    x, mean = np.asarray(line.x, dtype=float), np.asarray(line.y.mean, dtype=float)
+    shown = np.isfinite(mean) & (np.abs(mean) < BEYOND)
+    gone = "" if shown.all() else " (ran away)"
+    if line.published:
+        axes.plot(x[shown], mean[shown], "x", color=color, label=f"{line.label}, published")
+        return
+    style = "--" if line.dashed else "-"
+    marker = "o" if len(x) < 12 else ""
+    axes.plot(x[shown], mean[shown], style, marker=marker, markersize=4, color=color, label=line.label + gone)
+    low, high = (
+        np.clip(np.asarray(side, dtype=float), -BEYOND, BEYOND) for side in (line.y.low, line.y.high)
+    )
+    if banded(line):
+        axes.fill_between(x, low, high, where=shown, color=color, alpha=0.15, linewidth=0)

@@ -1,0 +1,87 @@
+"""A study written down: one JSON file, its figures, and a page for people."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from privadmm.data.files import write_json
+from privadmm.papers.framework.study import VERDICTS, Check, Study
+
+WHOLE = 1e9  # whole figures below this are written out
+
+
+def save(study: Study, out: Path, quick: bool = False) -> None:
+    """`out` gets study.json, results.md and a file for each figure."""
+    from privadmm.papers.framework.drawing import draw
+
+    out.mkdir(parents=True, exist_ok=True)
+    for figure in study.figures:
+        draw(figure, out / f"{figure.name}.png", quick)
+    (out / "results.md").write_text(page(study, quick), encoding="utf-8")
+    write_json(out / "study.json", study.record | {"quick": quick})
+
+
+def kind(quick: bool) -> str:
+    return (
+        "a quick run, with fewer seeds, rounds and settings than the results to cite"
+        if quick
+        else "a full run"
+    )
+
+
+def page(study: Study, quick: bool = False) -> str:
+    """In Markdown: what was run, every check, every table."""
+    parts = [
+        f"# {study.title} ({study.paper}): {kind(quick)}",
+        f"{study.tally}.",
+        "### Settings",
+        settings(study),
+        "### Checks",
+    ]
+    parts.append(
+        table(
+            ("check", "claimed by", "published", "ours", "verdict", "remark"),
+            [cells(check) for check in study.checks],
+        )
+    )
+    for grid in study.grids:
+        parts += [f"### {grid.caption}", table(grid.columns, [tuple(map(word, row)) for row in grid.rows])]
+    for figure in study.figures:
+        parts += [f"### {figure.caption}", f"![{figure.caption}]({figure.name}.png)"]
+    parts += [f"- {note}" for note in study.notes]
+    return "\n\n".join(parts) + "\n"
+
+
+def settings(study: Study) -> str:
+    rows = [
+        (one.symbol, one.value, "the paper" if one.stated else "ours", one.why) for one in study.parameters
+    ]
+    return table(("setting", "value", "from", "reason"), rows)
+
+
+BY = {"paper": "the paper", "ours": "us"}
+
+
+def cells(check: Check) -> tuple[str, ...]:
+    within = "" if check.tolerance is None else f" +- {check.tolerance:g}"
+    return (
+        check.name,
+        BY[check.of],
+        word(check.published) + within,
+        word(check.ours),
+        f"**{VERDICTS[False]}**" if check.ok is False else VERDICTS[check.ok],
+        check.why,
+    )
+
+
+def table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    lines = [columns, tuple("---" for _ in columns), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in lines)
+
+
+def word(value: Any) -> str:
+    if value is None:
+        return "-"
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.0f}" if value.is_integer() and abs(value) < WHOLE else f"{value:.4g}"

@@ -9,23 +9,22 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import pytest
+from annotated_types import Gt
 
 from privadmm.config import file as config
 from privadmm.config.file import SECTIONS
 from privadmm.errors import ConfigError
-from privadmm.params import Above, Checked, Choice, Doc, Field, When, check_positive, fields_of
+from privadmm.params import Checked, Choice, Doc, Field, When, check_positive, fields_of
 
 
 @dataclass(frozen=True)
 class ToyStar:
     """A method that needs a coordinator."""
 
-    D_w: Annotated[float, Above(0), Doc("a bound")]
-    rho: Annotated[float, Above(0), Doc("a penalty")] = 1.0
+    D_w: Annotated[float, Gt(0), Doc("a bound")]
+    rho: Annotated[float, Gt(0), Doc("a penalty")] = 1.0
     calibration: Annotated[Literal["certified", "published"], Doc("of the noise")] = "certified"
-    round_epsilon: Annotated[float | None, Above(0), When("calibration", "published"), Doc("of a round")] = (
-        None
-    )
+    round_epsilon: Annotated[float | None, Gt(0), When("calibration", "published"), Doc("of a round")] = None
     topology: ClassVar[str] = "star"
 
     def __post_init__(self) -> None:
@@ -36,7 +35,7 @@ class ToyStar:
 
 @dataclass(frozen=True)
 class ToyGraph:
-    eta: Annotated[float, Above(0), Doc("a penalty")] = 1.0
+    eta: Annotated[float, Gt(0), Doc("a penalty")] = 1.0
     topology: ClassVar[str] = "graph"
 
 

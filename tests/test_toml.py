@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import pytest
+from annotated_types import Gt, Le
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from privadmm.config.reader import Lines, Report, load, read_table
 from privadmm.errors import ConfigError
-from privadmm.params import Above, AtMost, Doc, When, fields_of, kind_of, nearest, show
+from privadmm.params import Doc, When, fields_of, kind_of, nearest, show
 
 TRICKY = '''\
 # [data] source = "in a comment"
@@ -129,11 +130,11 @@ def _path(table: Any) -> list[str]:
 
 @dataclass(frozen=True)
 class Toy:
-    number: Annotated[float, Above(0), AtMost(2), Doc("a number")]
+    number: Annotated[float, Gt(0), Le(2), Doc("a number")]
     choice: Annotated[Literal["left", "right"], Doc("a side")] = "left"
     extra: Annotated[int | None, When("choice", "right", required=True), Doc("for the right")] = None
     pair: Annotated[tuple[int, int] | None, Doc("two")] = None
-    items: Annotated[tuple[Annotated[int, Above(0)], ...], Doc("any")] = ()
+    items: Annotated[tuple[Annotated[int, Gt(0)], ...], Doc("any")] = ()
     table: Annotated[Mapping[str, Annotated[bool | str, Doc("")]] | None, Doc("free keys")] = None
     derived: int = 0  # no Doc: not a key of the file
 

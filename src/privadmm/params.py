@@ -2,7 +2,7 @@
 
     @dataclass(frozen=True)
     class Loss:
-        C: Annotated[float, Above(0), Doc("weight of the data term")] = 1.0
+        C: Annotated[float, Gt(0), Doc("weight of the data term")] = 1.0
 
 A field with a `Doc` is a key of the file; one without a default is required. Types: bool, int, float, str,
 Literal, tuple[T, ...], tuple[T, T], Mapping[str, T], unions, and `| None` for a key that may be left out.
@@ -17,7 +17,20 @@ import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Annotated, Any, ClassVar, Literal, Protocol, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    Protocol,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from annotated_types import Ge, Gt, Le, Lt
 
 from privadmm.errors import ConfigError
 
@@ -46,28 +59,27 @@ class When:
         return f"{'required for' if self.required else 'only for'} {self.key} = {show(self.value)}"
 
 
-@dataclass(frozen=True)
-class Limit:
-    value: float
-    words: ClassVar[str]
-    keyword: ClassVar[str]
-    holds: ClassVar[Callable[[Any, Any], bool]]
+class Limit(NamedTuple):
+    """A bound that a number keeps: how it is said, its keyword in JSON Schema, and the comparison."""
+
+    value: Any
+    words: str
+    keyword: str
+    holds: Callable[[Any, Any], bool]
 
 
-class Above(Limit):
-    words, keyword, holds = "> {:g}", "exclusiveMinimum", operator.gt
-
-
-class AtLeast(Limit):
-    words, keyword, holds = ">= {:g}", "minimum", operator.ge
-
-
-class Below(Limit):
-    words, keyword, holds = "< {:g}", "exclusiveMaximum", operator.lt
-
-
-class AtMost(Limit):
-    words, keyword, holds = "<= {:g}", "maximum", operator.le
+def limit_of(note: object) -> Limit | None:
+    """The bound that one of annotated-types' Gt, Ge, Lt and Le declares; None of any other note."""
+    match note:
+        case Gt(value):
+            return Limit(value, f"> {value:g}", "exclusiveMinimum", operator.gt)
+        case Ge(value):
+            return Limit(value, f">= {value:g}", "minimum", operator.ge)
+        case Lt(value):
+            return Limit(value, f"< {value:g}", "exclusiveMaximum", operator.lt)
+        case Le(value):
+            return Limit(value, f"<= {value:g}", "maximum", operator.le)
+    return None
 
 
 @dataclass(frozen=True)
@@ -249,7 +261,7 @@ class Checked:
         got = self.kind.read(value, at, wrong)
         if got is BAD:
             return BAD
-        if not all(type(limit).holds(got, limit.value) for limit in self.limits):
+        if not all(limit.holds(got, limit.value) for limit in self.limits):
             wrong(at, f"is {show(value)}")
             return BAD
         for rule in self.rules:
@@ -261,7 +273,7 @@ class Checked:
     def allowed(self) -> str:
         if self.rules:
             return listed([rule.allowed for rule in self.rules], "and")
-        limits = [limit.words.format(limit.value) for limit in self.limits]
+        limits = [limit.words for limit in self.limits]
         return f"{self.kind.allowed()} {listed(limits, 'and')}"
 
     def json(self) -> dict[str, Any]:
@@ -307,7 +319,7 @@ def kind_of(hint: Any) -> Kind:
     origin, args = get_origin(hint), get_args(hint)
     if origin is Annotated:
         kind = kind_of(args[0])
-        limits = tuple(note for note in args[1:] if isinstance(note, Limit))
+        limits = tuple(limit for note in args[1:] if (limit := limit_of(note)) is not None)
         rules = tuple(note for note in args[1:] if isinstance(note, Rule))
         return Checked(kind, limits, rules) if limits or rules else kind
     if origin in (Union, types.UnionType):

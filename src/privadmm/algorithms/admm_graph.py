@@ -12,6 +12,8 @@ The model handed out is the mean of what the parties sent last.
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
+from annotated_types import Gt
+
 from privadmm.algorithms.admm_star import IN_THE_CLEAR
 from privadmm.algorithms.graph import OnGraph, State, degrees, neighbours
 from privadmm.engine.mail import Mail
@@ -19,15 +21,15 @@ from privadmm.engine.party import Local
 from privadmm.engine.phases import AtParties, Phase
 from privadmm.engine.public import Public
 from privadmm.optim.solvers import reanchor
-from privadmm.params import Above, Doc, check_positive
+from privadmm.params import Doc, check_positive
 from privadmm.privacy.accounting import Plan
 from privadmm.privacy.release import Door, Released
 
 
 @dataclass(frozen=True)
 class ADMMGraph(OnGraph):
-    eta: Annotated[float, Above(0), Doc("penalty on the difference of neighbours")] = 0.01
-    tolerance: Annotated[float, Above(0), Doc("gradient norm to which every local problem is solved")] = 1e-9
+    eta: Annotated[float, Gt(0), Doc("penalty on the difference of neighbours")] = 0.01
+    tolerance: Annotated[float, Gt(0), Doc("gradient norm to which every local problem is solved")] = 1e-9
 
     name: ClassVar[str] = "admm_graph"
     private: ClassVar[bool] = False

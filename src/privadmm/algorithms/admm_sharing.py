@@ -21,6 +21,8 @@ An l1 part of R is added to (6b), which is then solved by an inner loop.
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
+from annotated_types import Gt
+
 from privadmm.algorithms.columns import OnColumns, State, broadcast, message, nothing, scores_of, silence
 from privadmm.data.arrays import Floats
 from privadmm.engine.mail import Mail
@@ -29,7 +31,7 @@ from privadmm.engine.phases import AtLabels, AtParties, Phase
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
 from privadmm.optim.prox import prox
-from privadmm.params import Above, Doc, check_positive
+from privadmm.params import Doc, check_positive
 from privadmm.privacy.accounting import Plan
 from privadmm.privacy.calibration import NoPrivacy
 from privadmm.privacy.events import NotPrivate
@@ -45,12 +47,12 @@ class Memory:
 
 @dataclass(frozen=True)
 class ADMMSharing(OnColumns):
-    rho: Annotated[float, Above(0), Doc("penalty of the augmented Lagrangian")] = 0.1
+    rho: Annotated[float, Gt(0), Doc("penalty of the augmented Lagrangian")] = 0.1
     form: Annotated[
         Literal["sharing", "printed"], Doc("the scaled sharing form, or the paper's parallel update")
     ] = "sharing"
     ball: Annotated[
-        float | None, Above(0), Doc("bound on the norm of each party's weights; none if left out")
+        float | None, Gt(0), Doc("bound on the norm of each party's weights; none if left out")
     ] = None
 
     name: ClassVar[str] = "admm_sharing"

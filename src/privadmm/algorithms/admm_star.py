@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 import numpy as np
+from annotated_types import Gt
 
 from privadmm.algorithms.star import Memory, OnStar, average, broadcast
 from privadmm.data.arrays import Floats, Ints
@@ -22,7 +23,7 @@ from privadmm.engine.party import Local
 from privadmm.engine.phases import AtCoordinator, AtParties, Phase
 from privadmm.engine.public import Public
 from privadmm.optim.solvers import reanchor
-from privadmm.params import Above, Doc, check_positive
+from privadmm.params import Doc, check_positive
 from privadmm.privacy.accounting import Plan
 from privadmm.privacy.events import NotPrivate
 from privadmm.privacy.release import Door, Released
@@ -43,8 +44,8 @@ class State:
 
 @dataclass(frozen=True)
 class ADMMStar(OnStar):
-    rho: Annotated[float, Above(0), Doc("penalty of the augmented Lagrangian")] = 0.01
-    tolerance: Annotated[float, Above(0), Doc("gradient norm to which every local problem is solved")] = 1e-9
+    rho: Annotated[float, Gt(0), Doc("penalty of the augmented Lagrangian")] = 0.01
+    tolerance: Annotated[float, Gt(0), Doc("gradient norm to which every local problem is solved")] = 1e-9
 
     name: ClassVar[str] = "admm_star"
     private: ClassVar[bool] = False

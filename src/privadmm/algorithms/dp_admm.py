@@ -32,6 +32,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
+from annotated_types import Gt
 
 from privadmm.algorithms.output import output_plan
 from privadmm.algorithms.star import Memory, OnStar, average, broadcast
@@ -41,7 +42,7 @@ from privadmm.engine.party import Local, rounding
 from privadmm.engine.phases import AtCoordinator, AtParties, Phase
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
-from privadmm.params import Above, Doc, check_positive
+from privadmm.params import Doc, check_positive
 from privadmm.privacy.accounting import Claim, Plan, classical_ratio, moments_accountant
 from privadmm.privacy.calibration import NoPrivacy
 from privadmm.privacy.events import DiscreteGaussian, Gaussian
@@ -60,10 +61,8 @@ class State:
 
 @dataclass(frozen=True)
 class DPADMM(OnStar):
-    D_w: Annotated[
-        float, Above(0), Doc("declared bound on the norm of the optimal weights; sets the step size")
-    ]
-    rho: Annotated[float, Above(0), Doc("penalty of the augmented Lagrangian")] = 1.0
+    D_w: Annotated[float, Gt(0), Doc("declared bound on the norm of the optimal weights; sets the step size")]
+    rho: Annotated[float, Gt(0), Doc("penalty of the augmented Lagrangian")] = 1.0
     step_size: Annotated[
         Literal["smooth", "nonsmooth"], Doc("Theorem 4's schedule, or Theorem 3's for l1 or the hinge")
     ] = "smooth"
@@ -71,7 +70,7 @@ class DPADMM(OnStar):
         Literal["certified", "published"],
         Doc("noise from [privacy] epsilon, or the paper's from round_epsilon"),
     ] = "certified"
-    round_epsilon: Annotated[float | None, Above(0), Doc("the paper's epsilon of one round")] = None
+    round_epsilon: Annotated[float | None, Gt(0), Doc("the paper's epsilon of one round")] = None
 
     name: ClassVar[str] = "dp_admm"
     private: ClassVar[bool] = True

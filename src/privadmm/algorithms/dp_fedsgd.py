@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
+from annotated_types import Ge, Gt, Le, Lt
 
 from privadmm.algorithms import star
 from privadmm.algorithms.output import output_plan
@@ -28,7 +29,7 @@ from privadmm.engine.party import Local
 from privadmm.engine.phases import AtCoordinator, AtParties, Phase
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
-from privadmm.params import Above, AtLeast, AtMost, Below, Doc, check_nonnegative, check_positive
+from privadmm.params import Doc, check_nonnegative, check_positive
 from privadmm.privacy.accounting import Claim, Plan
 from privadmm.privacy.release import Door, Released
 
@@ -50,13 +51,13 @@ class Memory(star.Memory):
 
 @dataclass(frozen=True)
 class DPFedSGD(star.OnStar):
-    step: Annotated[float, Above(0), Doc("step size of the first round")]
+    step: Annotated[float, Gt(0), Doc("step size of the first round")]
     step_decay: Annotated[
         Literal["constant", "sqrt"], Doc("the same step in every round, or divided by sqrt(t + 1)")
     ] = "constant"
-    momentum: Annotated[float, AtLeast(0), Below(1), Doc("share of the last step that is kept")] = 0.0
+    momentum: Annotated[float, Ge(0), Lt(1), Doc("share of the last step that is kept")] = 0.0
     average: Annotated[
-        float, Above(0), AtMost(1), Doc("share of the rounds, the last ones, whose mean is the model")
+        float, Gt(0), Le(1), Doc("share of the rounds, the last ones, whose mean is the model")
     ] = 0.5
 
     name: ClassVar[str] = "dp_fedsgd"

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
+from annotated_types import Gt
 
 from privadmm.algorithms.graph import OnGraph, State, degrees, neighbours, objective_plan
 from privadmm.data.arrays import Floats
@@ -34,7 +35,7 @@ from privadmm.engine.phases import AtParties, Phase
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
 from privadmm.optim.solvers import reanchor
-from privadmm.params import SOME, Above, Doc, check_positive
+from privadmm.params import SOME, Doc, check_positive
 from privadmm.privacy.accounting import Claim, Plan
 from privadmm.privacy.calibration import NoPrivacy, widest
 from privadmm.privacy.release import Door, Released
@@ -47,8 +48,8 @@ CAVEAT = {
 
 @dataclass(frozen=True)
 class DVP(OnGraph):
-    eta: Annotated[float, Above(0), Doc("penalty on the difference of neighbours")] = 0.01
-    tolerance: Annotated[float, Above(0), Doc("gradient norm to which every local problem is solved")] = 1e-9
+    eta: Annotated[float, Gt(0), Doc("penalty on the difference of neighbours")] = 0.01
+    tolerance: Annotated[float, Gt(0), Doc("gradient norm to which every local problem is solved")] = 1e-9
     law: Annotated[
         Literal["gaussian", "gamma"],
         Doc("certified noise: Gaussian, or pure with norm ~ Gamma; published is gamma"),
@@ -56,9 +57,9 @@ class DVP(OnGraph):
     calibration: Annotated[
         Literal["certified", "box", "proof"], Doc("noise from [privacy] epsilon, or the paper's from alpha")
     ] = "certified"
-    alpha: Annotated[float | None, Above(0), Doc("the paper's privacy of one round")] = None
+    alpha: Annotated[float | None, Gt(0), Doc("the paper's privacy of one round")] = None
     party_alpha: Annotated[
-        tuple[Annotated[float, Above(0)], ...] | None, SOME, Doc("instead of alpha, one for each party")
+        tuple[Annotated[float, Gt(0)], ...] | None, SOME, Doc("instead of alpha, one for each party")
     ] = None
     negative_phi: Annotated[
         bool, Doc("run the printed box although its Phi is negative, to see it diverge")

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 import numpy as np
+from annotated_types import Ge, Gt
 
 from privadmm.algorithms.columns import OnColumns, broadcast, message, scores_of, silence
 from privadmm.data.arrays import Floats, Ints
@@ -20,7 +21,7 @@ from privadmm.engine.mail import Mail
 from privadmm.engine.party import Vertical
 from privadmm.engine.phases import AtLabels, AtParties, Nothing, Phase
 from privadmm.engine.public import Public
-from privadmm.params import Above, AtLeast, Doc, check_positive, check_whole
+from privadmm.params import Doc, check_positive, check_whole
 from privadmm.privacy.accounting import Plan
 from privadmm.privacy.events import NotPrivate
 from privadmm.privacy.release import Door, Released
@@ -35,8 +36,8 @@ class State:
 
 @dataclass(frozen=True)
 class FDMLSGD(OnColumns):
-    step: Annotated[float, Above(0), Doc("step size")] = 1.0
-    batches: Annotated[int, AtLeast(1), Doc("into how many batches people are dealt out; one a round")] = 1
+    step: Annotated[float, Gt(0), Doc("step size")] = 1.0
+    batches: Annotated[int, Ge(1), Doc("into how many batches people are dealt out; one a round")] = 1
 
     name: ClassVar[str] = "fdml_sgd"
     private: ClassVar[bool] = False

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
+from annotated_types import Ge, Gt, Le, Lt
 
 from privadmm.algorithms.method import Method
 from privadmm.algorithms.noise_weights import by_noise, profile
@@ -38,7 +39,7 @@ from privadmm.engine.phases import AtCoordinator, AtParties, Phase, Topology
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
 from privadmm.optim import gossip
-from privadmm.params import Above, AtLeast, AtMost, Below, Doc, check_nonnegative, check_positive
+from privadmm.params import Doc, check_nonnegative, check_positive
 from privadmm.privacy.accounting import Plan
 from privadmm.privacy.calibration import NoPrivacy, scaled
 from privadmm.privacy.events import DiscreteGaussian, Gaussian
@@ -66,14 +67,12 @@ class Memory:
 
 @dataclass(frozen=True)
 class FirstOrderConsensus(Method):
-    beta: Annotated[float, AtLeast(0), Below(1), Doc("momentum")] = 0.8
-    step: Annotated[float | None, Above(0), Doc("eta; from public facts if left out")] = None
+    beta: Annotated[float, Ge(0), Lt(1), Doc("momentum")] = 0.8
+    step: Annotated[float | None, Gt(0), Doc("eta; from public facts if left out")] = None
     average: Annotated[
-        float, Above(0), AtMost(1), Doc("share of the rounds, the last ones, that the model averages")
+        float, Gt(0), Le(1), Doc("share of the rounds, the last ones, that the model averages")
     ] = 0.4
-    gossip: Annotated[
-        int, AtLeast(0), Doc("gossip steps a round between neighbours; 0 is the exact mean")
-    ] = 0
+    gossip: Annotated[int, Ge(0), Doc("gossip steps a round between neighbours; 0 is the exact mean")] = 0
     schedule: Annotated[
         Literal["weight", "even"],
         Doc("noise by what a round weighs in the model, or alike; [privacy] decay and profile overrule it"),

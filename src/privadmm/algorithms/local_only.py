@@ -12,6 +12,8 @@ mean (2), which no party would have by itself. One round says it all; further ro
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
+from annotated_types import Gt
+
 from privadmm.algorithms.star import Memory, OnStar, average
 from privadmm.data.arrays import Floats, Ints
 from privadmm.engine.mail import Mail
@@ -19,7 +21,7 @@ from privadmm.engine.party import Local
 from privadmm.engine.phases import AtCoordinator, AtParties, Phase
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
-from privadmm.params import Above, Doc, check_positive
+from privadmm.params import Doc, check_positive
 from privadmm.privacy.accounting import Plan
 from privadmm.privacy.events import NotPrivate
 from privadmm.privacy.release import Door, Released
@@ -38,7 +40,7 @@ class State:
 
 @dataclass(frozen=True)
 class LocalOnly(OnStar):
-    tolerance: Annotated[float, Above(0), Doc("gradient norm to which every local problem is solved")] = 1e-9
+    tolerance: Annotated[float, Gt(0), Doc("gradient norm to which every local problem is solved")] = 1e-9
 
     name: ClassVar[str] = "local_only"
     private: ClassVar[bool] = False

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 import numpy as np
+from annotated_types import Gt
 
 from privadmm.algorithms.graph import State, degrees, neighbours
 from privadmm.algorithms.penalties import Penalised
@@ -31,7 +32,7 @@ from privadmm.engine.phases import AtParties, Phase
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
 from privadmm.optim.solvers import reanchor
-from privadmm.params import Above, Doc, check_positive
+from privadmm.params import Doc, check_positive
 from privadmm.privacy.release import Door, Released
 
 
@@ -39,7 +40,7 @@ from privadmm.privacy.release import Door, Released
 class MADMM(Penalised):
     theta: Annotated[
         float | None,
-        Above(0),
+        Gt(0),
         Doc("step of the dual, up to the smallest penalty; each party's own penalty if left out"),
     ] = None
 

@@ -33,6 +33,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 import numpy as np
+from annotated_types import Ge
 
 from privadmm.algorithms import convergence
 from privadmm.algorithms.graph import degrees, neighbours
@@ -43,7 +44,7 @@ from privadmm.engine.party import Local
 from privadmm.engine.phases import AtCoordinator, AtParties, Phase
 from privadmm.engine.public import Public
 from privadmm.optim.solvers import reanchor
-from privadmm.params import AtLeast, Doc, check_nonnegative
+from privadmm.params import Doc, check_nonnegative
 from privadmm.privacy.release import Door, Released
 
 
@@ -70,7 +71,7 @@ class Memory:
 @dataclass(frozen=True)
 class MRADMM(Penalised):
     gamma: Annotated[
-        float, AtLeast(0), Doc("curvature of the even step's model: the larger, the shorter that step")
+        float, Ge(0), Doc("curvature of the even step's model: the larger, the shorter that step")
     ] = 1.0
 
     name: ClassVar[str] = "mr_admm"

@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
+from annotated_types import Ge, Gt
 
 from privadmm.algorithms.graph import OnGraph, State, degrees, neighbours
 from privadmm.algorithms.output import noisy_argmin, output_plan
@@ -39,7 +40,7 @@ from privadmm.engine.phases import AtCoordinator, AtParties, Phase
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
 from privadmm.optim.solvers import reanchor
-from privadmm.params import Above, AtLeast, Doc, check_nonnegative, check_positive
+from privadmm.params import Doc, check_nonnegative, check_positive
 from privadmm.privacy.accounting import Claim, Plan
 from privadmm.privacy.mechanisms import Noise
 from privadmm.privacy.release import Door, Released
@@ -47,19 +48,17 @@ from privadmm.privacy.release import Door, Released
 
 @dataclass(frozen=True)
 class PDML(OnGraph):
-    beta: Annotated[float, Above(0), Doc("penalty on the difference of neighbours")] = 0.01
+    beta: Annotated[float, Gt(0), Doc("penalty on the difference of neighbours")] = 0.01
     R: Annotated[
         float,
-        AtLeast(0),
+        Ge(0),
         Doc("bound on the noise in the objective, drawn once; it earns no certified privacy"),
     ] = 0.0
-    tolerance: Annotated[float, Above(0), Doc("gradient norm to which every local problem is solved")] = 1e-9
+    tolerance: Annotated[float, Gt(0), Doc("gradient norm to which every local problem is solved")] = 1e-9
     calibration: Annotated[
         Literal["certified", "published"], Doc("noise from [privacy] epsilon, or V as in the paper")
     ] = "certified"
-    V: Annotated[float | None, Above(0), Doc("the paper's standard deviation of the first round's noise")] = (
-        None
-    )
+    V: Annotated[float | None, Gt(0), Doc("the paper's standard deviation of the first round's noise")] = None
 
     name: ClassVar[str] = "pdml"
     private: ClassVar[bool] = True

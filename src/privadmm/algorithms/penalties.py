@@ -24,24 +24,25 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
+from annotated_types import Ge, Gt
 
 from privadmm.algorithms.graph import OnGraph, degrees, objective_plan
 from privadmm.data.arrays import Floats
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError, RefusedError
-from privadmm.params import SOME, Above, AtLeast, Doc, check_positive
+from privadmm.params import SOME, Doc, check_positive
 from privadmm.privacy.accounting import Claim, Plan
 from privadmm.privacy.calibration import Target, widest
 
 
 @dataclass(frozen=True)
 class Penalised(OnGraph, ABC):
-    eta: Annotated[float, Above(0), Doc("penalty on the difference of neighbours, in the first round")] = 0.01
-    growth: Annotated[float, AtLeast(1), Doc("the penalty of a round over that of the round before")] = 1.0
+    eta: Annotated[float, Gt(0), Doc("penalty on the difference of neighbours, in the first round")] = 0.01
+    growth: Annotated[float, Ge(1), Doc("the penalty of a round over that of the round before")] = 1.0
     party_eta: Annotated[
-        tuple[Annotated[float, Above(0)], ...] | None, SOME, Doc("instead of eta, one for each party")
+        tuple[Annotated[float, Gt(0)], ...] | None, SOME, Doc("instead of eta, one for each party")
     ] = None
-    tolerance: Annotated[float, Above(0), Doc("gradient norm to which every local problem is solved")] = 1e-9
+    tolerance: Annotated[float, Gt(0), Doc("gradient norm to which every local problem is solved")] = 1e-9
     law: Annotated[
         Literal["gaussian", "gamma"],
         Doc("certified noise: Gaussian, or pure with norm ~ Gamma; published is gamma"),
@@ -50,7 +51,7 @@ class Penalised(OnGraph, ABC):
         Literal["certified", "published"], Doc("noise from [privacy] epsilon, or the paper's from alpha")
     ] = "certified"
     alpha: Annotated[
-        float | None, Above(0), Doc("the paper's noise of a round, of density exp(-alpha |eps|)")
+        float | None, Gt(0), Doc("the paper's noise of a round, of density exp(-alpha |eps|)")
     ] = None
 
     name: ClassVar[str]

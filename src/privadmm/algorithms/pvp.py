@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
+from annotated_types import Gt
 
 from privadmm.algorithms.admm_star import State
 from privadmm.algorithms.output import noisy_argmin, output_plan
@@ -36,7 +37,7 @@ from privadmm.engine.phases import AtCoordinator, AtParties, Phase
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
 from privadmm.optim.solvers import reanchor
-from privadmm.params import Above, Doc, check_positive
+from privadmm.params import Doc, check_positive
 from privadmm.privacy.accounting import Claim, Plan, classical_ratio, moments_accountant
 from privadmm.privacy.calibration import NoPrivacy
 from privadmm.privacy.release import Door, Released
@@ -44,13 +45,13 @@ from privadmm.privacy.release import Door, Released
 
 @dataclass(frozen=True)
 class PVP(OnStar):
-    rho: Annotated[float, Above(0), Doc("penalty of the augmented Lagrangian")] = 0.01
-    tolerance: Annotated[float, Above(0), Doc("gradient norm to which every local problem is solved")] = 1e-9
+    rho: Annotated[float, Gt(0), Doc("penalty of the augmented Lagrangian")] = 0.01
+    tolerance: Annotated[float, Gt(0), Doc("gradient norm to which every local problem is solved")] = 1e-9
     calibration: Annotated[
         Literal["certified", "published"],
         Doc("noise from [privacy] epsilon, or the paper's from round_epsilon"),
     ] = "certified"
-    round_epsilon: Annotated[float | None, Above(0), Doc("the paper's epsilon of one round")] = None
+    round_epsilon: Annotated[float | None, Gt(0), Doc("the paper's epsilon of one round")] = None
 
     name: ClassVar[str] = "pvp"
     private: ClassVar[bool] = True

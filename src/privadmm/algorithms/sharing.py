@@ -24,12 +24,14 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
+from annotated_types import Gt
+
 from privadmm.algorithms.admm_sharing import ADMMSharing
 from privadmm.data.arrays import Floats
 from privadmm.engine.party import Vertical
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
-from privadmm.params import Above, Doc, check_positive
+from privadmm.params import Doc, check_positive
 from privadmm.privacy import ridge_sensitivity
 from privadmm.privacy.accounting import Claim, Plan, classical_ratio
 from privadmm.privacy.calibration import NoPrivacy, fit
@@ -45,17 +47,17 @@ CAVEAT = (
 @dataclass(frozen=True)
 class Sharing(ADMMSharing):
     ball: Annotated[
-        float | None, Above(0), Doc("bound on the norm of each party's weights; adjacency person needs it")
+        float | None, Gt(0), Doc("bound on the norm of each party's weights; adjacency person needs it")
     ] = None
     column_bound: Annotated[
-        float | None, Above(0), Doc("columns are scaled down to this norm; adjacency column needs it")
+        float | None, Gt(0), Doc("columns are scaled down to this norm; adjacency column needs it")
     ] = None
     calibration: Annotated[
         Literal["certified", "published"],
         Doc("noise from [privacy] epsilon, or the paper's from round_epsilon"),
     ] = "certified"
-    round_epsilon: Annotated[float | None, Above(0), Doc("the paper's epsilon of one round")] = None
-    b1: Annotated[float, Above(0), Doc("the paper's bound on the norms of x, y and z, if published")] = 1.0
+    round_epsilon: Annotated[float | None, Gt(0), Doc("the paper's epsilon of one round")] = None
+    b1: Annotated[float, Gt(0), Doc("the paper's bound on the norms of x, y and z, if published")] = 1.0
 
     name: ClassVar[str] = "sharing"
     private: ClassVar[bool] = True

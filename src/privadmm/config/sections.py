@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from privadmm.params import MOST_FEATURES, SOME, Above, AtLeast, AtMost, Below, Doc, Rule, When, show
+from annotated_types import Ge, Gt, Le, Lt
+
+from privadmm.params import MOST_FEATURES, SOME, Doc, Rule, When, show
 
 EMBEDDED = ("embedded:adult", "embedded:a9a")
 LEAVES = "(0|[1-9][0-9]{0,8})@[1-9][0-9]{0,8}"  # party and round
@@ -181,15 +183,15 @@ class DataTable:
     ] = "clip"
     row_bound: Annotated[
         float | None,
-        Above(0),
+        Gt(0),
         Doc('rows are clipped to this 2-norm; needed unless the source is embedded or rows = "unit"'),
     ] = None
     intercept: Annotated[
-        float, AtLeast(0), Below(1), Doc("share of a row's norm that a constant feature takes; 0 is none")
+        float, Ge(0), Lt(1), Doc("share of a row's norm that a constant feature takes; 0 is none")
     ] = 0.0
     dim: Annotated[
         int | None,
-        AtLeast(1),
+        Ge(1),
         Rule(
             lambda value: f"is {value:,}" if value > MOST_FEATURES else None,
             f"an integer from 1 to {MOST_FEATURES:,} (hash more features to fewer)",
@@ -202,8 +204,8 @@ class DataTable:
         NAME,
         Doc("a column that names the people, by which [parties] files are aligned; no feature"),
     ] = None
-    test_fraction: Annotated[float, AtLeast(0), Below(1), Doc("share held out; none in a deployment")] = 0.2
-    split_seed: Annotated[int, AtLeast(0), Doc("seed of the held-out split")] = 0
+    test_fraction: Annotated[float, Ge(0), Lt(1), Doc("share held out; none in a deployment")] = 0.2
+    split_seed: Annotated[int, Ge(0), Doc("seed of the held-out split")] = 0
     on_bad: Annotated[
         Literal["refuse", "default"],
         Doc("a cell that is not a number: stop, or take the low end of its range"),
@@ -228,7 +230,7 @@ class PartiesTable:
 
     count: Annotated[
         int | None,
-        AtLeast(1),
+        Ge(1),
         Doc('number of parties; needed unless split is "column:NAME" or sizes is given'),
     ] = None
     split: Annotated[
@@ -242,7 +244,7 @@ class PartiesTable:
         Doc("how records (or, for features, columns) go to parties"),
     ] = "even"
     sizes: Annotated[
-        tuple[Annotated[int, AtLeast(1)], ...] | None,
+        tuple[Annotated[int, Ge(1)], ...] | None,
         Rule(
             lambda value: None if value else "is an empty list",
             "a list of integers, each >= 1",
@@ -250,7 +252,7 @@ class PartiesTable:
         ),
         Doc("records of each party, to account for a run without its data"),
     ] = None
-    seed: Annotated[int, AtLeast(0), Doc("seed of the split")] = 0
+    seed: Annotated[int, Ge(0), Doc("seed of the split")] = 0
     columns: Annotated[
         tuple[int | tuple[str, ...], ...] | None,
         Rule(
@@ -276,7 +278,7 @@ class PartiesTable:
         ),
     ] = None
     row_bounds: Annotated[
-        tuple[Annotated[float, Above(0)], ...] | None,
+        tuple[Annotated[float, Gt(0)], ...] | None,
         SOME,
         When("split", "features"),
         Doc("to which norm each party clips its part of a row; [data] row_bound for all if left out"),
@@ -336,11 +338,11 @@ class GraphTable:
     ] = "star"
     edges: Annotated[
         int | None,
-        AtLeast(0),
+        Ge(0),
         When("kind", "random", required=True),
         Doc("number of edges of a random graph"),
     ] = None
-    seed: Annotated[int, AtLeast(0), Doc("seed of a random graph")] = 0
+    seed: Annotated[int, Ge(0), Doc("seed of a random graph")] = 0
 
 
 @dataclass(frozen=True)
@@ -348,10 +350,10 @@ class FeaturesTable:
     """A private release of the features' moments in front of the algorithm, to centre and scale by."""
 
     moments: Annotated[bool, Doc("spend the first round on it")] = False
-    share: Annotated[float, Above(0), Below(1), Doc("of the budget that it takes")] = 0.1
-    constant: Annotated[
-        float, AtLeast(0), Below(1), Doc("the constant feature that the map adds, an intercept")
-    ] = 0.2
+    share: Annotated[float, Gt(0), Lt(1), Doc("of the budget that it takes")] = 0.1
+    constant: Annotated[float, Ge(0), Lt(1), Doc("the constant feature that the map adds, an intercept")] = (
+        0.2
+    )
     nonnegative: Annotated[
         bool, Doc("encoded features are declared non-negative, as a schema's are: less noise on the moments")
     ] = False
@@ -362,7 +364,7 @@ class AlgorithmTable:
     """The method, and its own parameters under their paper's names."""
 
     name: Annotated[str, Doc("which algorithm")]
-    rounds: Annotated[int, AtLeast(1), Doc("number of rounds")]
+    rounds: Annotated[int, Ge(1), Doc("number of rounds")]
     weighting: Annotated[
         Literal["records", "parties"], Doc("a party counts by its records, or every party alike")
     ] = "records"
@@ -376,14 +378,14 @@ class LossTable:
     name: Annotated[
         Literal["logistic", "half_logistic", "huber_hinge", "squared", "hinge"], Doc("which loss")
     ] = "logistic"
-    C: Annotated[float, Above(0), Doc("weight of the mean loss against the regularizer")] = 1.0
-    width: Annotated[float, Above(0), When("name", "huber_hinge"), Doc("width of the rounded corner")] = 0.5
+    C: Annotated[float, Gt(0), Doc("weight of the mean loss against the regularizer")] = 1.0
+    width: Annotated[float, Gt(0), When("name", "huber_hinge"), Doc("width of the rounded corner")] = 0.5
     label_bound: Annotated[
-        float | None, Above(0), When("name", "squared", required=True), Doc("labels are clipped to this size")
+        float | None, Gt(0), When("name", "squared", required=True), Doc("labels are clipped to this size")
     ] = None
     radius: Annotated[
         float | None,
-        Above(0),
+        Gt(0),
         When("name", "squared"),
         Doc("declared bound on the margin; private methods need it"),
     ] = None
@@ -394,9 +396,9 @@ class RegularizerTable:
     """The penalty on the weights."""
 
     name: Annotated[Literal["l2", "l1", "elastic_net"], Doc("which penalty")] = "l2"
-    weight: Annotated[float, AtLeast(0), Doc("its weight")] = 1e-3
+    weight: Annotated[float, Ge(0), Doc("its weight")] = 1e-3
     l1_ratio: Annotated[
-        float, AtLeast(0), AtMost(1), When("name", "elastic_net"), Doc("share of l1, the rest is l2")
+        float, Ge(0), Le(1), When("name", "elastic_net"), Doc("share of l1, the rest is l2")
     ] = 0.5
 
 
@@ -405,24 +407,24 @@ class PrivacyTable:
     """What each party may lose. Without this section nothing is private."""
 
     epsilon: Annotated[
-        float | None, Above(0), Doc("of the whole run; needed unless [algorithm] round_epsilon is set")
+        float | None, Gt(0), Doc("of the whole run; needed unless [algorithm] round_epsilon is set")
     ] = None
-    delta: Annotated[float, AtLeast(0), Below(1), Doc("of the whole run; 0 needs pure noise")]
+    delta: Annotated[float, Ge(0), Lt(1), Doc("of the whole run; 0 needs pure noise")]
     party_epsilon: Annotated[
-        tuple[Annotated[float, Above(0)], ...] | None,
+        tuple[Annotated[float, Gt(0)], ...] | None,
         SOME,
         Doc("one for each party, where they differ; epsilon is then not used"),
     ] = None
     decay: Annotated[
-        float, Above(0), Doc("variance of a round's noise over that of the round before; 1 is constant noise")
+        float, Gt(0), Doc("variance of a round's noise over that of the round before; 1 is constant noise")
     ] = 1.0
     profile: Annotated[
-        tuple[Annotated[float, Above(0)], ...] | None,
+        tuple[Annotated[float, Gt(0)], ...] | None,
         SOME,
         Doc("instead of decay, the noise of every round relative to the others"),
     ] = None
     budget: Annotated[
-        float | None, Above(0), Doc("what each party's ledger allows in all; epsilon if left out")
+        float | None, Gt(0), Doc("what each party's ledger allows in all; epsilon if left out")
     ] = None
     adjacency: Annotated[
         Literal["replace-one", "label", "person", "column"],
@@ -432,7 +434,7 @@ class PrivacyTable:
     ] = "replace-one"
     label_epsilon: Annotated[
         float | None,
-        Above(0),
+        Gt(0),
         Doc(
             "randomise labels, once for all jobs on the ledger: nobody, not even the party's own server, ever learns "
             "more of one; the loss is debiased for it"
@@ -449,7 +451,7 @@ class RunTable:
     ] = "simulation"
     seed: Annotated[
         int | None,
-        AtLeast(0),
+        Ge(0),
         Doc("of a simulation, which needs it here or as --seed; a deployment refuses it"),
     ] = None
     engine: Annotated[
@@ -457,7 +459,7 @@ class RunTable:
     ] = "inprocess"
     workers: Annotated[
         int,
-        AtLeast(1),
+        Ge(1),
         Doc("of the engine dask: how many blocks the parties form, one at each worker, with a ledger each"),
     ] = 2
     scheduler: Annotated[
@@ -467,7 +469,7 @@ class RunTable:
     ] = None
     timeout: Annotated[
         float,
-        Above(0),
+        Gt(0),
         Doc("of the engine dask: seconds that a worker may take to answer, or to come back"),
     ] = 600.0
     tls_ca: Annotated[
@@ -495,8 +497,8 @@ class RunTable:
             "the parties' ledger, which outlives runs (with dask a directory, at the workers); a deployment needs it"
         ),
     ] = None
-    checkpoint_every: Annotated[int, AtLeast(1), Doc("rounds between checkpoints")] = 1
-    metrics_every: Annotated[int, AtLeast(0), Doc("rounds between metrics; 0 is only at the end")] = 1
+    checkpoint_every: Annotated[int, Ge(1), Doc("rounds between checkpoints")] = 1
+    metrics_every: Annotated[int, Ge(0), Doc("rounds between metrics; 0 is only at the end")] = 1
 
     @property
     def limit(self) -> int | None:

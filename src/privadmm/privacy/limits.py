@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+from annotated_types import Ge, Gt, Le
+
 from privadmm.errors import ConfigError, RefusedError
-from privadmm.params import Above, AtLeast, AtMost, Doc, check_positive, check_whole
+from privadmm.params import Doc, check_positive, check_whole
 from privadmm.privacy.calibration import Target
 
 
@@ -20,27 +22,27 @@ from privadmm.privacy.calibration import Target
 class Limits:
     """What a job may ask of a party. The defaults are safe; a party may narrow or widen them within what is proved."""
 
-    rounds: Annotated[int, AtLeast(1), AtMost(1_000_000), Doc("the most rounds of a job")] = 10_000
-    parties: Annotated[int, AtLeast(1), AtMost(10_000_000), Doc("the most parties of a job")] = 10_000
-    edges: Annotated[int, AtLeast(1), AtMost(1_000_000_000), Doc("the most edges of its graph")] = 1_000_000
+    rounds: Annotated[int, Ge(1), Le(1_000_000), Doc("the most rounds of a job")] = 10_000
+    parties: Annotated[int, Ge(1), Le(10_000_000), Doc("the most parties of a job")] = 10_000
+    edges: Annotated[int, Ge(1), Le(1_000_000_000), Doc("the most edges of its graph")] = 1_000_000
     releases: Annotated[
-        int, AtLeast(1), AtMost(10_000_000_000), Doc("the most rounds times parties, which a plan lists")
+        int, Ge(1), Le(10_000_000_000), Doc("the most rounds times parties, which a plan lists")
     ] = 1_000_000
-    dim: Annotated[int, AtLeast(1), AtMost(100_000_000), Doc("the most numbers in a message")] = 10_000_000
+    dim: Annotated[int, Ge(1), Le(100_000_000), Doc("the most numbers in a message")] = 10_000_000
     smallest: Annotated[
-        float, AtLeast(1e-20), AtMost(1), Doc("of penalties, weights, steps and bounds, unless they are 0")
+        float, Ge(1e-20), Le(1), Doc("of penalties, weights, steps and bounds, unless they are 0")
     ] = 1e-9
-    largest: Annotated[float, AtLeast(1), AtMost(1e20), Doc("of penalties, weights, steps and bounds")] = 1e9
+    largest: Annotated[float, Ge(1), Le(1e20), Doc("of penalties, weights, steps and bounds")] = 1e9
     tolerance: Annotated[
         float,
-        Above(0),
-        AtMost(1),
+        Gt(0),
+        Le(1),
         Doc("the largest gradient norm that a solve may leave, where it may choose"),
     ] = 1e-2
     condition: Annotated[
         float,
-        AtLeast(1),
-        AtMost(1e9),
+        Ge(1),
+        Le(1e9),
         Doc(
             "the most by which curvature of records may exceed what penalty and regulariser add; a solve's worst case"
         ),

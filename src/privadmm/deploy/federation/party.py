@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from annotated_types import Ge, Gt, Le, Lt
+
 from privadmm.config.file import Config
 from privadmm.config.reader import Lines, Report, load, read_table
 from privadmm.config.sections import NAME, DataTable
 from privadmm.errors import ConfigError, RefusedError
-from privadmm.params import BAD, Above, AtLeast, AtMost, Below, Doc, Rule, fields_of, show
+from privadmm.params import BAD, Doc, Rule, fields_of, show
 from privadmm.privacy.ledger import Budget, Policy
 from privadmm.privacy.limits import Limits
 
@@ -37,8 +39,8 @@ def _algorithms_problem(value: tuple[str, ...]) -> str | None:
 class PartyTable:
     """Who the party is. Paths are relative to this file."""
 
-    number: Annotated[int, AtLeast(0), Doc("which of the federation's parties this is, counted from 0")]
-    records: Annotated[int, AtLeast(1), Doc("how many it declares to hold; everybody may know")]
+    number: Annotated[int, Ge(0), Doc("which of the federation's parties this is, counted from 0")]
+    records: Annotated[int, Ge(1), Doc("how many it declares to hold; everybody may know")]
     ledger: Annotated[str, NAME, Doc("what it has released, over all jobs")] = "ledger.sqlite"
 
 
@@ -52,27 +54,27 @@ class PolicyTable:
     ] = "deployment"
     epsilon: Annotated[
         float | None,
-        Above(0),
+        Gt(0),
         Doc("what it may spend in all; a deployment needs it, without it nothing is private"),
     ] = None
-    delta: Annotated[float, AtLeast(0), Below(1), Doc("at this delta")] = 1e-6
-    per_job: Annotated[float | None, Above(0), Doc("the most that one job may cost")] = None
+    delta: Annotated[float, Ge(0), Lt(1), Doc("at this delta")] = 1e-6
+    per_job: Annotated[float | None, Gt(0), Doc("the most that one job may cost")] = None
     algorithms: Annotated[
         tuple[str, ...],
         Rule(_algorithms_problem, "a list of names of algorithms", {"minItems": 1}),
         Doc("the only ones that it takes part in"),
     ]
     row_bound: Annotated[
-        float | None, Above(0), Doc("the only bound to which its rows may be clipped; any if left out")
+        float | None, Gt(0), Doc("the only bound to which its rows may be clipped; any if left out")
     ] = None
     minimum_parties: Annotated[
-        int, AtLeast(1), Doc("it takes part only among so many, and stops when others leave")
+        int, Ge(1), Doc("it takes part only among so many, and stops when others leave")
     ] = 2
     adjacency: Annotated[
         Literal["replace-one", "label", "person", "column"], Doc("between which neighbours it counts")
     ] = "replace-one"
     label_epsilon: Annotated[
-        float | None, Above(0), Doc("its labels are randomised with this, once for all jobs")
+        float | None, Gt(0), Doc("its labels are randomised with this, once for all jobs")
     ] = None
 
 
@@ -81,9 +83,7 @@ class NodeTable:
     """Its node: how it reaches the coordinator. Paths are relative to this file."""
 
     superlink: Annotated[str, NAME, Doc("HOST:PORT of the coordinator's SuperLink")]
-    port: Annotated[
-        int, AtLeast(1), AtMost(65535), Doc("on 127.0.0.1, between the node and its own processes")
-    ] = 9094
+    port: Annotated[int, Ge(1), Le(65535), Doc("on 127.0.0.1, between the node and its own processes")] = 9094
     ca: Annotated[str, NAME, Doc("certificate (PEM) of the authority that signed the SuperLink's")] = "ca.pem"
     key: Annotated[
         str, NAME, Doc("its private key, as ssh-keygen makes it; the coordinator has the public one")

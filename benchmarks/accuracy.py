@@ -161,13 +161,9 @@ def kept(
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--json", action="store_true")
-    options.add_argument(
-        "--markdown", action="store_true", help="at the end all of it as docs/accuracy.md has it"
-    )
+    options.add_argument("--markdown", action="store_true", help="at the end all of it as docs/accuracy.md has it")
     options.add_argument("--splits", type=int, default=5)
     options.add_argument("--seeds", type=int, default=4, help="on each split")
     options.add_argument("--parties", type=int, nargs="+", default=[10, 100])

@@ -72,9 +72,7 @@ def rows() -> Iterator[Row]:
             2000,
             partial(renyi, 2, bound=mostly_curvature),
         )
-        yield Row(
-            f"Gaussian noise, {name}, label flip", True, 10_000, partial(renyi, 1, bound=label, flip=True)
-        )
+        yield Row(f"Gaussian noise, {name}, label flip", True, 10_000, partial(renyi, 1, bound=label, flip=True))
         yield Row(f"  w term forgotten, {name}", False, 2000, partial(renyi, 1, bound=gaussian_part))
     for B in (8000, 1750, 100):
         party, loss = replace(DVP_PAPER, B=B), Logistic()
@@ -84,9 +82,7 @@ def rows() -> Iterator[Row]:
     for d in (1, 2, 3):
         person = partial(vertical.search_person, d)
         yield Row(f"person, scores, d = {d}", True, 200_000, person)
-        yield Row(
-            f"person, scores, d = {d}, restricted", True, 200_000, partial(person, ratio=vertical.fit_ratio)
-        )
+        yield Row(f"person, scores, d = {d}, restricted", True, 200_000, partial(person, ratio=vertical.fit_ratio))
         yield Row(f"person, weights, d = {d}", True, 200_000, partial(person, ratio=vertical.weights_ratio))
     yield Row("  ridge, then clip", False, 20_000, partial(vertical.search_person, 2, ratio=clipped))
     for N, d in ((2, 1), (4, 2), (5, 3)):

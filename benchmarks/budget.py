@@ -128,9 +128,7 @@ def binned(found: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--data", type=Path, default=os.environ.get("PRIVADMM_DATA"))
     options.add_argument("--json", action="store_true")
     options.add_argument("--seeds", type=int, default=4)
@@ -148,9 +146,7 @@ def main() -> None:
         found.append(one)
         if chosen.json:
             continue
-        print(
-            f"\n{name}: {one['train']} to train on, c = {one['signal']:.3f}, plain {one['signal_plain']:.3f}"
-        )
+        print(f"\n{name}: {one['train']} to train on, c = {one['signal']:.3f}, plain {one['signal_plain']:.3f}")
         for line in one["lines"]:
             print(
                 f"{line['parties']:>5} parties  epsilon {line['epsilon']:<5g} noise/signal "

@@ -125,9 +125,7 @@ class Alternating:
 def timed(client: Any, blocks: Sequence[Order], requests: Sequence[tuple[int, int, bytes]]) -> list[float]:
     """Seconds of phase and ledger in each round, of the slower block; both at once, as in a round."""
     addresses = list(client.scheduler_info(n_workers=-1)["workers"])
-    made = [
-        client.submit(Timed, one, actor=True, workers=[at]) for one, at in zip(blocks, addresses, strict=True)
-    ]
+    made = [client.submit(Timed, one, actor=True, workers=[at]) for one, at in zip(blocks, addresses, strict=True)]
     actors = [future.result() for future in made]
     for answer in [one.begin() for one in actors]:
         answer.result()
@@ -192,9 +190,7 @@ def main() -> None:
     if options.json:
         print(json.dumps(found))
         return
-    print(
-        f"DP-ADMM, {PARTIES} parties of {RECORDS} records, {DIM} features, on {WORKERS} Dask workers (TLS, loopback)"
-    )
+    print(f"DP-ADMM, {PARTIES} parties of {RECORDS} records, {DIM} features, on {WORKERS} Dask workers (TLS, loopback)")
     print(
         f"  {found['round_ms']:.2f} ms a round; a bare exchange of {found['bytes_to_worker']:.0f} + "
         f"{found['bytes_from_worker']:.0f} bytes a worker {found['bare_ms']:.2f} ms; "

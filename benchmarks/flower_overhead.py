@@ -143,9 +143,7 @@ def measured(folder: Path, rounds: int, block: int, parties: int = PARTIES) -> d
     rng = np.random.default_rng(0)
     X = rng.normal(size=(parties * RECORDS, DIM))
     np.savez(folder / "data.npz", X=X / np.linalg.norm(X, axis=1)[:, None], y=np.sign(X[:, 0]))
-    (folder / "config.toml").write_text(
-        CONFIG.replace("ROUNDS", str(rounds)).replace("PARTIES", str(parties))
-    )
+    (folder / "config.toml").write_text(CONFIG.replace("ROUNDS", str(rounds)).replace("PARTIES", str(parties)))
     port = free_ports(2 * parties + 1)
     made = init(read(folder / "config.toml"), folder / "federation", "127.0.0.1", port, rehearse=True)
     place = made.coordinator

@@ -110,9 +110,7 @@ def measure(quick: bool) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--quick", action="store_true", help="sixty rounds and three jobs")
     asked = parser.parse_args()
@@ -121,9 +119,7 @@ def main() -> None:
         print(json.dumps(found))
         return
     for ledger, row in found["milliseconds"].items():
-        cells = ", ".join(
-            f"round {t}: {spent:6.1f} ms ({found['ratio'][ledger][t]:.2f} x)" for t, spent in row.items()
-        )
+        cells = ", ".join(f"round {t}: {spent:6.1f} ms ({found['ratio'][ledger][t]:.2f} x)" for t, spent in row.items())
         print(f"{ledger:>15}   {cells}")
 
 

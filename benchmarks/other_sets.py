@@ -94,9 +94,7 @@ def load(name: str, folder: Path | None) -> Table | None:
         if "unique_idx" in file:
             X, y = X[file["unique_idx"]], y[file["unique_idx"]]
     if name == "splice":
-        return Table(
-            name, y, given=np.hstack([np.equal(X, letter) for letter in NUCLEOTIDES]).astype(np.float64)
-        )
+        return Table(name, y, given=np.hstack([np.equal(X, letter) for letter in NUCLEOTIDES]).astype(np.float64))
     return Table(name, y, numbers=X)
 
 
@@ -187,9 +185,7 @@ def shown(line: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     default = os.environ.get("PRIVADMM_DATA")
     options.add_argument("--data", type=Path, default=default and Path(default), metavar="DIR")
     options.add_argument("--json", action="store_true")

@@ -85,8 +85,7 @@ def compared(name: str, make: Any, block: int, seen: dict[int, float], on: tuple
     loads = {n: traffic("star", n, width, width, block=max(1, block // n)) for n in seen}
     engine = fitted(make, loads, seen, on)
     lines = [
-        {"nodes": n, "measured": one, "model": told(loads[n], engine), "fitted": n in on}
-        for n, one in seen.items()
+        {"nodes": n, "measured": one, "model": told(loads[n], engine), "fitted": n in on} for n, one in seen.items()
     ]
     constants = {"handling": engine.handling, "start": engine.start, "poll": engine.poll, "look": engine.look}
     return {"engine": name, "cores": CORES, "constants": constants, "lines": lines}
@@ -103,9 +102,7 @@ def main() -> None:
         rounds = 100 if given.quick else 300
         seen = {n: dask(n, rounds) for n in (2, 3, 5, 10)}
         found.append(
-            compared(
-                "dask", lambda start, handling: Engine(handling, start=start, cores=CORES), 10, seen, (2, 10)
-            )
+            compared("dask", lambda start, handling: Engine(handling, start=start, cores=CORES), 10, seen, (2, 10))
         )
     if given.only != "dask":
         rounds = 5 if given.quick else 10

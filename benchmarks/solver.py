@@ -230,18 +230,14 @@ def lbfgs(objective: Objective, p: Round, i: int) -> Solve:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="one JSON line per case")
     parser.add_argument("--quick", action="store_true", help="the logistic loss alone")
     options = parser.parse_args()
     losses = [Logistic()] if options.quick else [Logistic(), HalfLogistic(), HuberHinge(0.5)]
     found = list[dict[str, Any]]()
     if not options.json:
-        print(
-            f"Adult, {PARTIES} parties, {ROUNDS} rounds to gradient norm {TOLERANCE:g}; 1 pass = one pooled gradient"
-        )
+        print(f"Adult, {PARTIES} parties, {ROUNDS} rounds to gradient norm {TOLERANCE:g}; 1 pass = one pooled gradient")
         names = ("C", "noise", "pass ms", "round ms", "passes", "median", "gradients", "Hessians")
         widths = (6, 7, 9, 10, 8, 8, 11, 10)
         rival = f"{'slower':>9}{'calls':>7}{'worst':>7}{'missed':>8}"
@@ -283,9 +279,7 @@ def judge(found: list[dict[str, Any]]) -> None:
     for loss in dict.fromkeys(r["loss"] for r in found):
         least = min(r["written"]["ratio"] for r in found if r["records"] == "csr" and r["loss"] == loss)
         met = "met" if least >= 10 else "missed"
-        print(
-            f"csr records, {loss}: L-BFGS-B as a user writes it takes at least {least:.1f}x (goal: 10x; {met})"
-        )
+        print(f"csr records, {loss}: L-BFGS-B as a user writes it takes at least {least:.1f}x (goal: 10x; {met})")
 
 
 if __name__ == "__main__":

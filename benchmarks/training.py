@@ -72,9 +72,7 @@ def measure(encoding: str, repeats: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--json", action="store_true")
     options.add_argument("--quick", action="store_true", help="one repeat")
     chosen = options.parse_args()

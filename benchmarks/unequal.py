@@ -101,9 +101,7 @@ def measured(table: Table, skewed: bool, budget: str, chosen: argparse.Namespace
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     default = os.environ.get("PRIVADMM_DATA")
     options.add_argument("--data", type=Path, default=default and Path(default), metavar="DIR")
     options.add_argument("--json", action="store_true")

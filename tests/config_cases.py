@@ -246,6 +246,4 @@ def out_of_range(field: Field) -> list[Any]:
         "maximum": lambda limit: [limit + 1],
     }
     limits = field.kind.json().items()
-    return special.get(field.name) or [
-        v for word, limit in limits for v in beyond.get(word, lambda _: [])(limit)
-    ]
+    return special.get(field.name) or [v for word, limit in limits for v in beyond.get(word, lambda _: [])(limit)]

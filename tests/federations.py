@@ -58,9 +58,7 @@ class Desks:
         return [100 + party for party in range(len(self.folders))]
 
     def exchange(self, letters: Mapping[int, Letter], seconds: float) -> dict[int, Letter]:
-        return {
-            node: self.ask(node - 100, one) for node, one in letters.items() if node - 100 not in self.silent
-        }
+        return {node: self.ask(node - 100, one) for node, one in letters.items() if node - 100 not in self.silent}
 
     def ask(self, party: int, letter: Letter) -> Letter:
         self.before(party, letter)
@@ -75,9 +73,7 @@ class Unreliable(Desks):
     def exchange(self, letters: Mapping[int, Letter], seconds: float) -> dict[int, Letter]:
         rng = np.random.default_rng(len(self.captured))
         copies = [(node, letter) for node, letter in letters.items() for _ in range(3)]
-        answers = [
-            (copies[i][0], self.ask(copies[i][0] - 100, copies[i][1])) for i in rng.permutation(len(copies))
-        ]
+        answers = [(copies[i][0], self.ask(copies[i][0] - 100, copies[i][1])) for i in rng.permutation(len(copies))]
         # Whichever comes first; a signature is another every time.
         assert all(dict(answers)[node].get("mail") == said.get("mail") for node, said in answers)
         return dict(answers[:1] if copies[0][1]["kind"] == "step" else answers)
@@ -90,9 +86,7 @@ class Federated:
     made: Made
     folders: list[Path]
 
-    def run(
-        self, post: Any = None, out: str = "runs/first", resume: bool = False, **patience: Any
-    ) -> dict[str, Any]:
+    def run(self, post: Any = None, out: str = "runs/first", resume: bool = False, **patience: Any) -> dict[str, Any]:
         place = self.made.coordinator
         asked = Asked(place.folder / out, place, resume, Patience(**{"timeout": 1.0, **patience}))
         return federate(read(place.job), post or Desks(self.folders), asked)
@@ -134,6 +128,4 @@ def only_releases(ledger: Path, answers: list[Letter]) -> None:
         assert set(said) <= allowed, set(said)
         for key, value in said.items():
             assert isinstance(value, str) or key in ("mail", "party"), key
-            assert not (key == "mail" and value not in known and len(Mail.unpack(value).senders)), (
-                "not released"
-            )  # type: ignore[arg-type]
+            assert not (key == "mail" and value not in known and len(Mail.unpack(value).senders)), "not released"  # type: ignore[arg-type]

@@ -59,8 +59,7 @@ Local.gradient = gradient
 """
 
 KEPT_UP = (
-    "import os, sys; from privadmm.deploy.federation.supervisor import keep_up; "
-    "keep_up([sys.argv[1:]], os.environ)"
+    "import os, sys; from privadmm.deploy.federation.supervisor import keep_up; keep_up([sys.argv[1:]], os.environ)"
 )
 
 
@@ -183,9 +182,7 @@ class Deployed:
     def child(self, name: str) -> int:
         """The process that a supervisor keeps up."""
         pid = str(self.running[name].pid)
-        found = subprocess.run(
-            ["ps", "-o", "pid=", "--ppid", pid], capture_output=True, text=True, check=True
-        )
+        found = subprocess.run(["ps", "-o", "pid=", "--ppid", pid], capture_output=True, text=True, check=True)
         return int(found.stdout.split()[0])
 
     def kill(self, name: str) -> None:

@@ -61,9 +61,7 @@ def write_npz(path: Path, X: Any = None, y: Any = None, **columns: Any) -> Path:
 
 def write_csv(path: Path, X: Any, y: Any) -> Path:
     lines = [",".join([*(f"f{j}" for j in range(X.shape[1])), "y"])]
-    lines += [
-        ",".join([*(repr(float(cell)) for cell in row), str(label)]) for row, label in zip(X, y, strict=True)
-    ]
+    lines += [",".join([*(repr(float(cell)) for cell in row), str(label)]) for row, label in zip(X, y, strict=True)]
     path.write_text("\n".join(lines) + "\n")
     return path
 
@@ -153,9 +151,7 @@ def no_plots(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """They take most of a small run's time. What would have been drawn is noted in the list."""
     drawn: list[str] = []
     for name in ("convergence", "spending"):
-        monkeypatch.setattr(
-            f"privadmm.runs.run.plots.{name}", lambda *arguments, name=name: drawn.append(name)
-        )
+        monkeypatch.setattr(f"privadmm.runs.run.plots.{name}", lambda *arguments, name=name: drawn.append(name))
     return drawn
 
 

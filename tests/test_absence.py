@@ -295,9 +295,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("leave", "changes", "words"), BAD.values(), ids=BAD.keys())
-def test_a_config_that_cannot_be_is_named(
-    leave: list[str], changes: dict[str, Any], words: str, place: Place
-) -> None:
+def test_a_config_that_cannot_be_is_named(leave: list[str], changes: dict[str, Any], words: str, place: Place) -> None:
     tables = with_changes(with_changes(PRIVATE, {"parties": {"leave": leave}}), changes)
     said = place.train(place.config(tables))
     assert (said.code, "[parties] leave" in said.err, words in said.err) == (2, True, True), said.err

@@ -95,9 +95,7 @@ def variants() -> Iterator[Any]:
             neighbours = kind.adjacencies if kind.private else (None,)
             for adjacency in ("column",) if published and name == "sharing" else neighbours:
                 changed = [f"{key}={value}" for key, value in chosen.items() if key not in needed]
-                id = "-".join(
-                    [name, *changed, *([adjacency] if adjacency else []), *["plain"] * (not number)]
-                )
+                id = "-".join([name, *changed, *([adjacency] if adjacency else []), *["plain"] * (not number)])
                 yield pytest.param(name, chosen | noise, adjacency, id=id)
 
 
@@ -129,9 +127,7 @@ def config_of(name: str, own: dict[str, Any], adjacency: str | None) -> Tables:
 
 
 @pytest.mark.parametrize(("name", "own", "adjacency"), list(variants()))
-def test_a_variant_costs_what_was_said(
-    name: str, own: dict[str, Any], adjacency: str | None, place: Place
-) -> None:
+def test_a_variant_costs_what_was_said(name: str, own: dict[str, Any], adjacency: str | None, place: Place) -> None:
     content = config_of(name, own, adjacency)
     said = accounted_and_trained(place, write_config(place.path / "config.toml", content))
     assert [party["records"] for party in said["parties"]] == content["parties"]["sizes"]
@@ -224,9 +220,7 @@ BUDGET = ("--epsilon", 1, "--delta", 1e-5)
     ids=lambda given: given[0] if isinstance(given, tuple) else "-".join(given) or "dp_admm",
 )
 @pytest.mark.parametrize("as_json", [False, True], ids=["text", "json"])
-def test_a_command_that_needs_sizes_asks_for_them(
-    words: Any, changes: Any, as_json: bool, place: Place
-) -> None:
+def test_a_command_that_needs_sizes_asks_for_them(words: Any, changes: Any, as_json: bool, place: Place) -> None:
     command, *options = words
     said = place.call(command, place.config(**changes), *options, *(["--json"] if as_json else []))
     assert said.code == 2
@@ -250,9 +244,7 @@ def test_noise_that_no_size_changes_needs_none(place: Place) -> None:
         sized = place.call("account", config, "--records", count, "--json").object
         for key in ("certified", "published", "adversaries"):
             assert sized[key] == said[key]
-        assert [party["events"] for party in sized["parties"]] == [
-            party["events"] for party in said["parties"]
-        ]
+        assert [party["events"] for party in sized["parties"]] == [party["events"] for party in said["parties"]]
     assert place.call("plan", place.config(), *BUDGET).code == 0
 
 

@@ -58,9 +58,7 @@ def test_agrees_with_an_independent_accountant(ratio: float, count: int, delta: 
 
 
 @pytest.mark.parametrize(("ratio", "count", "delta"), [(20.0, 100, 1e-5), (3.0, 1, 1e-6)])
-def test_the_renyi_form_agrees_with_an_independent_rdp_accountant(
-    ratio: float, count: int, delta: float
-) -> None:
+def test_the_renyi_form_agrees_with_an_independent_rdp_accountant(ratio: float, count: int, delta: float) -> None:
     import dp_accounting
     from dp_accounting.rdp import RdpAccountant
 
@@ -69,11 +67,7 @@ def test_the_renyi_form_agrees_with_an_independent_rdp_accountant(
     rdp.compose(dp_accounting.SelfComposedDpEvent(dp_accounting.GaussianDpEvent(ratio), count))
     ours = epsilon(((EarlyDiscreteGaussian(ratio), count),), delta)
     assert ours == pytest.approx(rdp.get_epsilon(delta), rel=1e-4)
-    assert (
-        ours
-        > epsilon(((DiscreteGaussian(ratio), count),), delta)
-        > epsilon(((Gaussian(ratio), count),), delta)
-    )
+    assert ours > epsilon(((DiscreteGaussian(ratio), count),), delta) > epsilon(((Gaussian(ratio), count),), delta)
 
 
 @given(mus, deltas)
@@ -153,9 +147,7 @@ def discretised(mu: float, pure: tuple[tuple[float, int], ...], grid: float = 1e
         parts.append(whole.self_compose(count))
     if mu > 0:
         # Our ratios are replace-one already; the library's own replace-one relation would double them.
-        parts.append(
-            privacy_loss_distribution.from_gaussian_mechanism(1 / mu, value_discretization_interval=grid)
-        )
+        parts.append(privacy_loss_distribution.from_gaussian_mechanism(1 / mu, value_discretization_interval=grid))
     result = parts[0]
     for part in parts[1:]:
         result = result.compose(part)
@@ -251,9 +243,7 @@ def test_an_event_without_noise_is_no_event(ratio: float) -> None:
         Gaussian(ratio)
 
 
-@pytest.mark.parametrize(
-    ("epsilon_", "delta"), [(0.0, 1e-5), (-1.0, 1e-5), (1.0, -0.1), (1.0, 1.0), (math.nan, 1e-5)]
-)
+@pytest.mark.parametrize(("epsilon_", "delta"), [(0.0, 1e-5), (-1.0, 1e-5), (1.0, -0.1), (1.0, 1.0), (math.nan, 1e-5)])
 def test_a_target_must_make_sense(epsilon_: float, delta: float) -> None:
     with pytest.raises(ConfigError):
         Target(epsilon_, delta)

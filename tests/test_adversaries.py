@@ -53,9 +53,7 @@ def test_golden_values() -> None:
 
 
 @pytest.mark.parametrize(("label", "mu", "at"), [(1.0, 0.2, 1e-5), (0.5, 1.0, 1e-3), (3.0, 2.0, 1e-6)])
-def test_the_joint_guarantee_is_the_exact_one_of_a_gaussian_release(
-    label: float, mu: float, at: float
-) -> None:
+def test_the_joint_guarantee_is_the_exact_one_of_a_gaussian_release(label: float, mu: float, at: float) -> None:
     """By integration: one reported label, released once with noise; true labels +1 and -1 are the neighbours."""
     x, keep = np.linspace(-12, 12 + mu, 2_000_001), 1 / (1 + math.exp(-label))
     first, second = norm.pdf(x, mu), norm.pdf(x)
@@ -220,9 +218,7 @@ def farthest(case: Case, gain: Callable[[float], float]) -> float:
         y = [np.ones(1), rng.choice([-1.0, 1.0], 3)]
         size = rng.choice([0.0, 0.3, 3.0])
         blank, (_, mail) = job.algorithm.init(job.public, job.public.ids), job.algorithm.start(job.public)
-        state = type(blank)(
-            **{name: size * rng.normal(size=value.shape) for name, value in vars(blank).items()}
-        )
+        state = type(blank)(**{name: size * rng.normal(size=value.shape) for name, value in vars(blank).items()})
         doors = []
         for label in (1.0, -1.0):
             y[1][0] = label
@@ -243,9 +239,7 @@ def test_no_flipped_label_moves_a_query_further_than_counted(name: str) -> None:
 
 
 def test_a_flip_counted_as_less_than_it_is_is_caught() -> None:
-    assert (
-        farthest(case_of("dp_admm"), lambda closer: closer) > 0.9
-    )  # the logistic's bound is nearly attained
+    assert farthest(case_of("dp_admm"), lambda closer: closer) > 0.9  # the logistic's bound is nearly attained
     assert farthest(case_of("dp_admm"), lambda closer: 1.2 * closer) > 1
 
 
@@ -301,8 +295,5 @@ def test_a_plan_keeps_to_the_neighbours_of_its_config(place: Place) -> None:
     }
     record = place.call("plan", place.config(**dvp), *words).object
     label = place.call("plan", place.config(**dvp, privacy={"adjacency": "label"}), *words).object
-    w = [
-        next(event["w"] for event in found["parties"][0]["events"] if "w" in event)
-        for found in (record, label)
-    ]
+    w = [next(event["w"] for event in found["parties"][0]["events"] if "w" in event) for found in (record, label)]
     assert w[0] > w[1] == 0

@@ -42,9 +42,7 @@ def pooled_optimum() -> float:
     found = adult.load()
     norms = np.linalg.norm(found.X, axis=1, keepdims=True)
     A = found.X / np.maximum(norms, adult.SCHEMA.row_bound)
-    pooled = LogisticRegression(C=1 / (WEIGHT * len(A)), fit_intercept=False, tol=1e-10, max_iter=5000).fit(
-        A, found.y
-    )
+    pooled = LogisticRegression(C=1 / (WEIGHT * len(A)), fit_intercept=False, tol=1e-10, max_iter=5000).fit(A, found.y)
     w = pooled.coef_[0]
     return float(np.logaddexp(0, -found.y * (A @ w)).mean() + WEIGHT / 2 * w @ w)
 
@@ -56,9 +54,7 @@ def pooled_optimum() -> float:
         pytest.param(ADMMGraph(eta=0.003, tolerance=1e-11), graphs.random(10, 13, seed=0), 600, id="graph"),
     ],
 )
-def test_both_forms_reach_the_pooled_optimum_on_adult(
-    algorithm: Algorithm, graph: graphs.Graph, rounds: int
-) -> None:
+def test_both_forms_reach_the_pooled_optimum_on_adult(algorithm: Algorithm, graph: graphs.Graph, rounds: int) -> None:
     data = adult_shards()
     public = Public(data.sizes, data.dim, rounds, graph, Logistic(), L2(WEIGHT), NoPrivacy())
     job = Job(algorithm, public)
@@ -71,9 +67,7 @@ def test_both_forms_reach_the_pooled_optimum_on_adult(
 
 def small_optimum(public: Public, data: Shards) -> float:
     """By scipy, on a smooth objective."""
-    result = minimize(
-        lambda w: objective(public, data, w), np.zeros(public.dim), method="BFGS", options={"gtol": 1e-9}
-    )
+    result = minimize(lambda w: objective(public, data, w), np.zeros(public.dim), method="BFGS", options={"gtol": 1e-9})
     return float(result.fun)
 
 

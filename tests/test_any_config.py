@@ -106,9 +106,7 @@ def special(section: str, parties: int) -> dict[str, Any]:
             "split": st.sampled_from(["even", "dirichlet:0.5", "dirichlet:1e-9", "column:site", "features"]),
             "columns": st.sampled_from([[COLUMNS], [1, 1, 2], [1, 3], [["x1"], ["x2", "x3"]]]),
             "files": st.just(["data.npz"]),
-            "leave": some.flatmap(
-                lambda who: st.sampled_from([[f"{one}@{t}" for one in who] for t in (1, 2, 3)])
-            ),
+            "leave": some.flatmap(lambda who: st.sampled_from([[f"{one}@{t}" for one in who] for t in (1, 2, 3)])),
         },
         "graph": {
             "kind": st.sampled_from(["ring", "complete", "star", "random"]),
@@ -125,9 +123,7 @@ def base(draw: Any, name: str, parties: int, rounds: int) -> dict[str, dict[str,
     found: dict[str, dict[str, Any]] = {
         "data": {"source": draw(st.sampled_from(FILES)), "classes": [0, 1], "row_bound": 2.0},
         "parties": {"count": parties, **({"split": "features"} if name in VERTICAL else {})},
-        "graph": {
-            "kind": draw(st.sampled_from(["ring", "complete"])) if kind.topology == "graph" else "star"
-        },
+        "graph": {"kind": draw(st.sampled_from(["ring", "complete"])) if kind.topology == "graph" else "star"},
         "algorithm": {"name": name, "rounds": rounds},
         "loss": {"name": draw(st.sampled_from(LOSSES))},
         "regularizer": {"name": draw(st.sampled_from(PENALTIES))},
@@ -153,16 +149,10 @@ def tables(draw: Any) -> dict[str, dict[str, Any]]:
     declared["algorithm"] |= fields_of(ALGORITHMS[name])
     every = {(section, key): field for section, keys in declared.items() for key, field in keys.items()}
     numbers = [at for at, field in every.items() if is_number(field.kind) and at[0] not in ("run", "parties")]
-    needed = [
-        ("algorithm", key)
-        for key, field in declared["algorithm"].items()
-        if field.required and key not in BASIC
-    ]
+    needed = [("algorithm", key) for key, field in declared["algorithm"].items() if field.required and key not in BASIC]
     few, some = draw(st.sampled_from((0, 1, 2))), draw(st.sampled_from((0, 1, 2, 4)))
     wild = draw(st.sets(st.sampled_from(numbers), min_size=few, max_size=few))
-    more = draw(
-        st.sets(st.sampled_from([at for at in every if at[1] not in BASIC]), min_size=some, max_size=some)
-    )
+    more = draw(st.sets(st.sampled_from([at for at in every if at[1] not in BASIC]), min_size=some, max_size=some))
     for section, key in [*needed, *sorted(more), *sorted(wild)]:
         when = every[section, key].when
         if when is not None and found.get(section, {}).get(when.key) != when.value:
@@ -172,9 +162,7 @@ def tables(draw: Any) -> dict[str, dict[str, Any]]:
         known = special(section, parties).get(key)
         lengths = (rounds,) if key == "profile" else (parties, parties, parties, 2)
         found.setdefault(section, {})[key] = (
-            value_of(draw, every[section, key].kind, (section, key) in wild, lengths)
-            if known is None
-            else draw(known)
+            value_of(draw, every[section, key].kind, (section, key) in wild, lengths) if known is None else draw(known)
         )
     return coherent(found)
 
@@ -210,8 +198,7 @@ class Ends:
 def attempt(folder: Path, content: dict[str, dict[str, Any]], ends: Ends) -> None:
     path = folder / "config.toml"
     lines = [
-        [f"[{name}]", *(f"{key} = {toml(value)}" for key, value in table.items())]
-        for name, table in content.items()
+        [f"[{name}]", *(f"{key} = {toml(value)}" for key, value in table.items())] for name, table in content.items()
     ]
     path.write_text("\n".join(line for section in lines for line in section))
     assert tomllib.loads(path.read_text()) == content

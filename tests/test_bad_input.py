@@ -187,9 +187,7 @@ BAD = [
         {"run": {"ledger": "party.sqlite"}},
         foreign_database,
     ),
-    Bad(
-        "a ledger in a folder that is not there", 1, ("none/l.sqlite",), {"run": {"ledger": "none/l.sqlite"}}
-    ),
+    Bad("a ledger in a folder that is not there", 1, ("none/l.sqlite",), {"run": {"ledger": "none/l.sqlite"}}),
     Bad(
         "a run directory that is a file",
         2,

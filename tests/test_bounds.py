@@ -69,9 +69,7 @@ def test_the_determinant_is_of_the_jacobian(loss: Loss, d: int) -> None:
 
 @pytest.mark.parametrize("loss", LOSSES, ids=named)
 @pytest.mark.parametrize("d", [1, 2])
-def test_outputs_have_mass_one_on_either_data_set(
-    loss: Loss, d: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_outputs_have_mass_one_on_either_data_set(loss: Loss, d: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that the density is the noise's at the noise, times a determinant: without it the mass is not one."""
     pairs = some(loss, d, 20)
     for alpha in (0.0, 1.0):
@@ -211,9 +209,7 @@ def test_a_flipped_label_shifts_the_logistic_noise_and_nothing_else(d: int) -> N
     pairs = flipped(Logistic(), d, 30)
     f = 3 * rng(1).normal(size=(30, 40, d))
     first, second = pairs.noise(f)
-    assert first - second == pytest.approx(
-        np.broadcast_to((pairs.y[:, :1] * pairs.X[:, 0])[:, None], f.shape)
-    )
+    assert first - second == pytest.approx(np.broadcast_to((pairs.y[:, :1] * pairs.X[:, 0])[:, None], f.shape))
     assert np.array_equal(*pairs.log_det(f))
     alpha = 1 + np.minimum(np.linspace(0.2, 3, 30), 0.8 / pairs.w)
     exact = curves.gaussian_rdp(alpha, np.linalg.norm(pairs.X[:, 0], axis=1) / pairs.scale)
@@ -228,11 +224,7 @@ def test_a_flipped_label_of_the_half_logistic_needs_the_curvature_term() -> None
     def without(pairs: Pairs, alpha: Floats) -> Floats:
         return curves.gaussian_rdp(alpha, 1 / pairs.scale)
 
-    assert (
-        0.99
-        < bounds.search_renyi(HalfLogistic(), 1, rng(), 3000, label_bound, flip=True).ratio
-        <= 1 + QUADRATURE
-    )
+    assert 0.99 < bounds.search_renyi(HalfLogistic(), 1, rng(), 3000, label_bound, flip=True).ratio <= 1 + QUADRATURE
     assert bounds.search_renyi(HalfLogistic(), 1, rng(), 1000, without, flip=True).ratio > 2
 
 
@@ -259,9 +251,7 @@ def test_the_box_of_dvp_is_not_private_as_claimed(records: int, exceeds: float) 
 def test_the_certified_noise_of_dvp_keeps_the_claim(loss: Loss, records: int) -> None:
     party = replace(DVP_PAPER, B=records)
     noise = party.certified(loss)
-    spent = pure(
-        GammaObjective(2 * loss.lipschitz * noise.zeta, party.C * loss.smoothness / (records * noise.k))
-    )
+    spent = pure(GammaObjective(2 * loss.lipschitz * noise.zeta, party.C * loss.smoothness / (records * noise.k)))
     assert spent == pytest.approx(party.alpha)
     assert 0.85 < bounds.search_dvp(party, noise, loss, rng(), 10_000).ratio <= 1 + ROUNDING
 
@@ -349,9 +339,7 @@ def test_within_the_ball_a_column_can_move_the_scores_by_the_whole_target_but_no
 
 @pytest.mark.parametrize("inside_ball", [False, True], ids=["free", "in the ball"])
 @pytest.mark.parametrize(("N", "d"), [(2, 1), (4, 2)])
-def test_a_replaced_column_keeps_the_bound_on_the_weights_and_attains_it(
-    N: int, d: int, inside_ball: bool
-) -> None:
+def test_a_replaced_column_keeps_the_bound_on_the_weights_and_attains_it(N: int, d: int, inside_ball: bool) -> None:
     found = vertical.search_column(
         N,
         d,

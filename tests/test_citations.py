@@ -51,8 +51,7 @@ def citation_problems(found: dict[str, str]) -> list[str]:
         wrong = [cite for cite in CITED.finditer(text) if cite[1] and cite[1] not in named]
         problems += [f"{path}:{line_of(text, cite)}: no statement is called {cite[1]}" for cite in wrong]
         problems += [
-            f"{path}:{line_of(text, cite)}: cites a page that is not in the project"
-            for cite in OLD.finditer(text)
+            f"{path}:{line_of(text, cite)}: cites a page that is not in the project" for cite in OLD.finditer(text)
         ]
     return problems
 

@@ -108,9 +108,7 @@ def test_account_prints_the_contract_and_reads_no_data(tables: Any, claim: bool,
     assert (said.code, said.err) == (0, "")
     figures = ["algorithm", "private", "rounds", "delta", "certified", "published", "advice", "adversaries"]
     assert list(said.object) == [*figures, *(["expected"] if claim else []), "parties"]
-    assert [list(party) for party in said.object["parties"]] == [
-        ["party", "records", "epsilon", "events"]
-    ] * PARTIES
+    assert [list(party) for party in said.object["parties"]] == [["party", "records", "epsilon", "events"]] * PARTIES
     assert list(said.object["certified"]) == ["epsilon"]
     assert list(said.object["published"]) == ["epsilon", "caveat"]
     assert (said.object["certified"]["epsilon"] is not None) is claim
@@ -287,9 +285,7 @@ def test_a_path_that_is_no_text_is_printed_somehow(place: Place) -> None:
     assert "out-\\udcff" in text
 
 
-def test_another_run_in_the_same_second_gets_its_own_place(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_run_in_the_same_second_gets_its_own_place(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(place.path)
     monkeypatch.setattr("privadmm.runs.run.time.strftime", lambda form: "NOW")
     no_plots(monkeypatch)

@@ -207,9 +207,7 @@ FILES = {
 
 
 @pytest.mark.parametrize(("name", "text", "message"), FILES.values(), ids=FILES.keys())
-def test_files_that_do_not_fit_are_refused(
-    files: dict[str, Path], name: str, text: str, message: str
-) -> None:
+def test_files_that_do_not_fit_are_refused(files: dict[str, Path], name: str, text: str, message: str) -> None:
     write(files[name], text)
     with pytest.raises(DataError, match=message) as caught:
         aligned(files)

@@ -55,22 +55,15 @@ def test_a_value_out_of_range_is_refused_where_it_stands(tmp_path, section, key)
         job = Job(tmp_path, changed(section, key, value))
         for complaint in job.complaints():
             if key == "schema" and value:
-                assert (
-                    f"{job.path}:{job.lines[section, key] + 1}: [data.schema] {next(iter(value))}: "
-                    in complaint
-                )
+                assert f"{job.path}:{job.lines[section, key] + 1}: [data.schema] {next(iter(value))}: " in complaint
                 assert "; allowed: [low, high] with low < high, or a list of distinct strings" in complaint
             else:
-                assert complaint.startswith(f"{job.path}:{job.lines[section, key]}: [{section}] {key}: "), (
-                    value
-                )
+                assert complaint.startswith(f"{job.path}:{job.lines[section, key]}: [{section}] {key}: "), value
                 assert "; allowed: " in complaint
 
 
 def test_every_key_has_a_value_that_is_out_of_range():
-    both = [
-        at for at, field in FIELDS.items() if field.kind.json().get("type") == "boolean"
-    ]  # true and false are all
+    both = [at for at, field in FIELDS.items() if field.kind.json().get("type") == "boolean"]  # true and false are all
     assert [at for at, field in FIELDS.items() if not out_of_range(field)] == both
 
 
@@ -83,9 +76,7 @@ def test_a_misspelt_key_is_told_the_nearest(tmp_path, section, key):
     # One mistake may break a condition elsewhere as well; the key itself is reported once.
     complaint = job.complaints()
     (own,) = [line for line in complaint if f"[{section}] {misspelt}: " in line]
-    assert own.startswith(
-        f"{job.path}:{job.lines[section, misspelt]}: [{section}] {misspelt}: unknown key; allowed: "
-    )
+    assert own.startswith(f"{job.path}:{job.lines[section, misspelt]}: [{section}] {misspelt}: unknown key; allowed: ")
     assert own.endswith(f"; did you mean {key}?")
     assert not any(f"[{section}] {key}: missing; " in line for line in complaint)
 

@@ -112,8 +112,7 @@ def test_a_mistake_in_a_schema_file_is_reported_there(tmp_path):
     job = schema_job(tmp_path, "# a comment\nage = [90, 17]\n")
     file = tmp_path / "schemas" / "s.toml"
     assert job.complaint() == (
-        f"{file}:2: [data.schema] age: is [90, 17]; "
-        "allowed: [low, high] with low < high, or a list of distinct strings"
+        f"{file}:2: [data.schema] age: is [90, 17]; allowed: [low, high] with low < high, or a list of distinct strings"
     )
     file.write_text("age = [90, ")
     assert f'[data] schema: is "schemas/s.toml", and {file}:1: not valid TOML: ' in job.complaint()
@@ -136,11 +135,7 @@ def test_the_digest_sees_what_is_run(tmp_path, section, key):
     elif key in CONDITIONAL or isinstance(tables[section][key], float):
         value = 0.123
     else:
-        value = (
-            json.loads(json.dumps(tables[section][key]).replace("3", "4"))
-            if key != "schema"
-            else {"a": (0.0, 1.0)}
-        )
+        value = json.loads(json.dumps(tables[section][key]).replace("3", "4")) if key != "schema" else {"a": (0.0, 1.0)}
         value = f"{value}x" if isinstance(value, str) else value
         value = value + 1 if isinstance(value, int) else value
         value = (*value, "z") if isinstance(value, list) else value
@@ -197,15 +192,11 @@ def test_a_bad_override_is_named_by_its_option(tmp_path, option, message):
 
 def test_a_simulation_needs_a_seed_and_a_deployment_refuses_one(tmp_path):
     without = Job(tmp_path, MINIMAL | {"run": {"mode": "simulation"}}).read()
-    with pytest.raises(
-        ConfigError, match=r':13: \[run\] seed: missing beside .* mode = "simulation" \(line 14\)'
-    ):
+    with pytest.raises(ConfigError, match=r':13: \[run\] seed: missing beside .* mode = "simulation" \(line 14\)'):
         config.check_seed(without)
     config.check_seed(config.override(without, seed=1))
     job = Job(tmp_path, MINIMAL | {"run": {"mode": "deployment", "seed": 1, "ledger": "party"}})
-    with pytest.raises(
-        ConfigError, match=r':15: \[run\] seed: is 1 beside \[run\] mode = "deployment" \(line 14\)'
-    ):
+    with pytest.raises(ConfigError, match=r':15: \[run\] seed: is 1 beside \[run\] mode = "deployment" \(line 14\)'):
         config.check_seed(job.read())
     deployed = Job(tmp_path, MINIMAL | {"run": {"mode": "deployment", "ledger": "party"}}).read()
     config.check_seed(deployed)
@@ -265,9 +256,7 @@ def valid(schema, value):
         "properties": lambda inner: all(valid(inner[key], table[key]) for key in table.keys() & inner.keys()),
         "required": lambda keys: not isinstance(value, dict) or all(key in table for key in keys),
         "minProperties": lambda least: not isinstance(value, dict) or len(table) >= least,
-        "additionalProperties": lambda inner: all(
-            valid(inner, table[key]) for key in table.keys() - known.keys()
-        ),
+        "additionalProperties": lambda inner: all(valid(inner, table[key]) for key in table.keys() - known.keys()),
         "anyOf": lambda some: any(valid(inner, value) for inner in some),
         "oneOf": lambda some: sum(valid(inner, value) for inner in some) == 1,
         "allOf": lambda some: all(valid(inner, value) for inner in some),
@@ -333,11 +322,7 @@ def test_any_tomlish_text_gives_a_config_or_a_config_error(folder, text):
 
 
 VALUES = st.recursive(
-    st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text(max_size=5)
-    | st.sampled_from(["even", "toy_graph", "x.csv"]),
+    st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.sampled_from(["even", "toy_graph", "x.csv"]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=2),
     max_leaves=4,
 )
@@ -363,7 +348,5 @@ def test_a_damaged_config_gives_a_config_or_a_config_error(folder, data):
 
 def test_importing_is_light():
     code = "import sys, privadmm.config.file, privadmm.optim.graphs; print(*sys.modules)"
-    loaded = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    ).stdout.split()
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"networkx", "scipy", "sklearn", "privadmm.algorithms", "privadmm.data"} & set(loaded)

@@ -140,9 +140,7 @@ def test_an_index_that_lacks_a_row_is_found(place: Place, ledger: tuple[Path, st
     file, _ = ledger
     said, bad = content(file), bytearray(file.read_bytes())
     with closing(sqlite3.connect(file)) as db:
-        (page,) = db.execute(
-            "SELECT rootpage FROM sqlite_master WHERE name = 'sqlite_autoindex_ticks_1'"
-        ).fetchone()
+        (page,) = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'sqlite_autoindex_ticks_1'").fetchone()
         (size,) = db.execute("PRAGMA page_size").fetchone()
     at = bad.index(b"tick", (page - 1) * size)
     assert at < page * size
@@ -277,9 +275,7 @@ def test_damaged_receipts_are_not_left_out(harm: Any, place: Place) -> None:
     assert "receipts.csv" in said.err
 
 
-def test_a_receipt_torn_by_a_crash_is_left_out_and_written_over(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_receipt_torn_by_a_crash_is_left_out_and_written_over(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     config = place.config(run={"ledger": FILE})
     with monkeypatch.context() as patch:
         patch.setattr("privadmm.runs.run.write", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))

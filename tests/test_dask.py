@@ -140,9 +140,7 @@ def deployed(folder: Path) -> Iterator[Deployed]:
 
     def start(name: str, *words: str) -> None:
         with (folder / f"{name}.log").open("wb") as log:
-            made.processes.append(
-                subprocess.Popen([*dask, *words, *common], stdout=log, stderr=log, env=ENVIRONMENT)
-            )
+            made.processes.append(subprocess.Popen([*dask, *words, *common], stdout=log, stderr=log, env=ENVIRONMENT))
 
     try:
         start("scheduler", "scheduler", "--host", "127.0.0.1", "--port", "0", "--protocol", "tls")
@@ -282,18 +280,14 @@ def test_a_worker_killed_in_the_middle_of_a_round(
     assert "was lost; it goes on from its ledger" in told
     assert said(done)["transcript"] == said(whole)["transcript"]
     assert said(done)["ledger"] == said(whole)["ledger"]
-    assert sum(charged(path) for path in ledgers(place.out)) == charged(
-        place.path / "whole" / "ledger.sqlite"
-    )
+    assert sum(charged(path) for path in ledgers(place.out)) == charged(place.path / "whole" / "ledger.sqlite")
 
 
 def test_a_worker_that_does_not_answer(cluster: Deployed, place: Place) -> None:
     tables = dasked(STAR, cluster, timeout=2.0)
     pid = cluster.pids()[0]
     try:
-        with pytest.raises(
-            ClusterError, match=r"has not answered for 2 s: .* raise \[run\] timeout; then go on"
-        ):
+        with pytest.raises(ClusterError, match=r"has not answered for 2 s: .* raise \[run\] timeout; then go on"):
             place.run(tables, bar=at_round(2, lambda: os.kill(pid, signal.SIGSTOP)))
     finally:
         os.kill(pid, signal.SIGCONT)
@@ -414,18 +408,14 @@ def planted(cluster: Deployed, place: str, act: str = "fails") -> Iterator[None]
 
 
 @pytest.mark.parametrize("fault", [*PLANTED, "the process"])
-def test_a_worker_that_fails_in_a_deployment_locks_its_ledger(
-    fault: str, cluster: Deployed, place: Place
-) -> None:
+def test_a_worker_that_fails_in_a_deployment_locks_its_ledger(fault: str, cluster: Deployed, place: Place) -> None:
     """Charged once, told once: the driver learns that it is locked, and what failed stays with the ledger."""
     pytest.importorskip("opendp")
     tables = dasked(STAR, cluster, mode="deployment", seed=None, ledger="parties")
     policy, files = ("--epsilon", 3.0, "--delta", 1e-5), []
     for number, (first, count) in enumerate([(0, 3), (3, 2)]):
         files.append(place.path / "parties" / f"block-{number}.sqlite")
-        assert (
-            place.call("ledger", "create", files[-1], "--parties", count, "--first", first, *policy).code == 0
-        )
+        assert place.call("ledger", "create", files[-1], "--parties", count, "--first", first, *policy).code == 0
     where, act = (PLANTED["the gradient"], "dies") if fault == "the process" else (PLANTED[fault], "fails")
     with planted(cluster, where, act), pytest.raises(LockedError, match="is locked") as told:
         place.run(tables, out=place.path / "first")
@@ -580,9 +570,7 @@ class Unruly:
 
 
 @pytest.mark.parametrize("kind", ["star", "graph"])
-def test_requests_that_come_twice_too_early_too_late_and_forged(
-    kind: str, cluster: Deployed, place: Place
-) -> None:
+def test_requests_that_come_twice_too_early_too_late_and_forged(kind: str, cluster: Deployed, place: Place) -> None:
     from federations import released
     from privadmm.deploy.dask import DaskCluster
 

@@ -111,9 +111,7 @@ def test_the_columns_encode_to_the_same_features(onehot):
 def test_a_csv_of_the_same_people_reads_the_same(onehot, tmp_path):
     names = [*adult.SCHEMA.columns, "income", "part"]
     some = onehot.take(np.arange(0, len(onehot), 100))
-    lines = [
-        ",".join(cells) for cells in zip(*(some.columns[name].astype(str) for name in names), strict=True)
-    ]
+    lines = [",".join(cells) for cells in zip(*(some.columns[name].astype(str) for name in names), strict=True)]
     (tmp_path / "adult.csv").write_text("\n".join([",".join(names), *lines]))
     again = read(tmp_path / "adult.csv", schema=adult.SCHEMA, keep=("part",))
     np.testing.assert_array_equal(again.X, some.X)
@@ -170,19 +168,14 @@ def test_reading_libsvms_file_gives_the_same_records(a9a, part, name):
 
 @originals("adult.data.gz", "adult.test.gz")
 def test_the_embedded_rows_are_ucis(raw):
-    texts = [
-        gzip.decompress((ORIGINALS / name).read_bytes()).decode()
-        for name in ("adult.data.gz", "adult.test.gz")
-    ]
+    texts = [gzip.decompress((ORIGINALS / name).read_bytes()).decode() for name in ("adult.data.gz", "adult.test.gz")]
     lines = [line for text in texts for line in text.splitlines() if line.strip() and line[0] != "|"]
     columns = [raw.columns[name].astype(str) for name in (*adult.SCHEMA.columns, "income")]
     ours = [", ".join(cells) for cells in zip(*columns, strict=True)]
     assert ours == [line.strip().rstrip(".") for line in lines]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "why"), [({"form": "a8a"}, "form must be"), ({"rows": "some"}, "rows must be")]
-)
+@pytest.mark.parametrize(("arguments", "why"), [({"form": "a8a"}, "form must be"), ({"rows": "some"}, "rows must be")])
 def test_other_forms_are_refused(arguments, why):
     with pytest.raises(ConfigError, match=why):
         adult.load(**arguments)

@@ -13,9 +13,7 @@ from scipy.sparse import csr_array, issparse
 from privadmm.data import Records, Schema, read, readers
 from privadmm.errors import ConfigError, DataError
 
-SCHEMA = Schema.from_table(
-    {"age": [0, 100], "sex": ["F", "M"]}, label="died", classes=("no", "yes"), row_bound=2.0
-)
+SCHEMA = Schema.from_table({"age": [0, 100], "sex": ["F", "M"]}, label="died", classes=("no", "yes"), row_bound=2.0)
 TABLE = "age,sex,died,ward\n50,F,no,a\n25, M ,yes,b\n"
 NUMBERS = "a,b,y\n1,0,1\n0,2.5,0\n"
 X = np.array([[1.0, 0.0], [0.0, 2.5]])
@@ -137,15 +135,11 @@ def test_the_size_of_a_piece_does_not_matter(put, monkeypatch, rows):
 
 
 @settings(max_examples=50, deadline=None)
-@given(
-    st.lists(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=3, max_size=3), min_size=1)
-)
+@given(st.lists(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=3, max_size=3), min_size=1))
 def test_numbers_survive_the_trip_through_text(tmp_path_factory, rows):
     folder = tmp_path_factory.mktemp("trip")
     data = np.array(rows)
-    (folder / "t.csv").write_text(
-        "a,b,y\n" + "".join(",".join(map(repr, row)) + "\n" for row in data.tolist())
-    )
+    (folder / "t.csv").write_text("a,b,y\n" + "".join(",".join(map(repr, row)) + "\n" for row in data.tolist()))
     (folder / "t.svm").write_text("".join(f"{y!r} 1:{a!r} 2:{b!r}\n" for a, b, y in data.tolist()))
     for records in (read(folder / "t.csv", label="y"), read(folder / "t.svm", dim=2)):
         np.testing.assert_array_equal(dense(records), data[:, :2])

@@ -122,9 +122,7 @@ def test_dirichlet_needs_a_record_for_each_party():
         splits.dirichlet(Y[:2], 3, 1.0, seed=0)
 
 
-@pytest.mark.parametrize(
-    ("parties", "sizes"), [(2, [62, 61]), (1, [123]), ([66, 57], [66, 57]), (123, [1] * 123)]
-)
+@pytest.mark.parametrize(("parties", "sizes"), [(2, [62, 61]), (1, [123]), ([66, 57], [66, 57]), (123, [1] * 123)])
 def test_by_columns_cuts_from_left_to_right(parties, sizes):
     held = splits.by_columns(123, parties)
     assert [len(columns) for columns in held] == sizes

@@ -120,9 +120,7 @@ def test_what_cannot_be_declared_is_refused(columns: Any, label: str, words: str
 def test_a_missing_column_is_named_with_what_there_is(tmp_path: Path) -> None:
     path = tmp_path / "data.csv"
     path.write_text(table(age=lambda row: row % 9, Readmited=lambda row: row % 2))
-    with pytest.raises(
-        DataError, match=r"did you mean 'Readmited'\? The first line has 'age', 'Readmited'\."
-    ):
+    with pytest.raises(DataError, match=r"did you mean 'Readmited'\? The first line has 'age', 'Readmited'\."):
         declare(path, "Readmitted")
     path.write_text(table(age=lambda row: row % 9, y=lambda row: row % 2).replace(",", ";"))
     with pytest.raises(DataError, match="another separator"):
@@ -165,9 +163,7 @@ def test_ranges_are_readable() -> None:
         assert tuple(map(float, outward(float(low), float(high)))) == expected
 
 
-names = st.text(min_size=1, max_size=8).filter(
-    lambda name: name == name.strip() != "y" and name[0] < "\ud800"
-)
+names = st.text(min_size=1, max_size=8).filter(lambda name: name == name.strip() != "y" and name[0] < "\ud800")
 
 
 @settings(max_examples=60)

@@ -39,9 +39,7 @@ def filled(path: Path, rounds: int = 5) -> list[tuple[str, int, int, str]]:
     for job in ("one", "two"):
         for t in range(rounds):
             with ledger.transaction():
-                ledger.commit(
-                    Tick(job, t, 0), f"in {t}", {0: (ROUND,), 1: (ROUND, ROUND)}, b"out", b"state %d" % t
-                )
+                ledger.commit(Tick(job, t, 0), f"in {t}", {0: (ROUND,), 1: (ROUND, ROUND)}, b"out", b"state %d" % t)
             heads.append((job, t, 0, ledger.head))
     ledger.close()
     return heads

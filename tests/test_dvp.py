@@ -212,10 +212,7 @@ def test_a_raw_argmin_in_the_dual_is_caught() -> None:
 def opposite(case: Case) -> tuple[float, float]:
     """A record and its mirror image, deep on the wrong side: the gradients differ by 2 L."""
     u = np.array([1.0, 0.0, 0.0, 0.0])
-    data = [
-        [(np.zeros((1, 4)), np.ones(1)), (np.stack([sign * u, 0 * u, 0 * u]), np.ones(3))]
-        for sign in (1.0, -1.0)
-    ]
+    data = [[(np.zeros((1, 4)), np.ones(1)), (np.stack([sign * u, 0 * u, 0 * u]), np.ones(3))] for sign in (1.0, -1.0)]
     facts = case.public(sizes=SMALL)
     state = case.algorithm.init(facts, facts.ids)
     return move(case, *data, state, case.algorithm.start(facts)[1], 0)

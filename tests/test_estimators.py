@@ -155,9 +155,7 @@ def test_without_noise_it_is_logistic_regression() -> None:
 @pytest.mark.parametrize("intercept", [0.0, 0.4])
 def test_coefficients_are_of_the_rows_as_given(intercept: float) -> None:
     model = exact(row_bound=50.0, intercept=intercept).fit(X, Y)
-    np.testing.assert_allclose(
-        model.decision_function(X), (X @ model.coef_.T + model.intercept_).ravel(), atol=1e-12
-    )
+    np.testing.assert_allclose(model.decision_function(X), (X @ model.coef_.T + model.intercept_).ravel(), atol=1e-12)
     assert (model.intercept_ != 0).all() == (intercept > 0)
 
 
@@ -238,15 +236,11 @@ def test_parameters_survive_a_clone() -> None:
 
 def test_it_works_inside_pipelines_and_searches() -> None:
     halved = make_pipeline(FunctionTransformer(lambda X: X / 2), exact(row_bound=1.0))
-    np.testing.assert_allclose(
-        halved.fit(X, Y).decision_function(X), exact().fit(X, Y).decision_function(X), rtol=1e-9
-    )
+    np.testing.assert_allclose(halved.fit(X, Y).decision_function(X), exact().fit(X, Y).decision_function(X), rtol=1e-9)
     grid = {"admmclassifier__loss": [Logistic(), HuberHinge()], "admmclassifier__parties": [1, 4]}
     search = GridSearchCV(halved, grid, cv=3, error_score="raise").fit(X, Y)
     assert search.best_score_ > 0.8
-    for parameters, score in zip(
-        search.cv_results_["params"], search.cv_results_["mean_test_score"], strict=True
-    ):
+    for parameters, score in zip(search.cv_results_["params"], search.cv_results_["mean_test_score"], strict=True):
         alone = clone(halved).set_params(**parameters)
         assert cross_val_score(alone, X, Y, cv=3, error_score="raise").mean() == score
 
@@ -277,9 +271,7 @@ OTHER_WORDS = {
 
 
 def test_scikit_learn_finds_nothing_else_unusual() -> None:
-    model = ReadsClasses(
-        classes=(0, 1), row_bound=10.0, epsilon=None, delta=None, parties=1, rounds=30, random_state=0
-    )
+    model = ReadsClasses(classes=(0, 1), row_bound=10.0, epsilon=None, delta=None, parties=1, rounds=30, random_state=0)
     found = check_estimator(model, on_fail=None, on_skip=None, expected_failed_checks=OTHER_WORDS)
     failed = {check["check_name"]: check["exception"] for check in found if check["status"] == "failed"}
     assert not failed
@@ -314,9 +306,7 @@ def test_several_classes_share_one_budget() -> None:
     assert model.epsilon_ <= 3.0
     one = private(classes=("a", "b"), epsilon=3.0, rounds=20).fit(X3[y3 != "c"], y3[y3 != "c"])
     alone = one.ledger_["parties"][0]["events"][0]["ratio"]
-    assert model.ledgers_[0]["parties"][0]["events"][0]["ratio"] == pytest.approx(
-        alone * math.sqrt(3), rel=1e-6
-    )
+    assert model.ledgers_[0]["parties"][0]["events"][0]["ratio"] == pytest.approx(alone * math.sqrt(3), rel=1e-6)
 
 
 def test_several_classes_without_noise_are_told_apart() -> None:
@@ -337,9 +327,7 @@ def test_no_noise_serves_two_classes() -> None:
 
 def test_budgets_by_party() -> None:
     model = private(party_epsilon=(0.5, 1.0, 2.0), epsilon=None).fit(X, Y)
-    assert [party["epsilon"] for party in model.ledger_["parties"]] == pytest.approx(
-        [0.5, 1.0, 2.0], rel=1e-4
-    )
+    assert [party["epsilon"] for party in model.ledger_["parties"]] == pytest.approx([0.5, 1.0, 2.0], rel=1e-4)
     assert model.epsilon_ == pytest.approx(2.0, rel=1e-4)
 
 
@@ -402,9 +390,7 @@ def test_the_recommended_method_is_the_default() -> None:
     rng = np.random.default_rng(0)
     A = np.abs(rng.normal(size=(6000, 3)))
     target = (A[:, 0] > A[:, 1]).astype(int)
-    model = ADMMClassifier(classes=(0, 1), row_bound=5.0, parties=3, epsilon=3.0, random_state=0).fit(
-        A, target
-    )
+    model = ADMMClassifier(classes=(0, 1), row_bound=5.0, parties=3, epsilon=3.0, random_state=0).fit(A, target)
     assert model.model_.algorithm == "first_order_consensus"
     assert model.n_iter_ == 41
     assert model.epsilon_ == pytest.approx(3.0, rel=1e-4)
@@ -421,9 +407,7 @@ def test_randomised_labels() -> None:
         private(label_epsilon=1.0, classes=(0, 1, 2)).fit(X, Y)
 
 
-@pytest.mark.parametrize(
-    "method", [MADMM(eta=1.0), MRADMM(eta=1.0), FirstOrderConsensus()], ids=lambda m: m.name
-)
+@pytest.mark.parametrize("method", [MADMM(eta=1.0), MRADMM(eta=1.0), FirstOrderConsensus()], ids=lambda m: m.name)
 def test_moments_and_classes_together_stay_within_the_budget(method: Any) -> None:
     """Renyi curves cost more together than apart: all classes have to be counted before training."""
     X3, y3 = three_kinds()

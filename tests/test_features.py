@@ -80,14 +80,10 @@ def apart(x: np.ndarray, other: np.ndarray, nonnegative: bool, m: int = 3) -> tu
     """How far the moments of a party move when x becomes other, and how far they may."""
     rest = np.zeros((m - 1, len(x)))
     found = [
-        moments(
-            Shards.from_parties([(np.vstack([row[None], rest]), np.ones(m))], row_bound=1.0), nonnegative
-        )[0]
+        moments(Shards.from_parties([(np.vstack([row[None], rest]), np.ones(m))], row_bound=1.0), nonnegative)[0]
         for row in (x, other)
     ]
-    return float(np.linalg.norm(found[0] - found[1])), float(
-        moments_sensitivity(np.array([m]), nonnegative)[0, 0]
-    )
+    return float(np.linalg.norm(found[0] - found[1])), float(moments_sensitivity(np.array([m]), nonnegative)[0, 0])
 
 
 @pytest.mark.parametrize("nonnegative", [False, True])

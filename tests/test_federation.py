@@ -84,9 +84,7 @@ KINDS = {
             "algorithm": {"ball": None, "column_bound": 1.0},
         },
     ),
-    "not private": with_changes(
-        STAR, {"algorithm": {"name": "admm_star", "rounds": 6, "D_w": None}, "privacy": None}
-    ),
+    "not private": with_changes(STAR, {"algorithm": {"name": "admm_star", "rounds": 6, "D_w": None}, "privacy": None}),
 }
 
 
@@ -194,9 +192,7 @@ def refusing(made: Federated, **options: Any) -> str:
         ("epsilon = 1.0", "epsilon = 3.0\nper_job = 0.9", "party 1 may spend epsilon = 0.9 for one job"),
     ],
 )
-def test_a_party_refuses_what_its_policy_does_not_allow(
-    made: Federated, before: str, after: str, told: str
-) -> None:
+def test_a_party_refuses_what_its_policy_does_not_allow(made: Federated, before: str, after: str, told: str) -> None:
     from privadmm.deploy.federation.init import with_ledger
 
     made.change(1, before, after)
@@ -576,9 +572,7 @@ def test_two_nodes_of_one_party(made: Federated) -> None:
     made.change(2, "number = 2", "number = 7")
     with pytest.raises(ClusterError, match="party 2 did not answer"):
         made.run(Desks(made.folders))
-    with pytest.raises(
-        ClusterError, match=r"party 2 did not answer within 0\.1 s, and a run begins with all"
-    ):
+    with pytest.raises(ClusterError, match=r"party 2 did not answer within 0\.1 s, and a run begins with all"):
         made.run(Desks(made.folders[:2]), timeout=0.1, absent="continue")
     with pytest.raises(ClusterError, match=r"no node came within 0\.1 s"):
         made.run(Desks([]), timeout=0.1)
@@ -622,9 +616,7 @@ def test_a_party_that_speaks_for_another(made: Federated) -> None:
 
 def test_a_deployment_draws_secure_noise_and_measures_nothing(tmp_path: Path) -> None:
     pytest.importorskip("opendp")
-    made = federated(
-        tmp_path, with_changes(STAR, {"run": {"mode": "deployment", "seed": None, "ledger": "none"}})
-    )
+    made = federated(tmp_path, with_changes(STAR, {"run": {"mode": "deployment", "seed": None, "ledger": "none"}}))
     result = made.run()
     assert (result["mode"], result["accuracy_train"], result["objective"]) == ("deployment", None, None)
     (tmp_path / "again").mkdir()
@@ -644,9 +636,7 @@ def test_a_party_answers_without_heavy_libraries(made: Federated) -> None:
         f"assert answer(Path({str(made.folders[1])!r}), {letter!r})['status'] == 'ok'\n"
         "print(*sorted({name.split('.')[0] for name in sys.modules}))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=ENVIRONMENT
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=ENVIRONMENT)
     loaded = set(done.stdout.split())
     assert "numpy" in loaded
     heavy = {
@@ -672,9 +662,7 @@ def test_parties_bring_files_of_their_own(tmp_path: Path) -> None:
     folders = [tmp_path / "federation" / f"party-{number}" for number in range(3)]
     rng = np.random.default_rng(0)
     for number, folder in enumerate(folders):
-        cells = zip(
-            rng.integers(20, 60, 10 + number), rng.choice(["clerk", "smith"], 10 + number), strict=True
-        )
+        cells = zip(rng.integers(20, 60, 10 + number), rng.choice(["clerk", "smith"], 10 + number), strict=True)
         lines = ["y,age,job,name", *(f"{'yes' if age > 40 else 'no'},{age},{job},x" for age, job in cells)]
         (folder / "data.csv").write_text("\n".join(lines) + "\n")
         path = folder / "party.toml"

@@ -158,9 +158,7 @@ def test_faults_of_a_coordinator(place: Place, made: Path) -> None:
     assert "was not signed by" in bad(place, folder)["certificate"]
     (folder / "certificates" / "server.pem").write_bytes(server)
     key = (folder / "certificates" / "server-key.pem").read_bytes()
-    (folder / "certificates" / "server-key.pem").write_bytes(
-        (place.path / "other" / "server-key.pem").read_bytes()
-    )
+    (folder / "certificates" / "server-key.pem").write_bytes((place.path / "other" / "server-key.pem").read_bytes())
     assert "is not of the key" in bad(place, folder)["certificate"]
     (folder / "certificates" / "server-key.pem").write_bytes(key)
     (folder / "nodes" / "party-2.pub").unlink()
@@ -227,9 +225,7 @@ def test_no_directory_of_a_federation(place: Place) -> None:
 def test_a_node_is_kept_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("privadmm.deploy.federation.supervisor.PAUSE", 0.0)
     note = tmp_path / "note"
-    failing = (
-        f"open({str(note)!r}, 'a').write('x'); import sys; sys.exit(len(open({str(note)!r}).read()) < 3)"
-    )
+    failing = f"open({str(note)!r}, 'a').write('x'); import sys; sys.exit(len(open({str(note)!r}).read()) < 3)"
     assert keep_up([[sys.executable, "-c", failing]], {}) == 0
     assert note.read_text() == "xxx"
     monkeypatch.setattr("privadmm.deploy.federation.supervisor.TRIES", 2)

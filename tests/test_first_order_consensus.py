@@ -115,9 +115,7 @@ def test_budgets_by_party_and_by_round_are_kept() -> None:
 
 def test_a_sparse_graph_is_as_good_as_a_complete_one() -> None:
     sparse, complete = (replace(CASES["foc"], graph=graph).job() for graph in (graphs.ring, graphs.complete))
-    first, second = (
-        weights(job, train(job, cluster(job, shards(), Simulation(3)))) for job in (sparse, complete)
-    )
+    first, second = (weights(job, train(job, cluster(job, shards(), Simulation(3)))) for job in (sparse, complete))
     assert (first == second).all()
 
 
@@ -203,10 +201,7 @@ def test_understated_moments_are_caught() -> None:
     """Opposite unit records move the mean by 2/m: half of the declared sensitivity would not cover it."""
     case = CASES["foc"]
     u = np.eye(4)[0]
-    data = [
-        [(np.zeros((1, 4)), np.ones(1)), (np.stack([sign * u, 0 * u, 0 * u]), np.ones(3))]
-        for sign in (1.0, -1.0)
-    ]
+    data = [[(np.zeros((1, 4)), np.ones(1)), (np.stack([sign * u, 0 * u, 0 * u]), np.ones(3))] for sign in (1.0, -1.0)]
     facts = case.public(sizes=SMALL)
     state, mail = case.algorithm.init(facts, facts.ids), case.algorithm.start(facts)[1]
     moved, allowed = move(case, *data, state, mail, 0)

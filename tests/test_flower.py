@@ -20,9 +20,7 @@ from flower_deployment import deployed
 SHORT = with_changes(PRIVATE, {"algorithm": {"rounds": 2}})
 
 
-def test_a_short_deployment_has_the_transcript_of_one_process(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_short_deployment_has_the_transcript_of_one_process(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     no_plots(monkeypatch)
     whole = place.run(SHORT, out=place.path / "whole")
     with deployed(place.path, SHORT) as made:
@@ -120,9 +118,7 @@ def test_letters_that_flower_does_not_take_are_sent_again(monkeypatch: pytest.Mo
             content = RecordDict({post.LETTER: ConfigRecord({"status": "ok"})})
             return [
                 SimpleNamespace(
-                    metadata=SimpleNamespace(
-                        reply_to_message_id=id, src_node_id={"first": 7, "second": 8}[id]
-                    ),
+                    metadata=SimpleNamespace(reply_to_message_id=id, src_node_id={"first": 7, "second": 8}[id]),
                     content=content,
                     has_error=lambda: False,
                 )
@@ -166,9 +162,7 @@ def test_replies_without_a_letter_and_from_another_node(monkeypatch: pytest.Monk
                 attempt, node = map(int, id.split())
                 sender = 7 if node == 9 and attempt == 1 else node
                 metadata = SimpleNamespace(reply_to_message_id=id, src_node_id=sender)
-                found.append(
-                    SimpleNamespace(metadata=metadata, content=contents[node], has_error=lambda: False)
-                )
+                found.append(SimpleNamespace(metadata=metadata, content=contents[node], has_error=lambda: False))
             return found
 
     for name in ("_task_id", "_run_id", "_node_id"):

@@ -101,9 +101,7 @@ def test_a_node_killed_in_the_middle_of_a_round(made: Deployed, whole: str) -> N
 
 
 @pytest.mark.parametrize("killed", [["superlink"], ["superexec", "superlink"]], ids="+".join)
-def test_the_coordinator_s_processes_killed_and_started_again(
-    killed: list[str], made: Deployed, whole: str
-) -> None:
+def test_the_coordinator_s_processes_killed_and_started_again(killed: list[str], made: Deployed, whole: str) -> None:
     """Without its SuperLink a run waits and goes on; without what drives it, beside that, it has to be resumed."""
     out = f"runs/without-{len(killed)}"
     made.run(out=out)

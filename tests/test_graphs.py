@@ -81,9 +81,7 @@ def test_too_few_or_too_many_edges_say_what_is_allowed(n, edges):
         graphs.random(n, edges, seed=0)
 
 
-@pytest.mark.parametrize(
-    "make", [graphs.star, graphs.ring, graphs.complete, lambda n: graphs.random(n, 0, 0)]
-)
+@pytest.mark.parametrize("make", [graphs.star, graphs.ring, graphs.complete, lambda n: graphs.random(n, 0, 0)])
 @pytest.mark.parametrize("n", [0, -1])
 def test_no_parties_are_refused(make, n):
     with pytest.raises(ConfigError, match="at least 1 party"):
@@ -244,9 +242,7 @@ def test_a_star_has_no_neighbours_to_ask():
             ask()
     g.need_star("dp_admm")
     graphs.ring(3).need_edges("admm_graph")
-    with pytest.raises(
-        ConfigError, match=r'^dp_admm needs a coordinator: the graph must be "star", not "ring"'
-    ):
+    with pytest.raises(ConfigError, match=r'^dp_admm needs a coordinator: the graph must be "star", not "ring"'):
         graphs.ring(3).need_star("dp_admm")
 
 

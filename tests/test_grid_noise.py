@@ -113,9 +113,7 @@ def test_the_epsilon_of_a_small_case_is_enough_and_little_more(shifts: Shifts, d
     assert 0 < total < math.inf
     assert truth(law, total) <= delta
     assert truth(law, 0.98 * total) > delta
-    assert curves.delta_with_slack(partial(curves.gdp_delta, mu), eta)(total) == pytest.approx(
-        delta, rel=1e-9
-    )
+    assert curves.delta_with_slack(partial(curves.gdp_delta, mu), eta)(total) == pytest.approx(delta, rel=1e-9)
 
 
 @pytest.mark.parametrize("sigma", [1, 2, 4, 8, 16])
@@ -159,12 +157,8 @@ def test_nor_is_it_for_any_number_of_coordinates(dim: int) -> None:
             assert total <= old(spent, 1e-6) or curves.slack(eta, old(spent, 1e-6)) > 1e-9
 
 
-@pytest.mark.parametrize(
-    ("ratio", "rounds", "delta"), [(20.0, 50, 1e-5), (50.0, 100, 1e-6), (15.0, 100, 1e-6)]
-)
-def test_a_deployment_costs_seven_percent_less_than_by_the_renyi_count(
-    ratio: float, rounds: int, delta: float
-) -> None:
+@pytest.mark.parametrize(("ratio", "rounds", "delta"), [(20.0, 50, 1e-5), (50.0, 100, 1e-6), (15.0, 100, 1e-6)])
+def test_a_deployment_costs_seven_percent_less_than_by_the_renyi_count(ratio: float, rounds: int, delta: float) -> None:
     spent = ((DiscreteGaussian(ratio), rounds),)
     assert 0.05 < 1 - epsilon(spent, delta) / old(spent, delta) < 0.09
     assert epsilon(spent, delta) == pytest.approx(epsilon(((Gaussian(ratio), rounds),), delta), rel=2e-4)
@@ -205,9 +199,7 @@ def test_the_slack_of_every_release_is_in_the_count(
     mu = math.sqrt(sum(count / event.ratio**2 for event, count in spent))  # type: ignore[union-attr]
     slack = (1 + math.exp(min(total, 700))) * float(ETA * rounds * len(spent))
     gaussian = curves.mixed_delta(mu, pure)(total) + slack <= delta * (1 + 1e-9)
-    assert gaussian or total == old(
-        (*spent, *(((RandomizedResponse(0.2), labels),) if labels else ())), delta
-    )
+    assert gaussian or total == old((*spent, *(((RandomizedResponse(0.2), labels),) if labels else ())), delta)
 
 
 def test_where_the_slack_is_too_large_outputs_are_counted_in_renyi_form() -> None:
@@ -285,9 +277,7 @@ def test_a_door_of_a_deployment_releases_no_argmin_with_a_continuous_cover() -> 
         planned = ((GaussianObjective(20.0, 0.1),), (cover,))
         door = Door(np.array([0]), planned, noise, 0, 0, lambda charges: None)
         with pytest.raises(RefusedError, match="cannot release"):
-            door.objective(
-                lambda b, r: b, np.zeros((1, 3)), 2.0, np.array([0.1]), np.ones(1), np.ones(1), lambda r: r
-            )
+            door.objective(lambda b, r: b, np.zeros((1, 3)), 2.0, np.array([0.1]), np.ones(1), np.ones(1), lambda r: r)
 
 
 ROW = '{"kind": "discrete_gaussian", "ratio": 20.0}'
@@ -308,15 +298,11 @@ def test_a_row_written_before_keeps_its_count() -> None:
 
 @given(st.floats(0.05, 10.0), st.sampled_from([1e-3, 1e-6]), st.integers(1, 300))
 @settings(max_examples=30, deadline=None)
-def test_a_deployment_needs_hardly_more_noise_than_a_simulation(
-    target: float, delta: float, rounds: int
-) -> None:
+def test_a_deployment_needs_hardly_more_noise_than_a_simulation(target: float, delta: float, rounds: int) -> None:
     ratios = []
     for kind in (Gaussian, DiscreteGaussian):
         row = ((kind(1.0),),)
-        ((event,),) = fit(Target(target, delta, kind), dict.fromkeys([(t, 0) for t in range(rounds)], row))[
-            (0, 0)
-        ]
+        ((event,),) = fit(Target(target, delta, kind), dict.fromkeys([(t, 0) for t in range(rounds)], row))[(0, 0)]
         assert epsilon(((event, rounds),), delta) <= target
         ratios.append(event.ratio)  # type: ignore[union-attr]
     assert 1 < ratios[1] / ratios[0] < 1.002
@@ -324,9 +310,9 @@ def test_a_deployment_needs_hardly_more_noise_than_a_simulation(
 
 def test_argmins_are_calibrated_with_their_slack() -> None:
     shape = ((GaussianObjective(1.0, 1e-3),), (Fixed(DiscreteGaussian(1e4)),))
-    (inside,), (cover,) = fit(
-        Target(2.0, 1e-6, DiscreteGaussian), dict.fromkeys([(t, 0) for t in range(20)], shape)
-    )[(0, 0)]
+    (inside,), (cover,) = fit(Target(2.0, 1e-6, DiscreteGaussian), dict.fromkeys([(t, 0) for t in range(20)], shape))[
+        (0, 0)
+    ]
     assert 2.0 * (1 - 1e-4) <= epsilon(((inside, 20), (cover, 20)), 1e-6) <= 2.0
 
 
@@ -353,9 +339,7 @@ edges = st.one_of(
 
 @given(sensitivity=edges, ratio=st.floats(1e-50, 1e50), root=st.integers(1, 2**14))
 @settings(max_examples=300, deadline=None)
-def test_every_release_keeps_what_the_accountant_relies_on(
-    sensitivity: float, ratio: float, root: int
-) -> None:
+def test_every_release_keeps_what_the_accountant_relies_on(sensitivity: float, ratio: float, root: int) -> None:
     noise = Deployment()
     noise._opendp = taps = Taps(NOISE._opendp)
     made = noise.measurement(root**2, sensitivity, ratio)
@@ -364,12 +348,8 @@ def test_every_release_keeps_what_the_accountant_relies_on(
     assert Fraction(scale) >= Fraction(ratio) * (Fraction(sensitivity) + step * root)
     assert Fraction(scale) >= 2**40 * step * root
     assert step * root <= float(noise.grid(np.array(ratio * sensitivity))) < 4 * step * root
-    if (
-        ratio * sensitivity > 1e-100 and ratio < 1e5
-    ):  # and no more noise than that, where the grid is not its limit
-        assert Fraction(scale) <= Fraction(ratio) * (Fraction(sensitivity) + step * root) * (
-            1 + Fraction(2) ** -48
-        )
+    if ratio * sensitivity > 1e-100 and ratio < 1e5:  # and no more noise than that, where the grid is not its limit
+        assert Fraction(scale) <= Fraction(ratio) * (Fraction(sensitivity) + step * root) * (1 + Fraction(2) ** -48)
     own = made.map(sensitivity)  # OpenDP's own zCDP, rounded up
     assert own <= 0.5 / ratio**2 * (1 + 1e-14) or own < 1e-290
 

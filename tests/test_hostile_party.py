@@ -124,9 +124,7 @@ FORGED: dict[str, Forge] = {
     "of nobody": answer(mail=Mail.empty().pack()),
     "without values": mail_of(senders=np.array([LIAR])),
     "without senders": mail_of(values=np.zeros((1, DIM))),
-    "with more than a message has": mail_of(
-        senders=np.array([LIAR]), values=np.zeros((1, DIM)), more=np.zeros(1)
-    ),
+    "with more than a message has": mail_of(senders=np.array([LIAR]), values=np.zeros((1, DIM)), more=np.zeros(1)),
     "saying that the others left": mail_of(
         senders=np.array([LIAR]), values=np.zeros((1, DIM)), absent=np.array([[0, 0], [2, 0]])
     ),
@@ -154,9 +152,7 @@ def test_the_one_who_forged_leaves_and_nobody_else(forge: Forge, tmp_path: Path)
 
 
 @pytest.mark.parametrize("absent", ["abort", "wait"])
-@pytest.mark.parametrize(
-    "name", ["one NaN", "wider", "three dimensions", "without values", "no receipt", "of nobody"]
-)
+@pytest.mark.parametrize("name", ["one NaN", "wider", "three dimensions", "without values", "no receipt", "of nobody"])
 def test_the_one_who_forged_is_named(name: str, absent: str, tmp_path: Path) -> None:
     made = federated(tmp_path, STAR)
     with pytest.raises(ClusterError, match=rf"^party {LIAR} sent .*go on with resume = true"):
@@ -228,9 +224,7 @@ def test_a_broadcast_that_everybody_would_refuse_is_not_sent(tmp_path: Path) -> 
     steep = {"name": "first_order_consensus", "step": 1e30, "D_w": None, "rho": None}
     made = federated(tmp_path, with_changes(STAR, {"algorithm": steep}))
     post = Forging(made.folders, forge=filled(9e79))
-    with pytest.raises(
-        DivergedError, match=rf"round 3 .* nobody is left out\. .* 9e\+79, is of party {LIAR}"
-    ):
+    with pytest.raises(DivergedError, match=rf"round 3 .* nobody is left out\. .* 9e\+79, is of party {LIAR}"):
         made.run(post, absent="continue")
     assert not [said for _, _, said in post.captured if said["status"] != "ok"]
     assert [charged(ledger) for ledger in made.ledgers] == [2, 2, 2]

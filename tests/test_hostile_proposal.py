@@ -246,9 +246,7 @@ def test_a_bound_that_somebody_else_chose_tells_nothing(columns: Two) -> None:
     for said in (*begun, *map(columns.hello, texts)):
         assert said[0] == said[1]
         assert "party.toml clips rows to 2" in said[0]["message"]
-    for number, text in enumerate(
-        (columns.text, changed(columns.text, (P, P + "row_bounds = [2.0, 1.0]\n")))
-    ):
+    for number, text in enumerate((columns.text, changed(columns.text, (P, P + "row_bounds = [2.0, 1.0]\n")))):
         said = columns.begin(text, 10 + number, dim=PEOPLE, columns=[2, 2])
         assert [one["status"] for one in said] == ["ok", "ok"]
 
@@ -265,9 +263,7 @@ BROKEN: dict[str, str | None] = {
 
 
 @pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN.keys())
-def test_a_file_that_cannot_be_read_is_told_in_the_same_words_whatever_is_asked(
-    content: str | None, rows: Two
-) -> None:
+def test_a_file_that_cannot_be_read_is_told_in_the_same_words_whatever_is_asked(content: str | None, rows: Two) -> None:
     for folder in rows.folders:
         (folder / "data.csv").unlink()
         if content is not None:
@@ -319,9 +315,7 @@ class Relaying(Desks):
 
 def test_a_question_serves_in_one_federation(tmp_path: Path) -> None:
     here, there = two_federations(tmp_path)
-    with pytest.raises(
-        RefusedError, match=r"the certificate of whoever says hello was not signed by ca\.pem"
-    ):
+    with pytest.raises(RefusedError, match=r"the certificate of whoever says hello was not signed by ca\.pem"):
         here.run(Relaying(here.folders, elsewhere=there.folders[1]))
     assert here.run()["rounds"] == 2  # party 1 is who it says, when it is asked itself
 
@@ -423,9 +417,7 @@ def test_what_no_party_says_of_itself_names_the_node(said: Any, tmp_path: Path) 
             seal = keys.seal(folder / "node-key", greeting.answer(json.dumps(told)))
             return {**heard, "facts": json.dumps(told), "signature": seal}
 
-    with pytest.raises(
-        ClusterError, match=r"^node 101 (sent what no party says of itself|says that it is party 2)"
-    ):
+    with pytest.raises(ClusterError, match=r"^node 101 (sent what no party says of itself|says that it is party 2)"):
         made.run(Boasting(made.folders))
 
 
@@ -438,9 +430,7 @@ def test_a_coordinator_with_an_rsa_key(tmp_path: Path) -> None:
     key = rsa.generate_private_key(65537, 2048)
     path = tmp_path / "key.pem"
     path.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     )
     signature = keys.seal(path, b"words")
     public = keys.public(key.public_key())

@@ -35,9 +35,7 @@ both = pytest.mark.parametrize("make", KINDS.values(), ids=KINDS.keys())
 
 
 @both
-def test_the_first_draw_is_kept_whatever_is_drawn_later(
-    make: Callable[[Path], Ledger], tmp_path: Path
-) -> None:
+def test_the_first_draw_is_kept_whatever_is_drawn_later(make: Callable[[Path], Ledger], tmp_path: Path) -> None:
     ledger = make(tmp_path)
     assert ledger.kept("", "labels") is None
     assert ledger.keep("", "labels", lambda: b"first", EVENT) == b"first"
@@ -51,17 +49,13 @@ def test_the_first_draw_is_kept_whatever_is_drawn_later(
 
 
 @both
-def test_it_is_on_record_and_costs_the_transcript_nothing(
-    make: Callable[[Path], Ledger], tmp_path: Path
-) -> None:
+def test_it_is_on_record_and_costs_the_transcript_nothing(make: Callable[[Path], Ledger], tmp_path: Path) -> None:
     ledger = make(tmp_path)
     ledger.keep("", "labels", lambda: b"x", RandomizedResponse(50.0))  # far beyond the budget
     assert ledger.spent(0) == ledger.others(0, "job") == ()
     ledger.reserve("job", {0: ((Gaussian(30.0), 1),), 1: ()})
     found = export(ledger)
-    assert found["kept"] == [
-        {"job": None, "name": "labels", "event": {"kind": "randomized_response", "epsilon": 50.0}}
-    ]
+    assert found["kept"] == [{"job": None, "name": "labels", "event": {"kind": "randomized_response", "epsilon": 50.0}}]
     assert [party["epsilon"] for party in found["parties"]] == [0.0, 0.0]
 
 

@@ -244,9 +244,7 @@ class TestFederation:
             ("one swap", lambda array: array[[1, 0, *range(2, len(array))]]),
         ):
             np.savez(path, **{name: change(array) for name, array in held.items()})
-            for number, asked in enumerate(
-                ({}, {"epsilon = 0.5": "epsilon = 0.1"}, {"rounds = 6": "rounds = 1"})
-            ):
+            for number, asked in enumerate(({}, {"epsilon = 0.5": "epsilon = 0.1"}, {"rounds = 6": "rounds = 1"})):
                 said = self.begin(made, len(kind) * 10 + number, **asked)
                 answers.append(said)
         assert len({json.dumps(said, sort_keys=True) for said in answers}) == 1, "told apart"
@@ -284,9 +282,7 @@ def test_the_labels_of_other_people_at_a_coordinator(tmp_path: Path, monkeypatch
 
     no_plots(monkeypatch)
     write_npz(tmp_path / "data.npz")
-    tables = with_changes(
-        PEOPLE, {"data": {"source": "data.npz", "label": None, "schema": None, "test_fraction": 0.2}}
-    )
+    tables = with_changes(PEOPLE, {"data": {"source": "data.npz", "label": None, "schema": None, "test_fraction": 0.2}})
     made = federated(tmp_path, with_changes(tables, {"run": {"ledger": None}}))
     made.run()
     job = made.made.coordinator.job

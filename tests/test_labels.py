@@ -55,9 +55,7 @@ SOURCES = [pytest.param(lambda: Simulation(7), id="simulation"), pytest.param(De
 
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 3.0])
 @pytest.mark.parametrize("source", SOURCES)
-def test_labels_flip_at_the_right_rate_and_a_wrong_one_is_rejected(
-    source: Callable[[], Noise], epsilon: float
-) -> None:
+def test_labels_flip_at_the_right_rate_and_a_wrong_one_is_rejected(source: Callable[[], Noise], epsilon: float) -> None:
     count = 200_000
     flipped = int(source().flips(epsilon, count, 0).sum())
 
@@ -160,9 +158,7 @@ def test_processes_that_race_for_the_first_draw_read_the_same_labels(tmp_path: P
     opened(tmp_path, job_with("one", DEPLOYED, allowance=5.0), "deployment").close()
     context = multiprocessing.get_context("fork")
     start, found = context.Barrier(4), context.Queue()
-    racers = [
-        context.Process(target=first_look, args=(tmp_path, start, number, found)) for number in range(4)
-    ]
+    racers = [context.Process(target=first_look, args=(tmp_path, start, number, found)) for number in range(4)]
     for process in racers:
         process.start()
     seen = {found.get(timeout=60) for _ in racers}
@@ -298,16 +294,12 @@ def test_two_runs_on_one_ledger_read_one_set_of_labels(place: Place) -> None:
     shared, file = {"ledger": "party.sqlite"}, place.path / "party.sqlite"
     reported = {"label_epsilon": 1.0, "epsilon": 0.5, "budget": 2.0}
     assert place.train(place.config(privacy=reported, run=shared), out=place.path / "a").code == 0
-    assert (
-        place.train(place.config(privacy=reported, run={**shared, "seed": 2}), out=place.path / "b").code == 0
-    )
+    assert place.train(place.config(privacy=reported, run={**shared, "seed": 2}), out=place.path / "b").code == 0
     shown = place.call("ledger", "show", file, "--json").object
     assert shown["policy"]["label_epsilon"] == 1.0
     assert [one["name"] for one in shown["kept"]] == ["labels"]
     before = charged(file)
-    raw = place.train(
-        place.config(privacy={**reported, "label_epsilon": None}, run=shared), out=place.path / "c"
-    )
+    raw = place.train(place.config(privacy={**reported, "label_epsilon": None}, run=shared), out=place.path / "c")
     assert raw.code == 3
     assert "set label_epsilon = 1" in raw.err
     assert charged(file) == before
@@ -349,9 +341,7 @@ def test_a_config_with_the_half_logistic(name: str, place: Place) -> None:
 def test_learning_from_reports_works() -> None:
     """On many records the debiased loss leads to the model of the true labels; the plain loss does not."""
     X, y = rows(20_000, 3, seed=1)
-    data = Shards.from_parties(
-        [(X[:10_000], 2.0 * y[:10_000] - 1), (X[10_000:], 2.0 * y[10_000:] - 1)], row_bound=3.0
-    )
+    data = Shards.from_parties([(X[:10_000], 2.0 * y[:10_000] - 1), (X[10_000:], 2.0 * y[10_000:] - 1)], row_bound=3.0)
     star = next(case for case in ALGORITHMS if case.name == "admm_star")
 
     def model(case: Case, block: Shards) -> np.ndarray:

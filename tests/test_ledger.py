@@ -37,9 +37,7 @@ def pay(ledger: Ledger, round: int, job: str = "job", event: Gaussian | NotPriva
 
 
 @both
-def test_a_budget_is_spent_to_the_last_release_that_fits(
-    make: Callable[[Path], Ledger], tmp_path: Path
-) -> None:
+def test_a_budget_is_spent_to_the_last_release_that_fits(make: Callable[[Path], Ledger], tmp_path: Path) -> None:
     ledger = make(tmp_path)
     paid = next(n for n in range(1, 50) if epsilon(((HALF, n + 1),), 1e-5) > 1.0)
     for round in range(paid):
@@ -172,9 +170,7 @@ STRANGERS = {
 
 
 @pytest.mark.parametrize("make", STRANGERS.values(), ids=STRANGERS.keys())
-def test_a_file_that_is_not_ours_is_refused_and_left_alone(
-    make: Callable[[Path], None], tmp_path: Path
-) -> None:
+def test_a_file_that_is_not_ours_is_refused_and_left_alone(make: Callable[[Path], None], tmp_path: Path) -> None:
     path = tmp_path / "stranger"
     make(path)
     before = path.read_bytes() if path.is_file() else None
@@ -193,9 +189,7 @@ def test_a_file_that_is_not_ours_is_refused_and_left_alone(
         ([0, 1], None, "simulation", "budget"),
     ],
 )
-def test_a_ledger_keeps_what_it_fixed(
-    ids: list[int], budget: Budget, mode: str, fact: str, tmp_path: Path
-) -> None:
+def test_a_ledger_keeps_what_it_fixed(ids: list[int], budget: Budget, mode: str, fact: str, tmp_path: Path) -> None:
     SqliteLedger(tmp_path / "ledger", [0, 1], POLICY, "simulation").close()
     with pytest.raises(LedgerError, match=f"fixed {fact}"):
         SqliteLedger(tmp_path / "ledger", ids, Policy(budget), mode)

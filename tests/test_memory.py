@@ -82,9 +82,7 @@ def test_a_full_disk_is_told_before_a_page_is_written(folder: Path, monkeypatch:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
-    with pytest.raises(
-        StorageError, match=r"cannot keep .* bytes of records there \(No space left on device\)"
-    ):
+    with pytest.raises(StorageError, match=r"cannot keep .* bytes of records there \(No space left on device\)"):
         Store(1).empty((10,))
     monkeypatch.delattr(os, "posix_fallocate")
     assert Store(1).empty((10,)).shape == (10,)  # where the system has no such call, zeros are written
@@ -110,9 +108,7 @@ def blocks(sparse: bool, d: int) -> tuple[Shards, Shards, Shards]:
 
 @pytest.mark.parametrize("d", [1, 3, 60])
 @pytest.mark.parametrize("sparse", [False, True])
-def test_every_pass_has_the_same_bits(
-    sparse: bool, d: int, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_pass_has_the_same_bits(sparse: bool, d: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("privadmm.data.collecting.PIECE", 0)
     whole, *filed = blocks(sparse, d)
     x = np.random.default_rng(0).normal(size=(2, 6, whole.dim))

@@ -215,10 +215,7 @@ def test_messages_are_as_wide_whatever_the_sizes(place: Place) -> None:
     """`scale` says nothing of a cost, and plans none."""
     for moments in ({}, {"features": {"moments": True}}):
         found = scaled(place, "--dim", 3, **DVP, **moments)
-        assert (
-            found["lines"]
-            == scaled(place, "--dim", 3, **DVP, **moments, parties={"sizes": [16] * 3})["lines"]
-        )
+        assert found["lines"] == scaled(place, "--dim", 3, **DVP, **moments, parties={"sizes": [16] * 3})["lines"]
     assert scaled(place, data={"dim": 3, "intercept": 0.2})["numbers_sent"] == 4
     said = place.call("scale", place.config(**DVP))
     assert (said.code, "--dim" in said.err) == (2, True)

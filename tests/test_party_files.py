@@ -119,9 +119,7 @@ def test_the_transcript_of_one_file_of_all(schema: Any, encoding: Any, place: Pl
     ]
     (place.path / "all.csv").write_text("\n".join(lines))
     data = {"source": "all.csv", "label": "y", **declared, "test_fraction": 0.0}
-    together = place.run(
-        with_changes(PRIVATE, {"data": data, "parties": {"count": None, "split": "column:site"}})
-    )
+    together = place.run(with_changes(PRIVATE, {"data": data, "parties": {"count": None, "split": "column:site"}}))
     assert apart.result["transcript"] == together.result["transcript"]
     assert apart.rows == together.rows
     assert apart.model.columns == together.model.columns
@@ -153,9 +151,7 @@ def test_a_run_measures_what_is_held_out(place: Place) -> None:
 
 
 def test_too_little_to_hold_out(place: Place) -> None:
-    with pytest.raises(
-        DataError, match=r"test_fraction = 0\.01 leaves nothing to test on in any party's file"
-    ):
+    with pytest.raises(DataError, match=r"test_fraction = 0\.01 leaves nothing to test on in any party's file"):
         prepared(place, by_party(place, data={"test_fraction": 0.01}))
 
 
@@ -164,9 +160,7 @@ def test_other_parties_files_are_not_opened(place: Place) -> None:
     for party in (0, 3):
         (place.path / f"site-{party}" / "records.npz").unlink()
     assert prepared(place, tables, [1, 2]).shards.ids.tolist() == [1, 2]
-    with pytest.raises(
-        ConfigError, match=r"the file of party 3 is missing .*site-3/records\.npz; put it there"
-    ):
+    with pytest.raises(ConfigError, match=r"the file of party 3 is missing .*site-3/records\.npz; put it there"):
         prepared(place, tables, [2, 3])
     with pytest.raises(ConfigError, match="the file of party 0 is missing"):
         prepared(place, tables)
@@ -175,9 +169,7 @@ def test_other_parties_files_are_not_opened(place: Place) -> None:
 def test_declared_sizes_are_checked_by_who_reads(place: Place) -> None:
     tables = by_party(place, parties={"sizes": [14, 20, 21, 9]})
     prepared(place, tables, [0, 1])
-    with pytest.raises(
-        ConfigError, match=r"site-2/records\.npz: \[parties\] sizes declares 21 records for party 2"
-    ):
+    with pytest.raises(ConfigError, match=r"site-2/records\.npz: \[parties\] sizes declares 21 records for party 2"):
         prepared(place, tables, [2, 3])
 
 
@@ -186,9 +178,7 @@ def test_files_must_be_alike(place: Place) -> None:
     file = place.path / "site-2" / "records.csv"
     header, _, rest = file.read_text().partition("\n")
     file.write_text(header.replace("f0,f1", "f1,f0") + "\n" + rest)
-    with pytest.raises(
-        DataError, match=r"site-2/records\.csv: party 2's file has other columns than party 0's"
-    ):
+    with pytest.raises(DataError, match=r"site-2/records\.csv: party 2's file has other columns than party 0's"):
         prepared(place, tables)
 
 

@@ -84,9 +84,7 @@ def test_it_is_drawn_once_and_a_resumed_job_has_it_again(tmp_path: Path) -> None
 
 
 def test_it_earns_no_privacy() -> None:
-    plain, bounded = (
-        replace(case_of("pdml-bounded"), algorithm=PDML(beta=0.1, R=R)).job().plan for R in (0.0, 2.0)
-    )
+    plain, bounded = (replace(case_of("pdml-bounded"), algorithm=PDML(beta=0.1, R=R)).job().plan for R in (0.0, 2.0))
     assert plain == bounded
 
 

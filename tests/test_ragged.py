@@ -92,9 +92,7 @@ BLOCKS = [[1], [0, 3], [2, 4]]
 @pytest.mark.parametrize("name", ["dp_admm", "dvp", "foc"])
 def test_nor_does_the_partition_bit_for_bit(name: str, stored: str) -> None:
     case = next(case for case in one_of_each() if case.algorithm.name == name or case.name == name)
-    assert [mail.pack() for mail in ran(case, stored)[0]] == [
-        mail.pack() for mail in ran(case, stored, BLOCKS)[0]
-    ]
+    assert [mail.pack() for mail in ran(case, stored)[0]] == [mail.pack() for mail in ran(case, stored, BLOCKS)[0]]
 
 
 def test_figures_agree() -> None:

@@ -86,27 +86,21 @@ def test_german_is_warned(parties: int) -> None:
     found = recommend(facts(800, parties))
     assert found.expected.verdict == "too small"
     assert found.warning is not None
-    assert all(
-        word in found.warning for word in ("800 records", f"{parties} parties", "constant", "estimate")
-    )
+    assert all(word in found.warning for word in ("800 records", f"{parties} parties", "constant", "estimate"))
 
 
 def test_the_formula_is_the_one_on_the_page() -> None:
     found = recommend(facts(1000, 5, 1.0))
     unit = math.sqrt(5) / (1000 * worth(1.0, DELTA))
     assert found.facts.unit == pytest.approx(unit, rel=1e-12)
-    assert found.expected.noise_to_signal == pytest.approx(
-        2 * unit / math.sqrt(1 - SHARE) / SIGNAL**2, rel=1e-12
-    )
+    assert found.expected.noise_to_signal == pytest.approx(2 * unit / math.sqrt(1 - SHARE) / SIGNAL**2, rel=1e-12)
     ratios = [one.noise_to_signal for _, one in found.methods]
     assert ratios[2] == pytest.approx(2 * ratios[1])
     assert ratios[3] == pytest.approx(math.sqrt(5) * ratios[0])
     assert ratios[4] == pytest.approx(ratios[0] / math.sqrt(5))
 
 
-@pytest.mark.parametrize(
-    ("records", "parties", "epsilon"), [(800, 10, 0.5), (40_000, 10, 1.0), (5_000, 3, 0.1)]
-)
+@pytest.mark.parametrize(("records", "parties", "epsilon"), [(800, 10, 0.5), (40_000, 10, 1.0), (5_000, 3, 0.1)])
 def test_a_jobs_own_plan_gives_the_same_figure(records: int, parties: int, epsilon: float) -> None:
     """Whatever its rounds' noise is, since it is counted by what it is worth."""
     records -= records % parties

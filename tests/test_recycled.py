@@ -122,9 +122,7 @@ class Watch:
 
 @pytest.mark.parametrize("name", ["r_admm", "mr_admm", "mr_admm-pure", "mr_admm-off"])
 def test_parties_and_coordinator_follow_the_same_bits(name: str) -> None:
-    job = Job(
-        CASES[name].algorithm, replace(CASES[name].public(rounds=6), start=Start.public(np.arange(4) / 7))
-    )
+    job = Job(CASES[name].algorithm, replace(CASES[name].public(rounds=6), start=Start.public(np.arange(4) / 7)))
     blocks = cluster(job, shards(), Simulation(0), parts=[[3], [0, 4], [1, 2]])
     watch = Watch(blocks.workers, job.public)
     train(job, blocks, [watch])

@@ -52,9 +52,7 @@ class Perturbed(ADMMStar):
             return local.argmin(linear, k, start=s.w, anchor=s.anchor, tolerance=self.tolerance)
 
         ws = self.understate * local.weight * loss.smoothness / k
-        wi = release.objective(
-            solve, s.w, 2 * loss.lipschitz, ws, local.weight, k, lambda reach: self.tolerance
-        )
+        wi = release.objective(solve, s.w, 2 * loss.lipschitz, ws, local.weight, k, lambda reach: self.tolerance)
         return State(wi.value, gamma, s.anchor), wi.map(lambda w: w - gamma / self.rho)
 
     def plan(self, public: Public) -> Plan:

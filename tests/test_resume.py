@@ -166,9 +166,7 @@ def flip(path: Path) -> None:
     ],
     ids=["flipped-bit", "truncated", "empty", "text"],
 )
-def test_a_corrupted_checkpoint_is_refused_and_not_needed(
-    harm: Callable[[Path], object], place: Place
-) -> None:
+def test_a_corrupted_checkpoint_is_refused_and_not_needed(harm: Callable[[Path], object], place: Place) -> None:
     out = interrupted(place)
     harm(out / "checkpoint")
     before = charged(out / "ledger.sqlite")
@@ -245,9 +243,7 @@ def test_two_processes_do_not_work_on_one_run(place: Place) -> None:
     assert place.train(place.path / "config.toml", "--resume").code == 0
 
 
-def test_a_run_that_ends_before_its_first_release_leaves_nothing(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_ends_before_its_first_release_leaves_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     before = place.names() | {"config.toml"}
     with pytest.raises(InterruptedRunError, match="nothing was released"):
         place.run(bar=stop(at=0))
@@ -291,9 +287,7 @@ def test_a_full_disk_is_a_message_and_a_run_to_resume(limit: int, place: Place) 
     assert left_behind(place.out) == left_behind(place.path / "whole")
 
 
-def test_a_disk_that_fills_while_the_results_are_written(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_fills_while_the_results_are_written(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*arguments: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

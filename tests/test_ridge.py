@@ -167,8 +167,6 @@ def test_the_lasso_is_optimal(N: int, d: int) -> None:
     for l1 in (0.1, 3.0, 1e3):
         x = lasso(D, t, 0.01, l1)[0]
         g = D.A.T @ (D.A @ x - t[0]) + 0.01 * x
-        assert np.abs(g[x != 0] + l1 * np.sign(x[x != 0])) == pytest.approx(
-            np.zeros((x != 0).sum()), abs=1e-7
-        )
+        assert np.abs(g[x != 0] + l1 * np.sign(x[x != 0])) == pytest.approx(np.zeros((x != 0).sum()), abs=1e-7)
         assert (np.abs(g[x == 0]) <= l1 + 1e-7).all()
     assert not x.any()

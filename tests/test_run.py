@@ -94,9 +94,7 @@ def test_a_deployment_without_opendp_names_the_extra(place: Place, monkeypatch: 
     for name in [name for name in sys.modules if name.split(".")[0] == "opendp"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "opendp", None)
-    said = place.train(
-        place.config(run={"mode": "deployment", "seed": None, "ledger": "party.sqlite"}), "--json"
-    )
+    said = place.train(place.config(run={"mode": "deployment", "seed": None, "ledger": "party.sqlite"}), "--json")
     assert said.code == 2
     assert "privadmm[deploy]" in said.object["message"]
     assert not place.out.exists()

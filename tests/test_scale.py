@@ -71,9 +71,7 @@ def test_neighbours_need_no_hub() -> None:
     load = traffic("peers", nodes=10, up=5, down=5, degree=2)
     each = mail_bytes(1, 5)
     assert (load.at_hub, load.total) == (0.0, 20 * each)
-    assert one_round(load, Network(0.5, each, each), Engine(start=1.0), 2.0, rng()) == pytest.approx(
-        1 + 2 + 2 + 0.5
-    )
+    assert one_round(load, Network(0.5, each, each), Engine(start=1.0), 2.0, rng()) == pytest.approx(1 + 2 + 2 + 0.5)
     relayed = traffic("graph", nodes=10, up=5, down=5, degree=2)
     assert relayed.at_hub == 10 * (each + mail_bytes(2, 5))
 
@@ -88,9 +86,7 @@ def test_looks_and_queues() -> None:
 def test_the_slowest_of_many_is_waited_for() -> None:
     few, many = (traffic("star", nodes=n, up=1, down=1) for n in (3, 3000))
     uneven = Network(latency=1.0, bandwidth=1e12, hub=1e12, spread=1.0)
-    assert (
-        simulate(many, uneven, Engine(), 1.0)["seconds"] > 3 * simulate(few, uneven, Engine(), 1.0)["seconds"]
-    )
+    assert simulate(many, uneven, Engine(), 1.0)["seconds"] > 3 * simulate(few, uneven, Engine(), 1.0)["seconds"]
     even = replace(uneven, spread=0.0)
     assert simulate(many, even, Engine(), 1.0)["seconds"] == pytest.approx(3.0, rel=1e-3)
 

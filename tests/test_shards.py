@@ -31,9 +31,7 @@ def make(sizes=RAGGED, dim=5, storage="dense", seed=0, **options):
 def matrices(shards):
     """Each party's A_i and its places in flat arrays, by way of the public methods alone."""
     owner = shards.spread(np.arange(len(shards.ids), dtype=float)).astype(int)
-    columns = shards.margins(
-        np.broadcast_to(np.eye(shards.dim)[:, None], (shards.dim, len(shards.ids), shards.dim))
-    )
+    columns = shards.margins(np.broadcast_to(np.eye(shards.dim)[:, None], (shards.dim, len(shards.ids), shards.dim)))
     return [(columns[:, owner == i].T, np.flatnonzero(owner == i)) for i in range(len(shards.ids))]
 
 
@@ -98,9 +96,7 @@ def test_pooled_and_separate_records_are_the_same_block():
     assert pooled.ids.tolist() == [5, 3]
     assert pooled.sizes.tolist() == [2, 1]
     x = np.arange(6.0).reshape(2, 3)
-    assert (
-        pooled.margins(x).tolist() == apart.margins(x).tolist() == [2.5, 0.0, 0.5]
-    )  # the smaller party comes first
+    assert pooled.margins(x).tolist() == apart.margins(x).tolist() == [2.5, 0.0, 0.5]  # the smaller party comes first
     assert pooled.y.tolist() == apart.y.tolist() == [1.0, 1.0, -1.0]
 
 
@@ -110,9 +106,7 @@ def test_csr_input_may_be_untidy_and_is_left_alone():
     for untidy in (X, X.tocsr(), csr_matrix(X.toarray().astype(np.float32))):
         before = untidy.toarray()
         shards = Shards.build(untidy, [1, -1], [[0, 1]], row_bound=4.0)
-        assert (
-            shards.margins(np.ones((1, 3))).tolist() == tidy.margins(np.ones((1, 3))).tolist() == [0.75, 0.0]
-        )
+        assert shards.margins(np.ones((1, 3))).tolist() == tidy.margins(np.ones((1, 3))).tolist() == [0.75, 0.0]
         assert untidy.toarray().tolist() == before.tolist()
 
 
@@ -273,9 +267,7 @@ def test_rows_that_are_not_finite_are_counted_and_the_party_named(sparse, bad):
     X = np.ones((9, 3))
     X[4, 0] = X[4, 1] = X[5, 2] = bad
     with pytest.raises(DataError, match=r"party 7: 2 of 5 rows"):
-        Shards.build(
-            csr_array(X) if sparse else X, np.ones(9), [range(4), range(4, 9)], row_bound=1.0, ids=[2, 7]
-        )
+        Shards.build(csr_array(X) if sparse else X, np.ones(9), [range(4), range(4, 9)], row_bound=1.0, ids=[2, 7])
 
 
 @pytest.mark.parametrize("row_bound", [0, -1.0, np.nan, np.inf])

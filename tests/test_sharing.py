@@ -70,9 +70,7 @@ OTHERS = {
 @pytest.mark.parametrize("case", OTHERS.values(), ids=OTHERS.keys())
 def test_other_losses_too(case: Case) -> None:
     data = people(1, (3, 4), n=40)
-    assert fitted(case, data, 400) == pytest.approx(
-        optimum(data, case.public(data.widths, data.dim)), abs=1e-5
-    )
+    assert fitted(case, data, 400) == pytest.approx(optimum(data, case.public(data.widths, data.dim)), abs=1e-5)
 
 
 def test_the_weight_of_the_loss_counts() -> None:
@@ -236,9 +234,7 @@ def test_noise_that_no_proof_covers_counts_as_none() -> None:
         kind = DiscreteGaussian
 
     x, planned = np.zeros((1, 3)), ((Unproved(2.0),),)
-    doors = [
-        Door(np.arange(1), planned, noise, 0, 0, lambda _: None) for noise in (Simulation(0), Discrete(0))
-    ]
+    doors = [Door(np.arange(1), planned, noise, 0, 0, lambda _: None) for noise in (Simulation(0), Discrete(0))]
     assert doors[0].output(x, 1.0).value.any()
     assert math.isinf(epsilon(((Unproved(2.0), 1), (Gaussian(9.0), 1)), 1e-5))
     assert load(dump(Unproved(2.0))) == Unproved(2.0)
@@ -285,9 +281,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "privacy", "R", "loss", "message"), REFUSED.values(), ids=REFUSED.keys()
-)
+@pytest.mark.parametrize(("algorithm", "privacy", "R", "loss", "message"), REFUSED.values(), ids=REFUSED.keys())
 def test_what_has_no_proof_is_refused(algorithm: Any, privacy: Any, R: Any, loss: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Case("", algorithm, privacy, loss, R).job()
@@ -427,9 +421,7 @@ def folder(tmp_path: Path) -> Path:
         ("bank", "who,income", [a]),
         ("shop", "who,age,hours", [b[:, 0], b[:, 1]]),
     ):
-        lines = [
-            ",".join(map(str, (f"p{i}", *(column[i] for column in columns)))) for i in rng.permutation(n)
-        ]
+        lines = [",".join(map(str, (f"p{i}", *(column[i] for column in columns)))) for i in rng.permutation(n)]
         (tmp_path / f"{name}.csv").write_text("\n".join([header, *lines]) + "\n")
     (tmp_path / "job.toml").write_text(CONFIG)
     return tmp_path
@@ -486,9 +478,7 @@ def test_the_first_party_alone(folder: Path, place: Any) -> None:
 
 
 def test_a_column_as_neighbour(folder: Path, place: Any) -> None:
-    path = edited(
-        folder, ('adjacency = "person"', 'adjacency = "column"'), ("ball = 2.0", "column_bound = 5.0")
-    )
+    path = edited(folder, ('adjacency = "person"', 'adjacency = "column"'), ("ball = 2.0", "column_bound = 5.0"))
     found = called(place, "train", path, "--out", folder / "run")
     assert found["epsilon"] == pytest.approx(3.0)
     assert found["per_person"] is None

@@ -175,9 +175,7 @@ def test_rounding_leaves_hessians_positive_definite(sparse, outweighed):
     values = np.linalg.eigvalsh(H[0] + q * np.eye(40))
     assert values[0] >= 0.87 * q[0]
     exact = 7.0 / len(X) * shards.gram(np.ones(len(X)))
-    assert np.array_equal(H, exact) == (
-        outweighed > 1000
-    )  # single precision where it is safe, and only there
+    assert np.array_equal(H, exact) == (outweighed > 1000)  # single precision where it is safe, and only there
     assert np.linalg.norm(H - exact, 2, axis=(1, 2)) <= CHUNK * 2.0**-24 * 7.0
 
 
@@ -187,9 +185,7 @@ def test_a_party_takes_the_precision_of_its_own_problem():
     scale, quadratic = np.array([1.0, 1e4, 1e4]), np.array([0.1, 1e-3, 1e3])
     together = argmin(shards, Logistic(), scale, linear, quadratic, zero, zero, 1e-9)
     for i in range(3):
-        alone = argmin(
-            shards.take([i]), Logistic(), scale[i], linear[[i]], quadratic[i], zero[:1], zero[:1], 1e-9
-        )
+        alone = argmin(shards.take([i]), Logistic(), scale[i], linear[[i]], quadratic[i], zero[:1], zero[:1], 1e-9)
         assert together[[i]].tobytes() == alone.tobytes()
 
 
@@ -273,17 +269,13 @@ def test_a_stale_entry_would_show():
     argmin(shards, Logistic(), 3.0, linear, 0.2, zero, zero, 1e-9, wrong)
     for name, (entry, ended) in wrong.batches.items():
         wrong.batches[name] = replace(entry, key=cache.batches[name][0].key), ended
-    assert (
-        argmin(shards, Logistic(), 3.0, linear, 0.2, zero, anchor, 1e-9, wrong).tobytes() != fresh.tobytes()
-    )
+    assert argmin(shards, Logistic(), 3.0, linear, 0.2, zero, anchor, 1e-9, wrong).tobytes() != fresh.tobytes()
     for name, (entry, ended) in cache.batches.items():
         cache.batches[name] = (
             entry,
             replace(ended, key=(Logistic(), zero[: len(ended.gradient)].tobytes(), ended.key[2])),
         )
-    assert (
-        argmin(shards, Logistic(), 3.0, linear, 0.2, zero, anchor, 1e-9, cache).tobytes() != fresh.tobytes()
-    )
+    assert argmin(shards, Logistic(), 3.0, linear, 0.2, zero, anchor, 1e-9, cache).tobytes() != fresh.tobytes()
 
 
 def test_the_cache_holds_nothing_of_the_minimiser_of_a_solve_from_its_anchor():
@@ -384,9 +376,7 @@ def test_replicas_solved_together_have_the_bits_of_each_alone(sparse, together, 
     """Seven replicas of a ragged block, as seven solves and as one of 35 parties; with a cache, twice over."""
     shards = block(sparse=sparse)
     monkeypatch.setattr(phases, "CELLS", together * shards.cells)
-    public = Public(
-        shards.sizes, DIM, 1, graphs.star(5), Logistic(), L2(0.1), NoPrivacy(), C=40.0, replicas=7
-    )
+    public = Public(shards.sizes, DIM, 1, graphs.star(5), Logistic(), L2(0.1), NoPrivacy(), C=40.0, replicas=7)
     k, local = np.linspace(0.01, 1, 5)[:, None], Local(public, shards)
     linear, start, anchor = (normal(7, 5, DIM, seed=seed) for seed in (1, 2, 3))
     for _ in range(2):
@@ -586,9 +576,7 @@ def test_replicas_of_a_block_from_which_a_party_was_taken():
     found = argmin(few.tile(2), Logistic(), 50.0, linear, 1.0, np.zeros((6, 12)), anchor, 1e-8)
     for i in range(6):
         alone = whole.take([(0, 1, 3)[i % 3]])
-        one = argmin(
-            alone, Logistic(), 50.0, linear[i : i + 1], 1.0, np.zeros((1, 12)), anchor[i : i + 1], 1e-8
-        )
+        one = argmin(alone, Logistic(), 50.0, linear[i : i + 1], 1.0, np.zeros((1, 12)), anchor[i : i + 1], 1e-8)
         np.testing.assert_array_equal(found[i], one[0])
 
 

@@ -79,9 +79,7 @@ def test_a_declared_schema_needs_no_look_at_the_records(quick: Place) -> None:
 def test_a_number_to_predict_is_refused_with_what_to_write(classes: tuple[str, ...], quick: Place) -> None:
     write(quick.path / "patients.csv", label=lambda row: row % 17 / 2)
     config, source = quick.path / "new.toml", quick.path / "patients.csv"
-    said = quick.call(
-        "init", config, "--source", source, "--label", "readmitted", "--public", *classes, "--json"
-    )
+    said = quick.call("init", config, "--source", source, "--label", "readmitted", "--public", *classes, "--json")
     assert (said.code, config.exists()) == (2, False)
     for words in ("no method is recommended", "constant", "label_bound", "within 8"):
         assert words in said.object["message"]
@@ -159,14 +157,10 @@ def test_columns_of_a_declared_schema_can_be_dropped(quick: Place) -> None:
         ),
     ],
 )
-def test_what_is_missing_is_named(
-    words: Any, names: str, quick: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_missing_is_named(words: Any, names: str, quick: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(quick.path)
     Path("schema.toml").write_text('age = [0, 110]\nward = ["a", "b", "c"]\n')
-    said = quick.call(
-        "init", "new.toml", "--source", "patients.csv", "--label", "readmitted", *words, "--json"
-    )
+    said = quick.call("init", "new.toml", "--source", "patients.csv", "--label", "readmitted", *words, "--json")
     assert said.code in (1, 2)
     assert names in said.object["message"]
     assert not Path("new.toml").exists()

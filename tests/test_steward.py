@@ -219,9 +219,7 @@ def test_a_run_that_makes_its_ledger_fixes_its_neighbours(place: Place) -> None:
 def test_a_tampered_ledger_stops_the_next_run(place: Place, party: Path) -> None:
     with closing(sqlite3.connect(party)) as db, db:
         db.execute("UPDATE ticks SET charges = '[]' WHERE seq = 3")
-    said = place.train(
-        place.config(privacy={"epsilon": 0.1}, run={"ledger": "party.sqlite"}), out=place.path / "b"
-    )
+    said = place.train(place.config(privacy={"epsilon": 0.1}, run={"ledger": "party.sqlite"}), out=place.path / "b")
     assert said.code == 1
     assert "altered or removed" in said.err
 

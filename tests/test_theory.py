@@ -114,9 +114,7 @@ def test_what_has_no_optimum_is_an_error_that_says_what_to_do() -> None:
 
 
 def separable() -> Shards:
-    return Shards.from_parties(
-        [(np.array([[1.0, 0, 0], [-1.0, 0, 0]]), np.array([1.0, -1.0]))] * 3, row_bound=1.0
-    )
+    return Shards.from_parties([(np.array([[1.0, 0, 0], [-1.0, 0, 0]]), np.array([1.0, -1.0]))] * 3, row_bound=1.0)
 
 
 # DP-ADMM, Theorems 3 and 4.
@@ -139,9 +137,7 @@ def test_theorem_4_by_hand() -> None:
 
 def test_theorem_3_by_hand() -> None:
     """2 sqrt(2) 3 (1 + 0.1 sqrt(4))/sqrt(4) + 2 (0.5 9 + 4/0.5)/8"""
-    c = Constants.of(
-        replace(PAPER, step_size="nonsmooth"), public(loss=Hinge(), regularizer=L1(0.1), **TWO), 2.0
-    )
+    c = Constants.of(replace(PAPER, step_size="nonsmooth"), public(loss=Hinge(), regularizer=L1(0.1), **TWO), 2.0)
     assert c.theorem == 3
     assert published(c, 4) == pytest.approx(5.09117 + 3.125, abs=1e-5)
     h = 1 + 2**-0.5 + 3**-0.5 + 0.5

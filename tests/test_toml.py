@@ -100,9 +100,7 @@ KEYS = ["a", "b-c", '"d.e"', "'f g'", "h . i", '"\\u006a"', '"["', "'='", "1"]
     st.lists(
         st.tuples(
             st.lists(st.sampled_from(["", "# x = 1", "   # [y]"]), max_size=2),
-            st.lists(
-                st.tuples(st.sampled_from(KEYS), st.sampled_from(NASTY)), unique_by=lambda pair: pair[0]
-            ),
+            st.lists(st.tuples(st.sampled_from(KEYS), st.sampled_from(NASTY)), unique_by=lambda pair: pair[0]),
         ),
         max_size=4,
     ),
@@ -206,9 +204,7 @@ def test_values_come_out_as_python_wants_them():
 def test_a_section_that_is_no_table():
     report = Report("f", Lines(""))
     assert read_table(fields_of(Toy), [{}], ("t",), report) is None
-    with pytest.raises(
-        ConfigError, match=r"^f:1: \[t\]: is a list of 1; allowed: a section with the keys number"
-    ):
+    with pytest.raises(ConfigError, match=r"^f:1: \[t\]: is a list of 1; allowed: a section with the keys number"):
         report.check()
 
 

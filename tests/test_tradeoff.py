@@ -88,9 +88,7 @@ def test_the_best_alpha_is_where_the_slopes_agree() -> None:
     found = best(curve, PAPERS, 0.01, 1.0)
     a, (w1, _, w3, w4) = found["alpha"], WEIGHTS
     assert found["where"] == "inside"
-    assert 0.2 * 25 * math.exp(-25 * a) == pytest.approx(
-        w1 * (w3 + 2 * w4 * a) / (w3 * a + w4 * a**2), rel=1e-4
-    )
+    assert 0.2 * 25 * math.exp(-25 * a) == pytest.approx(w1 * (w3 + 2 * w4 * a) / (w3 * a + w4 * a**2), rel=1e-4)
     assert found["utility"] == pytest.approx(found["privacy_utility"] - found["loss"])
     # More weight on privacy asks for a smaller alpha, and in the end for the smallest there is.
     assert best(curve, replace(PAPERS, omega1=0.1), 0.01, 1.0)["alpha"] < a

@@ -99,9 +99,7 @@ def assert_not_private(estimator: Any, folder: Path) -> None:
         assert ledger["budget"] is None
         assert ledger["policy"]["budget"] is None
         assert all(party["epsilon"] is None for party in ledger["parties"])
-        assert all(
-            any(event["kind"] == "not_private" for event in party["events"]) for party in ledger["parties"]
-        )
+        assert all(any(event["kind"] == "not_private" for event in party["events"]) for party in ledger["parties"])
 
 
 def test_noise_after_the_fact_does_not_make_weights_private(tmp_path: Path) -> None:
@@ -548,11 +546,7 @@ def test_a_jobs_start_is_part_of_all_that_it_shows(tmp_path: Path) -> None:
     assert job.epsilon == total == about(job, "simulation")["epsilon"]
     assert job.epsilon_by_round == [together(((event, k), one_event(first))) for k in range(1, 6)]
     assert job.adversaries["others"]["record"]["epsilon"] == total
-    assert (
-        first.adversaries["others"]["label"]["epsilon"]
-        < job.adversaries["others"]["label"]["epsilon"]
-        < total
-    )
+    assert first.adversaries["others"]["label"]["epsilon"] < job.adversaries["others"]["label"]["epsilon"] < total
     assert job.policy.budget is not None
     assert job.policy.budget.epsilon == 0.5  # of the job's own ledger, which begins empty
     train(job, cluster(job, data, Simulation(1)))

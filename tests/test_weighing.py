@@ -73,9 +73,7 @@ def test_a_schedule_costs_what_was_asked_and_the_target_overrules_it() -> None:
         job = Job(Centred(FirstOrderConsensus(schedule=kind)), facts())
         assert [epsilon(one, 1e-6) for one in totals(job.plan, 4)] == pytest.approx([1.0] * 4, rel=1e-6)
     decaying = facts(privacy=Target(1.0, 1e-6, decay=0.9))
-    assert FirstOrderConsensus(schedule="weight").plan(decaying) == FirstOrderConsensus(schedule="even").plan(
-        decaying
-    )
+    assert FirstOrderConsensus(schedule="weight").plan(decaying) == FirstOrderConsensus(schedule="even").plan(decaying)
     assert RECORDS.plan(facts()) != FirstOrderConsensus(schedule="even").plan(facts())
 
 

@@ -141,9 +141,7 @@ def optimum(people: People, public: Public, ball: float | None = None) -> Any:
 
     zero = np.zeros(D.shape[1])
     if ball is None:
-        found = minimize(
-            value, zero, jac=True, method="L-BFGS-B", options={"ftol": 1e-20, "gtol": 1e-10, "maxcor": 50}
-        )
+        found = minimize(value, zero, jac=True, method="L-BFGS-B", options={"ftol": 1e-20, "gtol": 1e-10, "maxcor": 50})
         return found.x
     ends = np.cumsum((0, *people.widths))
     inside = [
@@ -154,7 +152,5 @@ def optimum(people: People, public: Public, ball: float | None = None) -> Any:
         }
         for a, b in pairwise(ends.tolist())
     ]
-    found = minimize(
-        value, zero, jac=True, method="SLSQP", constraints=inside, options={"ftol": 1e-14, "maxiter": 500}
-    )
+    found = minimize(value, zero, jac=True, method="SLSQP", constraints=inside, options={"ftol": 1e-14, "maxiter": 500})
     return found.x

@@ -69,9 +69,7 @@ def call(tree: Path, *words: str) -> str:
     """Run Python with the package and the test helpers of this tree, and return what it printed."""
     paths = [str(tree / "src"), str(tree / "tests")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OPENBLAS_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, *words], env=environment, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, *words], env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{' '.join(words)[:200]} failed:\n{done.stderr[-3000:]}")
     return done.stdout
@@ -137,9 +135,7 @@ def at_revision(revision: str) -> dict[str, Any]:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     way = parser.add_mutually_exclusive_group(required=True)
     way.add_argument("--against", metavar="REVISION")
     way.add_argument("--write", metavar="FILE", type=Path)

@@ -73,9 +73,7 @@ def differences(page: str, run: str) -> Iterator[str]:
         headings.append(line.removeprefix("### ") if line.startswith("### ") else headings[-1])
     for same, a, b, c, d in SequenceMatcher(None, shapes[0], shapes[1], autojunk=False).get_opcodes():
         if same != "equal":
-            yield "\n".join(
-                [*(f"- page: {line}" for line in old[a:b]), *(f"+ run:  {line}" for line in new[c:d])]
-            )
+            yield "\n".join([*(f"- page: {line}" for line in old[a:b]), *(f"+ run:  {line}" for line in new[c:d])])
             continue
         for at, (ours, theirs) in enumerate(zip(old[a:b], new[c:d], strict=True), a):
             pairs = zip(NUMBER.findall(ours), NUMBER.findall(theirs), strict=True)
@@ -89,9 +87,7 @@ def studies(directory: Path) -> list[Path]:
     places = (directory / "study.json", *sorted(directory.glob("*/study.json")))
     folders = [path.parent for path in places if path.is_file()]
     if not folders:
-        sys.exit(
-            f"{directory}: no study.json here or one folder below; run privadmm reproduce --out {directory}"
-        )
+        sys.exit(f"{directory}: no study.json here or one folder below; run privadmm reproduce --out {directory}")
     return folders
 
 
@@ -150,9 +146,7 @@ def reproduce(papers: Sequence[str], out: Path, data: Path | None) -> None:
 
 
 def main(words: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("papers", nargs="*", help="all of them if none is named")
     parser.add_argument("--data-dir", type=Path, help="where data sets are that are not embedded")
     parser.add_argument("--results", type=Path, help="take these results in place of a run")

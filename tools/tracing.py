@@ -92,9 +92,7 @@ def a_letter(folder: Path) -> Trace:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--list", action="store_true")
     listed = parser.parse_args().list
     with tempfile.TemporaryDirectory() as name:

@@ -112,9 +112,7 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
         models = list[Model]()
         try:
             for number, target in enumerate(targets):
-                data: Shards | People = (
-                    frame.shards(X, target, rows) if rows else frame.people(X, target, all_rows, q)
-                )
+                data: Shards | People = frame.shards(X, target, rows) if rows else frame.people(X, target, all_rows, q)
                 widths = data.widths if isinstance(data, People) else ()
                 start = starts[number] if starts else None
                 job = self._job(data.sizes, data.dim, len(targets), start, widths)
@@ -170,16 +168,12 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _declared(self) -> tuple[float, int]:
         if self.row_bound is None:
-            raise ConfigError(
-                "declare row_bound, the l2 norm that rows are clipped to; reading it off X is a release"
-            )
+            raise ConfigError("declare row_bound, the l2 norm that rows are clipped to; reading it off X is a release")
         if self.random_state is None:
             raise ConfigError("fit is a simulation and needs a seed: random_state=0, say")
         return float(self.row_bound), Simulation(self.random_state).seed
 
-    def _owners(
-        self, rows: int, labelled: int, groups: ArrayLike | None, seed: int
-    ) -> tuple[Ints, tuple[str, ...]]:
+    def _owners(self, rows: int, labelled: int, groups: ArrayLike | None, seed: int) -> tuple[Ints, tuple[str, ...]]:
         if labelled != rows:
             raise DataError(f"X has {rows} rows and y has {labelled}")
         if groups is None:
@@ -390,9 +384,7 @@ class ADMMClassifier(ClassifierMixin, ADMMEstimator):  # type: ignore[misc]
             )
         known = tuple(label.item() if isinstance(label, np.generic) else label for label in self.classes)
         if len(set(known)) != len(known):
-            raise ConfigError(
-                "classes must be different values, each named once: two different values at least"
-            )
+            raise ConfigError("classes must be different values, each named once: two different values at least")
         return known
 
 

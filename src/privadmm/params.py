@@ -92,9 +92,7 @@ class Rule:
     near: tuple[str, ...] = ()  # words to choose the nearest from
 
 
-SOME = Rule(
-    lambda value: None if value else "is an empty list", "a list of numbers, each > 0", {"minItems": 1}
-)
+SOME = Rule(lambda value: None if value else "is an empty list", "a list of numbers, each > 0", {"minItems": 1})
 
 
 class Wrong(Protocol):

@@ -105,9 +105,7 @@ def public_of(rng: Rng, method: Any, sizes: Any, dim: int, columns: tuple[int, .
         graph=graphs.star(2) if method.topology != "graph" else graphs.complete(2),
         loss=Logistic() if columns else any_loss(rng),
         regularizer=L2(any_size(rng)),
-        privacy=Target(
-            1.0, 1e-5, adjacency="person" if columns else ("replace-one", "label")[rng.integers(2)]
-        ),
+        privacy=Target(1.0, 1e-5, adjacency="person" if columns else ("replace-one", "label")[rng.integers(2)]),
         C=any_size(rng),
         columns=columns,
     )
@@ -202,9 +200,7 @@ def test_plain_gradient_steps_reach_the_tolerance_in_time(seed: int, monkeypatch
 
 @pytest.mark.parametrize("ball", [None, 0.01, 1.0, 100.0])
 @pytest.mark.parametrize("seed", range(5))
-def test_projected_steps_fit_a_ridge_in_time(
-    seed: int, ball: float | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_projected_steps_fit_a_ridge_in_time(seed: int, ball: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a factorisation: within the leeway, and no further from the direct fit than twice what it allows."""
     rng = np.random.default_rng(seed)
     N, d, mu = 30, 4, 10.0 ** rng.uniform(-1, 2)

@@ -66,12 +66,8 @@ class Neighbours:
         one, other = (charged(folder / "ledger.sqlite") for folder in self.folders)
         return one, other
 
-    def proposal(
-        self, sizes: tuple[int, ...], dim: int, columns: tuple[int, ...] = (), **algorithm: Any
-    ) -> Proposal:
-        tables = with_changes(
-            self.tables, {"algorithm": algorithm, "privacy": {"epsilon": 1e-2, "budget": None}}
-        )
+    def proposal(self, sizes: tuple[int, ...], dim: int, columns: tuple[int, ...] = (), **algorithm: Any) -> Proposal:
+        tables = with_changes(self.tables, {"algorithm": algorithm, "privacy": {"epsilon": 1e-2, "budget": None}})
         text = written(neutral(read(write_config(self.config, tables))))
         return Proposal(uuid.uuid4().hex, text, sizes, dim, columns)
 
@@ -99,9 +95,7 @@ def neighbours(folder: Path, method: str) -> Neighbours:
 def facts(pair: Neighbours, method: str) -> dict[str, Any]:
     records = int(
         next(
-            line
-            for line in (pair.folders[0] / "party.toml").read_text().splitlines()
-            if line.startswith("records")
+            line for line in (pair.folders[0] / "party.toml").read_text().splitlines() if line.startswith("records")
         ).split("=")[1]
     )
     if method == "sharing":
@@ -204,9 +198,7 @@ COLUMN = {
 }
 
 
-def refused_or_paid(
-    folder: Path, changes: dict[str, Any], job: dict[str, Any], letters: list[Any]
-) -> list[str]:
+def refused_or_paid(folder: Path, changes: dict[str, Any], job: dict[str, Any], letters: list[Any]) -> list[str]:
     """The statuses of begin and of these steps; a ledger that is locked is a coordinator's work, and a fault."""
     vertical = changes.get("parties", {}).get("split") == "features"
     tables = with_changes(DEPLOYED, changes)

@@ -35,9 +35,7 @@ class Fragile:
         return mail
 
 
-def attempt(
-    job: Job, folder: Path, breaks: tuple[int, bool] | None, resume: bool, every: int = 1
-) -> Progress:
+def attempt(job: Job, folder: Path, breaks: tuple[int, bool] | None, resume: bool, every: int = 1) -> Progress:
     """One process's life: open the ledger, go on from the checkpoint if there is one, perhaps die."""
     ledger = SqliteLedger(folder / "ledger", range(5), job.policy, "simulation")
     try:

@@ -198,9 +198,7 @@ class PeepsAtLeavers(type(PRIVATE[0].algorithm)):  # type: ignore[misc]
 
     def update(self, t: int, local: Local, s: Any, inbox: Mail, release: Any) -> Any:
         gone = local.public.parties - len(local.ids)
-        return super().update(
-            t, local, replace(s, gamma=s.gamma + gone * local.gradient(s.w)), inbox, release
-        )
+        return super().update(t, local, replace(s, gamma=s.gamma + gone * local.gradient(s.w)), inbox, release)
 
 
 def test_a_leak_upon_leaving_is_caught() -> None:

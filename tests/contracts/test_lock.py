@@ -174,9 +174,7 @@ def test_a_process_that_dies_without_a_word_has_failed(tmp_path: Path) -> None:
         assert "killed" in (ledger.why or "")
 
 
-def test_an_interrupt_by_the_partys_own_people_costs_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupt_by_the_partys_own_people_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(*_: Any, **__: Any) -> Any:
         raise KeyboardInterrupt
 
@@ -242,9 +240,7 @@ def test_a_simulation_fails_as_it_likes(tmp_path: Path, monkeypatch: pytest.Monk
         assert ledger.failed is None
 
 
-def test_a_ledger_that_writes_nothing_beforehand_is_caught(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_ledger_that_writes_nothing_beforehand_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted bug: without the intent a process that dies leaves no trace, and the tick can be asked for again."""
     monkeypatch.setattr(SqliteLedger, "intend", lambda *_: None)
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
@@ -329,9 +325,7 @@ def test_whoever_looks_at_a_ledger_sees_the_step_that_was_killed(place: Place) -
     assert shown["locked"]["round"] == 0
     assert [one["state"] for one in shown["jobs"]] == ["failed"]
     assert {party["releases"] for party in shown["parties"]} == {1}
-    assert "[" not in next(
-        line for line in place.call("ledger", "show", path).out.splitlines() if "LOCKED" in line
-    )
+    assert "[" not in next(line for line in place.call("ledger", "show", path).out.splitlines() if "LOCKED" in line)
 
 
 @pytest.mark.parametrize("charges", ["garbage", "[1]", "null", '[[[0], [["{}", 1]]]]'])

@@ -83,9 +83,7 @@ TOO_SMALL = {
 
 @pytest.mark.parametrize("factor", TOO_SMALL.values(), ids=TOO_SMALL.keys())
 def test_a_sensitivity_of_an_argmin_that_is_too_small_is_caught(factor: float) -> None:
-    moved, allowed = deep_records(
-        replace(case_of("pvp"), algorithm=Understated(rho=0.1, factor=factor)), BROADCAST
-    )
+    moved, allowed = deep_records(replace(case_of("pvp"), algorithm=Understated(rho=0.1, factor=factor)), BROADCAST)
     assert moved > allowed * (1 + 1e-9)
 
 

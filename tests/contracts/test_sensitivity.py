@@ -58,9 +58,7 @@ def run(case: Case, parties: list[Any], state: Any, inbox: Mail, t: int, noise: 
     return door
 
 
-def move(
-    case: Case, first: list[Any], second: list[Any], state: Any, inbox: Mail, t: int
-) -> tuple[float, float]:
+def move(case: Case, first: list[Any], second: list[Any], state: Any, inbox: Mail, t: int) -> tuple[float, float]:
     """How far the victim's query moves between two data sets from one state and inbox, and how far it may.
 
     Where noise is in the objective, the query is the noise that brings out one and the same argmin.
@@ -138,8 +136,7 @@ def opposite_records(case: Case) -> tuple[float, float]:
     """u against -u at margin 0: under the half-logistic loss both slopes are 1/2, which attains Lemma 1."""
     u = np.eye(DIM)[0]
     data = [
-        [(np.zeros((1, DIM)), np.ones(1)), (np.stack([sign * u, 0 * u, 0 * u]), np.ones(3))]
-        for sign in (1.0, -1.0)
+        [(np.zeros((1, DIM)), np.ones(1)), (np.stack([sign * u, 0 * u, 0 * u]), np.ones(3))] for sign in (1.0, -1.0)
     ]
     public = case.public(sizes=SIZES)
     return move(case, *data, case.algorithm.init(public, public.ids), case.algorithm.start(public)[1], 0)

@@ -53,9 +53,7 @@ def test_blocks(case: Case, parts: list[list[int]], sparse: bool) -> None:
 @pytest.mark.parametrize("case", ALGORITHMS, ids=named)
 def test_sparse_columns_say_the_same(case: Case) -> None:
     job = case.job()
-    found = [
-        weights(job, train(job, cluster(job, case.people(sparse=s), Simulation(0)))) for s in (False, True)
-    ]
+    found = [weights(job, train(job, cluster(job, case.people(sparse=s), Simulation(0)))) for s in (False, True)]
     np.testing.assert_allclose(*found, rtol=1e-8, atol=1e-10)
 
 
@@ -304,9 +302,9 @@ def neighbours(draw: st.DrawFn, by_column: bool) -> tuple[Floats, Floats, Floats
     numbers = st.floats(-3, 3, allow_nan=False)
 
     def table(*shape: int) -> Floats:
-        return np.array(
-            draw(st.lists(numbers, min_size=int(np.prod(shape)), max_size=int(np.prod(shape))))
-        ).reshape(shape)
+        return np.array(draw(st.lists(numbers, min_size=int(np.prod(shape)), max_size=int(np.prod(shape))))).reshape(
+            shape
+        )
 
     first, size = table(n, d), draw(st.sampled_from([0.01, 1.0, 30.0, 1e6]))
     second, target = first.copy(), size * table(n)
@@ -394,9 +392,7 @@ def test_planted_understatements_are_caught(factor: float) -> None:
 
     n = 2000
     (first, _), (second, _) = crowd(n, 1.0, 0.0), crowd(n, -1.0, 0.0)
-    case = Case(
-        "bug", Forgetful(rho=1.0, ball=1.0), PERSON, regularizer=type(SMOOTH.regularizer)(100 / (n + 1))
-    )
+    case = Case("bug", Forgetful(rho=1.0, ball=1.0), PERSON, regularizer=type(SMOOTH.regularizer)(100 / (n + 1)))
     far, allowed = moved(case, first, second, np.full(n + 1, 2.0), 0, None)
     assert far > allowed
 
@@ -418,9 +414,7 @@ def play(truth: int, games: int, seed: int, factor: float = 1.0) -> Floats:
     ratio = np.zeros(games)
     for t in range(public.rounds):
         inbox = Mail(np.array([-1]), 3.0 - states[0].u)
-        doors = [
-            Listening(public.ids, job.plan[(t, 1)], noise, t, 1, lambda _: None, (games, 1)) for _ in worlds
-        ]
+        doors = [Listening(public.ids, job.plan[(t, 1)], noise, t, 1, lambda _: None, (games, 1)) for _ in worlds]
         for b in (truth, 1 - truth):
             doors[b].said = doors[truth].said
             states[b], _ = phase.run(t, worlds[b], states[b], inbox, doors[b])
@@ -454,8 +448,7 @@ def test_planted_bugs_are_caught_by_the_attack() -> None:
 
 def test_data_prepared_for_other_neighbours_are_refused() -> None:
     person, column = (
-        next(case for case in ALGORITHMS if case.name == name)
-        for name in ("sharing-person", "sharing-column")
+        next(case for case in ALGORITHMS if case.name == name) for name in ("sharing-person", "sharing-column")
     )
     for case, bound in ((person, 0.5), (column, None), (column, 0.6)):
         job = case.job()

@@ -38,9 +38,7 @@ def records(seed: int = 0, parties: int = 3, m: int = 20, dim: int = 4) -> list[
 
 def public(shards: Shards, privacy: Any, rounds: int = 10, weight: float = 0.0017) -> Public:
     graph = graphs.star(len(shards.sizes))
-    return Public(
-        shards.sizes, shards.dim, rounds, graph, Logistic(), L2(weight), privacy, weighting="parties"
-    )
+    return Public(shards.sizes, shards.dim, rounds, graph, Logistic(), L2(weight), privacy, weighting="parties")
 
 
 @dataclass(frozen=True)
@@ -100,16 +98,12 @@ def test_the_sensitivity_of_algorithm_2_forgets_the_penalty() -> None:
     assert 0 < max(moved) <= 2 / (m * (rho + weight)) < 2 / (m * weight) / 500
     shards = Shards.from_parties(records(), row_bound=4.0)
     facts = public(shards, Target(None, DELTA, Simulation.kind))
-    assert PVP(rho=1.0, calibration="published", round_epsilon=EPS).excess(facts) == pytest.approx(
-        589.2, abs=0.1
-    )
+    assert PVP(rho=1.0, calibration="published", round_epsilon=EPS).excess(facts) == pytest.approx(589.2, abs=0.1)
 
 
 def noisy_constants(step: Any) -> Constants:
     shards = Shards.from_parties(records(parties=2, m=10), row_bound=4.0)
-    return Constants.of(
-        DPADMM(D_w=1.0, step_size=step), public(shards, Target(0.1, DELTA, Simulation.kind)), 1.0
-    )
+    return Constants.of(DPADMM(D_w=1.0, step_size=step), public(shards, Target(0.1, DELTA, Simulation.kind)), 1.0)
 
 
 def test_theorem_3_knows_no_noise() -> None:
@@ -127,9 +121,7 @@ def test_theorem_4_counts_one_coordinate_of_the_noise() -> None:
     """Appendix E takes one coordinate's square for |xi|^2, which has d of them: with d = 60 the bound is exceeded."""
     shards = Shards.from_parties(records(parties=2, m=10, dim=60), row_bound=8.0)
     facts = public(shards, Target(1.0, 1e-5, Simulation.kind), weight=1.0)
-    found = dp_admm(
-        Job(DPADMM(D_w=1.0, rho=0.1), facts), shards, Simulation(0), 20, 1.0, lambda done, of: None
-    )
+    found = dp_admm(Job(DPADMM(D_w=1.0, rho=0.1), facts), shards, Simulation(0), 20, 1.0, lambda done, of: None)
     assert found["conditions"][0]["holds"]  # |w*| <= D_w, all that the theorem asks
     assert found["rounds_above_published"] >= 8
     assert found["rounds_above_corrected"] == 0

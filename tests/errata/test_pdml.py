@@ -70,9 +70,7 @@ def test_the_sum_over_servers_is_a_over_n_strongly_convex() -> None:
 def run_on_nothing(R: float, dim: int) -> tuple[float, float, float]:
     """Two servers whose rows are 0: what eta adds to the objective's minimum, in all and (35) for each, and |eta|^2."""
     n, a = 2, 1.0
-    shards = Shards.build(
-        np.zeros((8, dim)), np.tile([1.0, -1.0], 4), np.split(np.arange(8), n), row_bound=1.0
-    )
+    shards = Shards.build(np.zeros((8, dim)), np.tile([1.0, -1.0], 4), np.split(np.arange(8), n), row_bound=1.0)
     public = Public(shards.sizes, dim, 100, graphs.complete(n), Logistic(), L2(a / n), NoPrivacy())
     job = Job(PDML(beta=0.2, R=R), public)
     parties = cluster(job, shards, Simulation(1))
@@ -158,9 +156,7 @@ def test_the_bounded_noise_cancels_between_rounds() -> None:
 
 def small() -> Shards:
     rows = np.random.default_rng(0).normal(size=(700, 4))
-    return Shards.build(
-        rows, np.where(rows[:, 0] > 0, 1.0, -1.0), np.split(np.arange(700), 10), row_bound=1.0
-    )
+    return Shards.build(rows, np.where(rows[:, 0] > 0, 1.0, -1.0), np.split(np.arange(700), 10), row_bound=1.0)
 
 
 def test_the_iterates_have_a_finite_guarantee_for_finitely_many_rounds() -> None:
@@ -176,9 +172,7 @@ def test_the_iterates_have_a_finite_guarantee_for_finitely_many_rounds() -> None
 
 def test_decaying_noise_may_hardly_strengthen_the_labels() -> None:
     """Section IV-C: phase 2 strengthens labels, by no figure; by next to nothing if V = 0.1, rho = 0.8 (40 rounds)."""
-    printed, certified = (
-        against(Setup(1.0, noise=noise).job(small()))[1] for noise in ("printed", "certified")
-    )
+    printed, certified = (against(Setup(1.0, noise=noise).job(small()))[1] for noise in ("printed", "certified"))
     assert printed is not None
     assert printed > 0.9999
     assert certified is not None

@@ -77,14 +77,10 @@ def test_the_objective_is_of_averages_and_the_loss_of_the_last_iterate() -> None
 
 
 def test_algorithm_2_has_far_too_much_noise() -> None:
-    both = [
-        simulate(Case("l2", "Algorithm 2", noise, 0.1, 1e-3), 3, 1) for noise in ("published", "certified")
-    ]  # type: ignore[arg-type]
+    both = [simulate(Case("l2", "Algorithm 2", noise, 0.1, 1e-3), 3, 1) for noise in ("published", "certified")]  # type: ignore[arg-type]
     assert both[0].loss[-1, 0] > 2 * both[1].loss[-1, 0]
     # Two neighbours' transcripts differ in total variation by less than delta: (0, delta) holds.
-    mu = np.sqrt(3) / (
-        PVP(RHO).excess(job(Case("l2", "Algorithm 2", "published", 0.1, 1e-3), 3, 0).public) * CLASSICAL
-    )
+    mu = np.sqrt(3) / (PVP(RHO).excess(job(Case("l2", "Algorithm 2", "published", 0.1, 1e-3), 3, 0).public) * CLASSICAL)
     assert both[0].certified == 0
     assert both[0].alone == pytest.approx(math.erf(mu / math.sqrt(8)), rel=1e-6)
     assert both[0].alone < 1e-3
@@ -190,9 +186,7 @@ def test_what_no_run_costs_is_not_judged() -> None:
 def test_every_family_of_a_full_run_is_a_task() -> None:
     keys = [task.key for task in dp_admm.tasks(Setting())]
     assert len(keys) == len(set(keys))
-    cases = [
-        case for task in dp_admm.tasks(Setting()) if task.run is dp_admm.several for case in task.arguments[0]
-    ]
+    cases = [case for task in dp_admm.tasks(Setting()) if task.run is dp_admm.several for case in task.arguments[0]]
     assert len(cases) == 2 * 24 + 2 * 6 + 2 * 6 + 2
     assert sum(key[0] == "passes" for key in keys) == len(TABLE_III) * len(METHODS)
 

@@ -157,9 +157,7 @@ def test_nothing_is_read_off_a_fit_that_is_rejected() -> None:
             assert "do not follow the curve" in check.why
             assert "a poor fit" in str(check.ours)
     made = dvp.study(FULL, found)
-    assert next(line.label for line in made.figures[1].panels[1].lines if "49.7" in line.label).startswith(
-        "a poor fit"
-    )
+    assert next(line.label for line in made.figures[1].panels[1].lines if "49.7" in line.label).startswith("a poor fit")
     assert made.figures[1].panels[3].lines[0].label == "proof noise; best alpha 1, the largest that was run"
     fits = next(grid for grid in made.grids if grid.name == "fits")
     assert fits.rows[1][-2:] == ("52 %", 1.0)

@@ -140,9 +140,7 @@ def test_whole_figures_are_written_out() -> None:
 
 def test_a_series_has_one_colour_in_all_panels() -> None:
     def panel(*labels: str) -> Panel:
-        return Panel(
-            "", "round", "", tuple(Line(one, (1,), Spread.of([[1.0]]), series=one[:1]) for one in labels)
-        )
+        return Panel("", "round", "", tuple(Line(one, (1,), Spread.of([[1.0]]), series=one[:1]) for one in labels))
 
     colors = drawing.colored(Figure("f", "", (panel("a1", "b1"), panel("b2", "c", "a2"))))
     assert colors == dict(zip("abc", drawing.COLORS, strict=False))

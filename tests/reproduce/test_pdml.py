@@ -81,9 +81,7 @@ def test_each_seed_has_labels_of_its_own() -> None:
 
     records = toy(0)[0]
     job = Setup(1.0).job(records)
-    first, again, other = (
-        cluster(job, records, Simulation(seed)).workers[0].local.shards.y for seed in (0, 0, 1)
-    )
+    first, again, other = (cluster(job, records, Simulation(seed)).workers[0].local.shards.y for seed in (0, 0, 1))
     assert (first == again).all()
     assert (first != other).any()
     assert (first != records.y).mean() == pytest.approx(1 / (1 + np.e), abs=0.06)
@@ -199,9 +197,7 @@ def test_a_set_is_split_into_equal_parts() -> None:
 def test_the_tasks_of_a_quick_run_have_keys_of_their_own() -> None:
     listed = pdml.tasks(Setting(True, ORIGINALS))
     assert len({task.key for task in listed}) == len(listed)
-    costs = {
-        name: perform(next(task for task in listed if task.key == ("costs", name))) for name in pdml.SMALL
-    }
+    costs = {name: perform(next(task for task in listed if task.key == ("costs", name))) for name in pdml.SMALL}
     printed = {name: own[place(5)][0] for name, own in costs.items()}
     assert len(costs["german"]) == len(CELLS)
     assert printed["twonorm"] == pytest.approx(2.275e4, rel=1e-3)
@@ -213,8 +209,7 @@ def test_targets_and_trials_are_ours() -> None:
     made = [*of_print(), *checks(as_printed(0.0), COSTS, signals, chance)]
     for check in made:
         theirs = not any(
-            words in f"{check.name} {check.published}"
-            for words in ("trial", "target", "certified", "commoner class")
+            words in f"{check.name} {check.published}" for words in ("trial", "target", "certified", "commoner class")
         )
         assert (check.of == "paper") == theirs, check.name
     assert "16 of 21 at least (our target)" in {check.published for check in made}

@@ -88,9 +88,7 @@ def test_a9a_in_two_hands() -> None:
     data = load(FEW)
     assert data.train.widths == (66, 57)
     assert (data.train.dim, data.test.dim) == (200, 16281)
-    norms = [
-        np.sqrt(features.A.multiply(features.A).sum(axis=1)).max() for features in data.test.columns.features
-    ]
+    norms = [np.sqrt(features.A.multiply(features.A).sum(axis=1)).max() for features in data.test.columns.features]
     assert norms == pytest.approx([1, np.sqrt(6 / 8)])  # nothing is clipped: eight ones, and six
     objective, loss, accuracy = data.measure(np.zeros(123))
     assert (objective, loss) == pytest.approx((np.log(2), np.log(2)))
@@ -200,14 +198,8 @@ def test_a_ruined_model_has_more_loss_and_less_accuracy() -> None:
     found = results(setting)
     # The accuracy is above that alone at the most noise: more of it was not run.
     assert named(sharing.study(setting, found), "too much noise").ok is None
-    louder = {
-        key: flat(value, 1.0 if key[1].epsilon == 10 else 0.9)
-        for key, value in found.items()
-        if is_noisy(value)
-    }
-    assert (
-        named(sharing.study(setting, found | louder), "too much noise").ok is False
-    )  # less loss under more noise
+    louder = {key: flat(value, 1.0 if key[1].epsilon == 10 else 0.9) for key, value in found.items() if is_noisy(value)}
+    assert named(sharing.study(setting, found | louder), "too much noise").ok is False  # less loss under more noise
     for value in found.values():
         if isinstance(value, Noisy):
             value.values[:, 2] = 0.1

@@ -48,12 +48,10 @@ class Memory:
 @dataclass(frozen=True)
 class ADMMSharing(OnColumns):
     rho: Annotated[float, Gt(0), Doc("penalty of the augmented Lagrangian")] = 0.1
-    form: Annotated[
-        Literal["sharing", "printed"], Doc("the scaled sharing form, or the paper's parallel update")
-    ] = "sharing"
-    ball: Annotated[
-        float | None, Gt(0), Doc("bound on the norm of each party's weights; none if left out")
-    ] = None
+    form: Annotated[Literal["sharing", "printed"], Doc("the scaled sharing form, or the paper's parallel update")] = (
+        "sharing"
+    )
+    ball: Annotated[float | None, Gt(0), Doc("bound on the norm of each party's weights; none if left out")] = None
 
     name: ClassVar[str] = "admm_sharing"
     private: ClassVar[bool] = False
@@ -65,9 +63,7 @@ class ADMMSharing(OnColumns):
     def phases(self) -> tuple[Phase, ...]:
         return AtLabels(self.reply), AtParties(self.update)
 
-    def reply(
-        self, t: int, public: Public, memory: Memory, inbox: Mail, labels: Floats
-    ) -> tuple[Memory, Mail]:
+    def reply(self, t: int, public: Public, memory: Memory, inbox: Mail, labels: Floats) -> tuple[Memory, Mail]:
         k = self.rho / public.parties if self.form == "sharing" else self.rho
         v = scores_of(public, inbox) + memory.y / k
         y = k * (v - prox(public.loss, v, labels, k))  # (8), (9)
@@ -116,9 +112,7 @@ class ADMMSharing(OnColumns):
                 f"{self.name} needs some l2: set [regularizer] weight above 0, and elastic_net in place of l1"
             )
         if public.regularizer.rest is not None and self.ball is not None:
-            raise ConfigError(
-                f"{self.name} keeps weights in a ball under l2 alone: leave out ball, or use l2"
-            )
+            raise ConfigError(f"{self.name} keeps weights in a ball under l2 alone: leave out ball, or use l2")
 
     def start(self, public: Public) -> tuple[Memory, Mail]:
         return Memory(public.zeros(1)[..., 0, :]), silence(public)

@@ -31,9 +31,7 @@ MOST = 200  # parties, beyond which N x N matrices take too long for a piece of 
 def advice(public: Public, pairs: Sequence[Pair], gamma: float) -> str | None:
     """The smallest gamma, where the one given does not suffice."""
     if public.parties > MOST:
-        return (
-            f"beyond {MOST} parties it is not checked whether gamma = {gamma:g} meets the paper's conditions"
-        )
+        return f"beyond {MOST} parties it is not checked whether gamma = {gamma:g} meets the paper's conditions"
     if met(public, pairs, gamma):
         return None
     least = smallest_gamma(public, pairs)

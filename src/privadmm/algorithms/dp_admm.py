@@ -113,9 +113,7 @@ class DPADMM(OnStar):
             S2 = smooth.weight * self.D_w + (rest.subgradient_bound(public.dim) if rest else 0.0)
             return (S1 + S2) * step  # (T3)
         S3 = public.scale(local.ids) * public.loss.smoothness
-        return (
-            S3 + public.regularizer.smoothness + local.moves * self.ratio(public, t)[local.ids] * step
-        )  # (T4)
+        return S3 + public.regularizer.smoothness + local.moves * self.ratio(public, t)[local.ids] * step  # (T4)
 
     def plan(self, public: Public) -> Plan:
         return public.once(self, lambda: self.planned(public))
@@ -129,9 +127,7 @@ class DPADMM(OnStar):
     def ratio(self, public: Public, t: int) -> Floats:
         """z of every party in round t, a column; 0 where there is no noise."""
         events = self.plan(public)[(t, 0)][0]
-        return np.array(
-            [[event.ratio if isinstance(event, Gaussian | DiscreteGaussian) else 0.0] for event in events]
-        )
+        return np.array([[event.ratio if isinstance(event, Gaussian | DiscreteGaussian) else 0.0] for event in events])
 
     def published(self, public: Public, delta: float) -> Claim | None:
         if isinstance(public.privacy, NoPrivacy) or len(set(public.privacy.levels(public.rounds))) > 1:

@@ -56,9 +56,7 @@ class DPFedSGD(star.OnStar):
         Literal["constant", "sqrt"], Doc("the same step in every round, or divided by sqrt(t + 1)")
     ] = "constant"
     momentum: Annotated[float, Ge(0), Lt(1), Doc("share of the last step that is kept")] = 0.0
-    average: Annotated[
-        float, Gt(0), Le(1), Doc("share of the rounds, the last ones, whose mean is the model")
-    ] = 0.5
+    average: Annotated[float, Gt(0), Le(1), Doc("share of the rounds, the last ones, whose mean is the model")] = 0.5
 
     name: ClassVar[str] = "dp_fedsgd"
     private: ClassVar[bool] = True

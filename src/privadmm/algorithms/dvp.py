@@ -61,9 +61,7 @@ class DVP(OnGraph):
     party_alpha: Annotated[
         tuple[Annotated[float, Gt(0)], ...] | None, SOME, Doc("instead of alpha, one for each party")
     ] = None
-    negative_phi: Annotated[
-        bool, Doc("run the printed box although its Phi is negative, to see it diverge")
-    ] = False
+    negative_phi: Annotated[bool, Doc("run the printed box although its Phi is negative, to see it diverge")] = False
 
     name: ClassVar[str] = "dvp"
     private: ClassVar[bool] = True
@@ -72,9 +70,7 @@ class DVP(OnGraph):
         check_positive(eta=self.eta, tolerance=self.tolerance)
         given = [value for value in (self.alpha, self.party_alpha) if value is not None]
         if len(given) != (self.calibration != "certified"):
-            raise ConfigError(
-                'calibration = "box" or "proof" needs alpha or party_alpha, and "certified" neither'
-            )
+            raise ConfigError('calibration = "box" or "proof" needs alpha or party_alpha, and "certified" neither')
 
     @property
     def phases(self) -> tuple[Phase, ...]:
@@ -86,9 +82,7 @@ class DVP(OnGraph):
         k = self.noise(local.public, t)[1][local.ids, None]
         anchor = reanchor(s.anchor, (s.f + heard) / (1 + V), t)
         linear = 2 * dual - self.eta * (V * s.f + heard)
-        f = local.perturbed(
-            release, linear, k, start=s.f, anchor=anchor, tolerance=self.tolerance
-        )  # (14), (15)
+        f = local.perturbed(release, linear, k, start=s.f, anchor=anchor, tolerance=self.tolerance)  # (14), (15)
         return State(f.value, dual, anchor), f
 
     def steer(self, t: int, local: Local, s: State, target: Floats) -> Mail:
@@ -115,16 +109,12 @@ class DVP(OnGraph):
         if self.calibration == "certified":
             bend = bend * (public.curvature / public.loss.smoothness)
             caps = [
-                widest(
-                    target.of(party, public.parties), target.delta, self.law, target.copies * public.rounds
-                )
+                widest(target.of(party, public.parties), target.delta, self.law, target.copies * public.rounds)
                 for party in public.ids
             ]
             return zeta, np.maximum(k, bend / np.array(caps))
         alpha = self.alphas(public) / level
-        with np.errstate(
-            divide="ignore"
-        ):  # where k is 0 the logarithm is infinite, and Phi gives all the curvature
+        with np.errstate(divide="ignore"):  # where k is 0 the logarithm is infinite, and Phi gives all the curvature
             inside = public.loss.smoothness**2 / (bend * k) if self.calibration == "box" else bend / k
         a = alpha - 2 * np.log1p(inside)
         phi = np.where(a > 0, 0.0, bend / np.expm1(alpha / 4) - k)

@@ -69,9 +69,7 @@ class Memory:
 class FirstOrderConsensus(Method):
     beta: Annotated[float, Ge(0), Lt(1), Doc("momentum")] = 0.8
     step: Annotated[float | None, Gt(0), Doc("eta; from public facts if left out")] = None
-    average: Annotated[
-        float, Gt(0), Le(1), Doc("share of the rounds, the last ones, that the model averages")
-    ] = 0.4
+    average: Annotated[float, Gt(0), Le(1), Doc("share of the rounds, the last ones, that the model averages")] = 0.4
     gossip: Annotated[int, Ge(0), Doc("gossip steps a round between neighbours; 0 is the exact mean")] = 0
     schedule: Annotated[
         Literal["weight", "even"],
@@ -114,9 +112,7 @@ class FirstOrderConsensus(Method):
         """The mean over those present, as each of them sees it."""
         here, values = inbox.senders, inbox.values
         if self.weights == "noise":
-            values = values * public.once(
-                (self, "factors", here.tobytes()), lambda: self.factors(public, here)
-            )
+            values = values * public.once((self, "factors", here.tobytes()), lambda: self.factors(public, here))
         if not self.gossip:
             return gossip.flood(values)
         graph = public.once((self, here.tobytes()), lambda: public.graph.among(here))
@@ -151,9 +147,7 @@ class FirstOrderConsensus(Method):
             public.graph.need_reach(here)
 
     def eta(self, public: Public) -> float:
-        return (
-            public.once((self, "eta"), lambda: self.recommended(public)) if self.step is None else self.step
-        )
+        return public.once((self, "eta"), lambda: self.recommended(public)) if self.step is None else self.step
 
     def recommended(self, public: Public) -> float:
         """(2). Heavy ball on features of norm <= 1 is stable up to `steady`, whatever the data; d features in one scale
@@ -200,9 +194,7 @@ class FirstOrderConsensus(Method):
                 'weights = "noise" and weighting = "parties" both say how much a party counts: give one of them'
             )
         if self.gossip and not len(public.graph.edges):
-            raise ConfigError(
-                "gossip needs a graph with edges: set gossip = 0, or a [graph] kind other than star"
-            )
+            raise ConfigError("gossip needs a graph with edges: set gossip = 0, or a [graph] kind other than star")
 
     def advice(self, public: Public) -> str | None:
         if not self.gossip or (left := gossip.residual(public.graph, self.gossip)) < 1e-6:

@@ -38,9 +38,7 @@ class OnGraph(Method):
 
     def go_on(self, public: Public, here: Ints) -> None:
         if len(here) == 1:
-            raise AbsentError(
-                f"party {here[0]} alone is left, and has nobody to agree with; nothing more was released"
-            )
+            raise AbsentError(f"party {here[0]} alone is left, and has nobody to agree with; nothing more was released")
         public.graph.need_reach(here)
 
     def anew(self, state: Any) -> Any:
@@ -69,9 +67,7 @@ def degrees(public: Public) -> Floats:
     return public.graph.degrees[:, None].astype(np.float64)
 
 
-def objective_plan(
-    public: Public, k: Callable[[int], Floats], law: Law, zeta: Callable[[int], Floats] | None
-) -> Plan:
+def objective_plan(public: Public, k: Callable[[int], Floats], law: Law, zeta: Callable[[int], Floats] | None) -> Plan:
     """One perturbed argmin a round: k(t) is the curvature that is not data's; noise from the target, or of law zeta."""
     target = public.privacy
     if isinstance(target, NoPrivacy):
@@ -84,9 +80,7 @@ def objective_plan(
         # Rounds alike share one object, and are calibrated once.
         key = loud.tobytes() + w.tobytes()
         if key not in shapes:
-            pairs = [
-                objective(law, target.kind, x, own) for x, own in zip(loud.tolist(), w.tolist(), strict=True)
-            ]
+            pairs = [objective(law, target.kind, x, own) for x, own in zip(loud.tolist(), w.tolist(), strict=True)]
             shapes[key] = tuple(zip(*pairs, strict=True))
         plan[(t, 0)] = shapes[key]
     if zeta is None:

@@ -52,9 +52,7 @@ class MADMM(Penalised):
         if self.theta is not None:
             check_positive(theta=self.theta)
             if self.theta > (least := min(self.party_eta or (self.eta,))):
-                raise ConfigError(
-                    f"theta must not exceed the smallest penalty, {least:g}; it is {self.theta:g}"
-                )
+                raise ConfigError(f"theta must not exceed the smallest penalty, {least:g}; it is {self.theta:g}")
 
     @property
     def phases(self) -> tuple[Phase, ...]:
@@ -64,8 +62,7 @@ class MADMM(Penalised):
         public, ids = local.public, local.ids
         V, heard = neighbours(local, inbox, s.f)
         theta, eta, k = (
-            a[ids, None]
-            for a in (self.step(public, t - 1), self.penalties(public, t), self.curvature(public, t))
+            a[ids, None] for a in (self.step(public, t - 1), self.penalties(public, t), self.curvature(public, t))
         )
         dual = s.dual + theta / 2 * (V * s.f - heard)  # (2), of the round before
         anchor = reanchor(s.anchor, (s.f + heard) / (1 + V), t)

@@ -89,9 +89,7 @@ class Centred:
         d = local.public.dim
         if t == 0:
             x = local.public.zeros(len(local.ids), 2 * d) + moments(local.shards, self.nonnegative)
-            return s, release.output(
-                x, sensitivity=moments_sensitivity(local.shards.sizes, self.nonnegative)
-            )  # (1)
+            return s, release.output(x, sensitivity=moments_sensitivity(local.shards.sizes, self.nonnegative))  # (1)
         own = Mail(inbox.senders, inbox.values[..., 2 * d :])
         row = inbox.values[..., 0, : 2 * d]
         if row.ndim > 1 and not (row == row[:1]).all():
@@ -166,9 +164,7 @@ class Centred:
 
     def ratios(self, public: Public) -> Floats:
         (events,) = self.plan(public)[(0, 0)]
-        return np.array(
-            [event.ratio if isinstance(event, Gaussian | DiscreteGaussian) else 0.0 for event in events]
-        )
+        return np.array([event.ratio if isinstance(event, Gaussian | DiscreteGaussian) else 0.0 for event in events])
 
     def plan(self, public: Public) -> Plan:
         return public.once(self, lambda: self.planned(public))
@@ -202,9 +198,7 @@ class Centred:
         if public.rounds < 2:
             raise ConfigError("with moments two rounds are needed at least: the first one is theirs")
         if getattr(self.method, "calibration", "certified") != "certified":
-            raise ConfigError(
-                "moments go before certified noise only: a paper's own formula does not count them"
-            )
+            raise ConfigError("moments go before certified noise only: a paper's own formula does not count them")
         if self.topology == "graph" and public.parties < 2:
             raise ConfigError(
                 "moments come with the neighbours' messages, and one party has none; where a column tells how many "

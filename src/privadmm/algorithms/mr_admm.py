@@ -70,9 +70,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class MRADMM(Penalised):
-    gamma: Annotated[
-        float, Ge(0), Doc("curvature of the even step's model: the larger, the shorter that step")
-    ] = 1.0
+    gamma: Annotated[float, Ge(0), Doc("curvature of the even step's model: the larger, the shorter that step")] = 1.0
 
     name: ClassVar[str] = "mr_admm"
     caveat: ClassVar[str] = "the paper's total over all rounds, its Theorem V.1: correct but loose"
@@ -110,9 +108,7 @@ class MRADMM(Penalised):
         heard = public.graph.neighbour_sum(f, ids, ids, f)
         return Memory(ids, f, heard), Mail(ids, np.concatenate([inbox.values, f], axis=-1))
 
-    def recycled(
-        self, eta: Floats, V: Floats, f: Floats, odd: Floats, before: Floats, heard: Floats
-    ) -> Floats:
+    def recycled(self, eta: Floats, V: Floats, f: Floats, odd: Floats, before: Floats, heard: Floats) -> Floats:
         """f_i(2k) from f_i(2k-1), sum_j f_j(2k-1), f_i(2k-2), sum_j f_j(2k-2); the same bits wherever it is asked."""
         return f + eta / (2 * eta * V + self.gamma) * (2 * odd - V * before - heard)  # (19)
 

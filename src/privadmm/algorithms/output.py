@@ -23,9 +23,7 @@ def output_plan(public: Public, ratios: Floats | float | None = None) -> Plan:
     return fit(target, plan) if ratios is None else plan
 
 
-def noisy_argmin(
-    local: Local, release: Door, linear: Floats, k: Floats, anchor: Floats, tolerance: float
-) -> Released:
+def noisy_argmin(local: Local, release: Door, linear: Floats, k: Floats, anchor: Floats, tolerance: float) -> Released:
     """The argmin of the losses + <linear, x> + k/2 |x|^2, k > 0 being public, with noise: docs/privacy.md#minimiser.
 
     It starts at the anchor: where the last one was found is nowhere kept without its noise.

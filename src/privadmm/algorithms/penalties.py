@@ -50,9 +50,7 @@ class Penalised(OnGraph, ABC):
     calibration: Annotated[
         Literal["certified", "published"], Doc("noise from [privacy] epsilon, or the paper's from alpha")
     ] = "certified"
-    alpha: Annotated[
-        float | None, Gt(0), Doc("the paper's noise of a round, of density exp(-alpha |eps|)")
-    ] = None
+    alpha: Annotated[float | None, Gt(0), Doc("the paper's noise of a round, of density exp(-alpha |eps|)")] = None
 
     name: ClassVar[str]
     private: ClassVar[bool] = True

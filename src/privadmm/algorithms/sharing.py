@@ -70,9 +70,7 @@ class Sharing(ADMMSharing):
     def moves(self, local: Vertical, target: Floats, mu: float) -> tuple[Floats, Floats]:
         if self.round_epsilon is None:
             return local.moves(target, mu, self.ball, self.column_bound)
-        lemma = ridge_sensitivity.lemma_1(
-            local.columns.widths, self.rho, mu * self.rho, local.public.parties, self.b1
-        )
+        lemma = ridge_sensitivity.lemma_1(local.columns.widths, self.rho, mu * self.rho, local.public.parties, self.b1)
         return lemma[:, None], lemma[:, None]
 
     def condition(self, public: Public) -> float:
@@ -112,14 +110,8 @@ class Sharing(ADMMSharing):
         if self.round_epsilon is not None:
             public.need_simulation('calibration = "published"')
             if target.adjacency != "column":
-                raise ConfigError(
-                    'the paper is about a replaced column: set adjacency = "column" to reproduce it'
-                )
+                raise ConfigError('the paper is about a replaced column: set adjacency = "column" to reproduce it')
         elif target.adjacency == "person" and self.ball is None:
-            raise ConfigError(
-                'adjacency = "person" needs ball, a declared bound on the norm of each party\'s weights'
-            )
+            raise ConfigError('adjacency = "person" needs ball, a declared bound on the norm of each party\'s weights')
         elif target.adjacency == "column" and self.column_bound is None:
-            raise ConfigError(
-                'adjacency = "column" needs column_bound, a declared bound on the norm of each column'
-            )
+            raise ConfigError('adjacency = "column" needs column_bound, a declared bound on the norm of each column')

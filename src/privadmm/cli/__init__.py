@@ -152,14 +152,10 @@ def audit(
 
 @app.command()
 def compare(
-    configs: Annotated[
-        list[Path], typer.Argument(metavar="CONFIG.toml...", help="methods on the same \\[data]")
-    ],
+    configs: Annotated[list[Path], typer.Argument(metavar="CONFIG.toml...", help="methods on the same \\[data]")],
     epsilon: Annotated[
         list[float] | None,
-        typer.Option(
-            help="what each party may lose in all, in place of the files'; several give several tables"
-        ),
+        typer.Option(help="what each party may lose in all, in place of the files'; several give several tables"),
     ] = None,
     delta: Annotated[float, typer.Option(help="with what probability it may be more")] = 1e-6,
     parties: Annotated[
@@ -226,9 +222,7 @@ def tradeoff(
         str | None, typer.Option(help="privacy of one round, four or more; default 0.01,0.02,...,1")
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="runs, each with noise of its own, to average over")] = 5,
-    rounds: Annotated[
-        str | None, typer.Option(help="after which rounds to measure, as 5,10; default the last")
-    ] = None,
+    rounds: Annotated[str | None, typer.Option(help="after which rounds to measure, as 5,10; default the last")] = None,
     weights: Annotated[
         str | None, typer.Option(help="omega_p1 to omega_p4 of the utility of privacy; default the paper's")
     ] = None,
@@ -274,9 +268,7 @@ def demo(
 
 @app.command("config")
 def config_command(
-    schema: Annotated[
-        bool, typer.Option("--schema", help="every section and key that a config may have")
-    ] = False,
+    schema: Annotated[bool, typer.Option("--schema", help="every section and key that a config may have")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Print the schema of the config file (with --json, as JSON Schema)."""

@@ -18,9 +18,7 @@ Config = Annotated[
 Records = Annotated[int | None, typer.Option(min=1, help="how many to train on, at all parties together")]
 Parties = Annotated[int | None, typer.Option(min=1, help="how many, if there is no config")]
 Epsilon = Annotated[float | None, typer.Option(help="what each party may lose; the config's if left out")]
-Delta = Annotated[
-    float | None, typer.Option(help="with what probability it may be more; 1e-6 without a config")
-]
+Delta = Annotated[float | None, typer.Option(help="with what probability it may be more; 1e-6 without a config")]
 Signal = Annotated[
     float | None,
     typer.Option(help="how much labels say about features, between 0 and 1; 1/6 if left out"),
@@ -40,9 +38,7 @@ def recommend(
     from privadmm.runs.recommend import SIGNAL
     from privadmm.runs.recommend import recommend as advise
 
-    found = advise(
-        known(config, records, parties, epsilon, delta), SIGNAL if signal is None else signal
-    ).table
+    found = advise(known(config, records, parties, epsilon, delta), SIGNAL if signal is None else signal).table
     if as_json:
         emit(json.dumps(found))
     else:
@@ -57,9 +53,7 @@ def frontier(
     parties: Parties = None,
     delta: Delta = None,
     signal: Signal = None,
-    epsilons: Annotated[
-        str | None, typer.Option(help="which to look at, as 0.1,0.5,1; 0.05 to 10 if left out")
-    ] = None,
+    epsilons: Annotated[str | None, typer.Option(help="which to look at, as 0.1,0.5,1; 0.05 to 10 if left out")] = None,
     out: Annotated[Path | None, typer.Option(help="where to put frontier.json and frontier.png")] = None,
     as_json: AsJson = False,
 ) -> None:

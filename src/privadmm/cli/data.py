@@ -71,9 +71,7 @@ def init(
     ] = None,
     epsilon: Annotated[float, typer.Option(help="what each party may lose in all")] = 1.0,
     delta: Annotated[float, typer.Option(help="with what probability it may be more")] = 1e-6,
-    schema: Annotated[
-        Path | None, typer.Option(help="a schema file; without one --source has to be --public")
-    ] = None,
+    schema: Annotated[Path | None, typer.Option(help="a schema file; without one --source has to be --public")] = None,
     classes: Annotated[
         str | None, typer.Option(help="the label's two values, as no,yes: negative first; with --schema")
     ] = None,
@@ -104,16 +102,12 @@ def init(
 
 def predict(
     model: Annotated[Path, typer.Argument(metavar="RUNDIR", help="a run directory, or its model.json")],
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="csv or parquet with the schema's columns, raw")
-    ],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="csv or parquet with the schema's columns, raw")],
     out: Annotated[Path | None, typer.Option(help="the csv to write; printed if left out")] = None,
     keep: Annotated[
         list[str] | None, typer.Option(help="copy this column to the predictions (may be repeated)")
     ] = None,
-    extra: Annotated[
-        str, typer.Option(help="a column that the model does not know: refuse or ignore")
-    ] = "refuse",
+    extra: Annotated[str, typer.Option(help="a column that the model does not know: refuse or ignore")] = "refuse",
     as_json: AsJson = False,
 ) -> None:
     """Predict for raw rows with a trained model, encoded as it was declared for training. Costs no budget."""

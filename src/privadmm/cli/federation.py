@@ -10,9 +10,7 @@ import typer
 from privadmm.cli.output import AsJson, ConfigFile, emit
 from privadmm.errors import ClusterError, ConfigError
 
-federation = typer.Typer(
-    no_args_is_help=True, help="Train over organisations that keep their records (Flower)."
-)
+federation = typer.Typer(no_args_is_help=True, help="Train over organisations that keep their records (Flower).")
 Directory = Annotated[Path, typer.Argument(metavar="DIRECTORY", help="a party's, with party.toml in it")]
 
 
@@ -64,9 +62,7 @@ def node(directory: Directory) -> None:
 
 @federation.command()
 def superlink(
-    directory: Annotated[
-        Path, typer.Argument(metavar="DIRECTORY", help="the coordinator's, with job.toml in it")
-    ],
+    directory: Annotated[Path, typer.Argument(metavar="DIRECTORY", help="the coordinator's, with job.toml in it")],
     host: Annotated[str, typer.Option(help="the address of this machine to listen at")] = "127.0.0.1",
 ) -> None:
     """Start the coordinator's SuperLink and keep it up. It runs the coordinator's own job, and no code that comes
@@ -89,9 +85,7 @@ def kept_up(what: str, directory: Path, commands: list[list[str]], environment: 
     except FileNotFoundError:
         raise ConfigError("Flower is not installed: pip install 'privadmm[flower]'") from None
     if code:
-        raise ClusterError(
-            f"{what} does not stay up (exit code {code}): see `privadmm federation check {directory}`"
-        )
+        raise ClusterError(f"{what} does not stay up (exit code {code}): see `privadmm federation check {directory}`")
 
 
 @federation.command()

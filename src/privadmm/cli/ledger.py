@@ -28,12 +28,8 @@ def create(
     delta: Annotated[float, typer.Option(help="at this delta, fixed for ever")],
     per_job: Annotated[float | None, typer.Option(help="the most that one job may cost")] = None,
     algorithm: Annotated[list[str] | None, typer.Option(help="allow this one (may be repeated)")] = None,
-    row_bound: Annotated[
-        float | None, typer.Option(help="the only bound that records may be clipped to")
-    ] = None,
-    adjacency: Annotated[
-        str, typer.Option(help="between which neighbours it counts, fixed for ever")
-    ] = "replace-one",
+    row_bound: Annotated[float | None, typer.Option(help="the only bound that records may be clipped to")] = None,
+    adjacency: Annotated[str, typer.Option(help="between which neighbours it counts, fixed for ever")] = "replace-one",
     label_epsilon: Annotated[
         float | None, typer.Option(help="randomise labels with this epsilon, once for all jobs")
     ] = None,
@@ -114,9 +110,7 @@ def verify(
 @ledger.command()
 def unlock(
     file: File,
-    why: Annotated[
-        str, typer.Option("--because", help="what the failure was and why it is safe to go on; kept")
-    ],
+    why: Annotated[str, typer.Option("--because", help="what the failure was and why it is safe to go on; kept")],
     as_json: AsJson = False,
 ) -> None:
     """Let a ledger go on after a step failed. What that step cost stays charged, and its job stays over."""

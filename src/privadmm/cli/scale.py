@@ -12,16 +12,12 @@ from privadmm.cli.output import AsJson, ConfigFile, emit, numbers
 
 def scale(
     config: ConfigFile,
-    parties: Annotated[
-        str, typer.Option(help="how many, several with commas")
-    ] = "3,10,100,1000,10000,100000",
+    parties: Annotated[str, typer.Option(help="how many, several with commas")] = "3,10,100,1000,10000,100000",
     engine: Annotated[str, typer.Option(help="whose constants: ideal, dask or flower")] = "flower",
     latency: Annotated[float, typer.Option(help="seconds one way")] = 0.02,
     bandwidth: Annotated[float, typer.Option(help="bytes a second of a party's wire")] = 12.5e6,
     hub: Annotated[float, typer.Option(help="bytes a second of the coordinator's")] = 125e6,
-    spread: Annotated[
-        float, typer.Option(help="how unequal parties are: sigma of log latency and work")
-    ] = 0.0,
+    spread: Annotated[float, typer.Option(help="how unequal parties are: sigma of log latency and work")] = 0.0,
     work: Annotated[float, typer.Option(help="seconds that a party computes in a round")] = 0.01,
     dim: Annotated[int | None, typer.Option(min=1, help="features, where the config does not tell")] = None,
     people: Annotated[
@@ -51,9 +47,7 @@ def scale(
     d = dim or (None if names is None else len(names))
     n = people or (None if isinstance(known.dim, Undeclared) else known.dim)
     if d is None or (columns and n is None):
-        raise ConfigError(
-            f"{config}: only the data tell how wide messages are; give --dim{' and --people' * columns}"
-        )
+        raise ConfigError(f"{config}: only the data tell how wide messages are; give --dim{' and --people' * columns}")
     network, held = Network(latency, bandwidth, hub, spread), known.parties
     public = (
         build.public(chosen, (n,) * held, n, (-(-d // held),) * held)

@@ -157,9 +157,7 @@ def privacy(config: Config) -> Target | NoPrivacy:
     table = config.privacy
     if table is None:
         if config.algorithm.parameters.private:
-            raise ConfigError(
-                f"[privacy] is missing; {config.algorithm.name} is private and needs epsilon and delta"
-            )
+            raise ConfigError(f"[privacy] is missing; {config.algorithm.name} is private and needs epsilon and delta")
         return NoPrivacy(f"{config.algorithm.name} is not private")
     kind = Deployment.kind if config.run.mode == "deployment" else Simulation.kind
     shares, profile = table.party_epsilon or (), table.profile or ()
@@ -215,11 +213,7 @@ def names(config: Config) -> tuple[str, ...] | None:
     """Of the encoded features, where the config alone tells."""
     table, declared = config.data, schema(config)
     if table.embedded:
-        return (
-            adult.SCHEMA.encoded(table.encoding).names
-            if table.source == "embedded:adult"
-            else adult.A9A_NAMES
-        )
+        return adult.SCHEMA.encoded(table.encoding).names if table.source == "embedded:adult" else adult.A9A_NAMES
     if declared is not None:
         return declared.names
     return None if table.dim is None else feature_names(table.dim)

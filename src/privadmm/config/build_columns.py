@@ -49,9 +49,7 @@ def grouped(config: Config, names: tuple[str, ...]) -> list[list[int]]:
     table, d = config.parties, len(names)
     if table.columns is None:
         if not (count := table.count or len(table.sizes or ())):
-            raise ConfigError(
-                f"{config.path}: [parties] count is missing; say how many parties share the columns"
-            )
+            raise ConfigError(f"{config.path}: [parties] count is missing; say how many parties share the columns")
         return [part.tolist() for part in splits.by_columns(d, count)]
     named = [item for item in table.columns if not isinstance(item, int)]
     try:
@@ -70,9 +68,7 @@ def framed(config: Config, found: Records, frame: Frame, held: list[list[int]]) 
         found = Records(found.X[:, held[0]], found.y, tuple(found.names[j] for j in held[0]), found.columns)
         held, bounds = [list(range(len(held[0])))], bounds[:1]
     if len(bounds) != len(held):
-        raise ConfigError(
-            f"{config.path}: [parties] row_bounds has {len(bounds)} figures for {len(held)} parties"
-        )
+        raise ConfigError(f"{config.path}: [parties] row_bounds has {len(bounds)} figures for {len(held)} parties")
     whole = scaling(config) is None
     if not whole and config.data.rows == "unit":
         raise ConfigError(
@@ -92,6 +88,4 @@ def scaling(config: Config) -> float | None:
 
 def people(config: Config, found: Records, frame: Frame, rows: NDArray[Any], train: bool) -> People:
     """Those of these rows. Columns are scaled down only where they are trained on."""
-    return frame.people(
-        found.X, found.y, rows, scaling(config) if train else None, train and config.randomises
-    )
+    return frame.people(found.X, found.y, rows, scaling(config) if train else None, train and config.randomises)

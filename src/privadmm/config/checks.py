@@ -43,14 +43,10 @@ def _check_source(data: DataTable, report: Report) -> None:
     if data.row_bound is None and data.rows == "clip":
         missing(("data", "row_bound"), DataTable, source, report)
     if data.on_bad == "default" and data.schema is None:
-        report.add(
-            ("data", "on_bad"), 'is "default", and [data] schema is missing', '"refuse" without schema'
-        )
+        report.add(("data", "on_bad"), 'is "default", and [data] schema is missing', '"refuse" without schema')
     if data.schema is not None and data.label in data.schema:
         label = report.named(("data", "label"), data.label)
-        report.add(
-            ("data", "schema", str(data.label)), f"is {label}", "columns that a model may see", "remove it"
-        )
+        report.add(("data", "schema", str(data.label)), f"is {label}", "columns that a model may see", "remove it")
 
 
 def format_of(source: str) -> str | None:
@@ -74,9 +70,7 @@ def _check_count(parties: PartiesTable, report: Report) -> None:
         missing(("parties", "count"), PartiesTable, report.named(("parties", "split"), parties.split), report)
     if parties.count is not None and parties.sizes is not None and parties.count != len(parties.sizes):
         count = report.named(("parties", "count"), parties.count)
-        report.add(
-            ("parties", "sizes"), f"has {len(parties.sizes)} items beside {count}", "as many as parties"
-        )
+        report.add(("parties", "sizes"), f"has {len(parties.sizes)} items beside {count}", "as many as parties")
     if parties.columns is not None and parties.files is not None:
         files = report.named(("parties", "files"), parties.files)
         report.add(("parties", "columns"), f"is given beside {files}", "one of the two", "remove one")
@@ -135,9 +129,7 @@ def check_declared(data: DataTable, parties: PartiesTable, run: RunTable, report
 def _check_memory(parties: PartiesTable, run: RunTable, report: Report) -> None:
     if run.memory is not None and parties.split == "features":
         split = report.named(("parties", "split"), parties.split)
-        report.add(
-            ("run", "memory"), f"does not go with {split}", "for parties that hold records", "remove it"
-        )
+        report.add(("run", "memory"), f"does not go with {split}", "for parties that hold records", "remove it")
 
 
 def _check_edges(parties: PartiesTable, graph: GraphTable, report: Report) -> None:

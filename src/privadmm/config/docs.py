@@ -36,9 +36,7 @@ def as_markdown(sections: Iterable[Section]) -> str:
             lines += ["", "| key | meaning | allowed | if left out |", "|---|---|---|---|"]
         for field in section.fields.values():
             cells = (f"`{field.name}`", field.doc, field.kind.allowed(), _presence(field))
-            lines.append(
-                "| " + " | ".join(cell.replace("|", "\\|").replace("<", "&lt;") for cell in cells) + " |"
-            )
+            lines.append("| " + " | ".join(cell.replace("|", "\\|").replace("<", "&lt;") for cell in cells) + " |")
         blocks.append("\n".join(lines))
     return "\n\n".join(blocks) + "\n"
 

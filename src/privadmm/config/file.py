@@ -284,9 +284,7 @@ def _sections(algorithms: Algorithms) -> list[Section]:
         fields = _shared_fields(algorithms) if name == "algorithm" else fields_of(table)
         found.append(Section(f"[{name}]", _summary(table), fields))
         for known, algorithm in algorithms.items() if name == "algorithm" else ():
-            found.append(
-                Section(f"[algorithm] name = {show(known)}", _summary(algorithm), fields_of(algorithm))
-            )
+            found.append(Section(f"[algorithm] name = {show(known)}", _summary(algorithm), fields_of(algorithm)))
     return found
 
 

@@ -200,9 +200,7 @@ def read_table(
             continue
         other = report.named((*at, when.key), values[when.key])
         if name in raw and values[when.key] != when.value:
-            report.add(
-                (*at, name), f"does not go with {other}", when.words, f"remove it or change {when.key}"
-            )
+            report.add((*at, name), f"does not go with {other}", when.words, f"remove it or change {when.key}")
         if name not in raw and values[when.key] == when.value and when.required and name not in misspelt:
             report.add((*at, name), f"missing beside {other}", declared.kind.allowed(), f"add {name} = ...")
     return values if len(report.problems) == before else None

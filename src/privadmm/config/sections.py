@@ -170,25 +170,23 @@ class DataTable:
             f"a table, each column = {COLUMN.allowed}; or the path of a TOML file that holds one",
             {"type": ["object", "string"], "minProperties": 1},
         ),
-        Doc(
-            "declared ranges (beyond them: clipped) and categories (unknown: all zeros) of the columns that are used"
-        ),
+        Doc("declared ranges (beyond them: clipped) and categories (unknown: all zeros) of the columns that are used"),
     ] = None
     encoding: Annotated[
         Literal["minmax", "binned", "coarse"],
         Doc("numbers by their declared range: scaled to [0, 1], or one-hot in ten or five fixed bins of it"),
     ] = "minmax"
-    rows: Annotated[
-        Literal["clip", "unit"], Doc("rows are clipped to row_bound, or every row is scaled to norm 1")
-    ] = "clip"
+    rows: Annotated[Literal["clip", "unit"], Doc("rows are clipped to row_bound, or every row is scaled to norm 1")] = (
+        "clip"
+    )
     row_bound: Annotated[
         float | None,
         Gt(0),
         Doc('rows are clipped to this 2-norm; needed unless the source is embedded or rows = "unit"'),
     ] = None
-    intercept: Annotated[
-        float, Ge(0), Lt(1), Doc("share of a row's norm that a constant feature takes; 0 is none")
-    ] = 0.0
+    intercept: Annotated[float, Ge(0), Lt(1), Doc("share of a row's norm that a constant feature takes; 0 is none")] = (
+        0.0
+    )
     dim: Annotated[
         int | None,
         Ge(1),
@@ -273,9 +271,7 @@ class PartiesTable:
         tuple[Annotated[str, NAME], ...] | None,
         Rule(_files_problem, "a list of distinct paths", {"minItems": 1, "uniqueItems": True}),
         When("split", "features"),
-        Doc(
-            "a csv or parquet file for each party, aligned by [data] id; [data] source then has the labels only"
-        ),
+        Doc("a csv or parquet file for each party, aligned by [data] id; [data] source then has the labels only"),
     ] = None
     row_bounds: Annotated[
         tuple[Annotated[float, Gt(0)], ...] | None,
@@ -333,9 +329,7 @@ class PartiesTable:
 class GraphTable:
     """Who hears whom."""
 
-    kind: Annotated[
-        Literal["star", "ring", "complete", "random"], Doc("the coordinator's star, or a graph")
-    ] = "star"
+    kind: Annotated[Literal["star", "ring", "complete", "random"], Doc("the coordinator's star, or a graph")] = "star"
     edges: Annotated[
         int | None,
         Ge(0),
@@ -351,9 +345,7 @@ class FeaturesTable:
 
     moments: Annotated[bool, Doc("spend the first round on it")] = False
     share: Annotated[float, Gt(0), Lt(1), Doc("of the budget that it takes")] = 0.1
-    constant: Annotated[float, Ge(0), Lt(1), Doc("the constant feature that the map adds, an intercept")] = (
-        0.2
-    )
+    constant: Annotated[float, Ge(0), Lt(1), Doc("the constant feature that the map adds, an intercept")] = 0.2
     nonnegative: Annotated[
         bool, Doc("encoded features are declared non-negative, as a schema's are: less noise on the moments")
     ] = False
@@ -365,9 +357,9 @@ class AlgorithmTable:
 
     name: Annotated[str, Doc("which algorithm")]
     rounds: Annotated[int, Ge(1), Doc("number of rounds")]
-    weighting: Annotated[
-        Literal["records", "parties"], Doc("a party counts by its records, or every party alike")
-    ] = "records"
+    weighting: Annotated[Literal["records", "parties"], Doc("a party counts by its records, or every party alike")] = (
+        "records"
+    )
     parameters: Any = None
 
 
@@ -375,9 +367,9 @@ class AlgorithmTable:
 class LossTable:
     """The loss of one record, as a function of its margin."""
 
-    name: Annotated[
-        Literal["logistic", "half_logistic", "huber_hinge", "squared", "hinge"], Doc("which loss")
-    ] = "logistic"
+    name: Annotated[Literal["logistic", "half_logistic", "huber_hinge", "squared", "hinge"], Doc("which loss")] = (
+        "logistic"
+    )
     C: Annotated[float, Gt(0), Doc("weight of the mean loss against the regularizer")] = 1.0
     width: Annotated[float, Gt(0), When("name", "huber_hinge"), Doc("width of the rounded corner")] = 0.5
     label_bound: Annotated[
@@ -397,18 +389,16 @@ class RegularizerTable:
 
     name: Annotated[Literal["l2", "l1", "elastic_net"], Doc("which penalty")] = "l2"
     weight: Annotated[float, Ge(0), Doc("its weight")] = 1e-3
-    l1_ratio: Annotated[
-        float, Ge(0), Le(1), When("name", "elastic_net"), Doc("share of l1, the rest is l2")
-    ] = 0.5
+    l1_ratio: Annotated[float, Ge(0), Le(1), When("name", "elastic_net"), Doc("share of l1, the rest is l2")] = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrivacyTable:
     """What each party may lose. Without this section nothing is private."""
 
-    epsilon: Annotated[
-        float | None, Gt(0), Doc("of the whole run; needed unless [algorithm] round_epsilon is set")
-    ] = None
+    epsilon: Annotated[float | None, Gt(0), Doc("of the whole run; needed unless [algorithm] round_epsilon is set")] = (
+        None
+    )
     delta: Annotated[float, Ge(0), Lt(1), Doc("of the whole run; 0 needs pure noise")]
     party_epsilon: Annotated[
         tuple[Annotated[float, Gt(0)], ...] | None,
@@ -423,14 +413,10 @@ class PrivacyTable:
         SOME,
         Doc("instead of decay, the noise of every round relative to the others"),
     ] = None
-    budget: Annotated[
-        float | None, Gt(0), Doc("what each party's ledger allows in all; epsilon if left out")
-    ] = None
+    budget: Annotated[float | None, Gt(0), Doc("what each party's ledger allows in all; epsilon if left out")] = None
     adjacency: Annotated[
         Literal["replace-one", "label", "person", "column"],
-        Doc(
-            "which two data sets must look alike: one record replaced, one label, or (vertical) one row, one column"
-        ),
+        Doc("which two data sets must look alike: one record replaced, one label, or (vertical) one row, one column"),
     ] = "replace-one"
     label_epsilon: Annotated[
         float | None,
@@ -446,9 +432,9 @@ class PrivacyTable:
 class RunTable:
     """How the run is carried out."""
 
-    mode: Annotated[
-        Literal["simulation", "deployment"], Doc("reproducible noise from a seed, or secure noise")
-    ] = "simulation"
+    mode: Annotated[Literal["simulation", "deployment"], Doc("reproducible noise from a seed, or secure noise")] = (
+        "simulation"
+    )
     seed: Annotated[
         int | None,
         Ge(0),
@@ -493,9 +479,7 @@ class RunTable:
     ledger: Annotated[
         str | None,
         NAME,
-        Doc(
-            "the parties' ledger, which outlives runs (with dask a directory, at the workers); a deployment needs it"
-        ),
+        Doc("the parties' ledger, which outlives runs (with dask a directory, at the workers); a deployment needs it"),
     ] = None
     checkpoint_every: Annotated[int, Ge(1), Doc("rounds between checkpoints")] = 1
     metrics_every: Annotated[int, Ge(0), Doc("rounds between metrics; 0 is only at the end")] = 1

@@ -49,8 +49,7 @@ SCHEMA = Schema(
         ),
         "education-num": Number(1, 16),
         "marital-status": _list(
-            "Married-civ-spouse Divorced Never-married Separated Widowed Married-spouse-absent "
-            "Married-AF-spouse"
+            "Married-civ-spouse Divorced Never-married Separated Widowed Married-spouse-absent Married-AF-spouse"
         ),
         "occupation": _list(
             "Tech-support Craft-repair Other-service Sales Exec-managerial Prof-specialty Handlers-cleaners "
@@ -174,6 +173,5 @@ def _embedded() -> dict[str, NDArray[Any]]:
             return {name: arrays[name] for name in (*SCHEMA.columns, SCHEMA.label)}
     except (OSError, KeyError, ValueError, EOFError, BadZipFile, zlib.error) as error:
         raise DataError(
-            f"{source}: the embedded Adult data are missing or damaged ({type(error).__name__}); "
-            "install privadmm again"
+            f"{source}: the embedded Adult data are missing or damaged ({type(error).__name__}); install privadmm again"
         ) from None

@@ -57,9 +57,7 @@ def read_aligned(
         raise DataError("two files have a column of the same name; rename one of them")
     if schema is not None and (absent := set(schema.names) - set(names)):
         raise DataError(f"no file has the declared column {min(absent)!r}; add it or take it off the schema")
-    orders = align(
-        [(str(source), holder), *((str(path), part.ids) for path, part in zip(files, parts, strict=True))]
-    )
+    orders = align([(str(source), holder), *((str(path), part.ids) for path, part in zip(files, parts, strict=True))])
     X = np.concatenate([part.X[order] for part, order in zip(parts, orders[1:], strict=True)], axis=1)
     ends = np.cumsum([0, *(len(part.names) for part in parts)]).tolist()
     groups = [list(range(start, stop)) for start, stop in pairwise(ends)]
@@ -81,23 +79,17 @@ def read_labels(
         return columns[id], columns[label]
 
 
-def read_features(
-    path: Path, format: Format | None, id: str, label: str, schema: Schema | None, on_bad: OnBad
-) -> Part:
+def read_features(path: Path, format: Format | None, id: str, label: str, schema: Schema | None, on_bad: OnBad) -> Part:
     with opened(path, format) as table:
         require_column(id, table.header)
         if len(set(table.header)) < len(table.header):
             raise DataError("two columns have one name; rename one of them")
         if label in table.header:
-            raise DataError(
-                f"holds the label, {label!r}: labels sit at the coordinator, remove it from a party's file"
-            )
+            raise DataError(f"holds the label, {label!r}: labels sit at the coordinator, remove it from a party's file")
         features = [name for name in table.header if name != id]
         if schema is not None:
             if id in schema.columns:
-                raise ConfigError(
-                    f"the schema declares {id!r}, which names people and is no feature; remove it"
-                )
+                raise ConfigError(f"the schema declares {id!r}, which names people and is no feature; remove it")
             features = [name for name in schema.columns if name in table.header]
         if not features:
             raise DataError("has no feature columns beside the ids; add at least one")

@@ -41,9 +41,7 @@ class Collector:
 
     def _pack(self) -> None:
         if self._parts:
-            ready = Shards.assemble(
-                self._parts, self.clip, self._names, self.classification, self.store, self.source
-            )
+            ready = Shards.assemble(self._parts, self.clip, self._names, self.classification, self.store, self.source)
             self._blocks.append(ready)
             self._names, self._parts, self._waiting = [], [], 0
 

@@ -104,9 +104,7 @@ class Columns:
             if column_bound != math.inf:
                 check_positive(column_bound=column_bound)
             if intercept:
-                raise ConfigError(
-                    'adjacency = "column" and an intercept do not go together: set intercept = 0'
-                )
+                raise ConfigError('adjacency = "column" and an intercept do not go together: set intercept = 0')
         tables = [X.tocsr() if hasattr(X, "tocsr") else np.asarray(X, dtype=np.float64) for X in tables]
         if any(X.ndim != 2 or X.shape[1] < 1 for X in tables):
             raise DataError("every party must hold an (N, d) table with one column at least")
@@ -118,11 +116,7 @@ class Columns:
         found = []
         for place, (name, X, bound) in enumerate(zip(names.tolist(), tables, row_bounds, strict=True)):
             clip = Clip(bound, intercept if place == last else 0.0)
-            A = (
-                rows_clipped(name, X, clip)
-                if column_bound is None
-                else columns_clipped(name, X, clip, column_bound)
-            )
+            A = rows_clipped(name, X, clip) if column_bound is None else columns_clipped(name, X, clip, column_bound)
             found.append(Features(A))
         everybody = np.arange(tables[0].shape[0])
         rows = tuple(digest_of(X, everybody) for X in tables) if digested else ()
@@ -197,11 +191,7 @@ class People:
             raise DataError(f"there are {columns.people} people and labels of shape {labels.shape}")
         bad = np.abs(labels) != 1 if classification else ~np.isfinite(labels)
         if bad.any():
-            what = (
-                "-1 or +1; map the classes to these"
-                if classification
-                else "finite; clean or drop these people"
-            )
+            what = "-1 or +1; map the classes to these" if classification else "finite; clean or drop these people"
             raise DataError(f"{int(bad.sum())} of {len(labels)} labels are not {what}")
         return cls(columns, labels, declared)
 
@@ -249,9 +239,7 @@ def align(tables: Sequence[tuple[str, NDArray[Any]]]) -> list[Index]:
             raise DataError(f"{name}: {blank} of {len(found)} rows have no id; fill them in or drop them")
         distinct = np.unique(found)
         if extra := len(found) - len(distinct):
-            raise DataError(
-                f"{name}: {extra} of {len(found)} rows repeat an id; leave one row for each person"
-            )
+            raise DataError(f"{name}: {extra} of {len(found)} rows repeat an id; leave one row for each person")
         keys.append((name, found, distinct))
     first, _, people = keys[0]
     for name, _, distinct in keys[1:]:

@@ -64,11 +64,7 @@ class Encoder:
         if self.schema is None:
             return dict.fromkeys(self.names)
         used = set(self.names)
-        return {
-            name: column
-            for name, column in self.schema.columns.items()
-            if not used.isdisjoint(column.names(name))
-        }
+        return {name: column for name, column in self.schema.columns.items() if not used.isdisjoint(column.names(name))}
 
     @property
     def numeric(self) -> list[str]:
@@ -93,9 +89,7 @@ class Encoder:
                 continue
             if isinstance(column, Category):
                 cells = words(table[name])
-                off = [
-                    cells[row].casefold() in MISSING for row in np.flatnonzero(column.codes(table[name]) < 0)
-                ]
+                off = [cells[row].casefold() in MISSING for row in np.flatnonzero(column.codes(table[name]) < 0)]
                 counts = {"unknown": off.count(False), "missing": off.count(True)}
             else:
                 x = numbers(table[name])
@@ -178,14 +172,10 @@ def one_by_one(encoder: Encoder, rows: Iterable[Mapping[str, Any]], extra: Extra
     known, cells = encoder.columns, {name: list[Any]() for name in encoder.columns}
     for number, row in enumerate(rows, 1):
         if not isinstance(row, Mapping):
-            raise DataError(
-                f"row {number} is a {type(row).__name__}; give each as a mapping of column to cell"
-            )
+            raise DataError(f"row {number} is a {type(row).__name__}; give each as a mapping of column to cell")
         for name in known:
             if name not in row:
-                raise DataError(
-                    f"row {number} has no column {name!r}; give every column that the model was trained on"
-                )
+                raise DataError(f"row {number} has no column {name!r}; give every column that the model was trained on")
             cells[name].append(row[name])
         check_known(encoder, list(row), extra, f"row {number}")
     return {name: column_of(values) for name, values in cells.items()}

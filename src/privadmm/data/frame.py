@@ -72,16 +72,12 @@ class Frame:
         """Every norm to which rows are clipped."""
         return self.row_bounds or (self.row_bound,)
 
-    def split(
-        self, held: Sequence[Sequence[int]], row_bounds: Sequence[float] = (), clipped: bool = True
-    ) -> "Frame":
+    def split(self, held: Sequence[Sequence[int]], row_bounds: Sequence[float] = (), clipped: bool = True) -> "Frame":
         """The same with these columns at vertical parties; `row_bound` is each one's if no others are given."""
         bounds = tuple(map(float, row_bounds)) or (self.row_bound,) * len(held)
         return replace(self, groups=tuple(map(tuple, held)), row_bounds=bounds, clipped=clipped)
 
-    def people(
-        self, X: Any, y: Any, rows: Any, column_bound: float | None = None, randomised: bool = True
-    ) -> People:
+    def people(self, X: Any, y: Any, rows: Any, column_bound: float | None = None, randomised: bool = True) -> People:
         """These rows as vertical parties hold them. Columns that were scaled down come with `column_bound`."""
         columns = Columns.build(
             [X[:, list(group)][rows] for group in self.groups],
@@ -115,16 +111,12 @@ def dumped(schema: Schema | None) -> dict[str, Any] | None:
 def frame_of(kept: Any) -> Frame:
     names, classes, label = kept["names"], kept["classes"], kept.get("label")
     groups, bounds, clipped = kept.get("groups", []), kept.get("row_bounds", []), kept.get("clipped", True)
-    need(
-        bool(names) and texts(names) and len(set(names)) == len(names), "its features are not distinct names"
-    )
+    need(bool(names) and texts(names) and len(set(names)) == len(names), "its features are not distinct names")
     pair = isinstance(classes, list) and len(classes) == 2 and classes[0] != classes[1]
     plain = pair and all(isinstance(name, str) or math.isfinite(name) for name in classes)
     need(classes is None or plain, "its classes are not two different texts or numbers")
     need(label is None or texts([label]), "its label is not a name")
-    check_positive(
-        **{"row_bound": kept["row_bound"]} | {f"row_bounds {i}": bound for i, bound in enumerate(bounds)}
-    )
+    check_positive(**{"row_bound": kept["row_bound"]} | {f"row_bounds {i}": bound for i, bound in enumerate(bounds)})
     check_nonnegative(intercept=kept["intercept"])
     need(kept["intercept"] < 1, "its intercept is not below 1")
     held = [place for group in groups for place in group]

@@ -63,9 +63,7 @@ def moments(shards: "Shards", nonnegative: bool) -> Floats:
     found = np.zeros((len(shards.ids), 2, shards.dim))
     for slot in shards.slots:
         for party, chunks in zip(np.arange(len(shards.ids))[slot.at], slot.piece.chunks(), strict=True):
-            for (
-                A
-            ) in chunks:  # cut at fixed places, so that the sum has the same bits however records are kept
+            for A in chunks:  # cut at fixed places, so that the sum has the same bits however records are kept
                 x = np.maximum(A, 0.0) if nonnegative else A
                 found[party] += x.sum(axis=0), (x * x).sum(axis=0)
     return (found / shards.sizes[:, None, None]).reshape(len(shards.ids), -1)

@@ -174,9 +174,7 @@ def diagonal(parts: Sequence[Any]) -> Sparse:
     short = np.int32 if max(int(starts[-1]), k * d) < 2**31 else np.int64
     data = np.concatenate([p.data for p in parts])
     indices = np.concatenate([p.indices.astype(short) + i * d for i, p in enumerate(parts)])
-    indptr = np.concatenate(
-        [[0], *(p.indptr[1:] + start for p, start in zip(parts, starts[:-1], strict=True))]
-    )
+    indptr = np.concatenate([[0], *(p.indptr[1:] + start for p, start in zip(parts, starts[:-1], strict=True))])
     return Sparse(type(parts[0])((data, indices, indptr.astype(short)), shape=(k * m, k * d)), k)
 
 

@@ -124,9 +124,7 @@ def read(
     elif on_bad == "default":
         raise ConfigError(f'{path}: on_bad = "default" needs a schema, which declares the default; add one')
     if dim is not None and not 1 <= dim <= MOST_FEATURES:
-        raise ConfigError(
-            f"{path}: dim must be 1 to {MOST_FEATURES:,}, not {dim!r}; hash more features to fewer"
-        )
+        raise ConfigError(f"{path}: dim must be 1 to {MOST_FEATURES:,}, not {dim!r}; hash more features to fewer")
     with _readable(path, kind):
         if kind == "npz":
             records = _read_npz(path, label or "y", pair, keep)

@@ -25,9 +25,7 @@ OnBad = Literal["refuse", "default"]
 ClassName = str | float
 Classes = tuple[ClassName, ClassName]
 MISSING = frozenset({"", "?", "na", "n/a", "nan", "null", "none", "-"})  # words for no value
-DROP_OR_DEFAULT = (
-    'drop or fill in these rows, or set on_bad = "default" to read them as the low end of the range'
-)
+DROP_OR_DEFAULT = 'drop or fill in these rows, or set on_bad = "default" to read them as the low end of the range'
 
 
 Encoding = Literal["minmax", "binned", "coarse"]
@@ -52,12 +50,8 @@ class Number:
     edges: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.edges and (
-            self.edges[0] != 0 or not all(a < b < 1 for a, b in pairwise((*self.edges, 1 - 1e-12)))
-        ):
-            raise ConfigError(
-                f"edges are increasing fractions of the range, 0 first and below 1, not {self.edges}"
-            )
+        if self.edges and (self.edges[0] != 0 or not all(a < b < 1 for a, b in pairwise((*self.edges, 1 - 1e-12)))):
+            raise ConfigError(f"edges are increasing fractions of the range, 0 first and below 1, not {self.edges}")
         for end in (self.low, self.high):
             if isinstance(end, bool) or not isinstance(end, int | float | np.integer | np.floating):
                 raise ConfigError(f"a range is two numbers, [low, high]; one end is a {type(end).__name__}")
@@ -205,9 +199,7 @@ class Schema:
             if isinstance(column, Number):
                 values = numbers(values)
                 if on_bad == "refuse" and (bad := np.isnan(values)).any():
-                    raise DataError(
-                        bad_numbers(name, bad, f"record {int(bad.argmax()) + 1}", DROP_OR_DEFAULT)
-                    )
+                    raise DataError(bad_numbers(name, bad, f"record {int(bad.argmax()) + 1}", DROP_OR_DEFAULT))
             blocks.append(column.encode(values))
         return np.concatenate(blocks, axis=1)
 

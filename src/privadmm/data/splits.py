@@ -43,14 +43,10 @@ def by_column(values: NDArray[Any]) -> tuple[Ints, tuple[str, ...]]:
     values = np.asarray(values)
     found = words(values)
     if blank := found.count(""):
-        raise DataError(
-            f"splitting by a column: {blank} of {len(found)} rows are blank; fill them in or drop them"
-        )
+        raise DataError(f"splitting by a column: {blank} of {len(found)} rows are blank; fill them in or drop them")
     if not found:
         raise DataError("splitting by a column: there are no records; give at least one")
-    distinct, owner = np.unique(
-        values if values.dtype.kind in "biuf" else np.array(found), return_inverse=True
-    )
+    distinct, owner = np.unique(values if values.dtype.kind in "biuf" else np.array(found), return_inverse=True)
     return owner.astype(np.int64), tuple(words(distinct))
 
 
@@ -90,9 +86,7 @@ def by_columns(d: int, parties: int | Sequence[int]) -> list[Ints]:
     else:
         sizes = np.asarray(parties, dtype=np.int64)
         if sizes.ndim != 1 or (sizes < 1).any() or sizes.sum() != d:
-            raise ConfigError(
-                f"columns per party must be 1 or more each and sum to {d}, not {list(parties)!r}"
-            )
+            raise ConfigError(f"columns per party must be 1 or more each and sum to {d}, not {list(parties)!r}")
     ends = np.concatenate([[0], np.cumsum(sizes)])
     return [np.arange(start, stop) for start, stop in pairwise(ends)]
 
@@ -103,14 +97,10 @@ def by_lists(d: int, lists: Sequence[Sequence[int]]) -> list[Ints]:
     for party, columns in enumerate(held):
         if len(columns) == 0:
             raise ConfigError(f"party {party} holds no columns; give it at least one or leave it out")
-    count = (
-        np.bincount(_within(np.concatenate(held), d), minlength=d) if held else np.zeros(d, dtype=np.int64)
-    )
+    count = np.bincount(_within(np.concatenate(held), d), minlength=d) if held else np.zeros(d, dtype=np.int64)
     if (count != 1).any():
         column = int(np.flatnonzero(count != 1)[0])
-        raise ConfigError(
-            f"column {column} is held by {count[column]} parties; give each column to exactly one"
-        )
+        raise ConfigError(f"column {column} is held by {count[column]} parties; give each column to exactly one")
     return held
 
 
@@ -143,17 +133,13 @@ def gather(X: _Rows, owner: NDArray[Any], parties: int | None = None) -> list[In
     """
     owner = np.asarray(owner)
     if owner.shape != X.shape[:1]:
-        raise DataError(
-            f"owner has shape {owner.shape}, but there are {X.shape[0]} records; give one owner each"
-        )
+        raise DataError(f"owner has shape {owner.shape}, but there are {X.shape[0]} records; give one owner each")
     if owner.size == 0 or owner.dtype.kind not in "iu" or owner.min() < 0:
         raise DataError("owner must hold whole numbers from 0 up, one for each of at least one record")
     count = int(owner.max()) + 1 if parties is None else parties
     sizes = np.bincount(owner, minlength=count)
     if len(sizes) > count:
-        raise DataError(
-            f"owner names party {len(sizes) - 1}, but there are {count}; parties are numbered from 0"
-        )
+        raise DataError(f"owner names party {len(sizes) - 1}, but there are {count}; parties are numbered from 0")
     if (sizes == 0).any():
         raise DataError(f"party {int(sizes.argmin())} has no records; give it at least one or leave it out")
     return np.split(np.argsort(owner, kind="stable"), np.cumsum(sizes)[:-1])
@@ -173,9 +159,7 @@ def _enough(n: int, parties: int, what: str) -> None:
     if parties < 1:
         raise ConfigError(f"the number of parties must be 1 or more, not {parties!r}")
     if n < parties:
-        raise DataError(
-            f"{parties} parties cannot share {n} {what}; each needs at least one, use fewer parties"
-        )
+        raise DataError(f"{parties} parties cannot share {n} {what}; each needs at least one, use fewer parties")
 
 
 def _near_equal(n: int, parts: int) -> Ints:

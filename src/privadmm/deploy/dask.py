@@ -141,9 +141,7 @@ class DaskCluster:
         return Mail.join(mails)
 
     def receipts(self, round: int) -> list[tuple[str, int, int, str, int]]:
-        return [
-            (*seen, block.order.parties[0]) for block in self.blocks for seen in block.receipts.get(round, ())
-        ]
+        return [(*seen, block.order.parties[0]) for block in self.blocks for seen in block.receipts.get(round, ())]
 
     def iterates(self, rounds: int) -> Floats | None:
         found = self._ask("iterates", [(rounds,)] * len(self.blocks))
@@ -226,8 +224,7 @@ class DaskCluster:
 
         async def send() -> None:
             answers.extend(
-                asyncio.ensure_future(answered(self.client, *one)) if one[0].there else None
-                for one in requests
+                asyncio.ensure_future(answered(self.client, *one)) if one[0].there else None for one in requests
             )
             await moment(answers)
 

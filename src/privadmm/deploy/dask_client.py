@@ -25,9 +25,7 @@ try:
         SpecCluster,
     )
 except ImportError as error:
-    raise ConfigError(
-        "the engine dask needs Dask, which is not installed: pip install 'privadmm[dask]'"
-    ) from error
+    raise ConfigError("the engine dask needs Dask, which is not installed: pip install 'privadmm[dask]'") from error
 
 __all__ = ["CONNECT", "CancelledError", "Future", "KilledWorker", "connected"]
 

@@ -153,11 +153,7 @@ class Site:
         """The block's mail, and the receipt that travels with it."""
         _, sent = self.worker.answer(round, phase, Mail.unpack(inbox))
         now = Tick(self.order.job.id, round, phase)
-        if (
-            self.worker.last != now
-            and (latest := self.ledger.latest(now.job))
-            and latest[0] != self.worker.last
-        ):
+        if self.worker.last != now and (latest := self.ledger.latest(now.job)) and latest[0] != self.worker.last:
             self.begin()  # a process that was believed dead had gone on with this ledger
         return sent, self.ledger.receipt(now)
 

@@ -47,9 +47,7 @@ BATCH = 25_000  # games at a time
 class Attackable(Algorithm, Protocol):
     """An algorithm for which an attack is written."""
 
-    raw_shows: ClassVar[
-        bool
-    ]  # a raw iterate that is kept shows in this game; replay sees it in any algorithm
+    raw_shows: ClassVar[bool]  # a raw iterate that is kept shows in this game; replay sees it in any algorithm
 
     def steer(self, t: int, local: Local, state: Any, target: Floats) -> Mail:
         """The inbox after which the next query is `target`, but for the records' gradient."""
@@ -104,9 +102,7 @@ class Listening(Door):
     def objective(self, solve: Any, like: Floats, *args: Any, **declared: Any) -> Released:
         (event, *_) = self._planned_now()
         self.law, loud = type(event), declared["sensitivity"]
-        self.scale = (
-            loud / event.slope if isinstance(event, GammaObjective) else loud * float(ratios([event])[0])
-        )
+        self.scale = loud / event.slope if isinstance(event, GammaObjective) else loud * float(ratios([event])[0])
         return self.said or super().objective(solve, like, *args, **declared)
 
     def likelihood(self, factor: float) -> Floats:

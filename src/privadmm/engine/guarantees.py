@@ -68,9 +68,7 @@ def views(algorithm: Algorithm, public: Public, plan: Plan) -> dict[str, Any]:
         if target.adjacency in ("replace-one", "label"):
             # Of a start's releases it is known what they tell of a record, and so of its label, at most.
             spent = public.in_all(totals(label_plan(algorithm, public, plan), public.parties))
-            label = guarantee(
-                max(label_epsilon(one, target.delta, labels) for one in set(spent)), target.delta
-            )
+            label = guarantee(max(label_epsilon(one, target.delta, labels) for one in set(spent)), target.delta)
     return {"adjacency": public.adjacency, "own_server": own, "others": {"record": record, "label": label}}
 
 
@@ -128,7 +126,5 @@ counted_again.register(GammaOutput, lambda event, gain, bend: GammaOutput(gain *
 counted_again.register(
     GaussianObjective, lambda event, gain, bend: GaussianObjective(gain * event.ratio, bend * event.w)
 )
-counted_again.register(
-    GammaObjective, lambda event, gain, bend: GammaObjective(event.slope / gain, bend * event.w)
-)
+counted_again.register(GammaObjective, lambda event, gain, bend: GammaObjective(event.slope / gain, bend * event.w))
 hidden = lru_cache(maxsize=65536)(counted_again)

@@ -83,9 +83,7 @@ class Job:
     def _check_leave(self) -> None:
         for party, first in self.leave.items():
             if not 0 <= party < self.public.parties:
-                raise ConfigError(
-                    f"party {party} cannot leave: there are parties 0 to {self.public.parties - 1}"
-                )
+                raise ConfigError(f"party {party} cannot leave: there are parties 0 to {self.public.parties - 1}")
             if not 0 <= first < self.public.rounds:
                 raise ConfigError(
                     f"party {party} cannot leave in round {first + 1}: there are rounds 1 to {self.public.rounds}"
@@ -93,9 +91,7 @@ class Job:
         if len(self.leave) == self.public.parties:
             raise ConfigError("not every party can leave: one at least has to stay to the end")
         if self.leave and vertical(self.algorithm):
-            raise ConfigError(
-                f"{self.algorithm.name} needs every party's columns to the end, so nobody can leave"
-            )
+            raise ConfigError(f"{self.algorithm.name} needs every party's columns to the end, so nobody can leave")
 
     @cached_property
     def plan(self) -> Plan:
@@ -257,18 +253,14 @@ def beside(public: Public, block: Shards | Columns) -> Local | Vertical:
     """What the party phases of this block may read."""
     if isinstance(block, Columns):
         if block.people != public.dim or block.widths != tuple(public.columns[party] for party in block.ids):
-            raise DataError(
-                "these columns are not those that the job was made for: other people, or other widths"
-            )
+            raise DataError("these columns are not those that the job was made for: other people, or other widths")
         return Vertical(public, block)
     if public.columns:
         raise DataError("the job is for parties that hold columns, and these hold records")
     return Local(public, block)
 
 
-def train(
-    job: Job, parties: Cluster, callbacks: Sequence[Callback] = (), progress: Progress | None = None
-) -> Progress:
+def train(job: Job, parties: Cluster, callbacks: Sequence[Callback] = (), progress: Progress | None = None) -> Progress:
     return drive(parties, job.algorithm, job.public, callbacks, progress)
 
 

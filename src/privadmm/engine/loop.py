@@ -55,9 +55,7 @@ class LabelHolder(Protocol):
 def labels_of(cluster: Cluster) -> Floats:
     found = cluster.labels if isinstance(cluster, LabelHolder) else None
     if found is None:
-        raise ConfigError(
-            "this algorithm needs a coordinator that holds the labels; the parties given hold their own"
-        )
+        raise ConfigError("this algorithm needs a coordinator that holds the labels; the parties given hold their own")
     return found
 
 
@@ -72,9 +70,7 @@ class Progress:
 
     def save(self, path: Path, job: str) -> None:
         """Atomically: a crash leaves the old checkpoint or the new one."""
-        kept = {
-            f"memory.{item.name}": np.asarray(getattr(self.memory, item.name)) for item in fields(self.memory)
-        }
+        kept = {f"memory.{item.name}": np.asarray(getattr(self.memory, item.name)) for item in fields(self.memory)}
         kept |= {"senders": self.mail.senders, "values": self.mail.values, "absent": self.mail.absent}
         data = arrays.pack(kept, job=job, round=self.round, transcript=self.transcript)
         write_bytes(path, arrays.digest(data).encode() + data, private=True)
@@ -97,9 +93,7 @@ class Progress:
     def _of(kept: dict[str, Any], facts: dict[str, Any], path: Path, job: str, memory: Any) -> "Progress":
         if facts["job"] != job:
             raise CheckpointError(f"{path}: the checkpoint is of job {facts['job']}, the directory of {job}")
-        memories = {
-            name.removeprefix("memory."): array for name, array in kept.items() if name.startswith("memory.")
-        }
+        memories = {name.removeprefix("memory."): array for name, array in kept.items() if name.startswith("memory.")}
         mail = Mail(kept["senders"], kept["values"], kept["absent"])
         return Progress(facts["round"], type(memory)(**memories), mail, facts["transcript"])
 

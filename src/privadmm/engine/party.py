@@ -60,9 +60,7 @@ class Local:
 
         A record's own term is a function of that record and of x, however it rounds; only the sum joins records.
         """
-        return (
-            2.0**-50 * self.shards.sizes[:, None] * self.public.scale(self.ids) * self.public.loss.lipschitz
-        )
+        return 2.0**-50 * self.shards.sizes[:, None] * self.public.scale(self.ids) * self.public.loss.lipschitz
 
     def zeros(self) -> Floats:
         return self.public.zeros(len(self.ids))
@@ -92,9 +90,7 @@ class Local:
             tau = planned.tau[:, 0]
             if self.certain or planned.condition <= PATIENCE:
                 reach = planned.reach[:, 0]
-        flat = [
-            np.broadcast_to(a, start.shape).reshape(-1, *start.shape[-2:]) for a in (linear, start, anchor)
-        ]
+        flat = [np.broadcast_to(a, start.shape).reshape(-1, *start.shape[-2:]) for a in (linear, start, anchor)]
         # Replicas of a small block are solved together, as if they were further parties: the bits are the same.
         together, solved = max(1, CELLS // max(1, shards.cells)), []
         for first in range(0, len(flat[0]), together):
@@ -122,16 +118,12 @@ class Local:
         if self.cache.seen.get("maps") != key:
             dim = self.public.dim + 1
             shards = self.shards.mapped(maps, dim)
-            through = replace(
-                self, public=replace(self.public, dim=dim, replicas=None), shards=shards, cache=Cache()
-            )
+            through = replace(self, public=replace(self.public, dim=dim, replicas=None), shards=shards, cache=Cache())
             self.cache.seen.update(maps=key, local=through)
         found: Local = self.cache.seen["local"]
         return found
 
-    def exactness(
-        self, linear: Floats, k: Floats, tolerance: float, noise: Floats | float = 0.0
-    ) -> "Exactness":
+    def exactness(self, linear: Floats, k: Floats, tolerance: float, noise: Floats | float = 0.0) -> "Exactness":
         """How exactly `argmin` solves, from public facts, for linear terms up to linear + noise.
 
         Rounding of a gradient: its sum over records, its scores (by |x| times the curvature), its public terms. From 0

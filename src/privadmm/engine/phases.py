@@ -143,9 +143,7 @@ def vertical(algorithm: Algorithm) -> bool:
     return any(isinstance(phase, AtLabels) for phase in algorithm.phases)
 
 
-def tick(
-    phase: AtParties, t: int, local: Local | Vertical, state: Any, inbox: Mail, door: Door
-) -> tuple[Any, Mail]:
+def tick(phase: AtParties, t: int, local: Local | Vertical, state: Any, inbox: Mail, door: Door) -> tuple[Any, Mail]:
     """One phase of one block: what it keeps, and what it may send."""
     state, released = phase.run(t, local, state, inbox, door)
     if not isinstance(released, Released):

@@ -50,9 +50,7 @@ class Public:
         if self.sizes.ndim != 1 or not len(self.sizes):
             raise ConfigError("there must be at least one party")
         if (self.sizes < 1).any():
-            raise DataError(
-                f"party {int(np.argmin(self.sizes))} has no records; leave it out or give it some"
-            )
+            raise DataError(f"party {int(np.argmin(self.sizes))} has no records; leave it out or give it some")
         # A sum that wraps would turn the sign of every weight.
         if self.sizes.astype(np.float64).sum() > 2**53:
             raise ConfigError("parties hold more than 2^53 records together; correct [parties] sizes")
@@ -167,9 +165,7 @@ class Public:
     def need_argmin(self, who: str) -> None:
         """Refuse a loss whose argmin no solver here can certify; `who` opens the message."""
         if not math.isfinite(self.loss.smoothness):
-            raise ConfigError(
-                f"{who} solves an argmin and needs a smooth loss: use huber_hinge instead of hinge"
-            )
+            raise ConfigError(f"{who} solves an argmin and needs a smooth loss: use huber_hinge instead of hinge")
         if not self.loss.convex:
             raise ConfigError(
                 f"{who} solves an argmin, and this loss is not convex once its labels are randomised: use the "
@@ -186,9 +182,7 @@ class Public:
 
     def need_smooth_regularizer(self, who: str) -> None:
         if not math.isfinite(self.regularizer.smoothness):
-            raise ConfigError(
-                f"{who} needs a smooth regulariser: use l2, or admm_star, pvp or dp_admm for l1"
-            )
+            raise ConfigError(f"{who} needs a smooth regulariser: use l2, or admm_star, pvp or dp_admm for l1")
 
     def need_simulation(self, what: str) -> None:
         """Refuse a deployment of noise that only simulations may draw."""

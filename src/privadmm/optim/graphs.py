@@ -86,9 +86,7 @@ class Graph:
     def need_edges(self, who: str) -> None:
         """Refuse the star, in which no party hears another."""
         if self.kind == "star":
-            raise ConfigError(
-                f'{who} needs edges between parties: "ring", "complete" or "random", not "star"'
-            )
+            raise ConfigError(f'{who} needs edges between parties: "ring", "complete" or "random", not "star"')
 
     def neighbourhood(self, ids: ArrayLike) -> NDArray[np.int64]:
         """The sorted ids of every sender that a block of parties `ids` must hear."""
@@ -112,9 +110,7 @@ class Graph:
         self.need_edges("a sum over neighbours")
         ids, senders = self._ids(ids), self._ids(senders)
         if values.ndim < 2 or values.shape[-2] != len(senders):
-            raise ValueError(
-                f"values must be (..., {len(senders)}, d) for {len(senders)} senders, not {values.shape}"
-            )
+            raise ValueError(f"values must be (..., {len(senders)}, d) for {len(senders)} senders, not {values.shape}")
         if len(np.unique(senders)) != len(senders):
             raise ValueError("a sender appears twice; each must have one row")
         row = np.full(self.n, -1, dtype=np.int64)
@@ -165,9 +161,7 @@ class Graph:
     def _ids(self, ids: ArrayLike) -> NDArray[np.int64]:
         array = np.asarray(ids)
         if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-            raise ValueError(
-                f"party ids must be a list of integers, not {array.dtype} of shape {array.shape}"
-            )
+            raise ValueError(f"party ids must be a list of integers, not {array.dtype} of shape {array.shape}")
         if array.size and (array.min() < 0 or array.max() >= self.n):
             raise ValueError(f"party ids must lie in 0..{self.n - 1}; got {array.min()}..{array.max()}")
         return array.astype(np.int64)
@@ -199,9 +193,7 @@ def random(n: int, edges: int, seed: int = 0) -> Graph:
     _check_count(n)
     most = n * (n - 1) // 2
     if not n - 1 <= edges <= most:
-        raise ConfigError(
-            f"edges must lie in {n - 1}..{most} for a connected graph of {n} parties, not {edges}"
-        )
+        raise ConfigError(f"edges must lie in {n - 1}..{most} for a connected graph of {n} parties, not {edges}")
     if seed < 0:
         raise ConfigError(f"seed must be 0 or above, not {seed}")
     uniform = Random(seed).random
@@ -325,10 +317,7 @@ def _check_connected(neighbours: Sequence[Sequence[int]], labels: Sequence[objec
 def _named(parts: Sequence[Sequence[int]], labels: Sequence[object]) -> str:
     """Long enough to recognise a part, short enough to read."""
     names = [
-        "{"
-        + ", ".join(str(labels[i]) for i in part[:6])
-        + (f", ... {len(part)} in all" if part[6:] else "")
-        + "}"
+        "{" + ", ".join(str(labels[i]) for i in part[:6]) + (f", ... {len(part)} in all" if part[6:] else "") + "}"
         for part in parts[:4]
     ]
     if parts[4:]:

@@ -88,9 +88,7 @@ class Leeway:
         scores = np.sqrt(residual**2 / mu + kappa) + 2 * u * (d + 2) * F * reach
         return Leeway(reach, residual, rounding, slack, scores, 2 * residual / mu + np.sqrt(kappa / mu))
 
-    def kept(
-        self, D: Features, t: Floats, mu: float, b: float | None, x: Floats, nu: Floats
-    ) -> NDArray[np.bool_]:
+    def kept(self, D: Features, t: Floats, mu: float, b: float | None, x: Floats, nu: Floats) -> NDArray[np.bool_]:
         """Whose fit is within the limits, as computed."""
         e = D.pull(D.scores(x) - t) + (mu + nu)[:, None] * x
         length = np.linalg.norm(x, axis=1)
@@ -170,9 +168,7 @@ def lasso(D: Features, t: Floats, mu: float, l1: float) -> Floats:
         following = (1 + math.sqrt(1 + 4 * momentum**2)) / 2
         x, ahead = new, new + (momentum - 1) / following * (new - x)
         momentum = following
-    raise ToleranceError(
-        f"an l1 fit did not settle after {LASSO_STEPS} steps; add some l2 (elastic_net), or lower rho"
-    )
+    raise ToleranceError(f"an l1 fit did not settle after {LASSO_STEPS} steps; add some l2 (elastic_net), or lower rho")
 
 
 def shrink(x: Floats, by: float) -> Floats:

@@ -42,9 +42,7 @@ from privadmm.data.shards import Shards
 from privadmm.errors import ConfigError, ToleranceError
 from privadmm.optim.losses import Loss
 
-Pair = tuple[
-    Floats, Floats, Floats
-]  # s and y (k, d), and 1/<s, y> (k, 1), or 0 where the pair does not count
+Pair = tuple[Floats, Floats, Floats]  # s and y (k, d), and 1/<s, y> (k, 1), or 0 where the pair does not count
 
 Hessian = tuple[Floats, Floats | None]  # see Problem.hessian
 
@@ -117,9 +115,7 @@ def argmin(
     """
     P, d = len(shards.ids), shards.dim
     if not math.isfinite(loss.smoothness):
-        raise ConfigError(
-            "an exact local solve needs bounded curvature, which the hinge lacks; try huber_hinge"
-        )
+        raise ConfigError("an exact local solve needs bounded curvature, which the hinge lacks; try huber_hinge")
     C, q, tau = (np.broadcast_to(np.asarray(v, float), P) for v in (scale, quadratic, tolerance))
     for name, value in {"scale": C, "quadratic": q, "tolerance": tau}.items():
         if not (np.isfinite(value).all() and (value > 0).all()):
@@ -172,9 +168,7 @@ class Problem:
     dual: bool  # m < d, and the Hessian is inverted in the space of records
 
     @classmethod
-    def of(
-        cls, shards: Shards, loss: Loss, scale: Floats, linear: Floats, quadratic: Floats, dual: bool
-    ) -> Problem:
+    def of(cls, shards: Shards, loss: Loss, scale: Floats, linear: Floats, quadratic: Floats, dual: bool) -> Problem:
         scale, quadratic = scale[:, None], quadratic[:, None]
         ridge = np.maximum(quadratic, 1e-13 * loss.smoothness * scale)
         return cls(shards, loss, scale / shards.sizes[:, None], linear, quadratic, ridge, dual)
@@ -182,9 +176,7 @@ class Problem:
     def take(self, parties: Index) -> Problem:
         if len(parties) == len(self.weight):
             return self
-        weight, linear, quadratic, ridge = (
-            a[parties] for a in (self.weight, self.linear, self.quadratic, self.ridge)
-        )
+        weight, linear, quadratic, ridge = (a[parties] for a in (self.weight, self.linear, self.quadratic, self.ridge))
         return Problem(self.shards.take(parties), self.loss, weight, linear, quadratic, ridge, self.dual)
 
     def loss_gradient(self, x: Floats) -> Floats:

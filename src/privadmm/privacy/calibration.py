@@ -36,9 +36,7 @@ Kind = type[Gaussian] | type[DiscreteGaussian]
 Law = Literal["gaussian", "gamma"]
 Adjacency = Literal["replace-one", "label", "person", "column"]
 UNIT = Gaussian(1.0)
-COVER = (
-    1e-4  # of the output noise that makes an inexact argmin exact: its mu or, under pure noise, its epsilon
-)
+COVER = 1e-4  # of the output noise that makes an inexact argmin exact: its mu or, under pure noise, its epsilon
 
 
 @dataclass(frozen=True)
@@ -99,9 +97,7 @@ class Target:
                 )
             return levels
         if len(self.profile) != rounds:
-            raise ConfigError(
-                f"profile has {len(self.profile)} figures for {rounds} rounds; give one for each"
-            )
+            raise ConfigError(f"profile has {len(self.profile)} figures for {rounds} rounds; give one for each")
         return self.profile
 
 
@@ -159,18 +155,12 @@ def fit(target: Target, unscaled: Unscaled) -> Plan:
         _level(
             target.of(party, parties),
             target.delta,
-            tuple(
-                (row[party], target.copies * times[key])
-                for key, releases in distinct.items()
-                for row in releases
-            ),
+            tuple((row[party], target.copies * times[key]) for key, releases in distinct.items() for row in releases),
         )
         for party in range(parties)
     ]
     fitted = {
-        key: tuple(
-            tuple(_scaled(event, level) for event, level in zip(row, levels, strict=True)) for row in releases
-        )
+        key: tuple(tuple(_scaled(event, level) for event, level in zip(row, levels, strict=True)) for row in releases)
         for key, releases in distinct.items()
     }
     return {tick: fitted[id(releases)] for tick, releases in unscaled.items()}
@@ -185,9 +175,7 @@ def _level(target: float, delta: float, shape: tuple[tuple[Event | Fixed, int], 
         return merge((), tuple((scaled(event, level), count) for event, count in shape))
 
     if delta == 0 and any(pure(event) is None for event, _ in spend(1.0)):
-        raise ConfigError(
-            'delta = 0 needs pure noise: set law = "gamma" where the algorithm has it, or give a delta'
-        )
+        raise ConfigError('delta = 0 needs pure noise: set law = "gamma" where the algorithm has it, or give a delta')
     return calibrate(target, delta, spend)
 
 

@@ -42,18 +42,14 @@ def reported(shards: Shards, ledger: Ledger, noise: Noise, epsilon: float) -> Sh
 
     def draw() -> Floats:
         flipped = (noise.flips(epsilon, int(size), int(i)) for i, size in zip(*whose, strict=True))
-        return np.concatenate(
-            [np.where(flips, -y, y) for flips, y in zip(flipped, shards.labels(), strict=True)]
-        )
+        return np.concatenate([np.where(flips, -y, y) for flips, y in zip(flipped, shards.labels(), strict=True)])
 
     whose = (shards.ids, shards.sizes)
     labels = _drawn_once(draw, shards.sizes, shards.source, ledger, epsilon)
     return shards.with_labels(np.split(labels, np.cumsum(shards.sizes)[:-1]))
 
 
-def reported_by_holder(
-    y: Floats, source: LabelSource | None, ledger: Ledger, noise: Noise, epsilon: float
-) -> Floats:
+def reported_by_holder(y: Floats, source: LabelSource | None, ledger: Ledger, noise: Noise, epsilon: float) -> Floats:
     """The same for labels (N,) at a coordinator. They are kept in the ledger that counts for its people."""
     return _drawn_once(
         lambda: np.where(noise.flips(epsilon, len(y), HOLDER), -y, y),

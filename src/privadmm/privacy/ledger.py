@@ -80,9 +80,7 @@ class Policy:
             if (value := getattr(self, name)) is not None:
                 check_positive(**{name: value})
         if self.adjacency not in get_args(Adjacency):
-            raise ConfigError(
-                f"adjacency must be one of {', '.join(get_args(Adjacency))}, not {self.adjacency!r}"
-            )
+            raise ConfigError(f"adjacency must be one of {', '.join(get_args(Adjacency))}, not {self.adjacency!r}")
 
     def admit(self, algorithm: str, row_bound: float | None = None) -> None:
         """Refuse a job that the party does not run at all, whatever it costs."""

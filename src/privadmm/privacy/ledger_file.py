@@ -71,9 +71,7 @@ class Account:
 
     def read(self, kind: str, charges: dict[int, Spent]) -> None:
         if kind in ("tick", "fail"):
-            self.spent |= {
-                party: merge(self.spent.get(party, ()), charge) for party, charge in charges.items()
-            }
+            self.spent |= {party: merge(self.spent.get(party, ()), charge) for party, charge in charges.items()}
         if kind == "reserve":
             self.reserved = charges
         elif kind in ("close", "fail"):
@@ -184,9 +182,7 @@ def connect(path: Path, read_only: bool = False) -> sqlite3.Connection:
                 raise LedgerError(f"{path}: is a database, but not a privadmm ledger; name another file")
             version = db.execute("PRAGMA user_version").fetchone()[0]
             if tables and version != FORMAT:
-                raise LedgerError(
-                    f"{path}: has ledger format {version}, and this version of privadmm reads {FORMAT}"
-                )
+                raise LedgerError(f"{path}: has ledger format {version}, and this version of privadmm reads {FORMAT}")
             if read_only and not tables:
                 raise LedgerError(f"{path}: is empty, not a ledger")
         except BaseException:

@@ -25,13 +25,13 @@ class Limits:
     rounds: Annotated[int, Ge(1), Le(1_000_000), Doc("the most rounds of a job")] = 10_000
     parties: Annotated[int, Ge(1), Le(10_000_000), Doc("the most parties of a job")] = 10_000
     edges: Annotated[int, Ge(1), Le(1_000_000_000), Doc("the most edges of its graph")] = 1_000_000
-    releases: Annotated[
-        int, Ge(1), Le(10_000_000_000), Doc("the most rounds times parties, which a plan lists")
-    ] = 1_000_000
+    releases: Annotated[int, Ge(1), Le(10_000_000_000), Doc("the most rounds times parties, which a plan lists")] = (
+        1_000_000
+    )
     dim: Annotated[int, Ge(1), Le(100_000_000), Doc("the most numbers in a message")] = 10_000_000
-    smallest: Annotated[
-        float, Ge(1e-20), Le(1), Doc("of penalties, weights, steps and bounds, unless they are 0")
-    ] = 1e-9
+    smallest: Annotated[float, Ge(1e-20), Le(1), Doc("of penalties, weights, steps and bounds, unless they are 0")] = (
+        1e-9
+    )
     largest: Annotated[float, Ge(1), Le(1e20), Doc("of penalties, weights, steps and bounds")] = 1e9
     tolerance: Annotated[
         float,
@@ -43,17 +43,13 @@ class Limits:
         float,
         Ge(1),
         Le(1e9),
-        Doc(
-            "the most by which curvature of records may exceed what penalty and regulariser add; a solve's worst case"
-        ),
+        Doc("the most by which curvature of records may exceed what penalty and regulariser add; a solve's worst case"),
     ] = 1e6
 
     def __post_init__(self) -> None:
         check_whole(rounds=self.rounds, parties=self.parties, edges=self.edges)
         check_whole(releases=self.releases, dim=self.dim)
-        check_positive(
-            smallest=self.smallest, largest=self.largest, tolerance=self.tolerance, condition=self.condition
-        )
+        check_positive(smallest=self.smallest, largest=self.largest, tolerance=self.tolerance, condition=self.condition)
         if not (1e-20 <= self.smallest <= 1 <= self.largest <= 1e20 and 1 <= self.condition <= 1e9):
             raise ConfigError(
                 "limits are proved for smallest from 1e-20 to 1, largest from 1 to 1e20, condition from 1 to 1e9"

@@ -84,9 +84,7 @@ class Door:
                 raise RefusedError(f"a {self._noise.mode} refuses noise that no proof covers")
             value = self._noise.gaussian(x, self._column(sensitivity), ratios(events), self.ids, self._call())
         else:
-            value = self._noise.gaussian(
-                x, self._column(sensitivity), self._ratios(events), self.ids, self._call()
-            )
+            value = self._noise.gaussian(x, self._column(sensitivity), self._ratios(events), self.ids, self._call())
         self._calls += 1
         if not np.all(np.isfinite(value)):
             raise DivergedError(DIVERGED.format(self._at[0] + 1))
@@ -151,16 +149,12 @@ class Door:
         events = [self._planned[self._calls][party] for party in self.ids.tolist()]
         # One party in the clear among private ones is not a thing anybody asks for, nor one with another law.
         if len({type(event) for event in events}) > 1:
-            raise RefusedError(
-                "a block mixes laws of noise, or private and non-private parties; split the block"
-            )
+            raise RefusedError("a block mixes laws of noise, or private and non-private parties; split the block")
         return events
 
     def _next(self) -> list[Event]:
         events = self._planned_now()
-        proposed = {
-            party: (*self.charges[party], event) for party, event in zip(self.charges, events, strict=True)
-        }
+        proposed = {party: (*self.charges[party], event) for party, event in zip(self.charges, events, strict=True)}
         self._permit(proposed)
         self.charges = proposed
         return events

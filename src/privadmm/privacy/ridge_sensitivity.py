@@ -69,9 +69,7 @@ def column_weights(mu: Number, q: Number, size: Number, b: Number = math.inf) ->
     return np.minimum(2 * np.asarray(b, dtype=np.float64), size / np.sqrt(mu) * share)
 
 
-def lemma_1(
-    columns: int | tuple[int, ...], rho: float, lam: float, parties: int, b1: float, c1: float = 1.0
-) -> Floats:
+def lemma_1(columns: int | tuple[int, ...], rho: float, lam: float, parties: int, b1: float, c1: float = 1.0) -> Floats:
     """What the ADMM sharing paper takes for |u - u'|, with R'' <= c1 and norms up to b1. It is no bound."""
     return np.asarray(3 / (np.asarray(columns) * rho) * (lam * c1 + (1 + parties * rho) * b1))
 
@@ -91,9 +89,7 @@ def moves(
     elif adjacency == "column" and q is not None:
         exact = column_scores(mu, q, size, ball), column_weights(mu, q, size, ball)
     else:
-        raise RefusedError(
-            f"no bound is proved for adjacency = {adjacency!r} without its ball or column bound"
-        )
+        raise RefusedError(f"no bound is proved for adjacency = {adjacency!r} without its ball or column bound")
     return (
         float(np.max(grain**2 * exact[0] + 2 * off.scores)) + 1e-100,
         float(np.max(grain**2 * exact[1] + 2 * off.weights)) + 1e-100,

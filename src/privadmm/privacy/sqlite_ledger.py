@@ -78,9 +78,7 @@ class SqliteLedger:
             self._open()
         except sqlite3.Error as error:
             self._db.close()
-            raise LedgerError(
-                f"{self.path}: cannot be used as a ledger ({error}); name another file"
-            ) from error
+            raise LedgerError(f"{self.path}: cannot be used as a ledger ({error}); name another file") from error
         except BaseException:
             self._db.close()
             raise
@@ -199,9 +197,7 @@ class SqliteLedger:
     def intend(self, tick: Tick, inbox: str, charges: Charges) -> None:
         if self.guards:
             packed = pack_charges(tallied(charges))
-            self._execute(
-                "INSERT INTO intents VALUES (?, ?, ?, ?, ?)", tick.job, tick.round, tick.phase, inbox, packed
-            )
+            self._execute("INSERT INTO intents VALUES (?, ?, ?, ?, ?)", tick.job, tick.round, tick.phase, inbox, packed)
 
     def withdraw(self, tick: Tick) -> None:
         with self.transaction():
@@ -226,9 +222,7 @@ class SqliteLedger:
         self._append("fail", tick.job, tick.round, tick.phase, inbox, unpack_charges(packed), told, "")
 
     def _forget(self, tick: Tick) -> None:
-        self._execute(
-            "DELETE FROM intents WHERE job = ? AND round = ? AND phase = ?", tick.job, tick.round, tick.phase
-        )
+        self._execute("DELETE FROM intents WHERE job = ? AND round = ? AND phase = ?", tick.job, tick.round, tick.phase)
 
     def unlock(self, why: str) -> None:
         """The steward's decision, on record. What the failed tick cost stays charged, and its job stays over."""
@@ -289,13 +283,9 @@ class SqliteLedger:
 
     def commit(self, tick: Tick, inbox: str, charges: Charges, outbox: bytes, state: bytes) -> None:
         self._forget(tick)
-        seen = self._append(
-            "tick", tick.job, tick.round, tick.phase, inbox, tallied(charges), outbox, sha(state)
-        )
+        seen = self._append("tick", tick.job, tick.round, tick.phase, inbox, tallied(charges), outbox, sha(state))
         self._latest = (tick, seen)
-        self._execute(
-            "INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?)", tick.job, tick.round, tick.phase, state
-        )
+        self._execute("INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?)", tick.job, tick.round, tick.phase, state)
 
     def keep(self, job: str, name: str, make: Callable[[], bytes], event: Event | None) -> bytes:
         with self.transaction():
@@ -303,9 +293,7 @@ class SqliteLedger:
                 return stored
             data = make()
             charges = {} if event is None else dict.fromkeys(self.ids, ((event, 1),))
-            number = self._execute(
-                "SELECT count(*) FROM ticks WHERE kind = 'keep' AND job = ?", job
-            ).fetchone()[0]
+            number = self._execute("SELECT count(*) FROM ticks WHERE kind = 'keep' AND job = ?", job).fetchone()[0]
             self._append("keep", job, -1, number, name, charges, secrets.token_bytes(SALT) + data, "")
         return data
 

@@ -56,9 +56,7 @@ def looked_through(path: Path, heads: Sequence[Receipt]) -> Verification:
                 problems.append(f"SQLite finds the file damaged: {printable(said)}")
         if db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'intents'").fetchone()[0]:
             for (charges,) in db.execute("SELECT charges FROM intents"):
-                unpack_charges(
-                    charges
-                )  # a step that is under way, or was killed: what it costs must be readable
+                unpack_charges(charges)  # a step that is under way, or was killed: what it costs must be readable
         identity = Identity.of(dict(db.execute("SELECT fact, value FROM identity")))
         rows = db.execute(
             "SELECT seq, kind, job, round, phase, inbox, charges, outbox, state, hash FROM ticks ORDER BY seq"
@@ -74,9 +72,7 @@ def looked_through(path: Path, heads: Sequence[Receipt]) -> Verification:
             problems.append(f"{name}: stands where row {place} should")
         head = link(head, tuple(row))
         if head != stored:
-            problems.append(
-                f"{name}: its hash does not fit; this row or one before it was altered or removed"
-            )
+            problems.append(f"{name}: its hash does not fit; this row or one before it was altered or removed")
             head = stored  # go on from what is there, to name the next break and not every row after this one
         accounts[job].read(kind, charge)
         if kind == "tick":
@@ -86,9 +82,7 @@ def looked_through(path: Path, heads: Sequence[Receipt]) -> Verification:
         if found is None or (*found[:2], sha(found[2])) != (round, phase, state):
             problems.append(f"job {printable(job)}: the state that is kept is not the one of its last row")
     strangers = {job for job, *_ in heads} - {row[2] for row in rows}
-    problems += [
-        f"job {job} is not in this ledger: it was made with another, or removed" for job in strangers
-    ]
+    problems += [f"job {job} is not in this ledger: it was made with another, or removed" for job in strangers]
     for job, round, phase, seen in heads:
         if job in strangers:
             continue

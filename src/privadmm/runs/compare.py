@@ -79,9 +79,7 @@ def compare(
         ]
         for epsilon in epsilons
     ]
-    total = sum(
-        seeds if isinstance(job, Job) and job.private else 1 for jobs in work for _, _, job, _ in jobs
-    )
+    total = sum(seeds if isinstance(job, Job) and job.private else 1 for jobs in work for _, _, job, _ in jobs)
     ran = 0
 
     def one_more() -> None:
@@ -145,9 +143,7 @@ def prepare(configs: Sequence[Config]) -> Iterator[tuple[Config, Prepared]]:
         same = [p for other, p in known if held(other) == held(config)]
         known.append((config, same[0] if same else build.prepare(config)))
         if not known[-1][1].classifier:
-            raise ConfigError(
-                f"{config.path}: a comparison is one of accuracies, and these data have no classes"
-            )
+            raise ConfigError(f"{config.path}: a comparison is one of accuracies, and these data have no classes")
     yield from known
 
 
@@ -179,9 +175,7 @@ def variants(
     asked = replace(own, epsilon=epsilon, delta=delta, budget=None, party_epsilon=None)
     try:
         yield "certified", job_of(replace(config, privacy=asked), prepared, certified)
-    except (
-        RefusedError
-    ) as error:  # no noise reaches this budget: a line that says so, beside those that it does
+    except RefusedError as error:  # no noise reaches this budget: a line that says so, beside those that it does
         yield "certified", Line(config.path.stem, algorithm.name, "certified", problem=str(error))
     if not published or knob is None:
         return
@@ -233,9 +227,7 @@ def claiming(
 
     low, high = 1e-9, 1e-9
     if (least := says(low)) > total:
-        raise ConfigError(
-            f"the paper's claim is {least:.4g} or more whatever the noise: no alpha makes it {total:g}"
-        )
+        raise ConfigError(f"the paper's claim is {least:.4g} or more whatever the noise: no alpha makes it {total:g}")
     while says(high) < total and high < 1e9:
         low, high = high, 4 * high
     while high > (1 + 1e-9) * low:

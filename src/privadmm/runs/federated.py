@@ -56,9 +56,7 @@ def federate(
     parties, plain = parties_of(config), neutral(config)
     proposed = written(plain)
     before = Before.of(directory) if asked.resume else Before()
-    awaited = {
-        party: asked.place.keys / f"party-{party}.pub" for party in range(parties) if party not in before.gone
-    }
+    awaited = {party: asked.place.keys / f"party-{party}.pub" for party in range(parties) if party not in before.gone}
     nodes = gathered(post, len(awaited), asked.patience.timeout, tell)
     tell("the parties are asked whether they take part")
     own = Credentials(asked.place.certificates)
@@ -235,9 +233,7 @@ def framed(config: Config, facts: Sequence[Facts]) -> Frame:
     """How a row becomes a record, from what was declared."""
     plain = neutral(config).data
     bound = build.row_bound(neutral(config))
-    names = (
-        tuple(name for one in facts for name in one.names) if facts[0].people is not None else facts[0].names
-    )
+    names = tuple(name for one in facts for name in one.names) if facts[0].people is not None else facts[0].names
     raw = {"schema": build.schema(neutral(config)), "on_bad": plain.on_bad, "label": plain.label}
     frame = Frame(bound, plain.intercept, names, plain.classes, **raw)  # type: ignore[arg-type]
     if facts[0].people is None:

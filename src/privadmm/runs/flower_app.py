@@ -52,9 +52,7 @@ def main(grid: Grid, context: Context) -> None:
     place = Coordinator(Path(os.environ.get(COORDINATOR) or said(context, "coordinator", str)))
     out = place.folder / said(context, "out", str)
     if not out.resolve().is_relative_to(place.runs.resolve()):
-        raise ConfigError(
-            f'out = "{said(context, "out", str)}" is not inside runs/ of the coordinator\'s directory'
-        )
+        raise ConfigError(f'out = "{said(context, "out", str)}" is not inside runs/ of the coordinator\'s directory')
     status = Status(place.status, str(grid.run.run_id), str(out))
     status.begin()
 

@@ -136,9 +136,7 @@ class Model:
         """From the file, or from the run directory that holds it."""
         path = Path(path)
         if not path.exists():
-            raise DataError(
-                f"{path}: no such directory or file; give the run directory that a training wrote"
-            )
+            raise DataError(f"{path}: no such directory or file; give the run directory that a training wrote")
         path = path / "model.json" if path.is_dir() else path
         if not path.exists():
             raise DataError(f"{path}: no such file; the directory holds no finished run with a model")

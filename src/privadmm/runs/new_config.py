@@ -87,9 +87,7 @@ def from_public(asked: Start, classes: tuple[str, ...] | None, drop: Sequence[st
         with opened(asked.source, None) as table:
             parties = len(set(words(table.load((), [column])[column])))
         if asked.parties not in (None, parties):
-            raise ConfigError(
-                f"--parties is {asked.parties}, and {column!r} has {parties} values; leave --parties out"
-            )
+            raise ConfigError(f"--parties is {asked.parties}, and {column!r} has {parties} values; leave --parties out")
     pair = found.classes if classes is None else (classes[0], classes[1])
     declared = Schema(found.columns, asked.label, pair, 1.0)
     return written(asked, declared, found.rows, parties, found, inline=True)
@@ -109,9 +107,7 @@ def from_schema(asked: Start, path: Path, classes: tuple[str, ...] | None, drop:
     _, entries = load(path)
     for name in drop:
         if name not in entries:
-            raise ConfigError(
-                f"--drop {name}: {path} declares no such column, so there is nothing to leave out"
-            )
+            raise ConfigError(f"--drop {name}: {path} declares no such column, so there is nothing to leave out")
     out = {*drop, asked.party_column}
     kept = {name: entry for name, entry in entries.items() if name not in out}
     declared = Schema.from_table(kept, label=asked.label, classes=classes, row_bound=1.0)
@@ -190,9 +186,7 @@ def written(
     parts += ["", "[parties]"]
     dealt = "rows are dealt out between them"
     if asked.party_column is not None:
-        dealt = (
-            "as many as the column has values" if found else "as many as the column was said to have values"
-        )
+        dealt = "as many as the column has values" if found else "as many as the column was said to have values"
     parts += [
         line("count", str(parties), dealt),
         line("split", text(split), "a party for each value" if asked.party_column else "evenly"),

@@ -136,9 +136,7 @@ def label_of(cells: NDArray[Any], name: str, notes: list[Note]) -> tuple[Classes
         )
     order = np.argsort(values).tolist() if numeric else [0, 1]
     negative, positive = found[order[0]], found[order[1]]
-    notes.append(
-        Note(name, f"{negative!r} is the negative class and {positive!r} the positive; swap them if not")
-    )
+    notes.append(Note(name, f"{negative!r} is the negative class and {positive!r} the positive; swap them if not"))
     return (negative, positive), None
 
 
@@ -165,13 +163,9 @@ def look(name: str, cells: NDArray[Any], most: int) -> tuple[Number | Category |
         if alone and whole and values.max() - values.min() == len(here) - 1:
             return out("a running number, which looks like an id")
         if holes:
-            notes.append(
-                Note(name, f"{holes} cells hold no number; they are read as the low end of the range")
-            )
+            notes.append(Note(name, f"{holes} cells hold no number; they are read as the low end of the range"))
         if whole and len(kinds) <= FEW:
-            notes.append(
-                Note(name, f"{len(kinds)} whole numbers, taken as a range; if they are codes, list them")
-            )
+            notes.append(Note(name, f"{len(kinds)} whole numbers, taken as a range; if they are codes, list them"))
         low, high = outward(float(values.min()), float(values.max()))
         if max(abs(low), abs(high)) > HUGE or high - low < TINY:
             return out(f"its values are beyond what a config takes, {TINY:g} to {HUGE:g} in size")
@@ -228,9 +222,7 @@ def schema_file(found: Declared) -> str:
     if found.classes is not None:
         head.append(f"  classes = {listed(found.classes)}          (negative first)")
     if found.missing:
-        head.append(
-            '  on_bad = "default"          (a number that is missing counts as the low end of its range)'
-        )
+        head.append('  on_bad = "default"          (a number that is missing counts as the low end of its range)')
     head += ["", *(f"{note.column}: {note.text}" for note in found.notes)] if found.notes else []
     return "\n".join([*comments(head), "", *schema_lines(found.columns), ""])
 

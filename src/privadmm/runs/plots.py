@@ -23,11 +23,7 @@ def convergence(
     drawing = figure(result, height=5.8)
     above, below = drawing.subplots(2, 1, sharex=True)
     values = [(row.round, row.objective) for row in rows if abs(row.objective) < BEYOND]
-    words = (
-        "objective"
-        if len(rows) > 1 or result["rounds"] == 1
-        else "a model is there after the last round only"
-    )
+    words = "objective" if len(rows) > 1 or result["rounds"] == 1 else "a model is there after the last round only"
     line(above, values, BLUE, words if values else "the model ran away: no objective is finite")
     if reference is not None and reference["objective"] is not None:
         level(above, reference["objective"], "non-private model", "--")
@@ -82,9 +78,7 @@ def figure(result: Mapping[str, Any], height: float) -> Any:
     drawing = canvas(height)
     what = f"{result['algorithm']}, {amount(result['parties'], 'party')}, {amount(result['rounds'], 'round')}"
     promise = (
-        f"epsilon = {printed(result['epsilon'])}, delta = {result['delta']:g}"
-        if result["private"]
-        else "NOT PRIVATE"
+        f"epsilon = {printed(result['epsilon'])}, delta = {result['delta']:g}" if result["private"] else "NOT PRIVATE"
     )
     drawing.suptitle(f"{what}, {promise}", color="black" if result["private"] else RED)
     if result["mode"] == "simulation":

@@ -64,9 +64,7 @@ def records_option(config: Config) -> str:
     if config.parties.split == "features":
         return "; or give --records, how many people there are"
     return (
-        "; or give --records, how many all parties train on together, dealt out evenly"
-        if dealt_evenly(config)
-        else ""
+        "; or give --records, how many all parties train on together, dealt out evenly" if dealt_evenly(config) else ""
     )
 
 
@@ -95,9 +93,7 @@ def counted(config: Config, count: int | None = None) -> tuple[int, ...] | None:
     if sizes is None:
         return spread(config, count)
     if count != (known := sizes[0] if vertical else sum(sizes)):
-        raise ConfigError(
-            f"--records is {count}, and {config.path} has {known} to train on; leave --records out"
-        )
+        raise ConfigError(f"--records is {count}, and {config.path} has {known} to train on; leave --records out")
     return sizes
 
 
@@ -219,9 +215,7 @@ def widths(config: Config) -> Mapping[Encoding, int]:
     return {} if dim is None else dict.fromkeys(get_args(Encoding), dim)
 
 
-def facts(
-    config: Config, count: int | None = None, epsilon: float | None = None, delta: float | None = None
-) -> Facts:
+def facts(config: Config, count: int | None = None, epsilon: float | None = None, delta: float | None = None) -> Facts:
     """The public facts of a config, or those given in place of them."""
     privacy = config.privacy
     if config.parties.split == "features":
@@ -243,9 +237,7 @@ def facts(
     shares = privacy.party_epsilon if epsilon is None and privacy is not None else None
     limit = delta if delta is not None or privacy is None else privacy.delta
     if (asked is None and shares is None) or limit is None:
-        raise ConfigError(
-            f"{config.path}: there is no [privacy] epsilon and delta; give --epsilon and --delta"
-        )
+        raise ConfigError(f"{config.path}: there is no [privacy] epsilon and delta; give --epsilon and --delta")
     return Facts(known, shares or (asked or 0.0,) * parties, limit, widths(config))
 
 
@@ -280,9 +272,7 @@ def advised(config: Config, job: Job, count: int | None) -> dict[str, Any]:
     return found | ({"recommended": recommend(facts(config, count)).table} if "expected" in found else {})
 
 
-def audited(
-    config: Config, trials: int, done: Callable[[int, int], None], count: int | None = None
-) -> dict[str, Any]:
+def audited(config: Config, trials: int, done: Callable[[int, int], None], count: int | None = None) -> dict[str, Any]:
     """The attack on the config's algorithm, and on planted bugs; `done(games, of)` is told how far it is."""
     from privadmm.engine.audit import audit
 

@@ -78,8 +78,6 @@ def of_ledger(directory: Path, file: Path) -> list[Receipt]:
     """Those of the block whose ledger this is; all of them if none is, so that a stranger shows."""
     found, known = read(directory), identity_of(file)
     if not found:
-        raise LedgerError(
-            f"{directory / NAME}: holds no receipt, so there is nothing to compare the ledger with"
-        )
+        raise LedgerError(f"{directory / NAME}: holds no receipt, so there is nothing to compare the ledger with")
     mine = [seen for seen, first in found if known is not None and first == known.parties[0]]
     return mine or [seen for seen, _ in found]

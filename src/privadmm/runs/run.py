@@ -249,8 +249,7 @@ def book(ledger: Statement, noise: Noise) -> dict[str, Any]:
     found, budget = export(ledger), ledger.policy.budget
     cap = math.inf if ledger.policy.per_job is None else ledger.policy.per_job
     room = {
-        one: None if budget is None else min(cap, left(one, budget, noise.kind))
-        for one in set(ledger.aside.values())
+        one: None if budget is None else min(cap, left(one, budget, noise.kind)) for one in set(ledger.aside.values())
     }
     for party in found["parties"]:
         party["left"] = room[ledger.aside[party["party"]]]
@@ -288,9 +287,7 @@ def summary(job: Job, mode: str, rows: list[Row], progress: Progress, prepared: 
         "transcript": progress.transcript,
         "adversaries": job.adversaries,
         **job.of_people,
-        **(
-            {} if (found := expected(job)) is None else {"expected": {**found.table, "warning": warning(job)}}
-        ),
+        **({} if (found := expected(job)) is None else {"expected": {**found.table, "warning": warning(job)}}),
     }
 
 

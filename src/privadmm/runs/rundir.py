@@ -92,9 +92,7 @@ class RunDir:
             if not resume:
                 raise ConfigError(f"{self.path}: holds an unfinished run; add {self.resume} to go on with it")
         elif resume:
-            raise CheckpointError(
-                f"{self.path}: holds no run to resume; leave out {self.resume} to start one"
-            )
+            raise CheckpointError(f"{self.path}: holds no run to resume; leave out {self.resume} to start one")
         elif self.path.exists() and any(item.suffix != PARTIAL for item in self.path.iterdir()):
             raise ConfigError(f"{self.path}: is not empty and holds no run; name another {self.out}")
 

@@ -121,9 +121,7 @@ def traffic(
     return Traffic(kind, nodes, to * ones, sent * ones, heard * ones)
 
 
-def one_round(
-    traffic: Traffic, network: Network, engine: Engine, work: float, rng: np.random.Generator
-) -> float:
+def one_round(traffic: Traffic, network: Network, engine: Engine, work: float, rng: np.random.Generator) -> float:
     """Seconds."""
     slow = np.exp(network.spread * rng.standard_normal((2, traffic.nodes)))
     latency, busy = network.latency * slow[0], (engine.start + work * slow[1]) * engine.turn(traffic.nodes)
@@ -193,9 +191,7 @@ def of_method(
     for count in counts:
         check_whole(parties=count)
         if count > MOST:
-            raise ConfigError(
-                f"parties = {count}: the model goes up to {MOST:,}; beyond that, read on along the line"
-            )
+            raise ConfigError(f"parties = {count}: the model goes up to {MOST:,}; beyond that, read on along the line")
         if count < 2 and kinds != ("star",):
             raise ConfigError(f"parties = {count}: {algorithm.name} needs two or more")
         up, down = algorithm.sends(public), algorithm.width(public)

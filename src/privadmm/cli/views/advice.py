@@ -13,9 +13,7 @@ from privadmm.runs.plots import BLUE, GREY, ORANGE, RED, canvas
 from privadmm.runs.recommend import THIN, TOO_SMALL, Expected
 
 COLOURS = {"good": "green", "thin": "yellow", "too small": "bold red"}
-HONEST = (
-    "an estimate for two classes from public facts; what the data hold decides, and it is not an accuracy"
-)
+HONEST = "an estimate for two classes from public facts; what the data hold decides, and it is not an accuracy"
 
 
 def recommendation(r: dict[str, Any]) -> str:

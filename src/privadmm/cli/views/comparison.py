@@ -30,9 +30,7 @@ def shown(result: dict[str, Any], out: Path | None) -> str:
 
 def table(result: dict[str, Any], one: dict[str, Any]) -> Table:
     budget = f"epsilon = {one['epsilon']:g}, delta = {result['delta']:g}"
-    made = Table(
-        title=f"Test accuracy at {budget}, {amount(result['seeds'], 'noise seed')}", title_justify="left"
-    )
+    made = Table(title=f"Test accuracy at {budget}, {amount(result['seeds'], 'noise seed')}", title_justify="left")
     for heading in ("config", "noise", "accuracy", "s.e.", "claimed", "certified"):
         made.add_column(heading, justify="left" if heading in ("config", "noise") else "right", no_wrap=True)
     for line in one["lines"]:

@@ -12,9 +12,7 @@ from privadmm.deploy.federation.layout import NAME, PROMPT
 def commands(made: Made) -> dict[str, Any]:
     """What was made, and the commands that start it, in the order in which they are given."""
     place = made.coordinator
-    exports = [
-        f"export {key}={shlex.quote(value)}" for key, value in place.environment.items() if key not in PROMPT
-    ]
+    exports = [f"export {key}={shlex.quote(value)}" for key, value in place.environment.items() if key not in PROMPT]
     folder = place.folder.parent
     parties = sorted(path.stem for path in place.keys.glob("*.pub"))
     register = [shlex.join(place.register(number)) for number in range(len(parties))]

@@ -35,9 +35,7 @@ def guarantee(result: dict[str, Any]) -> str:
 def run(done: "Finished") -> str:
     """The summary of one run."""
     r = done.result
-    facts: Facts = [
-        ("algorithm", f"{r['algorithm']}, {amount(r['parties'], 'party')}, {amount(r['rounds'], 'round')}")
-    ]
+    facts: Facts = [("algorithm", f"{r['algorithm']}, {amount(r['parties'], 'party')}, {amount(r['rounds'], 'round')}")]
     if r["private"]:
         facts.append(("privacy", f"{guarantee(r)}, certified, for each party"))
     else:
@@ -62,9 +60,7 @@ def absent(r: dict[str, Any]) -> Facts:
             said += f"; `privadmm ledger close` with job {one['job']} frees the rest"
         facts.append((f"party {one['party']}", said))
     if facts:
-        facts.append(
-            ("those left", f"minimise their own losses with C = {r['C_present']:.6g}, at the planned weights")
-        )
+        facts.append(("those left", f"minimise their own losses with C = {r['C_present']:.6g}, at the planned weights"))
     return facts
 
 
@@ -101,9 +97,7 @@ def who(views: dict[str, Any]) -> Facts:
         ("own server", f"where the records are: features {own['features']}; a label {worth(own['label'])}"),
         (
             "others",
-            "; ".join(
-                f"{'its' if what == 'label alone' else 'a'} {what} {worth(view)}" for what, view in told
-            ),
+            "; ".join(f"{'its' if what == 'label alone' else 'a'} {what} {worth(view)}" for what, view in told),
         ),
     ]
 
@@ -111,12 +105,8 @@ def who(views: dict[str, Any]) -> Facts:
 def measured(r: dict[str, Any]) -> Facts:
     facts: Facts = []
     if r["accuracy_train"] is not None:
-        facts.append(
-            ("accuracy", f"train {percent(r['accuracy_train'])}, test {percent(r['accuracy_test'])}")
-        )
-        facts.append(
-            ("majority", f"train {percent(r['majority_train'])}, test {percent(r['majority_test'])}")
-        )
+        facts.append(("accuracy", f"train {percent(r['accuracy_train'])}, test {percent(r['accuracy_test'])}"))
+        facts.append(("majority", f"train {percent(r['majority_train'])}, test {percent(r['majority_test'])}"))
     value = "none: the model ran away" if r["objective"] is None else f"{r['objective']:.8g}"
     gap = "" if r["gap"] is None else f"; parties' own iterates within {r['gap']:.2g} of the model"
     return [*facts, ("objective", value + gap)]
@@ -151,13 +141,9 @@ def account(r: dict[str, Any], budget: float | None) -> str:
     facts: Facts = [("algorithm", f"{r['algorithm']}, {amount(r['rounds'], 'round')}")]
     if r["private"]:
         total = r["certified"]["epsilon"]
-        facts.append(
-            ("certified", f"[bold green]epsilon = {printed(total, '.4f')}[/] at delta = {r['delta']:g}")
-        )
+        facts.append(("certified", f"[bold green]epsilon = {printed(total, '.4f')}[/] at delta = {r['delta']:g}"))
         if budget is not None and total > budget:
-            facts.append(
-                ("budget", f"[bold red]epsilon = {budget:g}[/] for each party: this run would be refused")
-            )
+            facts.append(("budget", f"[bold red]epsilon = {budget:g}[/] for each party: this run would be refused"))
     else:
         facts.append(("certified", f"[bold red]{NOT_PRIVATE}[/]"))
     claim = r["published"]
@@ -213,9 +199,7 @@ def demo(pair: "Pair") -> str:
     budget = pair.private.ledger["budget"]["epsilon"]
     for party in pair.private.ledger["parties"]:
         releases = sum(event["count"] for event in party["events"])
-        spent.add_row(
-            str(party["party"]), str(releases), f"{printed(party['epsilon'], '.6f')}", f"{budget:g}"
-        )
+        spent.add_row(str(party["party"]), str(releases), f"{printed(party['epsilon'], '.6f')}", f"{budget:g}")
     below = 100 * (reference["accuracy_test"] - private["accuracy_test"])
     above = 100 * (private["accuracy_test"] - private["majority_test"])
     directory = pair.private.directory
@@ -280,9 +264,7 @@ def releases(events: list[dict[str, Any]]) -> Facts:
     for kind, group in groupby(sorted(events, key=lambda event: event["kind"]), lambda event: event["kind"]):
         alike = list(group)
         for some in [[event] for event in alike] if len(alike) <= 4 else [alike]:
-            laws = {
-                key: sorted({event[key] for event in some}) for key in some[0] if key not in ("kind", "count")
-            }
+            laws = {key: sorted({event[key] for event in some}) for key in some[0] if key not in ("kind", "count")}
             law = ", ".join(
                 f"{key} {found[0]:.6g}" + (f" to {found[-1]:.6g}" if len(found) > 1 else "")
                 for key, found in laws.items()
@@ -294,9 +276,7 @@ def releases(events: list[dict[str, Any]]) -> Facts:
 
 def audit(r: dict[str, Any]) -> str:
     fits = r["epsilon_lower"] <= r["epsilon_certified"]
-    verdict = (
-        "[bold green]consistent with the certificate[/]" if fits else "[bold red]ABOVE THE CERTIFICATE[/]"
-    )
+    verdict = "[bold green]consistent with the certificate[/]" if fits else "[bold red]ABOVE THE CERTIFICATE[/]"
     facts: Facts = [
         ("algorithm", f"{r['algorithm']}, {r['trials']:,} games on each of two neighbouring data sets"),
         ("certified", f"epsilon = {printed(r['epsilon_of_job'], '.4f')} at delta = {r['delta']:g}"),
@@ -314,7 +294,5 @@ def audit(r: dict[str, Any]) -> str:
     for control in r["negative_controls"]:
         missed = "[bold red]NOT CAUGHT[/] (raise --trials: with few games little can be proved)"
         state = "[green]caught[/]" if control["caught"] else missed
-        facts.append(
-            ("planted bug", f"{control['name']}: {state}, epsilon >= {control['epsilon_lower']:.3g}")
-        )
+        facts.append(("planted bug", f"{control['name']}: {state}, epsilon >= {control['epsilon_lower']:.3g}"))
     return shown([rows(facts)])

@@ -101,9 +101,7 @@ def rows(path: Path) -> Json:
     sound(path)
     with readable(path), closing(connect(path, read_only=True)) as db:
         facts = {fact: json.loads(value) for fact, value in db.execute("SELECT fact, value FROM identity")}
-        found = db.execute(
-            "SELECT seq, kind, job, round, phase, inbox, charges, hash FROM ticks ORDER BY seq"
-        )
+        found = db.execute("SELECT seq, kind, job, round, phase, inbox, charges, hash FROM ticks ORDER BY seq")
         names = ("seq", "kind", "job", "round", "phase", "inbox", "charges", "hash")
         listed = [dict(zip(names, row, strict=True)) for row in found]
     for row in listed:
@@ -126,9 +124,7 @@ def as_text(found: Json) -> str:
     if budget is None:
         facts.append(("budget", "none: nothing here is private"))
     else:
-        facts.append(
-            ("budget", f"epsilon = {budget['epsilon']:g} at delta = {budget['delta']:g} for each party")
-        )
+        facts.append(("budget", f"epsilon = {budget['epsilon']:g} at delta = {budget['delta']:g} for each party"))
         facts.append(("adjacency", found["adjacency"]))
     if policy["label_epsilon"] is not None:
         facts.append(("labels", f"randomised once for all jobs, epsilon = {policy['label_epsilon']:g}"))
@@ -171,17 +167,13 @@ def verification(path: Path, found: Verification, against: Path | None) -> Json:
         "against": None if against is None else str(against),
         "problems": list(found.problems),
         "adjacency": found.adjacency,
-        "epsilon": {
-            str(party): total if math.isfinite(total) else None for party, total in found.epsilon.items()
-        },
+        "epsilon": {str(party): total if math.isfinite(total) else None for party, total in found.epsilon.items()},
     }
 
 
 def verified(report: Json) -> str:
     whose = ", OR OF ANOTHER RUN" if report["against"] else ""
-    verdict = (
-        "[bold green]everything fits[/]" if report["ok"] else f"[bold red]TAMPERED WITH OR DAMAGED{whose}[/]"
-    )
+    verdict = "[bold green]everything fits[/]" if report["ok"] else f"[bold red]TAMPERED WITH OR DAMAGED{whose}[/]"
     facts: Facts = [("ledger", Path(report["file"])), ("rows", str(report["rows"])), ("verdict", verdict)]
     facts += [("problem", problem) for problem in report["problems"]]
     totals = [{"party": party, "epsilon": total} for party, total in report["epsilon"].items()]

@@ -29,18 +29,14 @@ def theory_shown(result: dict[str, Any], out: Path | None) -> str:
         table.add_row(str(at + 1), *map(number, figures))
     facts: screen.Facts = []
     if result["theorem"] == 1:
-        facts.append(
-            ("measured", "the distance from the optimum of the records at hand, which (28) is not about")
-        )
+        facts.append(("measured", "the distance from the optimum of the records at hand, which (28) is not about"))
         facts.append(("Lemma 5", escape(result["lemma5"]["statement"])))
     elif result["rounds_above_published"]:
         above = amount(result["rounds_above_published"], "round")
         facts.append(("published", f"[bold red]exceeded in {above}[/]: it leaves out noise (docs/theory.md)"))
     for one in result["conditions"]:
         mark = "[green]holds[/]" if one["holds"] else "[bold red]FAILS[/]"
-        facts.append(
-            ("condition", f"{escape(one['condition'])}: {one['value']:.4g} <= {one['limit']:.4g} {mark}")
-        )
+        facts.append(("condition", f"{escape(one['condition'])}: {one['value']:.4g} <= {one['limit']:.4g} {mark}"))
     facts += [("deviation", escape(words)) for words in result["deviations"]]
     facts.append(("mode", SIMULATED))
     if out is not None:

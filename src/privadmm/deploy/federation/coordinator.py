@@ -103,9 +103,7 @@ class Federation:
     asked: bool = False  # for a release, which a party may have made even if no answer came
     left: dict[int, str] = field(default_factory=dict)  # why a party is not asked any more
     heads: dict[int, list[tuple[Receipt, int]]] = field(default_factory=dict)  # by round, with the party
-    hashes: dict[tuple[int, str], tuple[int, int]] = field(
-        default_factory=dict
-    )  # round and phase of a receipt
+    hashes: dict[tuple[int, str], tuple[int, int]] = field(default_factory=dict)  # round and phase of a receipt
 
     def begin(self, job: Job, proposal: Proposal, seen: Sequence[tuple[Receipt, int]]) -> None:
         """Set the cost aside at every party, or end with the first refusal. `seen` are receipts of rounds before."""
@@ -256,9 +254,7 @@ def greet(
         if answer.get("status") != "ok":
             # What a node says of a failure is not signed: the node is what is known.
             name, why = told(answer)
-            who = (
-                f"node {node}" if answer.get("party") is None else f"party {answer['party']!r} (node {node})"
-            )
+            who = f"node {node}" if answer.get("party") is None else f"party {answer['party']!r} (node {node})"
             kind = RefusedError if answer.get("status") == "refused" else ClusterError
             raise kind(f"{who} did not take the job, {name}: {why}")
         facts[node] = recognise(node, answer, greeting, parties)
@@ -287,9 +283,7 @@ def recognise(node: int, answer: Letter, greeting: Greeting, parties: Mapping[in
         raise MessageError(f"node {node} says that it is a party of this job, and then another")
     key = parties[facts.party]
     if not key.is_file():
-        raise ClusterError(
-            f"{key}: no such file; put the public key of that party there, as it handed it over"
-        )
+        raise ClusterError(f"{key}: no such file; put the public key of that party there, as it handed it over")
     if not sealed(key.read_bytes(), greeting.answer(said), signature):
         raise ClusterError(
             f"node {node} says that it is party {facts.party} and has not the key in {key}, or answers for another "
@@ -317,9 +311,7 @@ def agree(facts: Sequence[Facts]) -> None:
 def told(answer: Letter) -> tuple[str, str]:
     """The kind of an error and its message, as far as they are fit to be shown: a party may say anything."""
     kind, why = (
-        "".join(c if c.isprintable() else " " for c in value[:QUOTED])
-        if isinstance(value, str)
-        else "nothing said"
+        "".join(c if c.isprintable() else " " for c in value[:QUOTED]) if isinstance(value, str) else "nothing said"
         for value in (answer.get("error"), answer.get("message"))
     )
     return kind, why

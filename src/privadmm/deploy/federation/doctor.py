@@ -71,9 +71,7 @@ def of_party(folder: Path, job: Path | None) -> Iterator[Finding]:
     except ConfigError as error:
         yield Finding("policy", "bad", str(error))
         return
-    yield Finding(
-        "policy", "good", f"party {one.number}, {one.policy.mode}, {', '.join(one.policy.algorithms)}"
-    )
+    yield Finding("policy", "good", f"party {one.number}, {one.policy.mode}, {', '.join(one.policy.algorithms)}")
     yield looked("flower", flower)
     if one.policy.mode == "deployment":
         yield looked("noise", secure)
@@ -89,9 +87,7 @@ def of_coordinator(place: Coordinator) -> Iterator[Finding]:
     yield looked("job", lambda: proposed(place))
     yield looked("flower", flower)
     path = place.certificates
-    yield looked(
-        "certificate", lambda: certificate(path / "server.pem", path / "ca.pem", path / "server-key.pem")
-    )
+    yield looked("certificate", lambda: certificate(path / "server.pem", path / "ca.pem", path / "server-key.pem"))
     yield looked("keys of nodes", lambda: node_keys(place))
     yield looked("app", lambda: app(place))
     yield looked("connection", lambda: connection(place))
@@ -119,9 +115,7 @@ def secure() -> str:
 def present(one: Party) -> Finding:
     if not one.source.is_file():
         return Finding("records", "bad", f"{one.source}: no such file; put the party's records there")
-    return Finding(
-        "records", "note", f"{one.source}: is there; with --job JOB.toml it is read as the job would"
-    )
+    return Finding("records", "note", f"{one.source}: is there; with --job JOB.toml it is read as the job would")
 
 
 def records(one: Party, job: Path) -> str:
@@ -137,9 +131,7 @@ def records(one: Party, job: Path) -> str:
 
 def ledger(one: Party, job: Path | None) -> str:
     if not one.ledger.is_file():
-        raise ConfigError(
-            f"{one.ledger}: no such file; make it with `privadmm federation ledger {one.folder}`"
-        )
+        raise ConfigError(f"{one.ledger}: no such file; make it with `privadmm federation ledger {one.folder}`")
     if differs := Desk(one).differs():
         raise ConfigError(f"{one.ledger}: {differs}")
     if problems := verify(one.ledger).problems:
@@ -193,9 +185,7 @@ def reached(one: Party) -> Finding:
             socket.create_connection((host, int(number)), timeout=5) as plain,
             context.wrap_socket(plain, server_hostname=host),
         ):
-            return Finding(
-                what, "good", f"{one.node.superlink} answers, with a certificate of this authority"
-            )
+            return Finding(what, "good", f"{one.node.superlink} answers, with a certificate of this authority")
     except ssl.SSLError as error:
         return Finding(
             what,
@@ -220,11 +210,7 @@ def proposed(place: Coordinator) -> str:
     parties, job, labels = parties_of(config), expected(config), config.resolve(config.data.source)
     if job.public.columns and not labels.is_file():
         raise ConfigError(f"{labels}: no such file; the coordinator's labels are read there")
-    cost = (
-        "NOT PRIVATE"
-        if job.epsilon is None
-        else f"epsilon = {printed(job.epsilon, '.6g')} at delta = {job.delta:g}"
-    )
+    cost = "NOT PRIVATE" if job.epsilon is None else f"epsilon = {printed(job.epsilon, '.6g')} at delta = {job.delta:g}"
     return f"{job.algorithm.name}, {job.public.rounds} rounds, {parties} parties, {cost} for each"
 
 

@@ -143,11 +143,7 @@ def described(config: Config, found: Rehearsal, number: int, superlink: str, por
         policy |= {"epsilon": given} if given is not None else {}
         policy |= {"delta": table.delta, "adjacency": table.adjacency}
         policy |= {} if table.label_epsilon is None else {"label_epsilon": table.label_epsilon}
-    records = (
-        f"records = {found.sizes[number]}"
-        if found.sizes
-        else "# records = ...    # how many it declares to hold"
-    )
+    records = f"records = {found.sizes[number]}" if found.sizes else "# records = ...    # how many it declares to hold"
     return PARTY.format(
         number=number,
         parties=count,

@@ -126,9 +126,7 @@ def load(path: Path) -> x509.Certificate:
     return x509.load_pem_x509_certificate(path.read_bytes())
 
 
-def certificate_problem(
-    path: Path, ca: Path | None = None, key: Path | None = None, host: str = ""
-) -> str | None:
+def certificate_problem(path: Path, ca: Path | None = None, key: Path | None = None, host: str = "") -> str | None:
     """What is wrong with a certificate: dates, who signed it, whose key it is, for which host."""
     try:
         found = load(path)
@@ -187,9 +185,7 @@ def seal(key: Path, content: bytes) -> str:
     ssh = b"BEGIN OPENSSH" in raw
     try:
         own: Any = (
-            serialization.load_ssh_private_key(raw, None)
-            if ssh
-            else serialization.load_pem_private_key(raw, None)
+            serialization.load_ssh_private_key(raw, None) if ssh else serialization.load_pem_private_key(raw, None)
         )
     except (ValueError, TypeError):
         raise ConfigError(f"{key}: is no private key in PEM or OpenSSH's format") from None
@@ -254,9 +250,7 @@ def greeted(letter: Letter, ca: Path, host: str) -> Greeting:
         nonce = text(letter, "nonce")
     except ValueError:
         raise RefusedError("a hello has a nonce, and its coordinator's certificate and signature") from None
-    problem = issue_problem(found, load(ca), ca.name) or (
-        None if is_for(found, host) else f"is not for {host}"
-    )
+    problem = issue_problem(found, load(ca), ca.name) or (None if is_for(found, host) else f"is not for {host}")
     if problem is not None:
         raise RefusedError(f"the certificate of whoever says hello {problem}. Nothing was told")
     key = public(found.public_key())

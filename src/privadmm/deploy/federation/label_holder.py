@@ -39,9 +39,7 @@ def labels(config: Config, job: Job, first: Facts) -> Floats | None:
     ids, y = read_labels(source, table.format, table.id, table.label, table.classes)
     (order,) = align([(str(source), ids)])
     if digest(ids[order]) != first.people:
-        raise DataError(
-            f"{source}: has labels of other people than the parties hold; agree on the people first"
-        )
+        raise DataError(f"{source}: has labels of other people than the parties hold; agree on the people first")
     found: Floats = np.asarray(y[order], dtype=np.float64)
     chosen = job.public.label_epsilon
     if chosen is None:

@@ -109,9 +109,7 @@ class Coordinator:
             fresh.unlink()
         state = path.stat()
         if state.st_size < SECRET or state.st_mode & 0o077:
-            raise ConfigError(
-                f"{path}: is too short, or not its owner's alone; remove it, and another is made"
-            )
+            raise ConfigError(f"{path}: is too short, or not its owner's alone; remove it, and another is made")
         return path
 
     def register(self, number: int) -> list[str]:

@@ -67,15 +67,11 @@ class PolicyTable:
     row_bound: Annotated[
         float | None, Gt(0), Doc("the only bound to which its rows may be clipped; any if left out")
     ] = None
-    minimum_parties: Annotated[
-        int, Ge(1), Doc("it takes part only among so many, and stops when others leave")
-    ] = 2
+    minimum_parties: Annotated[int, Ge(1), Doc("it takes part only among so many, and stops when others leave")] = 2
     adjacency: Annotated[
         Literal["replace-one", "label", "person", "column"], Doc("between which neighbours it counts")
     ] = "replace-one"
-    label_epsilon: Annotated[
-        float | None, Gt(0), Doc("its labels are randomised with this, once for all jobs")
-    ] = None
+    label_epsilon: Annotated[float | None, Gt(0), Doc("its labels are randomised with this, once for all jobs")] = None
 
 
 @dataclass(frozen=True)
@@ -85,9 +81,9 @@ class NodeTable:
     superlink: Annotated[str, NAME, Doc("HOST:PORT of the coordinator's SuperLink")]
     port: Annotated[int, Ge(1), Le(65535), Doc("on 127.0.0.1, between the node and its own processes")] = 9094
     ca: Annotated[str, NAME, Doc("certificate (PEM) of the authority that signed the SuperLink's")] = "ca.pem"
-    key: Annotated[
-        str, NAME, Doc("its private key, as ssh-keygen makes it; the coordinator has the public one")
-    ] = "node-key"
+    key: Annotated[str, NAME, Doc("its private key, as ssh-keygen makes it; the coordinator has the public one")] = (
+        "node-key"
+    )
 
 
 @dataclass(frozen=True)
@@ -149,9 +145,7 @@ class Party:
                 f'the policy has mode = "{mode}" and the job "{config.run.mode}"; {why}. Nothing was released'
             )
         if parties < least:
-            raise RefusedError(
-                f"the policy has minimum_parties = {least} and the job {parties}. Nothing was released"
-            )
+            raise RefusedError(f"the policy has minimum_parties = {least} and the job {parties}. Nothing was released")
         self.same_declaration(config)
         self.fixed.admit(config.algorithm.name)
         privacy = config.privacy

@@ -129,10 +129,7 @@ class Desk:
     def begin(self, letter: Letter) -> Answer:
         """Set the whole cost aside, or refuse. The same again changes nothing."""
         proposal = Proposal.unpack(data(letter, "proposal"))
-        heads = [
-            (str(job), int(t), int(phase), str(seen))
-            for job, t, phase, seen in json.loads(text(letter, "heads"))
-        ]
+        heads = [(str(job), int(t), int(phase), str(seen)) for job, t, phase, seen in json.loads(text(letter, "heads"))]
         self.admitted(len(proposal.sizes), None)
         new = Kept.at(self.party.jobs, proposal.id) is None
         kept = proposal.keep(self.party.jobs)
@@ -204,9 +201,7 @@ class Desk:
         proposal, number = kept.proposal, self.party.number
         found = held(self.party, kept.config, len(proposal.sizes))
         mine = (proposal.sizes[number], proposal.dim)
-        if mine != (found.records, found.dim) or (
-            proposal.columns and proposal.columns[number] != found.width
-        ):
+        if mine != (found.records, found.dim) or (proposal.columns and proposal.columns[number] != found.width):
             raise RefusedError(
                 f"the job was made for {mine[0]} records of party {number} in {mine[1]} dimensions, and it holds "
                 f"{found.records} in {found.dim}. Nothing was released"

@@ -32,9 +32,7 @@ MOST = 2**53  # of records, columns and dimensions: whole numbers that a float h
 def parties_of(config: Config) -> int:
     known = config.parties.known
     if known is None or config.parties.use != "all":
-        raise ConfigError(
-            f"{config.path}: a federation has a known number of parties: set [parties] count, and no use"
-        )
+        raise ConfigError(f"{config.path}: a federation has a known number of parties: set [parties] count, and no use")
     return known
 
 
@@ -45,9 +43,7 @@ def neutral(config: Config) -> Config:
     if data.embedded:
         onehot = data.source == "embedded:adult"
         bound = data.row_bound or (adult.SCHEMA.row_bound if onehot else 14**0.5)
-        data = replace(
-            data, classes=adult.CLASSES, row_bound=None if data.rows == "unit" else bound, encoding="minmax"
-        )
+        data = replace(data, classes=adult.CLASSES, row_bound=None if data.rows == "unit" else bound, encoding="minmax")
     return replace(
         config,
         data=replace(
@@ -57,9 +53,7 @@ def neutral(config: Config) -> Config:
             test_fraction=0.0,
             split_seed=0,
         ),
-        parties=replace(
-            parties, count=parties_of(config), split=split, sizes=None, columns=None, files=None, seed=0
-        ),
+        parties=replace(parties, count=parties_of(config), split=split, sizes=None, columns=None, files=None, seed=0),
         privacy=None if config.privacy is None else replace(config.privacy, budget=None),
         run=replace(type(run)(), mode=run.mode, seed=run.seed),
     )
@@ -107,9 +101,7 @@ class Proposal:
             raise RefusedError("a job has an id of 32 hexadecimal digits. Nothing was released")
         numbers = (*self.sizes, *self.columns, self.dim)
         if not self.sizes or not all(type(number) is int and 1 <= number <= MOST for number in numbers):
-            raise RefusedError(
-                "sizes, columns and dim of a job are whole numbers from 1 on. Nothing was released"
-            )
+            raise RefusedError("sizes, columns and dim of a job are whole numbers from 1 on. Nothing was released")
 
     def pack(self) -> bytes:
         facts = {
@@ -137,9 +129,7 @@ class Proposal:
         folder.mkdir(exist_ok=True)
         path, config = folder / f"{self.id}.json", folder / f"{self.id}.toml"
         if path.exists() and path.read_bytes() != self.pack():
-            raise RefusedError(
-                f"job {self.id} was proposed before and said something else. Nothing was released"
-            )
+            raise RefusedError(f"job {self.id} was proposed before and said something else. Nothing was released")
         if path.exists():
             return Kept(self, read_text(config))
         write_text(config, self.text)

@@ -112,9 +112,7 @@ def own_columns(party: Party, config: Config, parties: int, bound: float) -> Hel
     table = config.data
     if table.id is None or table.label is None:
         raise ConfigError(f"{party.folder}: parties that hold columns need [data] id and label")
-    part = read_features(
-        party.source, table.format, table.id, table.label, build.schema(config), table.on_bad
-    )
+    part = read_features(party.source, table.format, table.id, table.label, build.schema(config), table.on_bad)
     (order,) = align([(str(party.source), part.ids)])
     scale = build_columns.scaling(config)
     if scale is not None and table.rows == "unit":

@@ -46,9 +46,7 @@ class Process:
         if self.child is None:
             if now >= self.due:
                 self.began = now
-                self.child = subprocess.Popen(
-                    self.command, env=dict(self.environment), preexec_fn=end_with_parent
-                )
+                self.child = subprocess.Popen(self.command, env=dict(self.environment), preexec_fn=end_with_parent)
             return None
         if (code := self.child.poll()) is None:
             return None

@@ -59,9 +59,7 @@ def known_flower() -> None:
     import flwr
 
     if not flwr.__version__.startswith(f"{FLOWER}."):
-        sys.exit(
-            f"privadmm pins Flower {FLOWER}, and {flwr.__version__} is installed: pip install 'privadmm[flower]'"
-        )
+        sys.exit(f"privadmm pins Flower {FLOWER}, and {flwr.__version__} is installed: pip install 'privadmm[flower]'")
 
 
 def replaced(runtime: ModuleType, **others: Callable[..., Any]) -> None:

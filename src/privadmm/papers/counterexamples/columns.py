@@ -87,16 +87,12 @@ class People:
 
 def person_bound(people: People) -> Floats:
     """(2)"""
-    return ridge_sensitivity.person_scores(
-        people.lam / people.rho, people.b, np.max(np.abs(people.t), axis=1)
-    )
+    return ridge_sensitivity.person_scores(people.lam / people.rho, people.b, np.max(np.abs(people.t), axis=1))
 
 
 def weights_bound(people: People) -> Floats:
     """(3)"""
-    return ridge_sensitivity.person_weights(
-        people.lam / people.rho, people.b, np.max(np.abs(people.t), axis=1)
-    )
+    return ridge_sensitivity.person_weights(people.lam / people.rho, people.b, np.max(np.abs(people.t), axis=1))
 
 
 def scores_ratio(people: People, fit: Fit = ball_argmin) -> Floats:
@@ -169,9 +165,7 @@ class Columns:
 
 def column_bound(columns: Columns) -> Floats:
     """(4)"""
-    return ridge_sensitivity.column_scores(
-        columns.lam / columns.rho, columns.q, np.linalg.norm(columns.t, axis=1)
-    )
+    return ridge_sensitivity.column_scores(columns.lam / columns.rho, columns.q, np.linalg.norm(columns.t, axis=1))
 
 
 def column_weights_bound(columns: Columns) -> Floats:

@@ -55,9 +55,7 @@ class Worst(Generic[T]):
     unresolved: int  # those whose integral did not settle
 
 
-def attack(
-    ratio: Callable[[T], Floats], decode: Callable[[Floats], T], genes: int, rng: Rng, budget: int
-) -> Worst[T]:
+def attack(ratio: Callable[[T], Floats], decode: Callable[[Floats], T], genes: int, rng: Rng, budget: int) -> Worst[T]:
     """A quarter of the budget at random, the rest by differential evolution from the worst that chance found.
 
     Instances are decoded from standard normal genes, a row each. A ratio that is not a number could not be resolved.

@@ -44,9 +44,7 @@ def printed() -> list[Check]:
     for epsilon, total in TOTALS.items():
         ours = moments_accountant(epsilon, 1e-3, 100)
         why = f"section VI-B prints {total}; here it is {ours:.5f}, and {exact(epsilon):.4f} exactly"
-        found.append(
-            near(f"total of 100 rounds, epsilon = {epsilon:g}, delta = 1e-3", total, ours, 5e-5, why)
-        )
+        found.append(near(f"total of 100 rounds, epsilon = {epsilon:g}, delta = 1e-3", total, ours, 5e-5, why))
     return [*found, near("Table II: complete records", COMPLETE, len(attributes()[1]), 0)]
 
 
@@ -63,15 +61,8 @@ def words(values: list[float]) -> str:
 
 
 def convergence(ran: Ran, number: int, penalty: Penalty) -> list[Check]:
-    every = {
-        case: found
-        for case, found in ran.curves.items()
-        if case.penalty == penalty and case.method == "DP-ADMM"
-    }
-    settled = [
-        mean(found.objective[-1]) < mean(found.objective[len(found.objective) // 2])
-        for found in every.values()
-    ]
+    every = {case: found for case, found in ran.curves.items() if case.penalty == penalty and case.method == "DP-ADMM"}
+    settled = [mean(found.objective[-1]) < mean(found.objective[len(found.objective) // 2]) for found in every.values()]
     rising = sum(mean(found.loss[-1]) > mean(found.loss[len(found.loss) // 2]) for found in every.values())
     best = mean(ran.plain(penalty).objective[-1])
     by_epsilon = [mean(ran.of(penalty, "DP-ADMM", "published", one).objective[-1]) for one in ran.epsilons]
@@ -116,9 +107,7 @@ def accuracy(ran: Ran, number: int, penalty: Penalty) -> Check:
     name = f"Figure {number}: from a total of {AMPLE:g} on as accurate as Algorithm 1 ({penalty})"
     found, plain = ample(ran, penalty), ran.plain(penalty)
     if not found:
-        return claim(
-            name, "nearly as good", "not run", None, f"{ran.rounds} rounds never cost more than {AMPLE:g}"
-        )
+        return claim(name, "nearly as good", "not run", None, f"{ran.rounds} rounds never cost more than {AMPLE:g}")
     worst = max(mean(plain.accuracy) - mean(one.accuracy) for one in found)
     loss = max(mean(one.loss[-1]) for one in found)
     seen = (
@@ -134,9 +123,7 @@ def versus(ran: Ran) -> list[Check]:
         pairs = [
             tuple(
                 mean((one.objective if what == "objective" else one.loss)[-1])
-                for one in (
-                    ran.of("l2", method, "published", epsilon) for method in ("DP-ADMM", "Algorithm 2")
-                )
+                for one in (ran.of("l2", method, "published", epsilon) for method in ("DP-ADMM", "Algorithm 2"))
             )
             for epsilon in (0.05, 0.1)
         ]
@@ -218,8 +205,7 @@ def table_iii(ran: Ran) -> list[Check]:
             "3.06 s; 6.18 s; 70 to 369 s",
             f"passes over all records: {seen}",
             all(
-                work["DP-ADMM"][i] < min(work["Algorithm 1"][i], work["Algorithm 2"][i])
-                for i in range(len(TABLE_III))
+                work["DP-ADMM"][i] < min(work["Algorithm 1"][i], work["Algorithm 2"][i]) for i in range(len(TABLE_III))
             ),
             "one gradient a round, in place of an argmin",
         ),

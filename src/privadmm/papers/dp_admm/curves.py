@@ -101,13 +101,8 @@ def conditions(job: Job, c: Constants, best: Optimum, curves: Curves) -> list[di
         ("sqrt(E |wt_i^k - w*|^2) <= D_w for every party and round", math.sqrt(curves.far)),
     ]
     if c.theorem == 3 and job.public.regularizer.smooth.weight:
-        found.append(
-            ("sqrt(E |wt_i^k|^2) <= D_w, beyond which S2 does not bound R'", math.sqrt(curves.large))
-        )
-    return [
-        {"condition": words, "value": value, "limit": c.D_w, "holds": value <= c.D_w}
-        for words, value in found
-    ]
+        found.append(("sqrt(E |wt_i^k|^2) <= D_w, beyond which S2 does not bound R'", math.sqrt(curves.large)))
+    return [{"condition": words, "value": value, "limit": c.D_w, "holds": value <= c.D_w} for words, value in found]
 
 
 def deviations(job: Job) -> list[str]:
@@ -134,7 +129,5 @@ def deviations(job: Job) -> list[str]:
     if public.label_only:
         found.append("neighbours differ in one label: v_i covers that move, not the paper's 2 S1/m_i")
     if public.label_epsilon is not None:
-        found.append(
-            "labels are randomised: f_i is the debiased loss of the reported labels, and w* its optimum"
-        )
+        found.append("labels are randomised: f_i is the debiased loss of the reported labels, and w* its optimum")
     return found

@@ -50,12 +50,9 @@ def families(deltas: tuple[float, ...]) -> list[tuple[Penalty, Method, Noise, fl
 def tasks(setting: Setting) -> list[Task]:
     epsilons, deltas, rounds = grid(setting.quick)
     runs = rounds * setting.seeds
-    groups = {
-        family: [Case(*family[:3], epsilon, family[3]) for epsilon in epsilons] for family in families(deltas)
-    }
+    groups = {family: [Case(*family[:3], epsilon, family[3]) for epsilon in epsilons] for family in families(deltas)}
     groups |= {
-        (penalty, "Algorithm 1", "off", 0.0): [Case(penalty, "Algorithm 1", "off", *PLAIN)]
-        for penalty in ("l1", "l2")
+        (penalty, "Algorithm 1", "off", 0.0): [Case(penalty, "Algorithm 1", "off", *PLAIN)] for penalty in ("l1", "l2")
     }
     found = []
     for family, cases in groups.items():
@@ -76,12 +73,7 @@ def study(setting: Setting, results: dict[Any, Any]) -> Study:
     epsilons, deltas, rounds = grid(setting.quick)
     known = results[("references",)]
     work = {key[1:]: value for key, value in results.items() if key[0] == "passes"}
-    curves = {
-        case: found
-        for key, value in results.items()
-        if key[0] in ("l1", "l2")
-        for case, found in value.items()
-    }
+    curves = {case: found for key, value in results.items() if key[0] in ("l1", "l2") for case, found in value.items()}
     ran = Ran(curves, known, work, epsilons, deltas, rounds)
     notes = (*NOTES, ZERO) if any(found.certified == 0 for found in curves.values()) else NOTES
     return Study(NAME, TITLE, parameters(ran), checks(ran), figures(ran), grids(ran), notes)
@@ -127,9 +119,7 @@ def parameters(ran: Ran) -> tuple[Parameter, ...]:
         ),
         Parameter("averages", "of rounds 1 to k", False, "Theorem 3 has w_i from round 0; drawn alike here"),
         Parameter("local solves", f"gradient norm {TOLERANCE:g}", False, "not stated"),
-        Parameter(
-            "l1 in Algorithm 1", "the coordinator's prox", False, "an exact argmin needs a smooth problem"
-        ),
+        Parameter("l1 in Algorithm 1", "the coordinator's prox", False, "an exact argmin needs a smooth problem"),
         Parameter(
             "certified noise",
             "whole runs at the paper's totals",

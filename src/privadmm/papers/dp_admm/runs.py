@@ -61,9 +61,7 @@ class Found:
     loss: Floats  # sum_i mean loss of w
     accuracy: Floats  # of the last w, on the held-out records
     certified: float | None  # the exact total epsilon; None without noise
-    alone: (
-        float | None
-    )  # the exact delta at epsilon = 0: the largest total variation between neighbours' transcripts
+    alone: float | None  # the exact delta at epsilon = 0: the largest total variation between neighbours' transcripts
 
 
 @dataclass(frozen=True)
@@ -77,9 +75,7 @@ class Ran:
     deltas: tuple[float, ...]
     rounds: int
 
-    def of(
-        self, penalty: Penalty, method: Method, noise: Noise, epsilon: float = 0.1, delta: float = 1e-3
-    ) -> Found:
+    def of(self, penalty: Penalty, method: Method, noise: Noise, epsilon: float = 0.1, delta: float = 1e-3) -> Found:
         return self.curves[Case(penalty, method, noise, epsilon, delta)]
 
     def plain(self, penalty: Penalty) -> Found:

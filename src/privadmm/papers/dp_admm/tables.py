@@ -29,9 +29,7 @@ def figures(ran: Ran) -> tuple[Figure, ...]:
             "the paper's noise, by epsilon": [
                 Case(penalty, "DP-ADMM", "published", epsilon, 1e-3) for epsilon in ran.epsilons
             ],
-            "the paper's noise, by delta": [
-                Case(penalty, "DP-ADMM", "published", 0.1, delta) for delta in ran.deltas
-            ],
+            "the paper's noise, by delta": [Case(penalty, "DP-ADMM", "published", 0.1, delta) for delta in ran.deltas],
             "certified at the paper's totals": [
                 Case(penalty, "DP-ADMM", "certified", epsilon, 1e-3) for epsilon in ran.epsilons
             ],
@@ -73,9 +71,7 @@ def panel(ran: Ran, title: str, what: What, cases: list[Case], by_method: bool =
         values = found.objective if what == "objective" else found.loss
         dashed = case.noise != "published"
         series = f"{case.method}" if by_method or case.noise == "off" else f"{case.epsilon:g}, {case.delta:g}"
-        lines.append(
-            Line(named(case, found), looked(ran.rounds), Spread.of(values), dashed=dashed, series=series)
-        )
+        lines.append(Line(named(case, found), looked(ran.rounds), Spread.of(values), dashed=dashed, series=series))
     return Panel(title, "round", f"{what}, sum over providers", tuple(lines), yscale="log")
 
 

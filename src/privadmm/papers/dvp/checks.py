@@ -103,11 +103,7 @@ def constants(found: Results, late: Fit | str) -> Iterator[Check]:
         if isinstance(late, Fit) and late.good and ours is not None:
             yield near(name, published, ours, tolerance, why, of)
         else:
-            reason = (
-                late
-                if isinstance(late, str)
-                else "the losses do not follow the curve, so it has no constants"
-            )
+            reason = late if isinstance(late, str) else "the losses do not follow the curve, so it has no constants"
             seen = "no fit" if ours is None else f"{ours:.4g}, by a poor fit"
             yield Check(name, published, seen, None, tolerance, reason, of)
 
@@ -139,8 +135,7 @@ def balance(found: Results) -> Check:
     """By measured losses: whether an optimum lies between the smallest and the largest alpha that were run."""
     alphas, tops = found.alphas("proof"), {kind: found.best(kind, found.rounds) for kind in KINDS}
     seen = {
-        kind: f"alpha = {top['alpha']:g}"
-        + (", inside" if top["where"] == "inside" else f", the {top['where']}")
+        kind: f"alpha = {top['alpha']:g}" + (", inside" if top["where"] == "inside" else f", the {top['where']}")
         for kind, top in tops.items()
     }
     return claim(

@@ -44,9 +44,7 @@ def parameters(found: Results) -> tuple[Parameter, ...]:
         Parameter("C^R", "1750", True),
         Parameter("rho", "10^-2.5; 10^-10 without noise", True),
         Parameter("R(f), c_1", "|f|^2/2, 1/4", True),
-        Parameter(
-            "rounds", str(found.rounds), whole, stop if whole else f"a quick run; the paper has {ROUNDS}"
-        ),
+        Parameter("rounds", str(found.rounds), whole, stop if whole else f"a quick run; the paper has {ROUNDS}"),
         Parameter("omega_p1..4", ", ".join(f"{one:g}" for one in WEIGHTS), True),
         Parameter("eta", f"{ETA:g}", False, "not stated; the paper on recycled ADMM has 1 on the same data"),
         Parameter("alpha", alphas, False, "the text names 0.3 alone"),
@@ -81,16 +79,12 @@ def tasks(setting: Setting) -> list[Task]:
     alphas, gaussian = ((0.05, 0.1, 0.3, 1.0), (0.1, 1.0)) if quick else (ALPHAS, CERTIFIED)
     boxed, rhos, printed = ((0.3,), (10.0,), 8) if quick else (BOXED, RHOS, 20)
     found = [
-        Task(("proof", a), proof, (a, RHO, rounds, seeds), f"the proof's noise, alpha = {a:g}", 25.0)
-        for a in alphas
+        Task(("proof", a), proof, (a, RHO, rounds, seeds), f"the proof's noise, alpha = {a:g}", 25.0) for a in alphas
     ]
     found += [
-        Task(("certified", a), certified, (a, rounds, seeds), f"certified noise, alpha = {a:g}", 20.0)
-        for a in gaussian
+        Task(("certified", a), certified, (a, rounds, seeds), f"certified noise, alpha = {a:g}", 20.0) for a in gaussian
     ]
-    found += [
-        Task(("box", a), box, (a, printed, 3, True), f"the box's noise, alpha = {a:g}", 6.0) for a in boxed
-    ]
+    found += [Task(("box", a), box, (a, printed, 3, True), f"the box's noise, alpha = {a:g}", 6.0) for a in boxed]
     found += [Task(("rho", rho), proof, (CHOSEN, rho, short, seeds), f"rho = {rho:g}", 10.0) for rho in rhos]
     found.append(Task(("plain", CONTROL), plain, (CONTROL, rounds), "no noise", 4.0))
     found.append(Task(("refused", CHOSEN), box, (CHOSEN, 1, 1, False), "the box", 1.0, may_fail=True))

@@ -71,9 +71,7 @@ def privacy(found: Results) -> Iterator[Check]:
     better = []
     for alpha in found.alphas("certified"):
         ours, theirs = found.seen("certified", alpha), found.seen("proof", alpha)
-        better.append(
-            bool(ours.last.max() < theirs.last.min()) and (ours.epsilon or 0) < (theirs.epsilon or 0)
-        )
+        better.append(bool(ours.last.max() < theirs.last.min()) and (ours.epsilon or 0) < (theirs.epsilon or 0))
     pairs = ", ".join(
         f"{a:g}: {spread_words(found.seen('certified', a).last, 3)} against {found.seen('proof', a).last.mean():.3g}"
         for a in found.alphas("certified")

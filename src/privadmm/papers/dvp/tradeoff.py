@@ -103,9 +103,7 @@ def fit(alphas: Sequence[float], losses: Sequence[float], what: str = "the losse
                 continue
         found.append((float(np.sum((model(x, *c) - y) ** 2)), c))
     if not found:
-        raise FitError(
-            f"{what} could not be fitted by c4 exp(-c5 alpha) + c6: try other alphas, or more seeds"
-        )
+        raise FitError(f"{what} could not be fitted by c4 exp(-c5 alpha) + c6: try other alphas, or more seeds")
     left, (c4, c5, c6) = min(found, key=lambda one: one[0])
     r2 = 1 - left / spread
     if not r2 > 1e-6:

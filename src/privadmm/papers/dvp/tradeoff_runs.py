@@ -98,9 +98,7 @@ def checked(config: Config, alphas: Sequence[float], rounds: Sequence[int]) -> P
     if config.privacy is None:
         raise ConfigError(f"{config.path}: [privacy] is missing; the certified noise needs its delta")
     if config.privacy.decay != 1 or config.privacy.profile:
-        raise ConfigError(
-            f"{config.path}: alpha is the same in all rounds here: leave out [privacy] decay and profile"
-        )
+        raise ConfigError(f"{config.path}: alpha is the same in all rounds here: leave out [privacy] decay and profile")
     for number, alpha in enumerate(alphas):
         check_positive(**{f"alphas[{number}]": alpha})
     for number, mark in enumerate(rounds):
@@ -139,9 +137,7 @@ def certified(config: Config, prepared: Prepared, alpha: float) -> Job:
     dvp: DVP = replace(config.algorithm.parameters, calibration="certified", alpha=None, party_alpha=None)
     own = config.privacy
     assert own is not None
-    return costing(
-        lambda total: job_of(replace(config, privacy=replace(own, epsilon=total)), prepared, dvp), alpha
-    )
+    return costing(lambda total: job_of(replace(config, privacy=replace(own, epsilon=total)), prepared, dvp), alpha)
 
 
 def costing(at: Callable[[float], Job], alpha: float) -> Job:

@@ -60,9 +60,7 @@ def perform(task: Task) -> Any:
         return Failed(str(error))
 
 
-def run(
-    tasks: Sequence[Task], workers: int | None = None, done: Done = lambda n, of, now: None
-) -> dict[Any, Any]:
+def run(tasks: Sequence[Task], workers: int | None = None, done: Done = lambda n, of, now: None) -> dict[Any, Any]:
     """The results by key, whatever the number of workers (1: in this process)."""
     if len({task.key for task in tasks}) != len(tasks):
         raise ValueError("two tasks have the same key")

@@ -88,9 +88,7 @@ def fill(axes: Any, panel: Panel, colors: dict[str, str], below: bool = False) -
 def wide(panel: Panel) -> bool:
     """Whether what is drawn spans enough for a logarithmic axis."""
     means = [np.asarray(line.y.mean, dtype=float) for line in panel.lines]
-    drawn = np.concatenate(
-        [[], *(mean[np.isfinite(mean) & (np.abs(mean) < BEYOND) & (mean > 0)] for mean in means)]
-    )
+    drawn = np.concatenate([[], *(mean[np.isfinite(mean) & (np.abs(mean) < BEYOND) & (mean > 0)] for mean in means)])
     return bool(drawn.size and drawn.max() >= NARROW * drawn.min())
 
 
@@ -108,8 +106,6 @@ def one(axes: Any, line: Line, color: str) -> None:
     style = "--" if line.dashed else "-"
     marker = "o" if len(x) < 12 else ""
     axes.plot(x[shown], mean[shown], style, marker=marker, markersize=4, color=color, label=line.label + gone)
-    low, high = (
-        np.clip(np.asarray(side, dtype=float), -BEYOND, BEYOND) for side in (line.y.low, line.y.high)
-    )
+    low, high = (np.clip(np.asarray(side, dtype=float), -BEYOND, BEYOND) for side in (line.y.low, line.y.high))
     if banded(line):
         axes.fill_between(x, low, high, where=shown, color=color, alpha=0.15, linewidth=0)

@@ -30,9 +30,7 @@ from privadmm.privacy.mechanisms import Simulation
 C = 1750.0
 TRAINING, DELTA, TOLERANCE = 40_000, 1e-6, 1e-7
 EDGES = {5: 7, 20: 40}  # of the random network, by its nodes
-PUBLISHED = Target(
-    None, DELTA, Simulation.kind
-)  # noise from a paper's own formula; delta is for what it costs
+PUBLISHED = Target(None, DELTA, Simulation.kind)  # noise from a paper's own formula; delta is for what it costs
 
 OURS = (
     Parameter("nodes", "5, of 8000 records each, 7 edges at random", False, "degrees are not stated"),
@@ -60,9 +58,7 @@ def held(nodes: int) -> Held:
     rows = np.random.default_rng(0).permutation(len(found))
     parts = np.split(rows[:TRAINING], nodes)
     X, y = csr_array(found.X), found.y
-    return Held(
-        Shards.build(X, y, parts, row_bound=bound), Shards.build(X, y, [rows[TRAINING:]], row_bound=bound)
-    )
+    return Held(Shards.build(X, y, parts, row_bound=bound), Shards.build(X, y, [rows[TRAINING:]], row_bound=bound))
 
 
 def network(nodes: int) -> Graph:
@@ -107,9 +103,7 @@ def run(this: Job, seeds: int, failing: bool = False) -> Seen:
     public = this.public
     found = follow(this, held(public.parties).nodes, seeds, look(this), failing=failing)
     loss, even, error = np.moveaxis(found, 1, 0)
-    first = (
-        None if this.delta is None else worst(totals({(0, 0): this.plan[0, 0]}, public.parties), this.delta)
-    )
+    first = None if this.delta is None else worst(totals({(0, 0): this.plan[0, 0]}, public.parties), this.delta)
     claim = this.published
     return Seen(loss, error, even, this.epsilon, first, None if claim is None else claim.epsilon)
 

@@ -77,9 +77,7 @@ class Rounded:
     def value(self, w: Floats) -> float:
         losses = self.local.shards.sums(self.loss.value(self.margins(w), self.local.shards.y))
         smooth = float(self.local.public.regularizer.smooth.value(w))
-        return (
-            float((self.local.weight[:, 0] * losses).mean()) + smooth + self.kinks * float(self.size(w).sum())
-        )
+        return float((self.local.weight[:, 0] * losses).mean()) + smooth + self.kinks * float(self.size(w).sum())
 
     def size(self, w: Floats) -> Floats:
         return np.hypot(w, self.s)

@@ -22,11 +22,7 @@ def save(study: Study, out: Path, quick: bool = False) -> None:
 
 
 def kind(quick: bool) -> str:
-    return (
-        "a quick run, with fewer seeds, rounds and settings than the results to cite"
-        if quick
-        else "a full run"
-    )
+    return "a quick run, with fewer seeds, rounds and settings than the results to cite" if quick else "a full run"
 
 
 def page(study: Study, quick: bool = False) -> str:
@@ -53,9 +49,7 @@ def page(study: Study, quick: bool = False) -> str:
 
 
 def settings(study: Study) -> str:
-    rows = [
-        (one.symbol, one.value, "the paper" if one.stated else "ours", one.why) for one in study.parameters
-    ]
+    rows = [(one.symbol, one.value, "the paper" if one.stated else "ours", one.why) for one in study.parameters]
     return table(("setting", "value", "from", "reason"), rows)
 
 

@@ -17,9 +17,7 @@ from privadmm.privacy.mechanisms import Simulation
 Look = Callable[[View, InProcess], Floats]  # what is measured after a round: (..., seeds)
 
 
-def follow(
-    job: Job, records: Shards | People, seeds: int, look: Look, seed: int = 0, failing: bool = False
-) -> Floats:
+def follow(job: Job, records: Shards | People, seeds: int, look: Look, seed: int = 0, failing: bool = False) -> Floats:
     """What `look` sees after each round, (rounds, ..., seeds). A run that ran away is infinite from there on.
 
     With `failing`, so is a run that ends with a named error after its first round or later.

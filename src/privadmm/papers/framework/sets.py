@@ -120,6 +120,4 @@ def table(path: Path) -> Floats:
     try:
         return np.loadtxt(path, dtype=float, ndmin=1)
     except ValueError as error:
-        raise DataError(
-            f"{path}: is no table of numbers; get the file anew ({type(error).__name__})"
-        ) from None
+        raise DataError(f"{path}: is no table of numbers; get the file anew ({type(error).__name__})") from None

@@ -47,9 +47,7 @@ class Check:
         }
 
 
-def near(
-    name: str, published: float, ours: float, tolerance: float, why: str = "", of: Whose = "paper"
-) -> Check:
+def near(name: str, published: float, ours: float, tolerance: float, why: str = "", of: Whose = "paper") -> Check:
     """A printed figure against ours."""
     return Check(name, published, ours, bool(abs(ours - published) <= tolerance), tolerance, why, of)
 

@@ -81,9 +81,7 @@ def control(name: str, runs: dict[str, Run], ours: str, stopped: str) -> Check:
 
 
 def totals(found: Results) -> Iterator[Check]:
-    runs = [
-        found.run("published", n, a) for a in found.levels("published") for n in found.names("published", a)
-    ]
+    runs = [found.run("published", n, a) for a in found.levels("published") for n in found.names("published", a)]
     ratios = [run.seen.epsilon / run.seen.claimed for run in runs if run.seen.epsilon and run.seen.claimed]
     yield claim(
         "Theorem V.1: the published totals hold",

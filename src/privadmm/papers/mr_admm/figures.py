@@ -22,9 +22,7 @@ def figures(found: Results) -> tuple[Figure, ...]:
 def convergence(found: Results) -> Figure:
     panels = []
     for size in found.sizes():
-        lines = [
-            both(f"gamma = {gamma:g}", seen) for gamma, seen in found.gammas(size).items() if gamma < STILL
-        ]
+        lines = [both(f"gamma = {gamma:g}", seen) for gamma, seen in found.gammas(size).items() if gamma < STILL]
         lines.append(plain("ADMM", found.gammas(size)[STILL]))
         panels.append(Panel(f"(a) R-ADMM, {size} nodes", "iteration", "mean loss", tuple(lines)))
     for place, name, words in (("(b)", "apart", "1 + {k} q_2"), ("(c)", "alike", "1 + {k}/100")):
@@ -46,9 +44,7 @@ def plain(label: str, seen: Seen) -> Line:
 def overfitting(found: Results) -> Figure:
     rhos = sorted(found.overfitting)
     errors = Spread.of([found.overfitting[rho].error[-1] for rho in rhos])
-    panel = Panel(
-        "no noise", "rho", "error rate on test records", (Line("ADMM", rhos, errors),), xscale="log"
-    )
+    panel = Panel("no noise", "rho", "error rate on test records", (Line("ADMM", rhos, errors),), xscale="log")
     return Figure("figure-2", "Figure 2: the effect of rho", (panel,))
 
 

@@ -46,17 +46,13 @@ TRIED = ((1.0, 1.15, 10), (1.0, 1.15, 25), (3.0, 1.05, 10), (3.0, 1.05, 25))
 def parameters(setting: Setting, found: Results) -> tuple[Parameter, ...]:
     """As they were run."""
     whole, whys = found.pairs == PAIRS, "stated for Figure 2; 100 for Figure 1, as curves end slowly there"
-    short = (
-        f"a quick run, with twice as many in Figure 1; a full one has {2 * PAIRS}, and twice as many there"
-    )
+    short = f"a quick run, with twice as many in Figure 1; a full one has {2 * PAIRS}, and twice as many there"
     alphas = found.levels("published")
     every, runs = alphas == list(ALPHAS), setting.seeds
     made = (
         Parameter("C", "1750", True),
         Parameter("rho", f"{RHO:g}", True),
-        Parameter(
-            "gamma", f"{GAMMA:g}; Figures 1(a) and 3 vary it", True, "their values are not stated: 0.5, 2, 10"
-        ),
+        Parameter("gamma", f"{GAMMA:g}; Figures 1(a) and 3 vary it", True, "their values are not stated: 0.5, 2, 10"),
         Parameter("eta", "1; 0.5 in Figure 1(a); 1.04^k in MR-ADMM of Figure 5", True),
         Parameter(
             "alpha",
@@ -64,9 +60,7 @@ def parameters(setting: Setting, found: Results) -> tuple[Parameter, ...]:
             every,
             "" if every else "a quick run; the paper has 2, 1 and 0.5",
         ),
-        Parameter(
-            "runs", str(runs), runs == RUNS, "" if runs == RUNS else f"a quick run; the paper has {RUNS}"
-        ),
+        Parameter("runs", str(runs), runs == RUNS, "" if runs == RUNS else f"a quick run; the paper has {RUNS}"),
         Parameter(
             "training, testing",
             "40,000 and 5,222 of 45,222 records",
@@ -109,9 +103,7 @@ def tasks(setting: Setting) -> list[Task]:
         for name in known if epsilon == 1 and not quick else (MR, R, HALF, GROWING):
             label = f"{name}, epsilon = {epsilon:g}"
             cost = 0.33 * known[name].rounds
-            found.append(
-                Task(("certified", name, epsilon), certified, (known[name], epsilon, seeds), label, cost)
-            )
+            found.append(Task(("certified", name, epsilon), certified, (known[name], epsilon, seeds), label, cost))
     for eta, growth, rounds in () if quick else TRIED:
         for gamma in (GAMMA, STILL):
             plan = Plan(growth, gamma, rounds, eta)
@@ -138,9 +130,7 @@ def study(setting: Setting, results: dict[Any, Any]) -> Study:
         "output f(2K), are in the table.",
     ]  # fmt: skip
     if setting.quick:
-        notes.append(
-            f"Quick: {found.pairs} pairs of {PAIRS}, {setting.seeds} seeds, alpha = 1 and epsilon = 1 alone."
-        )
+        notes.append(f"Quick: {found.pairs} pairs of {PAIRS}, {setting.seeds} seeds, alpha = 1 and epsilon = 1 alone.")
     return Study(
         NAME,
         TITLE,

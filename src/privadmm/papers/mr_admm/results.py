@@ -76,9 +76,7 @@ def listed(at: list[float] | list[int], values: list[float] | Floats, name: str 
 
 def ranges(runs: Mapping[str, Floats]) -> str:
     """Runs of methods or settings, in the order that is claimed of their means: how far their ranges agree with it."""
-    pairs = [
-        (a, b) for a, b in pairwise(runs) if runs[a].max() >= runs[b].min() and runs[b].max() >= runs[a].min()
-    ]
+    pairs = [(a, b) for a, b in pairwise(runs) if runs[a].max() >= runs[b].min() and runs[b].max() >= runs[a].min()]
     if not pairs:
         return "judged by means; neighbouring ranges do not touch"
     return "judged by means; ranges overlap: " + ", ".join(f"{a} and {b}" for a, b in pairs)

@@ -146,9 +146,7 @@ def speeds(steps: tuple[int, ...], pairs: int) -> dict[tuple[str, int], Seen]:
     """Figures 1(b) and 1(c): without noise, rates of each node's own, 1 + k q_2, and a rate for all, 1 + k/100."""
     found = {}
     for k in steps:
-        own = Apart(
-            gamma=GAMMA, tolerance=TOLERANCE, party_eta=FIRST, rates=tuple(1 + k * one for one in RATES)
-        )
+        own = Apart(gamma=GAMMA, tolerance=TOLERANCE, party_eta=FIRST, rates=tuple(1 + k * one for one in RATES))
         alike = Plan(1 + k / 100, GAMMA, pairs).method
         found["apart", k] = nodes.run(nodes.job(own, pairs, RHO / 5, NoPrivacy()), 1)
         found["alike", k] = nodes.run(nodes.job(alike, pairs, RHO / 5, NoPrivacy()), 1)

@@ -203,9 +203,7 @@ def checks(setting: Setting, results: dict[Any, Any]) -> list[Check]:
     loss = {setup: value[1] for setup, value in found.items()}
     last = {setup: value[-1] for setup, value in loss.items()}
     one, two, loud, least = PHASE_ONE[LABEL], perturbed(TENTH), perturbed(1.0), float(last[PLAIN].mean())
-    gaps = {
-        setup: (float(found[setup][0].max()), float(found[setup][0][-1].max())) for setup in (one, two, loud)
-    }
+    gaps = {setup: (float(found[setup][0].max()), float(found[setup][0][-1].max())) for setup in (one, two, loud)}
     slow = {setup: rounds_to_end(loss[setup]) for setup in loss}
     bounds, labels = bounds_of(found), labels_of(found)
     ends = [last[perturbed(R)] - least for R in bounds]
@@ -261,8 +259,7 @@ def checks(setting: Setting, results: dict[Any, Any]) -> list[Check]:
             "Figure 4(c): the risk falls with epsilon, and phase 2 adds to it at every epsilon",
             "falls; larger with phase 2",
             "; ".join(
-                f"{e:g}: {spread_words(x)}, {spread_words(y)}"
-                for e, x, y in zip(labels, alone, also, strict=True)
+                f"{e:g}: {spread_words(x)}, {spread_words(y)}" for e, x, y in zip(labels, alone, also, strict=True)
             ),
             (falls([x.mean() for x in alone]) and falls([x.mean() for x in also]))
             and all(y.mean() > x.mean() for x, y in zip(alone, also, strict=True)),

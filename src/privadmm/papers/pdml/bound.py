@@ -86,9 +86,7 @@ class Facts:
     def lemma(self) -> Lemma5:
         """With the paper's constants: n times those of one party."""
         n = self.n
-        return Lemma5(
-            self.spectrum, n * self.weight, n * (self.c3 + self.weight), n * self.radius**2, self.dual
-        )
+        return Lemma5(self.spectrum, n * self.weight, n * (self.c3 + self.weight), n * self.radius**2, self.dual)
 
     @cached_property
     def chosen(self) -> Chosen | None:

@@ -64,9 +64,7 @@ def facts(job: Job, radius: float | None, delta: float) -> Facts:
         radius = (public.C * loss.lipschitz + tilt) / weight
         if loss is plain and not algorithm.R:
             # The objective at the optimum is no larger than at 0.
-            radius = min(
-                radius, math.sqrt(2 * public.C * float(loss.value(np.zeros(1), np.ones(1))[0]) / weight)
-            )
+            radius = min(radius, math.sqrt(2 * public.C * float(loss.value(np.zeros(1), np.ones(1))[0]) / weight))
     check_positive(radius=radius)
     largest = float(plain.value(np.array([radius, -radius]), np.ones(2)).max())
     return Facts(
@@ -85,9 +83,7 @@ def facts(job: Job, radius: float | None, delta: float) -> Facts:
         radius=radius,
         delta=delta,
         V2=variances(job)[:, ids],
-        decay=public.privacy.decay
-        if isinstance(public.privacy, Target) and not public.privacy.profile
-        else None,
+        decay=public.privacy.decay if isinstance(public.privacy, Target) and not public.privacy.profile else None,
     )
 
 
@@ -95,9 +91,7 @@ def variances(job: Job) -> Floats:
     """V_i^2 of every round, (rounds, n), but for the rounding and the tolerance that sensitivities also cover."""
     algorithm, public = job.algorithm, job.public
     assert isinstance(algorithm, PDML)
-    moves = (
-        public.sensitivity * public.scale(public.ids)[:, 0] / public.sizes / algorithm.curvature(public)[:, 0]
-    )
+    moves = public.sensitivity * public.scale(public.ids)[:, 0] / public.sizes / algorithm.curvature(public)[:, 0]
     ratios = [
         [event.ratio if isinstance(event, Gaussian) else 0.0 for event in job.plan[(t, 0)][0]]
         for t in range(public.rounds)
@@ -127,9 +121,7 @@ def pdml(
     train(many, parties, [watch])
     rounds, excess = range(1, job.public.rounds + 1), np.array(off)
     if not np.isfinite(excess).all():
-        raise DivergedError(
-            "the iterates ran away, and there is no curve to draw: raise beta or [privacy] epsilon"
-        )
+        raise DivergedError("the iterates ran away, and there is no curve to draw: raise beta or [privacy] epsilon")
     printed, proved = ([terms(t) for t in rounds] for terms in (known.published, known.corrected))
     last = len(rounds) - 1
     return {
@@ -145,10 +137,7 @@ def pdml(
             "chosen": None if known.chosen is None else known.chosen.record,
         },
         "constants": {
-            **{
-                name: getattr(known, name)
-                for name in ("radius", "delta", "beta", "R", "decay", "spread", "c3", "H3")
-            },
+            **{name: getattr(known, name) for name in ("radius", "delta", "beta", "R", "decay", "spread", "c3", "H3")},
             "c1": known.c1.tolist(),
             "c2": known.c2.tolist(),
             "V": np.sqrt(known.V2[0]).tolist(),
@@ -196,9 +185,7 @@ def deviations(job: Job) -> list[str]:
         "the ball |w| <= W is declared or follows from the regulariser; no iterate is projected on it",
     ]
     if np.ptp(omega) > 1e-12 or public.C != 1:
-        found.append(
-            "J_i carries C omega_i: c1, c2 and c3 are each party's own, and so is its share of the error"
-        )
+        found.append("J_i carries C omega_i: c1, c2 and c3 are each party's own, and so is its share of the error")
     if public.label_epsilon is None:
         found.append("labels are not randomised: (e^eps + 1)/(e^eps - 1) is its limit, 1")
     return found

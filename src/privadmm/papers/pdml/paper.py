@@ -89,9 +89,7 @@ def parameters(setting: Setting, names: Sequence[str], results: dict[Any, Any]) 
             f"a record {RECORD:g} in all, delta = {DELTA:g}",
             "the paper gives no epsilon for phase 2",
         ),
-        ours(
-            "model", "mean of the released iterates over rounds and servers", "the paper's is not a release"
-        ),
+        ours("model", "mean of the released iterates over rounds and servers", "the paper's is not a release"),
     )
 
 
@@ -101,9 +99,7 @@ def tasks(setting: Setting) -> list[Task]:
     half = -(-setting.seeds // 2)
     halves = (range(half), range(half, setting.seeds))
     found = [
-        Task(
-            ("row", name, seeds[0]), row, (data, name, seeds), f"Table I, {name}, seeds from {seeds[0]}", 9.0
-        )
+        Task(("row", name, seeds[0]), row, (data, name, seeds), f"Table I, {name}, seeds from {seeds[0]}", 9.0)
         for name in names
         for seeds in halves
     ]
@@ -111,9 +107,7 @@ def tasks(setting: Setting) -> list[Task]:
         own = (signal, majority, costs)
         found += [Task((run.__name__, name), run, (data, name), f"{name}", 0.1) for run in own]
     if not setting.quick:
-        found += [
-            Task(("sweep", name), sweep, (data, name, 3), f"choice of a, {name}", 6.0) for name in PRINTED
-        ]
+        found += [Task(("sweep", name), sweep, (data, name, 3), f"choice of a, {name}", 6.0) for name in PRINTED]
     return found + adult.tasks(setting)
 
 
@@ -128,9 +122,7 @@ def study(setting: Setting, results: dict[Any, Any]) -> Study:
         "The paper's figures are drawings whose values cannot be read from the text: what it says of them is checked."
     ]
     if setting.quick:
-        notes.append(
-            f"A quick run: {', '.join(SMALL)} alone, {FEW:,} records of Adult, fewer settings, no sweep of a."
-        )
+        notes.append(f"A quick run: {', '.join(SMALL)} alone, {FEW:,} records of Adult, fewer settings, no sweep of a.")
     else:
         sweeps, more = swept({name: results["sweep", name] for name in names})
         tables, found = (*tables, sweeps), [*found, *more]

@@ -74,9 +74,7 @@ CELLS = (
 
 def fits(size: int, cells: tuple[str, ...]) -> bool:
     """Whether every printed figure is, to its two digits, a whole number out of `size`."""
-    return all(
-        any(f"{100 * right / size:.2f}" == cell for right in near(float(cell) * size / 100)) for cell in cells
-    )
+    return all(any(f"{100 * right / size:.2f}" == cell for right in near(float(cell) * size / 100)) for cell in cells)
 
 
 def near(x: float) -> range:

@@ -37,9 +37,7 @@ def between(epsilons: list[float | None], digits: str) -> str:
 
 def off(rows: Rows, columns: range, share: float = 1.0) -> Floats:
     """Ours less the printed figure, in points: (sets, columns)."""
-    ours = [
-        [found[place(j, share)].mean() - PRINTED[name][j] for j in columns] for name, found in rows.items()
-    ]
+    ours = [[found[place(j, share)].mean() - PRINTED[name][j] for j in columns] for name, found in rows.items()]
     return np.array(ours)
 
 
@@ -56,9 +54,7 @@ def grids(rows: Rows, costs: Costs) -> tuple[Grid, ...]:
     for name, found in rows.items():
         for j, (label, R) in enumerate(CONFIGURATIONS):
             cells = [found[place(j, share)] for share in ((1.0, TENTH) if R else (1.0,))]
-            shown = [
-                one for cell in cells for one in (spread(cell), f"{cell.mean() - PRINTED[name][j]:+.2f}")
-            ]
+            shown = [one for cell in cells for one in (spread(cell), f"{cell.mean() - PRINTED[name][j]:+.2f}")]
             every.append((name, words(label, R), f"{PRINTED[name][j]:.2f}", *[*shown, "", ""][:4]))
     columns = ("set", "configuration", "published", "ours", "off by", "a tenth of eta", "off by")
     caption = "Table I: accuracy in per cent, every cell"
@@ -86,10 +82,7 @@ def guarantees(costs: Costs) -> Grid:
         (
             name,
             str((COUNTS[name] - allowed_sizes(name)[0]) // SERVERS),
-            *(
-                " and ".join("none" if one is None else f"{one:.4g}" for one in own[i])
-                for i in chosen.values()
-            ),
+            *(" and ".join("none" if one is None else f"{one:.4g}" for one in own[i]) for i in chosen.values()),
         )
         for name, own in costs.items()
     ]
@@ -181,8 +174,7 @@ def checks(
     inside = int((np.abs(quiet) <= POINTS).sum())
     names = list(rows)
     outside = [
-        f"{names[i]} {words(*CONFIGURATIONS[j])} {quiet[i, j]:+.1f}"
-        for i, j in np.argwhere(np.abs(quiet) > POINTS)
+        f"{names[i]} {words(*CONFIGURATIONS[j])} {quiet[i, j]:+.1f}" for i, j in np.argwhere(np.abs(quiet) > POINTS)
     ]
     louder = [f"{name} {slope:.2f} against {eta:.2f}" for name, (slope, eta) in signals.items()]
     last = place(6)
@@ -303,10 +295,7 @@ def swept(found: dict[str, tuple[Floats, Floats, Floats]]) -> tuple[Grid, list[C
     )
     caption = "Accuracy without privacy by a, after 40 rounds (at the exact optimum), splits of its own"
     best, image, chosen = SWEEP[int(np.argmin(distance))], names.index("image"), SWEEP[int(np.argmax(count))]
-    fit = [
-        f"{SWEEP[k]:g} ({limit[:, k].sum() - 1} of {len(names) - 1} others)"
-        for k in np.flatnonzero(limit[image])
-    ]
+    fit = [f"{SWEEP[k]:g} ({limit[:, k].sum() - 1} of {len(names) - 1} others)" for k in np.flatnonzero(limit[image])]
     return Grid("sweep", caption, columns, rows), [
         claim(
             "Table I: the a used here is the sweep's",

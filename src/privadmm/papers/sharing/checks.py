@@ -165,9 +165,7 @@ def certified_noise(ran: Ran, name: str) -> Check:
     totals = [np.inf if found.per_person is None else found.per_person for found in runs]
     better = [total for total, found in zip(totals, runs, strict=True) if at_best(found).mean() < alone]
     seen = [f"{total:.3g}: {spread_words(at_best(found))}" for total, found in zip(totals, runs, strict=True)]
-    which = (
-        f"the least with which it does is {min(better):.3g}" if better else "it does at no level that was run"
-    )
+    which = f"the least with which it does is {min(better):.3g}" if better else "it does at no level that was run"
     few = ", ".join(str(found.epochs[found.best]) for found in runs)
     judged = min(totals) <= MEANT
     return claim(

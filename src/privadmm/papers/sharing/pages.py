@@ -149,9 +149,7 @@ def noise_levels(ran: list[Ran]) -> Grid:
                 best = found.best
                 bounds = found.claimed[best], found.per_person or "none"
                 ends = tuple(spread_words(found.values[best, what]) for what in (LOSS, ACCURACY))
-                rows.append(
-                    (one.called, f"{kind}, {level.epsilon:g} {per}", *bounds, found.epochs[best], *ends)
-                )
+                rows.append((one.called, f"{kind}, {level.epsilon:g} {per}", *bounds, found.epochs[best], *ends))
     columns = (
         "data",
         "noise, epsilon",

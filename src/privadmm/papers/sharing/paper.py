@@ -102,9 +102,7 @@ def tasks(setting: Setting) -> list[Task]:
         for rho in sorted({plan.rho, *plan.rhos}):
             for form in ("sharing", "printed"):
                 text = f"{name}: {form} form, rho = {rho:g}"
-                found.append(
-                    Task((name, form, rho), admm, (where, rho, form, plan.epochs), text, second * plan.epochs)
-                )
+                found.append(Task((name, form, rho), admm, (where, rho, form, plan.epochs), text, second * plan.epochs))
         for step in plan.steps:
             text, cost = f"{name}: SGD, step {step:g}", second * plan.epochs * plan.batches / 5
             found.append(Task((name, "sgd", step), sgd, (where, step, plan.batches, plan.epochs), text, cost))
@@ -180,9 +178,7 @@ def parameters(setting: Setting) -> tuple[Parameter, ...]:
             f"{LAM:g} on the summed loss, in the files' units",
             "not stated; sklearn's default, which the baselines have",
         ),
-        ours(
-            "rho", each(lambda where, plan: f"{plan.rho:g}"), "not stated; among the fastest of those tried"
-        ),
+        ours("rho", each(lambda where, plan: f"{plan.rho:g}"), "not stated; among the fastest of those tried"),
         ours("update", "the scaled sharing form", "the printed one diverges where rho is small"),
         ours("epochs", each(lambda where, plan: plan.epochs), "not stated"),
         ours(

@@ -141,9 +141,7 @@ def alone(where: Where, parties: int | None) -> Floats:
     rows = [beside(people, first) * data.bound for people in (data.train, data.test)]
     model = LogisticRegression(C=1 / LAM).fit(rows[0], data.train.y)
     loss, scores = Logistic(), [model.decision_function(X) for X in rows]
-    objective = loss.value(scores[0], data.train.y).mean() + LAM / (2 * data.train.dim) * np.sum(
-        model.coef_**2
-    )
+    objective = loss.value(scores[0], data.train.y).mean() + LAM / (2 * data.train.dim) * np.sum(model.coef_**2)
     right = (scores[1] * data.test.y > 0).mean()
     return np.array([objective, loss.value(scores[1], data.test.y).mean(), right])
 
@@ -164,9 +162,7 @@ class Noisy:
 
     epochs: tuple[int, ...]
     values: Floats
-    claimed: tuple[
-        float | None, ...
-    ]  # what the paper's Corollary 1 gives each of the runs in all, for one column
+    claimed: tuple[float | None, ...]  # what the paper's Corollary 1 gives each of the runs in all, for one column
     per_party: float | None  # certified, of what a party holds about a person
     per_person: float | None  # certified, of what all parties hold about a person
 

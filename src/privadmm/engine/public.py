@@ -149,7 +149,7 @@ class Public:
 
     @property
     def label_gain(self) -> float:
-        """How many times further the exact gradient moves between the job's neighbours than when one label is replaced."""
+        """How many times further the exact gradient moves between neighbours than when one label is replaced."""
         return max(1.0, self.sensitivity / self.loss.flip)
 
     @property
@@ -158,7 +158,7 @@ class Public:
         return self.loss.flip_smoothness if self.label_only else self.loss.smoothness
 
     def condition(self, k: Floats | float) -> float:
-        """The condition of the worst party's argmin; k is the curvature of each party that does not come from records."""
+        """The condition of the worst party's argmin; k is the curvature that does not come from records."""
         return 1 + float(np.max(self.scale(self.ids)[:, 0] * self.loss.smoothness / np.ravel(k)))
 
     def everyone(self, event: Event) -> tuple[Event, ...]:

@@ -30,7 +30,7 @@ from privadmm.engine.party import Vertical
 from privadmm.engine.phases import AtLabels, AtParties, Phase
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
-from privadmm.optim.prox import prox
+from privadmm.optim.losses import prox
 from privadmm.params import Doc, check_positive
 from privadmm.privacy.accounting import Plan
 from privadmm.privacy.calibration import NoPrivacy

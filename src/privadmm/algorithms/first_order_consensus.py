@@ -38,7 +38,7 @@ from privadmm.engine.party import Local
 from privadmm.engine.phases import AtCoordinator, AtParties, Phase, Topology
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
-from privadmm.optim import gossip
+from privadmm.optim.graphs import chebyshev, flood, gossip_residual
 from privadmm.params import Doc, check_nonnegative, check_positive
 from privadmm.privacy.accounting import Plan
 from privadmm.privacy.calibration import NoPrivacy, scaled
@@ -114,9 +114,9 @@ class FirstOrderConsensus(Method):
         if self.weights == "noise":
             values = values * public.once((self, "factors", here.tobytes()), lambda: self.factors(public, here))
         if not self.gossip:
-            return gossip.flood(values)
+            return flood(values)
         graph = public.once((self, here.tobytes()), lambda: public.graph.among(here))
-        return gossip.chebyshev(graph, values, self.gossip)
+        return chebyshev(graph, values, self.gossip)
 
     def averaged(self, public: Public) -> int:
         """How many W's the model is the mean of."""
@@ -197,7 +197,7 @@ class FirstOrderConsensus(Method):
             raise ConfigError("gossip needs a graph with edges: set gossip = 0, or a [graph] kind other than star")
 
     def advice(self, public: Public) -> str | None:
-        if not self.gossip or (left := gossip.residual(public.graph, self.gossip)) < 1e-6:
+        if not self.gossip or (left := gossip_residual(public.graph, self.gossip)) < 1e-6:
             return None
         return f"{self.gossip} gossip steps leave {left:.2g} of the parties' disagreement; more of them cost nothing"
 

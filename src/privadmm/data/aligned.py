@@ -16,16 +16,7 @@ from numpy.typing import NDArray
 from privadmm.data.arrays import Floats
 from privadmm.data.columns import align
 from privadmm.data.readers import DROP, DROP_OR_DECLARE, Format, Records, opened
-from privadmm.data.schema import (
-    DROP_OR_DEFAULT,
-    Classes,
-    Number,
-    OnBad,
-    Schema,
-    bad_numbers,
-    labels,
-    require_column,
-)
+from privadmm.data.schema import DROP_OR_DEFAULT, Classes, Number, OnBad, Schema, bad_numbers, labels, require_column
 from privadmm.errors import ConfigError, DataError
 
 

@@ -141,10 +141,7 @@ class Columns:
         chosen = np.asarray(parties, dtype=np.int64)
         if not len(chosen) or np.any(np.diff(chosen) <= 0) or chosen[0] < 0 or chosen[-1] >= len(self.ids):
             raise ConfigError("take needs increasing positions inside the block, at least one")
-        features, rows = (
-            tuple(self.features[i] for i in chosen),
-            tuple(self.rows[i] for i in chosen if self.rows),
-        )
+        features, rows = (tuple(self.features[i] for i in chosen), tuple(self.rows[i] for i in chosen if self.rows))
         return replace(self, ids=self.ids[chosen], features=features, rows=rows)
 
 
@@ -180,11 +177,7 @@ class People:
 
     @classmethod
     def build(
-        cls,
-        columns: Columns,
-        y: ArrayLike,
-        classification: bool = True,
-        declared: LabelSource = UNNAMED,
+        cls, columns: Columns, y: ArrayLike, classification: bool = True, declared: LabelSource = UNNAMED
     ) -> People:
         labels = np.asarray(y, dtype=np.float64)
         if labels.shape != (columns.people,):

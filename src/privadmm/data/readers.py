@@ -286,12 +286,7 @@ class _Parquet:
 
 
 def _from_table(
-    table: _Table,
-    label: str,
-    classes: Classes | None,
-    schema: Schema | None,
-    keep: Sequence[str],
-    on_bad: OnBad,
+    table: _Table, label: str, classes: Classes | None, schema: Schema | None, keep: Sequence[str], on_bad: OnBad
 ) -> Records:
     distinct_columns(table.header)
     features = [name for name in table.header if name != label and name not in keep]

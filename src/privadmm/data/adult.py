@@ -16,8 +16,9 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+from privadmm.data.raw import labels
 from privadmm.data.readers import Matrix, Records
-from privadmm.data.schema import Category, Encoding, Number, Schema, labels
+from privadmm.data.schema import Category, Encoding, Number, Schema
 from privadmm.errors import ConfigError, DataError
 
 Form = Literal["onehot", "a9a", "raw"]

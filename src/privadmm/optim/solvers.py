@@ -33,8 +33,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from privadmm.data.arrays import Floats
-from privadmm.data.packing import Index
+from privadmm.data.arrays import Floats, Ints
 from privadmm.data.shards import Shards
 from privadmm.errors import ConfigError, ToleranceError
 from privadmm.optim.losses import Loss
@@ -169,7 +168,7 @@ class Problem:
         ridge = np.maximum(quadratic, 1e-13 * loss.smoothness * scale)
         return cls(shards, loss, scale / shards.sizes[:, None], linear, quadratic, ridge, dual)
 
-    def take(self, parties: Index) -> Problem:
+    def take(self, parties: Ints) -> Problem:
         if len(parties) == len(self.weight):
             return self
         weight, linear, quadratic, ridge = (a[parties] for a in (self.weight, self.linear, self.quadratic, self.ridge))
@@ -260,7 +259,7 @@ class Problem:
             step = np.where(left, np.where(np.isfinite(high), (low + high) / 2, 4 * step), step)
         return step
 
-    def advance(self, x: Floats, g: Floats, p: Floats) -> tuple[Floats, Floats, Floats, Index]:
+    def advance(self, x: Floats, g: Floats, p: Floats) -> tuple[Floats, Floats, Floats, Ints]:
         """Go from x, where F has gradient g, along p. Returns the new point, the gradients of the losses and of F, and
         the parties whose step was far from 1."""
         new = x + p
@@ -286,7 +285,7 @@ def descend(
     """
     x, f, core, g = start, first, known.core, problem.whole(start, first)
     out, end, solved = np.empty_like(x), np.empty_like(x), np.zeros(len(x), dtype=bool)
-    who: Index = np.arange(len(x))
+    who: Ints = np.arange(len(x))
     pairs = [pair(start - anchor, g - problem.whole(anchor, known.gradient))]
     period = 4 + core.shape[-1] // 10
     for k in range(CAP + 1):

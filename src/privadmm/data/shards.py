@@ -15,7 +15,7 @@ stacked to (k, m, d), and matmul works party by party. Nothing is padded, and su
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -28,28 +28,29 @@ from privadmm.data.storage import PIECE, Clip, Dense, Mask, Piece, Store, chunks
 from privadmm.errors import ConfigError, DataError
 
 Part = tuple[Any, Floats, Ints]  # a table, its labels, and the rows that a party holds
+Placed = tuple[Ints, Piece, Floats]  # parties' increasing positions in the block, their records and flat labels
 
 
 @dataclass(frozen=True, eq=False)
 class Slot:
     """Where a piece sits: its parties' positions in the block, and its records' place in flat arrays."""
 
-    positions: Ints  # increasing
-    at: slice | Ints  # the same; as a slice, which copies nothing, where they are a range
+    positions: Ints
+    at: slice | Ints  # the positions; as a slice, which copies nothing, where they are a range
     cells: slice
     shape: tuple[int, int]  # k parties, m rows
     piece: Piece
 
 
-def lay(pieces: Iterable[tuple[Ints, Piece]]) -> tuple[Slot, ...]:
-    """Lay pieces out one after another, given the positions of their parties."""
+def lay(parts: Sequence[Placed]) -> tuple[Floats, tuple[Slot, ...]]:
+    """Lay pieces out one after another: all labels, and the slots."""
     slots, start = [], 0
-    for positions, piece in pieces:
+    for positions, piece, _ in parts:
         (k, m), first = piece.shape, int(positions[0])
         at = slice(first, first + k) if positions[-1] - first == k - 1 else positions
         slots.append(Slot(positions, at, slice(start, start + k * m), (k, m), piece))
         start += k * m
-    return tuple(slots)
+    return np.concatenate([y for _, _, y in parts]), tuple(slots)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,34 +124,31 @@ class Shards:
         sparse = np.array([hasattr(X, "tocsr") for X, _, _ in parts])
         order = np.lexsort((np.arange(len(parts)), sparse, sizes))
         breaks = np.flatnonzero(np.diff(sizes[order]) | np.diff(sparse[order])) + 1
-        pieces: list[tuple[Ints, Piece]] = []
+        placed = list[Placed]()
         for at in np.split(order, breaks):
             chosen = [(int(names[i]), parts[i][0], parts[i][2]) for i in at]
             pack = pack_sparse if sparse[at[0]] else pack_dense
             for piece in pack(chosen, clip, store):
-                pieces.append((at[: piece.shape[0]], piece))
-                at = at[piece.shape[0] :]
-        labels = np.concatenate([parts[i][1][parts[i][2]] for i in order])
+                own, at = np.split(at, piece.shape[:1])
+                placed.append((own, piece, np.concatenate([parts[i][1][parts[i][2]] for i in own])))
         dim = int(parts[0][0].shape[1]) + (clip.intercept > 0)
         if source is not None:
             source = replace(source, rows=tuple(digest_of(X, rows) for X, _, rows in parts))
-        return cls(names, sizes, dim, labels, lay(pieces), store, source)
+        return cls(names, sizes, dim, *lay(placed), store, source)
 
     @classmethod
     def join(cls, blocks: Sequence[Shards]) -> Shards:
         """Join blocks to one, their parties one block after another. Records stay where they are."""
         if len({block.dim for block in blocks}) > 1:
             raise DataError("all parties must have the same columns")
-        parts, start = list[tuple[Ints, Piece, Floats]](), 0
+        parts, start = list[Placed](), 0
         for block in blocks:
             parts += [(start + slot.positions, slot.piece, block.y[slot.cells]) for slot in block.slots]
             start += len(block.ids)
         parts.sort(key=lambda part: (part[1].shape[1], not isinstance(part[1], Dense), int(part[0][0])))
         ids, sizes = np.concatenate([b.ids for b in blocks]), np.concatenate([b.sizes for b in blocks])
-        labels = np.concatenate([y for _, _, y in parts])
-        slots = lay([(at, piece) for at, piece, _ in parts])
         source = LabelSource.join([block.source for block in blocks])
-        return cls(ids, sizes, blocks[0].dim, labels, slots, blocks[0].store, source)
+        return cls(ids, sizes, blocks[0].dim, *lay(parts), blocks[0].store, source)
 
     @property
     def size(self) -> int:
@@ -233,14 +231,14 @@ class Shards:
 
     def mapped(self, maps: Sequence[Callable[[Floats], Floats]], dim: int) -> Shards:
         """Map each party's rows by its own map into the unit ball of R^dim; the result is dense, and a copy."""
-        pieces = []
+        parts = list[Placed]()
         for slot in self.slots:
             A = self.store.empty((*slot.shape, dim))
             for i, out, party in zip(slot.positions, A, slot.piece.parties(), strict=True):
                 for at, rows in chunks(party):
                     out[at] = maps[i](rows)
-            pieces.append((slot.positions, Dense(A)))
-        return replace(self, dim=dim, slots=lay(pieces))
+            parts.append((slot.positions, Dense(A), self.y[slot.cells]))
+        return replace(self, dim=dim, slots=lay(parts)[1])
 
     def take(self, parties: ArrayLike) -> Shards:
         """The sub-block of these positions, which must increase. Its records are views; labels are copied."""
@@ -249,17 +247,15 @@ class Shards:
             return self
         new = np.full(len(self.ids), -1)  # from positions here to positions there
         new[chosen] = np.arange(len(chosen))
-        labels, pieces = list[Floats](), list[tuple[Ints, Piece]]()
+        parts = list[Placed]()
         for slot in self.slots:
             at, y = new[slot.at], self.y[slot.cells].reshape(slot.shape)
             kept = np.flatnonzero(at >= 0)
             for run in np.split(kept, np.flatnonzero(np.diff(kept) > 1) + 1) if len(kept) else ():
                 start, stop = int(run[0]), int(run[-1]) + 1
-                labels.append(y[start:stop].ravel())
-                pieces.append((at[start:stop], slot.piece.cut(start, stop)))
-        y = np.concatenate(labels)
+                parts.append((at[start:stop], slot.piece.cut(start, stop), y[start:stop].ravel()))
         source = None if self.source is None else self.source.take(chosen)
-        return Shards(self.ids[chosen], self.sizes[chosen], self.dim, y, lay(pieces), self.store, source)
+        return Shards(self.ids[chosen], self.sizes[chosen], self.dim, *lay(parts), self.store, source)
 
     @property
     def cells(self) -> int:
@@ -271,17 +267,18 @@ class Shards:
         if times == 1:
             return self
         starts = len(self.ids) * np.arange(times)[:, None]
-        labels = [np.tile(self.y[slot.cells], times) for slot in self.slots]
-        pieces = [((starts + slot.positions).ravel(), slot.piece.tile(times)) for slot in self.slots]
-        ids, sizes = np.tile(self.ids, times), np.tile(self.sizes, times)
-        return Shards(ids, sizes, self.dim, np.concatenate(labels), lay(pieces))
+        parts = [
+            ((starts + slot.positions).ravel(), slot.piece.tile(times), np.tile(self.y[slot.cells], times))
+            for slot in self.slots
+        ]
+        return Shards(np.tile(self.ids, times), np.tile(self.sizes, times), self.dim, *lay(parts))
 
     def batches(self, cells: int, alike: bool = True) -> Iterator[tuple[Ints, Shards]]:
         """Cut into sub-blocks of about `cells` numbers or one party, given with their positions.
 
         If `alike`, all parties of a sub-block have the same size and storage.
         """
-        ready, held = list[tuple[Ints, Piece, Floats]](), 0
+        ready, held = list[Placed](), 0
         for slot in self.slots:
             k, y = slot.shape[0], self.y[slot.cells].reshape(slot.shape)
             each = max(1, int(slot.piece.A.size) // k)  # stored numbers of a party, also of a sparse A
@@ -295,11 +292,10 @@ class Shards:
                 held += each * (stop - start)
         yield self._batch(ready)
 
-    def _batch(self, parts: Sequence[tuple[Ints, Piece, Floats]]) -> tuple[Ints, Shards]:
+    def _batch(self, parts: Sequence[Placed]) -> tuple[Ints, Shards]:
         at = np.sort(np.concatenate([own for own, _, _ in parts]))
-        slots = lay([(np.searchsorted(at, own), piece) for own, piece, _ in parts])
-        y = np.concatenate([labels for _, _, labels in parts])
-        return at, Shards(self.ids[at], self.sizes[at], self.dim, y, slots, self.store)
+        placed = [(np.searchsorted(at, own), piece, y) for own, piece, y in parts]
+        return at, Shards(self.ids[at], self.sizes[at], self.dim, *lay(placed), self.store)
 
 
 @dataclass

@@ -92,8 +92,7 @@ class Graph:
     def neighbourhood(self, ids: ArrayLike) -> Ints:
         """The sorted ids of all senders that the parties `ids` hear."""
         self.need_edges("a neighbourhood")
-        heard = [self._flat[self._starts[i] : self._starts[i] + self.degrees[i]] for i in self._ids(ids)]
-        return np.unique(np.concatenate([*heard, np.empty(0, dtype=np.int64)]))
+        return np.unique(np.array([j for i in self._ids(ids) for j in self.neighbours[i]], dtype=np.int64))
 
     def neighbour_sum(self, values: Floats, senders: ArrayLike, ids: ArrayLike, echo: Floats | None = None) -> Floats:
         """Row p is the sum over neighbours j of ids[p], in ascending j, of the row of `values` that j sent.

@@ -162,7 +162,7 @@ def variants(
 ) -> Iterator[tuple[str, Job | Line]]:
     """The certified job of a config at this budget, and one for each of its paper's own calibrations."""
     algorithm: Algorithm = config.algorithm.parameters
-    if not algorithm.private:
+    if not algorithm.adjacencies:
         yield "not private", job_of(replace(config, privacy=None), prepared, algorithm)
         return
     names = [item.name for item in fields(algorithm)]  # type: ignore[arg-type]

@@ -94,7 +94,7 @@ class Columns:
         ids: ArrayLike | None = None,
         digested: bool = True,
     ) -> Columns:
-        """From one (N, d_m) table per party, dense or scipy sparse, which are copied.
+        """Copy and clip one (N, d_m) table per party, dense or scipy sparse.
 
         With an infinite `column_bound` entries are divided by the bounds and nothing is clipped: for prediction.
         """
@@ -120,8 +120,7 @@ class Columns:
             clip = Clip(bound, intercept if len(features) == len(tables) - 1 else 0.0)
             A = rows_clipped(name, X, clip) if column_bound is None else columns_clipped(name, X, clip, column_bound)
             features.append(Features(A))
-        everybody = np.arange(tables[0].shape[0])
-        rows = tuple(digest_of(X, everybody) for X in tables) if digested else ()
+        rows = tuple(digest_of(X, np.arange(X.shape[0])) for X in tables) if digested else ()
         return cls(names, tuple(features), column_bound, rows)
 
     @property

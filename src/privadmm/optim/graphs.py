@@ -163,19 +163,16 @@ class Graph:
 
 def star(n: int) -> Graph:
     """Parties that talk to the coordinator only."""
-    _check_count(n)
     return Graph("star", ((),) * n)
 
 
 def ring(n: int) -> Graph:
     """An edge between party i and party i + 1 mod n, for every i; two parties share one edge, a single one has none."""
-    _check_count(n)
     return Graph("ring", _neighbours(n, {_edge(i, (i + 1) % n) for i in range(n) if n > 1}))
 
 
 def complete(n: int) -> Graph:
     """An edge between any two parties."""
-    _check_count(n)
     return Graph("complete", tuple(tuple(j for j in range(n) if j != i) for i in range(n)))
 
 
@@ -198,8 +195,7 @@ def random(n: int, edges: int, seed: int = 0) -> Graph:
 
     chosen = _tree(n, [below(n) for _ in range(n - 2)])
     # Fisher-Yates over the pairs, storing only what was swapped: memory grows with the edges, not with n^2.
-    moved: dict[int, int] = {}
-    drawn = 0
+    moved, drawn = dict[int, int](), 0
     while len(chosen) < edges:
         pick = drawn + below(most - drawn)
         chosen.add(_pair(moved.get(pick, pick)))
@@ -219,7 +215,6 @@ def from_networkx(g: Any) -> Graph:
     if g.is_directed():
         raise ConfigError("the graph is directed; parties hear one another, so use an undirected one")
     labels: list[Any] = list(g.nodes)
-    _check_count(len(labels))
     with suppress(TypeError):
         labels = sorted(labels)
     index = {label: i for i, label in enumerate(labels)}

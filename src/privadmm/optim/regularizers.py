@@ -22,6 +22,9 @@ class Regularizer(Protocol):
 
     weight: float
 
+    def __post_init__(self) -> None:
+        check_nonnegative(weight=self.weight)
+
     @property
     def smooth(self) -> L2: ...
     @property
@@ -53,9 +56,6 @@ class L2(Regularizer):
 
     weight: float
 
-    def __post_init__(self) -> None:
-        check_nonnegative(weight=self.weight)
-
     @property
     def smooth(self) -> L2:
         return self
@@ -79,9 +79,6 @@ class L1(Regularizer):
     """weight ||x||_1"""
 
     weight: float
-
-    def __post_init__(self) -> None:
-        check_nonnegative(weight=self.weight)
 
     @property
     def smooth(self) -> L2:
@@ -109,7 +106,7 @@ class ElasticNet(Regularizer):
     l1_ratio: float = 0.5
 
     def __post_init__(self) -> None:
-        check_nonnegative(weight=self.weight)
+        super().__post_init__()
         if not 0 <= self.l1_ratio <= 1:
             raise ConfigError(f"l1_ratio must lie between 0 and 1, not {self.l1_ratio!r}")
 

@@ -13,7 +13,8 @@ from privadmm.algorithms.admm_graph import ADMMGraph
 from privadmm.algorithms.first_order_consensus import FirstOrderConsensus
 from privadmm.algorithms.mr_admm import MRADMM
 from privadmm.data.arrays import Floats
-from privadmm.engine.job import Job, cluster, train, weights
+from privadmm.engine.block import cluster
+from privadmm.engine.job import Job, train, weights
 from privadmm.engine.mail import Mail
 from privadmm.errors import AbsentError, ConfigError
 from privadmm.optim import graphs

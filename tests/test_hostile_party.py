@@ -11,7 +11,8 @@ import pytest
 from cases import ALGORITHMS, shards
 from privadmm.data import arrays
 from privadmm.deploy.federation.protocol import Letter
-from privadmm.engine.job import cluster, train
+from privadmm.engine.block import cluster
+from privadmm.engine.job import train
 from privadmm.engine.mail import COORDINATOR, Mail
 from privadmm.engine.phases import AtParties
 from privadmm.errors import AbsentError, ClusterError, DivergedError, PrivadmmError, RefusedError

@@ -12,7 +12,8 @@ import pytest
 
 from cases import ALGORITHMS, shards
 from privadmm.data import arrays
-from privadmm.engine.job import Job, cluster
+from privadmm.engine.block import cluster
+from privadmm.engine.job import Job
 from privadmm.errors import ClusterError, DataError, RefusedError
 from privadmm.privacy.events import RandomizedResponse
 from privadmm.privacy.mechanisms import Simulation

@@ -17,7 +17,8 @@ from privadmm.algorithms.penalties import Penalised
 from privadmm.algorithms.r_admm import RADMM
 from privadmm.data.arrays import Floats
 from privadmm.data.shards import Shards
-from privadmm.engine.job import Job, cluster, train, weights
+from privadmm.engine.block import cluster
+from privadmm.engine.job import Job, train, weights
 from privadmm.engine.loop import View
 from privadmm.engine.mail import Mail
 from privadmm.engine.party import Local

@@ -9,8 +9,9 @@ import pytest
 
 from cases import ALGORITHMS, Case, named, shards
 from privadmm.cli import main
+from privadmm.engine.block import cluster
 from privadmm.engine.inprocess import InProcess, addressed
-from privadmm.engine.job import cluster, train
+from privadmm.engine.job import train
 from privadmm.engine.mail import Mail
 from privadmm.engine.phases import inbox_width, message_width
 from privadmm.errors import ConfigError

@@ -26,7 +26,8 @@ from privadmm.data.columns import People
 from privadmm.data.frame import Frame
 from privadmm.data.raw import labels
 from privadmm.data.shards import Shards
-from privadmm.engine.job import Job, cluster, features, train, weights
+from privadmm.engine.block import cluster
+from privadmm.engine.job import Job, features, train, weights
 from privadmm.engine.phases import Algorithm
 from privadmm.engine.public import Public
 from privadmm.errors import BudgetWarning, ConfigError, DataError

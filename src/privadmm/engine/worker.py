@@ -62,10 +62,6 @@ class Worker:
         `attended`: the process is its own people's, and an interrupt is theirs. What answers letters has interrupts
         that others may cause.
         """
-        ledger.policy.admit(algorithm.name)
-        ledger.policy.agree(public.adjacency, public.label_epsilon)
-        if ledger.policy.limits is not None:
-            ledger.policy.limits.admit(algorithm, public)
         self.algorithm, self.public, self.plan = algorithm, public, plan
         self.noise, self.ledger, self.job = noise, ledger, job
         self.ids, self.load, self.leave = np.asarray(ids, dtype=np.int64), load, leave or {}

@@ -16,7 +16,8 @@ from privadmm.config.build import Prepared
 from privadmm.config.build_columns import scaling
 from privadmm.config.file import Config
 from privadmm.config.sections import FeaturesTable, PrivacyTable
-from privadmm.engine.job import Job, cluster, features, train, weights
+from privadmm.engine.block import cluster
+from privadmm.engine.job import Job, features, train, weights
 from privadmm.engine.phases import Algorithm
 from privadmm.errors import ConfigError, PrivadmmError, RefusedError
 from privadmm.params import check_positive, check_probability, check_whole

@@ -58,9 +58,7 @@ class Store:
 
     def keep(self, array: NDArray[Any]) -> NDArray[Any]:
         """The array itself, or a copy of it in a file."""
-        if self.limit is None:
-            return array
-        if self.held + array.nbytes <= self.limit:
+        if self.limit is None or self.held + array.nbytes <= self.limit:
             self.held += array.nbytes
             return array
         kept = self.empty(array.shape, array.dtype)

@@ -132,7 +132,7 @@ def facts(shards: Shards, rounds: int, penalty: L2, epsilon: float, replicas: in
 def non_private(shards: Shards, test: Shards) -> float:
     """On the features that exact moments give."""
     map = map_of(moments(shards, nonnegative=False)[0], 0.0, 0.2)
-    (rows,), (unseen,) = ([A for slot in part.slots for A in slot.piece.rows()] for part in (shards, test))
+    (rows,), (unseen,) = ([A for slot in part.slots for A in slot.piece.parties()] for part in (shards, test))
     model = LogisticRegression(C=10.0, max_iter=1000, fit_intercept=False).fit(map(rows), shards.y)
     return float(model.score(map(unseen), test.y))
 

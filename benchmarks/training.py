@@ -42,8 +42,8 @@ def measure(encoding: str, repeats: int) -> dict[str, Any]:
     config = replace(config, data=replace(config.data, encoding=encoding))
     prepared = build.prepare(config)
     shards, test = prepared.shards, prepared.test
-    pooled = np.concatenate([A for slot in shards.slots for A in slot.piece.rows()])
-    unseen = np.concatenate([A for slot in test.slots for A in slot.piece.rows()])
+    pooled = np.concatenate([A for slot in shards.slots for A in slot.piece.parties()])
+    unseen = np.concatenate([A for slot in test.slots for A in slot.piece.parties()])
 
     def private() -> float:
         job = build.job(config, shards.sizes, shards.dim)

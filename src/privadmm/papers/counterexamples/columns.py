@@ -111,11 +111,7 @@ def weights_ratio(people: People, fit: Fit = ball_argmin) -> Floats:
 
 
 def search_person(
-    d: int,
-    rng: Rng,
-    budget: int,
-    ratio: Callable[[People], Floats] = scores_ratio,
-    common: int = 3,
+    d: int, rng: Rng, budget: int, ratio: Callable[[People], Floats] = scores_ratio, common: int = 3
 ) -> Worst[People]:
     """The worst of (2) or (3), or of them with another fit."""
 

@@ -69,11 +69,7 @@ def figure_3(found: Results) -> Iterator[Check]:
     else:
         tried = len(found.alphas("proof")) >= 4
         yield claim(
-            "Figure 3: the losses follow c4 exp(-c5 alpha) + c6",
-            "fitted",
-            "no fit",
-            False if tried else None,
-            late,
+            "Figure 3: the losses follow c4 exp(-c5 alpha) + c6", "fitted", "no fit", False if tried else None, late
         )
     yield balance(found)
     alphas = found.alphas("proof")

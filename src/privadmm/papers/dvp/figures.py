@@ -47,11 +47,7 @@ def tradeoff(found: Results) -> Figure:
             "alpha of a round",
             "error rate on test records",
             tuple(
-                Line(
-                    f"{kind} noise",
-                    found.alphas(kind),
-                    Spread.of(found.over(kind, "error", found.rounds)),
-                )
+                Line(f"{kind} noise", found.alphas(kind), Spread.of(found.over(kind, "error", found.rounds)))
                 for kind in KINDS
             ),
             xscale="log",
@@ -77,12 +73,7 @@ def losses(found: Results, round: int) -> Panel:
     lines.append(Line("20 exp(-20 alpha) + c6", alphas, flat(printed), published=True))
     place = "(a)" if round == found.middle else "(b), (c)"
     return Panel(
-        f"{place} loss after round {round}",
-        "alpha of a round",
-        "mean loss",
-        tuple(lines),
-        xscale="log",
-        yscale="log",
+        f"{place} loss after round {round}", "alpha of a round", "mean loss", tuple(lines), xscale="log", yscale="log"
     )
 
 
@@ -96,11 +87,7 @@ def utility(found: Results) -> Panel:
         label, drawn = f"{kind} noise; best alpha {top['alpha']:.3g}{edge}", alphas >= 0.1
         lines.append(Line(label, alphas[drawn].tolist(), Spread.of(worth[drawn]), series=f"{kind} noise"))
     return Panel(
-        "utility of privacy less measured loss",
-        "alpha of a round",
-        "U_priv - loss",
-        tuple(lines),
-        xscale="log",
+        "utility of privacy less measured loss", "alpha of a round", "U_priv - loss", tuple(lines), xscale="log"
     )
 
 

@@ -95,13 +95,7 @@ def study(setting: Setting, results: dict[Any, Any]) -> Study:
     rounds = len(next(seen.loss for (kind, _), seen in results.items() if kind == "proof"))
     found = Results(results, rho=RHO, chosen=CHOSEN, middle=max(1, rounds // 5))
     return Study(
-        NAME,
-        TITLE,
-        parameters(found),
-        tuple(checks.checks(found)),
-        figures(found),
-        grids(found),
-        notes(setting, found),
+        NAME, TITLE, parameters(found), tuple(checks.checks(found)), figures(found), grids(found), notes(setting, found)
     )
 
 

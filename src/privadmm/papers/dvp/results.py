@@ -10,10 +10,7 @@ from privadmm.data.arrays import Floats
 from privadmm.papers.dvp.tradeoff import WEIGHTS, Fit, FitError, Weights, fit, measured_best
 from privadmm.papers.framework.nodes import Seen
 
-EARLY, LATE = (
-    (0.2, 25.0),
-    (20.0, 20.0),
-)  # c4, c5 as printed: "at all iterations", and then "for iteration t > 1"
+EARLY, LATE = ((0.2, 25.0), (20.0, 20.0))  # c4, c5 as printed: "at all iterations", and then "for iteration t > 1"
 KINDS = ("proof", "certified")
 
 

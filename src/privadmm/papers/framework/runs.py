@@ -1,4 +1,4 @@
-"""One job followed over many noise seeds at once: replicas are an axis in front of the parties'."""
+"""Follow one job over many noise seeds at once: replicas are an axis in front of the parties'."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,9 +18,10 @@ Look = Callable[[View, InProcess], Floats]  # what is measured after a round: (.
 
 
 def follow(job: Job, records: Shards | People, seeds: int, look: Look, seed: int = 0, failing: bool = False) -> Floats:
-    """What `look` sees after each round, (rounds, ..., seeds). A run that ran away is infinite from there on.
+    """Return what `look` measures after each round, (rounds, ..., seeds).
 
-    With `failing`, so is a run that ends with a named error after its first round or later.
+    A run that ran away is infinite from there on; with `failing`, so is one that ends with a named error after its
+    first round or later.
     """
     many = Job(job.algorithm, replace(job.public, replicas=seeds), job.allowance)
     parties, seen = cluster(many, records, Simulation(seed)), list[Floats]()
@@ -31,8 +32,8 @@ def follow(job: Job, records: Shards | People, seeds: int, look: Look, seed: int
         if not (failing and seen):
             raise
         seen += [np.full_like(seen[0], np.inf)] * (job.public.rounds - len(seen))
-    found = np.array(seen)
-    return np.where(np.isfinite(found), found, np.inf)
+    measured = np.array(seen)
+    return np.where(np.isfinite(measured), measured, np.inf)
 
 
 def own_losses(job: Job, shards: Shards, w: Floats) -> Floats:
@@ -42,6 +43,5 @@ def own_losses(job: Job, shards: Shards, w: Floats) -> Floats:
 
 
 def accuracies(pooled: Shards, w: Floats) -> Floats:
-    """Of weights w (..., d) on records in one hand, (...,)."""
-    margins = pooled.margins(w[..., None, :])
-    return np.asarray((margins * pooled.y > 0).mean(axis=-1))
+    """Accuracies (...,) of weights w (..., d) on records in one hand."""
+    return np.asarray((pooled.margins(w[..., None, :]) * pooled.y > 0).mean(axis=-1))

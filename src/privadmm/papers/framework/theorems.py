@@ -8,7 +8,7 @@ from privadmm.algorithms.pdml import PDML
 from privadmm.config import build
 from privadmm.config.file import Config
 from privadmm.errors import ConfigError
-from privadmm.papers.dp_admm.curves import dp_admm
+from privadmm.papers.dp_admm.theory import dp_admm
 from privadmm.papers.pdml.curves import pdml
 from privadmm.params import check_whole
 from privadmm.privacy.mechanisms import Simulation

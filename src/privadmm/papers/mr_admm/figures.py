@@ -102,10 +102,9 @@ def grids(found: Results) -> tuple[Grid, ...]:
     made = [
         Grid(
             f"comparison-{kind}",
-            {
-                "published": "Figure 5 at the end: noise by the paper",
-                "certified": "The same with certified noise",
-            }[kind],
+            {"published": "Figure 5 at the end: noise by the paper", "certified": "The same with certified noise"}[
+                kind
+            ],
             ("level", "method", "releases", "published", "certified", "loss", "loss, even", "error rate"),
             tuple(
                 row(level, name, found.run(kind, name, level))

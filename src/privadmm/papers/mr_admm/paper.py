@@ -61,12 +61,7 @@ def parameters(setting: Setting, found: Results) -> tuple[Parameter, ...]:
             "" if every else "a quick run; the paper has 2, 1 and 0.5",
         ),
         Parameter("runs", str(runs), runs == RUNS, "" if runs == RUNS else f"a quick run; the paper has {RUNS}"),
-        Parameter(
-            "training, testing",
-            "40,000 and 5,222 of 45,222 records",
-            True,
-            "the paper counts 45,223 and 5,223",
-        ),
+        Parameter("training, testing", "40,000 and 5,222 of 45,222 records", True, "the paper counts 45,223 and 5,223"),
         Parameter("iterations", str(2 * found.pairs), False, whys if whole else short),
         Parameter("M-ADMM's growth", "1.04^(t/2)", False, "ends where MR-ADMM's penalty does"),
     )
@@ -132,11 +127,5 @@ def study(setting: Setting, results: dict[Any, Any]) -> Study:
     if setting.quick:
         notes.append(f"Quick: {found.pairs} pairs of {PAIRS}, {setting.seeds} seeds, alpha = 1 and epsilon = 1 alone.")
     return Study(
-        NAME,
-        TITLE,
-        parameters(setting, found),
-        tuple(checks.checks(found)),
-        figures(found),
-        grids(found),
-        tuple(notes),
+        NAME, TITLE, parameters(setting, found), tuple(checks.checks(found)), figures(found), grids(found), tuple(notes)
     )

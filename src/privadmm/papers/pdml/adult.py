@@ -14,17 +14,7 @@ from privadmm.data.shards import Shards
 from privadmm.engine.job import cluster, train
 from privadmm.optim.losses import Logistic
 from privadmm.papers.framework.bench import Setting, Task
-from privadmm.papers.framework.study import (
-    Check,
-    Figure,
-    Line,
-    Panel,
-    Spread,
-    claim,
-    falls,
-    rises,
-    spread_words,
-)
+from privadmm.papers.framework.study import Check, Figure, Line, Panel, Spread, claim, falls, rises, spread_words
 from privadmm.papers.pdml.runs import SERVERS, TENTH, Setup, against, guarantee_words
 from privadmm.privacy.mechanisms import Simulation
 

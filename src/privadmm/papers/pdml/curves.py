@@ -143,12 +143,7 @@ def pdml(
             "V": np.sqrt(known.V2[0]).tolist(),
         },
         "terms": [
-            {
-                "term": words,
-                "equation": where,
-                "published": printed[last][name],
-                "corrected": proved[last][name],
-            }
+            {"term": words, "equation": where, "published": printed[last][name], "corrected": proved[last][name]}
             for name, (words, where) in TERMS.items()
         ],
         "rounds": list(rounds),

@@ -142,15 +142,7 @@ class Lemma5:
         if not good.any():
             return None
         at = np.unravel_index(int(np.argmin(cost)), cost.shape)
-        arrays = {
-            "b": b,
-            "alpha": alpha,
-            "lambda1": lambda1,
-            "lambda2": lambda2,
-            "phi": phi,
-            "M1": M1,
-            "M2": M2,
-        }
+        arrays = {"b": b, "alpha": alpha, "lambda1": lambda1, "lambda2": lambda2, "phi": phi, "M1": M1, "M2": M2}
         arrays |= {"C": C, "H1": H1, "H2": H2}
         picked = {name: float(np.broadcast_to(array, cost.shape)[at]) for name, array in arrays.items()}
         return Chosen(lambda3=self.lambda3, lambda4=1 + picked["alpha"] ** -0.5, **picked)

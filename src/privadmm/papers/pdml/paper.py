@@ -67,11 +67,7 @@ def parameters(setting: Setting, names: Sequence[str], results: dict[Any, Any]) 
             not quick,
             f"a quick run; the paper has {adult.USED:,}" if quick else "",
         ),
-        ours(
-            "norm of Adult's rows",
-            "clipped at 3, divided by 3",
-            "the largest row is private: a declared bound",
-        ),
+        ours("norm of Adult's rows", "clipped at 3, divided by 3", "the largest row is private: a declared bound"),
         Parameter("p", "1/(1 + e^epsilon)", True),
         Parameter("epsilon, R of Table I", "0.4, 1; 0, 1, 9", True),
         ours("law of eta", "uniform in [-R, R]", "the paper states the bound alone; a tenth of R beside it"),
@@ -84,11 +80,7 @@ def parameters(setting: Setting, names: Sequence[str], results: dict[Any, Any]) 
         ours("V", f"{V:g} in Table I, {LOUD:g} in the figures", "not stated"),
         ours("beta", f"{BETA:g}; {STIFF:g} where certified", "not stated; the sensitivity falls with it"),
         ours("rounds", f"40; certified {BRIEF}", "not stated"),
-        ours(
-            "certified",
-            f"a record {RECORD:g} in all, delta = {DELTA:g}",
-            "the paper gives no epsilon for phase 2",
-        ),
+        ours("certified", f"a record {RECORD:g} in all, delta = {DELTA:g}", "the paper gives no epsilon for phase 2"),
         ours("model", "mean of the released iterates over rounds and servers", "the paper's is not a release"),
     )
 

@@ -162,11 +162,7 @@ def better(i: int, j: int) -> bool:
 
 
 def checks(
-    rows: Rows,
-    costs: Costs,
-    signals: dict[str, tuple[float, float]],
-    chance: dict[str, float],
-    sweep: bool = True,
+    rows: Rows, costs: Costs, signals: dict[str, tuple[float, float]], chance: dict[str, float], sweep: bool = True
 ) -> list[Check]:
     """`sweep`: whether there is a table of several a to point to."""
     see = " (see the sweep)" if sweep else ""
@@ -285,14 +281,7 @@ def swept(found: dict[str, tuple[Floats, Floats, Floats]]) -> tuple[Grid, list[C
         )
         for i, a in enumerate(SWEEP)
     )
-    columns = (
-        "a",
-        *names,
-        "mean distance",
-        "within 2",
-        "within 2, with R = 0",
-        "twonorm, epsilon = 1, R = 9",
-    )
+    columns = ("a", *names, "mean distance", "within 2", "within 2, with R = 0", "twonorm, epsilon = 1, R = 9")
     caption = "Accuracy without privacy by a, after 40 rounds (at the exact optimum), splits of its own"
     best, image, chosen = SWEEP[int(np.argmin(distance))], names.index("image"), SWEEP[int(np.argmax(count))]
     fit = [f"{SWEEP[k]:g} ({limit[:, k].sum() - 1} of {len(names) - 1} others)" for k in np.flatnonzero(limit[image])]

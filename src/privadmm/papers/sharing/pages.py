@@ -57,11 +57,7 @@ class Ran:
 def figures(ran: list[Ran]) -> tuple[Figure, ...]:
     found = [convergence(number, one) for number, one in enumerate(ran, 1)]
     found.append(
-        Figure(
-            "figure-3",
-            "Figure 3: test loss under noise",
-            tuple(noise(one, kind) for one in ran for kind in KINDS),
-        )
+        Figure("figure-3", "Figure 3: test loss under noise", tuple(noise(one, kind) for one in ran for kind in KINDS))
     )
     found.append(Figure("forms", "The printed update and the scaled one", tuple(forms(one) for one in ran)))
     return tuple(found)

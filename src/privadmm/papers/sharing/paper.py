@@ -161,13 +161,7 @@ def parameters(setting: Setting) -> tuple[Parameter, ...]:
 
     return (
         *(
-            [
-                ours(
-                    "people",
-                    each(lambda where, plan: f"the first {where.people}"),
-                    "a quick run; the paper has all",
-                )
-            ]
+            [ours("people", each(lambda where, plan: f"the first {where.people}"), "a quick run; the paper has all")]
             if setting.quick
             else []
         ),

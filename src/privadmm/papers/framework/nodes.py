@@ -90,7 +90,7 @@ def run(job: Job, seeds: int, failing: bool = False) -> Seen:
     public, data = job.public, held(job.public.parties)
 
     def loss(f: Floats) -> Floats:
-        return np.asarray(own_losses(job, data.nodes, f).mean(axis=-1) / C)
+        return np.asarray(own_losses(public, data.nodes, f).mean(axis=-1) / C)
 
     def look(view: View, parties: InProcess) -> Floats:
         """(3, seeds): the loss, that of the even iterates (mail of [odd, even]), the error rate."""

@@ -11,6 +11,7 @@ from privadmm.data.shards import Shards
 from privadmm.engine.inprocess import InProcess
 from privadmm.engine.job import Job, cluster, train
 from privadmm.engine.loop import View
+from privadmm.engine.public import Public
 from privadmm.errors import PrivadmmError
 from privadmm.privacy.mechanisms import Simulation
 
@@ -36,10 +37,10 @@ def follow(job: Job, records: Shards | People, seeds: int, look: Look, seed: int
     return np.where(np.isfinite(measured), measured, np.inf)
 
 
-def own_losses(job: Job, shards: Shards, w: Floats) -> Floats:
+def own_losses(public: Public, shards: Shards, w: Floats) -> Floats:
     """C omega_i/m_i sum loss of every party at its own weights w (..., P, d), without the penalty: (..., P)."""
-    weight = job.public.scale(shards.ids)[:, 0] / shards.sizes
-    return np.asarray(weight * shards.sums(job.public.loss.value(shards.margins(w), shards.y)))
+    weight = public.scale(shards.ids)[:, 0] / shards.sizes
+    return np.asarray(weight * shards.sums(public.loss.value(shards.margins(w), shards.y)))
 
 
 def accuracies(pooled: Shards, w: Floats) -> Floats:

@@ -11,8 +11,9 @@ import numpy as np
 from privadmm.data import adult
 from privadmm.data.arrays import Floats
 from privadmm.data.shards import Shards
+from privadmm.engine.block import cluster
 from privadmm.engine.inprocess import InProcess
-from privadmm.engine.job import cluster, train
+from privadmm.engine.job import train
 from privadmm.engine.loop import View
 from privadmm.optim.losses import Logistic
 from privadmm.papers.framework.bench import Setting, Task

@@ -6,7 +6,7 @@ import numpy as np
 
 from privadmm.papers.dp_admm.runs import LAMBDA, PROVIDERS, RHO, Method, Penalty, Ran, attributes
 from privadmm.papers.dp_admm.tables import METHODS, TABLE_III
-from privadmm.papers.framework.study import Check, claim, expect, falls, listed, near, spread_words
+from privadmm.papers.framework.study import Check, Claim, expect, falls, listed, near, spread_words
 from privadmm.privacy import accounting
 from privadmm.privacy.accounting import classical_ratio, moments_accountant
 from privadmm.privacy.events import Gaussian
@@ -62,26 +62,17 @@ def convergence(ran: Ran, number: int, penalty: Penalty) -> Iterator[Check]:
     deltas = sorted(ran.deltas)
     by_delta = [mean(ran.of(penalty, "DP-ADMM", "published", 0.1, delta).objective[-1]) for delta in deltas]
     why = "" if ran.rounds == 100 else f"after {ran.rounds} rounds in place of 100"
-    yield claim(
-        f"Figure {number}: DP-ADMM converges under every epsilon and delta ({penalty})",
-        "noise-resistant and convergent",
+    title = f"Figure {number}: DP-ADMM converges under every epsilon and delta ({penalty})"
+    yield Claim(title, "noise-resistant and convergent").judged(
         f"the objective still falls in the second half of {sum(settled)} of {len(settled)} curves",
         all(settled),
         f"of averaged iterates; the loss of the last iterate rises there in {rising} of them",
     )
-    yield claim(
-        f"Figure {number}: a larger epsilon ends lower ({penalty})",
-        "faster under a larger epsilon",
-        f"{listed(by_epsilon, '.4g')}; Algorithm 1 {best:.4g}",
-        falls(by_epsilon),
-        why,
+    yield Claim(f"Figure {number}: a larger epsilon ends lower ({penalty})", "faster under a larger epsilon").judged(
+        f"{listed(by_epsilon, '.4g')}; Algorithm 1 {best:.4g}", falls(by_epsilon), why
     )
-    yield claim(
-        f"Figure {number}: a larger delta ends lower ({penalty})",
-        "faster under a larger delta",
-        f"epsilon = 0.1, delta from {deltas[0]:g} up: {listed(by_delta, '.4g')}",
-        falls(by_delta),
-        why,
+    yield Claim(f"Figure {number}: a larger delta ends lower ({penalty})", "faster under a larger delta").judged(
+        f"epsilon = 0.1, delta from {deltas[0]:g} up: {listed(by_delta, '.4g')}", falls(by_delta), why
     )
 
 
@@ -90,14 +81,16 @@ def accuracy(ran: Ran, number: int, penalty: Penalty) -> Check:
     ample = [(e, delta) for e in ran.epsilons for delta in ran.deltas if ran.total(e, delta) > AMPLE]
     runs, plain = [ran.of(penalty, "DP-ADMM", "published", *pair) for pair in ample], ran.plain(penalty)
     if not runs:
-        return claim(name, "nearly as good", "not run", None, f"{ran.rounds} rounds never cost more than {AMPLE:g}")
+        return Claim(name, "nearly as good").judged(
+            "not run", None, f"{ran.rounds} rounds never cost more than {AMPLE:g}"
+        )
     worst = max(mean(plain.accuracy) - mean(found.accuracy) for found in runs)
     loss = max(mean(found.loss[-1]) for found in runs)
     seen = (
         f"{worst:.4f} less accurate at most than {mean(plain.accuracy):.4f}; loss {loss:.4g} at most beside "
         f"{mean(plain.loss[-1]):.4g}"
     )
-    return claim(name, "nearly as good", seen, worst <= NEARLY, NEAR_MAJORITY)
+    return Claim(name, "nearly as good").judged(seen, worst <= NEARLY, NEAR_MAJORITY)
 
 
 def versus(ran: Ran) -> Iterator[Check]:
@@ -106,9 +99,8 @@ def versus(ran: Ran) -> Iterator[Check]:
             [mean(getattr(ran.of("l2", method, "published", epsilon), what)[-1]) for method in BOTH]
             for epsilon in (0.05, 0.1)
         ]
-        yield claim(
-            f"Figure {number}: noise disrupts Algorithm 2 and not DP-ADMM ({what})",
-            "disrupted seriously",
+        title = f"Figure {number}: noise disrupts Algorithm 2 and not DP-ADMM ({what})"
+        yield Claim(title, "disrupted seriously").judged(
             "; ".join(f"DP-ADMM {ours:.4g}, Algorithm 2 {theirs:.4g}" for ours, theirs in ends),
             all(ours < theirs for ours, theirs in ends),
             "with the paper's noise, for epsilon = 0.05 and 0.1",
@@ -119,16 +111,12 @@ def comparison(ran: Ran) -> Iterator[Check]:
     rates = [[mean(ran.of("l2", method, "published", e).accuracy) for method in BOTH] for e in ran.epsilons]
     ours, theirs = ([mean(ran.of("l2", method, "certified", e).loss[-1]) for e in ran.epsilons] for method in BOTH)
     lost = [e for e, a, b in zip(ran.epsilons, ours, theirs, strict=True) if not a < b]
-    yield claim(
-        "Figure 6: DP-ADMM is more accurate than Algorithm 2",
-        "much better accuracy in the same privacy guarantee level",
-        "; ".join(f"{a:.4f} and {b:.4f}" for a, b in rates),
-        all(a > b for a, b in rates),
-        "with the paper's noise",
+    title = "Figure 6: DP-ADMM is more accurate than Algorithm 2"
+    yield Claim(title, "much better accuracy in the same privacy guarantee level").judged(
+        "; ".join(f"{a:.4f} and {b:.4f}" for a, b in rates), all(a > b for a, b in rates), "with the paper's noise"
     )
-    yield expect(
-        "the same with certified noise, by loss: DP-ADMM is better than Algorithm 2 at the same total",
-        "not in the paper, which has its own noise alone",
+    title = "the same with certified noise, by loss: DP-ADMM is better than Algorithm 2 at the same total"
+    yield expect(title, "not in the paper, which has its own noise alone").judged(
         f"DP-ADMM {listed(ours, '.4g')}; Algorithm 2 {listed(theirs, '.4g')}",
         not lost,
         FORGETS.format(times=1 + RHO * PROVIDERS / LAMBDA, where=listed(lost, ".4g")) if lost else "",
@@ -140,16 +128,14 @@ def first_trial(ran: Ran) -> Iterator[Check]:
     majority, best = mean(ran.known["majority"]), mean(ran.known["accuracy"])
     larger = ran.epsilons[-1]
     dp, pvp = (ran.of("l2", method, "certified", larger).loss[-1] for method in BOTH)
-    yield expect(
-        f"first trial: after {ran.rounds} rounds all methods, Algorithm 1 too, are near the majority's rate",
-        "found in a first trial",
+    title = f"first trial: after {ran.rounds} rounds all methods, Algorithm 1 too, are near the majority's rate"
+    yield expect(title, "found in a first trial").judged(
         f"majority {majority:.4f}, Algorithm 1 {plain:.4f}, the exact optimum {best:.4f}",
         abs(plain - majority) < NEARLY,
         "14 columns with categories as numbers, and too few rounds: the loss is the better measure",
     )
-    yield expect(
-        "first trial: Algorithm 2 with its correct sensitivity overtakes DP-ADMM at larger epsilon",
-        "found in a first trial",
+    title = "first trial: Algorithm 2 with its correct sensitivity overtakes DP-ADMM at larger epsilon"
+    yield expect(title, "found in a first trial").judged(
         f"epsilon = {larger:g} a round: Algorithm 2 {spread_words(pvp)}, DP-ADMM {spread_words(dp)}",
         np.max(pvp) < np.min(dp),
         "by loss, in every one of the runs",
@@ -158,16 +144,12 @@ def first_trial(ran: Ran) -> Iterator[Check]:
 
 def table_iii(ran: Ran) -> Iterator[Check]:
     work = {method: [ran.work[epsilon, method] for epsilon in TABLE_III] for method in METHODS}
-    yield claim(
-        "Table III: DP-ADMM costs less than Algorithms 1 and 2",
-        "3.06 s; 6.18 s; 70 to 369 s",
+    yield Claim("Table III: DP-ADMM costs less than Algorithms 1 and 2", "3.06 s; 6.18 s; 70 to 369 s").judged(
         "passes over all records: " + "; ".join(f"{method} {listed(row, '.4g')}" for method, row in work.items()),
         all(ours < min(others) for *others, ours in zip(*work.values(), strict=True)),
         "one gradient a round, in place of an argmin",
     )
-    yield claim(
-        "Table III: Algorithm 2 costs less the larger epsilon is",
-        "369, 212, 70 s",
+    yield Claim("Table III: Algorithm 2 costs less the larger epsilon is", "369, 212, 70 s").judged(
         f"passes {listed(work['Algorithm 2'], '.4g')}",
         falls(work["Algorithm 2"]),
         "the paper's solver seems to suffer where noise starts it far off; Newton's method here takes a few steps "

@@ -10,7 +10,7 @@ from privadmm.papers.dvp.results import EARLY, KINDS, LATE, Results
 from privadmm.papers.dvp.tradeoff import GOOD_OFF, GOOD_R2, Fit, model
 from privadmm.papers.framework import nodes
 from privadmm.papers.framework.bench import Failed
-from privadmm.papers.framework.study import Check, Whose, claim, expect, falls, listed, near, pairs, spread_words
+from privadmm.papers.framework.study import Check, Claim, Whose, expect, falls, listed, near, pairs, spread_words
 
 NEAR = 1.5  # the factor within which a printed curve counts as near our losses
 BUDGET = 5000  # instances that a search may try
@@ -28,27 +28,22 @@ def checks(found: Results) -> Iterator[Check]:
 def figure_2(found: Results) -> Iterator[Check]:
     alphas, last = found.alphas("proof"), found.over("proof", "loss", found.rounds)
     means, apart = last.mean(axis=1), int(np.sum(last[1:].max(axis=1) < last[:-1].min(axis=1)))
-    yield claim(
-        "Figure 2: a larger alpha ends with a smaller loss (proof noise)",
-        "falls with alpha",
+    yield Claim("Figure 2: a larger alpha ends with a smaller loss (proof noise)", "falls with alpha").judged(
         pairs("alpha", alphas, means),
         falls(means),
         f"means of {last.shape[1]} runs; {apart} of {len(alphas) - 1} neighbouring ranges do not touch",
     )
     curves = {alpha: found.seen("proof", alpha).loss.mean(axis=1) for alpha in alphas}
     rising = [alpha for alpha, loss in curves.items() if loss[-1] > loss[0]]
-    yield claim(
-        "Figure 2: the loss falls from round to round",
-        "converges for every alpha, faster for a larger one",
+    title = "Figure 2: the loss falls from round to round"
+    yield Claim(title, "converges for every alpha, faster for a larger one").judged(
         f"ends above its first round for alpha = {listed(rising)}" if rising else "falls for all",
         not rising,
         STAYS if rising else "",
     )
     by_rho = {rho: float(loss.mean()) for rho, loss in found.by_rho.items()}
     least = min(by_rho, key=lambda rho: by_rho[rho])
-    yield claim(
-        f"rho = 10^-2.5 has the least loss at alpha = {found.chosen:g}",
-        "the best of a few values",
+    yield Claim(f"rho = 10^-2.5 has the least loss at alpha = {found.chosen:g}", "the best of a few values").judged(
         pairs("rho", by_rho, by_rho.values()),
         least == found.rho,
         f"the best of these is rho = {least:.3g}. Beside 2 eta N_p, which is 4 or more, a small rho changes nothing; a "
@@ -61,21 +56,19 @@ def figure_3(found: Results) -> Iterator[Check]:
     yield from constants(found, late)
     yield from printed_curves(found)
     if isinstance(late, Fit):
-        yield claim(
-            FOLLOW,
-            "modelled by curve fitting",
+        yield Claim(FOLLOW, "modelled by curve fitting").judged(
             f"R^2 = {late.r2:.4f}, off by up to {100 * late.off:.0f} %",
             late.good,
             f"holds if R^2 is {GOOD_R2:g} or more and no loss is off by more than {100 * GOOD_OFF:.0f} %. Least "
             "squares follows the largest losses, at the smallest alphas, and may miss the small ones",
         )
     else:
-        yield claim(FOLLOW, "fitted", "no fit", False if len(alphas) >= 4 else None, late)
+        yield Claim(FOLLOW, "fitted").judged("no fit", False if len(alphas) >= 4 else None, late)
     yield balance(found)
     errors = found.over("proof", "error", found.rounds)
     means, runs = errors.mean(axis=1), f"means of {errors.shape[1]} runs"
     name = "Figure 3(d): the error rate falls with alpha (proof noise)"
-    yield claim(name, "falls", pairs("alpha", alphas, means), falls(means), runs)
+    yield Claim(name, "falls").judged(pairs("alpha", alphas, means), falls(means), runs)
 
 
 def constants(found: Results, late: Fit | str) -> Iterator[Check]:
@@ -103,16 +96,13 @@ def printed_curves(found: Results) -> Iterator[Check]:
     alphas, losses = found.alphas("proof"), found.over("proof", "loss", found.rounds).mean(axis=1)
     printed = {pair: model(np.array(alphas), *pair, found.floor) for pair in (LATE, EARLY)}
     off = {pair: float(np.max(np.maximum(curve / losses, losses / curve))) for pair, curve in printed.items()}
-    yield expect(
-        "Figure 3: the printed curve, 20 exp(-20 alpha) + c6, is near our losses",
-        pairs("alpha", alphas, printed[LATE]),
+    title = "Figure 3: the printed curve, 20 exp(-20 alpha) + c6, is near our losses"
+    yield expect(title, pairs("alpha", alphas, printed[LATE])).judged(
         f"within a factor {off[LATE]:.3g} at every alpha (proof noise)",
         off[LATE] <= NEAR,
         f"holds within a factor {NEAR:g}, which is ours and was set with the curves at hand. c6 is of our own run",
     )
-    yield claim(
-        "Figure 3: c4 = 0.2, c5 = 25 hold at all iterations",
-        pairs("alpha", alphas, printed[EARLY]),
+    yield Claim("Figure 3: c4 = 0.2, c5 = 25 hold at all iterations", pairs("alpha", alphas, printed[EARLY])).judged(
         f"off by up to a factor {off[EARLY]:.3g} after round {found.rounds} (proof noise)",
         off[EARLY] <= NEAR,
         f"holds within a factor {NEAR:g}, as above. The two printed pairs exclude one another for t > 1: 0.2 is a "
@@ -127,9 +117,8 @@ def balance(found: Results) -> Check:
         kind: f"alpha = {top['alpha']:g}" + (", inside" if top["where"] == "inside" else f", the {top['where']}")
         for kind, top in tops.items()
     }
-    return claim(
-        f"Figure 3: an alpha between {alphas[0]:g} and {alphas[-1]:g} balances privacy and accuracy (proof noise)",
-        "a best alpha, not named",
+    title = f"Figure 3: an alpha between {alphas[0]:g} and {alphas[-1]:g} balances privacy and accuracy (proof noise)"
+    return Claim(title, "a best alpha, not named").judged(
         f"{seen['proof']} of those run",
         tops["proof"]["where"] == "inside" if len(alphas) > 2 else None,
         "largest U_priv less measured mean loss, for the printed weights; the rule is ours. Beyond these alphas "
@@ -140,20 +129,14 @@ def balance(found: Results) -> Check:
 def the_box(found: Results) -> Iterator[Check]:
     refused = found.of["refused", found.chosen]
     failed = isinstance(refused, Failed)
-    yield claim(
-        f"Algorithm 2 as printed can be run at alpha = {found.chosen:g}",
-        "the paper's own alpha",
-        "refused" if failed else "it runs",
-        not failed,
-        refused.message if failed else "it can be run",
+    yield Claim(f"Algorithm 2 as printed can be run at alpha = {found.chosen:g}", "the paper's own alpha").judged(
+        "refused" if failed else "it runs", not failed, refused.message if failed else "it can be run"
     )
     for alpha in found.alphas("box"):
         loss = found.seen("box", alpha).loss.mean(axis=1)
         away = not np.isfinite(loss).all() or loss[-1] > 10 * loss[0]
         end = "then it runs away" if away else f"{loss[-1]:.3g} after round {len(loss)}"
-        yield claim(
-            f"Figure 2: Algorithm 2 as printed converges at alpha = {alpha:g}",
-            "converges",
+        yield Claim(f"Figure 2: Algorithm 2 as printed converges at alpha = {alpha:g}", "converges").judged(
             f"loss {loss[0]:.3g} after the first round, {end}",
             not away,
             "the inverted fraction asks for Phi < 0, and the iterates run away"
@@ -165,35 +148,27 @@ def the_box(found: Results) -> Iterator[Check]:
 def privacy(found: Results) -> Iterator[Check]:
     alpha = max(found.alphas("box"))
     cost, shown = found.seen("box", alpha).one_round, exposed(alpha, found.rho)
-    yield claim(
-        f"Theorem 1: a round of Algorithm 2 as printed costs alpha = {alpha:g}",
-        f"{alpha:g}",
+    yield Claim(f"Theorem 1: a round of Algorithm 2 as printed costs alpha = {alpha:g}", f"{alpha:g}").judged(
         f"{shown:.4g} or more; certified {cost:.4g}",
         shown <= alpha,
         "the log density ratio of two neighbours, found by search: the box lacks the factor 1/2 of the proof's zeta",
     )
     costs = {a: found.seen("proof", a).one_round for a in found.alphas("proof")}
     worst = max(cost / a for a, cost in costs.items() if cost is not None)
-    yield claim(
-        "Theorem 1: a round with the proof's noise costs at most alpha",
-        "alpha",
-        f"at most {worst:.4g} alpha",
-        worst <= 1,
-        "certified, with the noise that covers inexact solves",
+    yield Claim("Theorem 1: a round with the proof's noise costs at most alpha", "alpha").judged(
+        f"at most {worst:.4g} alpha", worst <= 1, "certified, with the noise that covers inexact solves"
     )
     total = found.seen("proof", found.chosen).epsilon
     assert total is not None
-    yield claim(
-        "Section 2.2: privacy does not depend on the number of iterations",
-        f"alpha = {found.chosen:g}, whatever the rounds",
+    title = "Section 2.2: privacy does not depend on the number of iterations"
+    yield Claim(title, f"alpha = {found.chosen:g}, whatever the rounds").judged(
         f"epsilon = {total:.4g} after {found.rounds} rounds",
         total <= found.chosen,
         "an adversary sees every round, so they compose",
     )
     runs = {a: (found.seen("certified", a), found.seen("proof", a)) for a in found.alphas("certified")}
-    yield expect(
-        "Certified noise of the same cost a round has less loss, and a smaller total, than the proof's",
-        "not in the paper",
+    title = "Certified noise of the same cost a round has less loss, and a smaller total, than the proof's"
+    yield expect(title, "not in the paper").judged(
         ", ".join(f"{a:g}: {spread_words(x.last, 3)} against {y.last.mean():.3g}" for a, (x, y) in runs.items()),
         all(x.last.max() < y.last.min() and (x.epsilon or 0) < (y.epsilon or 0) for x, y in runs.values()),
         "Gaussian noise has norm s sqrt(d), Gamma noise d/zeta, and its rounds add up like a root",

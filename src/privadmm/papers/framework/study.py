@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -45,15 +45,22 @@ def near(name: str, published: float, ours: float, tolerance: float, why: str = 
     return Check(name, published, ours, bool(abs(ours - published) <= tolerance), tolerance, why, of)
 
 
-def claim(name: str, words: str, seen: str, ok: bool | np.bool_ | None, why: str = "", of: Whose = "paper") -> Check:
-    """Judge what a paper says in words by what was seen."""
-    unjudged = ok is None
-    return Check(name, words, seen, None if unjudged else bool(ok), None, why or (TOO_FEW if unjudged else ""), of)
+class Claim(NamedTuple):
+    """What a paper says in words; or, if it is ours, what we expect and the paper does not claim."""
+
+    name: str
+    words: str
+    of: Whose = "paper"
+
+    def judged(self, seen: str, ok: bool | np.bool_ | None, why: str = "") -> Check:
+        """Judge it by what was seen."""
+        unjudged = ok is None
+        why = why or (TOO_FEW if unjudged else "")
+        return Check(self.name, self.words, seen, None if unjudged else bool(ok), None, why, self.of)
 
 
-def expect(name: str, words: str, seen: str, ok: bool | np.bool_ | None, why: str = "") -> Check:
-    """Judge what we expect, and the paper does not claim, by what was seen."""
-    return claim(name, words, seen, ok, why, "ours")
+def expect(name: str, words: str) -> Claim:
+    return Claim(name, words, "ours")
 
 
 def falls(values: ArrayLike) -> bool | None:

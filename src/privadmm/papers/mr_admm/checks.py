@@ -9,7 +9,7 @@ from privadmm.algorithms.mr_admm import MRADMM
 from privadmm.data.arrays import Floats
 from privadmm.papers.framework import nodes
 from privadmm.papers.framework.nodes import Seen
-from privadmm.papers.framework.study import Check, claim, expect, falls, listed, near, pairs, rises, spread_words
+from privadmm.papers.framework.study import Check, Claim, expect, falls, listed, near, pairs, rises, spread_words
 from privadmm.papers.mr_admm.results import KINDS, Results
 from privadmm.papers.mr_admm.runs import ADMM, GAMMA, GROWING, GROWTH, HALF, MR, RHO, STILL, M, R, Run
 from privadmm.privacy.calibration import NoPrivacy
@@ -60,9 +60,7 @@ def figure_1(found: Results) -> Iterator[Check]:
         gammas = [gamma for gamma in runs if gamma < STILL]
         swings = [oscillation(runs[gamma]) for gamma in gammas]
         moves = [float(np.abs(runs[gamma].even - runs[gamma].loss).mean()) for gamma in gammas]
-        yield claim(
-            f"Figure 1(a): a larger gamma oscillates less ({size} nodes)",
-            "falls with gamma",
+        yield Claim(f"Figure 1(a): a larger gamma oscillates less ({size} nodes)", "falls with gamma").judged(
             pairs("gamma", gammas, swings),
             np.all(np.diff(swings) <= 0) and swings[0] > swings[-1],
             "by how much an even iterate raises the loss, on average, 0 where none does. As a distance either "
@@ -70,11 +68,10 @@ def figure_1(found: Results) -> Iterator[Check]:
         )
         ends = [float(runs[gamma].last[0]) for gamma in gammas]
         name = f"Figure 1(a): a larger gamma converges more slowly ({size} nodes)"
-        yield claim(name, "loss rises with gamma", pairs("gamma", gammas, ends), rises(ends))
+        yield Claim(name, "loss rises with gamma").judged(pairs("gamma", gammas, ends), rises(ends))
         plain, recycled = float(runs[STILL].last[0]), ends[0]
-        yield claim(
-            f"Figure 1(a): in odd iterations R-ADMM is as fast as ADMM ({size} nodes)",
-            "a similar rate",
+        title = f"Figure 1(a): in odd iterations R-ADMM is as fast as ADMM ({size} nodes)"
+        yield Claim(title, "a similar rate").judged(
             f"ADMM {plain:.4f}, R-ADMM {recycled:.4f}",
             abs(plain - recycled) <= 0.005,
             f"loss after {len(runs[STILL].loss)} iterations, of which R-ADMM solves half; similar: within 0.005",
@@ -82,18 +79,13 @@ def figure_1(found: Results) -> Iterator[Check]:
     own = "with rates of the nodes' own the limit is not the paper's either: it weights node i by 1/eta_i"
     for place, name, why in (("(b)", "apart", own), ("(c)", "alike", "")):
         speeds = {k: float(seen.last[0]) for k, seen in found.speeds(name).items()}
-        yield claim(
-            f"Figure 1{place}: penalties that grow faster slow convergence down",
-            "loss rises with the growth",
-            pairs("k", speeds, speeds.values()),
-            rises(list(speeds.values())),
-            why,
+        title = f"Figure 1{place}: penalties that grow faster slow convergence down"
+        yield Claim(title, "loss rises with the growth").judged(
+            pairs("k", speeds, speeds.values()), rises(list(speeds.values())), why
         )
     method = MRADMM(eta=1.0, gamma=GAMMA)
     smallest = method.smallest_gamma(nodes.job(method, 1, RHO / 5, NoPrivacy()).public)
-    yield claim(
-        "Theorem IV.1 covers gamma = 0.5",
-        "sufficient conditions, easily met",
+    yield Claim("Theorem IV.1 covers gamma = 0.5", "sufficient conditions, easily met").judged(
         "no gamma meets them" if smallest is None else f"they ask for gamma >= {smallest:.3g}",
         smallest is not None and smallest <= GAMMA,
         "they rest on M_i = C c + rho/N = 437; the runs converge far below",
@@ -105,9 +97,7 @@ def figure_2(found: Results) -> Check:
     least = min(errors, key=lambda rho: errors[rho])
     record = 1 / nodes.held(5).test.sizes.sum()
     near_least = [rho for rho, error in errors.items() if error <= errors[least] + 10 * record]
-    return claim(
-        "Figure 2: the error rate is least at rho = 0.22",
-        "minimum near 0.22",
+    return Claim("Figure 2: the error rate is least at rho = 0.22", "minimum near 0.22").judged(
         pairs("rho", errors, errors.values()),
         RHO in near_least and min(near_least) >= RHO,
         f"least at {least:g}; within ten test records of that: {listed(near_least)}. Smaller rho do as well: a floor, "
@@ -118,9 +108,7 @@ def figure_2(found: Results) -> Check:
 def figures_3_and_4(found: Results, alpha: float) -> Iterator[Check]:
     runs = found.varied(alpha)
     by_gamma = {gamma: run.last for (gamma, growth), run in runs.items() if growth == 1.01}
-    yield claim(
-        f"Figure 3: gamma hardly matters (alpha = {alpha:g})",
-        "no significant effect",
+    yield Claim(f"Figure 3: gamma hardly matters (alpha = {alpha:g})", "no significant effect").judged(
         pairs("gamma", by_gamma, [loss.mean() for loss in by_gamma.values()]),
         max(loss.min() for loss in by_gamma.values()) <= min(loss.max() for loss in by_gamma.values()),
         "no order is claimed, and so this is about ranges: it holds where those of all gamma share a point",
@@ -129,15 +117,14 @@ def figures_3_and_4(found: Results, alpha: float) -> Iterator[Check]:
     if len(by_growth) > 1:
         means = [float(run.last.mean()) for run in by_growth.values()]
         totals = [float(run.spent[-1]) for run in by_growth.values()]
-        yield claim(
-            f"Figure 4: a faster growing penalty ends with less loss (alpha = {alpha:g})",
-            "falls with the growth",
+        title = f"Figure 4: a faster growing penalty ends with less loss (alpha = {alpha:g})"
+        yield Claim(title, "falls with the growth").judged(
             pairs("growth", by_growth, means),
             falls(means),
             ranges({f"{growth:g}": run.last for growth, run in by_growth.items()}),
         )
         name = f"Figure 4: and with a smaller published total (alpha = {alpha:g})"
-        yield claim(name, "falls with the growth", pairs("growth", by_growth, totals), falls(totals))
+        yield Claim(name, "falls with the growth").judged(pairs("growth", by_growth, totals), falls(totals))
 
 
 def stronger(found: Results) -> Iterator[Check]:
@@ -146,9 +133,7 @@ def stronger(found: Results) -> Iterator[Check]:
     ends = [[found.run("published", name, level).last.mean() for name in (MR, ADMM)] for level in levels]
     gains = [float(1 - ours / theirs) for ours, theirs in ends]
     if len(levels) > 1:
-        yield claim(
-            "Figure 5: the improvement is larger at a smaller total",
-            "grows as alpha falls",
+        yield Claim("Figure 5: the improvement is larger at a smaller total", "grows as alpha falls").judged(
             pairs("share of ADMM's loss saved at alpha", levels, gains),
             rises(gains),
             "judged by means, as a share of one mean has no range over runs",
@@ -159,21 +144,17 @@ def figure_5(found: Results, kind: str, level: float) -> Iterator[Check]:
     """Check the paper's orderings, and the controls: as many releases, of which only one method has even steps."""
     runs, at = found.runs(kind, level), f"{LETTERS[kind]} = {level:g}"
     if ADMM in runs and M in runs:
-        judge = claim if kind == "published" else expect
+        judge = Claim if kind == "published" else expect
         means = {name: float(runs[name].last.mean()) for name in ORDER}
         errors = {name: float(runs[name].error.mean()) for name in ORDER}
         by_means = (MR, R, *sorted((ADMM, M), key=lambda name: means[name]))
-        yield judge(
-            f"Figure 5: MR-ADMM below R-ADMM below ADMM and M-ADMM ({at})",
-            "loss in this order",
+        yield judge(f"Figure 5: MR-ADMM below R-ADMM below ADMM and M-ADMM ({at})", "loss in this order").judged(
             words(runs, ORDER),
             means[MR] < means[R] < min(means[ADMM], means[M]),
             ranges({name: runs[name].last for name in by_means})
             + f". Least to most: {', '.join(sorted(ORDER, key=lambda name: means[name]))}",
         )
-        yield judge(
-            f"Figure 5(g): and so are the error rates ({at})",
-            "error rates in this order",
+        yield judge(f"Figure 5(g): and so are the error rates ({at})", "error rates in this order").judged(
             ", ".join(f"{name} {errors[name]:.4f}" for name in ORDER),
             errors[MR] < errors[R] < min(errors[ADMM], errors[M]),
             ranges({name: runs[name].error for name in by_means}),
@@ -184,9 +165,7 @@ def figure_5(found: Results, kind: str, level: float) -> Iterator[Check]:
     }
     for name, names in controls.items():
         recycled, plain = (runs[each].last for each in names)
-        yield expect(
-            f"Control: {name} ({at})",
-            "not in the paper: the gain would be that of the even steps",
+        yield expect(f"Control: {name} ({at})", "not in the paper: the gain would be that of the even steps").judged(
             words(runs, names),
             recycled.mean() < plain.mean(),
             f"the same releases, noise and cost; {ranges(dict(zip(names, (recycled, plain), strict=True)))}",
@@ -197,17 +176,13 @@ def totals(found: Results) -> Iterator[Check]:
     runs = {alpha: found.runs("published", alpha) for alpha in found.levels("published")}
     seen = [run.seen for by_name in runs.values() for run in by_name.values()]
     ratios = [each.epsilon / each.claimed for each in seen if each.epsilon and each.claimed]
-    yield claim(
-        "Theorem V.1: the published totals hold",
-        "beta of (32)",
+    yield Claim("Theorem V.1: the published totals hold", "beta of (32)").judged(
         f"certified is {min(ratios):.2f} to {max(ratios):.2f} of the published total",
         max(ratios) <= 1,
         f"sound and loose; certified at delta = {nodes.DELTA:g}",
     )
     spent = [{name: by_name[name].spent[-1] for name in ORDER} for by_name in runs.values()]
-    yield claim(
-        "Figure 5(d)-(f): MR-ADMM has the least published total",
-        "lowest of all",
+    yield Claim("Figure 5(d)-(f): MR-ADMM has the least published total", "lowest of all").judged(
         ", ".join(f"{name} {total:.4g}" for name, total in spent[0].items()),
         all(each[MR] <= min(each[name] for name in (R, ADMM, M)) + 1e-9 for each in spent),
         f"at alpha = {next(iter(runs)):g}; ADMM and M-ADMM were set to R-ADMM's",
@@ -223,9 +198,8 @@ def tuned(found: Results) -> Check:
         best[even] = min(pool.items(), key=lambda item: float(item[1].last.mean()))
     (ours, recycled), (theirs, plain) = best[True], best[False]
     ahead = float(1 - recycled.last.mean() / plain.last.mean())
-    return expect(
-        "Control: at its best settings, recycling beats plain rounds (certified epsilon = 1)",
-        "not in the paper",
+    title = "Control: at its best settings, recycling beats plain rounds (certified epsilon = 1)"
+    return expect(title, "not in the paper").judged(
         f"recycled {spread_words(recycled.last)} at eta, growth, releases = {ours}; "
         f"plain {spread_words(plain.last)} at {theirs}",
         ahead > 0,

@@ -11,26 +11,24 @@ import numpy as np
 from privadmm.data import adult
 from privadmm.data.arrays import Floats
 from privadmm.data.shards import Shards
-from privadmm.engine.block import cluster
 from privadmm.engine.inprocess import InProcess
-from privadmm.engine.job import train
 from privadmm.engine.loop import View
 from privadmm.optim.losses import Logistic
 from privadmm.papers.framework.bench import Setting, Task
+from privadmm.papers.framework.runs import follow
 from privadmm.papers.framework.study import (
     Check,
+    Claim,
     Figure,
     Line,
     Panel,
     Spread,
-    claim,
     expect,
     falls,
     rises,
     spread_words,
 )
 from privadmm.papers.pdml.runs import SERVERS, TENTH, Setup, against, guarantee_words
-from privadmm.privacy.mechanisms import Simulation
 
 USED, FEW = 45_000, 4_500  # records; FEW in a quick run
 LABEL, LOUD = 1.0, 0.3  # LOUD: V, a third of a converged weight's norm, so that its decay is seen
@@ -66,18 +64,15 @@ def risk(shards: Shards, w: Floats, a: float) -> Floats:
 
 def curves(setup: Setup, seeds: int, count: int) -> Floats:
     """After every round, the largest difference of two servers' norms, and the risk: (2, rounds, seeds)."""
-    shards, runs = records(count), []
-    job = setup.job(shards)
-    for seed in range(seeds):
-        parties, seen = cluster(job, shards, Simulation(seed)), list[tuple[float, float]]()
+    shards = records(count)
 
-        def look(view: View, parties: InProcess = parties, seen: list[tuple[float, float]] = seen) -> None:
-            w = parties.local_models()
-            seen.append((float(np.ptp(np.linalg.norm(w, axis=-1))), float(risk(shards, w, setup.a))))
+    def look(view: View, parties: InProcess) -> Floats:
+        w = parties.local_models()
+        return np.stack([np.ptp(np.linalg.norm(w, axis=-1), axis=-1), risk(shards, w, setup.a)])
 
-        train(job, parties, [look])
-        runs.append(seen)
-    return np.array(runs).transpose(2, 1, 0)
+    # Labels are drawn once for all replicas, so every seed is a run of its own.
+    runs = [follow(setup.job(shards), shards, 1, look, seed)[..., 0].T for seed in range(seeds)]
+    return np.stack(runs, axis=-1)
 
 
 def settings(quick: bool) -> dict[Setup, int]:
@@ -189,54 +184,43 @@ def checks(setting: Setting, results: dict[Any, Any]) -> Iterator[Check]:
     one, two, loud, least = PHASE_ONE[LABEL], perturbed(TENTH), perturbed(1.0), float(last[PLAIN].mean())
     gaps = {setup: (float(found[setup][0].max()), float(found[setup][0][-1].max())) for setup in (one, two, loud)}
     stays = f"rounds until the risk stays within {CLOSE:g} of its last value"
-    yield claim(
-        "Figure 3(a): the servers come to agree, with phase 2 and without",
-        "both distances converge to 0",
+    title = "Figure 3(a): the servers come to agree, with phase 2 and without"
+    yield Claim(title, "both distances converge to 0").judged(
         "; ".join(f"{words(s)}: {most:.2g} to {end:.2g}" for s, (most, end) in gaps.items()),
         all(end < 0.05 * most for most, end in gaps.values()),
         "largest of all runs; of the released classifiers, noise included",
     )
-    yield claim(
-        "Figure 3(b): neither reaches the risk without privacy",
-        "both end above it",
+    yield Claim("Figure 3(b): neither reaches the risk without privacy", "both end above it").judged(
         f"phase 1 {spread_words(last[one])}, with phase 2 (a tenth of eta) {spread_words(last[two])}; "
         f"without privacy {least:.4f}",
         last[one].min() > least and last[two].min() > last[one].max(),
     )
-    yield claim(
-        "Figure 3(b): phase 2 makes convergence longer",
-        "more rounds",
+    yield Claim("Figure 3(b): phase 2 makes convergence longer", "more rounds").judged(
         f"{spread_words(slow[one], 3)} without, {spread_words(slow[two], 3)} with it, a tenth of eta",
         slow[two].min() > slow[one].max(),
         stays,
     )
-    yield claim(
-        "Figure 3(b), 4(c): with R = 1 as printed, the risk is near the one without privacy",
-        "close to the reference for epsilon > 0.6",
+    title = "Figure 3(b), 4(c): with R = 1 as printed, the risk is near the one without privacy"
+    yield Claim(title, "close to the reference for epsilon > 0.6").judged(
         f"{spread_words(last[loud])} against {least:.4f}; weights of 0 have {ZERO:.4f}",
         last[loud].mean() < 1.1 * least,
         "at this a, which is ours, eta/n moves the optimum by more than all that is learnt",
     )
     ends = {R: last[perturbed(R)] - least for R in bounds_of(found)}
-    yield claim(
-        "Figure 4(a): the larger R, the larger the gap to the reference",
-        "grows with R",
+    yield Claim("Figure 4(a): the larger R, the larger the gap to the reference", "grows with R").judged(
         "; ".join(f"R = {R:g}: {spread_words(gap, 3)}" for R, gap in ends.items()),
         all((a < b).all() for a, b in pairwise(ends.values())) if len(ends) > 1 else None,
         "gap of the risk; holds if it grows in every run, as a seed's eta is one draw scaled by R",
     )
     rates = {rho: slow[perturbed(TENTH, rho)] for rho in sorted({s.rho for s in found if rated(s)})}
-    yield claim(
-        "Figure 4(b): a larger rho needs more rounds",
-        "grows with rho",
+    yield Claim("Figure 4(b): a larger rho needs more rounds", "grows with rho").judged(
         "; ".join(f"rho = {rho:g}: {spread_words(rounds, 3)}" for rho, rounds in rates.items()),
         rises([rounds.mean() for rounds in rates.values()]),
         f"{stays}, R = 0.1",
     )
     both = {e: (last[PHASE_ONE[e]], last[perturbed(TENTH, label=e)]) for e in labels_of(found)}
-    yield claim(
-        "Figure 4(c): the risk falls with epsilon, and phase 2 adds to it at every epsilon",
-        "falls; larger with phase 2",
+    title = "Figure 4(c): the risk falls with epsilon, and phase 2 adds to it at every epsilon"
+    yield Claim(title, "falls; larger with phase 2").judged(
         "; ".join(f"{e:g}: {spread_words(x)}, {spread_words(y)}" for e, (x, y) in both.items()),
         (falls([x.mean() for x, _ in both.values()]) and falls([y.mean() for _, y in both.values()]))
         and all(y.mean() > x.mean() for x, y in both.values()),
@@ -244,18 +228,15 @@ def checks(setting: Setting, results: dict[Any, Any]) -> Iterator[Check]:
     )
     high = [float(y.mean()) / least - 1 for e, (_, y) in both.items() if e >= 0.6]
     known = len(high) > 1
-    yield claim(
-        "Figure 4(c): from epsilon = 0.6 on the risk is near the reference",
-        "close, and no longer changing",
+    title = "Figure 4(c): from epsilon = 0.6 on the risk is near the reference"
+    yield Claim(title, "close, and no longer changing").judged(
         (", ".join(f"{100 * x:.2g} %" for x in high) or "nothing") + " above it",
         max(high) < 0.05 and max(high) - min(high) < 0.01 if known else None,
         "with phase 2 at a tenth of R = 1; within 5 %, changing by less than 1 %"
         if known
         else f"{len(high)} epsilon of 0.6 or more was run, and a change needs two",
     )
-    yield expect(
-        "Figure 3, certified: phase 2 with a total of 1 for a record",
-        "no figure in the paper",
+    yield expect("Figure 3, certified: phase 2 with a total of 1 for a record", "no figure in the paper").judged(
         f"{spread_words(last[CERTIFIED])}, {promised(CERTIFIED, setting)}",
         last[CERTIFIED].mean() < last[loud].mean(),
         f"{CERTIFIED.rounds} rounds of equal noise on the iterates, no eta; holds if below R = 1 as printed",

@@ -12,7 +12,7 @@ import numpy as np
 
 from privadmm.papers.framework import sets
 from privadmm.papers.framework.bench import Setting, Task
-from privadmm.papers.framework.study import Check, Parameter, Study, claim, listed, ours
+from privadmm.papers.framework.study import Check, Claim, Parameter, Study, listed, ours
 from privadmm.papers.pdml import adult
 from privadmm.papers.pdml.adult import FEW, LOUD
 from privadmm.papers.pdml.lemma import Lemma5, Spectrum
@@ -106,9 +106,7 @@ def lemma() -> Check:
         reach.append(1 + max(phis))
         needed.append(spectrum.ratio)
     possible = sum(have > need for have, need in zip(reach, needed, strict=True))
-    return claim(
-        "Theorem 1: its condition (25) can be met in the experiments",
-        "parameters can be chosen",
+    return Claim("Theorem 1: its condition (25) can be met in the experiments", "parameters can be chosen").judged(
         f"on {possible} of {GRAPHS} random graphs: 1 + phi is at most {max(reach):.6f}, and has to be "
         f"above {min(needed):.3g}",
         possible > 0,

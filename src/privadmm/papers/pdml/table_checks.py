@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from privadmm.data.arrays import Floats
-from privadmm.papers.framework.study import Check, Grid, Row, claim, expect, near
+from privadmm.papers.framework.study import Check, Claim, Grid, Row, expect, near
 from privadmm.papers.pdml.runs import DELTA, RECORD, SERVERS, TENTH, A
 from privadmm.papers.pdml.table import CELLS, CONFIGURATIONS, COUNTS, PRINTED, SWEEP, Cell, allowed_sizes
 
@@ -103,38 +103,29 @@ def of_print() -> Iterator[Check]:
     ]
     drop = np.array([row[0] - row[4] for row in PRINTED.values()])
     below = [f"{name} {cell:.2f}" for name, row in PRINTED.items() for cell in row if cell < 50]
-    yield expect(
-        "Table I: test sizes behind the printed decimals",
-        f"{sizes_words(PRINTED_SIZES)} (an earlier trial)",
+    title = "Table I: test sizes behind the printed decimals"
+    yield expect(title, f"{sizes_words(PRINTED_SIZES)} (an earlier trial)").judged(
         sizes_words(smallest),
         smallest == PRINTED_SIZES,
         "confirmed. The smallest size of which all seven figures of a row are whole shares, with equally many "
         f"training records at each of {SERVERS} servers. So each figure is of one run, not a mean",
     )
-    yield claim(
-        "Table I: about 70 % of each set for training",
-        "70 : 30",
+    yield Claim("Table I: about 70 % of each set for training", "70 : 30").judged(
         ", ".join(f"{name} {100 * share:.0f}" for name, share in shares.items()),
         all(abs(share - 0.7) < 0.05 for share in shares.values()),
         "the printed decimals say 3,500 records to train on wherever there are more than 5,000",
     )
-    yield claim(
-        "Table I: larger epsilon and smaller R give better accuracy",
-        "in every row",
+    yield Claim("Table I: larger epsilon and smaller R give better accuracy", "in every row").judged(
         f"not in {len(wrong)} of {7 * len(pairs)} printed pairs: {'; '.join(wrong)}",
         not wrong,
         "single runs: a cell's own spread is one to two points, and on splice far more",
     )
-    yield expect(
-        "Table I: two printed cells are below chance",
-        "2 (an earlier trial)",
+    yield expect("Table I: two printed cells are below chance", "2 (an earlier trial)").judged(
         f"{len(below)}: {', '.join(below)}",
         len(below) == 2,
         "refuted: three are below 50 per cent; splice at epsilon = 0.4, R = 0 even without noise of phase 2",
     )
-    yield claim(
-        "Table I: comparable accuracy at epsilon = 0.4, R = 9",
-        "comparable to that without privacy",
+    yield Claim("Table I: comparable accuracy at epsilon = 0.4, R = 9", "comparable to that without privacy").judged(
         f"{drop.min():.1f} to {drop.max():.1f} points less, by the printed figures",
         drop.max() < 5,
         "the paper's own figures: comparable is read as within 5 points",
@@ -159,24 +150,20 @@ def checks(
     outside = [f"{names[i]} {words(j)} {quiet[i, j]:+.1f}" for i, j in np.argwhere(np.abs(quiet) > POINTS)]
     louder = [f"{name} {slope:.2f} against {eta:.2f}" for name, (slope, eta) in signals.items()]
     target = -(-16 * quiet.size // 21)
-    yield expect(
-        f"Table I: cells without phase 2 within {POINTS:g} points",
-        f"{target} of {quiet.size} at least (our target)",
+    title = f"Table I: cells without phase 2 within {POINTS:g} points"
+    yield expect(title, f"{target} of {quiet.size} at least (our target)").judged(
         f"{inside} of {quiet.size}; outside: {', '.join(outside) or 'none'}",
         inside >= target,
         "a and the constant column are not stated, and were chosen for these cells",
     )
-    yield claim(
-        f"Table I: cells with R > 0 within {POINTS:g} points, noise as printed",
-        f"{loud.size} of {loud.size}",
+    title = f"Table I: cells with R > 0 within {POINTS:g} points, noise as printed"
+    yield Claim(title, f"{loud.size} of {loud.size}").judged(
         f"{inside_loud} of {loud.size}; mean distance {np.abs(loud).mean():.1f}",
         inside_loud == loud.size,
         "R = 9 drowns the records: the loss's gradient at 0, and eta's mean over n in (14), are as long as "
         + "; ".join(louder),
     )
-    yield expect(
-        "Table I: a tenth of eta is nearer to the printed R > 0 columns",
-        "nearer (an earlier trial)",
+    yield expect("Table I: a tenth of eta is nearer to the printed R > 0 columns", "nearer (an earlier trial)").judged(
         f"{inside_tenth} of {tenth.size} within {POINTS:g}; mean distance {np.abs(tenth).mean():.1f}, as printed "
         f"{np.abs(loud).mean():.1f}",
         np.abs(tenth).mean() < np.abs(loud).mean(),
@@ -198,9 +185,8 @@ def checks(
             "ours",
         )
     records, labels = ([own[LOUD][which] for own in costs.values()] for which in (0, 1))
-    yield claim(
-        "Phase 2 strengthens the guarantee of labels against other servers",
-        "stronger than phase 1's epsilon",
+    title = "Phase 2 strengthens the guarantee of labels against other servers"
+    yield Claim(title, "stronger than phase 1's epsilon").judged(
         f"by set: label {between(labels, '.6f')} of 1, record {between(records, '.3g')}, with V = 0.1 and "
         "rho = 0.8 over 40 rounds",
         all(label is not None and label < 0.9 for label in labels),
@@ -210,16 +196,14 @@ def checks(
     gains, lost = (
         np.array([row[EQUAL].mean() - row[other].mean() for row in rows.values()]) for other in (LOUD, FALLING)
     )
-    yield expect(
-        f"Table I, certified: a total of {RECORD:g} for a record, against eta as printed with R = 1",
-        "no figure in the paper",
+    title = f"Table I, certified: a total of {RECORD:g} for a record, against eta as printed with R = 1"
+    yield expect(title, "no figure in the paper").judged(
         f"{gains.min():+.1f} to {gains.max():+.1f} points by set, in the mean {gains.mean():+.1f}",
         gains.mean() > 0,
         "holds if certified noise is better in the mean; small sets lose most: noise falls with a server's records",
     )
-    yield expect(
-        "Table I, certified: at the same total, noise that decays (16) is better than equal noise",
-        "not in the paper, which has decaying noise alone",
+    title = "Table I, certified: at the same total, noise that decays (16) is better than equal noise"
+    yield expect(title, "not in the paper, which has decaying noise alone").judged(
         f"{lost.min():.1f} to {lost.max():.1f} points worse",
         lost.max() < 0,
         "for a given total the first rounds get noise far above the last one's, and the mean over rounds keeps it",
@@ -233,7 +217,7 @@ def swept(found: dict[str, tuple[Floats, Floats, Floats]]) -> tuple[Grid, list[C
     exact = np.array([found[name][1] - PRINTED[name][0] for name in names])  # (sets, a)
     inside, limit = np.abs(run) <= POINTS, np.abs(exact) <= POINTS
     distance = np.abs(exact).mean(axis=0)
-    count, loud = inside.sum(axis=(0, 2)), found["twonorm"][2]
+    count, loud, reach = inside.sum(axis=(0, 2)), found["twonorm"][2], PRINTED["twonorm"][6]
     rows = [
         (
             f"{a:g}",
@@ -251,32 +235,24 @@ def swept(found: dict[str, tuple[Floats, Floats, Floats]]) -> tuple[Grid, list[C
     fit = [f"{SWEEP[k]:g} ({limit[:, k].sum() - 1} of {len(names) - 1} others)" for k in np.flatnonzero(limit[image])]
     distances = ", ".join(f"{a:g}: {value:.2f}" for a, value in zip(SWEEP, distance, strict=True))
     return Grid("sweep", caption, ("a", *names, *ends), rows), [
-        expect(
-            "Table I: the a used here is the sweep's",
-            f"{A:g} (ours)",
+        expect("Table I: the a used here is the sweep's", f"{A:g} (ours)").judged(
             f"{chosen:g}, with {count.max()} of {inside[:, 0].size} cells within {POINTS:g}",
             chosen == A,
             "the a with most cells without phase 2 within two points; three splits, which move a set by one to three",
         ),
-        expect(
-            "Table I: a near 0.15 fits the column without privacy best",
-            "0.15 (an earlier trial)",
+        expect("Table I: a near 0.15 fits the column without privacy best", "0.15 (an earlier trial)").judged(
             f"{best:g}, mean distance {distance.min():.2f} points",
             0.1 <= best <= 0.2,
             f"at the exact optimum, rows clipped to norm 1 with a constant column; distances: {distances}",
         ),
-        expect(
-            "Table I: image never fits together with all other sets",
-            "never (an earlier trial)",
+        expect("Table I: image never fits together with all other sets", "never (an earlier trial)").judged(
             f"at the exact optimum image fits at a = {', '.join(fit) or 'none'}",
             not limit.all(axis=0).any(),
             "holds if no a has all seven within two points; the table shows which sets are in the way",
         ),
-        claim(
-            "Table I: some a reaches twonorm at epsilon = 1, R = 9, noise as printed",
-            f"{PRINTED['twonorm'][6]:.2f}",
+        Claim("Table I: some a reaches twonorm at epsilon = 1, R = 9, noise as printed", f"{reach:.2f}").judged(
             f"at most {loud.max():.1f}",
-            abs(float(loud.max()) - PRINTED["twonorm"][6]) <= POINTS,
+            abs(float(loud.max()) - reach) <= POINTS,
             "eta and the signal are shrunk alike by a larger a",
         ),
     ]

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from privadmm.data.arrays import Floats
-from privadmm.papers.framework.study import Check, claim, expect, listed, rises, spread_words
+from privadmm.papers.framework.study import Check, Claim, expect, listed, rises, spread_words
 from privadmm.papers.sharing.results import Ran
 from privadmm.papers.sharing.runs import ACCURACY, LOSS, OBJECTIVE, Noisy
 
@@ -51,21 +51,13 @@ def figure_1(ran: Ran) -> Iterator[Check]:
     admm, (step, sgd), pooled, name = ran.admm(), ran.sgd, ran.pooled, f"Figure 1, {ran.called}: ADMM sharing"
     ours, theirs = admm[-1, LOSS], sgd[-1, LOSS]
     first = [epochs_to(curve, max(ours, theirs) + SAME) for curve in (admm, sgd)]
-    yield expect(
-        f"{name} reaches what pooled data give (test loss)",
-        "not in the text",
-        f"{ours:.4f} beside {pooled[LOSS]:.4f}, sklearn's on pooled data",
-        abs(ours - pooled[LOSS]) <= SAME,
+    yield expect(f"{name} reaches what pooled data give (test loss)", "not in the text").judged(
+        f"{ours:.4f} beside {pooled[LOSS]:.4f}, sklearn's on pooled data", abs(ours - pooled[LOSS]) <= SAME
     )
-    yield claim(
-        f"{name} and SGD reach the same test loss in the end",
-        "the same testing log loss",
-        f"{ours:.4f} and {theirs:.4f} (step {step:g}) after {len(admm)} epochs",
-        abs(ours - theirs) <= SAME,
+    yield Claim(f"{name} and SGD reach the same test loss in the end", "the same testing log loss").judged(
+        f"{ours:.4f} and {theirs:.4f} (step {step:g}) after {len(admm)} epochs", abs(ours - theirs) <= SAME
     )
-    yield claim(
-        f"{name} is slightly slower than SGD",
-        "slightly slower",
+    yield Claim(f"{name} is slightly slower than SGD", "slightly slower").judged(
         f"within {SAME:g} of the end: ADMM sharing {when(first[0])}, SGD {when(first[1])}",
         first[0] is not None and first[1] is not None and first[0] > first[1],
         "step size, batches and rho are not stated, and who is faster hangs on them",
@@ -76,16 +68,14 @@ def figure_2(ran: Ran) -> Iterator[Check]:
     admm, (step, sgd) = ran.admm(), ran.sgd
     best, least = int(np.argmin(admm[:, LOSS])), float(sgd[:, LOSS].min())
     reached, there = epochs_to(admm, least), epochs_to(admm, ADMM_ON_GISETTE)
-    yield claim(
-        f"Figure 2, {ran.called}: ADMM sharing comes quickly to a test loss of {ADMM_ON_GISETTE:g}",
-        f"{ADMM_ON_GISETTE:g} after a few epochs",
+    title = f"Figure 2, {ran.called}: ADMM sharing comes quickly to a test loss of {ADMM_ON_GISETTE:g}"
+    yield Claim(title, f"{ADMM_ON_GISETTE:g} after a few epochs").judged(
         f"{ADMM_ON_GISETTE:g} {when(there)}; {admm[best, LOSS]:.4f} at best, after {best + 1}",
         there is not None and there < FEW,
         "other records than the paper's, if these are a surrogate; and lambda is not stated",
     )
-    yield claim(
-        f"Figure 2, {ran.called}: SGD is slower and ends higher on wide data",
-        f"only {SGD_ON_GISETTE:g} with much more epochs",
+    title = f"Figure 2, {ran.called}: SGD is slower and ends higher on wide data"
+    yield Claim(title, f"only {SGD_ON_GISETTE:g} with much more epochs").judged(
         f"SGD (step {step:g}) {least:.4f} at best in {len(sgd)} epochs; ADMM sharing is there {when(reached)}",
         reached is not None and reached < len(sgd) / 2 and admm[best, LOSS] < least,
     )
@@ -93,15 +83,12 @@ def figure_2(ran: Ran) -> Iterator[Check]:
 
 def figure_3(ran: Ran, name: str) -> Iterator[Check]:
     losses, first, pooled = ran.admm()[:, LOSS], ran.first, ran.pooled
-    yield claim(
-        f"{name}: sharing beats the first party alone (test loss, no noise)",
-        "a significant performance boost",
+    title = f"{name}: sharing beats the first party alone (test loss, no noise)"
+    yield Claim(title, "a significant performance boost").judged(
         f"{losses.min():.4f} at best, {losses[-1]:.4f} in the end, beside {first[LOSS]:.4f} alone",
         losses[-1] < first[LOSS],
     )
-    yield claim(
-        f"{name}: so does sklearn on all features (test loss)",
-        "a significant performance boost",
+    yield Claim(f"{name}: so does sklearn on all features (test loss)", "a significant performance boost").judged(
         f"{pooled[LOSS]:.4f} beside {first[LOSS]:.4f} alone",
         pooled[LOSS] < first[LOSS],
         CLOSELY if pooled[LOSS] >= first[LOSS] else "",
@@ -112,9 +99,7 @@ def figure_3(ran: Ran, name: str) -> Iterator[Check]:
     means, accuracies = ([float(end[what]) for end in ends] for what in (LOSS, ACCURACY))
     grows, ruined = rises(means), means[-1] > first[LOSS] and accuracies[-1] < first[ACCURACY]
     short = "" if ruined or not grows else "; more noise was not run"
-    yield claim(
-        f"{name}: too much noise ruins the model",
-        "may ruin the model",
+    yield Claim(f"{name}: too much noise ruins the model", "may ruin the model").judged(
         f"after {runs[0].epochs[-1]} epochs, from little noise to much: loss {listed(means, '.4g')} beside "
         f"{first[LOSS]:.4f} alone; accuracy {listed(accuracies, '.4g')} beside {first[ACCURACY]:.4f}",
         None if short else grows and ruined,
@@ -141,9 +126,8 @@ def moderate(ran: Ran, name: str) -> Check:
     ]
     which = f"{better[0][0]:.4g} ({better[0][1]} epochs)" if better else "none"
     judged = points[0][0] <= MEANT
-    return claim(
-        f"{name}: under noise with a claimed total up to {MEANT:g} sharing beats the first party alone",
-        "moderate perturbations can improve the local model",
+    title = f"{name}: under noise with a claimed total up to {MEANT:g} sharing beats the first party alone"
+    return Claim(title, "moderate perturbations can improve the local model").judged(
         f"least loss of each noise level, at its claimed total: {'; '.join(least)}; alone {alone:.4f}",
         bool(better) and better[0][0] <= MEANT if judged else None,
         f"in the mean, over all levels and epochs that were run; the least total with which it does: {which}. {BARE}"
@@ -159,9 +143,8 @@ def certified_noise(ran: Ran, name: str) -> Check:
     seen = [f"{total:.3g}: {spread_words(at_best(found))}" for total, found in zip(totals, runs, strict=True)]
     which = f"the least with which it does is {min(better):.3g}" if better else "it does at no level that was run"
     judged = min(totals) <= MEANT
-    return expect(
-        f"{name}: with a certified epsilon up to {MEANT:g} for a person it beats the first party",
-        "not in the paper, which has its own noise alone",
+    title = f"{name}: with a certified epsilon up to {MEANT:g} for a person it beats the first party"
+    return expect(title, "not in the paper, which has its own noise alone").judged(
         f"{'; '.join(seen)}; alone {alone:.4f}",
         bool(better) and min(better) <= MEANT if judged else None,
         f"{which}. A person's own score leaves in every epoch but the last, and noise must cover all that it can be; "
@@ -174,9 +157,8 @@ def certified_noise(ran: Ran, name: str) -> Check:
 def better_than_pooled(ran: Ran) -> Check:
     end, pool, rho = ran.admm()[-1], ran.pooled, ran.rhos[0]
     further = ran.admm(rho)[-1]
-    return claim(
-        f"Figure 3(b), {ran.called}: ADMM sharing has a lower test loss than sklearn on all features",
-        "even better performance, as ADMM sharing is better with many features",
+    title = f"Figure 3(b), {ran.called}: ADMM sharing has a lower test loss than sklearn on all features"
+    return Claim(title, "even better performance, as ADMM sharing is better with many features").judged(
         f"{end[LOSS]:.4f} at an objective of {end[OBJECTIVE]:.4g}, beside {pool[LOSS]:.4f} at {pool[OBJECTIVE]:.4g}",
         end[LOSS] < pool[LOSS],
         f"not for the reason given: it has not minimised the objective yet. With rho = {rho:g} it comes to an "
@@ -190,9 +172,8 @@ def small_rho(ran: Ran) -> Check:
     rho, start = ran.rhos[0], float(np.log(2))
     curves = [ran.admm(rho, form)[:, OBJECTIVE] for form in ("printed", "sharing")]
     printed, scaled = (float(curve[len(curve) // 2 :].max()) for curve in curves)
-    return expect(
-        f"first trial, {ran.called}: the printed update diverges for small rho, the scaled sharing form does not",
-        "found in a first trial",
+    title = f"first trial, {ran.called}: the printed update diverges for small rho, the scaled sharing form does not"
+    return expect(title, "found in a first trial").judged(
         f"rho = {rho:g}, worst objective of the second half: {printed:.4g} printed, {scaled:.4g} scaled; "
         f"{start:.4g} at 0",
         printed > start > scaled,
@@ -205,9 +186,7 @@ def confined(ran: Ran) -> Check:
     total, rounds = found.claimed[-1], found.epochs[-1]
     assert total is not None
     longest = total > MEANT or rounds >= FEW - 1
-    return claim(
-        f"section 4: in fewer than {FEW} rounds the loss of privacy is confined",
-        "confined",
+    return Claim(f"section 4: in fewer than {FEW} rounds the loss of privacy is confined", "confined").judged(
         f"Corollary 1 at epsilon = {level.epsilon:g} a round: {total:.4g} after {rounds} rounds",
         total <= MEANT if longest else None,
         f"by the paper's own formula; confined is read as {MEANT:g} at most"

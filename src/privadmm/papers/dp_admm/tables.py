@@ -4,7 +4,7 @@ from functools import partial
 from typing import Literal
 
 from privadmm.papers.dp_admm.runs import Case, Found, Method, Noise, Penalty, Ran, looked
-from privadmm.papers.framework.study import Figure, Grid, Line, Panel, Row, Spread, spread_words
+from privadmm.papers.framework.study import Figure, Grid, Line, Panel, Row, spread_words
 
 # Seconds for 100 rounds (Table III): by epsilon, of METHODS.
 TABLE_III = {
@@ -56,7 +56,7 @@ def panel(ran: Ran, title: str, what: What, cases: list[Case], by_method: bool =
         values = found.objective if what == "objective" else found.loss
         dashed = case.noise != "published"
         series = case.method if by_method or case.noise == "off" else f"{case.epsilon:g}, {case.delta:g}"
-        lines.append(Line(named(case, found), looked(ran.rounds), Spread.of(values), dashed=dashed, series=series))
+        lines.append(Line.of(named(case, found), values, looked(ran.rounds), dashed, series))
     return Panel(title, "round", f"{what}, sum over providers", lines, yscale="log")
 
 
@@ -80,8 +80,8 @@ def last(ran: Ran, penalty: Penalty) -> list[Panel]:
         ]
         x, dashed = [ran.total(epsilon, delta) for epsilon in ran.epsilons], noise != "published"
         name = f"{method}, not private" if noise == "off" else f"{method}, {noise}, delta = {delta:g}"
-        accuracies.append(Line(name, x, Spread.of([found.accuracy for found in each]), dashed=dashed))
-        losses.append(Line(name, x, Spread.of([found.loss[-1] for found in each]), dashed=dashed))
+        accuracies.append(Line.of(name, [found.accuracy for found in each], x, dashed))
+        losses.append(Line.of(name, [found.loss[-1] for found in each], x, dashed))
     below, summed = "total epsilon, as the paper counts", "loss, sum over providers"
     panels = [
         Panel("accuracy on held-out records", below, "accuracy", accuracies, "log"),

@@ -1,6 +1,6 @@
 """What the runs of the dual perturbation paper found: curves over alpha, their fits, Figures 2 and 3, and tables."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -9,7 +9,7 @@ import numpy as np
 from privadmm.data.arrays import Floats
 from privadmm.papers.dvp.tradeoff import WEIGHTS, Fit, FitError, Weights, fit, measured_best, model
 from privadmm.papers.framework.nodes import Seen
-from privadmm.papers.framework.study import Figure, Grid, Line, Panel, Row, Spread, spread_words
+from privadmm.papers.framework.study import Figure, Grid, Line, Panel, Row, spread_words
 
 EARLY, LATE = (0.2, 25.0), (20.0, 20.0)  # c4, c5 as printed: "at all iterations", and then "for iteration t > 1"
 KINDS = ("proof", "certified")
@@ -73,9 +73,7 @@ class Results:
 
 
 def figures(found: Results) -> tuple[Figure, ...]:
-    rates = [
-        Line(f"{kind} noise", found.alphas(kind), Spread.of(found.over(kind, "error", found.rounds))) for kind in KINDS
-    ]
+    rates = [Line.of(f"{kind} noise", found.over(kind, "error", found.rounds), found.alphas(kind)) for kind in KINDS]
     title = f"(d) error rate after round {found.rounds}"
     tradeoff = (
         *(losses(found, round) for round in (found.middle, found.rounds)),
@@ -100,25 +98,25 @@ def by_round(found: Results, kind: str) -> list[Line]:
     for alpha in alphas:
         seen, name = found.seen(kind, alpha), f"alpha = {alpha:g}"
         cost = "no epsilon" if seen.epsilon is None else f"epsilon {seen.epsilon:.3g}"
-        lines.append(Line.by_round(f"{name}; certified {cost} in all", seen.loss, series=name))
+        lines.append(Line.of(f"{name}; certified {cost} in all", seen.loss, series=name))
     rho = found.alphas("plain")[0]
     shown = found.seen("plain", rho).loss[: len(found.seen(kind, alphas[0]).loss)]
-    return [*lines, Line.by_round(f"no noise, rho = {rho:g}", shown, dashed=True)]
+    return [*lines, Line.of(f"no noise, rho = {rho:g}", shown, dashed=True)]
 
 
 def losses(found: Results, round: int) -> Panel:
     lines = []
     for kind in KINDS:
         alphas, curve = found.alphas(kind), found.fits[kind, round]
-        lines.append(Line(f"{kind} noise", alphas, Spread.of(found.over(kind, "loss", round))))
+        lines.append(Line.of(f"{kind} noise", found.over(kind, "loss", round), alphas))
         if isinstance(curve, Fit):
             fine = np.geomspace(alphas[0], alphas[-1], 60)
             fitted = f"{curve.c4:.3g} exp(-{curve.c5:.3g} alpha) + {curve.c6:.3g}"
             label = f"{'fit' if curve.good else 'a poor fit'}: {fitted}"
-            lines.append(Line(label, fine.tolist(), Spread.flat(curve(fine)), dashed=True, series=f"fit, {kind}"))
+            lines.append(Line.of(label, curve(fine), fine.tolist(), dashed=True, series=f"fit, {kind}"))
     alphas = found.alphas("proof")
-    printed = Spread.flat(model(np.array(alphas), *LATE, found.floor))
-    lines.append(Line("20 exp(-20 alpha) + c6", alphas, printed, published=True))
+    printed = model(np.array(alphas), *LATE, found.floor)
+    lines.append(replace(Line.of("20 exp(-20 alpha) + c6", printed, alphas), published=True))
     title = f"{'(a)' if round == found.middle else '(b), (c)'} loss after round {round}"
     return Panel(title, "alpha of a round", "mean loss", lines, xscale="log", yscale="log")
 
@@ -131,7 +129,7 @@ def utility(found: Results) -> Panel:
         worth = Weights(*WEIGHTS).privacy(alphas)[:, None] - found.over(kind, "loss", found.rounds)
         edge = "" if top["where"] == "inside" else f", the {top['where']} that was run"
         label, drawn = f"{kind} noise; best alpha {top['alpha']:.3g}{edge}", alphas >= 0.1
-        lines.append(Line(label, alphas[drawn].tolist(), Spread.of(worth[drawn]), series=f"{kind} noise"))
+        lines.append(Line.of(label, worth[drawn], alphas[drawn].tolist(), series=f"{kind} noise"))
     return Panel("utility of privacy less measured loss", "alpha of a round", "U_priv - loss", lines, xscale="log")
 
 

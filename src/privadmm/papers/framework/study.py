@@ -102,11 +102,6 @@ class Spread:
         runs = np.asarray(values, dtype=float)
         return Spread(runs.mean(axis=-1), runs.min(axis=-1), runs.max(axis=-1))
 
-    @staticmethod
-    def flat(values: Floats) -> "Spread":
-        """A curve of single values."""
-        return Spread(values, values, values)
-
 
 @dataclass(frozen=True)
 class Line:
@@ -123,10 +118,13 @@ class Line:
     series: str = ""
 
     @staticmethod
-    def by_round(label: str, values: ArrayLike, dashed: bool = False, series: str = "") -> "Line":
-        """Values (rounds, runs) over rounds 1, 2, ..."""
-        y = Spread.of(values)
-        return Line(label, range(1, len(y.mean) + 1), y, dashed=dashed, series=series)
+    def of(
+        label: str, values: ArrayLike, x: Sequence[float] | None = None, dashed: bool = False, series: str = ""
+    ) -> "Line":
+        """Draw values (points, runs), or (points,) of a single run, over x or else over rounds 1, 2, ..."""
+        runs = np.asarray(values, dtype=float)
+        y = Spread.of(runs.reshape(len(runs), -1))
+        return Line(label, range(1, len(runs) + 1) if x is None else x, y, dashed=dashed, series=series)
 
     @property
     def record(self) -> dict[str, Any]:

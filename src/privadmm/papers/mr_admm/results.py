@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from privadmm.papers.framework.nodes import Seen
-from privadmm.papers.framework.study import Figure, Grid, Line, Panel, Row, Spread, spread_words
+from privadmm.papers.framework.study import Figure, Grid, Line, Panel, Row, spread_words
 from privadmm.papers.mr_admm.runs import GAMMA, GROWTH, MR, RHO, STILL, R, Run, plans
 
 KINDS = ("published", "certified")
@@ -68,7 +68,7 @@ class Results:
 
 def figures(found: Results) -> tuple[Figure, ...]:
     rhos = found.overfitting
-    line = Line("ADMM", list(rhos), Spread.of([seen.error[-1] for seen in rhos.values()]))
+    line = Line.of("ADMM", [seen.error[-1] for seen in rhos.values()], list(rhos))
     panel = Panel("no noise", "rho", "error rate on test records", [line], xscale="log")
     varied_panels = [varied(found, alpha) for alpha in found.levels("published") if found.varied(alpha)]
     return (
@@ -83,7 +83,7 @@ def convergence(found: Results) -> Figure:
     panels = []
     for size in found.sizes():
         lines = [both(f"gamma = {gamma:g}", seen) for gamma, seen in found.gammas(size).items() if gamma < STILL]
-        lines.append(Line.by_round("ADMM", found.gammas(size)[STILL].loss, dashed=True))
+        lines.append(Line.of("ADMM", found.gammas(size)[STILL].loss, dashed=True))
         panels.append(Panel(f"(a) R-ADMM, {size} nodes", "iteration", "mean loss", lines))
     for place, name, words in (("(b)", "apart", "1 + {k} q_2"), ("(c)", "alike", "1 + {k}/100")):
         lines = [both(words.format(k=k), seen, f"k = {k}") for k, seen in found.speeds(name).items()]
@@ -93,20 +93,15 @@ def convergence(found: Results) -> Figure:
 
 def both(label: str, seen: Seen, series: str = "") -> Line:
     """Odd and even iterates in turn."""
-    return Line.by_round(
-        label, np.stack([seen.loss, seen.even], axis=1).reshape(-1, seen.loss.shape[-1]), series=series
-    )
-
-
-def drawn(label: str, run: Run, series: str) -> Line:
-    return Line(label, run.iterations, Spread.of(run.seen.loss), series=series)
+    return Line.of(label, np.stack([seen.loss, seen.even], axis=1).reshape(-1, seen.loss.shape[-1]), series=series)
 
 
 def varied(found: Results, alpha: float) -> Panel:
     lines = []
     for (gamma, growth), run in found.varied(alpha).items():
         name = f"gamma {gamma:g}, growth {growth:g}"
-        lines.append(drawn(f"{name}; published {run.seen.claimed:.3g}, certified {run.seen.epsilon:.3g}", run, name))
+        label = f"{name}; published {run.seen.claimed:.3g}, certified {run.seen.epsilon:.3g}"
+        lines.append(Line.of(label, run.seen.loss, run.iterations, series=name))
     return Panel(f"alpha = {alpha:g}", "iteration", "mean loss", lines)
 
 
@@ -121,14 +116,15 @@ def comparison(found: Results, kind: str) -> Figure:
         lines = []
         for name, run in by_name.items():
             claimed = f"; published {run.seen.claimed:.3g}" if run.seen.claimed is not None else ""
-            lines.append(drawn(f"{name}{claimed}; certified {run.seen.epsilon:.3g}", run, name))
-        lines.append(Line.by_round("ADMM, no noise", found.overfitting[RHO].loss, dashed=True))
+            label = f"{name}{claimed}; certified {run.seen.epsilon:.3g}"
+            lines.append(Line.of(label, run.seen.loss, run.iterations, series=name))
+        lines.append(Line.of("ADMM, no noise", found.overfitting[RHO].loss, dashed=True))
         panels.append(Panel(f"{letter} = {level:g}", "iteration", "mean loss", lines))
     for level, by_name in runs.items() if kind == "published" else ():
-        lines = [Line(name, run.iterations, Spread.flat(run.spent)) for name, run in by_name.items()]
+        lines = [Line.of(name, run.spent, run.iterations) for name, run in by_name.items()]
         panels.append(Panel(f"published total, alpha = {level:g}", "iteration", "P(t)", lines))
     rates = [
-        Line(name, list(runs), Spread.of([by_name[name].error for by_name in runs.values()]))
+        Line.of(name, [by_name[name].error for by_name in runs.values()], list(runs))
         for name in plans(1)
         if all(name in by_name for by_name in runs.values())
     ]

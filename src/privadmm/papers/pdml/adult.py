@@ -16,18 +16,7 @@ from privadmm.engine.loop import View
 from privadmm.optim.losses import Logistic
 from privadmm.papers.framework.bench import Setting, Task
 from privadmm.papers.framework.runs import follow
-from privadmm.papers.framework.study import (
-    Check,
-    Claim,
-    Figure,
-    Line,
-    Panel,
-    Spread,
-    expect,
-    falls,
-    rises,
-    spread_words,
-)
+from privadmm.papers.framework.study import Check, Claim, Figure, Line, Panel, expect, falls, rises, spread_words
 from privadmm.papers.pdml.runs import SERVERS, TENTH, Setup, against, guarantee_words
 
 USED, FEW = 45_000, 4_500  # records; FEW in a quick run
@@ -120,18 +109,17 @@ def figures(setting: Setting, results: dict[Any, Any]) -> tuple[Figure, ...]:
     three = (PLAIN, PHASE_ONE[LABEL], perturbed(TENTH), perturbed(1.0), CERTIFIED)
     bounds, labels = bounds_of(loss), labels_of(loss)
     final, risks = "risk (1)/n after the last round", "risk (1)/n"
-    by_R = Spread.of([loss[perturbed(R)][-1] for R in bounds])
-    of_R = Line(f"epsilon = 1 ({promised(perturbed(1.0), setting)})", bounds, by_R)
+    by_R = [loss[perturbed(R)][-1] for R in bounds]
+    of_R = Line.of(f"epsilon = 1 ({promised(perturbed(1.0), setting)})", by_R, bounds)
     phases = {
         "phase 1 alone": [PHASE_ONE[e] for e in labels],
         "phase 2, R = 0.1": [perturbed(TENTH, label=e) for e in labels],
     }
     of_labels = [
-        Line(f"{name} ({span(setups, setting)})", labels, Spread.of([loss[setup][-1] for setup in setups]))
+        Line.of(f"{name} ({span(setups, setting)})", [loss[setup][-1] for setup in setups], labels)
         for name, setups in phases.items()
     ]
-    flat = Spread.of(np.repeat(loss[PLAIN][-1:], len(labels), axis=0))
-    of_labels.append(Line("no privacy", labels, flat, dashed=True))
+    of_labels.append(Line.of("no privacy", np.repeat(loss[PLAIN][-1:], len(labels), axis=0), labels, dashed=True))
     rates, apart = [setup for setup in loss if rated(setup)], "largest difference of norms"
     convergence = (
         Panel("(a) servers apart", "round", apart, lines(setting, gap, three[1:]), yscale="log"),
@@ -168,7 +156,7 @@ def lines(setting: Setting, values: dict[Setup, Floats], setups: Sequence[Setup]
     labels = {
         setup: words(setup) if setup == PLAIN else f"{words(setup)} ({promised(setup, setting)})" for setup in setups
     }
-    return [Line.by_round(labels[s], values[s], dashed=s == PLAIN, series=words(s)) for s in setups]
+    return [Line.of(labels[s], values[s], dashed=s == PLAIN, series=words(s)) for s in setups]
 
 
 def rounds_to_end(values: Floats) -> Floats:

@@ -201,9 +201,7 @@ def references(simulations: int) -> dict[str, list[float]]:
         majority = max(np.mean(test.y > 0), np.mean(test.y < 0))
         rows.append((majority, loss, accuracies(test, w), *(reach(seed, penalty) for penalty in PENALTIES)))
     names = ("majority", "loss", "accuracy", "D_w l1", "D_w l2")
-    return {
-        name: [float(value) for value in values] for name, values in zip(names, zip(*rows, strict=True), strict=True)
-    }
+    return dict(zip(names, np.array(rows, dtype=float).T.tolist(), strict=True))
 
 
 @dataclass(frozen=True)

@@ -33,18 +33,18 @@ CHOSEN = 0.3  # the alpha at which the paper chose rho
 RHOS = (1e-10, 1.0, 10.0, 100.0)  # besides the paper's own
 
 
-def parameters(found: Results) -> tuple[Parameter, ...]:
+def parameters(ran: Results) -> tuple[Parameter, ...]:
     """The settings of this run."""
-    whole = found.rounds == ROUNDS
+    whole = ran.rounds == ROUNDS
     stop = "as in Figure 2; when the final output stops is not stated"
     return (
         Parameter("C^R", "1750", True),
         Parameter("rho", "10^-2.5; 10^-10 without noise", True),
         Parameter("R(f), c_1", "|f|^2/2, 1/4", True),
-        Parameter("rounds", str(found.rounds), whole, stop if whole else f"a quick run; the paper has {ROUNDS}"),
+        Parameter("rounds", str(ran.rounds), whole, stop if whole else f"a quick run; the paper has {ROUNDS}"),
         Parameter("omega_p1..4", listed(WEIGHTS), True),
         ours("eta", f"{ETA:g}", "not stated; the paper on recycled ADMM has 1 on the same data"),
-        ours("alpha", listed(found.alphas("proof")), "the text names 0.3 alone"),
+        ours("alpha", listed(ran.alphas("proof")), "the text names 0.3 alone"),
         *nodes.OURS,
     )
 
@@ -88,11 +88,11 @@ def tasks(setting: Setting) -> list[Task]:
 
 def study(setting: Setting, results: dict[Any, Any]) -> Study:
     rounds = len(next(seen.loss for (kind, _), seen in results.items() if kind == "proof"))
-    found = Results(results, rho=RHO, chosen=CHOSEN, middle=max(1, rounds // 5))
+    ran = Results(results, rho=RHO, chosen=CHOSEN, middle=max(1, rounds // 5))
     notes = [
         "The figures of the paper are drawings without numbers: their trends are checked as the text tells them.",
         "Figure 3(c) is the final output. Without a stop time it is the last round's, the same points as 3(b).",
     ]
     if setting.quick:
         notes.append(f"Quick: {rounds} rounds of {ROUNDS} and {setting.seeds} seeds; orderings may come out otherwise.")
-    return Study(NAME, TITLE, parameters(found), tuple(checks(found)), figures(found), grids(found), notes)
+    return Study(NAME, TITLE, parameters(ran), tuple(checks(ran)), figures(ran), grids(ran), notes)

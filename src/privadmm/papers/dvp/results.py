@@ -72,20 +72,20 @@ class Results:
         return {rho: losses[rho][at - 1] for rho in sorted(losses)}
 
 
-def figures(found: Results) -> tuple[Figure, ...]:
-    rates = [Line.of(f"{kind} noise", found.over(kind, "error", found.rounds), found.alphas(kind)) for kind in KINDS]
-    title = f"(d) error rate after round {found.rounds}"
+def figures(ran: Results) -> tuple[Figure, ...]:
+    rates = [Line.of(f"{kind} noise", ran.over(kind, "error", ran.rounds), ran.alphas(kind)) for kind in KINDS]
+    title = f"(d) error rate after round {ran.rounds}"
     tradeoff = (
-        *(losses(found, round) for round in (found.middle, found.rounds)),
+        *(losses(ran, round) for round in (ran.middle, ran.rounds)),
         Panel(title, "alpha of a round", "error rate on test records", rates, xscale="log"),
-        utility(found),  # which the paper draws into the other panels
+        utility(ran),  # which the paper draws into the other panels
     )
     return (
         Figure(
             "figure-2",
             "Figure 2: loss by round, for the alpha of a round",
             [
-                Panel(f"{kind} noise", "round", "mean loss", by_round(found, kind), yscale="log")
+                Panel(f"{kind} noise", "round", "mean loss", by_round(ran, kind), yscale="log")
                 for kind in (*KINDS, "box")
             ],
         ),
@@ -93,63 +93,63 @@ def figures(found: Results) -> tuple[Figure, ...]:
     )
 
 
-def by_round(found: Results, kind: str) -> list[Line]:
-    lines, alphas = [], found.alphas(kind)
+def by_round(ran: Results, kind: str) -> list[Line]:
+    lines, alphas = [], ran.alphas(kind)
     for alpha in alphas:
-        seen, name = found.seen(kind, alpha), f"alpha = {alpha:g}"
+        seen, name = ran.seen(kind, alpha), f"alpha = {alpha:g}"
         cost = "no epsilon" if seen.epsilon is None else f"epsilon {seen.epsilon:.3g}"
         lines.append(Line.of(f"{name}; certified {cost} in all", seen.loss, series=name))
-    rho = found.alphas("plain")[0]
-    shown = found.seen("plain", rho).loss[: len(found.seen(kind, alphas[0]).loss)]
+    rho = ran.alphas("plain")[0]
+    shown = ran.seen("plain", rho).loss[: len(ran.seen(kind, alphas[0]).loss)]
     return [*lines, Line.of(f"no noise, rho = {rho:g}", shown, dashed=True)]
 
 
-def losses(found: Results, round: int) -> Panel:
+def losses(ran: Results, round: int) -> Panel:
     lines = []
     for kind in KINDS:
-        alphas, curve = found.alphas(kind), found.fits[kind, round]
-        lines.append(Line.of(f"{kind} noise", found.over(kind, "loss", round), alphas))
+        alphas, curve = ran.alphas(kind), ran.fits[kind, round]
+        lines.append(Line.of(f"{kind} noise", ran.over(kind, "loss", round), alphas))
         if isinstance(curve, Fit):
             fine = np.geomspace(alphas[0], alphas[-1], 60)
             fitted = f"{curve.c4:.3g} exp(-{curve.c5:.3g} alpha) + {curve.c6:.3g}"
             label = f"{'fit' if curve.good else 'a poor fit'}: {fitted}"
             lines.append(Line.of(label, curve(fine), fine.tolist(), dashed=True, series=f"fit, {kind}"))
-    alphas = found.alphas("proof")
-    printed = model(np.array(alphas), *LATE, found.floor)
+    alphas = ran.alphas("proof")
+    printed = model(np.array(alphas), *LATE, ran.floor)
     lines.append(replace(Line.of("20 exp(-20 alpha) + c6", printed, alphas), published=True))
-    title = f"{'(a)' if round == found.middle else '(b), (c)'} loss after round {round}"
+    title = f"{'(a)' if round == ran.middle else '(b), (c)'} loss after round {round}"
     return Panel(title, "alpha of a round", "mean loss", lines, xscale="log", yscale="log")
 
 
-def utility(found: Results) -> Panel:
+def utility(ran: Results) -> Panel:
     """Draw utility of privacy less loss from alpha = 0.1 on: below, the loss of the proof's noise hides all else."""
     lines = []
     for kind in KINDS:
-        alphas, top = np.array(found.alphas(kind)), found.best(kind, found.rounds)
-        worth = Weights(*WEIGHTS).privacy(alphas)[:, None] - found.over(kind, "loss", found.rounds)
+        alphas, top = np.array(ran.alphas(kind)), ran.best(kind, ran.rounds)
+        worth = Weights(*WEIGHTS).privacy(alphas)[:, None] - ran.over(kind, "loss", ran.rounds)
         edge = "" if top["where"] == "inside" else f", the {top['where']} that was run"
         label, drawn = f"{kind} noise; best alpha {top['alpha']:.3g}{edge}", alphas >= 0.1
         lines.append(Line.of(label, worth[drawn], alphas[drawn].tolist(), series=f"{kind} noise"))
     return Panel("utility of privacy less measured loss", "alpha of a round", "U_priv - loss", lines, xscale="log")
 
 
-def grids(found: Results) -> tuple[Grid, ...]:
+def grids(ran: Results) -> tuple[Grid, ...]:
     runs, fits = list[Row](), list[Row]()
     for kind in (*KINDS, "box"):
-        for alpha in found.alphas(kind):
-            seen = found.seen(kind, alpha)
+        for alpha in ran.alphas(kind):
+            seen = ran.seen(kind, alpha)
             ends = spread_words(seen.last), spread_words(seen.error[-1])
             ends = ends if np.isfinite(seen.last).all() else ("ran away", "-")
             runs.append((kind, alpha, seen.one_round, seen.epsilon, *ends))
-    for (kind, round), curve in found.fits.items():
+    for (kind, round), curve in ran.fits.items():
         constants: Row = (curve, None, None, None, None)  # type: ignore[assignment]  # the reason
         if isinstance(curve, Fit):
             constants = (curve.c4, curve.c5, curve.c6, curve.r2, f"{100 * curve.off:.0f} %")
-        fits.append((kind, round, *constants, found.best(kind, round)["alpha"]))
+        fits.append((kind, round, *constants, ran.best(kind, round)["alpha"]))
     fits.append(("printed, all iterations", None, *EARLY, "min over t of the loss", None, None, None))
     fits.append(("printed, t > 1", None, *LATE, "mean over t = 20..100", None, None, None))
-    boxed = max(len(found.seen("box", alpha).loss) for alpha in found.alphas("box"))
-    caption = f"Runs: loss and error rate at the end, mean (range); {found.rounds} rounds, the box {boxed}"
+    boxed = max(len(ran.seen("box", alpha).loss) for alpha in ran.alphas("box"))
+    caption = f"Runs: loss and error rate at the end, mean (range); {ran.rounds} rounds, the box {boxed}"
     columns = ("noise", "alpha", "certified, one round", "certified, all rounds", "mean loss", "error rate")
     fitted = ("noise", "round", "c4", "c5", "c6", "R^2", "off by up to", "best alpha, by measured losses")
     return (

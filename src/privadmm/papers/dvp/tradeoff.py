@@ -295,11 +295,9 @@ def measured(job: Job, prepared: Prepared, seed: int, seeds: int, marks: Sequenc
     honest = replace(job.public, loss=loss.loss) if isinstance(loss, Debiased) else job.public
 
     def look(view: View, parties: InProcess) -> Floats:
-        if view.progress.round not in marks:
-            return np.full(seeds, np.nan)
         return np.asarray(own_losses(honest, shards, parties.local_models()).mean(axis=-1))
 
-    return np.asarray(follow(Job(job.algorithm, job.public), shards, seeds, look, seed)[np.array(marks) - 1])
+    return follow(Job(job.algorithm, job.public), shards, seeds, look, seed, at=marks)
 
 
 def read_off(

@@ -28,7 +28,9 @@ def kind(quick: bool) -> str:
 
 def page(study: Study, quick: bool = False) -> str:
     """Write in Markdown what was run, every check and every table."""
-    settings = [(one.symbol, one.value, "the paper" if one.stated else "ours", one.why) for one in study.parameters]
+    settings = [
+        (each.symbol, each.value, "the paper" if each.stated else "ours", each.why) for each in study.parameters
+    ]
     headings = ("check", "claimed by", "published", "ours", "verdict", "remark")
     parts = [f"# {study.title} ({study.paper}): {kind(quick)}", f"{study.tally}."]
     parts += ["### Settings", table(("setting", "value", "from", "reason"), settings)]

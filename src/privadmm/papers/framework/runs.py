@@ -1,6 +1,6 @@
 """Follow one job over many noise seeds at once: replicas are an axis in front of the parties'."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import replace
 
 import numpy as np
@@ -16,20 +16,29 @@ from privadmm.engine.public import Public
 from privadmm.errors import PrivadmmError
 from privadmm.privacy.mechanisms import Simulation
 
+Records = Shards | People
+Marks = Container[int] | None  # rounds; None: all
 Look = Callable[[View, InProcess], Floats]  # what is measured after a round: (..., seeds)
 
 
-def follow(job: Job, records: Shards | People, seeds: int, look: Look, seed: int = 0, failing: bool = False) -> Floats:
-    """Return what `look` measures after each round, (rounds, ..., seeds).
+def follow(
+    job: Job, records: Records, seeds: int, look: Look, seed: int = 0, failing: bool = False, at: Marks = None
+) -> Floats:
+    """Return what `look` measures after each round, or after the rounds `at` alone: (rounds, ..., seeds).
 
     A run that ran away is infinite from there on; with `failing`, so is one that ends with a named error after its
     first round or later.
     """
     many = Job(job.algorithm, replace(job.public, replicas=seeds), job.allowance)
     parties, seen = cluster(many, records, Simulation(seed)), list[Floats]()
+
+    def watch(view: View) -> None:
+        if at is None or view.progress.round in at:
+            seen.append(np.asarray(look(view, parties), dtype=float))
+
     try:
         with np.errstate(over="ignore", invalid="ignore"):
-            train(many, parties, [lambda view: seen.append(np.asarray(look(view, parties), dtype=float))])
+            train(many, parties, [watch])
     except PrivadmmError:
         if not (failing and seen):
             raise

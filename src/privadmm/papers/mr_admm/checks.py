@@ -18,23 +18,23 @@ LETTERS = {"published": "alpha", "certified": "certified epsilon"}
 ORDER = (MR, R, ADMM, M)
 
 
-def checks(found: Results) -> Iterator[Check]:
+def checks(ran: Results) -> Iterator[Check]:
     held = nodes.held(5)
     count = int(held.nodes.sizes.sum() + held.test.sizes.sum())
     yield near("Records of Adult without missing cells", 45223.0, float(count), 1.0)
     yield near("Columns of a record", 105.0, float(held.nodes.dim), 0.0)
-    yield from figure_1(found)
-    yield figure_2(found)
-    for alpha in found.levels("published"):
-        if found.varied(alpha):
-            yield from figures_3_and_4(found, alpha)
-    yield from stronger(found)
+    yield from figure_1(ran)
+    yield figure_2(ran)
+    for alpha in ran.levels("published"):
+        if ran.varied(alpha):
+            yield from figures_3_and_4(ran, alpha)
+    yield from stronger(ran)
     for kind in KINDS:
-        for level in found.levels(kind):
-            yield from figure_5(found, kind, level)
-    yield from totals(found)
-    if found.tried[True]:
-        yield tuned(found)
+        for level in ran.levels(kind):
+            yield from figure_5(ran, kind, level)
+    yield from totals(ran)
+    if ran.tried[True]:
+        yield tuned(ran)
 
 
 def oscillation(seen: Seen) -> float:
@@ -54,9 +54,9 @@ def words(runs: dict[str, Run], names: tuple[str, ...]) -> str:
     return "; ".join(f"{name} {spread_words(runs[name].last)}" for name in names)
 
 
-def figure_1(found: Results) -> Iterator[Check]:
-    for size in found.sizes():
-        runs = found.gammas(size)
+def figure_1(ran: Results) -> Iterator[Check]:
+    for size in ran.sizes():
+        runs = ran.gammas(size)
         gammas = [gamma for gamma in runs if gamma < STILL]
         swings = [oscillation(runs[gamma]) for gamma in gammas]
         moves = [float(np.abs(runs[gamma].even - runs[gamma].loss).mean()) for gamma in gammas]
@@ -78,7 +78,7 @@ def figure_1(found: Results) -> Iterator[Check]:
         )
     own = "with rates of the nodes' own the limit is not the paper's either: it weights node i by 1/eta_i"
     for place, name, why in (("(b)", "apart", own), ("(c)", "alike", "")):
-        speeds = {k: float(seen.last[0]) for k, seen in found.speeds(name).items()}
+        speeds = {k: float(seen.last[0]) for k, seen in ran.speeds(name).items()}
         title = f"Figure 1{place}: penalties that grow faster slow convergence down"
         yield Claim(title, "loss rises with the growth").judged(
             pairs("k", speeds, speeds.values()), rises(list(speeds.values())), why
@@ -92,8 +92,8 @@ def figure_1(found: Results) -> Iterator[Check]:
     )
 
 
-def figure_2(found: Results) -> Check:
-    errors = {rho: float(seen.error[-1, 0]) for rho, seen in found.overfitting.items()}
+def figure_2(ran: Results) -> Check:
+    errors = {rho: float(seen.error[-1, 0]) for rho, seen in ran.overfitting.items()}
     least = min(errors, key=lambda rho: errors[rho])
     record = 1 / nodes.held(5).test.sizes.sum()
     near_least = [rho for rho, error in errors.items() if error <= errors[least] + 10 * record]
@@ -105,8 +105,8 @@ def figure_2(found: Results) -> Check:
     )
 
 
-def figures_3_and_4(found: Results, alpha: float) -> Iterator[Check]:
-    runs = found.varied(alpha)
+def figures_3_and_4(ran: Results, alpha: float) -> Iterator[Check]:
+    runs = ran.varied(alpha)
     by_gamma = {gamma: run.last for (gamma, growth), run in runs.items() if growth == 1.01}
     yield Claim(f"Figure 3: gamma hardly matters (alpha = {alpha:g})", "no significant effect").judged(
         pairs("gamma", by_gamma, [loss.mean() for loss in by_gamma.values()]),
@@ -127,10 +127,10 @@ def figures_3_and_4(found: Results, alpha: float) -> Iterator[Check]:
         yield Claim(name, "falls with the growth").judged(pairs("growth", by_growth, totals), falls(totals))
 
 
-def stronger(found: Results) -> Iterator[Check]:
+def stronger(ran: Results) -> Iterator[Check]:
     """Check that MR-ADMM gains more under more noise."""
-    levels = found.levels("published")
-    ends = [[found.run("published", name, level).last.mean() for name in (MR, ADMM)] for level in levels]
+    levels = ran.levels("published")
+    ends = [[ran.run("published", name, level).last.mean() for name in (MR, ADMM)] for level in levels]
     gains = [float(1 - ours / theirs) for ours, theirs in ends]
     if len(levels) > 1:
         yield Claim("Figure 5: the improvement is larger at a smaller total", "grows as alpha falls").judged(
@@ -140,9 +140,9 @@ def stronger(found: Results) -> Iterator[Check]:
         )
 
 
-def figure_5(found: Results, kind: str, level: float) -> Iterator[Check]:
+def figure_5(ran: Results, kind: str, level: float) -> Iterator[Check]:
     """Check the paper's orderings, and the controls: as many releases, of which only one method has even steps."""
-    runs, at = found.runs(kind, level), f"{LETTERS[kind]} = {level:g}"
+    runs, at = ran.runs(kind, level), f"{LETTERS[kind]} = {level:g}"
     if ADMM in runs and M in runs:
         judge = Claim if kind == "published" else expect
         means = {name: float(runs[name].last.mean()) for name in ORDER}
@@ -172,8 +172,8 @@ def figure_5(found: Results, kind: str, level: float) -> Iterator[Check]:
         )
 
 
-def totals(found: Results) -> Iterator[Check]:
-    runs = {alpha: found.runs("published", alpha) for alpha in found.levels("published")}
+def totals(ran: Results) -> Iterator[Check]:
+    runs = {alpha: ran.runs("published", alpha) for alpha in ran.levels("published")}
     seen = [run.seen for by_name in runs.values() for run in by_name.values()]
     ratios = [each.epsilon / each.claimed for each in seen if each.epsilon and each.claimed]
     yield Claim("Theorem V.1: the published totals hold", "beta of (32)").judged(
@@ -189,12 +189,12 @@ def totals(found: Results) -> Iterator[Check]:
     )
 
 
-def tuned(found: Results) -> Check:
+def tuned(ran: Results) -> Check:
     """Compare the best settings of recycled and of plain rounds at a certified epsilon of 1."""
     best = {}
-    for even, runs in found.tried.items():
+    for even, runs in ran.tried.items():
         more = {MR: (1.0, GROWTH), R: (1.0, 1.0)} if even else {GROWING: (1.0, GROWTH), HALF: (1.0, 1.0)}
-        pool = runs | {(*more[name], found.pairs): found.run("certified", name, 1.0) for name in more}
+        pool = runs | {(*more[name], ran.pairs): ran.run("certified", name, 1.0) for name in more}
         best[even] = min(pool.items(), key=lambda item: float(item[1].last.mean()))
     (ours, recycled), (theirs, plain) = best[True], best[False]
     ahead = float(1 - recycled.last.mean() / plain.last.mean())

@@ -25,10 +25,10 @@ EPSILONS = (1.0, 4.0)
 TRIED = ((1.0, 1.15, 10), (1.0, 1.15, 25), (3.0, 1.05, 10), (3.0, 1.05, 25))
 
 
-def parameters(setting: Setting, found: Results) -> list[Parameter]:
+def parameters(setting: Setting, ran: Results) -> list[Parameter]:
     """The settings of this run."""
-    alphas, seeds, edges = found.levels("published"), setting.seeds, "40 edges at random"
-    every, enough, whole = alphas == list(ALPHAS), seeds == RUNS, found.pairs == PAIRS
+    alphas, seeds, edges = ran.levels("published"), setting.seeds, "40 edges at random"
+    every, enough, whole = alphas == list(ALPHAS), seeds == RUNS, ran.pairs == PAIRS
     why = "stated for Figure 2; 100 for Figure 1, as curves end slowly there"
     short = f"a quick run, with twice as many in Figure 1; a full one has {2 * PAIRS}, and twice as many there"
     training = "40,000 and 5,222 of 45,222 records"
@@ -40,9 +40,9 @@ def parameters(setting: Setting, found: Results) -> list[Parameter]:
         Parameter("alpha", listed(alphas), every, "" if every else "a quick run; the paper has 2, 1 and 0.5"),
         Parameter("runs", str(seeds), enough, "" if enough else f"a quick run; the paper has {RUNS}"),
         Parameter("training, testing", training, True, "the paper counts 45,223 and 5,223"),
-        ours("iterations", str(2 * found.pairs), why if whole else short),
+        ours("iterations", str(2 * ran.pairs), why if whole else short),
         ours("M-ADMM's growth", "1.04^(t/2)", "ends where MR-ADMM's penalty does"),
-        *([ours("network of 20", edges, "degrees are not stated")] if 20 in found.sizes() else []),
+        *([ours("network of 20", edges, "degrees are not stated")] if 20 in ran.sizes() else []),
         *nodes.OURS,
     ]
 
@@ -87,7 +87,7 @@ def tasks(setting: Setting) -> list[Task]:
 
 
 def study(setting: Setting, results: dict[Any, Any]) -> Study:
-    found = Results(results)
+    ran = Results(results)
     notes = [
         "The figures of the paper are drawings without numbers: what the text says of them is checked.",
         "ADMM and M-ADMM get the noise for which the paper claims R-ADMM's total. The claim adds rounds up, so that "
@@ -96,5 +96,5 @@ def study(setting: Setting, results: dict[Any, Any]) -> Study:
         "output f(2K), are in the table.",
     ]
     if setting.quick:
-        notes.append(f"Quick: {found.pairs} pairs of {PAIRS}, {setting.seeds} seeds, alpha = 1 and epsilon = 1 alone.")
-    return Study(NAME, TITLE, parameters(setting, found), tuple(checks(found)), figures(found), grids(found), notes)
+        notes.append(f"Quick: {ran.pairs} pairs of {PAIRS}, {setting.seeds} seeds, alpha = 1 and epsilon = 1 alone.")
+    return Study(NAME, TITLE, parameters(setting, ran), tuple(checks(ran)), figures(ran), grids(ran), notes)

@@ -66,27 +66,27 @@ class Results:
         return dict(sorted(self.of["overfitting"].items()))
 
 
-def figures(found: Results) -> tuple[Figure, ...]:
-    rhos = found.overfitting
+def figures(ran: Results) -> tuple[Figure, ...]:
+    rhos = ran.overfitting
     line = Line.of("ADMM", [seen.error[-1] for seen in rhos.values()], list(rhos))
     panel = Panel("no noise", "rho", "error rate on test records", [line], xscale="log")
-    varied_panels = [varied(found, alpha) for alpha in found.levels("published") if found.varied(alpha)]
+    varied_panels = [varied(ran, alpha) for alpha in ran.levels("published") if ran.varied(alpha)]
     return (
-        convergence(found),
+        convergence(ran),
         Figure("figure-2", "Figure 2: the effect of rho", [panel]),
         Figure("figures-3-and-4", "Figures 3 and 4: MR-ADMM by gamma and growth of its penalty", varied_panels),
-        *(comparison(found, kind) for kind in KINDS),
+        *(comparison(ran, kind) for kind in KINDS),
     )
 
 
-def convergence(found: Results) -> Figure:
+def convergence(ran: Results) -> Figure:
     panels = []
-    for size in found.sizes():
-        lines = [both(f"gamma = {gamma:g}", seen) for gamma, seen in found.gammas(size).items() if gamma < STILL]
-        lines.append(Line.of("ADMM", found.gammas(size)[STILL].loss, dashed=True))
+    for size in ran.sizes():
+        lines = [both(f"gamma = {gamma:g}", seen) for gamma, seen in ran.gammas(size).items() if gamma < STILL]
+        lines.append(Line.of("ADMM", ran.gammas(size)[STILL].loss, dashed=True))
         panels.append(Panel(f"(a) R-ADMM, {size} nodes", "iteration", "mean loss", lines))
     for place, name, words in (("(b)", "apart", "1 + {k} q_2"), ("(c)", "alike", "1 + {k}/100")):
-        lines = [both(words.format(k=k), seen, f"k = {k}") for k, seen in found.speeds(name).items()]
+        lines = [both(words.format(k=k), seen, f"k = {k}") for k, seen in ran.speeds(name).items()]
         panels.append(Panel(f"{place} MR-ADMM, penalties grow by", "iteration", "mean loss", lines))
     return Figure("figure-1", "Figure 1: convergence without noise", panels)
 
@@ -96,29 +96,29 @@ def both(label: str, seen: Seen, series: str = "") -> Line:
     return Line.of(label, np.stack([seen.loss, seen.even], axis=1).reshape(-1, seen.loss.shape[-1]), series=series)
 
 
-def varied(found: Results, alpha: float) -> Panel:
+def varied(ran: Results, alpha: float) -> Panel:
     lines = []
-    for (gamma, growth), run in found.varied(alpha).items():
+    for (gamma, growth), run in ran.varied(alpha).items():
         name = f"gamma {gamma:g}, growth {growth:g}"
         label = f"{name}; published {run.seen.claimed:.3g}, certified {run.seen.epsilon:.3g}"
         lines.append(Line.of(label, run.seen.loss, run.iterations, series=name))
     return Panel(f"alpha = {alpha:g}", "iteration", "mean loss", lines)
 
 
-def comparison(found: Results, kind: str) -> Figure:
+def comparison(ran: Results, kind: str) -> Figure:
     """Draw Figure 5: the losses, published totals (its panels d to f) and error rates."""
     letter, caption = {
         "published": ("alpha", "Figure 5: noise by the paper, at its own total"),
         "certified": ("epsilon", "Figure 5, certified: the same total epsilon for all"),
     }[kind]
-    runs, panels = {level: found.runs(kind, level) for level in found.levels(kind)}, []
+    runs, panels = {level: ran.runs(kind, level) for level in ran.levels(kind)}, []
     for level, by_name in runs.items():
         lines = []
         for name, run in by_name.items():
             claimed = f"; published {run.seen.claimed:.3g}" if run.seen.claimed is not None else ""
             label = f"{name}{claimed}; certified {run.seen.epsilon:.3g}"
             lines.append(Line.of(label, run.seen.loss, run.iterations, series=name))
-        lines.append(Line.of("ADMM, no noise", found.overfitting[RHO].loss, dashed=True))
+        lines.append(Line.of("ADMM, no noise", ran.overfitting[RHO].loss, dashed=True))
         panels.append(Panel(f"{letter} = {level:g}", "iteration", "mean loss", lines))
     for level, by_name in runs.items() if kind == "published" else ():
         lines = [Line.of(name, run.spent, run.iterations) for name, run in by_name.items()]
@@ -132,7 +132,7 @@ def comparison(found: Results, kind: str) -> Figure:
     return Figure(f"figure-5-{kind}", caption, panels)
 
 
-def grids(found: Results) -> list[Grid]:
+def grids(ran: Results) -> list[Grid]:
     captions = {"published": "Figure 5 at the end: noise by the paper", "certified": "The same with certified noise"}
     columns = ("level", "method", "releases", "published", "certified", "loss", "loss, even", "error rate")
     tables = [
@@ -140,7 +140,7 @@ def grids(found: Results) -> list[Grid]:
             f"comparison-{kind}",
             captions[kind],
             columns,
-            [row(level, name, run) for level in found.levels(kind) for name, run in found.runs(kind, level).items()],
+            [row(level, name, run) for level in ran.levels(kind) for name, run in ran.runs(kind, level).items()],
         )
         for kind in KINDS
     ]
@@ -150,7 +150,7 @@ def grids(found: Results) -> list[Grid]:
             f"{eta:g}, {growth:g}, {rounds}",
             *map(spread_words, (run.last, run.error)),
         )
-        for recycled, runs in found.tried.items()
+        for recycled, runs in ran.tried.items()
         for (eta, growth, rounds), run in runs.items()
     ]
     if rows:

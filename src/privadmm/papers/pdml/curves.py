@@ -69,6 +69,10 @@ def facts(job: Job, radius: float | None, delta: float) -> Facts:
             radius = min(radius, math.sqrt(2 * public.C * float(loss.value(np.zeros(1), np.ones(1))[0]) / weight))
     check_positive(radius=radius)
     largest = float(plain.value(np.array([radius, -radius]), np.ones(2)).max())
+    # Variances without the rounding and the tolerance that sensitivities also cover.
+    moves = public.sensitivity * scale / public.sizes / algorithm.curvature(public)[:, 0]
+    plans = [job.plan[t, 0][0] for t in range(public.rounds)]
+    ratios = [[event.ratio if isinstance(event, Gaussian) else 0.0 for event in events] for events in plans]
     return Facts(
         spectrum=Spectrum.of(public.graph),
         degrees=public.graph.degrees.astype(float),
@@ -84,19 +88,9 @@ def facts(job: Job, radius: float | None, delta: float) -> Facts:
         spread=loss.spread if isinstance(loss, Debiased) else 1.0,
         radius=radius,
         delta=delta,
-        V2=variances(job)[:, ids],
+        V2=np.square(np.array(ratios) * moves)[:, ids],
         decay=public.privacy.decay if isinstance(public.privacy, Target) and not public.privacy.profile else None,
     )
-
-
-def variances(job: Job) -> Floats:
-    """V_i^2 of every round, (rounds, n), but for the rounding and the tolerance that sensitivities also cover."""
-    algorithm, public = job.algorithm, job.public
-    assert isinstance(algorithm, PDML)
-    moves = public.sensitivity * public.scale(public.ids)[:, 0] / public.sizes / algorithm.curvature(public)[:, 0]
-    plans = [job.plan[t, 0][0] for t in range(public.rounds)]
-    ratios = [[event.ratio if isinstance(event, Gaussian) else 0.0 for event in events] for events in plans]
-    return np.square(np.array(ratios) * moves)
 
 
 def pdml(

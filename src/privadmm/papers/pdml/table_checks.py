@@ -210,18 +210,18 @@ def checks(
     )
 
 
-def swept(found: dict[str, tuple[Floats, Floats, Floats]]) -> tuple[Grid, list[Check]]:
+def swept(sweeps: dict[str, tuple[Floats, Floats, Floats]]) -> tuple[Grid, list[Check]]:
     """Show how a was chosen, over all sets: most of the 21 cells within POINTS, on splits that Table I does not use."""
-    names = list(found)
-    run = np.array([found[name][0] - PRINTED[name][:3] for name in names])  # (sets, a, 3)
-    exact = np.array([found[name][1] - PRINTED[name][0] for name in names])  # (sets, a)
+    names = list(sweeps)
+    run = np.array([sweeps[name][0] - PRINTED[name][:3] for name in names])  # (sets, a, 3)
+    exact = np.array([sweeps[name][1] - PRINTED[name][0] for name in names])  # (sets, a)
     inside, limit = np.abs(run) <= POINTS, np.abs(exact) <= POINTS
     distance = np.abs(exact).mean(axis=0)
-    count, loud, reach = inside.sum(axis=(0, 2)), found["twonorm"][2], PRINTED["twonorm"][6]
+    count, loud, reach = inside.sum(axis=(0, 2)), sweeps["twonorm"][2], PRINTED["twonorm"][6]
     rows = [
         (
             f"{a:g}",
-            *(f"{found[name][0][i, 0]:.1f} ({found[name][1][i]:.1f})" for name in names),
+            *(f"{sweeps[name][0][i, 0]:.1f} ({sweeps[name][1][i]:.1f})" for name in names),
             f"{np.abs(run[:, i, 0]).mean():.2f} ({distance[i]:.2f})",
             f"{inside[:, i, 0].sum()} ({limit[:, i].sum()}) of {len(names)}",
             f"{count[i]} of {inside[:, i].size}",

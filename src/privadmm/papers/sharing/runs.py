@@ -64,6 +64,9 @@ class Split:
         """LAM, for weights on divided rows."""
         return LAM / self.bound**2
 
+    def look(self, view: View, parties: InProcess) -> Floats:
+        return self.measure(view.model)
+
     def measure(self, x: Floats) -> Floats:
         """Objective, test loss and accuracy of weights x (..., d): (3, ...)."""
         weight = self.lam / (2 * self.train.dim)
@@ -105,11 +108,8 @@ def by_epoch(where: Where, method: Algorithm, epochs: int, rounds: int = 1) -> F
     """Measure a method without noise after each epoch of so many rounds: (epochs, 3)."""
     data = load(where)
     this = job(data, method, epochs * rounds, data.lam, NoPrivacy())
-
-    def look(view: View, parties: InProcess) -> Floats:
-        return np.full((3, 1), np.nan) if view.progress.round % rounds else data.measure(view.model)
-
-    return follow(this, data.train, 1, look)[rounds - 1 :: rounds, :, 0]
+    ends = range(rounds, epochs * rounds + 1, rounds)
+    return np.asarray(follow(this, data.train, 1, data.look, at=ends)[..., 0])
 
 
 def admm(where: Where, rho: float, form: Literal["sharing", "printed"], epochs: int) -> Floats:
@@ -185,11 +185,7 @@ def noisy(where: Where, level: Level, epochs: Sequence[int], seeds: int) -> Nois
     data, values, claimed = load(where), [], list[float | None]()
     for rounds in epochs:
         this = level.job(data, rounds)
-
-        def look(view: View, parties: InProcess, last: int = rounds) -> Floats:
-            return data.measure(view.model) if view.progress.round == last else np.full((3, seeds), np.nan)
-
-        values.append(follow(this, data.train, seeds, look)[-1])
+        values.append(follow(this, data.train, seeds, data.look, at=(rounds,))[-1])
         claimed.append(None if this.published is None else this.published.epsilon)
     people = this.of_people  # the same for all: a certified total is that of a whole run, whatever its length
     return Noisy(tuple(epochs), np.array(values), tuple(claimed), people["per_party"], people["per_person"])

@@ -27,11 +27,11 @@ def grid(quick: bool) -> tuple[tuple[float, ...], tuple[float, ...], int]:
 
 def families(deltas: tuple[float, ...]) -> list[Family]:
     """The curves of all figures, a family for all epsilons. Algorithm 2 has the delta of Figures 4 and 5."""
-    listed: list[Family] = []
+    made: list[Family] = []
     for penalty in PENALTIES:
-        listed += [(penalty, "DP-ADMM", "published", delta) for delta in deltas]
-        listed.append((penalty, "DP-ADMM", "certified", 1e-3))
-    return [*listed, ("l2", "Algorithm 2", "published", 1e-3), ("l2", "Algorithm 2", "certified", 1e-3)]
+        made += [(penalty, "DP-ADMM", "published", delta) for delta in deltas]
+        made.append((penalty, "DP-ADMM", "certified", 1e-3))
+    return [*made, ("l2", "Algorithm 2", "published", 1e-3), ("l2", "Algorithm 2", "certified", 1e-3)]
 
 
 def tasks(setting: Setting) -> list[Task]:
@@ -39,16 +39,16 @@ def tasks(setting: Setting) -> list[Task]:
     groups = {family: [Case(*family[:3], epsilon, family[3]) for epsilon in epsilons] for family in families(deltas)}
     for penalty in PENALTIES:
         groups[penalty, "Algorithm 1", "off", 0.0] = [Case(penalty, "Algorithm 1", "off", *PLAIN)]
-    listed = []
+    made = []
     for (penalty, method, noise, delta), cases in groups.items():
         name = f"{method}, {penalty}" + ("" if noise == "off" else f", {noise} noise at delta = {delta:g}")
         cost = SECONDS[method] * (rounds * setting.seeds) * len(cases)
-        listed.append(Task((penalty, method, noise, delta), several, (cases, rounds, setting.seeds), name, cost))
+        made.append(Task((penalty, method, noise, delta), several, (cases, rounds, setting.seeds), name, cost))
     for epsilon in TABLE_III:
         for method, noise in METHODS.items():
             case, name = Case("l2", method, noise, epsilon, 1e-3), f"Table III, {method}, epsilon = {epsilon:g}"
-            listed.append(Task(("passes", epsilon, method), passes, (case, rounds), name, 5e-3 * rounds))
-    return [*listed, Task(("references",), references, (setting.seeds,), "optima", 0.3 * setting.seeds)]
+            made.append(Task(("passes", epsilon, method), passes, (case, rounds), name, 5e-3 * rounds))
+    return [*made, Task(("references",), references, (setting.seeds,), "optima", 0.3 * setting.seeds)]
 
 
 NOTES = (

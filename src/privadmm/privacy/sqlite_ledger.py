@@ -37,10 +37,10 @@ from privadmm.privacy.ledger import (
     tallied,
 )
 from privadmm.privacy.ledger_file import (
+    ADDED,
     APPLICATION_ID,
     FORMAT,
     TABLES,
-    Account,
     Identity,
     connect,
     default_limits,
@@ -50,12 +50,9 @@ from privadmm.privacy.ledger_file import (
     sha,
     unpack_charges,
 )
+from privadmm.privacy.verification import Accounts
 
 SALT = 32  # bytes of secret before what is kept, without which guesses could be tried on a head
-# Ledgers of before have none. Behind a deployment's turn it holds one row at most.
-INTENTS = """CREATE TABLE IF NOT EXISTS intents (
-    job TEXT NOT NULL, round INTEGER NOT NULL, phase INTEGER NOT NULL, inbox TEXT NOT NULL,
-    charges TEXT NOT NULL) STRICT"""
 DIED = "the process was killed in the middle of this step, or its machine went down"
 
 
@@ -70,7 +67,7 @@ class SqliteLedger:
         self.policy = policy
         self.identity = Identity(mode, self.ids, policy)
         self._turn: sqlite3.Connection | None = None
-        self._cache: dict[str, Account] | None = None
+        self._accounts: Accounts | None = None
         self._latest: tuple[Tick, str] | None = None  # the receipt of the tick that was committed last
         self._version = -1
         self._db = connect(self.path)
@@ -93,7 +90,8 @@ class SqliteLedger:
                 for table in TABLES:
                     self._db.execute(table)
                 self._db.executemany("INSERT INTO identity VALUES (?, ?)", self.identity.facts().items())
-            self._db.execute(INTENTS)
+            for table in ADDED:
+                self._db.execute(table)
             found = dict(self._db.execute("SELECT fact, value FROM identity"))
             asked = self.identity.facts()
             for fact in {**asked, **found}:
@@ -102,6 +100,7 @@ class SqliteLedger:
                         f"{self.path}: this ledger fixed {fact} = {found.get(fact)} when it was made, and the job has "
                         f"{asked.get(fact)}; use the ledger's own or name another file"
                     )
+            _ = self.accounts  # verifies the rows that were added since the last use
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -109,13 +108,13 @@ class SqliteLedger:
         # Another process may have charged this ledger since: only an unchanged file may be counted from memory.
         version = self._execute("PRAGMA data_version").fetchone()[0]
         if version != self._version:
-            self._cache = None
+            self._accounts = None
             self._version = version
         try:
             yield
             self._execute("COMMIT")
         except BaseException:
-            self._cache = self._latest = None
+            self._accounts = self._latest = None
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             raise
@@ -261,7 +260,7 @@ class SqliteLedger:
 
     def reserve(self, job: str, charges: Mapping[int, Spent]) -> None:
         with self.turn(), self.transaction():
-            known = self._account(job).reserved
+            known = self.accounts.of(job).reserved
             if known is None:
                 affordable(self, job, charges)
                 self._append("reserve", job, -1, -1, "", charges, b"", "")
@@ -274,7 +273,7 @@ class SqliteLedger:
     def close_job(self, job: str) -> None:
         """Give a job up: what it set aside and did not spend is free again, and it can release no more."""
         with self.turn(), self.transaction():
-            account = self._account(job)
+            account = self.accounts.of(job)
             if account.reserved not in (None, account.spent) and not account.over:
                 self._append("close", job, -1, -1, "", {}, b"", "")
 
@@ -311,51 +310,57 @@ class SqliteLedger:
     def _append(self, kind: str, job: str, *rest: Any) -> str:
         """One more row; its hash."""
         round, phase, inbox, charges, outbox, state = rest
-        account = self._account(job)  # read before the row is there, which would count it twice
+        account = self.accounts.of(job)  # read before the row is there, which would count it twice
+        self.accounts.save()
         last, head = self._end()
         row = (last + 1, kind, job, round, phase, inbox, pack_charges(charges), outbox, state)
         seen = link(head, row)
         self._execute("INSERT INTO ticks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", *row, seen)
-        account.read(kind, dict(charges))
+        account.read(kind, dict(charges), (round, phase, state))
         return seen
 
     def latest(self, job: str) -> tuple[Tick, bytes] | None:
         row = self._execute("SELECT round, phase, state FROM states WHERE job = ?", job).fetchone()
+        found = None if row is None else (row[0], row[1], sha(row[2]))
+        if found != self.accounts.of(job).last:
+            raise LedgerError(f"{self.path}: job {job}: the state that is kept is not the one of its last row")
         return None if row is None else (Tick(job, row[0], row[1]), bytes(row[2]))
 
-    def _accounts(self) -> dict[str, Account]:
-        if self._cache is None:
-            self._cache = {}
-            for kind, job, text in self._execute("SELECT kind, job, charges FROM ticks ORDER BY seq"):
-                self._cache.setdefault(job, Account()).read(kind, unpack_charges(text))
-        return self._cache
-
-    def _account(self, job: str) -> Account:
-        return self._accounts().setdefault(job, Account())
+    @property
+    def accounts(self) -> Accounts:
+        """What jobs have spent and set aside, counted again from the file whenever another process may have written."""
+        if self._accounts is None and not self._db.in_transaction:
+            with self.transaction():  # they are of one moment of the file
+                return self.accounts
+        if self._accounts is None:
+            self._accounts = Accounts(self.path, self._db, self.identity.hash)
+        return self._accounts
 
     def spent(self, party: int, job: str | None = None) -> Spent:
         if job is not None:
-            return self._account(job).spent.get(party, ())
+            return self.accounts.of(job).spent.get(party, ())
         total: Spent = ()
-        for account in self._accounts().values():
+        for account in self.accounts.all().values():
             total = merge(total, account.spent.get(party, ()))
         return total
 
     def reserved(self, party: int, job: str) -> Spent | None:
-        known = self._account(job).reserved
+        known = self.accounts.of(job).reserved
         return None if known is None else known.get(party, ())
 
     def over(self, job: str) -> bool:
-        return self._account(job).over
+        return self.accounts.of(job).over
 
     def others(self, party: int, job: str) -> Spent:
         total: Spent = ()
-        for name, account in self._accounts().items():
+        for name, account in self.accounts.all().items():
             total = total if name == job else merge(total, account.counts_for(party))
         return total
 
     def jobs(self) -> list[str]:
-        return [job for job in self._accounts() if job]
+        """The jobs that have rows, in the order of their first ones."""
+        found = self._execute("SELECT job FROM ticks WHERE job != '' GROUP BY job ORDER BY min(seq)")
+        return [job for (job,) in found]
 
     def receipt(self, tick: Tick) -> str | None:
         """The hash of this tick's row, which travels with its release."""

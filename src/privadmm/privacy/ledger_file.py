@@ -66,7 +66,7 @@ def pack_charges(charges: Mapping[int, Spent]) -> str:
 
 
 def unpack_charges(text: str) -> dict[int, Spent]:
-    charges = {}
+    charges: dict[int, Spent] = {}
     for parties, packed in json.loads(text):
         charge = tuple((load(event), count) for event, count in packed)
         charges |= dict.fromkeys(parties, charge)

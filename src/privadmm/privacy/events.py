@@ -136,5 +136,12 @@ def merge(spent: Spent, more: Spent) -> Spent:
     return tuple(sorted(counts.items(), key=lambda item: dump(item[0])))
 
 
+def merge_all(tallies: Iterable[Spent]) -> Spent:
+    total: Spent = ()
+    for tally in tallies:
+        total = merge(total, tally)
+    return total
+
+
 def add(spent: Spent, events: Iterable[Event]) -> Spent:
     return merge(spent, tuple((event, 1) for event in events))

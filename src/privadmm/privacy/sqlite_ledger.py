@@ -24,12 +24,11 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import astuple, replace
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
 from privadmm.errors import LedgerError, LockedError, RefusedError
-from privadmm.privacy.events import Charges, Event, Spent, merge
+from privadmm.privacy.events import Charges, Event, Spent, merge_all
 from privadmm.privacy.ledger import Keepsake, Policy, Tick, affordable, match_digest, permitted, tallied
 from privadmm.privacy.ledger_file import (
     ADDED,
@@ -322,7 +321,7 @@ class SqliteLedger:
 
     def spent(self, party: int, job: str | None = None) -> Spent:
         accounts = self.accounts.all().values() if job is None else [self.accounts.of(job)]
-        return reduce(merge, (account.spent.get(party, ()) for account in accounts), ())
+        return merge_all(account.spent.get(party, ()) for account in accounts)
 
     def reserved(self, party: int, job: str) -> Spent | None:
         known = self.accounts.of(job).reserved
@@ -333,7 +332,7 @@ class SqliteLedger:
 
     def others(self, party: int, job: str) -> Spent:
         accounts = self.accounts.all().items()
-        return reduce(merge, (account.counts_for(party) for name, account in accounts if name != job), ())
+        return merge_all(account.counts_for(party) for name, account in accounts if name != job)
 
     def jobs(self) -> list[str]:
         """The jobs that have rows, in the order of their first ones."""

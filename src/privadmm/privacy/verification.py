@@ -1,8 +1,7 @@
 """Verify a durable ledger: in full, when a job begins or its steward asks, and from the last verified row at every use.
 
 In full means every page, hash, state, total and summary of the file, and the receipts that others keep of it. That
-takes time in proportion to all that was ever released, so between two jobs' beginnings only the rows that were added
-since the last use are verified (`Accounts`).
+takes the longer the more was ever released; `Accounts` verifies only the rows that were added since the last use.
 """
 
 import math
@@ -15,7 +14,7 @@ from pathlib import Path
 
 from privadmm.errors import LedgerError
 from privadmm.privacy.accounting import epsilon, printed
-from privadmm.privacy.events import Spent, merge
+from privadmm.privacy.events import merge_all
 from privadmm.privacy.ledger_file import (
     ROWS,
     Account,
@@ -132,8 +131,7 @@ def sound(path: Path) -> None:
 
 
 def damaged_pages(db: sqlite3.Connection) -> list[str]:
-    """What SQLite finds wrong with the file. The hashes of rows would not show an index that lacks a row, which would
-    have a release made a second time."""
+    """What SQLite finds wrong with the file, such as an index that lacks a row, which the rows' hashes do not show."""
     told = [text for (text,) in db.execute("PRAGMA integrity_check") if text != "ok"]
     return [f"SQLite finds the file damaged: {printable(text)}" for text in told]
 
@@ -182,9 +180,7 @@ def _verify(db: sqlite3.Connection, heads: Sequence[Receipt]) -> Verification:
             )
     budget, totals = identity.policy.budget, {}
     for party in identity.parties:
-        spent: Spent = ()
-        for account in accounts.values():
-            spent = merge(spent, account.spent.get(party, ()))
+        spent = merge_all(account.spent.get(party, ()) for account in accounts.values())
         totals[party] = epsilon(spent, budget.delta) if budget else math.inf
         if budget is not None and totals[party] > budget.epsilon:
             problems.append(

@@ -249,8 +249,8 @@ def left_over(
     low, high, best = 0.0, 1.0, None
     for _ in range(24):
         middle = (low + high) / 2 if best else 0.98 * high
-        if (found := within(middle)) is not None:
-            low, best = middle, found
+        if (affordable := within(middle)) is not None:
+            low, best = middle, affordable
         else:
             high = middle
     if best is None:

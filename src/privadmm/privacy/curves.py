@@ -148,7 +148,7 @@ def gaussian_rdp(alpha: Floats, mu: float) -> Floats:
 
 
 def pure_rdp(alpha: Floats, epsilon: float) -> Floats:
-    """Of randomised response, which dominates: ln(p^alpha q^(1-alpha) + q^alpha p^(1-alpha)) / (alpha - 1)."""
+    """Curve of randomised response, which dominates: ln(p^alpha q^(1-alpha) + q^alpha p^(1-alpha)) / (alpha - 1)."""
     p, q = -np.logaddexp(0, -epsilon), -np.logaddexp(0, epsilon)
     curve: Floats = np.logaddexp(alpha * p + (1 - alpha) * q, alpha * q + (1 - alpha) * p) / (alpha - 1)
     return curve

@@ -51,9 +51,9 @@ def composed(pasts: Sequence[Past]) -> tuple[Spent, ...]:
     """Add up the events of all trainings, by party of the last one; refuse what cannot be added up."""
     *before, last = pasts
     if before and any(past.label_epsilon is not None for past in pasts):
-        told = ", then ".join(str(past.label_epsilon) for past in pasts[-2:])
+        used = ", then ".join(str(past.label_epsilon) for past in pasts[-2:])
         raise ConfigError(
-            f"label_epsilon = {told}: another training would report every label once more, or read it as it is, and "
+            f"label_epsilon = {used}: another training would report every label once more, or read it as it is, and "
             f"what was promised of labels would not hold. Train once, without label_epsilon from the first on, {AFRESH}"
         )
     if before and not all(past.private for past in pasts):

@@ -42,7 +42,7 @@ from privadmm.privacy.limits import Limits
 
 @dataclass(frozen=True)
 class Budget:
-    """What each party of the ledger may spend in total, over all jobs."""
+    """The most that each party of the ledger may spend in total, over all jobs."""
 
     epsilon: float
     delta: float
@@ -55,7 +55,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Policy:
-    """What the party has decided, once and for all jobs. A job is a proposal; this is the authority."""
+    """The party's own decisions, which hold for all jobs. A job is a proposal; this is the authority."""
 
     budget: Budget | None  # in total (None: nothing is private here, and nothing is refused for its cost)
     per_job: float | None = None  # the most that one job may cost
@@ -119,7 +119,7 @@ class Tick:
 
 @dataclass(frozen=True)
 class Keepsake:
-    """That something was drawn once and is kept; what it is, only the party's own server is told."""
+    """A record that something was drawn once and is kept. Its bytes go to the party's own server only."""
 
     job: str  # "" for what belongs to the data set
     name: str
@@ -190,7 +190,7 @@ class Ledger(Protocol):
         return ()
 
     def keep(self, job: str, name: str, make: Callable[[], bytes], event: Event | None) -> bytes:
-        """What the first call with this job and name made, in a transaction of its own."""
+        """Return what the first call with this job and name made, in a transaction of its own."""
         ...
 
     def kept(self, job: str, name: str) -> bytes | None:

@@ -75,7 +75,7 @@ def unpack_charges(text: str) -> dict[int, Spent]:
 
 @dataclass
 class Account:
-    """What one job has done to one ledger."""
+    """What one job has spent and set aside in one ledger, and its last tick."""
 
     spent: dict[int, Spent] = field(default_factory=dict)
     reserved: dict[int, Spent] | None = None

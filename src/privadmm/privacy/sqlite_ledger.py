@@ -152,7 +152,7 @@ class SqliteLedger:
         )
 
     def settle(self) -> bool:
-        """Put a step that died on record, for whoever looks at the ledger. False: a process is at work on one now."""
+        """Put a step that died on record, so that it is shown. False: a process is at work on a step now."""
         try:
             with self.turn(patience=0.1):
                 return True
@@ -205,8 +205,8 @@ class SqliteLedger:
         intents = self._execute(f"SELECT inbox, charges FROM intents {OF_TICK}", *astuple(tick))
         inbox, packed = intents.fetchone()
         self._forget(tick)
-        told = secrets.token_bytes(SALT) + why.encode()
-        self._append("fail", *astuple(tick), inbox, unpack_charges(packed), told, "")
+        reason = secrets.token_bytes(SALT) + why.encode()
+        self._append("fail", *astuple(tick), inbox, unpack_charges(packed), reason, "")
 
     def _forget(self, tick: Tick) -> None:
         self._execute(f"DELETE FROM intents {OF_TICK}", *astuple(tick))
@@ -311,7 +311,7 @@ class SqliteLedger:
 
     @property
     def accounts(self) -> Accounts:
-        """What jobs have spent and set aside, counted again from the file whenever another process may have written."""
+        """What jobs have spent and set aside, read again whenever another process may have written to the file."""
         if self._accounts is None and not self._db.in_transaction:
             with self.transaction():  # they are of one moment of the file
                 return self.accounts

@@ -132,8 +132,8 @@ def sound(path: Path) -> None:
 
 def damaged_pages(db: sqlite3.Connection) -> list[str]:
     """What SQLite finds wrong with the file, such as an index that lacks a row, which the rows' hashes do not show."""
-    told = [text for (text,) in db.execute("PRAGMA integrity_check") if text != "ok"]
-    return [f"SQLite finds the file damaged: {printable(text)}" for text in told]
+    lines = (line for (line,) in db.execute("PRAGMA integrity_check"))
+    return [f"SQLite finds the file damaged: {printable(line)}" for line in lines if line != "ok"]
 
 
 def _verify(db: sqlite3.Connection, heads: Sequence[Receipt]) -> Verification:

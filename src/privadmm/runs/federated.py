@@ -62,11 +62,7 @@ def federate(
     sizes, dim = [facts.records for facts in known], known[0].dim
     columns = tuple(facts.width for facts in known) if known[0].people is not None else ()
     shape = arrays.pack({"sizes": np.array(sizes)}, dim=dim, columns=columns)
-    same = {
-        "config": arrays.digest(proposed.encode()),
-        "shape": arrays.digest(shape),
-        "ledger": "the parties'",
-    }
+    same = {"config": arrays.digest(proposed.encode()), "shape": arrays.digest(shape), "ledger": "the parties'"}
     job = build.job(plain, np.array(sizes), dim, columns=columns or None)
     homes = {facts.party: node for node, facts in present.items()}
     cluster = Federation(post, homes, asked.patience, labels(config, job, known[0]))

@@ -111,7 +111,10 @@ class Observer:
         with np.errstate(over="ignore", invalid="ignore"):
             train, test = self._seen(view.features)
             margins = scores(train, w)
-            value, gap = objective(view.public, data.train, w, margins), self._gap(t, w)
+            value = objective(view.public, data.train, w, margins)
+            # Vertical parties have no iterate of the whole model.
+            iterates = None if isinstance(data.train, People) else self.cluster.iterates(t)
+            gap = None if iterates is None else float(np.linalg.norm(iterates - w, axis=-1).max())
             if not data.classifier:
                 return Row(t, epsilon, value, None, None, gap)
             if data.test is not None and test is not None:
@@ -125,11 +128,6 @@ class Observer:
             test = None if self.data.test is None else through(self.data.test, features)
             self._mapped = key, through(self.data.train, features), test
         return self._mapped[1:]
-
-    def _gap(self, t: int, w: Floats) -> float | None:
-        # Vertical parties have no iterate of the whole model.
-        iterates = None if isinstance(self.data.train, People) else self.cluster.iterates(t)
-        return None if iterates is None else float(np.linalg.norm(iterates - w, axis=-1).max())
 
 
 NAMES = [item.name for item in fields(Row)]

@@ -1,9 +1,11 @@
 """Write a config to start from: the recommended method, set for public facts, with a reason beside each line."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
+from string import Formatter
 from typing import Any, get_args
 
 from privadmm.config.reader import load
@@ -114,83 +116,56 @@ def written(asked: Start, schema: Schema, parties: int, declared: Declared | Non
     train = rows - round(rows * HELD_OUT)
     dims = {encoding: schema.encoded(encoding).dim for encoding in get_args(Encoding)}
     advice = recommend(Facts(train, (asked.epsilon,) * parties, asked.delta, dims))
-    column, expected = asked.party_column, advice.expected
-    notes = list(declared.notes) if declared else []
+    column, notes = asked.party_column, list(declared.notes) if declared else []
     if column is not None:
         notes.append(Note(column, "left out of the features: it says whose a row is", True))
-
-    def near(path: Path) -> str:
-        return text(Path(os.path.relpath(path, asked.config.parent)).as_posix())
-
-    bins = {"binned": "ten fixed bins of its range", "coarse": "five fixed bins of its range: noise is large"}
-    data = [
-        ("source", near(asked.source), "paths are relative to this file"),
-        ("label", text(asked.label), "what is predicted"),
-        ("classes", listed(schema.classes or ()), "negative first; declared, not looked up"),
-        ("encoding", text(advice.encoding), f"a number goes one-hot into {bins[advice.encoding]}"),
-        ("rows", text("unit"), "every row is scaled to norm 1, so no bound has to be chosen"),
-        ("test_fraction", f"{HELD_OUT}", "held out to measure accuracy; a deployment holds out nothing"),
-    ]
-    if asked.schema is not None and not inline:
-        data.insert(3, ("schema", near(asked.schema), "ranges and categories of the columns that are used"))
-    low_end = "a missing number counts as the low end of its range"
     if declared is not None:
         origin = f"Ranges and categories were read off {asked.source.name}, stated to be public or made up."
-        if declared.missing:
-            data.append(("on_bad", text("default"), low_end))
+        gaps = "" if declared.missing else None
     else:
         left_out = ", but for columns that were left out" if inline else ""
         origin = f"Ranges and categories are those of the schema file{left_out}."
         # Records that were not looked at may lack a number anywhere.
-        if any(isinstance(column, Number) for column in schema.columns.values()):
-            data.append(("on_bad", text("default"), f'{low_end}; "refuse" stops training there'))
-    head = [
-        f"The recommended method for about {train} records to train on, {parties} parties, "
-        f"epsilon = {asked.epsilon:g}, delta = {asked.delta:g}.",
-        origin,
-        "They are facts for everybody to see.",
-        f"Expected: noise {expected.noise_to_signal:.2g} times the signal of a middling data set, which is "
-        f"{expected.verdict}: {expected.meaning}.",
-    ]
-    dealt, split = ("rows are dealt out between them", ("split", text("even"), "evenly"))
+        numeric = any(isinstance(column, Number) for column in schema.columns.values())
+        gaps = '; "refuse" stops training there' if numeric else None
+    dealt = "rows are dealt out between them"
     if column is not None:
         dealt = "as many as the column has values" if declared else "as many as the column was said to have values"
-        split = ("split", text(f"column:{column}"), "a party for each value")
-    lines = [
-        *comments(head),
-        *section("data", *data),
-        *(["", "[data.schema]", *schema_lines(schema.columns)] if inline else []),
-        *section("parties", ("count", str(parties), dealt), split),
-        *section(
-            "features",
-            ("moments", "true", "a first private release, to centre and scale features"),
-            ("nonnegative", "true", "encoded features are: less noise on that release"),
-        ),
-        *section(
-            "algorithm",
-            ("name", text("first_order_consensus"), "noisy gradients, free consensus on them"),
-            ("rounds", str(advice.rounds), "one of moments, the rest of gradients"),
-        ),
-        *section("loss", ("name", text("half_logistic"), "half the sensitivity of the logistic loss: half the noise")),
-        *section(
-            "regularizer",
-            ("name", text("l2"), "there is a penalty only if weight is above 0"),
-            ("weight", "0.0", "noise and averaging regularise enough"),
-        ),
-        *section(
-            "privacy",
-            ("epsilon", repr(asked.epsilon), "what each party may lose in all, certified"),
-            ("delta", repr(asked.delta), "with what probability it may be more"),
-        ),
-        *section(
-            "run",
-            ("mode", text("simulation"), 'noise from the seed, to study; then "deployment"'),
-            ("seed", "0", "remove it in a deployment, which draws secure noise"),
-        ),
-    ]
+
+    def near(path: Path) -> str:
+        return text(Path(os.path.relpath(path, asked.config.parent)).as_posix())
+
+    coarse = advice.encoding == "coarse"
+    lines = filled(
+        train=train,
+        parties=parties,
+        epsilon=asked.epsilon,
+        delta=asked.delta,
+        origin=comments([origin])[0],
+        noise=advice.expected.noise_to_signal,
+        verdict=advice.expected.verdict,
+        meaning=advice.expected.meaning,
+        source=near(asked.source),
+        label=text(asked.label),
+        classes=listed(schema.classes or ()),
+        schema=None if asked.schema is None or inline else near(asked.schema),
+        encoding=advice.encoding,
+        bins="five fixed bins of its range: noise is large" if coarse else "ten fixed bins of its range",
+        held_out=HELD_OUT,
+        gaps=gaps,
+        columns="\n".join(["", "[data.schema]", *schema_lines(schema.columns)]) if inline else None,
+        dealt=dealt,
+        split=text("even" if column is None else f"column:{column}"),
+        shares="evenly" if column is None else "a party for each value",
+        rounds=advice.rounds,
+    )
     return Made("\n".join([*lines, ""]), advice, tuple(notes))
 
 
-def section(name: str, *keys: tuple[str, str, str]) -> list[str]:
-    """Lines of one section: key, value, and the reason as a comment."""
-    return ["", f"[{name}]", *(f"{f'{key} = {value}':<38}# {why}" for key, value, why in keys)]
+def filled(**values: Any) -> Iterator[str]:
+    """Fill in the lines of the template, with reasons aligned; a line that has a value of None is left out."""
+    template = resources.files("privadmm.runs").joinpath("new_config.template").read_text(encoding="utf-8")
+    for line in template.splitlines():
+        if all(values[name] is not None for _, name, _, _ in Formatter().parse(line) if name):
+            setting, mark, why = (part.format(**values) for part in line.partition("  # "))
+            yield f"{setting:<38}# {why}" if mark else setting

@@ -5,7 +5,6 @@ that the file is not private (`need_public`), and the schema says what it was ma
 readable numbers; a column that is no feature, an id or a constant, is left out, with a note.
 """
 
-import difflib
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -17,10 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privadmm.data.readers import Format, opened
+from privadmm.data.readers import opened
 from privadmm.data.schema import MISSING, Category, Classes, Number, Schema, distinct_columns, numbers, words
 from privadmm.errors import ConfigError, DataError
-from privadmm.params import HUGE, TINY, check_whole
+from privadmm.params import HUGE, TINY, check_whole, did_you_mean
 
 IDS_FROM = 20  # rows from which on a column that never repeats itself looks like an id
 SHOWN = 30  # names of columns in an error
@@ -71,13 +70,11 @@ def need_public(path: Path, public: bool) -> None:
         )
 
 
-def declare(
-    path: str | Path, label: str, *, format: Format | None = None, drop: Sequence[str] = (), most: int = 50
-) -> Declared:
+def declare(path: str | Path, label: str, *, drop: Sequence[str] = (), most: int = 50) -> Declared:
     """Look at every column of a csv or parquet file that is public or made up."""
     check_whole(most=most)
     columns, missing = dict[str, Number | Category](), False
-    with opened(Path(path), format) as table:
+    with opened(Path(path), None) as table:
         distinct_columns(table.header)
         for name in (label, *drop):
             named(name, table.header)
@@ -102,13 +99,11 @@ def declare(
 def named(name: str, header: Sequence[str]) -> None:
     """Refuse a name that is no column. The file is public, so its first line may be shown, header or not."""
     if name not in header:
-        near = difflib.get_close_matches(name, header, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
+        hint = did_you_mean(name, header, repr)
+        more = f" and {len(header) - SHOWN} more" if len(header) > SHOWN else ""
         alone = " Only commas separate columns: is there another separator?" if len(header) == 1 else ""
-        raise DataError(
-            f"column {name!r} is missing; {hint}The first line has {', '.join(map(repr, header[:SHOWN]))}"
-            f"{f' and {len(header) - SHOWN} more' if len(header) > SHOWN else ''}.{alone}"
-        )
+        first_line = f"The first line has {', '.join(map(repr, header[:SHOWN]))}{more}.{alone}"
+        raise DataError(f"column {name!r} is missing; {hint + ' ' if hint else ''}{first_line}")
 
 
 def filled(cells: NDArray[Any]) -> list[str]:
@@ -149,13 +144,10 @@ def look(name: str, cells: NDArray[Any], most: int) -> tuple[Number | Category |
 
     if not name or name != name.strip():
         return out("its name is blank, or has blanks around it; rename it")
-    if not kinds:
-        return out("it is empty")
-    if len(kinds) == 1:
-        return out("it is the same in every row")
+    if len(kinds) < 2:
+        return out("it is the same in every row" if kinds else "it is empty")
     numeric, unique = not np.isnan(values).any(), len(kinds) == len(present) >= IDS_FROM
-    remarks: list[str] = []
-    whole = numeric and bool((values == np.floor(values)).all())
+    remarks, whole = list[str](), numeric and bool((values == np.floor(values)).all())
     if numeric and not (whole and len(kinds) == 2):
         if unique and whole and values.max() - values.min() == len(present) - 1:
             return out("a running number, which looks like an id")
@@ -195,8 +187,7 @@ def entry(column: Number | Category) -> list[float | str]:
     """A column as a TOML schema has it: its categories, or its range, without ".0" behind whole numbers."""
     if isinstance(column, Category):
         return list(column.values)
-    ends = (column.low, column.high)
-    return [int(end) if end.is_integer() and abs(end) < 1e15 else end for end in ends]
+    return [int(end) if end.is_integer() and abs(end) < 1e15 else end for end in (column.low, column.high)]
 
 
 def schema_lines(columns: Mapping[str, Number | Category]) -> list[str]:

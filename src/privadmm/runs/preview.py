@@ -213,11 +213,11 @@ def planned(config: Config, epsilon: float, delta: float, count: int | None = No
     own = config.privacy or PrivacyTable(delta=delta)
     asked = replace(config, privacy=replace(own, epsilon=epsilon, delta=delta, party_epsilon=None))
     job = foreseen(asked, count)
-    expected = outlook(job)
     if job.epsilon is None or job.epsilon > epsilon:
         raise RefusedError(
             f"{config.path}: its noise is fixed, so the smallest feasible epsilon at delta = {delta:g} is {job.epsilon}"
         )
+    expected = outlook(job)
     return {
         "algorithm": job.algorithm.name,
         "rounds": job.public.rounds,

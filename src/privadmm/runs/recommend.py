@@ -31,7 +31,7 @@ from privadmm.algorithms.moments import Centred
 from privadmm.data.schema import Encoding
 from privadmm.engine.job import Job
 from privadmm.errors import ConfigError
-from privadmm.optim.losses import Debiased, Loss
+from privadmm.optim.losses import Debiased
 from privadmm.params import check_positive, check_probability, check_whole
 from privadmm.privacy.accounting import epsilon as cost
 from privadmm.privacy.accounting import totals
@@ -108,12 +108,12 @@ class Expected:
         return {"noise_to_signal": self.noise_to_signal, "signal": self.signal, "verdict": self.verdict}
 
 
-def expected(job: Job, signal: float = SIGNAL) -> Expected | None:
+def expected(job: Job) -> Expected | None:
     """Estimate (2) for a job; None where it says nothing: no noise, no classes, parties that hold columns."""
-    return job.public.once((job.algorithm, "expected", signal), lambda: judged(job, signal))
+    return job.public.once((job.algorithm, "expected"), lambda: judged(job))
 
 
-def judged(job: Job, signal: float) -> Expected | None:
+def judged(job: Job) -> Expected | None:
     public, method = job.public, job.algorithm
     if not job.private or public.columns or not public.loss.classification:
         return None
@@ -127,8 +127,10 @@ def judged(job: Job, signal: float) -> Expected | None:
     omega = public.scale(public.ids)[:, 0] / public.C
     each = omega * public.sensitivity / (public.sizes * mu)
     noise = math.sqrt(float(each @ each)) / public.parties  # (1)
-    c = signal if ahead else signal / CENTRED
-    return Expected(noise / (slope(public.loss) * c**2), signal)  # (2)
+    loss = public.loss.loss if isinstance(public.loss, Debiased) else public.loss  # equal in expectation
+    slope = float(abs(loss.deriv(np.zeros(1), np.ones(1))[0]))
+    c = SIGNAL if ahead else SIGNAL / CENTRED
+    return Expected(noise / (slope * c**2))  # (2)
 
 
 def mu_squared(spent: Spent, dim: int) -> float:
@@ -145,12 +147,6 @@ def mu_squared(spent: Spent, dim: int) -> float:
         return math.nan
 
     return sum(count * of(event) for event, count in spent)
-
-
-def slope(loss: Loss) -> float:
-    """The slope s of the loss; if it is debiased, of the loss that it equals in expectation."""
-    plain = loss.loss if isinstance(loss, Debiased) else loss
-    return float(abs(plain.deriv(np.zeros(1), np.ones(1))[0]))
 
 
 def warning(job: Job) -> str | None:

@@ -127,7 +127,9 @@ class Attempt:
                 observer = Observer(self.prepared, blocks, spending, every, self.directory.metrics, rows)
                 observer.recover()
                 if progress is not None:
-                    observer(view(self.job, progress))
+                    # What callbacks saw after the last round, but for what the parties sent.
+                    model, map = weights(self.job, progress), features(self.job, progress)
+                    observer(View(self.job.public, progress, progress.mail, model, map))
                 callbacks.insert(0, observer)
             done = 0 if progress is None else progress.round
             with nullcontext() if bar is None else bar(self.job, done) as shown:
@@ -148,11 +150,6 @@ class Attempt:
                 "the ledger was replaced by an older one. Put the right file back; nothing more was released"
             )
         return progress
-
-
-def view(job: Job, progress: Progress) -> View:
-    """What callbacks saw after the last of these rounds, but for what the parties sent."""
-    return View(job.public, progress, progress.mail, weights(job, progress), features(job, progress))
 
 
 def account(ledger: Statement, noise: Noise) -> dict[str, Any]:

@@ -6,14 +6,12 @@ their owner alone: ledgers keep what parties drew, and a coordinator's rounds ma
 
 import contextlib
 import csv
-import io
 import json
 import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from privadmm.data.files import PARTIAL, for_owner, write_text
 from privadmm.engine.job import Job
@@ -115,17 +113,14 @@ class RunDir:
     @contextlib.contextmanager
     def _held(self) -> Iterator[None]:
         """Lock out other processes. The lock ends with the process, however that ends."""
-        try:
-            from fcntl import LOCK_EX, LOCK_NB, flock
-        except ImportError:  # not on this system: the ledger still refuses what is out of order
-            yield
-            return
         with self.job.open() as file:
             try:
+                from fcntl import LOCK_EX, LOCK_NB, flock
+
                 flock(file, LOCK_EX | LOCK_NB)
             except BlockingIOError:
                 raise CheckpointError(f"{self.path}: another process is at work on this run") from None
-            except OSError:  # a file system without locks
+            except (ImportError, OSError):  # there are no locks here: the ledger still refuses what is out of order
                 pass
             yield
 
@@ -141,6 +136,8 @@ class RunDir:
 
     def callbacks(self, job: Job, parties: Parties, every: int) -> list[Callback]:
         """Keep the receipts of every round, and then a checkpoint every so many rounds."""
+        if self.receipts.exists():  # a line that a crash tore would be joined to the next
+            os.truncate(self.receipts, len(whole_lines(self.receipts.read_bytes())))
         return [Receipts(self.receipts, parties), Checkpoint(self.checkpoint, job.id, every)]
 
     def discard(self) -> None:
@@ -169,24 +166,11 @@ class Receipts:
     cluster: Parties
 
     def __call__(self, view: View) -> None:
-        text = io.StringIO()
-        table = csv.writer(text)
-        with open(self.path, "ab+", opener=for_owner) as file:
-            if not cut_torn_line(file):
+        with open(self.path, "a", encoding="utf-8", newline="", opener=for_owner) as file:
+            table = csv.writer(file)
+            if not file.tell():
                 table.writerow(HEADER)
             table.writerows(self.cluster.receipts(view.progress.round - 1))
-            file.write(text.getvalue().encode())
-
-
-def cut_torn_line(file: IO[bytes]) -> int:
-    """Cut off a last line that a crash tore, to which the next would be joined; returns the size of the rest."""
-    size = file.seek(0, os.SEEK_END)
-    if size:
-        file.seek(size - 1)
-        if file.read(1) != b"\n":
-            file.seek(0)
-            size = file.truncate(len(whole_lines(file.read())))
-    return size
 
 
 def whole_lines(data: bytes) -> bytes:

@@ -28,7 +28,7 @@ from privadmm.data.arrays import Floats
 from privadmm.engine.phases import Algorithm
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
-from privadmm.params import check_positive, check_whole
+from privadmm.params import check_nonnegative, check_positive, check_whole
 
 MOST = 10_000_000
 Kind = Literal["star", "graph", "peers", "sharing"]
@@ -45,9 +45,7 @@ class Network:
 
     def __post_init__(self) -> None:
         check_positive(bandwidth=self.bandwidth, hub=self.hub)
-        for name in ("latency", "spread"):
-            if not 0 <= getattr(self, name) < np.inf:
-                raise ConfigError(f"{name} must be 0 or more and finite, not {getattr(self, name)!r}")
+        check_nonnegative(latency=self.latency, spread=self.spread)
 
 
 @dataclass(frozen=True)

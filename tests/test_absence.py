@@ -106,14 +106,19 @@ def test_the_duals_of_a_star_heal_within_a_round() -> None:
 
 @dataclass(frozen=True)
 class KeepsItsDual(ADMMGraph):
-    def anew(self, state: Any) -> Any:
-        return state
+    def update(self, t: int, local: Any, s: Any, inbox: Mail, release: Any) -> Any:
+        return super().update(t, local, s, long_ago(inbox), release)
 
 
 @dataclass(frozen=True)
 class RecycledKeepsItsDual(MRADMM):
-    def anew(self, state: Any) -> Any:
-        return state
+    def odd(self, t: int, local: Any, s: Any, inbox: Mail, release: Any) -> Any:
+        return super().odd(t, local, s, long_ago(inbox), release)
+
+
+def long_ago(inbox: Mail) -> Mail:
+    """The same inbox, as if whoever left had done so a round earlier."""
+    return replace(inbox, absent=inbox.absent - np.array([0, 1]))
 
 
 class HearsNothing(Graph):

@@ -17,6 +17,7 @@ from privadmm.algorithms.dp_admm import DPADMM
 from privadmm.data.arrays import Floats
 from privadmm.engine.job import Job, cluster
 from privadmm.engine.party import Local
+from privadmm.engine.phases import AtCoordinator, AtParties, Phase
 from privadmm.engine.worker import Worker
 from privadmm.errors import LedgerError, RefusedError
 from privadmm.privacy.events import Gaussian, RandomizedResponse
@@ -160,7 +161,11 @@ def test_of_two_threads_one_draws(tmp_path: Path) -> None:
 class Shifting(DPADMM):
     """Draws a vector once for every party of a job."""
 
-    def keepsakes(self, local: Local, noise: Noise) -> dict[str, Floats]:
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        return AtParties(self.update, draws=self.shift), AtCoordinator(self.average)
+
+    def shift(self, local: Local, noise: Noise) -> dict[str, Floats]:
         return {"shift": noise.uniform(2.0, local.zeros().shape, local.ids)}
 
 

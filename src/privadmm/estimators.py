@@ -171,7 +171,7 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
         asked = self.epsilon is not None or bool(shares)
         if asked and self.delta is None:
             raise ConfigError("epsilon means little without delta: give both, or epsilon=None for no privacy")
-        if self.delta is not None and (asked or algorithm.private):
+        if self.delta is not None and (asked or algorithm.adjacencies):
             related: Any = self.adjacency  # checked by Target
             privacy = Target(self.epsilon, self.delta, adjacency=related, party_epsilon=shares, copies=copies)
         public = Public(

@@ -17,7 +17,7 @@ from privadmm.data.arrays import Floats
 from privadmm.data.columns import Columns, People
 from privadmm.data.moments_map import Map
 from privadmm.data.shards import Shards
-from privadmm.engine import guarantees
+from privadmm.engine import guarantees, phases
 from privadmm.engine.inprocess import InProcess
 from privadmm.engine.loop import Callback, Cluster, Progress, drive
 from privadmm.engine.party import Local, Vertical
@@ -59,7 +59,7 @@ class Job:
             graph.need_star(name)
         if self.algorithm.topology == "graph":
             graph.need_edges(name)
-        if not self.algorithm.private and isinstance(self.public.privacy, Target):
+        if not self.algorithm.adjacencies and isinstance(self.public.privacy, Target):
             raise ConfigError(
                 f"{name} is not private and cannot keep an epsilon: choose dp_admm, or give up the privacy target"
             )
@@ -266,7 +266,7 @@ def train(job: Job, parties: Cluster, callbacks: Sequence[Callback] = (), progre
 
 def features(job: Job, progress: Progress) -> Map | None:
     """The public map through which the model sees a row; None: as it is."""
-    return job.algorithm.features(job.public, progress.memory)
+    return phases.features(progress.memory)
 
 
 def weights(job: Job, progress: Progress) -> Floats:

@@ -135,7 +135,7 @@ def variants(
     In place of a job that cannot be made stands the reason.
     """
     algorithm: Algorithm = config.algorithm.parameters
-    if not algorithm.private:
+    if not algorithm.adjacencies:
         yield "not private", job_of(replace(config, privacy=None), prepared, algorithm)
         return
     names = [item.name for item in fields(algorithm)]  # type: ignore[arg-type]

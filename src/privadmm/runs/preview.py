@@ -208,7 +208,7 @@ def planned(config: Config, epsilon: float, delta: float, count: int | None = No
     """Plan for this budget: the noise of each release, and what the worst party has spent after each round."""
     check_positive(epsilon=epsilon)
     check_probability(delta=delta)
-    if not config.algorithm.parameters.private:
+    if not config.algorithm.parameters.adjacencies:
         raise ConfigError(f"{config.algorithm.name} is not private; there is nothing to plan for")
     own = config.privacy or PrivacyTable(delta=delta)
     asked = replace(config, privacy=replace(own, epsilon=epsilon, delta=delta, party_epsilon=None))

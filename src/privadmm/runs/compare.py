@@ -78,14 +78,11 @@ def compare(
             "problem": problem,
         }
 
-    def table(epsilon: float, jobs: list[tuple[Config, Prepared, str, Job | str]]) -> dict[str, Any]:
+    tables = []
+    for epsilon, jobs in zip(epsilons, work, strict=True):
         lines = [line(*job) for job in jobs]
-        return {
-            "epsilon": epsilon,
-            "lines": sorted(lines, key=lambda line: -line["accuracy"] if line["accuracies"] else math.inf),
-        }
-
-    tables = [table(epsilon, jobs) for epsilon, jobs in zip(epsilons, work, strict=True)]
+        lines.sort(key=lambda line: -line["accuracy"] if line["accuracies"] else math.inf)
+        tables.append({"epsilon": epsilon, "lines": lines})
     return {"delta": delta, "seeds": seeds, "majority": metrics.majority(test), "tables": tables}
 
 

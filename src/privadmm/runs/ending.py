@@ -112,25 +112,16 @@ def finish(
     frame: Frame,
     mode: str,
     *,
-    began: float,
-    ledger: str,
-    spent: dict[str, Any],
-    measured: Mapping[str, Any] = UNMEASURED,
-    expected: Mapping[str, Any] | None = None,
-    reasons: Mapping[int, str] | None = None,
-    rows: Sequence[Row] | None = None,
-    reference: Mapping[str, Any] | None = None,
+    began: float,  # time.perf_counter() at the start
+    ledger: str,  # where it is
+    spent: dict[str, Any],  # the content of ledger.json
+    measured: Mapping[str, Any] = UNMEASURED,  # figures of the model on the pooled records, in a simulation
+    expected: Mapping[str, Any] | None = None,  # the estimate of what the budget can buy
+    reasons: Mapping[int, str] | None = None,  # why each party left, where a coordinator knows
+    rows: Sequence[Row] | None = None,  # metrics by round, for the plots; None: no plots
+    reference: Mapping[str, Any] | None = None,  # result of a non-private run on the same problem, for the plots
 ) -> Finished:
-    """Make the model and the result of a run that has done its rounds, and write them; result.json comes last.
-
-    began      time.perf_counter() at the start
-    ledger     where the ledger is; `spent` is what ledger.json holds
-    measured   figures of the model on the pooled records, in a simulation
-    expected   what to expect of the budget
-    reasons    why each party left, where a coordinator knows
-    rows       metrics by round, for the plots; None: no plots
-    reference  the result of a non-private run on the same problem, for the plots
-    """
+    """Make the model and the result of a run that has done its rounds, and write them; result.json comes last."""
     model = model_of(job, progress, frame, mode)
     result = {
         **about(job, mode),

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import astuple, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -105,7 +105,7 @@ class Observer:
             append(self.path, self.rows[-1])
 
     def measure(self, view: View) -> Row:
-        t, w, data, right = view.progress.round, view.model, self.data, None
+        t, w, data = view.progress.round, view.model, self.data
         epsilon = self.epsilon_by_round[t - 1] if self.epsilon_by_round else None
         # A model that has run away is worth a row that says so, not a warning.
         with np.errstate(over="ignore", invalid="ignore"):
@@ -117,8 +117,7 @@ class Observer:
             gap = None if iterates is None else float(np.linalg.norm(iterates - w, axis=-1).max())
             if not data.classifier:
                 return Row(t, epsilon, value, None, None, gap)
-            if data.test is not None and test is not None:
-                right = accuracy(data.test, scores(test, w))
+            right = None if test is None else accuracy(test, scores(test, w))
             return Row(t, epsilon, value, accuracy(data.train, margins), right, gap)
 
     def _seen(self, features: Map | None) -> tuple[Data, Data | None]:
@@ -136,9 +135,7 @@ NAMES = [item.name for item in fields(Row)]
 def write(path: Path, rows: list[Row]) -> None:
     """Write the whole table in one step."""
     table = io.StringIO(newline="")
-    writer = csv.DictWriter(table, NAMES, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(asdict(row) for row in rows)
+    csv.writer(table, lineterminator="\n").writerows([NAMES, *map(astuple, rows)])
     write_text(path, table.getvalue())
 
 
@@ -146,7 +143,7 @@ def append(path: Path, row: Row) -> None:
     if not path.exists():
         return write(path, [row])
     with path.open("a", newline="") as file:
-        csv.DictWriter(file, NAMES, lineterminator="\n").writerow(asdict(row))
+        csv.writer(file, lineterminator="\n").writerow(astuple(row))
 
 
 def read(path: Path) -> list[Row]:

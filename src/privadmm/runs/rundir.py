@@ -71,16 +71,24 @@ class RunDir:
 
     @contextlib.contextmanager
     def opened(self, facts: dict[str, str], text: str, fresh: str, resume: bool) -> Iterator[str]:
-        """Hold the directory for this process and yield the id of the job to run in it.
+        """Lock the directory for this process and yield the id of the job to run in it.
 
         That is `fresh` in a new place. When resuming it is the id of the interrupted job, if the facts of SAME are
-        what they were.
+        what they were. The lock ends with the process, however that ends.
         """
         self.check(resume)
         if not resume:
             self._begin(fresh, facts, text)
         job = self._known(facts) if resume else fresh
-        with self._held():
+        with self.job.open() as file:
+            try:
+                from fcntl import LOCK_EX, LOCK_NB, flock
+
+                flock(file, LOCK_EX | LOCK_NB)
+            except BlockingIOError:
+                raise CheckpointError(f"{self.path}: another process is at work on this run") from None
+            except (ImportError, OSError):  # there are no locks here: the ledger still refuses what is out of order
+                pass
             yield job
 
     def _begin(self, job: str, facts: dict[str, str], text: str) -> None:
@@ -109,20 +117,6 @@ class RunDir:
                 f"(its config is kept as {self.config})"
             )
         return job
-
-    @contextlib.contextmanager
-    def _held(self) -> Iterator[None]:
-        """Lock out other processes. The lock ends with the process, however that ends."""
-        with self.job.open() as file:
-            try:
-                from fcntl import LOCK_EX, LOCK_NB, flock
-
-                flock(file, LOCK_EX | LOCK_NB)
-            except BlockingIOError:
-                raise CheckpointError(f"{self.path}: another process is at work on this run") from None
-            except (ImportError, OSError):  # there are no locks here: the ledger still refuses what is out of order
-                pass
-            yield
 
     def progress(self, job: Job) -> Progress | None:
         """Load the checkpoint. Without one the ledgers replay the rounds that were paid for, at no charge."""

@@ -59,10 +59,6 @@ class Engine:
     frame: int = 0  # bytes around every message
     cores: float = math.inf  # that all nodes share, where they are processes of one machine
 
-    def turn(self, nodes: int) -> float:
-        """How many times longer a node starts and works because others do on the same cores."""
-        return max(1.0, nodes / self.cores)
-
 
 # Measured on loopback, two cores, by benchmarks/scale_model.py: see docs/scale.md.
 ENGINES = {
@@ -116,7 +112,8 @@ def traffic(kind: Kind, nodes: int, up: int, down: int, degree: float = 0.0, blo
 def one_round(traffic: Traffic, network: Network, engine: Engine, work: float, rng: np.random.Generator) -> float:
     """Seconds that a round takes."""
     slow = np.exp(network.spread * rng.standard_normal((2, traffic.nodes)))
-    latency, busy = network.latency * slow[0], (engine.start + work * slow[1]) * engine.turn(traffic.nodes)
+    crowd = max(1.0, traffic.nodes / engine.cores)  # how many times longer a node takes because it shares the cores
+    latency, busy = network.latency * slow[0], (engine.start + work * slow[1]) * crowd
     if traffic.kind == "peers":
         # All send at once, each over a wire of its own that carries both ways; the slowest is waited for.
         sending = traffic.neighbours * (engine.handling + traffic.up / network.bandwidth)

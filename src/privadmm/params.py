@@ -327,10 +327,13 @@ class Declared:
 
 
 def _as_toml(value: Any) -> Any:
-    """A Python value as a TOML file would hold it."""
+    """A Python value as a TOML file would hold it; the sizes that a file may have do not bind whoever writes Python."""
     if isinstance(value, tuple):
         return [_as_toml(item) for item in value]
-    return value.item() if hasattr(value, "dtype") and not getattr(value, "shape", ()) else value
+    value = value.item() if hasattr(value, "dtype") and not getattr(value, "shape", ()) else value
+    if isinstance(value, float) and value and math.isfinite(value):
+        return math.copysign(min(max(abs(value), TINY), HUGE), value)
+    return value
 
 
 def _refusing(name: str, value: object, kind: Kind) -> Wrong:

@@ -33,18 +33,11 @@ from privadmm.engine.job import Job
 from privadmm.errors import ConfigError
 from privadmm.optim.losses import Debiased
 from privadmm.params import check_positive, check_probability, check_whole
+from privadmm.privacy import events
 from privadmm.privacy.accounting import epsilon as cost
 from privadmm.privacy.accounting import totals
 from privadmm.privacy.calibration import Target, worth
-from privadmm.privacy.events import (
-    DiscreteGaussian,
-    Event,
-    GammaObjective,
-    GammaOutput,
-    Gaussian,
-    GaussianObjective,
-    Spent,
-)
+from privadmm.privacy.events import Event, Gaussian, Spent
 
 Verdict = Literal["good", "thin", "too small"]
 LEAST = 1e-6  # of a signal: with less there is nothing to find
@@ -138,11 +131,11 @@ def mu_squared(spent: Spent, dim: int) -> float:
 
     def of(event: Event) -> float:
         match event:
-            case Gaussian() | DiscreteGaussian() | GaussianObjective():
+            case Gaussian() | events.DiscreteGaussian() | events.GaussianObjective():
                 return 1 / event.ratio**2
-            case GammaObjective():  # a mean square of dim (dim + 1)/zeta^2, spread over dim coordinates
+            case events.GammaObjective():  # a mean square of dim (dim + 1)/zeta^2, spread over dim coordinates
                 return event.slope**2 / (dim + 1)
-            case GammaOutput():
+            case events.GammaOutput():
                 return 1 / event.ratio**2 / (dim + 1)
         return math.nan
 

@@ -5,7 +5,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, closing, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +66,7 @@ def run(
     try:
         with directory.opened(facts(config, job, ledger), config.text, job.id, resume) as id:
             job = replace(job, id=id)
-            progress, rows, spent = Attempt(config, directory, prepared, noise, ledger, job).carry_out(resume, bar)
+            progress, rows, spent = carry_out(config, directory, prepared, noise, ledger, job, resume, bar)
             return finish(
                 directory,
                 job,
@@ -100,56 +100,48 @@ def facts(config: Config, job: Job, ledger: Path) -> dict[str, str]:
     return {"config": config.digest, "shape": arrays.digest(shape), "ledger": place}
 
 
-@dataclass(frozen=True)
-class Attempt:
-    """A run from its first round, or from where it was interrupted, to its last."""
+def carry_out(
+    config: Config,
+    directory: RunDir,
+    prepared: Prepared,
+    noise: Noise,
+    ledger: Path,
+    job: Job,
+    resume: bool,
+    bar: Bar | None,
+) -> tuple[Progress, list[Row], dict[str, Any]]:
+    """Do every round that is left; returns where that leads, the metrics by round, and the ledger's account."""
 
-    config: Config
-    directory: RunDir
-    prepared: Prepared
-    noise: Noise
-    ledger: Path
-    job: Job
+    def engine() -> AbstractContextManager[Engine]:
+        ids, begun = tuple(prepared.held.ids.tolist()), directory.checkpoint.exists()
+        return closing(opened(Order(config, job, ids, ledger, begun=begun), prepared, noise, directory.heads()))
 
-    def carry_out(self, resume: bool, bar: Bar | None) -> tuple[Progress, list[Row], dict[str, Any]]:
-        """Do every round that is left: where that leads, the metrics by round, and the ledger's account."""
+    def released(engine: Engine) -> bool:
+        return any(rounds is not None for rounds in engine.paid())
 
-        def released(engine: Engine) -> bool:
-            return any(rounds is not None for rounds in engine.paid())
-
-        with resumable(self.directory, resume, lambda: closing(self.engine()), released) as engine:
-            blocks = engine.begin()
-            progress = self.progress(engine)
-            callbacks = self.directory.callbacks(self.job, blocks, self.config.run.checkpoint_every)
-            rows: list[Row] = []
-            if self.noise.mode == "simulation":
-                spending, every = self.job.epsilon_by_round, self.config.run.metrics_every
-                observer = Observer(self.prepared, blocks, spending, every, self.directory.metrics, rows)
-                observer.recover()
-                if progress is not None:
-                    # What callbacks saw after the last round, but for what the parties sent.
-                    model, map = weights(self.job, progress), features(self.job, progress)
-                    observer(View(self.job.public, progress, progress.mail, model, map))
-                callbacks.insert(0, observer)
-            done = 0 if progress is None else progress.round
-            with nullcontext() if bar is None else bar(self.job, done) as shown:
-                progress = train(self.job, blocks, callbacks if shown is None else [*callbacks, shown], progress)
-            return progress, rows, account(engine.statement(), self.noise)
-
-    def engine(self) -> Engine:
-        ids, begun = tuple(self.prepared.held.ids.tolist()), self.directory.checkpoint.exists()
-        order = Order(self.config, self.job, ids, self.ledger, begun=begun)
-        return opened(order, self.prepared, self.noise, self.directory.heads())
-
-    def progress(self, engine: Engine) -> Progress | None:
-        """Where the checkpoint says the rounds stand; refused where the ledger has fewer."""
-        progress = self.directory.progress(self.job)
-        if progress is not None and progress.round > (paid := min(rounds or 0 for rounds in engine.paid())):
+    with resumable(directory, resume, engine, released) as parties:
+        blocks = parties.begin()
+        progress = directory.progress(job)
+        if progress is not None and progress.round > (paid := min(rounds or 0 for rounds in parties.paid())):
             raise LedgerError(
-                f"{self.ledger}: has {paid} rounds of this run, and {self.directory.checkpoint} has {progress.round}: "
-                "the ledger was replaced by an older one. Put the right file back; nothing more was released"
+                f"{ledger}: has {paid} rounds of this run, and {directory.checkpoint} has {progress.round}: the ledger "
+                "was replaced by an older one. Put the right file back; nothing more was released"
             )
-        return progress
+        callbacks = directory.callbacks(job, blocks, config.run.checkpoint_every)
+        rows: list[Row] = []
+        if noise.mode == "simulation":
+            every = config.run.metrics_every
+            observer = Observer(prepared, blocks, job.epsilon_by_round, every, directory.metrics, rows)
+            observer.recover()
+            if progress is not None:
+                # What callbacks saw after the last round, but for what the parties sent.
+                model, map = weights(job, progress), features(job, progress)
+                observer(View(job.public, progress, progress.mail, model, map))
+            callbacks.insert(0, observer)
+        done = 0 if progress is None else progress.round
+        with nullcontext() if bar is None else bar(job, done) as shown:
+            progress = train(job, blocks, callbacks if shown is None else [*callbacks, shown], progress)
+        return progress, rows, account(parties.statement(), noise)
 
 
 def account(ledger: Statement, noise: Noise) -> dict[str, Any]:

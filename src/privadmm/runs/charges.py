@@ -24,8 +24,8 @@ def charges(job: Job, leave: Mapping[int, int]) -> list[dict[str, Any]]:
             {
                 "party": party,
                 "records": None if isinstance(sizes, Undeclared) else int(sizes[party]),
-                "events": [{**json.loads(dump(event)), "count": count} for event, count in spent],
                 "epsilon": certified(spent, job.delta),
+                "events": [{**json.loads(dump(event)), "count": count} for event, count in spent],
             }
         )
     return parties

@@ -74,7 +74,7 @@ class Finished:
     """What a run left behind. `result` is what result.json holds."""
 
     result: dict[str, Any]
-    rows: Sequence[Row]
+    rows: list[Row]
     ledger: dict[str, Any]
     directory: RunDir
     model: Model
@@ -142,4 +142,4 @@ def finish(
     if rows is not None:
         plots.spending(job.epsilon_by_round, result, job.published, directory.spending)
     write_json(directory.result, result)
-    return Finished(result, rows or (), spent, directory, model)
+    return Finished(result, list(rows or ()), spent, directory, model)

@@ -80,7 +80,8 @@ def federate(
             callbacks = [*directory.callbacks(job, cluster, config.run.checkpoint_every), told]
             progress = train(job, cluster, callbacks, directory.progress(job))
         # What each party released in this run, as far as its answers arrived here.
-        paid = charges(job, dict(progress.mail.absent.tolist()))
+        order, gone_from = ("party", "records", "events", "epsilon"), dict(progress.mail.absent.tolist())
+        paid = [{key: row[key] for key in order} for row in charges(job, gone_from)]
         return finish(
             directory,
             job,

@@ -151,7 +151,7 @@ def no_plots(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """They take most of a small run's time. What would have been drawn is noted in the list."""
     drawn: list[str] = []
     for name in ("convergence", "spending"):
-        monkeypatch.setattr(f"privadmm.runs.run.plots.{name}", lambda *arguments, name=name: drawn.append(name))
+        monkeypatch.setattr(f"privadmm.runs.plots.{name}", lambda *arguments, name=name: drawn.append(name))
     return drawn
 
 

@@ -16,7 +16,7 @@ import pytest
 from privadmm.engine.mail import Mail
 from privadmm.privacy.ledger_file import connect, unpack_charges
 from privadmm.privacy.verification import verify
-from privadmm.runs import receipts
+from privadmm.runs.rundir import receipts_of
 from small_runs import PRIVATE, Place, no_plots, with_changes, write_npz
 
 pytest.importorskip("flwr", reason="the extra flower is not installed: pip install 'privadmm[flower]'")
@@ -86,7 +86,7 @@ def in_order(made: Deployed, result: dict[str, Any], counts: list[int]) -> None:
     """Ledgers are whole and hold what the run received; so many releases each; and nothing else ever left."""
     out = Path(result["out"])
     for number, ledger in enumerate(made.federated.ledgers):
-        assert verify(ledger, receipts.of_ledger(out, ledger)).problems == ()
+        assert verify(ledger, receipts_of(out, ledger)).problems == ()
         assert paid(ledger, job_of(out)) == counts[number]
         only_releases(ledger, [said for _, said in made.captured(number)])
 

@@ -98,9 +98,9 @@ def verify(
     """Recompute every hash and every total. Exit code 1 if anything does not fit."""
     from privadmm.cli.views import steward
     from privadmm.privacy.verification import verify as look
-    from privadmm.runs import receipts
+    from privadmm.runs.rundir import receipts_of
 
-    found = look(file, receipts.of_ledger(against, file) if against else ())
+    found = look(file, receipts_of(against, file) if against else ())
     report = steward.verification(file, found, against)
     emit(json.dumps(report) if as_json else steward.verified(report))
     if found.problems:

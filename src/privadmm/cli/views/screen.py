@@ -16,7 +16,7 @@ from privadmm.runs.model import NOT_PRIVATE, SIMULATED
 
 if TYPE_CHECKING:
     from privadmm.runs.demo import Pair
-    from privadmm.runs.run import Finished
+    from privadmm.runs.ending import Finished
 
 # A label and what it stands for: prose in rich's markup, or a path, which is never broken.
 Facts = list[tuple[str, str | Path]]

@@ -3,6 +3,7 @@
 import json
 import tomllib
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast, get_args
 
@@ -14,13 +15,13 @@ from privadmm.errors import ConfigError, LedgerError
 if TYPE_CHECKING:
     from privadmm.privacy.limits import Limits
 
-ledger = typer.Typer(
+app = typer.Typer(
     no_args_is_help=True, help="Make a ledger, look at it, check it, export it, close a job in it, unlock it."
 )
 File = Annotated[Path, typer.Argument(metavar="FILE", help="a ledger")]
 
 
-@ledger.command()
+@app.command()
 def create(
     file: File,
     parties: Annotated[int, typer.Option(min=1, help="how many parties it is for, numbered from --first")],
@@ -54,32 +55,38 @@ def create(
 
     if file.exists():
         raise LedgerError(f"{file}: exists already, and a ledger is made once; name another file")
+    adjacencies = get_args(Adjacency)
     if mode not in ("deployment", "simulation"):
         raise ConfigError(f"--mode must be deployment or simulation, not {mode!r}")
     if unknown := set(algorithm or ()) - set(ALGORITHMS):
         raise ConfigError(f"--algorithm: {sorted(unknown)[0]!r} is none of {', '.join(ALGORITHMS)}")
     check_positive(epsilon=epsilon)
-    if adjacency not in get_args(Adjacency):
-        raise ConfigError(f"--adjacency must be one of {', '.join(get_args(Adjacency))}, not {adjacency!r}")
-    allowed = tuple(algorithm) if algorithm else None
-    known = cast(Adjacency, adjacency)
+    if adjacency not in adjacencies:
+        raise ConfigError(f"--adjacency must be one of {', '.join(adjacencies)}, not {adjacency!r}")
     file.parent.mkdir(parents=True, exist_ok=True)
-    limits = limits_of(limit) if limit else None
-    policy = Policy(Budget(epsilon, delta), per_job, allowed, row_bound, known, label_epsilon, limits)
+    policy = Policy(
+        Budget(epsilon, delta),
+        per_job,
+        tuple(algorithm) if algorithm else None,
+        row_bound,
+        cast(Adjacency, adjacency),
+        label_epsilon,
+        limits_of(limit) if limit else None,
+    )
     SqliteLedger(file, range(first, first + parties), policy, mode).close()
     show(file, as_json)
 
 
-@ledger.command()
+@app.command()
 def show(file: File, as_json: AsJson = False) -> None:
     """Policy, jobs, and what each party has spent."""
     from privadmm.cli.views import steward
 
-    found = steward.overview(file)
-    emit(json.dumps(found) if as_json else steward.as_text(found))
+    overview = steward.overview(file)
+    emit(json.dumps(overview) if as_json else steward.as_text(overview))
 
 
-@ledger.command()
+@app.command()
 def export(file: File, as_json: AsJson = False) -> None:
     """Every row without the released values: job, round, digest of the inbox, events by party, hash. JSON."""
     from privadmm.cli.views import steward
@@ -87,7 +94,7 @@ def export(file: File, as_json: AsJson = False) -> None:
     emit(json.dumps(steward.rows(file), indent=None if as_json else 1))
 
 
-@ledger.command()
+@app.command()
 def verify(
     file: File,
     against: Annotated[
@@ -100,22 +107,20 @@ def verify(
     from privadmm.privacy.verification import verify as look
     from privadmm.runs import receipts
 
-    found = look(file, receipts.of_ledger(against, file) if against else ())
-    report = steward.verification(file, found, against)
+    checked = look(file, receipts.of_ledger(against, file) if against else ())
+    report = steward.verification(file, checked, against)
     emit(json.dumps(report) if as_json else steward.verified(report))
-    if found.problems:
+    if checked.problems:
         raise typer.Exit(1)
 
 
-@ledger.command()
+@app.command()
 def unlock(
     file: File,
     why: Annotated[str, typer.Option("--because", help="what the failure was and why it is safe to go on; kept")],
     as_json: AsJson = False,
 ) -> None:
     """Let a ledger go on after a step failed. What that step cost stays charged, and its job stays over."""
-    from contextlib import closing
-
     from privadmm.cli.views import steward
 
     if not why.strip():
@@ -126,11 +131,9 @@ def unlock(
     show(file, as_json)
 
 
-@ledger.command()
+@app.command()
 def close(file: File, job: Annotated[str, typer.Argument(metavar="JOB")], as_json: AsJson = False) -> None:
     """Give up a job: what it set aside and did not spend is free again, and it can release no more."""
-    from contextlib import closing
-
     from privadmm.cli.views import steward
 
     with closing(steward.opened(file)) as opened:
@@ -141,13 +144,13 @@ def close(file: File, job: Annotated[str, typer.Argument(metavar="JOB")], as_jso
     show(file, as_json)
 
 
-def limits_of(given: Sequence[str]) -> "Limits":
-    """From lines NAME = VALUE, as TOML has them."""
+def limits_of(pairs: Sequence[str]) -> "Limits":
+    """Read NAME=VALUE pairs, each a line of TOML."""
     from privadmm.config.reader import Lines, Report, read_table
     from privadmm.params import fields_of
     from privadmm.privacy.limits import Limits
 
-    text = "\n".join(["[limits]", *given])
+    text = "\n".join(["[limits]", *pairs])
     try:
         raw = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import privadmm
-from privadmm.cli.train import progress_bar
+from privadmm.cli.jobs import progress_bar
 from privadmm.config import file as configs
 from privadmm.runs import demo, metrics, plots
 from small_runs import (

@@ -15,9 +15,10 @@ from typing import Annotated, NoReturn
 
 import click
 import typer
+from typer import Option
 
 from privadmm import __version__
-from privadmm.cli import advice, data, federation, ledger, preview, study, train
+from privadmm.cli import advice, data, federation, jobs, ledger, study
 from privadmm.cli.output import emit, silence
 from privadmm.errors import OutputError, PrivadmmError
 
@@ -29,8 +30,8 @@ app = typer.Typer(
     help="Differentially private linear models by ADMM, over data that may not move.",
 )
 for command in (
-    *(train.demo, data.schema, data.init, train.train, data.predict),
-    *(preview.account, preview.plan, preview.audit, advice.recommend, advice.frontier, advice.scale),
+    *(jobs.demo, data.schema, data.init, jobs.train, data.predict),
+    *(jobs.account, jobs.plan, jobs.audit, advice.recommend, advice.frontier, advice.scale),
     *(study.compare, study.theory, study.tradeoff, study.reproduce, data.config),
 ):
     app.command()(command)
@@ -47,7 +48,7 @@ def show_version(wanted: bool) -> None:
 @app.callback()
 def program(
     version: Annotated[
-        bool, typer.Option("--version", help="print the version", is_eager=True, callback=show_version)
+        bool, Option("--version", help="print the version", is_eager=True, callback=show_version)
     ] = False,
 ) -> None: ...
 

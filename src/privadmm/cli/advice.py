@@ -5,29 +5,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import click
-import typer
+from typer import Argument, Option
 
-from privadmm.cli.output import AsJson, ConfigFile, emit, new_folder, numbers
+from privadmm.cli.output import AsJson, ConfigFile, emit, finish, numbers
+from privadmm.config.file import read
 
 if TYPE_CHECKING:
     from privadmm.runs.recommend import Facts
 
 MaybeConfig = Annotated[
-    Path | None, typer.Argument(metavar="[CONFIG.toml]", help="take the facts from it; or give them below")
+    Path | None, Argument(metavar="[CONFIG.toml]", help="take the facts from it; or give them below")
 ]
-Records = Annotated[int | None, typer.Option(min=1, help="how many to train on, at all parties together")]
-Parties = Annotated[int | None, typer.Option(min=1, help="how many, if there is no config")]
-Delta = Annotated[float | None, typer.Option(help="with what probability it may be more; 1e-6 without a config")]
-Signal = Annotated[
-    float | None, typer.Option(help="how much labels say about features, between 0 and 1; 1/6 if left out")
-]
+Records = Annotated[int | None, Option(min=1, help="how many to train on, at all parties together")]
+Parties = Annotated[int | None, Option(min=1, help="how many, if there is no config")]
+Delta = Annotated[float | None, Option(help="with what probability it may be more; 1e-6 without a config")]
+Signal = Annotated[float | None, Option(help="how much labels say about features, between 0 and 1; 1/6 if left out")]
 
 
 def recommend(
     config: MaybeConfig = None,
     records: Records = None,
     parties: Parties = None,
-    epsilon: Annotated[float | None, typer.Option(help="what each party may lose; the config's if left out")] = None,
+    epsilon: Annotated[float | None, Option(help="what each party may lose; the config's if left out")] = None,
     delta: Delta = None,
     signal: Signal = None,
     as_json: AsJson = False,
@@ -47,8 +46,8 @@ def frontier(
     parties: Parties = None,
     delta: Delta = None,
     signal: Signal = None,
-    epsilons: Annotated[str | None, typer.Option(help="which to look at, as 0.1,0.5,1; 0.05 to 10 if left out")] = None,
-    out: Annotated[Path | None, typer.Option(help="where to put frontier.json and frontier.png")] = None,
+    epsilons: Annotated[str | None, Option(help="which to look at, as 0.1,0.5,1; 0.05 to 10 if left out")] = None,
+    out: Annotated[Path | None, Option(help="where to put frontier.json and frontier.png")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show how noise against signal falls as epsilon grows. An estimate for two classes from public facts."""
@@ -59,17 +58,13 @@ def frontier(
     grid = numbers("--epsilons", epsilons, float) or GRID
     facts = known(config, records, parties, 1.0, delta)  # an epsilon for each point comes in its place
     result = trace(facts, grid, SIGNAL if signal is None else signal)
-    new_folder(out)
-    if out is not None:
-        advice.save_frontier(result, out)
-    emit(json.dumps(result) if as_json else advice.frontier(result, out))
+    finish(result, out, as_json, advice.save_frontier, advice.frontier)
 
 
 def known(
     config: Path | None, records: int | None, parties: int | None, epsilon: float | None, delta: float | None
 ) -> "Facts":
     """The facts of a config, or those of the options."""
-    from privadmm.config.file import read
     from privadmm.runs.preview import facts
     from privadmm.runs.recommend import Facts
 
@@ -84,24 +79,23 @@ def known(
 
 def scale(
     config: ConfigFile,
-    parties: Annotated[str, typer.Option(help="how many, several with commas")] = "3,10,100,1000,10000,100000",
-    engine: Annotated[str, typer.Option(help="whose constants: ideal, dask or flower")] = "flower",
-    latency: Annotated[float, typer.Option(help="seconds one way")] = 0.02,
-    bandwidth: Annotated[float, typer.Option(help="bytes a second of a party's wire")] = 12.5e6,
-    hub: Annotated[float, typer.Option(help="bytes a second of the coordinator's")] = 125e6,
-    spread: Annotated[float, typer.Option(help="how unequal parties are: sigma of log latency and work")] = 0.0,
-    work: Annotated[float, typer.Option(help="seconds that a party computes in a round")] = 0.01,
-    dim: Annotated[int | None, typer.Option(min=1, help="features, where the config does not tell")] = None,
+    parties: Annotated[str, Option(help="how many, several with commas")] = "3,10,100,1000,10000,100000",
+    engine: Annotated[str, Option(help="whose constants: ideal, dask or flower")] = "flower",
+    latency: Annotated[float, Option(help="seconds one way")] = 0.02,
+    bandwidth: Annotated[float, Option(help="bytes a second of a party's wire")] = 12.5e6,
+    hub: Annotated[float, Option(help="bytes a second of the coordinator's")] = 125e6,
+    spread: Annotated[float, Option(help="how unequal parties are: sigma of log latency and work")] = 0.0,
+    work: Annotated[float, Option(help="seconds that a party computes in a round")] = 0.01,
+    dim: Annotated[int | None, Option(min=1, help="features, where the config does not tell")] = None,
     people: Annotated[
-        int | None, typer.Option(min=1, help="how many, where parties hold columns and the config does not tell")
+        int | None, Option(min=1, help="how many, where parties hold columns and the config does not tell")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="where to put scale.json and scale.png")] = None,
+    out: Annotated[Path | None, Option(help="where to put scale.json and scale.png")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Say how long a round of CONFIG.toml would take, and what it carries, with ever more parties."""
     from privadmm.cli.views import advice
     from privadmm.config import build
-    from privadmm.config.file import read
     from privadmm.config.undeclared import Undeclared
     from privadmm.engine.job import check_holding
     from privadmm.errors import ConfigError
@@ -125,7 +119,4 @@ def scale(
         public = build.public(chosen, declared.sizes, d + (chosen.data.intercept > 0))
     network = Network(latency, bandwidth, hub, spread)
     result = of_method(build.algorithm(chosen), public, d, counts, network, engine, work)
-    new_folder(out)
-    if out is not None:
-        advice.save_scale(result, out)
-    emit(json.dumps(result) if as_json else advice.scale(result, out))
+    finish(result, out, as_json, advice.save_scale, advice.scale)

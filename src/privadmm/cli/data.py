@@ -6,24 +6,25 @@ from typing import Annotated, Any
 
 import click
 import typer
+from typer import Argument, Option
 
 from privadmm.cli.output import AsJson, emit
 from privadmm.errors import ConfigError
 
-Label = Annotated[str, typer.Option(help="the column to predict")]
-Most = Annotated[int, typer.Option(min=2, help="categories that a column may have and still be one-hot")]
-Drop = Annotated[list[str] | None, typer.Option(help="leave this column out (may be repeated)")]
+Label = Annotated[str, Option(help="the column to predict")]
+Most = Annotated[int, Option(min=2, help="categories that a column may have and still be one-hot")]
+Drop = Annotated[list[str] | None, Option(help="leave this column out (may be repeated)")]
 
 
 def schema(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="csv or parquet, public or made up")],
+    file: Annotated[Path, Argument(metavar="FILE", help="csv or parquet, public or made up")],
     label: Label,
     public: Annotated[
-        bool, typer.Option("--public", help="I state that FILE is public or made up; without this nothing is read")
+        bool, Option("--public", help="I state that FILE is public or made up; without this nothing is read")
     ] = False,
     drop: Drop = None,
     most: Most = 50,
-    out: Annotated[Path | None, typer.Option(help="the schema to write; printed if left out")] = None,
+    out: Annotated[Path | None, Option(help="the schema to write; printed if left out")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Declare a schema, ranges and categories, from a file that is public or made up. Never from private records."""
@@ -45,29 +46,27 @@ def schema(
 
 
 def init(
-    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="the config to write")],
-    source: Annotated[Path, typer.Option(help="the records to train on, csv or parquet")],
+    config: Annotated[Path, Argument(metavar="CONFIG.toml", help="the config to write")],
+    source: Annotated[Path, Option(help="the records to train on, csv or parquet")],
     label: Label,
-    records: Annotated[
-        int | None, typer.Option(min=1, help="how many there are in all; counted in a public source")
-    ] = None,
+    records: Annotated[int | None, Option(min=1, help="how many there are in all; counted in a public source")] = None,
     parties: Annotated[
-        int | None, typer.Option(min=1, help="how many, between which rows are dealt out; 10 if left out")
+        int | None, Option(min=1, help="how many, between which rows are dealt out; 10 if left out")
     ] = None,
     party_column: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="a column that says whose a row is, and no feature; with --schema give --parties, its number of values"
         ),
     ] = None,
-    epsilon: Annotated[float, typer.Option(help="what each party may lose in all")] = 1.0,
-    delta: Annotated[float, typer.Option(help="with what probability it may be more")] = 1e-6,
-    schema: Annotated[Path | None, typer.Option(help="a schema file; without one --source has to be --public")] = None,
+    epsilon: Annotated[float, Option(help="what each party may lose in all")] = 1.0,
+    delta: Annotated[float, Option(help="with what probability it may be more")] = 1e-6,
+    schema: Annotated[Path | None, Option(help="a schema file; without one --source has to be --public")] = None,
     classes: Annotated[
-        str | None, typer.Option(help="the label's two values, as no,yes: negative first; with --schema")
+        str | None, Option(help="the label's two values, as no,yes: negative first; with --schema")
     ] = None,
     public: Annotated[
-        bool, typer.Option("--public", help="I state that --source is public or made up; without this it is not read")
+        bool, Option("--public", help="I state that --source is public or made up; without this it is not read")
     ] = False,
     drop: Drop = None,
     most: Most = 50,
@@ -93,13 +92,11 @@ def init(
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(metavar="RUNDIR", help="a run directory, or its model.json")],
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="csv or parquet with the schema's columns, raw")],
-    out: Annotated[Path | None, typer.Option(help="the csv to write; printed if left out")] = None,
-    keep: Annotated[
-        list[str] | None, typer.Option(help="copy this column to the predictions (may be repeated)")
-    ] = None,
-    extra: Annotated[str, typer.Option(help="a column that the model does not know: refuse or ignore")] = "refuse",
+    model: Annotated[Path, Argument(metavar="RUNDIR", help="a run directory, or its model.json")],
+    file: Annotated[Path, Argument(metavar="FILE", help="csv or parquet with the schema's columns, raw")],
+    out: Annotated[Path | None, Option(help="the csv to write; printed if left out")] = None,
+    keep: Annotated[list[str] | None, Option(help="copy this column to the predictions (may be repeated)")] = None,
+    extra: Annotated[str, Option(help="a column that the model does not know: refuse or ignore")] = "refuse",
     as_json: AsJson = False,
 ) -> None:
     """Predict for raw rows with a trained model, encoded as it was declared for training. Costs no budget."""
@@ -128,7 +125,7 @@ def predict(
 
 
 def config(
-    schema: Annotated[bool, typer.Option("--schema", help="every section and key that a config may have")] = False,
+    schema: Annotated[bool, Option("--schema", help="every section and key that a config may have")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Print the schema of the config file (with --json, as JSON Schema)."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
+from typer import Argument, Option
 
 from privadmm.cli.output import AsJson, emit
 from privadmm.errors import ConfigError, LedgerError
@@ -18,32 +19,30 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True, help="Make a ledger, look at it, check it, export it, close a job in it, unlock it."
 )
-File = Annotated[Path, typer.Argument(metavar="FILE", help="a ledger")]
+File = Annotated[Path, Argument(metavar="FILE", help="a ledger")]
 
 
 @app.command()
 def create(
     file: File,
-    parties: Annotated[int, typer.Option(min=1, help="how many parties it is for, numbered from --first")],
-    epsilon: Annotated[float, typer.Option(help="what each party may spend, over all jobs")],
-    delta: Annotated[float, typer.Option(help="at this delta, fixed for ever")],
-    per_job: Annotated[float | None, typer.Option(help="the most that one job may cost")] = None,
-    algorithm: Annotated[list[str] | None, typer.Option(help="allow this one (may be repeated)")] = None,
-    row_bound: Annotated[float | None, typer.Option(help="the only bound that records may be clipped to")] = None,
-    adjacency: Annotated[str, typer.Option(help="between which neighbours it counts, fixed for ever")] = "replace-one",
-    label_epsilon: Annotated[
-        float | None, typer.Option(help="randomise labels with this epsilon, once for all jobs")
-    ] = None,
-    first: Annotated[int, typer.Option(min=0, help="the number of the first; 0 unless it is a block's")] = 0,
+    parties: Annotated[int, Option(min=1, help="how many parties it is for, numbered from --first")],
+    epsilon: Annotated[float, Option(help="what each party may spend, over all jobs")],
+    delta: Annotated[float, Option(help="at this delta, fixed for ever")],
+    per_job: Annotated[float | None, Option(help="the most that one job may cost")] = None,
+    algorithm: Annotated[list[str] | None, Option(help="allow this one (may be repeated)")] = None,
+    row_bound: Annotated[float | None, Option(help="the only bound that records may be clipped to")] = None,
+    adjacency: Annotated[str, Option(help="between which neighbours it counts, fixed for ever")] = "replace-one",
+    label_epsilon: Annotated[float | None, Option(help="randomise labels with this epsilon, once for all jobs")] = None,
+    first: Annotated[int, Option(min=0, help="the number of the first; 0 unless it is a block's")] = 0,
     limit: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="NAME=VALUE",
             help="what a job may ask for: rounds, parties, edges, releases, dim, smallest, largest, tolerance, "
             "condition (may be repeated)",
         ),
     ] = None,
-    mode: Annotated[str, typer.Option(help="deployment or simulation")] = "deployment",
+    mode: Annotated[str, Option(help="deployment or simulation")] = "deployment",
     as_json: AsJson = False,
 ) -> None:
     """Make a ledger with the party's own policy, which every later job has to keep."""
@@ -55,24 +54,17 @@ def create(
 
     if file.exists():
         raise LedgerError(f"{file}: exists already, and a ledger is made once; name another file")
-    adjacencies = get_args(Adjacency)
     if mode not in ("deployment", "simulation"):
         raise ConfigError(f"--mode must be deployment or simulation, not {mode!r}")
     if unknown := set(algorithm or ()) - set(ALGORITHMS):
         raise ConfigError(f"--algorithm: {sorted(unknown)[0]!r} is none of {', '.join(ALGORITHMS)}")
     check_positive(epsilon=epsilon)
-    if adjacency not in adjacencies:
-        raise ConfigError(f"--adjacency must be one of {', '.join(adjacencies)}, not {adjacency!r}")
+    if adjacency not in get_args(Adjacency):
+        raise ConfigError(f"--adjacency must be one of {', '.join(get_args(Adjacency))}, not {adjacency!r}")
     file.parent.mkdir(parents=True, exist_ok=True)
-    policy = Policy(
-        Budget(epsilon, delta),
-        per_job,
-        tuple(algorithm) if algorithm else None,
-        row_bound,
-        cast(Adjacency, adjacency),
-        label_epsilon,
-        limits_of(limit) if limit else None,
-    )
+    allowed, limits = tuple(algorithm) if algorithm else None, limits_of(limit) if limit else None
+    neighbours = cast(Adjacency, adjacency)
+    policy = Policy(Budget(epsilon, delta), per_job, allowed, row_bound, neighbours, label_epsilon, limits)
     SqliteLedger(file, range(first, first + parties), policy, mode).close()
     show(file, as_json)
 
@@ -97,9 +89,7 @@ def export(file: File, as_json: AsJson = False) -> None:
 @app.command()
 def verify(
     file: File,
-    against: Annotated[
-        Path | None, typer.Option(metavar="RUNDIR", help="compare the receipts that this run kept")
-    ] = None,
+    against: Annotated[Path | None, Option(metavar="RUNDIR", help="compare the receipts that this run kept")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Recompute every hash and every total. Exit code 1 if anything does not fit."""
@@ -117,7 +107,7 @@ def verify(
 @app.command()
 def unlock(
     file: File,
-    why: Annotated[str, typer.Option("--because", help="what the failure was and why it is safe to go on; kept")],
+    why: Annotated[str, Option("--because", help="what the failure was and why it is safe to go on; kept")],
     as_json: AsJson = False,
 ) -> None:
     """Let a ledger go on after a step failed. What that step cost stays charged, and its job stays over."""
@@ -132,7 +122,7 @@ def unlock(
 
 
 @app.command()
-def close(file: File, job: Annotated[str, typer.Argument(metavar="JOB")], as_json: AsJson = False) -> None:
+def close(file: File, job: Annotated[str, Argument(metavar="JOB")], as_json: AsJson = False) -> None:
     """Give up a job: what it set aside and did not spend is free again, and it can release no more."""
     from privadmm.cli.views import steward
 

@@ -1,5 +1,6 @@
 """What commands share: common options, printing a result and seeing that it has gone out, a progress bar."""
 
+import json
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -8,13 +9,13 @@ from pathlib import Path
 from typing import Annotated, Any, Protocol, TypeVar
 
 import click
-import typer
+from typer import Argument, Option
 
 from privadmm.errors import OutputError
 
 Number = TypeVar("Number", int, float)
-ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="see `privadmm config --schema`")]
-AsJson = Annotated[bool, typer.Option("--json", help="print one JSON object, for machines")]
+ConfigFile = Annotated[Path, Argument(metavar="CONFIG.toml", help="see `privadmm config --schema`")]
+AsJson = Annotated[bool, Option("--json", help="print one JSON object, for machines")]
 
 
 def emit(text: str, otherwise: str = "") -> None:
@@ -46,6 +47,14 @@ def new_folder(out: Path | None) -> None:
     """Make the folder of --out before the work begins, so that it is not done in vain."""
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
+
+
+def finish(result: Any, out: Path | None, as_json: bool, save: Callable[..., None], text: Callable[..., str]) -> None:
+    """Save a result to --out if there is one, and print it."""
+    if out is not None:
+        new_folder(out)
+        save(result, out)
+    emit(json.dumps(result) if as_json else text(result, out))
 
 
 class Update(Protocol):

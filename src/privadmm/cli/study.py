@@ -2,37 +2,38 @@
 
 import json
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Annotated
 
 import click
-import typer
+from typer import Argument, Option
 
-from privadmm.cli.output import AsJson, ConfigFile, bar, emit, new_folder, numbers
+from privadmm.cli.output import AsJson, ConfigFile, bar, emit, finish, new_folder, numbers
+from privadmm.config.file import read
 from privadmm.papers import PAPERS, paper
 
 
 def compare(
-    configs: Annotated[list[Path], typer.Argument(metavar="CONFIG.toml...", help="methods on the same \\[data]")],
+    configs: Annotated[list[Path], Argument(metavar="CONFIG.toml...", help="methods on the same \\[data]")],
     epsilon: Annotated[
         list[float] | None,
-        typer.Option(help="what each party may lose in all, in place of the files'; several give several tables"),
+        Option(help="what each party may lose in all, in place of the files'; several give several tables"),
     ] = None,
-    delta: Annotated[float, typer.Option(help="with what probability it may be more")] = 1e-6,
+    delta: Annotated[float, Option(help="with what probability it may be more")] = 1e-6,
     parties: Annotated[
-        int | None, typer.Option(min=2, help="how many, in place of the files'; random graphs keep their density")
+        int | None, Option(min=2, help="how many, in place of the files'; random graphs keep their density")
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="noise seeds to average over")] = 10,
+    seeds: Annotated[int, Option(min=1, help="noise seeds to average over")] = 10,
     published: Annotated[
-        bool, typer.Option("--published/--certified-only", help="each paper's own noise for this claim, too")
+        bool, Option("--published/--certified-only", help="each paper's own noise for this claim, too")
     ] = True,
-    out: Annotated[Path | None, typer.Option(help="where to put comparison.json and comparison.png")] = None,
+    out: Annotated[Path | None, Option(help="where to put comparison.json and comparison.png")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run several configs at one budget, certified and as published, and rank them by test accuracy."""
-    from privadmm.cli.views import comparison
-    from privadmm.config.file import read
+    from privadmm.cli.views import study as view
     from privadmm.runs.compare import compare as tables
     from privadmm.runs.compare import with_parties
 
@@ -40,25 +41,22 @@ def compare(
     with bar("runs") as update:
         chosen = [with_parties(read(path), parties) for path in configs]
         result = tables(chosen, epsilon or [1.0], delta, seeds, published, update)
-    if out is not None:
-        comparison.save(result, out)
-    emit(json.dumps(result) if as_json else comparison.shown(result, out))
+    finish(result, out, as_json, view.save_comparison, view.compare)
 
 
 def theory(
     config: ConfigFile,
-    seeds: Annotated[int, typer.Option(min=1, help="runs, each with noise of its own, to average over")] = 20,
-    beta: Annotated[float, typer.Option(help="dp_admm: weight of the distance from consensus")] = 1.0,
+    seeds: Annotated[int, Option(min=1, help="runs, each with noise of its own, to average over")] = 20,
+    beta: Annotated[float, Option(help="dp_admm: weight of the distance from consensus")] = 1.0,
     radius: Annotated[
-        float | None, typer.Option(help="pdml: ball in which classifiers lie; that of every optimum if left out")
+        float | None, Option(help="pdml: ball in which classifiers lie; that of every optimum if left out")
     ] = None,
-    confidence: Annotated[float, typer.Option(help="pdml: with what probability its bound may fail")] = 0.05,
-    out: Annotated[Path | None, typer.Option(help="where to put theory.json and theory.png")] = None,
+    confidence: Annotated[float, Option(help="pdml: with what probability its bound may fail")] = 0.05,
+    out: Annotated[Path | None, Option(help="where to put theory.json and theory.png")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Compute the utility theorem of CONFIG.toml's paper (dp_admm, pdml) and measure beside it what it bounds."""
-    from privadmm.cli.views import theory as view
-    from privadmm.config.file import read
+    from privadmm.cli.views import study as view
     from privadmm.papers.framework import theory_figures
     from privadmm.papers.framework.theorems import study
 
@@ -66,27 +64,22 @@ def theory(
     new_folder(out)
     with bar("rounds") as update:
         result = study(chosen, seeds, beta, radius, confidence, update)
-    if out is not None:
-        theory_figures.save(result, out, "theory")
-    emit(json.dumps(result) if as_json else view.theory(result, out))
+    finish(result, out, as_json, partial(theory_figures.save, name="theory"), view.theory)
 
 
 def tradeoff(
     config: ConfigFile,
-    alphas: Annotated[
-        str | None, typer.Option(help="privacy of one round, four or more; default 0.01,0.02,...,1")
-    ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="runs, each with noise of its own, to average over")] = 5,
-    rounds: Annotated[str | None, typer.Option(help="after which rounds to measure, as 5,10; default the last")] = None,
+    alphas: Annotated[str | None, Option(help="privacy of one round, four or more; default 0.01,0.02,...,1")] = None,
+    seeds: Annotated[int, Option(min=1, help="runs, each with noise of its own, to average over")] = 5,
+    rounds: Annotated[str | None, Option(help="after which rounds to measure, as 5,10; default the last")] = None,
     weights: Annotated[
-        str | None, typer.Option(help="omega_p1 to omega_p4 of the utility of privacy; default the paper's")
+        str | None, Option(help="omega_p1 to omega_p4 of the utility of privacy; default the paper's")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="where to put tradeoff.json and tradeoff.png")] = None,
+    out: Annotated[Path | None, Option(help="where to put tradeoff.json and tradeoff.png")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a dvp CONFIG.toml over alphas, fit the paper's curve of loss, and find the alpha of best utility."""
-    from privadmm.cli.views import theory as view
-    from privadmm.config.file import read
+    from privadmm.cli.views import study as view
     from privadmm.papers.dvp.tradeoff import ALPHAS, WEIGHTS, Weights
     from privadmm.papers.dvp.tradeoff_runs import tradeoff as trade
     from privadmm.papers.framework import theory_figures
@@ -99,21 +92,17 @@ def tradeoff(
     new_folder(out)
     with bar("runs") as update:
         result = trade(chosen, grid, seeds, marks, Weights(*omegas), update)
-    if out is not None:
-        theory_figures.save(result, out, "tradeoff")
-    emit(json.dumps(result) if as_json else view.tradeoff(result, out))
+    finish(result, out, as_json, partial(theory_figures.save, name="tradeoff"), view.tradeoff)
 
 
 def reproduce(
-    name: Annotated[str, typer.Argument(metavar="PAPER", help=f"{', '.join(PAPERS)}, or all")],
-    quick: Annotated[bool, typer.Option("--quick", help="fewer seeds, rounds and settings")] = False,
+    name: Annotated[str, Argument(metavar="PAPER", help=f"{', '.join(PAPERS)}, or all")],
+    quick: Annotated[bool, Option("--quick", help="fewer seeds, rounds and settings")] = False,
     data_dir: Annotated[
-        Path | None, typer.Option(envvar="PRIVADMM_DATA", help="data that the package does not carry; see docs/papers")
+        Path | None, Option(envvar="PRIVADMM_DATA", help="data that the package does not carry; see docs/papers")
     ] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="processes; default one for each core")] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="a new or empty folder for the results; default runs/PAPER-TIME")
-    ] = None,
+    workers: Annotated[int | None, Option(min=1, help="processes; default one for each core")] = None,
+    out: Annotated[Path | None, Option(help="a new or empty folder for the results; default runs/PAPER-TIME")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a paper's experiments again: its figures and tables beside the published numbers, and certified."""
@@ -146,7 +135,7 @@ def reproduce(
         pages.save(study, where, quick)
         brief = {word: value for word, value in study.record.items() if word not in ("figures", "parameters")}
         records.append(brief | {"quick": quick, "out": str(where)})
-        texts.append(view.shown(study, where, quick))
+        texts.append(view.reproduce(study, where, quick))
     seconds = round(monotonic() - began, 1)
     timed = [record | {"seconds_all": seconds} for record in records]
     machine = json.dumps(timed if name == "all" else timed[0])

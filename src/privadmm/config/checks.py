@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 from privadmm.config.reader import Report
@@ -14,7 +15,7 @@ from privadmm.config.sections import (
     PrivacyTable,
     RunTable,
 )
-from privadmm.params import fields_of, show
+from privadmm.params import BAD, fields_of, show
 
 
 @dataclass(frozen=True)
@@ -145,11 +146,6 @@ def check_declared(data: DataTable, parties: PartiesTable, run: RunTable, to: Co
         to.missing("data", key, source)
 
 
-def _check_memory(parties: PartiesTable, run: RunTable, to: Complaints) -> None:
-    if run.memory is not None and parties.split == "features":
-        to.misfit("run", "memory", to.named("parties", "split"), "for parties that hold records")
-
-
 def _check_edges(parties: PartiesTable, graph: GraphTable, to: Complaints) -> None:
     n = parties.known
     if graph.edges is not None and n is not None and not n - 1 <= graph.edges <= n * (n - 1) // 2:
@@ -175,10 +171,14 @@ def _check_labels(privacy: PrivacyTable, loss: LossTable, to: Complaints) -> Non
         to.add("privacy", "label_epsilon", f"is given beside {to.named('loss', 'name')}", allowed)
 
 
-def _check_split(run: RunTable, parties: PartiesTable, to: Complaints) -> None:
+def _check_run(run: RunTable, parties: PartiesTable, to: Complaints) -> None:
+    if run.memory is not None and parties.split == "features":
+        to.misfit("run", "memory", to.named("parties", "split"), "for parties that hold records")
     if run.mode == "deployment" and parties.alpha is not None:
         mode = f"{to.named('run', 'mode')}, where sizes must not follow from private labels"
         to.clash("parties", "split", mode, '"even" or "column:NAME"')
+    if run.engine == "dask" and parties.known is not None and run.workers > parties.known:
+        to.clash("run", "workers", to.named("parties", parties.given), f"1 to {parties.known}")
 
 
 def _check_tls(run: RunTable, to: Complaints) -> None:
@@ -193,11 +193,6 @@ def _check_tls(run: RunTable, to: Complaints) -> None:
                 to.missing("run", key, beside)
     if given and run.scheduler is not None and not tls:
         to.add("run", given[0], f"does not go with {to.named('run', 'scheduler')}", "for a tls:// scheduler only")
-
-
-def _check_workers(run: RunTable, parties: PartiesTable, to: Complaints) -> None:
-    if run.engine == "dask" and parties.known is not None and run.workers > parties.known:
-        to.clash("run", "workers", to.named("parties", parties.given), f"1 to {parties.known}")
 
 
 def _check_leave(parties: PartiesTable, algorithm: AlgorithmTable, run: RunTable, to: Complaints) -> None:
@@ -221,21 +216,16 @@ def _check_leave(parties: PartiesTable, algorithm: AlgorithmTable, run: RunTable
         add(f"names round {last} beside {to.named('algorithm', 'rounds')}", f"rounds 1 to {rounds}")
 
 
-# Which sections a check compares: it runs where all of them are there and can be read.
-CROSS_CHECKS: tuple[tuple[tuple[str, ...], Callable[..., None]], ...] = (
-    (("data",), _check_source),
-    (("data", "loss"), _check_classes),
-    (("parties",), _check_count),
-    (("data", "parties"), _check_files),
-    (("data", "parties"), _check_party_files),
-    (("data", "parties", "run"), check_declared),
-    (("parties", "run"), _check_memory),
-    (("parties", "graph"), _check_edges),
-    (("algorithm", "graph"), _check_topology),
-    (("privacy", "algorithm"), _check_epsilon),
-    (("privacy", "loss"), _check_labels),
-    (("run", "parties"), _check_split),
-    (("run",), _check_tls),
-    (("run", "parties"), _check_workers),
-    (("parties", "algorithm", "run"), _check_leave),
+# A check takes the sections that it compares, by their names, and complaints `to` this.
+CHECKS: tuple[Callable[..., None], ...] = (
+    *(_check_source, _check_classes, _check_count, _check_files, _check_party_files, check_declared),
+    *(_check_edges, _check_topology, _check_epsilon, _check_labels, _check_run, _check_tls, _check_leave),
 )
+
+
+def check_sections(tables: Mapping[str, Any], report: Report) -> None:
+    """Run every check whose sections are there and could be read."""
+    for check in CHECKS:
+        compared = [tables[name] for name in signature(check).parameters if name != "to"]
+        if not any(table in (BAD, None) for table in compared):
+            check(*compared, Complaints(tables, report))

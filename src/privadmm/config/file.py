@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from privadmm.config import sections
-from privadmm.config.checks import CROSS_CHECKS, Complaints, check_declared
+from privadmm.config.checks import Complaints, check_declared, check_sections
 from privadmm.config.reader import Lines, Report, load, read_table
 from privadmm.errors import ConfigError
 from privadmm.params import BAD, At, Choice, Field, did_you_mean, fields_of, listed, nearest, show
@@ -57,6 +57,11 @@ class Config:
         return self.privacy is not None and self.privacy.label_epsilon is not None
 
     @property
+    def holds_out(self) -> bool:
+        """Whether records are held out to measure by; a deployment measures nothing."""
+        return self.data.test_fraction > 0 and self.run.mode == "simulation"
+
+    @property
     def digest(self) -> str:
         """Identifies the config, but for where the run and its records are kept and reached.
 
@@ -93,9 +98,7 @@ def read(path: str | Path, algorithms: Algorithms | None = None) -> Config:
             values = read_table(fields_of(kind), section, (name,), report, owners)
             table = BAD if values is None or len(report.problems) > before else kind(**values)
         tables[name] = table
-    for names, check in CROSS_CHECKS:
-        if not any(tables[name] in (BAD, None) for name in names):
-            check(*(tables[name] for name in names), Complaints(tables, report))
+    check_sections(tables, report)
     report.check()
     return Config(**tables, path=path, text=text)
 

@@ -19,10 +19,8 @@ def run(done: "Finished") -> str:
     """The summary of one run."""
     r = done.result
     facts: Facts = [("algorithm", f"{r['algorithm']}, {amount(r['parties'], 'party')}, {amount(r['rounds'], 'round')}")]
-    if r["private"]:
-        facts.append(("privacy", f"{guarantee(r)}, certified, for each party"))
-    else:
-        facts.append(("privacy", f"[bold red]{NOT_PRIVATE}[/]"))
+    certified = f"{guarantee(r)}, certified, for each party"
+    facts.append(("privacy", certified if r["private"] else f"[bold red]{NOT_PRIVATE}[/]"))
     if r["mode"] == "simulation":
         facts += [("mode", SIMULATED), *measured(r)]
     else:
@@ -114,14 +112,15 @@ def budgets(done: "Finished") -> Facts:
 def demo(pair: "Pair") -> str:
     private, reference = pair.private.result, pair.reference.result
     models = [
-        (name, guarantee(r), percent(r["accuracy_test"]))
-        for name, r in (("private", private), ("non-private", reference))
+        ("private", guarantee(private), percent(private["accuracy_test"])),
+        ("non-private", guarantee(reference), percent(reference["accuracy_test"])),
+        ("always the majority", "", percent(private["majority_test"])),
     ]
-    models.append(("always the majority", "", percent(private["majority_test"])))
-    budget, spent = pair.private.ledger["budget"]["epsilon"], []
-    for party in pair.private.ledger["parties"]:
+    ledger, spent = pair.private.ledger, []
+    for party in ledger["parties"]:
         releases = sum(event["count"] for event in party["events"])
-        spent.append((str(party["party"]), str(releases), printed(party["epsilon"], ".6f"), f"{budget:g}"))
+        budget = f"{ledger['budget']['epsilon']:g}"
+        spent.append((str(party["party"]), str(releases), printed(party["epsilon"], ".6f"), budget))
     below = 100 * (reference["accuracy_test"] - private["accuracy_test"])
     above = 100 * (private["accuracy_test"] - private["majority_test"])
     facts: Facts = [
@@ -130,10 +129,8 @@ def demo(pair: "Pair") -> str:
         ("convergence", pair.private.directory.convergence),
         ("epsilon by round", pair.private.directory.spending),
     ]
-    headings, title = (
-        ("model", "privacy of each party", "test accuracy"),
-        "Adult census income, 10 parties that share no record",
-    )
+    headings = ("model", "privacy of each party", "test accuracy")
+    title = "Adult census income, 10 parties that share no record"
     return screen.shown(
         screen.table(title, headings, models, left=headings[:2]),
         screen.table("Each party's own ledger", ("party", "releases", "epsilon spent", "budget"), spent),

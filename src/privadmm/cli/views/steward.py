@@ -16,6 +16,11 @@ from privadmm.privacy.sqlite_ledger import SqliteLedger
 from privadmm.privacy.verification import Verification, sound
 
 Json = dict[str, Any]
+POLICY = (
+    ("label_epsilon", "labels", "randomised once for all jobs, epsilon = "),
+    ("per_job", "per job", "epsilon = "),
+    ("row_bound", "row bound", ""),
+)
 COLUMNS = ("seq", "kind", "job", "round", "phase", "inbox", "charges", "hash")
 
 
@@ -127,14 +132,11 @@ def as_text(found: Json) -> str:
     else:
         facts.append(("budget", f"epsilon = {budget['epsilon']:g} at delta = {budget['delta']:g} for each party"))
         facts.append(("adjacency", found["adjacency"]))
-    if policy["label_epsilon"] is not None:
-        facts.append(("labels", f"randomised once for all jobs, epsilon = {policy['label_epsilon']:g}"))
-    if policy["per_job"] is not None:
-        facts.append(("per job", f"epsilon = {policy['per_job']:g}"))
+    for key, label, words in POLICY:
+        if policy[key] is not None:
+            facts.append((label, f"{words}{policy[key]:g}"))
     if policy["algorithms"] is not None:
         facts.append(("algorithms", ", ".join(policy["algorithms"])))
-    if policy["row_bound"] is not None:
-        facts.append(("row bound", f"{policy['row_bound']:g}"))
     if policy["limits"] is not None:
         facts.append(("limits", ", ".join(f"{name} {value:g}" for name, value in policy["limits"].items())))
     if (failed := found["locked"]) is not None:

@@ -1,4 +1,4 @@
-"""`privadmm train` and `demo`: run a job."""
+"""`privadmm train` and `demo` run a job; `account`, `plan` and `audit` say what it costs, and read no records."""
 
 import json
 import shlex
@@ -9,29 +9,37 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 import typer
+from typer import Option
 
 from privadmm.cli.output import AsJson, ConfigFile, bar, emit
+from privadmm.config.file import override, read
 from privadmm.errors import InterruptedRunError
 
 if TYPE_CHECKING:
     from privadmm.engine.job import Job
     from privadmm.engine.loop import Callback
 
+Records = Annotated[
+    int | None,
+    Option(
+        min=1, help="how many to train on, dealt out evenly over all parties, where \\[parties] sizes is not declared"
+    ),
+]
+
 
 def train(
     config: ConfigFile,
-    engine: Annotated[str | None, typer.Option(help="what runs the parties: inprocess or dask")] = None,
+    engine: Annotated[str | None, Option(help="what runs the parties: inprocess or dask")] = None,
     scheduler: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="of Dask; tls://HOST:PORT in place of the file's")
+        str | None, Option(metavar="ADDRESS", help="of Dask; tls://HOST:PORT in place of the file's")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="seed of a simulation, in place of the file's")] = None,
-    out: Annotated[Path | None, typer.Option(help="the run directory; default runs/CONFIG-TIME")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="go on with the run in --out")] = False,
+    seed: Annotated[int | None, Option(help="seed of a simulation, in place of the file's")] = None,
+    out: Annotated[Path | None, Option(help="the run directory; default runs/CONFIG-TIME")] = None,
+    resume: Annotated[bool, Option("--resume", help="go on with the run in --out")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Train as CONFIG.toml says; leave config, metrics, model, ledger and plots in a run directory."""
     from privadmm.cli.views import jobs
-    from privadmm.config.file import override, read
     from privadmm.runs.run import default_out, run
 
     chosen = override(read(config), seed=seed, engine=engine, scheduler=scheduler, out=out)
@@ -54,7 +62,7 @@ def train(
 
 
 def demo(
-    out: Annotated[Path | None, typer.Option(help="where to put both runs; default runs/demo-TIME")] = None,
+    out: Annotated[Path | None, Option(help="where to put both runs; default runs/demo-TIME")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Train privately on the embedded Adult data, beside a non-private model, and show both."""
@@ -64,6 +72,49 @@ def demo(
     pair = demonstrate(out, bar=progress_bar)
     printed = {"private": pair.private.printed, "reference": pair.reference.printed}
     emit(json.dumps(printed) if as_json else jobs.demo(pair))
+
+
+def account(config: ConfigFile, records: Records = None, as_json: AsJson = False) -> None:
+    """Say what CONFIG.toml costs each party, certified and as published: what train will charge. Reads no file of
+    records."""
+    from privadmm.cli.views import jobs
+    from privadmm.config.build import allowance
+    from privadmm.runs.preview import account as cost
+
+    chosen = read(config)
+    result = cost(chosen, records)
+    emit(json.dumps(result) if as_json else jobs.account(result, allowance(chosen)))
+
+
+def plan(
+    config: ConfigFile,
+    epsilon: Annotated[float, Option(help="what each party may lose in all")],
+    delta: Annotated[float, Option(help="with what probability it may be more")],
+    records: Records = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what noise CONFIG.toml needs for this budget, what each party spends by round, and whether data of this
+    size can stand it. Reads no file of records."""
+    from privadmm.cli.views import jobs
+    from privadmm.runs.preview import planned
+
+    result = planned(read(config), epsilon, delta, records)
+    emit(json.dumps(result) if as_json else jobs.plan(result))
+
+
+def audit(
+    config: ConfigFile,
+    trials: Annotated[int, Option(min=1000, help="games on each of the two data sets")] = 400_000,
+    records: Records = None,
+    as_json: AsJson = False,
+) -> None:
+    """Attack the algorithm of CONFIG.toml, and planted bugs beside it; say what epsilon the attack proves."""
+    from privadmm.cli.views import jobs
+    from privadmm.runs.preview import audited
+
+    with bar("games") as update:
+        result = audited(read(config), trials, update, records)
+    emit(json.dumps(result) if as_json else jobs.audit(result))
 
 
 @contextmanager

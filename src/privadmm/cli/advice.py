@@ -13,9 +13,7 @@ from privadmm.config.file import read
 if TYPE_CHECKING:
     from privadmm.runs.recommend import Facts
 
-MaybeConfig = Annotated[
-    Path | None, Argument(metavar="[CONFIG.toml]", help="take the facts from it; or give them below")
-]
+MaybeConfig = Annotated[Path | None, Argument(metavar="[CONFIG.toml]", help="has the facts; or give them below")]
 Records = Annotated[int | None, Option(min=1, help="how many to train on, at all parties together")]
 Parties = Annotated[int | None, Option(min=1, help="how many, if there is no config")]
 Delta = Annotated[float | None, Option(help="with what probability it may be more; 1e-6 without a config")]
@@ -87,9 +85,7 @@ def scale(
     spread: Annotated[float, Option(help="how unequal parties are: sigma of log latency and work")] = 0.0,
     work: Annotated[float, Option(help="seconds that a party computes in a round")] = 0.01,
     dim: Annotated[int | None, Option(min=1, help="features, where the config does not tell")] = None,
-    people: Annotated[
-        int | None, Option(min=1, help="how many, where parties hold columns and the config does not tell")
-    ] = None,
+    people: Annotated[int | None, Option(min=1, help="people of vertical parties, if the config does not tell")] = None,
     out: Annotated[Path | None, Option(help="where to put scale.json and scale.png")] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -50,21 +50,14 @@ def init(
     source: Annotated[Path, Option(help="the records to train on, csv or parquet")],
     label: Label,
     records: Annotated[int | None, Option(min=1, help="how many there are in all; counted in a public source")] = None,
-    parties: Annotated[
-        int | None, Option(min=1, help="how many, between which rows are dealt out; 10 if left out")
-    ] = None,
+    parties: Annotated[int | None, Option(min=1, help="how many to deal rows out to; 10 if left out")] = None,
     party_column: Annotated[
-        str | None,
-        Option(
-            help="a column that says whose a row is, and no feature; with --schema give --parties, its number of values"
-        ),
+        str | None, Option(help="column that says whose a row is, no feature; with --schema give --parties as well")
     ] = None,
     epsilon: Annotated[float, Option(help="what each party may lose in all")] = 1.0,
     delta: Annotated[float, Option(help="with what probability it may be more")] = 1e-6,
     schema: Annotated[Path | None, Option(help="a schema file; without one --source has to be --public")] = None,
-    classes: Annotated[
-        str | None, Option(help="the label's two values, as no,yes: negative first; with --schema")
-    ] = None,
+    classes: Annotated[str | None, Option(help="the label's two values, negative first: no,yes; with --schema")] = None,
     public: Annotated[
         bool, Option("--public", help="I state that --source is public or made up; without this it is not read")
     ] = False,

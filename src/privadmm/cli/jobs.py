@@ -20,10 +20,7 @@ if TYPE_CHECKING:
     from privadmm.engine.loop import Callback
 
 Records = Annotated[
-    int | None,
-    Option(
-        min=1, help="how many to train on, dealt out evenly over all parties, where \\[parties] sizes is not declared"
-    ),
+    int | None, Option(min=1, help="how many to train on, dealt evenly to all parties, if \\[parties] sizes is missing")
 ]
 
 

@@ -18,8 +18,7 @@ from privadmm.papers import PAPERS, paper
 def compare(
     configs: Annotated[list[Path], Argument(metavar="CONFIG.toml...", help="methods on the same \\[data]")],
     epsilon: Annotated[
-        list[float] | None,
-        Option(help="what each party may lose in all, in place of the files'; several give several tables"),
+        list[float] | None, Option(help="what each party may lose in all, in place of the files'; a table for each")
     ] = None,
     delta: Annotated[float, Option(help="with what probability it may be more")] = 1e-6,
     parties: Annotated[
@@ -72,9 +71,7 @@ def tradeoff(
     alphas: Annotated[str | None, Option(help="privacy of one round, four or more; default 0.01,0.02,...,1")] = None,
     seeds: Annotated[int, Option(min=1, help="runs, each with noise of its own, to average over")] = 5,
     rounds: Annotated[str | None, Option(help="after which rounds to measure, as 5,10; default the last")] = None,
-    weights: Annotated[
-        str | None, Option(help="omega_p1 to omega_p4 of the utility of privacy; default the paper's")
-    ] = None,
+    weights: Annotated[str | None, Option(help="omega_p1 to omega_p4 of the utility; default the paper's")] = None,
     out: Annotated[Path | None, Option(help="where to put tradeoff.json and tradeoff.png")] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -22,19 +22,18 @@ TOPOLOGIES = {
 def recommendation(r: dict[str, Any]) -> str:
     width = "" if r["dim"] is None else f", {r['dim']} features"
     bins = "ten" if r["encoding"] == "binned" else "five"
+    expected = Expected(r["expected"]["noise_to_signal"])
+    verdict = f"{screen.verdict(expected.verdict)}: {expected.meaning}"
     facts: screen.Facts = [
         ("facts", f"{r['records']} records to train on, {amount(r['parties'], 'party')}"),
         ("budget", f"epsilon = {r['epsilon']:g}, delta = {r['delta']:g}, for each party"),
         ("method", f"{r['method']}, {r['rounds']} rounds: one of moments, {r['rounds'] - 1} of gradients"),
         ("loss", r["loss"]),
         ("encoding", f"{r['encoding']}: numbers one-hot in {bins} bins, rows of norm 1{width}"),
+        ("warning", screen.alarm(r["warning"])),
+        ("verdict", verdict if r["warning"] is None else None),
+        ("mind", HONEST),
     ]
-    if r["warning"] is not None:
-        facts.append(screen.warning(r["warning"]))
-    else:
-        expected = Expected(r["expected"]["noise_to_signal"])
-        facts.append(("verdict", f"{screen.verdict(expected.verdict)}: {expected.meaning}"))
-    facts.append(("mind", HONEST))
     methods = [(m["method"], f"{m['noise_to_signal']:.2g}", screen.verdict(m["verdict"])) for m in r["methods"]]
     title = "Noise, in times the signal of a middling data set"
     return screen.shown(
@@ -50,8 +49,8 @@ def frontier(r: dict[str, Any], out: Path | None) -> str:
     ]
     title = f"{r['records']} records at {amount(r['parties'], 'party')}, delta = {r['delta']:g}"
     facts: screen.Facts = [(word, f"from epsilon = {least:.2g} on") for word, least in r["least_epsilon"].items()]
-    facts.append(("mind", HONEST))
-    return screen.shown(screen.table(title, columns, lines, left=columns[2:]), screen.rows(facts, out))
+    facts += [("mind", HONEST), ("written to", out)]
+    return screen.shown(screen.table(title, columns, lines, left=columns[2:]), screen.rows(facts))
 
 
 def save_frontier(r: dict[str, Any], out: Path) -> None:
@@ -91,7 +90,8 @@ def scale(r: dict[str, Any], out: Path | None) -> str:
         for at in r["lines"]
     ]
     title = f"One round of {r['algorithm']} on {r['engine']}, latency {1000 * r['network']['latency']:g} ms"
-    return screen.shown(screen.table(title, columns, lines, left=columns[1:2]), screen.rows([("note", MODELLED)], out))
+    facts: screen.Facts = [("note", MODELLED), ("written to", out)]
+    return screen.shown(screen.table(title, columns, lines, left=columns[1:2]), screen.rows(facts))
 
 
 def size(count: float) -> str:

@@ -21,26 +21,25 @@ def schema(declared: "Declared", out: Path) -> str:
     facts: screen.Facts = [
         ("made from", escape(f"{declared.source}, {declared.rows} rows, stated to be public or made up")),
         ("columns", f"{ranges} ranges, {len(declared.columns) - ranges} lists of categories"),
+        ("left out", escape(", ".join(note.column for note in declared.notes if note.left_out)) or None),
+        ("written to", out),
+        ("next", "read it through: everybody will see it; then name it in \\[data] schema, or use `privadmm init`"),
     ]
-    if left_out := [note.column for note in declared.notes if note.left_out]:
-        facts.append(("left out", escape(", ".join(left_out))))
-    after = "read it through: everybody will see it; then name it in \\[data] schema, or use `privadmm init`"
-    return screen.shown(screen.rows([*facts, ("written to", out), ("next", after)]))
+    return screen.shown(screen.rows(facts))
 
 
 def init(made: "Made", config: Path) -> str:
-    advice = made.advice
-    method = f"first_order_consensus, {advice.rounds} rounds, {advice.encoding}, {advice.dim} features"
+    advice, expected = made.advice, made.advice.expected
+    verdict = f"{expected.verdict}: {expected.meaning} (an estimate)"
     facts: screen.Facts = [
         ("written to", config),
-        ("method", method),
-        ("noise", f"{advice.expected.noise_to_signal:.2g} times the signal of a middling data set"),
+        ("method", f"first_order_consensus, {advice.rounds} rounds, {advice.encoding}, {advice.dim} features"),
+        ("noise", f"{expected.noise_to_signal:.2g} times the signal of a middling data set"),
+        ("warning", screen.alarm(advice.warning)),
+        ("which is", verdict if advice.warning is None else None),
+        ("next", f"privadmm train {escape(config)}"),
     ]
-    if advice.warning is not None:
-        facts.append(screen.warning(advice.warning))
-    else:
-        facts.append(("which is", f"{advice.expected.verdict}: {advice.expected.meaning} (an estimate)"))
-    return screen.shown(screen.rows([*facts, ("next", f"privadmm train {escape(config)}")]))
+    return screen.shown(screen.rows(facts))
 
 
 def predictions(model: "Model", predicted: NDArray[Any], out: Path) -> str:
@@ -48,4 +47,4 @@ def predictions(model: "Model", predicted: NDArray[Any], out: Path) -> str:
     if model.frame.classes is not None:
         counts = Counter(predicted.tolist())
         facts.append(("classes", ", ".join(f"{escape(k)} {counts[k]}" for k in model.frame.classes)))
-    return screen.shown(screen.rows(facts, out))
+    return screen.shown(screen.rows([*facts, ("written to", out)]))

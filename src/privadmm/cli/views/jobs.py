@@ -20,7 +20,7 @@ def run(done: "Finished") -> str:
     r = done.result
     facts: Facts = [("algorithm", f"{r['algorithm']}, {amount(r['parties'], 'party')}, {amount(r['rounds'], 'round')}")]
     certified = f"{guarantee(r)}, certified, for each party"
-    facts.append(("privacy", certified if r["private"] else f"[bold red]{NOT_PRIVATE}[/]"))
+    facts.append(("privacy", certified if r["private"] else screen.alarm(NOT_PRIVATE)))
     if r["mode"] == "simulation":
         facts += [("mode", SIMULATED), *measured(r)]
     else:
@@ -37,13 +37,13 @@ def guarantee(r: dict[str, Any]) -> str:
 
 
 def measured(r: dict[str, Any]) -> Facts:
-    facts: Facts = []
-    if r["accuracy_train"] is not None:
-        facts.append(("accuracy", f"train {percent(r['accuracy_train'])}, test {percent(r['accuracy_test'])}"))
-        facts.append(("majority", f"train {percent(r['majority_train'])}, test {percent(r['majority_test'])}"))
+    def shares(key: str) -> str | None:
+        train, test = percent(r[f"{key}_train"]), percent(r[f"{key}_test"])
+        return None if r["accuracy_train"] is None else f"train {train}, test {test}"
+
     value = "none: the model ran away" if r["objective"] is None else f"{r['objective']:.8g}"
-    gap = "" if r["gap"] is None else f"; parties' own iterates within {r['gap']:.2g} of the model"
-    return [*facts, ("objective", value + gap)]
+    gap = screen.given("; parties' own iterates within {:.2g} of the model", r["gap"]) or ""
+    return [("accuracy", shares("accuracy")), ("majority", shares("majority")), ("objective", value + gap)]
 
 
 def adversaries(views: dict[str, Any]) -> Facts:
@@ -67,18 +67,16 @@ def adversaries(views: dict[str, Any]) -> Facts:
 
 def of_people(r: dict[str, Any]) -> Facts:
     """For vertical parties: what a person loses at all of them together, and whether labels are protected."""
-    facts: Facts = []
+    person = labels = None
     if r.get("per_person") is not None:
         total = f"epsilon = {printed(r['per_person'])} at delta = {r['delta']:g}"
-        facts.append(("per person", f"{total}, over all parties together: a person has a row at each"))
+        person = f"{total}, over all parties together: a person has a row at each"
     if r["private"] and "label_holder" in r:
-        labels = r["label_holder"]["epsilon"]
-        bare = (
+        labels = screen.given("randomised once, epsilon = {:g}", r["label_holder"]["epsilon"]) or (
             "[bold red]labels are not protected[/]: what the coordinator sends is derived from them; "
             "\\[privacy] label_epsilon would randomise them"
         )
-        facts.append(("labels", bare if labels is None else f"randomised once, epsilon = {labels:g}"))
-    return facts
+    return [("per person", person), ("labels", labels)]
 
 
 def absent(r: dict[str, Any]) -> Facts:
@@ -147,13 +145,12 @@ def account(r: dict[str, Any], budget: float | None) -> str:
         if budget is not None and total > budget:
             facts.append(("budget", f"[bold red]epsilon = {budget:g}[/] for each party: this run would be refused"))
     else:
-        facts.append(("certified", f"[bold red]{NOT_PRIVATE}[/]"))
-    claimed, caveat = r["published"]["epsilon"], escape(r["published"]["caveat"])
-    facts.append(("published", f"{'no claim' if claimed is None else f'epsilon = {claimed:.4f}'} ({caveat})"))
-    facts += [("counted for", counted(r["parties"])), *adversaries(r["adversaries"]), *of_people(r)]
-    if r["advice"] is not None:
-        facts.append(("advice", escape(r["advice"])))
-    return screen.shown(screen.rows(facts + outlook(r)))
+        facts.append(("certified", screen.alarm(NOT_PRIVATE)))
+    claim, caveat = screen.given("epsilon = {:.4f}", r["published"]["epsilon"]), escape(r["published"]["caveat"])
+    facts += [("published", f"{claim or 'no claim'} ({caveat})"), ("counted for", counted(r["parties"]))]
+    facts += [*adversaries(r["adversaries"]), *of_people(r)]
+    advice = None if r["advice"] is None else escape(r["advice"])
+    return screen.shown(screen.rows([*facts, ("advice", advice), *outlook(r)]))
 
 
 def counted(parties: list[dict[str, Any]]) -> str:
@@ -172,8 +169,7 @@ def outlook(r: dict[str, Any]) -> Facts:
     noise = f"{expected['noise_to_signal']:.2g} times the signal of a middling data set"
     estimate = "(an estimate from public facts, not an accuracy)"
     facts: Facts = [("noise", f"{noise}: {screen.verdict(expected['verdict'])} {estimate}")]
-    if expected.get("warning") is not None:
-        facts.append(screen.warning(expected["warning"]))
+    facts.append(("warning", screen.alarm(expected.get("warning"))))
     if (best := r.get("recommended")) is not None:
         how = f"{best['method']} with moments, {best['rounds']} rounds, half-logistic loss, {best['encoding']} numbers"
         facts.append(("recommended", f"{how}: {best['expected']['noise_to_signal']:.2g} times the signal"))

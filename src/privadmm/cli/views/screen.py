@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-# A label and its value: prose in rich's markup, or a path, which is never broken.
-Facts = list[tuple[str, str | Path]]
+# A label and its value: prose in rich's markup, a path, which is never broken, or None for no line at all.
+Facts = list[tuple[str, str | Path | None]]
 COLOURS = {"good": "green", "thin": "yellow", "too small": "bold red"}
 
 
@@ -37,14 +37,14 @@ def console() -> "Console":
     return Console(highlight=False, emoji=False)
 
 
-def rows(facts: Facts, out: Path | None = None) -> "list[Text]":
-    """A line for each fact, prose wrapped under itself; the last one is where files were `written to`, if any were."""
+def rows(facts: Facts) -> "list[Text]":
+    """A line for each fact that has a value; prose is wrapped under itself."""
     from rich.text import Text
 
-    facts = facts if out is None else [*facts, ("written to", out)]
-    width = 2 + max(len(label) for label, _ in facts)
-    room, lines = max(20, min(console().width, 100) - width), []
-    for label, value in facts:
+    told = [(label, value) for label, value in facts if value is not None]
+    width = 2 + max(len(label) for label, _ in told)
+    room, lines = max(20, min(console().width, 100) - width), list[Text]()
+    for label, value in told:
         prose = [Text(str(value))] if isinstance(value, Path) else wrapped(Text.from_markup(value, emoji=False), room)
         labels = [label] + [""] * (len(prose) - 1)
         lines += [Text.assemble((f"{name:<{width}}", "dim"), part) for name, part in zip(labels, prose, strict=True)]
@@ -91,8 +91,14 @@ def verdict(word: str) -> str:
     return f"[{COLOURS[word]}]{word}[/]"
 
 
-def warning(text: str) -> tuple[str, str]:
-    return "warning", f"[bold red]{escape(text)}[/]"
+def given(words: str, value: Any) -> str | None:
+    """The words with the value in their place for it; None if there is no value."""
+    return None if value is None else words.format(value)
+
+
+def alarm(text: object) -> str | None:
+    """A warning in red; None if there is none."""
+    return None if text is None else f"[bold red]{escape(text)}[/]"
 
 
 def alike(parties: list[dict[str, Any]], first: str, second: str) -> Iterator[tuple[str, Any, Any]]:

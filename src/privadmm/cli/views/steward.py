@@ -16,11 +16,6 @@ from privadmm.privacy.sqlite_ledger import SqliteLedger
 from privadmm.privacy.verification import Verification, sound
 
 Json = dict[str, Any]
-POLICY = (
-    ("label_epsilon", "labels", "randomised once for all jobs, epsilon = "),
-    ("per_job", "per job", "epsilon = "),
-    ("row_bound", "row bound", ""),
-)
 COLUMNS = ("seq", "kind", "job", "round", "phase", "inbox", "charges", "hash")
 
 
@@ -125,32 +120,30 @@ def shown_cost(value: float | None) -> str:
 
 def as_text(found: Json) -> str:
     """The overview for people."""
-    policy, budget = found["policy"], found["policy"]["budget"]
-    facts: screen.Facts = [("ledger", Path(found["file"])), ("mode", found["mode"])]
-    if budget is None:
-        facts.append(("budget", "none: nothing here is private"))
-    else:
-        facts.append(("budget", f"epsilon = {budget['epsilon']:g} at delta = {budget['delta']:g} for each party"))
-        facts.append(("adjacency", found["adjacency"]))
-    for key, label, words in POLICY:
-        if policy[key] is not None:
-            facts.append((label, f"{words}{policy[key]:g}"))
-    if policy["algorithms"] is not None:
-        facts.append(("algorithms", ", ".join(policy["algorithms"])))
+    policy, budget, failed = found["policy"], found["policy"]["budget"], found["locked"]
+    words = "epsilon = {epsilon:g} at delta = {delta:g} for each party"
+    facts: screen.Facts = [
+        ("ledger", Path(found["file"])),
+        ("mode", found["mode"]),
+        ("budget", "none: nothing here is private" if budget is None else words.format(**budget)),
+        ("adjacency", None if budget is None else found["adjacency"]),
+        ("labels", screen.given("randomised once for all jobs, epsilon = {:g}", policy["label_epsilon"])),
+        ("per job", screen.given("epsilon = {:g}", policy["per_job"])),
+        ("algorithms", None if policy["algorithms"] is None else ", ".join(policy["algorithms"])),
+        ("row bound", screen.given("{:g}", policy["row_bound"])),
+    ]
     if policy["limits"] is not None:
         facts.append(("limits", ", ".join(f"{name} {value:g}" for name, value in policy["limits"].items())))
-    if (failed := found["locked"]) is not None:
+    if failed is not None:
         last = failed["why"].strip().splitlines()[-1:] or [""]
         facts.append(("LOCKED", f"round {failed['round'] + 1} of job {failed['job']} failed: {last[0]}"))
-    if found["at_work"]:
-        facts.append(("now", "a process is in the middle of a step"))
+    facts.append(("now", "a process is in the middle of a step" if found["at_work"] else None))
     for draw in found["kept"]:
         owner = "all jobs" if draw["job"] is None else f"job {draw['job']}"
         facts.append(("drawn once", f"{draw['name']}, for {owner}; it left to the party's own server only"))
     for job in found["jobs"]:
-        spent, aside = shown_cost(job["epsilon_spent"]), shown_cost(job["epsilon_set_aside"])
-        words = f"{job['state']}, {job['rounds']} rounds, epsilon {spent} spent of {aside} set aside"
-        facts.append((f"job {job['job']}", words))
+        cost = f"epsilon {shown_cost(job['epsilon_spent'])} spent of {shown_cost(job['epsilon_set_aside'])} set aside"
+        facts.append((f"job {job['job']}", f"{job['state']}, {job['rounds']} rounds, {cost}"))
     for label, spent, releases in screen.alike(found["parties"], "epsilon_spent", "releases"):
         facts.append((label, f"{releases} releases, epsilon {shown_cost(spent)}"))
     return screen.shown(screen.rows([*facts, ("head", found["head"])]))

@@ -45,7 +45,7 @@ def compare(result: dict[str, Any], out: Path | None) -> str:
             if line["problem"] is not None:
                 what = f"{line['algorithm']}, {line['calibration']}, epsilon = {ranking['epsilon']:g}"
                 facts.append((what, escape(f"not run: {line['problem']}")))
-    return screen.shown(*tables, screen.rows([*facts, ("mode", SIMULATED)], out))
+    return screen.shown(*tables, screen.rows([*facts, ("mode", SIMULATED), ("written to", out)]))
 
 
 def ranked(line: dict[str, Any]) -> tuple[str, ...]:
@@ -108,7 +108,7 @@ def theory(r: dict[str, Any], out: Path | None) -> str:
         mark = "[green]holds[/]" if one["holds"] else "[bold red]FAILS[/]"
         facts.append(("condition", f"{escape(one['condition'])}: {one['value']:.4g} <= {one['limit']:.4g} {mark}"))
     facts += [("deviation", escape(words)) for words in r["deviations"]]
-    return screen.shown(*tables, screen.rows([*facts, ("mode", SIMULATED)], out))
+    return screen.shown(*tables, screen.rows([*facts, ("mode", SIMULATED), ("written to", out)]))
 
 
 def terms(r: dict[str, Any]) -> "Table":
@@ -142,7 +142,8 @@ def tradeoff(r: dict[str, Any], out: Path | None) -> str:
         ("noise", "round", "alpha", "loss", "+-", "certified in all"),
     )
     return screen.shown(
-        screen.table(title, columns, rows, left=("noise",)), screen.rows([*facts, ("mode", SIMULATED)], out)
+        screen.table(title, columns, rows, left=("noise",)),
+        screen.rows([*facts, ("mode", SIMULATED), ("written to", out)]),
     )
 
 
@@ -165,7 +166,7 @@ def reproduce(study: Study, out: Path, quick: bool = False) -> str:
         *grids,
         screen.table(title, CHECKS, checks, left=CHECKS),
         remarks(study.checks),
-        screen.rows([("note", escape(note)) for note in study.notes], out),
+        screen.rows([*(("note", escape(note)) for note in study.notes), ("written to", out)]),
     )
 
 

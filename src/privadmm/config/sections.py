@@ -13,6 +13,7 @@ from privadmm.params import SOME, Doc, When
 VERTICAL = When("split", "features")
 PARTY = "{party}"  # in a path, the number of a party
 Category = bool | int | float | str
+Counts = tuple[Annotated[int, Ge(1)], ...]
 Positives = tuple[Annotated[float, Gt(0)], ...]
 
 
@@ -82,9 +83,7 @@ class PartiesTable:
     ] = None
     split: Annotated[str, rules.SPLIT, Doc("how records (or, for features, columns) go to parties")] = "even"
     sizes: Annotated[
-        tuple[Annotated[int, Ge(1)], ...] | None,
-        rules.SIZES,
-        Doc("records of each party, to account for a run without its data"),
+        Counts | None, rules.SIZES, Doc("records of each party, to account for a run without its data")
     ] = None
     seed: Annotated[int, Ge(0), Doc("seed of the split")] = 0
     columns: Annotated[
@@ -100,20 +99,13 @@ class PartiesTable:
         Doc("a csv or parquet file for each party, aligned by [data] id; [data] source then has the labels only"),
     ] = None
     row_bounds: Annotated[
-        Positives | None,
-        SOME,
-        VERTICAL,
-        Doc("to which norm each party clips its part of a row; [data] row_bound for all if left out"),
+        Positives | None, SOME, VERTICAL, Doc("each party's bound on its part of a row; [data] row_bound if left out")
     ] = None
     use: Annotated[
-        Literal["all", "first"],
-        VERTICAL,
-        Doc("train on every party's columns, or on the first party's alone to see what the others add"),
+        Literal["all", "first"], VERTICAL, Doc("all columns, or the first party's alone to see what others add")
     ] = "all"
     leave: Annotated[
-        tuple[str, ...] | None,
-        rules.LEAVE,
-        Doc('in a simulation: "3@10" means that party 3 gives no answer from round 10 on; the others go on'),
+        tuple[str, ...] | None, rules.LEAVE, Doc('simulates parties that leave: "3@10" is party 3 from round 10 on')
     ] = None
 
     @property

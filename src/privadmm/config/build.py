@@ -207,7 +207,7 @@ def names(config: Config) -> tuple[str, ...] | None:
 def read_file(config: Config, path: Path) -> Records:
     """Read a file as [data] declares it."""
     table, declared = config.data, schema(config)
-    found = read(
+    loaded = read(
         path,
         table.format,
         label=table.label,
@@ -217,7 +217,7 @@ def read_file(config: Config, path: Path) -> Records:
         on_bad=table.on_bad,
         dim=table.dim,
     )
-    return stored(config, found, declared)
+    return stored(config, loaded, declared)
 
 
 def stored(config: Config, loaded: Records, declared: Schema | None) -> Records:
@@ -257,21 +257,21 @@ def framed(config: Config, names: tuple[str, ...], bound: float, classes: tuple[
     return Frame(bound, table.intercept, names, classes, schema=declared, on_bad=table.on_bad, label=label)
 
 
-def owners(config: Config, found: Records, rows: Any) -> tuple[Any, int]:
+def owners(config: Config, loaded: Records, rows: Any) -> tuple[Any, int]:
     """Who holds each of these rows, and how many parties there are."""
     table = config.parties
     if table.column is None:
         parties = table.known or 1
         if table.alpha is None:
             return splits.even(len(rows), parties, table.seed), parties
-        return splits.dirichlet(found.y[rows], parties, table.alpha, table.seed), parties
-    if table.column not in found.columns:
+        return splits.dirichlet(loaded.y[rows], parties, table.alpha, table.seed), parties
+    if table.column not in loaded.columns:
         raise ConfigError(
             f"{config.path}: [parties] split: {config.data.source} has no column {table.column!r}; "
-            f"it has {', '.join(found.columns) or 'none to split by'}"
+            f"it has {', '.join(loaded.columns) or 'none to split by'}"
         )
     # Who the parties are does not depend on who is held out: one that loses all its records is an error.
-    owner, names = splits.by_column(found.columns[table.column])
+    owner, names = splits.by_column(loaded.columns[table.column])
     if table.known not in (None, len(names)):
         raise ConfigError(
             f"{config.path}: [parties] names {table.known} parties, and the column {table.column!r} has "
@@ -292,15 +292,15 @@ def prepare(config: Config, only: Sequence[int] | None = None) -> Prepared:
     if config.data.by_party:
         return prepare_parties(config, only)
     store = Store(config.run.limit)
-    found, bound, classes = records(config)
-    frame = framed(config, found.names, bound, classes)
-    rows, test = measured(config, len(found))
-    held, held_out = dealt(config, found, rows), None
+    loaded, bound, classes = records(config)
+    frame = framed(config, loaded.names, bound, classes)
+    rows, test = measured(config, len(loaded))
+    held, held_out = dealt(config, loaded, rows), None
     if only is not None:
         held = [held[party] for party in only]
     elif test is not None:
-        held_out = frame.shards(found.X, found.y, [test], store=store, randomised=False)
-    train = frame.shards(found.X, found.y, held, only, store, config.randomises)
+        held_out = frame.shards(loaded.X, loaded.y, [test], store=store, randomised=False)
+    train = frame.shards(loaded.X, loaded.y, held, only, store, config.randomises)
     return Prepared(train, held_out, frame)
 
 
@@ -311,9 +311,9 @@ def measured(config: Config, n: int) -> tuple[Any, Any]:
     return np.arange(n), None
 
 
-def dealt(config: Config, found: Records, rows: Any) -> list[Any]:
+def dealt(config: Config, loaded: Records, rows: Any) -> list[Any]:
     """Which of these rows each party trains on."""
-    owner, parties = owners(config, found, rows)
+    owner, parties = owners(config, loaded, rows)
     held = [rows[part] for part in splits.gather(rows, owner, parties)]
     check_sizes(config, [len(part) for part in held])
     return held
@@ -334,15 +334,15 @@ def prepare_parties(config: Config, only: Sequence[int] | None) -> Prepared:
 def prepare_columns(config: Config) -> Prepared:
     """`prepare` for parties that hold columns about the same people."""
     if config.parties.files is not None:
-        found, held = build_columns.aligned(config, schema(config))
+        loaded, held = build_columns.aligned(config, schema(config))
         bound, classes = row_bound(config), config.data.classes
     else:
-        found, bound, classes = records(config)
-        held = build_columns.groups(config, found)
-    found, frame = build_columns.framed(config, found, framed(config, found.names, bound, classes), held)
-    rows, test = measured(config, len(found))
-    held_out = None if test is None else frame.people(found.X, found.y, test, None, False)
-    people = frame.people(found.X, found.y, rows, build_columns.scaling(config), config.randomises)
+        loaded, bound, classes = records(config)
+        held = build_columns.groups(config, loaded)
+    loaded, frame = build_columns.framed(config, loaded, framed(config, loaded.names, bound, classes), held)
+    rows, test = measured(config, len(loaded))
+    held_out = None if test is None else frame.people(loaded.X, loaded.y, test, None, False)
+    people = frame.people(loaded.X, loaded.y, rows, build_columns.scaling(config), config.randomises)
     check_sizes(config, people.sizes.tolist())
     return Prepared(people, held_out, frame)
 

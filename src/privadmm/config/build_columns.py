@@ -30,9 +30,9 @@ def aligned(config: Config, schema: Schema | None) -> tuple[Records, list[list[i
     )
 
 
-def groups(config: Config, found: Records) -> list[list[int]]:
+def groups(config: Config, loaded: Records) -> list[list[int]]:
     """The columns of one table that each party holds."""
-    return grouped(config, found.names)
+    return grouped(config, loaded.names)
 
 
 def widths(config: Config, names: tuple[str, ...]) -> tuple[int, ...]:
@@ -58,11 +58,11 @@ def grouped(config: Config, names: tuple[str, ...]) -> list[list[int]]:
     return [part.tolist() for part in parts]
 
 
-def framed(config: Config, found: Records, frame: Frame, held: list[list[int]]) -> tuple[Records, Frame]:
+def framed(config: Config, loaded: Records, frame: Frame, held: list[list[int]]) -> tuple[Records, Frame]:
     """Split the frame into the parties' columns. If the first party alone is used, keep only its columns."""
     bounds = config.parties.row_bounds or (frame.row_bound,) * len(held)
     if config.parties.use == "first":
-        found = Records(found.X[:, held[0]], found.y, tuple(found.names[j] for j in held[0]), found.columns)
+        loaded = Records(loaded.X[:, held[0]], loaded.y, tuple(loaded.names[j] for j in held[0]), loaded.columns)
         held, bounds = [list(range(len(held[0])))], bounds[:1]
     if len(bounds) != len(held):
         raise ConfigError(f"{config.path}: [parties] row_bounds has {len(bounds)} figures for {len(held)} parties")
@@ -72,7 +72,7 @@ def framed(config: Config, found: Records, frame: Frame, held: list[list[int]]) 
             f'{config.path}: [data] rows = "unit" changes all columns of a row with one of them, and '
             'adjacency = "column" forbids that: use rows = "clip" with a row_bound'
         )
-    return found, replace(frame, names=found.names).split(held, bounds, rowwise)
+    return loaded, replace(frame, names=loaded.names).split(held, bounds, rowwise)
 
 
 def scaling(config: Config) -> float | None:

@@ -55,24 +55,24 @@ def collect(
     names: tuple[str, ...] | None = None
     for party in parties:
         path = path_of(config, party)
-        found = read(config, path)
-        if names not in (None, found.names):
+        loaded = read(config, path)
+        if names not in (None, loaded.names):
             raise DataError(
                 f"{path}: party {party}'s file has other columns than party {parties[0]}'s, or in another order; "
                 "make them alike, or declare [data] schema"
             )
-        names = found.names
-        rows, held_out = split(config, len(found), party)
+        names = loaded.names
+        rows, held_out = split(config, len(loaded), party)
         declared = len(rows) if config.parties.sizes is None else config.parties.sizes[party]
         if declared != len(rows):  # noise and weights rest on it
             raise ConfigError(
                 f"{path}: [parties] sizes declares {declared} records for party {party}, whose file has {len(rows)} "
                 f"to train on; correct sizes in {config.path}, or the file"
             )
-        train.add(party, found.X, found.y, rows)
+        train.add(party, loaded.X, loaded.y, rows)
         if measured and len(held_out):
-            test.add(party, found.X, found.y, held_out)
-        del found  # before the next file is read, and not after
+            test.add(party, loaded.X, loaded.y, held_out)
+        del loaded  # before the next file is read, and not after
     block, held = train.block(), test.block()
     if block is None or names is None:
         raise ConfigError(f"{config.path}: there are no parties whose files to read; set [parties] count")

@@ -88,7 +88,7 @@ def overview(path: Path) -> Json:
 
 
 def state(ledger: SqliteLedger, job: str, failures: set[str]) -> str:
-    """Of a failed job nothing certified is said: which of its steps failed may tell of records."""
+    """What became of a job. A failed one is only called failed: which step failed may tell of records."""
     if job in failures:
         return "failed"
     if ledger.over(job):
@@ -118,15 +118,15 @@ def shown_cost(value: float | None) -> str:
     return "[bold red]not private[/]" if value is None else printed(value, ".6g")
 
 
-def as_text(found: Json) -> str:
-    """The overview for people."""
-    policy, budget, failed = found["policy"], found["policy"]["budget"], found["locked"]
+def as_text(ledger: Json) -> str:
+    """The `overview` of a ledger for people."""
+    policy, budget, failed = ledger["policy"], ledger["policy"]["budget"], ledger["locked"]
     words = "epsilon = {epsilon:g} at delta = {delta:g} for each party"
     facts: screen.Facts = [
-        ("ledger", Path(found["file"])),
-        ("mode", found["mode"]),
+        ("ledger", Path(ledger["file"])),
+        ("mode", ledger["mode"]),
         ("budget", "none: nothing here is private" if budget is None else words.format(**budget)),
-        ("adjacency", None if budget is None else found["adjacency"]),
+        ("adjacency", None if budget is None else ledger["adjacency"]),
         ("labels", screen.given("randomised once for all jobs, epsilon = {:g}", policy["label_epsilon"])),
         ("per job", screen.given("epsilon = {:g}", policy["per_job"])),
         ("algorithms", None if policy["algorithms"] is None else ", ".join(policy["algorithms"])),
@@ -137,16 +137,16 @@ def as_text(found: Json) -> str:
     if failed is not None:
         last = failed["why"].strip().splitlines()[-1:] or [""]
         facts.append(("LOCKED", f"round {failed['round'] + 1} of job {failed['job']} failed: {last[0]}"))
-    facts.append(("now", "a process is in the middle of a step" if found["at_work"] else None))
-    for draw in found["kept"]:
+    facts.append(("now", "a process is in the middle of a step" if ledger["at_work"] else None))
+    for draw in ledger["kept"]:
         owner = "all jobs" if draw["job"] is None else f"job {draw['job']}"
         facts.append(("drawn once", f"{draw['name']}, for {owner}; it left to the party's own server only"))
-    for job in found["jobs"]:
+    for job in ledger["jobs"]:
         cost = f"epsilon {shown_cost(job['epsilon_spent'])} spent of {shown_cost(job['epsilon_set_aside'])} set aside"
         facts.append((f"job {job['job']}", f"{job['state']}, {job['rounds']} rounds, {cost}"))
-    for label, spent, releases in screen.alike(found["parties"], "epsilon_spent", "releases"):
+    for label, spent, releases in screen.alike(ledger["parties"], "epsilon_spent", "releases"):
         facts.append((label, f"{releases} releases, epsilon {shown_cost(spent)}"))
-    return screen.shown(screen.rows([*facts, ("head", found["head"])]))
+    return screen.shown(screen.rows([*facts, ("head", ledger["head"])]))
 
 
 def verification(path: Path, checked: Verification, against: Path | None) -> Json:

@@ -53,7 +53,7 @@ KNOBS = {name: ("round_epsilon",) for name in ("dp_admm", "pvp")} | {
 
 
 def within(kind: Any, value: float) -> bool:
-    return all(type(limit).holds(value, limit.value) for limit in getattr(kind, "limits", ()))
+    return all(limit.holds(value, limit.value) for limit in getattr(kind, "limits", ()))
 
 
 def value_of(draw: Any, kind: Any, wild: bool, lengths: tuple[int, ...]) -> Any:

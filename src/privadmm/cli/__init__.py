@@ -57,11 +57,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; turn every failure into one message and its exit code."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     as_json = "--json" in words
-    # A path that is no valid text has to be shown somehow.
+    # Show a path that is not valid text with escapes, instead of failing on it.
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")
     if threading.current_thread() is threading.main_thread():
-        # Whoever ends a service or closes a terminal is the party's own people, as with Ctrl-C.
+        # Ending a service and closing a terminal are what the party's own people do, and end a run like Ctrl-C.
         for name in ("SIGTERM", "SIGHUP"):
             if hasattr(signal, name):
                 signal.signal(getattr(signal, name), signal.default_int_handler)

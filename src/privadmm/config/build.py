@@ -221,7 +221,7 @@ def read_file(config: Config, path: Path) -> Records:
 
 
 def stored(config: Config, loaded: Records, declared: Schema | None) -> Records:
-    """Drop zeros where the schema declares mostly zeros. Values have no say in it, for the last bits depend on it."""
+    """Make the matrix sparse if the schema is. The choice never looks at values: last bits of results depend on it."""
     if declared is None or not declared.sparse or config.parties.split == "features":
         return loaded
     from scipy.sparse import csr_array

@@ -20,7 +20,7 @@ from privadmm.params import BAD, fields_of, show
 
 @dataclass(frozen=True)
 class Complaints:
-    """Takes complaints about keys of these sections into a report."""
+    """Adds complaints about keys of these sections to a report."""
 
     tables: Mapping[str, Any]  # by section
     report: Report
@@ -216,7 +216,7 @@ def _check_leave(parties: PartiesTable, algorithm: AlgorithmTable, run: RunTable
         add(f"names round {last} beside {to.named('algorithm', 'rounds')}", f"rounds 1 to {rounds}")
 
 
-# A check takes the sections that it compares, by their names, and complaints `to` this.
+# A check takes, by name, the sections that it compares, and `to`, which collects its complaints.
 CHECKS: tuple[Callable[..., None], ...] = (
     *(_check_source, _check_classes, _check_count, _check_files, _check_party_files, check_declared),
     *(_check_edges, _check_topology, _check_epsilon, _check_labels, _check_run, _check_tls, _check_leave),

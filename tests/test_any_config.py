@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from config_cases import toml
 from privadmm.algorithms import ALGORITHMS, admm_star, dp_admm, local_only, pvp, star
-from privadmm.cli.views import screen
+from privadmm.cli.views import jobs
 from privadmm.config import file as configs
 from privadmm.config.build import allowance
 from privadmm.config.file import SECTIONS
@@ -53,7 +53,7 @@ KNOBS = {name: ("round_epsilon",) for name in ("dp_admm", "pvp")} | {
 
 
 def within(kind: Any, value: float) -> bool:
-    return all(type(limit).holds(value, limit.value) for limit in getattr(kind, "limits", ()))
+    return all(limit.holds(value, limit.value) for limit in getattr(kind, "limits", ()))
 
 
 def value_of(draw: Any, kind: Any, wild: bool, lengths: tuple[int, ...]) -> Any:
@@ -219,14 +219,14 @@ def attempt(folder: Path, content: dict[str, dict[str, Any]], ends: Ends) -> Non
 def forecast(chosen: configs.Config) -> None:
     said = account(chosen)
     json.dumps(said, allow_nan=False)
-    assert screen.account(said, allowance(chosen))
+    assert jobs.account(said, allowance(chosen))
 
 
 def trained(chosen: configs.Config, folder: Path) -> None:
     out = folder / "out"
     try:
         done = run(chosen, out)
-        assert screen.run(done)
+        assert jobs.run(done)
         assert json.loads((out / "result.json").read_text())["algorithm"] == chosen.algorithm.name
     finally:
         shutil.rmtree(out, ignore_errors=True)

@@ -17,7 +17,8 @@ from annotated_types import Ge, Gt, Le, Lt
 
 from privadmm.config.file import Config
 from privadmm.config.reader import Lines, Report, load, read_table
-from privadmm.config.sections import NAME, DataTable
+from privadmm.config.rules import NAME
+from privadmm.config.sections import DataTable
 from privadmm.errors import ConfigError, RefusedError
 from privadmm.params import BAD, Doc, Rule, fields_of, show
 from privadmm.privacy.ledger import Budget, Policy

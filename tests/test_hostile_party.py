@@ -58,8 +58,8 @@ def values(change: Callable[[Any], Any]) -> Forge:
     """Another array in its message."""
 
     def forge(said: Letter, mail: Mail) -> dict[str, Any]:
-        arrays = {"senders": mail.senders, "values": np.asarray(change(mail.values))}
-        return {**said, "mail": arrays.pack(arrays)}
+        forged = {"senders": mail.senders, "values": np.asarray(change(mail.values))}
+        return {**said, "mail": arrays.pack(forged)}
 
     return forge
 

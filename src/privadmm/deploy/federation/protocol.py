@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from privadmm.errors import RefusedError
+
 T = TypeVar("T")
 Letter = Mapping[str, str | int | bytes]
 LETTER = "letter"  # name of the record in a Flower message that carries a letter
@@ -45,3 +47,8 @@ def _reader(kind: type[T], name: str) -> Callable[[Letter, str], T]:
 
 
 text, whole, data = _reader(str, "text"), _reader(int, "whole number"), _reader(bytes, "bytes")
+
+
+def refused(why: str) -> RefusedError:
+    """The error of a party that refuses a letter before it releases anything."""
+    return RefusedError(f"{why}. Nothing was released")

@@ -38,11 +38,9 @@ class Post(Protocol):
 
     def nodes(self) -> Sequence[int]:
         """The nodes that are there now."""
-        ...
 
     def exchange(self, letters: Mapping[int, Letter], seconds: float) -> dict[int, Letter]:
         """Send a letter to each node; the answers that came within so many seconds, by node."""
-        ...
 
 
 @dataclass(frozen=True)

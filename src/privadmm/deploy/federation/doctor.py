@@ -11,7 +11,7 @@ from typing import Literal
 
 from privadmm.config.file import check_seed, read
 from privadmm.config.reader import load
-from privadmm.deploy.federation import keys
+from privadmm.deploy.federation.keys import check_certificate, check_node_key, check_public_key
 from privadmm.deploy.federation.layout import FLOWER, NAME, Coordinator
 from privadmm.deploy.federation.party import FILE, Party
 from privadmm.deploy.federation.party import read as read_party
@@ -76,17 +76,17 @@ def of_party(folder: Path, job: Path | None) -> Iterator[Finding]:
         yield looked("noise", secure)
     yield looked("records", lambda: records(party, job))
     yield looked("ledger", lambda: ledger(party, job))
-    yield looked("certificate", lambda: certificate(folder / party.node.ca))
-    yield looked("key", lambda: key(folder / party.node.key))
+    yield looked("certificate", lambda: check_certificate(folder / party.node.ca))
+    yield looked("key", lambda: check_node_key(folder / party.node.key))
     yield looked("SuperLink", lambda: superlink(party))
     yield looked("port", lambda: port(party.node.port))
 
 
 def of_coordinator(place: Coordinator) -> Iterator[Finding]:
-    path = place.certificates
+    own, ca, key = (place.certificates / name for name in ("server.pem", "ca.pem", "server-key.pem"))
     yield looked("job", lambda: proposed(place))
     yield looked("flower", flower)
-    yield looked("certificate", lambda: certificate(path / "server.pem", path / "ca.pem", path / "server-key.pem"))
+    yield looked("certificate", lambda: check_certificate(own, ca, key))
     yield looked("keys of nodes", lambda: node_keys(place))
     yield looked("app", lambda: app(place))
     yield looked("connection", lambda: connection(place))
@@ -156,18 +156,6 @@ def ledger(party: Party, job: Path | None) -> str:
     return said
 
 
-def certificate(path: Path, ca: Path | None = None, own: Path | None = None) -> str:
-    if problem := keys.certificate_problem(path, ca, own):
-        raise ConfigError(f"{path}: {problem}")
-    return f"{path.name} is valid until {keys.load(path).not_valid_after_utc:%Y-%m-%d}"
-
-
-def key(path: Path) -> str:
-    if problem := keys.key_problem(path):
-        raise ConfigError(f"{path}: {problem}")
-    return "there, and its owner's alone"
-
-
 def superlink(party: Party) -> str:
     """Whether the SuperLink answers, with a certificate that the party's authority signed."""
     address = party.node.superlink
@@ -209,8 +197,7 @@ def node_keys(place: Coordinator) -> str:
         path = place.keys / f"party-{number}.pub"
         if not path.is_file():
             raise ConfigError(f"{path}: no such file; ask party {number} for its public key")
-        if problem := keys.public_problem(path):
-            raise ConfigError(f"{path}: {problem}")
+        check_public_key(path)
     return f"of {parties} parties"
 
 

@@ -182,9 +182,12 @@ def split(config: Config) -> Shares:
 
 
 def split_rows(config: Config) -> Shares:
+    held = []
     if config.data.by_party:
         bound, classes = build.row_bound(config), config.data.classes
-        held = [own_file(config, party) for party in range(parties_of(config))]
+        for party in range(parties_of(config)):
+            records = build.read_file(config, build_rows.path_of(config, party))
+            held.append(records.take(build_rows.split(config, len(records), party)[0]))
     else:
         records, bound, classes = build.records(config)
         rows, _ = build.measured(config, len(records))
@@ -199,12 +202,6 @@ def split_rows(config: Config) -> Shares:
     data = {"source": files[0][0], "label": None, "id": None, "dim": dim, "classes": classes}
     data["row_bound"] = None if config.data.rows == "unit" else bound
     return Shares(encoded(config, len(held), data), files, [len(part) for part in held])
-
-
-def own_file(config: Config, party: int) -> Records:
-    """What a party that has a file of its own trains on."""
-    records = build.read_file(config, build_rows.path_of(config, party))
-    return records.take(build_rows.split(config, len(records), party)[0])
 
 
 def split_columns(config: Config) -> Shares:

@@ -89,39 +89,42 @@ def load(path: Path) -> x509.Certificate:
     return x509.load_pem_x509_certificate(path.read_bytes())
 
 
-def key_problem(path: Path) -> str | None:
-    """What is wrong with a node's private key, if anything."""
+def check_node_key(path: Path) -> str:
+    """Refuse a file that is no private key of a node, or that others may read."""
     try:
         key = serialization.load_ssh_private_key(path.read_bytes(), None)
     except UNREADABLE:
-        return "is no private key in OpenSSH's format"
+        raise ConfigError(f"{path}: is no private key in OpenSSH's format") from None
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        return "is no key on an elliptic curve, which Flower asks for"
-    return "may be read by others: chmod 600" if path.stat().st_mode & 0o077 else None
+        raise ConfigError(f"{path}: is no key on an elliptic curve, which Flower asks for")
+    if path.stat().st_mode & 0o077:
+        raise ConfigError(f"{path}: may be read by others: chmod 600")
+    return "there, and its owner's alone"
 
 
-def public_problem(path: Path) -> str | None:
-    """What is wrong with a node's public key, if anything."""
+def check_public_key(path: Path) -> None:
+    """Refuse a file that is no public key of a node."""
     try:
         key = serialization.load_ssh_public_key(path.read_bytes())
     except UNREADABLE:
-        return "is no public key in OpenSSH's format"
-    return None if isinstance(key, ec.EllipticCurvePublicKey) else "is no key on an elliptic curve"
+        raise ConfigError(f"{path}: is no public key in OpenSSH's format") from None
+    if not isinstance(key, ec.EllipticCurvePublicKey):
+        raise ConfigError(f"{path}: is no key on an elliptic curve")
 
 
-def certificate_problem(path: Path, ca: Path | None = None, key: Path | None = None) -> str | None:
-    """What is wrong with a certificate file, if anything: its dates, who signed it, whose key it is."""
+def check_certificate(path: Path, ca: Path | None = None, key: Path | None = None) -> str:
+    """Refuse a certificate whose dates, authority or key are wrong; how long it is valid."""
     try:
         certificate, authority = load(path), None if ca is None else load(ca)
     except ValueError:
-        return "is no certificate in PEM"
+        raise ConfigError(f"{path}: is no certificate in PEM") from None
     if problem := issue_problem(certificate, authority, ca):
-        return problem
+        raise ConfigError(f"{path}: {problem}")
     if key is not None:
         own: Any = serialization.load_pem_private_key(key.read_bytes(), None)
         if public(own.public_key()) != public(certificate.public_key()):
-            return f"is not of the key {key.name}"
-    return None
+            raise ConfigError(f"{path}: is not of the key {key.name}")
+    return f"{path.name} is valid until {certificate.not_valid_after_utc:%Y-%m-%d}"
 
 
 def issue_problem(certificate: x509.Certificate, authority: x509.Certificate | None, ca: Any) -> str | None:

@@ -1,6 +1,5 @@
 """A party's own records, as a job asks for them: read where they are, with the checks of every other run."""
 
-import hashlib
 import json
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 
 from privadmm.config import build, build_columns
 from privadmm.config.file import Config
+from privadmm.data import arrays
 from privadmm.data.aligned import read_features
 from privadmm.data.columns import Columns, align
 from privadmm.data.frame import Frame
@@ -26,23 +26,11 @@ class Held:
     """What a party holds of a job's data, and the facts that it tells of that."""
 
     block: Shards | Columns
-    bound: float
+    records: int
+    dim: int  # how wide a message is: a number for each feature, or for each person
+    width: int  # how many columns the party trains on
     names: tuple[str, ...]
     people: str | None = None  # digest of the ids, in order, of those whom columns are about
-
-    @property
-    def records(self) -> int:
-        return self.block.people if isinstance(self.block, Columns) else int(self.block.sizes[0])
-
-    @property
-    def dim(self) -> int:
-        """How wide a message is: a number for each feature, or for each person."""
-        return self.block.people if isinstance(self.block, Columns) else self.block.dim
-
-    @property
-    def width(self) -> int:
-        """How many columns the party trains on."""
-        return self.block.widths[0] if isinstance(self.block, Columns) else self.block.dim
 
 
 def bound_of(party: Party, config: Config) -> float:
@@ -94,7 +82,7 @@ def own_rows(party: Party, config: Config, bound: float) -> Held:
     frame = Frame(bound, table.intercept, records.names, table.classes, label=table.label)
     rows = [np.arange(len(records))]
     shards = frame.shards(records.X, records.y, rows, [party.number], randomised=config.randomises)
-    return Held(shards, bound, records.names)
+    return Held(shards, len(records), shards.dim, shards.dim, records.names)
 
 
 def own_columns(party: Party, config: Config, parties: int, bound: float) -> Held:
@@ -115,9 +103,10 @@ def own_columns(party: Party, config: Config, parties: int, bound: float) -> Hel
         column_bound=scale,
         ids=[party.number],
     )
-    return Held(columns, bound, part.names, digest(part.ids[order]))
+    people = columns.people
+    return Held(columns, people, people, columns.widths[0], part.names, digest(part.ids[order]))
 
 
 def digest(ids: NDArray[Any]) -> str:
     """Digest of all ids in order, equal for the same people. Whoever could list all possible ids could try them."""
-    return hashlib.sha256(json.dumps(words(ids)).encode()).hexdigest()
+    return arrays.digest(json.dumps(words(ids)).encode())

@@ -10,8 +10,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from privadmm.errors import ConfigError
@@ -55,21 +55,15 @@ class Process:
         return None
 
     def end(self, interrupted: bool) -> None:
-        """End the process. If `interrupted`, Ctrl-C has already reached it: wait first and do not signal it again."""
-        if self.child is None or (interrupted and self._ended()):
+        """End the process. If `interrupted`, Ctrl-C has already reached it: wait before it is signalled again."""
+        if self.child is None:
             return
-        self.child.terminate()
-        if not self._ended():
-            self.child.kill()
-            self.child.wait()
-
-    def _ended(self) -> bool:
-        assert self.child is not None
-        try:
-            self.child.wait(timeout=LEAVING)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
+        steps: list[Callable[[], object]] = [self.child.terminate, self.child.kill]
+        for step in [self.child.poll, *steps] if interrupted else steps:
+            step()
+            with suppress(subprocess.TimeoutExpired):
+                self.child.wait(timeout=LEAVING)
+                return
 
 
 def keep_up(commands: Sequence[Sequence[str]], environment: Mapping[str, str]) -> int:

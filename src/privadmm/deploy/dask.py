@@ -5,16 +5,17 @@ the scheduler go only orders. When a worker process dies, its nanny starts it ag
 and its ledger, and the request is repeated: it gets the bytes that were committed or, if there are none, is answered
 for the first time. So a run that lost workers has the transcript of one that did not.
 
-All blocks are asked in one visit to the client's thread, and bytes go as they are: Dask's own proxy of an actor pickles
-every argument and changes threads for each call and each answer, which takes longer than a round's own work.
+All blocks are asked at once, and bytes go as they are: Dask's own proxy of an actor pickles every argument and changes
+threads for each call and each answer, which takes longer than a round's own work.
 
 Every wait has an end: for an answer, a worker's return, a connection. Then the run ends with a `ClusterError`, and what
 was released is in the ledgers.
 """
 
 import asyncio
+import concurrent.futures
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from time import monotonic, sleep
@@ -34,7 +35,7 @@ from privadmm.privacy.ledger_file import Receipt
 
 logger = logging.getLogger(__name__)
 Request = tuple["Block", str, tuple[Any, ...]]  # whom, which method of its site, with what
-Answer = asyncio.Task[dict[str, Any]]
+Answer = concurrent.futures.Future[dict[str, Any]]
 ATTEMPTS = 4  # how often one request is asked before its worker is given up
 POLL = 0.25  # seconds between looks at whether a worker that has not answered is still there
 GRACE = 5.0  # seconds in which the scheduler notices that a worker is gone
@@ -211,17 +212,13 @@ class DaskCluster:
     def _sent(self, requests: Sequence[Request]) -> list[Answer | None]:
         """Send requests, and wait a moment in which most are answered; None: there is nobody to ask."""
         self._check_scheduler()
-        answers: list[Answer | None] = []
-
-        async def send() -> None:
-            answers.extend(
-                asyncio.ensure_future(answered(self.client, *request)) if request[0].there else None
-                for request in requests
-            )
-            await moment(answers)
-
-        self._visit(send)
-        return answers or [None] * len(requests)
+        loop = self.client.loop.asyncio_loop
+        answers = [
+            asyncio.run_coroutine_threadsafe(answered(self.client, *request), loop) if request[0].there else None
+            for request in requests
+        ]
+        concurrent.futures.wait([answer for answer in answers if answer is not None], timeout=POLL)
+        return answers
 
     def _wait(self, block: Block, answer: Answer | None, leaving: bool = False) -> Any:
         """The result of an answer, or the error that it brings."""
@@ -235,16 +232,11 @@ class DaskCluster:
                 raise ClusterError(
                     f"{block} has not answered for {limit:g} s: see whether it is at work, or raise [run] timeout"
                 )
-            self._visit(moment, [answer])
+            concurrent.futures.wait([answer], timeout=POLL)
         outcome = GONE if answer is None or answer.cancelled() else answer.result()
         if outcome["status"] == "OK":
             return outcome["result"]
         raise outcome["exception"]
-
-    def _visit(self, what: Callable[..., Any], *args: Any) -> None:
-        """Run a coroutine in the client's thread."""
-        with suppress(TimeoutError):  # this process was held up
-            self.client.sync(what, *args, callback_timeout=LEAVING)
 
     def _restore(self, block: Block, leaving: bool) -> None:
         """Put the block where it belongs, in the stage it was in."""
@@ -304,12 +296,6 @@ async def answered(client: Any, block: Block, method: str, args: tuple[Any, ...]
     except (OSError, KeyError, RuntimeError):  # no connection; another process, that knows no such actor
         return GONE
     return answer
-
-
-async def moment(answers: Sequence[Answer | None]) -> None:
-    """Wait until all answers have come, or for `POLL` seconds."""
-    if awaited := [answer for answer in answers if answer is not None]:
-        await asyncio.wait(awaited, timeout=POLL)
 
 
 def home(info: dict[str, Any]) -> str:

@@ -11,11 +11,12 @@ import secrets
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from privadmm.data.arrays import Floats
+from privadmm.deploy.federation.keys import Credentials, sealed
 from privadmm.deploy.federation.proposal import MOST, Proposal
 from privadmm.deploy.federation.protocol import Greeting, Letter, text
 from privadmm.engine.job import Job
@@ -23,9 +24,6 @@ from privadmm.engine.mail import Mail, unpack_from
 from privadmm.engine.worker import heard
 from privadmm.errors import ClusterError, DataError, LockedError, MessageError, RefusedError
 from privadmm.privacy.ledger_file import Receipt
-
-if TYPE_CHECKING:
-    from privadmm.deploy.federation.keys import Credentials
 
 logger = logging.getLogger(__name__)
 HASH = re.compile("[0-9a-f]{64}")
@@ -213,7 +211,7 @@ def greet(
     parties: Mapping[int, Path],
     patience: Patience,
     nodes: Sequence[int],
-    credentials: "Credentials",
+    credentials: Credentials,
 ) -> dict[int, Facts]:
     """Ask every node who it is; facts by node. All of `parties`, given with their public keys, have to be there.
 
@@ -250,8 +248,6 @@ def greet(
 
 def recognise(node: int, answer: Letter, greeting: Greeting, parties: Mapping[int, Path]) -> Facts:
     """The facts in a node's answer; refused unless it is signed with the key of the party that it says it is."""
-    from privadmm.deploy.federation.keys import sealed
-
     try:
         facts = Facts.of(answer)
         packed, signature = text(answer, "facts"), text(answer, "signature")

@@ -46,8 +46,8 @@ class FlowerPost:
                 if node < 0 or node in answers:
                     continue
                 if reply.has_error() or reply.metadata.src_node_id != node:
-                    why = reply.error.reason if reply.has_error() else "another node answered its letter"
-                    logger.info("node %d: %s", node, why)
+                    other = f"node {reply.metadata.src_node_id} answered its letter"
+                    logger.info("node %d: %s", node, reply.error.reason if reply.has_error() else other)
                     due[node] = min(due[node], time.monotonic() + PAUSE)
                     continue
                 # An answer without a letter is an answer too: whoever asked complains and names the node.

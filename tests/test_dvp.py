@@ -12,7 +12,8 @@ from contracts.test_sensitivity import SIZES as SMALL
 from contracts.test_sensitivity import VICTIM, move
 from privadmm.algorithms.dvp import DVP
 from privadmm.data.arrays import Floats
-from privadmm.engine.job import Job, cluster, train, weights
+from privadmm.engine.block import cluster
+from privadmm.engine.job import Job, train, weights
 from privadmm.engine.mail import Mail
 from privadmm.engine.party import Local
 from privadmm.engine.public import Public

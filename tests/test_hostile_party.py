@@ -11,8 +11,10 @@ import pytest
 from cases import ALGORITHMS, shards
 from privadmm.data import arrays
 from privadmm.deploy.federation.protocol import Letter
-from privadmm.engine.job import cluster, train
+from privadmm.engine.block import cluster
+from privadmm.engine.job import train
 from privadmm.engine.mail import COORDINATOR, Mail
+from privadmm.engine.phases import AtParties
 from privadmm.errors import AbsentError, ClusterError, DivergedError, PrivadmmError, RefusedError
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.runs.model import Model
@@ -324,11 +326,12 @@ def test_every_engine_checks_what_comes_back(name: str, change: Callable[[Mail],
 
 @pytest.mark.parametrize("case", [*ALGORITHMS, *VERTICAL], ids=lambda case: case.name)
 def test_what_every_method_sends_is_what_it_says(case: Any) -> None:
-    """Shape and NaN, in every round; were `message` too narrow, honest parties would be blamed."""
+    """Shape and NaN, in every round; were `sends` too narrow, honest parties would be blamed."""
     job, seen = case.job(), []
 
     def look(view: Any) -> None:
-        like = job.algorithm.message(job.public, view.progress.round - 1)
+        (phase,) = (phase for phase in job.algorithm.phases if isinstance(phase, AtParties))
+        like = phase.sends(job.public, view.progress.round - 1)
         blank = np.broadcast_to(np.isnan(like), view.released.values.shape)
         assert np.array_equal(np.isnan(view.released.values), blank)
         seen.append(like.shape)

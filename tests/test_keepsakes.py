@@ -15,8 +15,10 @@ from scipy.stats import kstest
 from cases import PRIVATE, SIZES, shards
 from privadmm.algorithms.dp_admm import DPADMM
 from privadmm.data.arrays import Floats
-from privadmm.engine.job import Job, cluster
+from privadmm.engine.block import cluster, open_block
+from privadmm.engine.job import Job
 from privadmm.engine.party import Local
+from privadmm.engine.phases import AtCoordinator, AtParties, Phase
 from privadmm.engine.worker import Worker
 from privadmm.errors import LedgerError, RefusedError
 from privadmm.privacy.events import Gaussian, RandomizedResponse
@@ -160,7 +162,11 @@ def test_of_two_threads_one_draws(tmp_path: Path) -> None:
 class Shifting(DPADMM):
     """Draws a vector once for every party of a job."""
 
-    def keepsakes(self, local: Local, noise: Noise) -> dict[str, Floats]:
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        return AtParties(self.update, draws=self.shift), AtCoordinator(self.average)
+
+    def shift(self, local: Local, noise: Noise) -> dict[str, Floats]:
         return {"shift": noise.uniform(2.0, local.zeros().shape, local.ids)}
 
 
@@ -176,7 +182,7 @@ JOB = replace(PRIVATE[0], algorithm=Shifting(D_w=3.0)).job()
 
 
 def worker_of(job: Job, ledger: Ledger, noise: Noise) -> Worker:
-    return job.worker(shards(), noise, ledger)
+    return open_block(job, shards(), noise, ledger)
 
 
 def test_an_algorithm_finds_what_it_drew_when_it_is_resumed(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cases import PRIVATE, shards
+from privadmm.engine.block import open_block
 from privadmm.engine.job import Job
 from privadmm.engine.mail import Mail
 from privadmm.engine.worker import Worker
@@ -75,7 +76,7 @@ class Counting(Simulation):
 
 
 def worker_of(job: Job, ledger: Ledger, noise: Simulation) -> Worker:
-    return job.worker(shards(), noise, ledger)
+    return open_block(job, shards(), noise, ledger)
 
 
 def test_refusal_comes_before_any_noise() -> None:

@@ -11,7 +11,8 @@ from scipy.optimize import minimize
 from cases import ALGORITHMS, DIM, SIZES, Case, objective, shards
 from privadmm.algorithms.pdml import PDML
 from privadmm.data.arrays import Floats
-from privadmm.engine.job import Job, cluster, train, weights
+from privadmm.engine.block import cluster
+from privadmm.engine.job import Job, train, weights
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
 from privadmm.optim import graphs

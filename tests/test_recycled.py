@@ -17,11 +17,12 @@ from privadmm.algorithms.penalties import Penalised
 from privadmm.algorithms.r_admm import RADMM
 from privadmm.data.arrays import Floats
 from privadmm.data.shards import Shards
-from privadmm.engine.job import Job, cluster, train, weights
+from privadmm.engine.block import cluster
+from privadmm.engine.job import Job, train, weights
 from privadmm.engine.loop import View
 from privadmm.engine.mail import Mail
 from privadmm.engine.party import Local
-from privadmm.engine.phases import AtParties, Phase, pack_state
+from privadmm.engine.phases import AtParties, Phase, inbox_width, pack_state
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError, RefusedError
 from privadmm.optim import graphs
@@ -256,7 +257,7 @@ def test_recycled_rounds_cost_what_the_odd_ones_do() -> None:
 
 def test_a_party_is_sent_both_iterates_of_a_neighbour() -> None:
     job = CASES["r_admm"].job()
-    assert job.algorithm.width(job.public) == 8
+    assert inbox_width(job.algorithm, job.public) == 8
     worker = cluster(job, shards(), Simulation(0)).workers[0]
     with pytest.raises(RefusedError, match="another shape"):
         worker.step(0, 0, Mail(job.public.ids, np.zeros((5, 4))))
@@ -508,9 +509,9 @@ def test_r_admm_has_one_constant_penalty() -> None:
 
 
 WRONG = {
-    "a falling penalty": (MADMM, {"growth": 0.9}, "1 or above"),
+    "a falling penalty": (MADMM, {"growth": 0.9}, "growth must be a number >= 1"),
     "no penalty": (MRADMM, {"eta": 0.0}, "eta must be"),
-    "a party without penalty": (MRADMM, {"party_eta": (1.0, -1.0)}, r"party_eta\[1\]"),
+    "a party without penalty": (MRADMM, {"party_eta": (1.0, -1.0)}, "party_eta must be"),
     "alpha without published": (MRADMM, {"alpha": 1.0}, "go together"),
     "published without alpha": (MADMM, {"calibration": "published"}, "go together"),
     "a negative gamma": (RADMM, {"gamma": -1.0}, "gamma must be"),

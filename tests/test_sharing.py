@@ -14,8 +14,9 @@ from privadmm.algorithms.fdml_sgd import FDMLSGD
 from privadmm.algorithms.sharing import Sharing
 from privadmm.data.columns import Columns, People
 from privadmm.data.frame import Frame
+from privadmm.engine.block import cluster
 from privadmm.engine.inprocess import InProcess
-from privadmm.engine.job import Job, cluster, train, weights
+from privadmm.engine.job import Job, train, weights
 from privadmm.errors import ConfigError, DataError, RefusedError
 from privadmm.optim.losses import Debiased, HalfLogistic, Hinge, HuberHinge, Logistic, Squared
 from privadmm.optim.regularizers import L1, L2, ElasticNet
@@ -122,7 +123,7 @@ def test_the_printed_form_is_the_papers() -> None:
     case = Case("", ADMMSharing(rho=rho, form="printed"), OFF)
     lam, D = 0.05 * 12, [features.A for features in data.columns.features]
     u, y, x = [np.zeros(12), np.zeros(12)], np.zeros(12), [np.zeros(3), np.zeros(4)]
-    from privadmm.optim.prox import prox
+    from privadmm.optim.losses import prox
 
     for _ in range(5):
         z = prox(Logistic(), sum(u) + y / rho, data.y, rho)  # (8)

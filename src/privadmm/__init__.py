@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from privadmm.data.readers import Records, read
     from privadmm.data.schema import Schema
     from privadmm.data.shards import Shards
-    from privadmm.engine.job import Job, cluster, train, weights
+    from privadmm.engine.block import cluster
+    from privadmm.engine.job import Job, train, weights
     from privadmm.engine.public import Public
     from privadmm.errors import (
         BudgetWarning,
@@ -70,7 +71,8 @@ _NAMES = {
     "data.readers": "Records read",
     "data.schema": "Schema",
     "data.shards": "Shards",
-    "engine.job": "Job cluster train weights",
+    "engine.block": "cluster",
+    "engine.job": "Job train weights",
     "engine.public": "Public",
     "errors": "BudgetWarning CheckpointError ConfigError DataError LedgerError PrivadmmError RefusedError ToleranceError",  # noqa: E501
     "estimators": "ADMMClassifier ADMMRegressor",

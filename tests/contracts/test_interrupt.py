@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from cases import ALGORITHMS, Case, Transcript, named, shards
-from privadmm.engine.job import Job, cluster, train
+from privadmm.engine.block import cluster
+from privadmm.engine.job import Job, train
 from privadmm.engine.loop import Checkpoint, Progress, View
 from privadmm.engine.mail import Mail
 from privadmm.errors import CheckpointError, RefusedError

@@ -17,6 +17,7 @@ import pytest
 
 from cases import PRIVATE, SIZES, shards
 from privadmm.engine import worker as worker_module
+from privadmm.engine.block import open_block
 from privadmm.engine.inprocess import addressed
 from privadmm.engine.job import Job
 from privadmm.engine.mail import Mail
@@ -47,7 +48,7 @@ def opened(job: Job, folder: Path, mode: str = "deployment") -> SqliteLedger:
 
 def begun(job: Job, ledger: SqliteLedger) -> Worker:
     job.reserve(ledger)
-    return job.worker(shards(), Deployment(), ledger)
+    return open_block(job, shards(), Deployment(), ledger)
 
 
 def first_inbox(job: Job, worker: Worker) -> Mail:
@@ -113,7 +114,7 @@ def test_a_fault_after_records_were_read_is_charged_and_locks(
         for other in (job, deployed(id="b" * 32)):
             with pytest.raises(LockedError, match="locked"):
                 other.reserve(ledger)
-        party = job.worker(shards(), Deployment(), ledger)
+        party = open_block(job, shards(), Deployment(), ledger)
         for round in (0, 1):
             with pytest.raises(LockedError, match="locked"):
                 party.step(round, 0, first_inbox(job, party))
@@ -232,7 +233,7 @@ def test_a_simulation_fails_as_it_likes(tmp_path: Path, monkeypatch: pytest.Monk
     job = case.job(rounds=ROUNDS)
     with closing(opened(job, tmp_path, "simulation")) as ledger:
         job.reserve(ledger)
-        party = job.worker(shards(), Simulation(0), ledger)
+        party = open_block(job, shards(), Simulation(0), ledger)
         monkeypatch.setattr(Local, "argmin", breaks)
         with pytest.raises(ZeroDivisionError):
             party.step(0, 0, first_inbox(job, party))
@@ -305,7 +306,7 @@ def test_of_two_processes_one_answers_and_neither_locks(tmp_path: Path) -> None:
         pid = os.fork()
         if pid == 0:
             with closing(opened(job, tmp_path)) as ledger:
-                party = job.worker(shards(), Deployment(), ledger)
+                party = open_block(job, shards(), Deployment(), ledger)
                 party.step(0, 0, first_inbox(job, party))
                 os._exit(0)
         pids.append(pid)
@@ -313,7 +314,7 @@ def test_of_two_processes_one_answers_and_neither_locks(tmp_path: Path) -> None:
     with closing(opened(job, tmp_path)) as ledger:
         assert ledger.failed is None
         assert sum(count for _, count in ledger.spent(0)) == 1
-        party = job.worker(shards(), Deployment(), ledger)
+        party = open_block(job, shards(), Deployment(), ledger)
         assert np.isfinite(party.step(0, 0, first_inbox(job, party)).values).all()
 
 

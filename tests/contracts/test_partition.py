@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from cases import ALGORITHMS, SIZES, Case, Transcript, named, shards, transcript
+from privadmm.engine.block import open_block
 from privadmm.engine.inprocess import addressed
 from privadmm.engine.loop import drive
 from privadmm.engine.mail import Mail
@@ -53,7 +54,7 @@ def answer(case: Case, party: int, folder: Path, round: int, phase: int, inbox: 
     job = case.job()
     block = shards().take(np.array([party]))
     ledger = SqliteLedger(folder / f"{party}.sqlite", [party], job.policy, "simulation")
-    worker = job.worker(block, Simulation(0), ledger)
+    worker = open_block(job, block, Simulation(0), ledger)
     reply = worker.step(round, phase, addressed(worker, Mail.unpack(inbox))).pack()
     ledger.close()
     return reply

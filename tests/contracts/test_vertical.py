@@ -17,8 +17,9 @@ from privadmm.algorithms.sharing import Sharing
 from privadmm.data.arrays import Floats
 from privadmm.data.columns import Columns
 from privadmm.engine.audit import Bulk, Listening, judge
+from privadmm.engine.block import beside, cluster, open_block
 from privadmm.engine.inprocess import addressed
-from privadmm.engine.job import Job, beside, cluster, train, weights
+from privadmm.engine.job import Job, train, weights
 from privadmm.engine.loop import Checkpoint, Progress, drive
 from privadmm.engine.mail import Mail
 from privadmm.engine.phases import AtParties, pack_state, tick
@@ -62,7 +63,7 @@ def answer(case: Case, party: int, folder: Path, round: int, phase: int, inbox: 
     job = case.job()
     block = case.people().columns.take(np.array([party]))
     ledger = SqliteLedger(folder / f"{party}.sqlite", [party], job.policy, "simulation")
-    worker = job.worker(block, Simulation(0), ledger)
+    worker = open_block(job, block, Simulation(0), ledger)
     reply = worker.step(round, phase, addressed(worker, Mail.unpack(inbox))).pack()
     ledger.close()
     return reply

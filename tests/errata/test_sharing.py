@@ -9,12 +9,12 @@ from privadmm.algorithms.admm_sharing import ADMMSharing
 from privadmm.algorithms.sharing import Sharing
 from privadmm.data import adult
 from privadmm.data.columns import Columns, People
-from privadmm.engine.job import Job, cluster, train, weights
+from privadmm.engine.block import cluster
+from privadmm.engine.job import Job, train, weights
 from privadmm.engine.public import Public
 from privadmm.errors import RefusedError
 from privadmm.optim import graphs
-from privadmm.optim.losses import Logistic
-from privadmm.optim.prox import prox
+from privadmm.optim.losses import Logistic, prox
 from privadmm.optim.regularizers import L2
 from privadmm.papers.counterexamples import columns as attacks
 from privadmm.privacy.calibration import NoPrivacy, Target

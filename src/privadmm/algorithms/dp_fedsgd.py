@@ -22,25 +22,16 @@ import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
 
 from privadmm.algorithms import star
+from privadmm.algorithms.method import Need, bounded_loss
 from privadmm.algorithms.output import output_plan
-from privadmm.data.arrays import Floats, Ints
+from privadmm.data.arrays import Floats
 from privadmm.engine.mail import Mail
 from privadmm.engine.party import Local
 from privadmm.engine.phases import AtCoordinator, AtParties, Phase
 from privadmm.engine.public import Public
-from privadmm.errors import ConfigError
-from privadmm.params import Doc, check_nonnegative, check_positive
+from privadmm.params import Doc
 from privadmm.privacy.accounting import Claim, Plan
 from privadmm.privacy.release import Door, Released
-
-
-@dataclass(frozen=True)
-class State:
-    w: Floats  # w_t, as broadcast
-
-    @property
-    def model(self) -> Floats:
-        return self.w
 
 
 @dataclass(frozen=True)
@@ -59,22 +50,16 @@ class DPFedSGD(star.OnStar):
     average: Annotated[float, Gt(0), Le(1), Doc("share of the rounds, the last ones, whose mean is the model")] = 0.5
 
     name: ClassVar[str] = "dp_fedsgd"
-    private: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check_positive(step=self.step, average=self.average)
-        check_nonnegative(momentum=self.momentum)
-        if self.momentum >= 1 or self.average > 1:
-            raise ConfigError("momentum must lie below 1, and average must not be above 1")
+    needs: ClassVar[tuple[Need, ...]] = (bounded_loss,)
 
     @property
     def phases(self) -> tuple[Phase, ...]:
         return AtParties(self.slope), AtCoordinator(self.descend)
 
-    def slope(self, t: int, local: Local, s: State, inbox: Mail, release: Door) -> tuple[State, Released]:
+    def slope(self, t: int, local: Local, s: star.State, inbox: Mail, release: Door) -> tuple[star.State, Released]:
         w = np.broadcast_to(inbox.broadcast, s.w.shape)
         g = release.output(local.gradient(w), sensitivity=local.moved(local.summation))  # (1)
-        return State(w), g
+        return star.State(w), g
 
     def descend(self, t: int, public: Public, memory: Memory, inbox: Mail) -> tuple[Memory, Mail]:
         R, step = public.regularizer, self.step / math.sqrt(t + 1 if self.step_decay == "sqrt" else 1)  # (4)
@@ -90,21 +75,11 @@ class DPFedSGD(star.OnStar):
         """The first round whose iterate counts in the mean."""
         return public.rounds - max(1, round(self.average * public.rounds))
 
-    def steer(self, t: int, local: Local, s: State, target: Floats) -> Mail:
-        """The weights at which a hostile coordinator asks for the gradient."""
-        return star.broadcast(target[..., 0, :])[1]
-
-    def plan(self, public: Public) -> Plan:
-        return public.once(self, lambda: output_plan(public))
+    def planned(self, public: Public) -> Plan:
+        return output_plan(public)
 
     def published(self, public: Public, delta: float) -> Claim | None:
         return Claim(None, "a baseline without a paper")
-
-    def check(self, public: Public) -> None:
-        public.need_bounded(self.name)
-
-    def init(self, public: Public, ids: Ints) -> State:
-        return State(public.origin(len(ids)))
 
     def start(self, public: Public) -> tuple[Memory, Mail]:
         w = public.origin(1)[..., 0, :]

@@ -29,20 +29,17 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
 
-from privadmm.algorithms.method import Method
-from privadmm.algorithms.noise_weights import by_noise, profile
-from privadmm.algorithms.output import output_plan
+from privadmm.algorithms.method import Need, bounded_loss, smooth_regularizer
+from privadmm.algorithms.noise_weights import NoiseWeighted
 from privadmm.data.arrays import Floats, Ints
 from privadmm.engine.mail import Mail
 from privadmm.engine.party import Local
 from privadmm.engine.phases import AtCoordinator, AtParties, Phase, Topology
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
-from privadmm.optim import gossip
-from privadmm.params import Doc, check_nonnegative, check_positive
-from privadmm.privacy.accounting import Plan
-from privadmm.privacy.calibration import NoPrivacy, scaled
-from privadmm.privacy.events import DiscreteGaussian, Gaussian
+from privadmm.optim.graphs import chebyshev, flood, gossip_residual
+from privadmm.params import Doc
+from privadmm.privacy.calibration import NoPrivacy
 from privadmm.privacy.release import Door, Released
 
 
@@ -66,7 +63,7 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class FirstOrderConsensus(Method):
+class FirstOrderConsensus(NoiseWeighted):
     beta: Annotated[float, Ge(0), Lt(1), Doc("momentum")] = 0.8
     step: Annotated[float | None, Gt(0), Doc("eta; from public facts if left out")] = None
     average: Annotated[float, Gt(0), Le(1), Doc("share of the rounds, the last ones, that the model averages")] = 0.4
@@ -81,14 +78,8 @@ class FirstOrderConsensus(Method):
     ] = "records"
 
     name: ClassVar[str] = "first_order_consensus"
-    private: ClassVar[bool] = True
+    needs: ClassVar[tuple[Need, ...]] = (bounded_loss, smooth_regularizer)
     topology: ClassVar[Topology] = "relay"
-
-    def __post_init__(self) -> None:
-        check_positive(average=self.average)
-        check_nonnegative(beta=self.beta)
-        if self.beta >= 1 or self.average > 1:
-            raise ConfigError("beta must lie below 1, and average must not be above 1")
 
     @property
     def phases(self) -> tuple[Phase, ...]:
@@ -114,44 +105,20 @@ class FirstOrderConsensus(Method):
         if self.weights == "noise":
             values = values * public.once((self, "factors", here.tobytes()), lambda: self.factors(public, here))
         if not self.gossip:
-            return gossip.flood(values)
+            return flood(values)
+        public.graph.need_reach(here)
         graph = public.once((self, here.tobytes()), lambda: public.graph.among(here))
-        return gossip.chebyshev(graph, values, self.gossip)
-
-    def averaged(self, public: Public) -> int:
-        """How many W's the model is the mean of."""
-        return max(1, round(self.average * public.rounds))
-
-    def factors(self, public: Public, here: Ints) -> Floats:
-        """What (3) is multiplied by, omega_i being in it, so that the mean of those here weighs them by `shares`."""
-        omega = public.scale(here) / public.C
-        share = self.shares(public, here, self.even(public)[here])
-        return np.asarray(len(here) * share * omega.mean() / omega)
-
-    def shares(self, public: Public, here: Ints, even: Floats) -> Floats:
-        if self.weights == "records":
-            return super().shares(public, here, even)
-        return by_noise(public.sizes[here, None], even)
-
-    def even(self, public: Public) -> Floats:
-        """The records at which a party's noise is as large as the sampling error of its gradient, a column.
-
-        A gradient has norm <= L: a variance of L^2/d in each coordinate, if they share it alike, and Delta = 2 L.
-        """
-        if isinstance(public.privacy, NoPrivacy):
-            return np.zeros((public.parties, 1))
-        return 4 * public.dim / self.spent(public)[:, None]
-
-    def go_on(self, public: Public, here: Ints) -> None:
-        if self.gossip:
-            public.graph.need_reach(here)
+        return chebyshev(graph, values, self.gossip)
 
     def eta(self, public: Public) -> float:
         return public.once((self, "eta"), lambda: self.recommended(public)) if self.step is None else self.step
 
     def recommended(self, public: Public) -> float:
-        """(2). Heavy ball on features of norm <= 1 is stable up to `steady`, whatever the data; d features in one scale
-        have a largest eigenvalue nearer to 1/d, of which an eighth is counted on."""
+        """(2), but no more than is stable.
+
+        Heavy ball on features of norm <= 1 is stable up to `steady`, whatever the data; d features in one scale have a
+        largest eigenvalue nearer to 1/d, of which an eighth is counted on.
+        """
         steady = 2 * (1 + self.beta) / ((1 - self.beta) * public.C * min(public.loss.smoothness, 1.0))
         if isinstance(public.privacy, NoPrivacy):
             return steady
@@ -160,35 +127,8 @@ class FirstOrderConsensus(Method):
         rule = 2.5 / (1 + 20 * unit * math.sqrt(public.dim)) / (unit * public.rounds)
         return min(rule, 300.0, steady * max(1.0, public.dim / 8))
 
-    def spent(self, public: Public) -> Floats:
-        """mu_i^2 of every party."""
-        return np.asarray(sum(self.ratios(public, t) ** -2.0 for t in range(public.rounds)))
-
-    def ratios(self, public: Public, t: int) -> Floats:
-        """z of every party in round t."""
-        (events,) = self.plan(public)[(t, 0)]
-        return np.array([event.ratio for event in events if isinstance(event, Gaussian | DiscreteGaussian)])
-
-    def plan(self, public: Public) -> Plan:
-        return public.once(self, lambda: self.scheduled(public, output_plan(public)))
-
-    def scheduled(self, public: Public, even: Plan) -> Plan:
-        """The noise of every round by its weight, unless the target says otherwise; each party's mu stays as it is."""
-        target = public.privacy
-        if self.schedule == "even" or isinstance(target, NoPrivacy) or target.profile or target.decay != 1:
-            return even
-        levels = profile(public.rounds, self.beta, self.averaged(public))
-        (row,) = even[(0, 0)]
-        spread = {level: (tuple(scaled(event, level) for event in row),) for level in set(levels)}
-        return {(t, 0): spread[level] for t, level in enumerate(levels)}
-
-    def steer(self, t: int, local: Local, s: State, target: Floats) -> Mail:
-        """The weights at which a hostile relay asks for the gradient."""
-        return Mail(local.ids, target)
-
     def check(self, public: Public) -> None:
-        public.need_bounded(self.name)
-        public.need_smooth_regularizer(self.name)
+        super().check(public)
         if self.weights == "noise" and public.weighting != "records":
             raise ConfigError(
                 'weights = "noise" and weighting = "parties" both say how much a party counts: give one of them'
@@ -197,7 +137,7 @@ class FirstOrderConsensus(Method):
             raise ConfigError("gossip needs a graph with edges: set gossip = 0, or a [graph] kind other than star")
 
     def advice(self, public: Public) -> str | None:
-        if not self.gossip or (left := gossip.residual(public.graph, self.gossip)) < 1e-6:
+        if not self.gossip or (left := gossip_residual(public.graph, self.gossip)) < 1e-6:
             return None
         return f"{self.gossip} gossip steps leave {left:.2g} of the parties' disagreement; more of them cost nothing"
 

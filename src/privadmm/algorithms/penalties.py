@@ -27,10 +27,11 @@ import numpy as np
 from annotated_types import Ge, Gt
 
 from privadmm.algorithms.graph import OnGraph, degrees, objective_plan
+from privadmm.algorithms.method import NOISY_ARGMIN, Need, NoiseLaw, Tolerance, need_simulation, per_party
 from privadmm.data.arrays import Floats
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError, RefusedError
-from privadmm.params import SOME, Doc, check_positive
+from privadmm.params import SOME, Doc, When
 from privadmm.privacy.accounting import Claim, Plan
 from privadmm.privacy.calibration import Target, widest
 
@@ -42,30 +43,21 @@ class Penalised(OnGraph, ABC):
     party_eta: Annotated[
         tuple[Annotated[float, Gt(0)], ...] | None, SOME, Doc("instead of eta, one for each party")
     ] = None
-    tolerance: Annotated[float, Gt(0), Doc("gradient norm to which every local problem is solved")] = 1e-9
-    law: Annotated[
-        Literal["gaussian", "gamma"],
-        Doc("certified noise: Gaussian, or pure with norm ~ Gamma; published is gamma"),
-    ] = "gaussian"
+    tolerance: Tolerance = 1e-9
+    law: NoiseLaw = "gaussian"
     calibration: Annotated[
         Literal["certified", "published"], Doc("noise from [privacy] epsilon, or the paper's from alpha")
     ] = "certified"
-    alpha: Annotated[float | None, Gt(0), Doc("the paper's noise of a round, of density exp(-alpha |eps|)")] = None
+    alpha: Annotated[
+        float | None,
+        Gt(0),
+        When("calibration", "published", required=True),
+        Doc("the paper's noise of a round, of density exp(-alpha |eps|)"),
+    ] = None
 
     name: ClassVar[str]
-    private: ClassVar[bool] = True
+    needs: ClassVar[tuple[Need, ...]] = NOISY_ARGMIN
     caveat: ClassVar[str]
-
-    def __post_init__(self) -> None:
-        check_positive(eta=self.eta, growth=self.growth, tolerance=self.tolerance)
-        for number, value in enumerate(self.party_eta or ()):
-            check_positive(**{f"party_eta[{number}]": value})
-        if self.growth < 1:
-            raise ConfigError(
-                f"growth must be 1 or above, not {self.growth!r}: the proofs need penalties that do not fall"
-            )
-        if (self.calibration == "published") != (self.alpha is not None):
-            raise ConfigError('alpha and calibration = "published" go together: set both or neither')
 
     @abstractmethod
     def lever(self, public: Public, t: int) -> Floats:
@@ -77,8 +69,7 @@ class Penalised(OnGraph, ABC):
 
     def penalties(self, public: Public, t: int) -> Floats:
         """eta_i(t) of every party."""
-        first = np.full(public.parties, self.eta) if self.party_eta is None else np.array(self.party_eta)
-        return first * self.growth**t
+        return per_party(public, "party_eta", self.party_eta, self.eta) * self.growth**t
 
     def curvature(self, public: Public, t: int) -> Floats:
         """k_i(t) of every party."""
@@ -93,9 +84,6 @@ class Penalised(OnGraph, ABC):
         assert self.alpha is not None
         assert isinstance(public.privacy, Target)
         return self.alpha / public.privacy.levels(public.rounds)[t]
-
-    def plan(self, public: Public) -> Plan:
-        return public.once(self, lambda: self.planned(public))
 
     def planned(self, public: Public) -> Plan:
         weight = public.scale(public.ids)[:, 0] / public.sizes
@@ -127,20 +115,15 @@ class Penalised(OnGraph, ABC):
         return Claim(float(np.max(np.sum(rounds, axis=0))), self.caveat)
 
     def check(self, public: Public) -> None:
-        public.need_argmin(self.name)
-        public.need_smooth_regularizer(self.name)
-        public.need_bounded(self.name)
+        super().check(public)
         if self.calibration == "published" or self.law == "gamma":
-            public.need_simulation("gamma noise")
+            need_simulation(public, "gamma noise")
         if public.parties < 2:
             raise ConfigError(
                 f"{self.name} needs two parties or more; where a column tells how many there are, "
                 "declare [parties] sizes"
             )
-        if self.party_eta is not None and len(self.party_eta) != public.parties:
-            raise ConfigError(
-                f"party_eta has {len(self.party_eta)} figures for {public.parties} parties; give one for each"
-            )
+        _ = self.penalties(public, 0)  # one for each party
         if public.rounds * math.log(self.growth) > 50:
             raise ConfigError(
                 f"growth = {self.growth:g} over {public.rounds} rounds stops every move; bring it nearer to 1"

@@ -22,7 +22,7 @@ from privadmm.data.frame import Frame
 from privadmm.data.readers import Records, feature_names, read
 from privadmm.data.schema import Schema
 from privadmm.data.shards import Shards
-from privadmm.data.store import Store
+from privadmm.data.storage import Store
 from privadmm.engine.job import Job, check_holding
 from privadmm.engine.phases import Algorithm
 from privadmm.engine.public import Public
@@ -156,7 +156,7 @@ def public(config: Config, sizes: Any, dim: Any, columns: Any = ()) -> Public:
 def privacy(config: Config) -> Target | NoPrivacy:
     table = config.privacy
     if table is None:
-        if config.algorithm.parameters.private:
+        if config.algorithm.parameters.adjacencies:
             raise ConfigError(f"[privacy] is missing; {config.algorithm.name} is private and needs epsilon and delta")
         return NoPrivacy(f"{config.algorithm.name} is not private")
     kind = Deployment.kind if config.run.mode == "deployment" else Simulation.kind

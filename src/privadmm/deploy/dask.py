@@ -28,7 +28,7 @@ from privadmm.data.arrays import Floats, Ints
 from privadmm.deploy.dask_client import CONNECT, CancelledError, Future, KilledWorker, connected
 from privadmm.deploy.remote_block import Order, Site
 from privadmm.engine.mail import Mail, unpack_sent
-from privadmm.engine.worker import heard
+from privadmm.engine.phases import at_parties, heard
 from privadmm.errors import ClusterError, LedgerError
 from privadmm.privacy.ledger import Statement
 from privadmm.privacy.ledger_file import Receipt
@@ -134,7 +134,7 @@ class DaskCluster:
         mails = []
         for block, (sent, head) in zip(self.blocks, answers, strict=True):
             job = block.order.job
-            like = job.algorithm.message(job.public, round)
+            like = at_parties(job.algorithm, phase).sends(job.public, round)
             mails.append(unpack_sent(sent, np.array(block.order.parties), like, str(block)))
             if head is not None:
                 block.receipts.setdefault(round, []).append((job.id, round, phase, head))

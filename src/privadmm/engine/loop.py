@@ -7,7 +7,7 @@ its own ledger; if the two disagree by a round, the party answers the repeated r
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -18,7 +18,7 @@ from privadmm.data.arrays import Floats, Ints
 from privadmm.data.files import write_bytes
 from privadmm.data.moments_map import Map
 from privadmm.engine.mail import Mail, check_inbox, check_sent
-from privadmm.engine.phases import Algorithm, AtLabels, AtParties
+from privadmm.engine.phases import Algorithm, AtLabels, AtParties, check_departure, features, flattened, restored
 from privadmm.engine.public import Public
 from privadmm.errors import AbsentError, CheckpointError, ConfigError
 
@@ -33,7 +33,7 @@ class Cluster(Protocol):
 
 
 class Parties(Cluster, Protocol):
-    """What a run asks of an engine besides: what came with the releases, and in a simulation what is not released."""
+    """A cluster that also tells receipts and, in a simulation, the parties' own iterates."""
 
     def receipts(self, round: int) -> list[tuple[str, int, int, str, int]]:
         """(job, round, phase, hash, first party) of the rows in which the blocks' ledgers recorded this round."""
@@ -46,7 +46,7 @@ class Parties(Cluster, Protocol):
 
 @runtime_checkable
 class LabelHolder(Protocol):
-    """A cluster whose coordinator, which is whoever drives, holds the labels of all people."""
+    """A cluster whose driver is the coordinator and holds the labels of all people."""
 
     @property
     def labels(self) -> Floats | None: ...
@@ -61,7 +61,7 @@ def labels_of(cluster: Cluster) -> Floats:
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run stands after `round` rounds. A function of the transcript."""
+    """State of a run after `round` rounds: a function of the transcript."""
 
     round: int
     memory: Any
@@ -69,15 +69,15 @@ class Progress:
     transcript: str
 
     def save(self, path: Path, job: str) -> None:
-        """Atomically: a crash leaves the old checkpoint or the new one."""
-        kept = {f"memory.{item.name}": np.asarray(getattr(self.memory, item.name)) for item in fields(self.memory)}
+        """Write a checkpoint atomically: a crash leaves the old one or the new one."""
+        kept = flattened(self.memory, "memory.")
         kept |= {"senders": self.mail.senders, "values": self.mail.values, "absent": self.mail.absent}
         data = arrays.pack(kept, job=job, round=self.round, transcript=self.transcript)
         write_bytes(path, arrays.digest(data).encode() + data, private=True)
 
     @staticmethod
     def load(path: Path, job: str, memory: Any) -> "Progress":
-        """What `save` wrote for this job; `memory` is any memory of its algorithm."""
+        """Read the checkpoint of this job; `memory` is any memory of its algorithm, as a template."""
         raw = path.read_bytes()
         if len(raw) < 64 or raw[:64] != arrays.digest(raw[64:]).encode():
             raise CheckpointError(
@@ -93,9 +93,8 @@ class Progress:
     def _of(kept: dict[str, Any], facts: dict[str, Any], path: Path, job: str, memory: Any) -> "Progress":
         if facts["job"] != job:
             raise CheckpointError(f"{path}: the checkpoint is of job {facts['job']}, the directory of {job}")
-        memories = {name.removeprefix("memory."): array for name, array in kept.items() if name.startswith("memory.")}
         mail = Mail(kept["senders"], kept["values"], kept["absent"])
-        return Progress(facts["round"], type(memory)(**memories), mail, facts["transcript"])
+        return Progress(facts["round"], restored(memory, kept, "memory."), mail, facts["transcript"])
 
 
 @dataclass(frozen=True)
@@ -146,7 +145,7 @@ def drive(
                 if isinstance(phase, AtParties):
                     check_inbox(mail, t, last)
                     sent = cluster.step(t, number, mail)
-                    mail = released = last = roll_call(t, algorithm, public, absent, sent)
+                    mail = released = last = roll_call(t, phase.sends(public, t), algorithm, public, absent, sent)
                     transcript = arrays.digest(transcript.encode() + mail.pack())
                 elif isinstance(phase, AtLabels):
                     memory, mail = phase.run(t, public, memory, mail, labels_of(cluster))
@@ -156,13 +155,13 @@ def drive(
                     mail = replace(mail, absent=absent)
             progress = replace(progress, round=t + 1, memory=memory, mail=mail, transcript=transcript)
             model = algorithm.model(public, memory, mail)
-            view = View(public, progress, released, model, algorithm.features(public, memory))
+            view = View(public, progress, released, model, features(memory))
             for callback in callbacks:
                 callback(view)
     return progress
 
 
-def roll_call(t: int, algorithm: Algorithm, public: Public, absent: Ints, mail: Mail) -> Mail:
+def roll_call(t: int, like: Floats, algorithm: Algorithm, public: Public, absent: Ints, mail: Mail) -> Mail:
     """Check the parties' mail of round t and add who is absent now.
 
     Refused where it is not what the parties send, and where those who are left cannot go on by themselves.
@@ -170,20 +169,20 @@ def roll_call(t: int, algorithm: Algorithm, public: Public, absent: Ints, mail: 
     check_sent(
         mail,
         np.setdiff1d(public.ids, absent[:, 0]),
-        algorithm.message(public, t),
+        like,
         f"in round {t + 1} parties",
     )
     mail = mail.after(t, absent, public.ids)
     if len(mail.absent) > len(absent):
         if not len(mail.senders):
             raise AbsentError(f"no party gave an answer in round {t + 1}; resume when they are back")
-        algorithm.go_on(public, mail.senders)
+        check_departure(algorithm, public, mail.senders)
     return mail
 
 
 @contextlib.contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """numpy and scipy each bring a BLAS pool; two threads apiece on two cores is slower and changes bits."""
+    """Limit BLAS to one thread: numpy and scipy each bring a pool, and more threads are slower and change bits."""
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1, user_api="blas"):

@@ -21,7 +21,7 @@ from privadmm.deploy.federation.proposal import MOST, Proposal
 from privadmm.deploy.federation.protocol import Greeting, Letter, text
 from privadmm.engine.job import Job
 from privadmm.engine.mail import Mail, unpack_from
-from privadmm.engine.worker import heard
+from privadmm.engine.phases import at_parties, heard
 from privadmm.errors import ClusterError, DataError, LockedError, MessageError, RefusedError
 from privadmm.privacy.ledger_file import Receipt
 
@@ -142,7 +142,7 @@ class Federation:
             raise MessageError(f"party {party} sent a receipt that is not 64 hexadecimal digits")
         if self._seen.setdefault((party, head), (round, phase)) != (round, phase):
             raise MessageError(f"party {party} sent the receipt of another round")
-        return unpack_from(party, sent, self.job.algorithm.message(self.job.public, round)), head
+        return unpack_from(party, sent, at_parties(self.job.algorithm, phase).sends(self.job.public, round)), head
 
     def receipts(self, round: int) -> list[tuple[str, int, int, str, int]]:
         return self._heads.get(round, [])

@@ -178,8 +178,8 @@ def steal(message, context):
 UNRULY = '''"""The coordinator's app over a post that brings letters twice, too early and too late."""
 from flwr.serverapp import ServerApp
 
-from privadmm.deploy.flower import server
 from privadmm.deploy.flower.post import FlowerPost
+from privadmm.runs import flower_app as server
 
 
 class Unruly(FlowerPost):

@@ -97,9 +97,9 @@ def copy(tmp_path: Path) -> Path:
 
 
 PLANTED = {
-    "an anchor that is not there": ("src/privadmm/gossip.py", f"# {PAGE}#no-such-statement\n"),
-    "an anchor cut short": ("tests/test_gossip.py", f"# see {PAGE}#objective-gauss.\n"),
-    "an anchor on the next line": ("src/privadmm/mail.py", f'"""see {PAGE}\n#no-such-statement"""\n'),
+    "an anchor that is not there": ("src/privadmm/optim/gossip.py", f"# {PAGE}#no-such-statement\n"),
+    "an anchor cut short": ("tests/optim/test_gossip.py", f"# see {PAGE}#objective-gauss.\n"),
+    "an anchor on the next line": ("src/privadmm/engine/mail.py", f'"""see {PAGE}\n#no-such-statement"""\n'),
     "an anchor twice": (PAGE, '<a id="objective"></a>\n'),
     "the old page": ("examples/dvp.toml", "# PRIVACY" + ".md 3\n"),
     "the old page without its ending": ("docs/notation.md", "(PRIVACY" + " 3.4)\n"),

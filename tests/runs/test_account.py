@@ -11,6 +11,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
+from config.test_any_config import KNOBS, VERTICAL, coherent, tables
+from config.test_any_config import folder as folder  # the files that drawn configs name
 from config_cases import toml as spelled
 from privadmm.algorithms import ALGORITHMS
 from privadmm.cli.views import screen
@@ -35,10 +37,8 @@ from small_runs import (
     write_config,
     write_csv,
 )
-from test_any_config import KNOBS, VERTICAL, coherent, tables
-from test_any_config import folder as folder  # the files that drawn configs name
 
-EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.toml"))
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.toml"))
 SHOWN = ("adversaries", "per_party", "per_person", "label_holder", "expected")
 
 

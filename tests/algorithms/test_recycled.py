@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from algorithms.test_algorithms import small_optimum
 from cases import ALGORITHMS, SIZES, Case, named, objective, shards
 from contracts.test_replay import replayed
 from privadmm.algorithms import convergence
@@ -36,7 +37,6 @@ from privadmm.privacy.mechanisms import Simulation
 from privadmm.privacy.release import Door, Released
 from small_runs import PRIVATE as SMALL
 from small_runs import Place, no_plots
-from test_algorithms import small_optimum
 
 CASES = {case.name: case for case in ALGORITHMS}
 OFF = CASES["r_admm-off"]

@@ -100,7 +100,7 @@ def test_impossible_networks_are_refused(bad: dict[str, float]) -> None:
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    example = Path(__file__).parents[1] / "examples"
+    example = Path(__file__).parents[2] / "examples"
     for name, kinds in [("dp_admm", {"star"}), ("dvp", {"graph", "peers"}), ("sharing", {"sharing"})]:
         arguments = [
             "scale",
@@ -126,7 +126,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_split_features_send_a_number_for_each_person(capsys: pytest.CaptureFixture[str]) -> None:
-    example = Path(__file__).parents[1] / "examples" / "sharing.toml"
+    example = Path(__file__).parents[2] / "examples" / "sharing.toml"
     found = {}
     for people in (1000, 2000):
         with pytest.raises(SystemExit):

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from algorithms.test_algorithms import small_optimum
 from cases import ALGORITHMS, Case, named, objective, shards
 from contracts.test_replay import replayed
 from contracts.test_sensitivity import SIZES as SMALL
@@ -25,7 +26,6 @@ from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.events import GammaObjective, GammaOutput, GaussianObjective
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.privacy.release import Door, Released
-from test_algorithms import small_optimum
 
 CASES = {case.name: case for case in ALGORITHMS}
 

@@ -39,7 +39,7 @@ from privadmm.runs.recommend import (
 )
 from small_runs import PRIVATE, Place, rows
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 DELTA = 1e-6
 
 

@@ -29,7 +29,7 @@ from config_cases import (
 from privadmm.config import file as config
 from privadmm.errors import ConfigError
 
-PAGE = Path(__file__).parents[1] / "docs" / "config.md"
+PAGE = Path(__file__).parents[2] / "docs" / "config.md"
 
 
 def test_an_unknown_section_is_told_the_nearest(tmp_path):

@@ -20,8 +20,8 @@ from privadmm.optim import graphs
 from privadmm.optim.graphs import Graph
 from privadmm.privacy.accounting import totals
 from privadmm.privacy.mechanisms import Simulation
+from runs.test_resume import interrupted, left_behind
 from small_runs import PARTIES, PRIVATE, ROUNDS, Place, charged, no_plots, result, with_changes
-from test_resume import interrupted, left_behind
 from vertical_cases import ALGORITHMS as VERTICAL
 
 LEAVE = {3: 4, 2: 9}  # after nine rounds 0, 1 and 4 are left, which reach one another on every graph here

@@ -27,8 +27,8 @@ from privadmm.engine.job import Job
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError, PrivadmmError
 from privadmm.runs.preview import charges, foreseen
+from runs.test_account import config_of
 from small_runs import CLEAR, PRIVATE, TRAINED, Place, Tables, with_changes, write_config
-from test_account import config_of
 
 A = np.arange(1.0, 4.0)
 BINARY = [

@@ -5,7 +5,9 @@ import os
 import sqlite3
 import subprocess
 import sys
+import time
 import tomllib
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +29,7 @@ Tables = dict[str, dict[str, Any]]
 # Data sets that are not the project's to hand on: where PRIVADMM_DATA says, or in shared/data beside the project.
 ORIGINALS = Path(os.environ.get("PRIVADMM_DATA") or Path(__file__).parents[2] / "shared" / "data")
 
+PNG = b"\x89PNG\r\n\x1a\n"  # how such a file begins
 ROUNDS, PARTIES = 6, 3
 TRAINED = 48  # of 60 rows, those that PRIVATE and CLEAR train on
 
@@ -42,6 +45,16 @@ CLEAR: Tables = {
     "parties": PRIVATE["parties"],
     "algorithm": {"name": "admm_star", "rounds": ROUNDS, "rho": 0.1},
     "run": {"seed": 1},
+}
+# Changes that make other jobs of PRIVATE: parties on a ring, and parties that hold columns.
+DVP: dict[str, dict[str, Any] | None] = {
+    "algorithm": {"name": "dvp", "eta": 0.5, "D_w": None, "rho": None},
+    "graph": {"kind": "ring"},
+}
+SHARING: dict[str, dict[str, Any] | None] = {
+    "parties": {"count": 3, "split": "features"},
+    "algorithm": {"name": "sharing", "ball": 5.0, "rho": 0.3, "D_w": None},
+    "privacy": {"adjacency": "person"},
 }
 
 
@@ -80,10 +93,18 @@ def with_changes(tables: Tables, changes: dict[str, dict[str, Any] | None]) -> T
     return merged
 
 
+def spelled(value: Any) -> str:
+    """A value as TOML writes it."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {spelled(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(spelled, value)) + "]"
+    return json.dumps(value, ensure_ascii=False).replace("Infinity", "inf").replace("NaN", "nan")
+
+
 def write_config(path: Path, tables: Tables) -> Path:
-    # Of the values used here, JSON's spelling is TOML's.
     sections = (
-        f"[{name}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in table.items())
+        f"[{name}]\n" + "".join(f"{key} = {spelled(value)}\n" for key, value in table.items())
         for name, table in tables.items()
     )
     path.write_text("\n".join(sections))
@@ -145,6 +166,13 @@ def spawn(*words: Any, **options: Any) -> subprocess.Popen[str]:
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT, **options
     )
+
+
+def wait_for(done: Callable[[], object], what: str, seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < deadline, f"{what} did not come"
+        time.sleep(0.02)
 
 
 def no_plots(monkeypatch: pytest.MonkeyPatch) -> list[str]:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from cases import ALGORITHMS, SIZES, Case, named, objective, shards
+from cases import ALGORITHMS, CASES, SIZES, Case, least_objective, named, objective, shards
 from privadmm.algorithms.admm_graph import ADMMGraph
 from privadmm.algorithms.admm_star import ADMMStar
 from privadmm.algorithms.dp_admm import DPADMM
@@ -65,12 +65,6 @@ def test_both_forms_reach_the_pooled_optimum_on_adult(algorithm: Algorithm, grap
     assert np.linalg.norm(blocks.local_models() - w, axis=-1).max() < 1e-8
 
 
-def small_optimum(public: Public, data: Shards) -> float:
-    """By scipy, on a smooth objective."""
-    result = minimize(lambda w: objective(public, data, w), np.zeros(public.dim), method="BFGS", options={"gtol": 1e-9})
-    return float(result.fun)
-
-
 EXACT = [case for case in ALGORITHMS if case.name in ("admm_star", "admm_graph", "admm_graph-ring-huber")]
 
 
@@ -78,7 +72,7 @@ EXACT = [case for case in ALGORITHMS if case.name in ("admm_star", "admm_graph",
 def test_exact_methods_agree_with_scipy_with_unequal_parties(case: Case) -> None:
     job, data = case.job(rounds=800), shards()
     w = weights(job, train(job, cluster(job, data, Simulation(0))))
-    assert objective(job.public, data, w) == pytest.approx(small_optimum(job.public, data), rel=1e-9)
+    assert objective(job.public, data, w) == pytest.approx(least_objective(job.public, data), rel=1e-9)
 
 
 def test_the_papers_weighting_counts_every_party_alike() -> None:
@@ -92,14 +86,14 @@ def test_the_papers_weighting_counts_every_party_alike() -> None:
 
     best = minimize(mean_of_means, np.zeros(4), method="BFGS", options={"gtol": 1e-9}).fun
     assert mean_of_means(w) == pytest.approx(best, rel=1e-9)
-    assert objective(job.public, data, w) > small_optimum(job.public, data) * (1 + 1e-6)
+    assert objective(job.public, data, w) > least_objective(job.public, data) * (1 + 1e-6)
 
 
 def test_dp_admm_without_noise_reaches_the_optimum() -> None:
-    case = next(case for case in ALGORITHMS if case.name == "dp_admm-off")
+    case = CASES["dp_admm-off"]
     job, data = case.job(rounds=3000), shards()
     w = weights(job, train(job, cluster(job, data, Simulation(0))))
-    assert objective(job.public, data, w) == pytest.approx(small_optimum(job.public, data), rel=1e-8)
+    assert objective(job.public, data, w) == pytest.approx(least_objective(job.public, data), rel=1e-8)
 
 
 def test_l1_on_a_star_zeroes_what_scipy_zeroes() -> None:
@@ -213,7 +207,7 @@ def test_public_facts_must_make_sense(wrong: dict, message: str) -> None:  # typ
 
 def test_replicas_are_runs_of_their_own() -> None:
     """A replica axis gives the same model as a plain run, to rounding (a GEMM stands for GEMVs)."""
-    case = next(case for case in ALGORITHMS if case.name == "dp_admm")
+    case = CASES["dp_admm"]
     plain, many = case.job(), case.job(replicas=3)
     one = weights(plain, train(plain, cluster(plain, shards(), Simulation(0))))
     three = weights(many, train(many, cluster(many, shards(), Simulation(0))))

@@ -6,11 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from algorithms.test_algorithms import small_optimum
-from cases import ALGORITHMS, Case, named, objective, shards
-from contracts.test_replay import replayed
-from contracts.test_sensitivity import SIZES as SMALL
-from contracts.test_sensitivity import VICTIM, move
+from cases import CASES, Case, least_objective, named, objective, shards
+from contract_tools import SMALL, VICTIM, move, replayed
 from privadmm.algorithms.dvp import DVP
 from privadmm.data.arrays import Floats
 from privadmm.engine.job import Job, cluster, train, weights
@@ -26,8 +23,6 @@ from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.events import GammaObjective, GammaOutput, GaussianObjective
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.privacy.release import Door, Released
-
-CASES = {case.name: case for case in ALGORITHMS}
 
 
 def public(**changes: Any) -> Public:
@@ -48,7 +43,7 @@ def public(**changes: Any) -> Public:
 def test_without_noise_it_reaches_the_optimum() -> None:
     job, data = CASES["dvp-off"].job(rounds=800), shards()
     w = weights(job, train(job, cluster(job, data, Simulation(0))))
-    assert objective(job.public, data, w) == pytest.approx(small_optimum(job.public, data), rel=1e-9)
+    assert objective(job.public, data, w) == pytest.approx(least_objective(job.public, data), rel=1e-9)
 
 
 def test_the_printed_box_asks_for_a_negative_phi() -> None:
@@ -203,9 +198,9 @@ class Understated(DVP):
 
 def test_a_raw_argmin_in_the_dual_is_caught() -> None:
     sound = CASES["dvp"]
-    first, again = replayed(sound.job())
+    first, again = replayed(sound)
     assert first == again
-    first, again = replayed(replace(sound, algorithm=RawDual(eta=0.1)).job())
+    first, again = replayed(replace(sound, algorithm=RawDual(eta=0.1)))
     assert first != again
 
 

@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from cases import ALGORITHMS, shards
-from contracts.test_replay import replayed
-from contracts.test_sensitivity import SIZES as SMALL
-from contracts.test_sensitivity import move
+from cases import CASES, shards
+from contract_tools import SMALL, move, replayed
 from privadmm.algorithms.dvp import DVP
 from privadmm.algorithms.first_order_consensus import FirstOrderConsensus, Memory
 from privadmm.algorithms.moments import Centred
@@ -32,8 +30,6 @@ from privadmm.privacy.events import Gaussian
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.privacy.release import Door, Released
 from privadmm.runs.model import Model
-
-CASES = {case.name: case for case in ALGORITHMS}
 
 
 def facts(**changes: Any) -> Public:
@@ -193,7 +189,7 @@ BUGS = [RawMoments(FirstOrderConsensus()), Centred(RawConsensus())]
 
 @pytest.mark.parametrize("bug", BUGS, ids=["raw moments", "raw message"])
 def test_planted_leaks_are_caught(bug: Any) -> None:
-    first, again = replayed(replace(CASES["foc"], algorithm=bug).job())
+    first, again = replayed(replace(CASES["foc"], algorithm=bug))
     assert first != again
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from cases import ALGORITHMS, OFF, shards
+from cases import CASES, OFF, shards
 from privadmm.algorithms.first_order_consensus import FirstOrderConsensus
 from privadmm.algorithms.moments import Centred
 from privadmm.algorithms.noise_weights import by_noise, profile
@@ -23,7 +23,6 @@ from privadmm.privacy.accounting import epsilon, totals
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.mechanisms import Simulation
 
-CASES = {case.name: case for case in ALGORITHMS}
 NOISE, RECORDS = FirstOrderConsensus(weights="noise"), FirstOrderConsensus()
 
 

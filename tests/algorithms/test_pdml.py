@@ -6,11 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize
 
-from cases import ALGORITHMS, DIM, SIZES, Case, objective, shards
+from cases import CASES, DIM, SIZES, optimum, shards
 from privadmm.algorithms.pdml import PDML
-from privadmm.data.arrays import Floats
 from privadmm.engine.job import Job, cluster, train, weights
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
@@ -24,33 +22,18 @@ from privadmm.privacy.mechanisms import Simulation
 from privadmm.privacy.sqlite_ledger import SqliteLedger
 
 
-def case_of(name: str) -> Case:
-    return next(case for case in ALGORITHMS if case.name == name)
-
-
-def optimum(public: Public, linear: Floats) -> Floats:
-    """Of the pooled problem with this linear term, by scipy."""
-    found = minimize(
-        lambda w: objective(public, shards(), w) + linear @ w,
-        np.zeros(DIM),
-        method="BFGS",
-        options={"gtol": 1e-10},
-    )
-    return np.asarray(found.x)
-
-
 def test_without_noise_the_iterates_reach_the_optimum_and_their_mean_follows() -> None:
-    job = case_of("pdml-off").job(rounds=2000)
+    job = CASES["pdml-off"].job(rounds=2000)
     blocks = cluster(job, shards(), Simulation(0))
     w = weights(job, train(job, blocks))
-    best = optimum(job.public, np.zeros(DIM))
+    best = optimum(job.public, shards())
     np.testing.assert_allclose(blocks.local_models(), np.tile(best, (len(SIZES), 1)), atol=1e-6)
     # The first rounds stay in the mean with weight 1/t.
     assert np.linalg.norm(w - best) < 0.02 * np.linalg.norm(best)
 
 
 def test_the_model_is_the_mean_of_everything_that_was_released() -> None:
-    job, tape = case_of("pdml-uneven").job(), []
+    job, tape = CASES["pdml-uneven"].job(), []
     progress = train(job, cluster(job, shards(), Simulation(0)), [lambda v: tape.append(v.released.values)])
     np.testing.assert_allclose(weights(job, progress), np.mean(tape, axis=(0, 1)), rtol=1e-12)
     # The neighbours hear the messages themselves, and not the mean.
@@ -59,7 +42,7 @@ def test_the_model_is_the_mean_of_everything_that_was_released() -> None:
 
 def test_the_noise_in_the_objective_is_bounded_and_shifts_the_optimum_as_printed() -> None:
     """(14): sum_i eta_i.w/n over the parties, that is mean(eta)/n beside the mean of the J_i."""
-    case = replace(case_of("pdml-off"), algorithm=PDML(beta=0.1, R=0.5))
+    case = replace(CASES["pdml-off"], algorithm=PDML(beta=0.1, R=0.5))
     job = case.job(rounds=2000)
     blocks = cluster(job, shards(), Simulation(0))
     train(job, blocks)
@@ -67,13 +50,13 @@ def test_the_noise_in_the_objective_is_bounded_and_shifts_the_optimum_as_printed
     assert eta.shape == (len(SIZES), DIM)
     assert 0.3 < np.abs(eta).max() <= 0.5
     assert len(np.unique(eta)) == eta.size
-    best = optimum(job.public, eta.mean(axis=0) / len(SIZES))
+    best = optimum(job.public, shards(), eta.mean(axis=0) / len(SIZES))
     np.testing.assert_allclose(blocks.local_models(), np.tile(best, (len(SIZES), 1)), atol=1e-6)
-    assert np.linalg.norm(best - optimum(job.public, np.zeros(DIM))) > 1e-3
+    assert np.linalg.norm(best - optimum(job.public, shards())) > 1e-3
 
 
 def test_it_is_drawn_once_and_a_resumed_job_has_it_again(tmp_path: Path) -> None:
-    job, kept = case_of("pdml-bounded").job(), []
+    job, kept = CASES["pdml-bounded"].job(), []
     for seed in (0, 1):  # another process, and another stream: what is kept counts
         ledger = SqliteLedger(tmp_path / "ledger", range(len(SIZES)), job.policy, "simulation")
         kept.append(cluster(job, shards(), Simulation(seed), ledger).workers[0].local.kept["eta"])
@@ -84,13 +67,13 @@ def test_it_is_drawn_once_and_a_resumed_job_has_it_again(tmp_path: Path) -> None
 
 
 def test_it_earns_no_privacy() -> None:
-    plain, bounded = (replace(case_of("pdml-bounded"), algorithm=PDML(beta=0.1, R=R)).job().plan for R in (0.0, 2.0))
+    plain, bounded = (replace(CASES["pdml-bounded"], algorithm=PDML(beta=0.1, R=R)).job().plan for R in (0.0, 2.0))
     assert plain == bounded
 
 
 def test_decaying_noise_costs_what_the_formula_says() -> None:
     """docs/privacy.md#minimiser: mu^2 = (Delta/V)^2 sum_t rho^-(t-1), with V given; k = that of R + 2 beta N_i."""
-    case, delta, decay, rounds = case_of("pdml-published"), 1e-5, 0.9, 4
+    case, delta, decay, rounds = CASES["pdml-published"], 1e-5, 0.9, 4
     job = case.job(rounds=rounds)
     Delta = 2 / np.array(SIZES) / (0.01 + 2 * 0.1 * 2)  # a ring: two neighbours
     mu = Delta.max() / 0.5 * np.sqrt(sum(decay**-t for t in range(rounds)))
@@ -102,7 +85,7 @@ def test_decaying_noise_costs_what_the_formula_says() -> None:
 
 
 def test_the_published_noise_is_v_in_the_first_round_and_decays() -> None:
-    job, seen = case_of("pdml-published").job(), []
+    job, seen = CASES["pdml-published"].job(), []
 
     class Looking(Simulation):
         def gaussian(self, x: Any, sensitivity: Any, ratio: Any, *rest: Any) -> Any:
@@ -116,7 +99,7 @@ def test_the_published_noise_is_v_in_the_first_round_and_decays() -> None:
 
 
 def test_certified_noise_decays_likewise() -> None:
-    plan = case_of("pdml").job().plan
+    plan = CASES["pdml"].job().plan
     events = [plan[(t, 0)][0][0] for t in range(4)]
     assert all(isinstance(event, Gaussian) for event in events)
     ratios = np.array([event.ratio for event in events if isinstance(event, Gaussian)])

@@ -1,16 +1,14 @@
 """M-ADMM, R-ADMM and MR-ADMM: where they lead without noise, what the papers claim, and what an even round may read."""
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from algorithms.test_algorithms import small_optimum
-from cases import ALGORITHMS, SIZES, Case, named, objective, shards
-from contracts.test_replay import replayed
+from cases import CASES, SIZES, Case, least_objective, named, objective, shards
+from contract_tools import replayed
 from privadmm.algorithms import convergence
 from privadmm.algorithms.m_admm import MADMM
 from privadmm.algorithms.mr_admm import MRADMM, Memory, State
@@ -36,9 +34,8 @@ from privadmm.privacy.history import Start
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.privacy.release import Door, Released
 from small_runs import PRIVATE as SMALL
-from small_runs import Place, no_plots
+from small_runs import Place
 
-CASES = {case.name: case for case in ALGORITHMS}
 OFF = CASES["r_admm-off"]
 APART = (0.05, 0.1, 0.2, 0.1, 0.3)
 
@@ -64,7 +61,7 @@ EXACT = [
 def test_without_noise_they_reach_the_optimum(case: Case) -> None:
     job, data = case.job(rounds=800), shards()
     value = objective(job.public, data, trained(job, data))
-    assert value == pytest.approx(small_optimum(job.public, data), rel=1e-9)
+    assert value == pytest.approx(least_objective(job.public, data), rel=1e-9)
 
 
 @pytest.mark.parametrize("kind", [MADMM, MRADMM], ids=lambda kind: kind.name)
@@ -224,9 +221,9 @@ SOUND = replace(CASES["mr_admm"], algorithm=MRADMM(eta=2.0, gamma=0.1))
 
 @pytest.mark.parametrize("kind", [FreshGradient, StoredNoise, RawMessage], ids=lambda kind: kind.name)
 def test_an_even_round_that_reads_more_than_releases_is_caught(kind: type[MRADMM]) -> None:
-    first, again = replayed(SOUND.job())
+    first, again = replayed(SOUND)
     assert again == first
-    first, again = replayed(replace(SOUND, algorithm=kind(eta=2.0, gamma=0.1)).job())
+    first, again = replayed(replace(SOUND, algorithm=kind(eta=2.0, gamma=0.1)))
     assert again != first
 
 
@@ -405,7 +402,7 @@ def test_the_smallest_gamma_is_the_smallest_and_converges() -> None:
             assert RADMM(eta=eta, gamma=10 * least).conditions(public)
             job, data = Job(MRADMM(eta=eta, gamma=least), public), shards()
             value = objective(public, data, trained(job, data))
-            assert value == pytest.approx(small_optimum(public, data), rel=1e-7)
+            assert value == pytest.approx(least_objective(public, data), rel=1e-7)
 
 
 def test_the_constants_of_the_conditions_are_the_best() -> None:
@@ -451,7 +448,7 @@ def test_on_a_bipartite_graph_no_gamma_will_do_by_the_paper() -> None:
         assert "no gamma" in (RADMM(eta=0.1).advice(public) or "")
         job, data = Job(RADMM(eta=0.1), public), shards(sizes=(7, 12, 7, 5))
         value = objective(public, data, trained(job, data))
-        assert value == pytest.approx(small_optimum(public, data), rel=1e-7)
+        assert value == pytest.approx(least_objective(public, data), rel=1e-7)
 
 
 def test_advice_names_the_smallest_gamma_until_it_is_taken() -> None:
@@ -473,16 +470,8 @@ RECYCLED = {
 }
 
 
-@pytest.fixture
-def place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Place:
-    return Place(tmp_path, capsys)
-
-
-def test_advice_is_shown_before_a_run(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    from small_runs import write_npz
-
-    no_plots(monkeypatch)
-    write_npz(place.path / "data.npz")
+@pytest.mark.usefixtures("skipped_plots")
+def test_advice_is_shown_before_a_run(place: Place) -> None:
     config = place.config(SMALL, "config.toml", parties={"sizes": [16, 16, 16]}, **RECYCLED)
     said = place.call("account", config, "--json")
     assert (said.code, said.err) == (0, "")

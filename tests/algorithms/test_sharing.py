@@ -225,7 +225,7 @@ def test_the_published_noise_is_the_papers_and_certified_nowhere() -> None:
     assert lemma_1(WIDTHS, 0.5, lam, 5, 2.0) == pytest.approx(
         [3 / (d * 0.5) * (lam + (1 + 5 * 0.5) * 2.0) for d in WIDTHS]
     )
-    w = weights(job, train(job, cluster(job, case.people(), Simulation(0))))
+    w = weights(job, train(job, cluster(job, case.data(), Simulation(0))))
     assert np.isfinite(w).all()
 
 

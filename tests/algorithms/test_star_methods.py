@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.optimize import linprog, minimize
+from scipy.optimize import linprog
 
-from cases import ALGORITHMS, DIM, SIZES, Case, objective, shards, transcript
+from cases import CASES, DIM, SIZES, Case, objective, optimum, shards, transcript
 from privadmm.algorithms.dp_fedsgd import DPFedSGD
 from privadmm.algorithms.local_only import LocalOnly
 from privadmm.algorithms.pvp import PVP
@@ -30,24 +30,9 @@ from privadmm.privacy.mechanisms import Simulation
 from privadmm.privacy.release import Door
 
 
-def case_of(name: str) -> Case:
-    return next(case for case in ALGORITHMS if case.name == name)
-
-
 def solution(case: Case, rounds: int, data: Shards | None = None) -> tuple[Job, Floats]:
     job = case.job(rounds=rounds)
     return job, weights(job, train(job, cluster(job, data or shards(), Simulation(0))))
-
-
-def optimum(loss: Loss, regularizer: Regularizer, data: Shards) -> Floats:
-    """Of the pooled problem, by scipy."""
-
-    def value(w: Floats) -> float:
-        margins = data.margins(np.broadcast_to(w, (len(data.ids), data.dim)))
-        return float(loss.value(margins, data.y).mean() + regularizer.value(w))
-
-    found = minimize(value, np.zeros(data.dim), method="BFGS", options={"gtol": 1e-10})
-    return np.asarray(found.x)
 
 
 # Noise off
@@ -55,7 +40,7 @@ def optimum(loss: Loss, regularizer: Regularizer, data: Shards) -> Floats:
 
 def test_pvp_without_noise_is_consensus_admm(monkeypatch: pytest.MonkeyPatch) -> None:
     """To the bit where both start their solves at the anchor, as pvp does; and so it solves the same problem."""
-    clear, off = case_of("admm_star").job(rounds=20), case_of("pvp-off").job(rounds=20)
+    clear, off = CASES["admm_star"].job(rounds=20), CASES["pvp-off"].job(rounds=20)
     said, argmin = transcript(off, shards()), Local.argmin
     for one, other in zip(said, transcript(clear, shards()), strict=True):
         np.testing.assert_allclose(Mail.unpack(one).values, Mail.unpack(other).values, atol=1e-6)
@@ -68,15 +53,15 @@ def test_pvp_without_noise_is_consensus_admm(monkeypatch: pytest.MonkeyPatch) ->
     with monkeypatch.context() as patch:
         patch.setattr(Local, "argmin", from_the_anchor)
         assert transcript(clear, shards()) == said
-    job, w = solution(case_of("pvp-off"), 800)
-    np.testing.assert_allclose(w, optimum(Logistic(), L2(0.01), shards()), atol=1e-6)
+    job, w = solution(CASES["pvp-off"], 800)
+    np.testing.assert_allclose(w, optimum(CASES["pvp-off"].public(), shards()), atol=1e-6)
     assert job.epsilon is None
 
 
 @pytest.mark.parametrize(("name", "kept"), [("pvp", False), ("pdml", False), ("dvp", True)])
 def test_what_leaves_with_output_noise_is_kept_nowhere_without_it(name: str, kept: bool) -> None:
     """Control: dvp's argmin is what is released, and its gradient is remembered."""
-    job = case_of(name).job(rounds=3)
+    job = CASES[name].job(rounds=3)
     parties = cluster(job, shards(), Simulation(0))
     train(job, parties)
     caches = [branch for worker in parties.workers for branch in worker.local.cache.replicas.values()]
@@ -88,7 +73,7 @@ def test_what_leaves_with_output_noise_is_kept_nowhere_without_it(name: str, kep
 def test_pvp_with_l1_meets_the_optimality_conditions() -> None:
     """|gradient_j| <= weight where w_j = 0, and = weight elsewhere."""
     data = shards()
-    _, w = solution(replace(case_of("pvp-off"), regularizer=L1(0.02)), 2000)
+    _, w = solution(replace(CASES["pvp-off"], regularizer=L1(0.02)), 2000)
     scores = data.margins(np.broadcast_to(w, (len(SIZES), DIM)))
     gradient = data.pull(Logistic().deriv(scores, data.y)).sum(axis=0) / sum(SIZES)
     zero = w == 0
@@ -99,9 +84,9 @@ def test_pvp_with_l1_meets_the_optimality_conditions() -> None:
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 def test_fedsgd_without_noise_reaches_the_optimum(momentum: float) -> None:
-    case = replace(case_of("dp_fedsgd-off"), algorithm=DPFedSGD(step=2.0, momentum=momentum, average=0.2))
+    case = replace(CASES["dp_fedsgd-off"], algorithm=DPFedSGD(step=2.0, momentum=momentum, average=0.2))
     job, w = solution(case, 4000)
-    best = optimum(Logistic(), L2(0.01), shards())
+    best = optimum(CASES["pvp-off"].public(), shards())
     np.testing.assert_allclose(w, best, atol=1e-6)
     assert objective(job.public, shards(), w) <= objective(job.public, shards(), best) * (1 + 1e-9)
 
@@ -114,7 +99,7 @@ def test_fedsgd_on_the_hinge_with_l1_agrees_with_a_linear_program() -> None:
     cost = np.concatenate([np.full(n, 1 / n), np.full(2 * DIM, 0.05)])
     found = linprog(cost, A_ub=np.hstack([-np.eye(n), -A, A]), b_ub=-np.ones(n))
     algorithm = DPFedSGD(step=3.0, step_decay="sqrt")
-    case = replace(case_of("dp_fedsgd-off"), algorithm=algorithm, loss=Hinge(), regularizer=L1(0.05))
+    case = replace(CASES["dp_fedsgd-off"], algorithm=algorithm, loss=Hinge(), regularizer=L1(0.05))
     job, w = solution(case, 5000)
     assert found.fun <= objective(job.public, data, w) <= found.fun * 1.001
     assert (w == 0).any() == (np.abs(found.x[n : n + DIM] - found.x[n + DIM :]) < 1e-9).any()
@@ -124,7 +109,7 @@ def test_fedsgd_step_by_step() -> None:
     """Written out: momentum, step, prox, and the mean of the last three of five iterates."""
     regularizer = ElasticNet(0.1)
     algorithm = DPFedSGD(step=1.5, step_decay="sqrt", momentum=0.6, average=0.6)
-    case = replace(case_of("dp_fedsgd-off"), algorithm=algorithm, regularizer=regularizer)
+    case = replace(CASES["dp_fedsgd-off"], algorithm=algorithm, regularizer=regularizer)
     _, w = solution(case, 5)
     data, x, v, path = shards(), np.zeros(DIM), np.zeros(DIM), []
     for t in range(5):
@@ -140,7 +125,7 @@ def test_fedsgd_step_by_step() -> None:
 
 @pytest.mark.parametrize("average", [0.01, 1.0])
 def test_fedsgd_averages_one_iterate_at_least_and_all_at_most(average: float) -> None:
-    case = replace(case_of("dp_fedsgd-off"), algorithm=DPFedSGD(step=1.0, average=average))
+    case = replace(CASES["dp_fedsgd-off"], algorithm=DPFedSGD(step=1.0, average=average))
     job, path = case.job(rounds=4), []
     blocks = cluster(job, shards(), Simulation(0))
     train(job, blocks, [lambda view: path.append((view.progress.memory.w, view.model))])
@@ -150,12 +135,12 @@ def test_fedsgd_averages_one_iterate_at_least_and_all_at_most(average: float) ->
 
 def test_every_party_alone_solves_its_own_problem() -> None:
     """Whatever the others' sizes: its own mean loss and the whole regulariser. The model is the plain mean."""
-    job = case_of("local_only").job(rounds=1)
+    job = CASES["local_only"].job(rounds=1)
     blocks = cluster(job, shards(), Simulation(0))
     w = weights(job, train(job, blocks))
     alone = blocks.local_models()
     for party in range(len(SIZES)):
-        best = optimum(Logistic(), L2(0.01), shards().take([party]))
+        best = optimum(CASES["pvp-off"].public(), shards().take([party]))
         np.testing.assert_allclose(alone[party], best, atol=2e-5)
     np.testing.assert_allclose(w, alone.mean(axis=0), rtol=1e-12)
     assert not job.private
@@ -163,9 +148,9 @@ def test_every_party_alone_solves_its_own_problem() -> None:
 
 def test_a_model_to_start_from_is_where_they_start() -> None:
     """At the optimum already, nothing moves."""
-    best = optimum(Logistic(), L2(0.01), shards())
+    best = optimum(CASES["pvp-off"].public(), shards())
     for name, close in (("dp_fedsgd-off", 1e-6), ("local_only", None)):
-        case = case_of(name)
+        case = CASES[name]
         public = replace(case.public(rounds=1), start=Start.public(best))
         job = Job(case.algorithm, public)
         w = weights(job, train(job, cluster(job, shards(), Simulation(0))))
@@ -177,7 +162,7 @@ def test_a_model_to_start_from_is_where_they_start() -> None:
 
 @pytest.mark.parametrize("name", ["pvp", "pvp-l1", "dp_fedsgd-hinge-l1", "local_only", "pdml-bounded"])
 def test_replicas_are_runs_of_their_own(name: str) -> None:
-    plain, many = case_of(name).job(), case_of(name).job(replicas=3)
+    plain, many = CASES[name].job(), CASES[name].job(replicas=3)
     one, three = (weights(job, train(job, cluster(job, shards(), Simulation(0)))) for job in (plain, many))
     assert three.shape == (3, DIM)
     np.testing.assert_allclose(three[0], one, rtol=1e-7, atol=1e-9)
@@ -236,7 +221,7 @@ def test_the_published_noise_is_the_papers() -> None:
 
 def test_published_events_carry_the_truth() -> None:
     """At a round epsilon that leaves the certified figure visible, the attack comes close to it and not above."""
-    case = case_of("pvp-published")
+    case = CASES["pvp-published"]
     loud = replace(case.algorithm, round_epsilon=10.0)  # type: ignore[type-var]
     public = replace(case, algorithm=loud, privacy=Target(None, 0.02)).public(rounds=5)
     game = instance(loud, public)
@@ -245,12 +230,12 @@ def test_published_events_carry_the_truth() -> None:
 
 
 def test_certified_noise_has_no_figure_of_the_papers() -> None:
-    claim = case_of("pvp").job().published
+    claim = CASES["pvp"].job().published
     assert claim is not None
     assert claim.epsilon is None
     assert "11 times too much" in claim.caveat
-    assert case_of("pvp-l1").job().published is None
-    assert case_of("pvp-off").job().published is None
+    assert CASES["pvp-l1"].job().published is None
+    assert CASES["pvp-off"].job().published is None
 
 
 def test_a_label_moves_less_than_a_record() -> None:
@@ -270,7 +255,7 @@ def test_a_label_moves_less_than_a_record() -> None:
 @pytest.mark.parametrize("name", ["pvp", "dp_fedsgd"])
 def test_rounding_stays_within_the_sensitivity(name: str, size: float) -> None:
     """A huge broadcast makes a solve round coarsely: the declared sensitivity follows, or nothing leaves."""
-    job = replace(case_of(name), loss=Logistic()).job(sizes=(101,))
+    job = replace(CASES[name], loss=Logistic()).job(sizes=(101,))
     X, y = np.zeros((101, DIM)), np.ones(101)
     X[:, 0] = 1.0
     queries, allowed = [], 0.0

@@ -15,18 +15,7 @@ import privadmm
 from privadmm import cli
 from privadmm.config import file as configs
 from privadmm.runs import demo, metrics, plots
-from small_runs import (
-    CLEAR,
-    PARTIES,
-    PRIVATE,
-    TRAINED,
-    Place,
-    no_plots,
-    result,
-    spawn,
-    with_changes,
-    write_npz,
-)
+from small_runs import CLEAR, PARTIES, PNG, PRIVATE, TRAINED, Place, no_plots, result, spawn, with_changes, write_npz
 
 TRAIN = [
     *("algorithm", "private", "rounds", "epsilon", "delta", "mode"),
@@ -36,7 +25,6 @@ RUN_DIRECTORY = {
     *("config.toml", "job.json", "ledger.sqlite", "checkpoint", "metrics.csv", "model.json", "receipts.csv"),
     *("ledger.json", "convergence.png", "epsilon.png", "result.json"),
 }
-PNG = b"\x89PNG\r\n\x1a\n"
 
 
 @pytest.fixture
@@ -294,8 +282,8 @@ def test_another_run_in_the_same_second_gets_its_own_place(place: Place, monkeyp
     assert outs == ["runs/config-NOW", "runs/config-NOW-2", "runs/config-NOW-3"]
 
 
-def test_the_seed_of_the_command_line_is_the_seed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    no_plots(monkeypatch)
+@pytest.mark.usefixtures("skipped_plots")
+def test_the_seed_of_the_command_line_is_the_seed(place: Place) -> None:
     config, seedless = (
         place.config(),
         place.config(with_changes(PRIVATE, {"run": {"seed": None}}), "none.toml"),

@@ -7,16 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from small_runs import CLEAR, PARTIES, ROUNDS, Place, charged, no_plots, spawn, write_npz
+from small_runs import CLEAR, PARTIES, ROUNDS, Place, charged, spawn
+
+pytestmark = pytest.mark.usefixtures("skipped_plots")
 
 POLICY = ("--parties", PARTIES, "--epsilon", 1.4, "--delta", 1e-5, "--mode", "simulation")
-
-
-@pytest.fixture
-def place(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Place:
-    write_npz(tmp_path / "data.npz")
-    no_plots(monkeypatch)
-    return Place(tmp_path, capsys)
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from config_cases import (
     Job,
     changed,
     out_of_range,
+    says,
     with_key,
     wrong_types,
 )
@@ -34,10 +35,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "config.md"
 
 def test_an_unknown_section_is_told_the_nearest(tmp_path):
     job = Job(tmp_path, MINIMAL | {"privcy": {"epsilon": 1}})
-    assert job.complaint() == (
-        f"{job.path}:13: [privcy]: unknown section; allowed: [data], [parties], [graph], [features], [algorithm], "
-        "[loss], [regularizer], [privacy], [run]; did you mean [privacy]?"
-    )
+    sections = ", ".join(f"[{name}]" for name in config.SECTIONS)
+    says(job.complaint(), f"{job.path}:13: [privcy]: ", "unknown section", sections, "did you mean [privacy]?")
 
 
 def test_a_key_outside_any_section_is_told_where_it_belongs(tmp_path):
@@ -45,8 +44,8 @@ def test_a_key_outside_any_section_is_told_where_it_belongs(tmp_path):
     job.path.write_text('delta = 1\neta = 2\nwhat = 3\ngraph = "star"\n' + job.path.read_text())
     ends = [line.split("; ")[-1] for line in job.complaints()]
     assert ends[:2] == ["it belongs to [privacy]", 'it belongs to [algorithm] name = "toy_graph"']
-    assert ":3: [what]: a key outside any section; allowed: [data], " in job.complaints()[2]
-    assert ':4: [graph]: is "star"; allowed: a section with the keys kind, edges, seed' in job.complaints()[3]
+    says(job.complaints()[2], f"{job.path}:3: [what]: ", "outside any section", "[data], ")
+    says(job.complaints()[3], f"{job.path}:4: [graph]: ", '"star"', "a section", "kind, edges, seed")
 
 
 def test_all_mistakes_are_reported_at_once_in_the_order_of_the_file(tmp_path):
@@ -111,13 +110,12 @@ def test_a_schema_may_live_in_a_file_beside_the_config(tmp_path):
 def test_a_mistake_in_a_schema_file_is_reported_there(tmp_path):
     job = schema_job(tmp_path, "# a comment\nage = [90, 17]\n")
     file = tmp_path / "schemas" / "s.toml"
-    assert job.complaint() == (
-        f"{file}:2: [data.schema] age: is [90, 17]; allowed: [low, high] with low < high, or a list of distinct strings"
-    )
+    says(job.complaint(), f"{file}:2: [data.schema] age: ", "[90, 17]", "low < high", "distinct strings")
     file.write_text("age = [90, ")
-    assert f'[data] schema: is "schemas/s.toml", and {file}:1: not valid TOML: ' in job.complaint()
+    place = f"{job.path}:{job.lines['data', 'schema']}: [data] schema: "
+    says(job.complaint(), place, '"schemas/s.toml"', f"{file}:1: ", "not valid TOML")
     file.unlink()
-    assert f"{job.path}:{job.lines['data', 'schema']}: [data] schema: " in job.complaint()
+    says(job.complaint(), place)
     assert f"{file}: no such file" in job.complaint()
 
 

@@ -11,6 +11,7 @@ from annotated_types import Gt, Le
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from config_cases import says
 from privadmm.config.reader import Lines, Report, load, read_table
 from privadmm.errors import ConfigError
 from privadmm.params import Doc, When, fields_of, kind_of, nearest, show
@@ -144,54 +145,52 @@ def problems(text: str) -> list[str]:
     return [problem for _, _, problem in report.problems]
 
 
-NUMBER = "allowed: a number > 0 and <= 2"
-NAMES = "allowed: number, choice, extra, pair, items, table"
-SIDES = 'allowed: "left" or "right"'
-PAIR = "allowed: a list of exactly 2, each an integer"
-ITEMS = "allowed: a list, each an integer > 0"
+LIMITS = "> 0 and <= 2"
+NAMES = "number, choice, extra, pair, items, table"
+SIDES = '"left" or "right"'
 
 
-@pytest.mark.parametrize(
-    ("lines", "problem"),
-    [
-        ("number = 1", None),
-        ("number = 2", None),
-        ("number = 0", f"f:2: [t] number: is 0; {NUMBER}"),
-        ("number = true", f"f:2: [t] number: is true; {NUMBER}"),
-        ('number = "1.5"', f'f:2: [t] number: is "1.5"; {NUMBER}; write it without quotes'),
-        ("number = nan", f"f:2: [t] number: is nan, which is not finite; {NUMBER}"),
-        ("number = 1979-05-27", f"f:2: [t] number: is 1979-05-27; {NUMBER}"),
-        ("number = 0x" + "f" * 5000, f"f:2: [t] number: is an integer beyond 64 bits; {NUMBER}"),
-        ("", f"f:1: [t] number: missing; {NUMBER}; add number = ..."),
-        ("numbr = 1", f"f:2: [t] numbr: unknown key; {NAMES}; did you mean number?"),
-        ("number = 1\nderived = 1", f"f:3: [t] derived: unknown key; {NAMES}"),
-        ('number = 1\nchoice = "Rihgt"', f'f:3: [t] choice: is "Rihgt"; {SIDES}; did you mean "right"?'),
-        ("number = 1\nchoice = 3", f"f:3: [t] choice: is 3; {SIDES}"),
-        (
-            "number = 1\nextra = 3",
-            'f:3: [t] extra: does not go with [t] choice = "left" (the default); '
-            'allowed: required for choice = "right"; remove it or change choice',
-        ),
-        (
-            'number = 1\nchoice = "right"',
-            'f:1: [t] extra: missing beside [t] choice = "right" (line 3); allowed: an integer; add extra = ...',
-        ),
-        ('number = 1\nchoice = "right"\nextra = 3', None),
-        ("number = 1\npair = [1]", f"f:3: [t] pair: is a list of 1; {PAIR}"),
-        ("number = 1\npair = [1, 1.0]", f"f:3: [t] pair: item 2 is 1.0; {PAIR}"),
-        ("number = 1\nitems = [1, 2]", None),
-        ("number = 1\nitems = []", None),
-        ("number = 1\nitems = [1, 0]", f"f:3: [t] items: item 2 is 0; {ITEMS}"),
-        ("number = 1\nitems = 1", f"f:3: [t] items: is 1; {ITEMS}"),
-        ("number = 1\n[t.table]\na = true\nb = 'x'", None),
-        (
-            'number = 1\n[t.table]\n"a\\n" = 1',
-            'f:4: [t.table] "a\\n": is 1; allowed: true or false or a string',
-        ),
-    ],
-)
-def test_what_is_wrong_is_said_in_one_line(lines, problem):
-    assert problems(f"[t]\n{lines}") == ([] if problem is None else [problem])
+# Lines of a table, and of what is wrong: its place, and facts in their order.
+WRONG = [
+    ("number = 1", None),
+    ("number = 2", None),
+    ("number = 0", ["f:2: [t] number: ", "is 0", LIMITS]),
+    ("number = true", ["f:2: [t] number: ", "is true", LIMITS]),
+    ('number = "1.5"', ["f:2: [t] number: ", 'is "1.5"', LIMITS, "without quotes"]),
+    ("number = nan", ["f:2: [t] number: ", "is nan", "not finite", LIMITS]),
+    ("number = 1979-05-27", ["f:2: [t] number: ", "is 1979-05-27", LIMITS]),
+    ("number = 0x" + "f" * 5000, ["f:2: [t] number: ", "beyond 64 bits", LIMITS]),
+    ("", ["f:1: [t] number: ", "missing", LIMITS, "add number = "]),
+    ("numbr = 1", ["f:2: [t] numbr: ", "unknown key", NAMES, "did you mean number?"]),
+    ("number = 1\nderived = 1", ["f:3: [t] derived: ", "unknown key", NAMES]),
+    ('number = 1\nchoice = "Rihgt"', ["f:3: [t] choice: ", 'is "Rihgt"', SIDES, 'did you mean "right"?']),
+    ("number = 1\nchoice = 3", ["f:3: [t] choice: ", "is 3", SIDES]),
+    (
+        "number = 1\nextra = 3",
+        ["f:3: [t] extra: ", '[t] choice = "left" (the default)', 'required for choice = "right"', "remove it"],
+    ),
+    (
+        'number = 1\nchoice = "right"',
+        ["f:1: [t] extra: ", "missing", '[t] choice = "right" (line 3)', "an integer", "add extra = "],
+    ),
+    ('number = 1\nchoice = "right"\nextra = 3', None),
+    ("number = 1\npair = [1]", ["f:3: [t] pair: ", "a list of 1", "exactly 2", "an integer"]),
+    ("number = 1\npair = [1, 1.0]", ["f:3: [t] pair: ", "item 2 is 1.0", "exactly 2", "an integer"]),
+    ("number = 1\nitems = [1, 2]", None),
+    ("number = 1\nitems = []", None),
+    ("number = 1\nitems = [1, 0]", ["f:3: [t] items: ", "item 2 is 0", "an integer > 0"]),
+    ("number = 1\nitems = 1", ["f:3: [t] items: ", "is 1", "a list", "an integer > 0"]),
+    ("number = 1\n[t.table]\na = true\nb = 'x'", None),
+    ('number = 1\n[t.table]\n"a\\n" = 1', ['f:4: [t.table] "a\\n": ', "is 1", "true or false or a string"]),
+]
+
+
+@pytest.mark.parametrize(("lines", "facts"), WRONG)
+def test_what_is_wrong_is_said_in_one_line(lines, facts):
+    found = problems(f"[t]\n{lines}")
+    assert len(found) == (facts is not None)
+    if facts is not None:
+        says(found[0], *facts)
 
 
 def test_values_come_out_as_python_wants_them():
@@ -204,7 +203,7 @@ def test_values_come_out_as_python_wants_them():
 def test_a_section_that_is_no_table():
     report = Report("f", Lines(""))
     assert read_table(fields_of(Toy), [{}], ("t",), report) is None
-    with pytest.raises(ConfigError, match=r"^f:1: \[t\]: is a list of 1; allowed: a section with the keys number"):
+    with pytest.raises(ConfigError, match=r"^f:1: \[t\]: is a list of 1; .*a section .*number"):
         report.check()
 
 
@@ -217,7 +216,7 @@ def test_a_type_without_a_form_in_toml_is_a_mistake_of_ours():
     ("data", "message"),
     [
         (b"a = 1\nb = \xff", ":2: byte 0xff is not UTF-8; save it as UTF-8"),
-        (b"a = 1\nb = ", r":2: not valid TOML: Invalid value \(at end of document\)"),
+        (b"a = 1\nb = ", r":2: not valid TOML: .* \(at end of document\)"),
         (b"a = 1\nb = 1 2\nc = 3\n", r":2: not valid TOML: .* \(at line 2, column 7\)"),
         (b"[a]\n[a]\n", r":2: not valid TOML: .* \(at line 2, column 3\)"),
         (b"a = 1\nb = " + b"9" * 5000, r":2: not valid TOML: .*4300"),

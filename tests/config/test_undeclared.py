@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cases import ALGORITHMS, Case, named
+from cases import ALGORITHMS, CASES, Case, named
+from config_draws import config_of
 from privadmm.config import build
 from privadmm.config import file as configs
 from privadmm.config.undeclared import (
@@ -27,7 +28,6 @@ from privadmm.engine.job import Job
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError, PrivadmmError
 from privadmm.runs.preview import charges, foreseen
-from runs.test_account import config_of
 from small_runs import CLEAR, PRIVATE, TRAINED, Place, Tables, with_changes, write_config
 
 A = np.arange(1.0, 4.0)
@@ -122,7 +122,7 @@ def test_a_plan_without_sizes_is_the_plan_with_any(case: Case) -> None:
 
 
 def test_what_is_derived_from_an_outline_is_one() -> None:
-    case = next(case for case in ALGORITHMS if case.name == "dp_admm")
+    case = CASES["dp_admm"]
     changed = replace(outline(case.public()), rounds=2)
     assert (type(changed), changed.parties, changed.rounds) == (Outline, 5, 2)
     with pytest.raises(UndeclaredError):
@@ -232,7 +232,7 @@ def test_charges_are_in_the_order_of_the_ledger(place: Place) -> None:
 
 
 def test_an_outline_is_checked_as_far_as_it_is_known() -> None:
-    case = next(case for case in ALGORITHMS if case.name == "dp_admm")
+    case = CASES["dp_admm"]
     with pytest.raises(ConfigError, match="rounds"):
         replace(outline(case.public()), rounds=0)
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cases import ALGORITHMS, PRIVATE, Case, named
+from cases import ALGORITHMS, CASES, PRIVATE, Case, named
 from privadmm.algorithms.admm_star import ADMMStar
 from privadmm.engine import audit as home
 from privadmm.engine.audit import Game, attack, audit, controls, instance, judge, proved
@@ -48,13 +48,13 @@ def test_the_attack_stays_below_the_certificate_and_close_to_it(case: Case) -> N
 
 
 def test_published_noise_is_worth_its_certified_figure() -> None:
-    case = next(case for case in PRIVATE if case.name == "dp_admm-published")
+    case = CASES["dp_admm-published"]
     game = game_of(replace(case, algorithm=replace(case.algorithm, round_epsilon=1.0)))  # type: ignore[type-var]
     found = attack(game, TRIALS, DELTA, CONFIDENCE, seed=0)
     assert 0.6 * game.claimed < found.epsilon_lower <= game.claimed
 
 
-DP, DUAL = (next(case for case in PRIVATE if case.name == name) for name in ("dp_admm", "dvp-label"))
+DP, DUAL = (CASES[name] for name in ("dp_admm", "dvp-label"))
 BUGS = [(case, bug) for case in (DP, DUAL) for bug in controls(game_of(case))]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cases import ALGORITHMS, PRIVATE, SIZES, records, shards
+from cases import CASES, PRIVATE, SIZES, records, shards
 from privadmm.algorithms.dp_admm import DPADMM, State
 from privadmm.data.shards import Shards
 from privadmm.engine.job import Job, cluster
@@ -53,7 +53,7 @@ def test_an_inbox_that_no_coordinator_sends_is_refused_and_costs_nothing(inbox: 
 def unpaid(monkeypatch: pytest.MonkeyPatch) -> Worker:
     """An exact method of a job that set nothing aside, on a ledger that cannot pay a round of it."""
     monkeypatch.setattr(Local, "argmin", lambda *_, **__: pytest.fail("records were read"))
-    job = next(case for case in PRIVATE if case.name == "pvp").job()
+    job = CASES["pvp"].job()
     assert job.delta is not None
     ledger = MemoryLedger(range(len(SIZES)), Policy(Budget(1e-6, job.delta)))
     return job.worker(shards(), Simulation(0), ledger)
@@ -72,7 +72,7 @@ def test_a_worker_that_asks_too_late_is_caught(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_graph_party_hears_its_neighbours_only() -> None:
-    job = next(case for case in ALGORITHMS if case.name == "admm_graph-ring-huber").job()
+    job = CASES["admm_graph-ring-huber"].job()
     with pytest.raises(RefusedError, match="another shape"):
         worker(job).step(0, 0, Mail(np.arange(3), np.zeros((3, 4))))
 

@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_interrupt import Stop, attempt, charged
-from test_replay import Player, Recorder
 
-from cases import ALGORITHMS, PRIVATE, SIZES, Case, Transcript, named, shards, transcript
+from cases import ALGORITHMS, CASES, PRIVATE, SIZES, Case, Transcript, named, shards, transcript
+from contract_tools import Player, Recorder, Stop, attempt, charged
 from privadmm.engine import worker as beside
 from privadmm.engine.inprocess import addressed
 from privadmm.engine.job import Job, cluster, train
@@ -127,8 +126,8 @@ def test_resume_over_it(case: Case, after: bool, tmp_path: Path) -> None:
             folder = tmp_path / f"{every}-{round}"
             folder.mkdir()
             with pytest.raises(Stop):
-                attempt(job, folder, (round, after), resume=True, every=every)
-            done = attempt(job, folder, None, resume=True, every=every)
+                attempt(job, shards(), folder, (round, after), every=every)
+            done = attempt(job, shards(), folder, every=every)
             assert done.transcript == whole.transcript
             assert done.mail.pack() == whole.mail.pack()
             assert charged(job, folder) == until_it_left(job)
@@ -139,9 +138,9 @@ def test_a_ledger_replays_it_without_a_checkpoint(case: Case, tmp_path: Path) ->
     job = leaving(case)
     whole = train(job, cluster(job, shards(), Simulation(0)))
     with pytest.raises(Stop):
-        attempt(job, tmp_path, (3, True), resume=True)
+        attempt(job, shards(), tmp_path, (3, True))
     (tmp_path / "checkpoint").unlink()
-    assert attempt(job, tmp_path, None, resume=True).transcript == whole.transcript
+    assert attempt(job, shards(), tmp_path).transcript == whole.transcript
     assert charged(job, tmp_path) == until_it_left(job)
 
 
@@ -210,7 +209,7 @@ def test_a_leak_upon_leaving_is_caught() -> None:
 
 def ring(name: str = "admm_graph-ring-huber") -> Worker:
     """Party 1 of a ring of five, which hears 0 and 2, after its first round."""
-    job = next(case for case in ALGORITHMS if case.name == name).job(rounds=ROUNDS)
+    job = CASES[name].job(rounds=ROUNDS)
     block = shards().take(np.array([1]))
     ledger = MemoryLedger([1], job.policy)
     worker = job.worker(block, Simulation(0), ledger)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cases import PRIVATE, SIZES, shards
+from cases import CASES, SIZES, shards
 from privadmm.engine import worker as worker_module
 from privadmm.engine.inprocess import addressed
 from privadmm.engine.job import Job
@@ -36,7 +36,7 @@ ROUNDS = 3
 
 
 def deployed(name: str = "pvp", **changes: Any) -> Job:
-    case = next(case for case in PRIVATE if case.name == name)
+    case = CASES[name]
     target = replace(case.privacy, kind=DiscreteGaussian)  # type: ignore[type-var]
     return replace(replace(case, privacy=target).job(rounds=ROUNDS), allowance=10.0, **changes)
 
@@ -86,7 +86,8 @@ def provoked(job: Job, folder: Path, fault: str, patch: pytest.MonkeyPatch) -> L
     with closing(opened(job, folder)) as ledger:
         party = begun(job, ledger)
         if name == "load":
-            party._local, party.load = None, act
+            parts = (job.algorithm, job.public, party.ids, act, job.plan, Deployment(), ledger)
+            party = Worker(*parts, job.id, job.leave)
         else:
             patch.setattr(place, name, act)
         with pytest.raises(LockedError) as told:
@@ -228,7 +229,7 @@ def test_a_second_look_in_this_process_does_not_let_go_of_its_turn(tmp_path: Pat
 
 def test_a_simulation_fails_as_it_likes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It protects nobody, and whoever runs it wants to see what went wrong."""
-    case = next(case for case in PRIVATE if case.name == "pvp")
+    case = CASES["pvp"]
     job = case.job(rounds=ROUNDS)
     with closing(opened(job, tmp_path, "simulation")) as ledger:
         job.reserve(ledger)

@@ -5,10 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_replay import replayed
-from test_sensitivity import SIZES, VICTIM, move
 
-from cases import ALGORITHMS, DIM, Case
+from cases import CASES, DIM, Case
+from contract_tools import SMALL, VICTIM, move, replayed
 from privadmm.algorithms.dp_fedsgd import DPFedSGD
 from privadmm.algorithms.dp_fedsgd import State as Slope
 from privadmm.algorithms.graph import State
@@ -19,10 +18,6 @@ from privadmm.engine.mail import COORDINATOR, Mail
 from privadmm.engine.party import Local
 from privadmm.engine.public import Public
 from privadmm.privacy.release import Door, Released
-
-
-def case_of(name: str) -> Case:
-    return next(case for case in ALGORITHMS if case.name == name)
 
 
 class Between:
@@ -44,10 +39,10 @@ def deep_records(case: Case, mail: Mail) -> tuple[float, float]:
     across = np.sqrt(1 - 0.05**2)
     data = []
     for side in (across, -across):
-        X = np.zeros((SIZES[VICTIM], DIM))
+        X = np.zeros((SMALL[VICTIM], DIM))
         X[0, :2] = 0.05, side
-        data.append([(np.zeros((SIZES[0], DIM)), np.ones(SIZES[0])), (X, np.ones(SIZES[VICTIM]))])
-    public = case.public(sizes=SIZES)
+        data.append([(np.zeros((SMALL[0], DIM)), np.ones(SMALL[0])), (X, np.ones(SMALL[VICTIM]))])
+    public = case.public(sizes=SMALL)
     return move(case, *data, case.algorithm.init(public, public.ids), mail, 0)
 
 
@@ -59,7 +54,7 @@ ATTAINED = {"pvp": BROADCAST, "pvp-l1": BROADCAST, "dp_fedsgd": BROADCAST, "pdml
 
 @pytest.mark.parametrize(("name", "mail"), ATTAINED.items(), ids=ATTAINED.keys())
 def test_the_bound_is_nearly_attained(name: str, mail: Mail) -> None:
-    moved, allowed = deep_records(case_of(name), mail)
+    moved, allowed = deep_records(CASES[name], mail)
     assert 0.998 * allowed < moved <= allowed * (1 + 1e-9)
 
 
@@ -76,14 +71,14 @@ TOO_SMALL = {
     "the penalty counted twice": K / (K + 0.1),
     "the curvature of data counted": K / (K + 0.25),
     "one record added, not replaced": 0.5,
-    "divided by all records": SIZES[VICTIM] / sum(SIZES),
+    "divided by all records": SMALL[VICTIM] / sum(SMALL),
     "the last percent": 0.99,
 }
 
 
 @pytest.mark.parametrize("factor", TOO_SMALL.values(), ids=TOO_SMALL.keys())
 def test_a_sensitivity_of_an_argmin_that_is_too_small_is_caught(factor: float) -> None:
-    moved, allowed = deep_records(replace(case_of("pvp"), algorithm=Understated(rho=0.1, factor=factor)), BROADCAST)
+    moved, allowed = deep_records(replace(CASES["pvp"], algorithm=Understated(rho=0.1, factor=factor)), BROADCAST)
     assert moved > allowed * (1 + 1e-9)
 
 
@@ -100,7 +95,7 @@ class BatchClipped(DPFedSGD):
 
 
 def test_clipping_the_batch_and_not_the_record_is_caught() -> None:
-    moved, allowed = deep_records(replace(case_of("dp_fedsgd"), algorithm=BatchClipped(step=1.0)), BROADCAST)
+    moved, allowed = deep_records(replace(CASES["dp_fedsgd"], algorithm=BatchClipped(step=1.0)), BROADCAST)
     assert moved > 2 * allowed
 
 
@@ -163,11 +158,11 @@ LEAKS = [RawMean(beta=0.1), RawGradient(step=1.0), RawPrimal(rho=0.1)]
 
 @pytest.mark.parametrize("bug", LEAKS, ids=lambda bug: type(bug).__name__)
 def test_planted_leaks_are_caught(bug: Any) -> None:
-    first, again = replayed(replace(case_of(bug.name), algorithm=bug).job())
+    first, again = replayed(replace(CASES[bug.name], algorithm=bug))
     assert again != first
 
 
 def test_the_mean_of_noisy_iterates_is_no_leak() -> None:
     """Else the test of RawMean would show nothing."""
-    first, again = replayed(replace(case_of("pdml"), algorithm=NoisyMean(beta=0.1)).job())
+    first, again = replayed(replace(CASES["pdml"], algorithm=NoisyMean(beta=0.1)))
     assert again == first

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -28,37 +27,32 @@ from privadmm.runs import receipts
 from privadmm.runs.run import Bar, Finished
 from small_runs import (
     CLEAR,
+    DVP,
     ENVIRONMENT,
     PRIVATE,
+    SHARING,
     Place,
     Tables,
     charged,
-    no_plots,
     rows,
     spawn,
+    wait_for,
     with_changes,
     write_npz,
 )
+
+pytestmark = pytest.mark.usefixtures("skipped_plots")
 
 distributed = pytest.importorskip("distributed")
 pytest.importorskip("cryptography")
 
 PARTIES = 5
 STAR = with_changes(PRIVATE, {"parties": {"count": PARTIES}})
-GRAPH = with_changes(
-    STAR, {"algorithm": {"name": "dvp", "eta": 0.5, "D_w": None, "rho": None}, "graph": {"kind": "ring"}}
-)
+GRAPH = with_changes(STAR, DVP)
 RELAY = with_changes(STAR, {"algorithm": {"name": "first_order_consensus", "D_w": None, "rho": None}})
 LABELS = with_changes(STAR, {"privacy": {"label_epsilon": 1.0}})
 LEAVING = with_changes(STAR, {"parties": {"leave": ["1@2", "3@4", "4@4"]}})
-PEOPLE = with_changes(
-    STAR,
-    {
-        "parties": {"count": 3, "split": "features"},
-        "algorithm": {"name": "sharing", "ball": 5.0, "rho": 0.3, "D_w": None},
-        "privacy": {"adjacency": "person"},
-    },
-)
+PEOPLE = with_changes(STAR, SHARING)
 KINDS = {
     "star": STAR,
     "graph": GRAPH,
@@ -68,11 +62,6 @@ KINDS = {
     "columns": PEOPLE,
     "columns, randomised labels": with_changes(PEOPLE, {"privacy": {"label_epsilon": 1.0}}),
 }
-
-
-@pytest.fixture(autouse=True)
-def drawn(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    return no_plots(monkeypatch)
 
 
 @dataclass(frozen=True)
@@ -159,13 +148,6 @@ def deployed(folder: Path) -> Iterator[Deployed]:
                 process.wait()
 
 
-def wait_for(done: Callable[[], Any], what: str, seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < deadline, f"{what} did not come"
-        time.sleep(0.02)
-
-
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
     with deployed(tmp_path_factory.mktemp("dask")) as made:
@@ -246,7 +228,7 @@ def test_who_starts_a_deployment_reads_no_party_s_file(
         file = place.path / "parties" / f"block-{number}.sqlite"
         assert place.call("ledger", "create", file, "--parties", count, "--first", first, *policy).code == 0
     wrong = with_changes(tables, {"parties": {"sizes": [20, 12, 20, 13, 9]}})
-    with pytest.raises(ConfigError, match=r"party-3\.npz: \[parties\] sizes declares 13 records for party 3"):
+    with pytest.raises(ConfigError, match=r"party-3\.npz: \[parties\] sizes .*13 .*party 3"):
         place.run(wrong, out=place.path / "wrong")
     done = place.run(tables)
     assert done.rows == []
@@ -287,7 +269,7 @@ def test_a_worker_that_does_not_answer(cluster: Deployed, place: Place) -> None:
     tables = dasked(STAR, cluster, timeout=2.0)
     pid = cluster.pids()[0]
     try:
-        with pytest.raises(ClusterError, match=r"has not answered for 2 s: .* raise \[run\] timeout; then go on"):
+        with pytest.raises(ClusterError, match=r"for 2 s: .* raise \[run\] timeout"):
             place.run(tables, bar=at_round(2, lambda: os.kill(pid, signal.SIGSTOP)))
     finally:
         os.kill(pid, signal.SIGCONT)
@@ -323,7 +305,7 @@ def test_a_key_of_another_certificate(cluster: Deployed, place: Place) -> None:
 
 
 def test_more_workers_than_there_are(cluster: Deployed, place: Place) -> None:
-    with pytest.raises(ClusterError, match=r"2 of 3 workers came .* or set \[run\] workers = 2; nothing was"):
+    with pytest.raises(ClusterError, match=r"2 of 3 workers.*\[run\] workers = 2; nothing"):
         place.run(dasked(STAR, cluster, workers=3, timeout=1.0))
 
 
@@ -333,7 +315,7 @@ def test_ledgers_that_outlive_a_run(cluster: Deployed, place: Place) -> None:
     with pytest.raises(RefusedError, match="1 is spent or set aside"):
         place.run(shared, out=place.path / "second")
     assert not (place.path / "second").exists()
-    with pytest.raises(LedgerError, match=r"fixed parties = \[0, 1, 2\].* and the job has \[0, 1, 2, 3, 4\]"):
+    with pytest.raises(LedgerError, match=r"parties = \[0, 1, 2\].* \[0, 1, 2, 3, 4\]"):
         place.run(with_changes(shared, {"run": {"workers": 1}}), out=place.path / "third")
     problems = [verify(path).problems for path in sorted((place.path / "parties").glob("*.sqlite"))]
     assert problems == [(), ()]
@@ -506,7 +488,7 @@ def test_a_site_reads_its_own_records_and_no_others(place: Place) -> None:
     assert (first.parties, second.parties) == ((0, 1, 2), (3, 4))
     write_npz(place.path / "data.npz", *rows(n=50))
     site = Site(second)
-    with pytest.raises(DataError, match="parties 3 to 4 hold other records where they are read"):
+    with pytest.raises(DataError, match="parties 3 to 4 hold other records"):
         site.open()
 
 
@@ -661,7 +643,7 @@ def test_workers_killed_again_and_again(cluster: Deployed, place: Place) -> None
 @pytest.mark.slow
 def test_the_scheduler_dies(place: Place, tmp_path_factory: pytest.TempPathFactory) -> None:
     whole = place.run(STAR, out=place.path / "whole")
-    gone = r"the scheduler at tls://.* is gone: .*; then go on with --resume"
+    gone = r"tls://.* is gone: .* --resume"
     with deployed(tmp_path_factory.mktemp("first")) as first, pytest.raises(ClusterError, match=gone):
         place.run(dasked(STAR, first), bar=at_round(2, first.processes[0].kill))
     with deployed(tmp_path_factory.mktemp("second")) as second:

@@ -32,11 +32,12 @@ from privadmm.privacy.verification import verify
 from privadmm.runs import receipts
 from privadmm.runs.model import Model
 from small_runs import (
+    DVP,
     ENVIRONMENT,
     PRIVATE,
+    SHARING,
     Place,
     charged,
-    no_plots,
     rows,
     with_changes,
     write_config,
@@ -47,19 +48,12 @@ from small_runs import (
 pytest.importorskip("cryptography")
 from federations import OWN_FILES, Desks, Federated, Unreliable, federated, only_releases, released
 
+pytestmark = pytest.mark.usefixtures("skipped_plots")
+
 STAR = with_changes(PRIVATE, {"data": {"intercept": 0.2}})
-GRAPH = with_changes(
-    STAR, {"algorithm": {"name": "dvp", "eta": 0.5, "D_w": None, "rho": None}, "graph": {"kind": "ring"}}
-)
+GRAPH = with_changes(STAR, DVP)
 RECYCLED = with_changes(GRAPH, {"algorithm": {"name": "mr_admm", "eta": 0.5, "gamma": 0.5}})
-PEOPLE = with_changes(
-    STAR,
-    {
-        "parties": {"count": 3, "split": "features"},
-        "algorithm": {"name": "sharing", "ball": 5.0, "rho": 0.3, "D_w": None},
-        "privacy": {"adjacency": "person"},
-    },
-)
+PEOPLE = with_changes(STAR, SHARING)
 SCHEMA = "f0 = [-2.0, 2.0]\nf1 = [-2.0, 2.0]\nf2 = [-1.0, 1.0]\n"
 KINDS = {
     "star": STAR,
@@ -86,11 +80,6 @@ KINDS = {
     ),
     "not private": with_changes(STAR, {"algorithm": {"name": "admm_star", "rounds": 6, "D_w": None}, "privacy": None}),
 }
-
-
-@pytest.fixture(autouse=True)
-def drawn(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    return no_plots(monkeypatch)
 
 
 @pytest.fixture
@@ -210,14 +199,14 @@ def test_a_party_refuses_what_its_policy_does_not_allow(made: Federated, before:
 
 def test_a_budget_holds_over_jobs(made: Federated) -> None:
     made.run()
-    with pytest.raises(RefusedError, match="party 0 refused: party 0 may spend epsilon = 1 in all"):
+    with pytest.raises(RefusedError, match=r"party 0 refused: .* epsilon = 1 in all"):
         made.run(out="runs/second")
     assert [charged(ledger) for ledger in made.ledgers] == [6, 6, 6]
 
 
 def test_a_ledger_keeps_the_policy_that_it_was_made_with(made: Federated) -> None:
     made.change(1, "epsilon = 1.0", "epsilon = 2.0")
-    told = r"party 1 failed, LedgerError: ledger\.sqlite: was made with another policy"
+    told = r"party 1 .*LedgerError: ledger\.sqlite: .*another policy"
     with pytest.raises(ClusterError, match=told) as failed:
         made.run()
     assert "2.0" not in str(failed.value)  # how they differ is its steward's to know
@@ -390,7 +379,7 @@ def test_a_party_that_never_answers(made: Federated) -> None:
             post.silent.add(1)
 
     post.before = leave
-    with pytest.raises(ClusterError, match=r'party 1 gave no answer .* absent = "continue" would go on'):
+    with pytest.raises(ClusterError, match=r'party 1 gave no answer .* absent = "continue"'):
         made.run(post)
     post = Desks(made.folders, silent=set())
     assert made.run(post, resume=True)["rounds"] == 6
@@ -558,7 +547,7 @@ def test_messages_say_resume_as_it_is_said_here(made: Federated) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         made.run(Desks(made.folders, before=die))
-    with pytest.raises(ConfigError, match="holds an unfinished run; add resume = true to go on with it"):
+    with pytest.raises(ConfigError, match=r"unfinished run; .*resume = true"):
         made.run()
     made.run(resume=True)
     with pytest.raises(ConfigError, match="holds a finished run; name another out"):
@@ -572,7 +561,7 @@ def test_two_nodes_of_one_party(made: Federated) -> None:
     made.change(2, "number = 2", "number = 7")
     with pytest.raises(ClusterError, match="party 2 did not answer"):
         made.run(Desks(made.folders))
-    with pytest.raises(ClusterError, match=r"party 2 did not answer within 0\.1 s, and a run begins with all"):
+    with pytest.raises(ClusterError, match=r"party 2 did not answer within 0\.1 s"):
         made.run(Desks(made.folders[:2]), timeout=0.1, absent="continue")
     with pytest.raises(ClusterError, match=r"no node came within 0\.1 s"):
         made.run(Desks([]), timeout=0.1)

@@ -8,15 +8,14 @@ import ssl
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from small_runs import PRIVATE, Outcome, Place, with_changes
+from small_runs import PRIVATE, Outcome, Place, wait_for, with_changes
 
 pytest.importorskip("cryptography")
 from privadmm.deploy.federation import doctor, keys
@@ -256,13 +255,13 @@ def test_what_is_kept_up_ends_with_its_keeper(tmp_path: Path, how: signal.Signal
     )
     process = subprocess.Popen([sys.executable, "-c", code, staying])
     try:
-        wait_for(lambda: pids.exists() and pids.read_text())
+        wait_for(lambda: pids.exists() and pids.read_text(), "a process")
         process.send_signal(how)
         assert process.wait(timeout=30) == (0 if how == signal.SIGTERM else -how)
     finally:
         process.kill()
         process.wait()
-    wait_for(lambda: not alive(int(pids.read_text())))
+    wait_for(lambda: not alive(int(pids.read_text())), "its end")
 
 
 def alive(pid: int) -> bool:
@@ -271,13 +270,6 @@ def alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-def wait_for(done: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 30
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 @pytest.mark.parametrize("command", ["node", "superlink"])

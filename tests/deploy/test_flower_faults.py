@@ -17,7 +17,7 @@ from privadmm.engine.mail import Mail
 from privadmm.privacy.ledger_file import connect, unpack_charges
 from privadmm.privacy.verification import verify
 from privadmm.runs import receipts
-from small_runs import PRIVATE, Place, no_plots, with_changes, write_npz
+from small_runs import PRIVATE, SHARING, Place, no_plots, with_changes, write_npz
 
 pytest.importorskip("flwr", reason="the extra flower is not installed: pip install 'privadmm[flower]'")
 from federations import only_releases
@@ -37,14 +37,7 @@ GRAPH = with_changes(
         "graph": {"kind": "ring"},
     },
 )
-PEOPLE = with_changes(
-    STAR,
-    {
-        "parties": {"count": 3, "split": "features"},
-        "algorithm": {"name": "sharing", "ball": 5.0, "rho": 0.3, "D_w": None},
-        "privacy": {"adjacency": "person"},
-    },
-)
+PEOPLE = with_changes(STAR, SHARING)
 
 
 def in_process(folder: Path, tables: dict[str, Any]) -> str:

@@ -20,10 +20,12 @@ from privadmm.deploy.federation.party_server import answer
 from privadmm.deploy.federation.proposal import neutral, written
 from privadmm.deploy.federation.protocol import Letter
 from privadmm.errors import ClusterError, RefusedError
-from small_runs import PRIVATE, no_plots, with_changes
+from small_runs import PRIVATE, with_changes
 
 pytest.importorskip("cryptography")
 from federations import OWN_FILES, Desks, Federated, federated
+
+pytestmark = pytest.mark.usefixtures("skipped_plots")
 
 ROWS = OWN_FILES.format(count=2, more='id = "name"')
 COLUMNS = """
@@ -52,11 +54,6 @@ adjacency = "column"
 seed = 1
 """
 PEOPLE = 10
-
-
-@pytest.fixture(autouse=True)
-def drawn(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    return no_plots(monkeypatch)
 
 
 @dataclass(frozen=True)
@@ -315,7 +312,7 @@ class Relaying(Desks):
 
 def test_a_question_serves_in_one_federation(tmp_path: Path) -> None:
     here, there = two_federations(tmp_path)
-    with pytest.raises(RefusedError, match=r"the certificate of whoever says hello was not signed by ca\.pem"):
+    with pytest.raises(RefusedError, match=r"not signed by ca\.pem"):
         here.run(Relaying(here.folders, elsewhere=there.folders[1]))
     assert here.run()["rounds"] == 2  # party 1 is who it says, when it is asked itself
 
@@ -323,7 +320,7 @@ def test_a_question_serves_in_one_federation(tmp_path: Path) -> None:
 def test_an_answer_serves_in_one_federation(tmp_path: Path) -> None:
     here, there = two_federations(tmp_path)
     post = Relaying(here.folders, elsewhere=there.folders[1], own=there.made)
-    with pytest.raises(ClusterError, match=r"says that it is party 1 .* or answers for another federation"):
+    with pytest.raises(ClusterError, match=r"party 1 .*another federation"):
         here.run(post)
     assert [said["status"] for party, _, said in post.captured if party == 1] == ["ok"]
 

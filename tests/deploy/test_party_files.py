@@ -13,17 +13,14 @@ from privadmm.data.packing import Dense, Sparse
 from privadmm.data.shards import Shards
 from privadmm.deploy.federation.rehearsal import split as rehearsed
 from privadmm.errors import ConfigError, DataError
-from small_runs import PRIVATE, Place, Tables, no_plots, rows, with_changes, write_csv, write_npz
+from small_runs import PRIVATE, Place, Tables, rows, with_changes, write_csv, write_npz
+
+pytestmark = pytest.mark.usefixtures("skipped_plots")
 
 SIZES = [14, 20, 20, 9]
 ENDS = np.cumsum(SIZES)[:-1]
 FORMATS = ("npz", "csv", "parquet", "libsvm")
 SCHEMA = "".join(f"f{j} = [-2.0, 2.0]\n" for j in range(3))
-
-
-@pytest.fixture(autouse=True)
-def drawn(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    return no_plots(monkeypatch)
 
 
 @pytest.fixture(autouse=True)
@@ -151,7 +148,7 @@ def test_a_run_measures_what_is_held_out(place: Place) -> None:
 
 
 def test_too_little_to_hold_out(place: Place) -> None:
-    with pytest.raises(DataError, match=r"test_fraction = 0\.01 leaves nothing to test on in any party's file"):
+    with pytest.raises(DataError, match=r"test_fraction = 0\.01 leaves nothing"):
         prepared(place, by_party(place, data={"test_fraction": 0.01}))
 
 
@@ -160,7 +157,7 @@ def test_other_parties_files_are_not_opened(place: Place) -> None:
     for party in (0, 3):
         (place.path / f"site-{party}" / "records.npz").unlink()
     assert prepared(place, tables, [1, 2]).shards.ids.tolist() == [1, 2]
-    with pytest.raises(ConfigError, match=r"the file of party 3 is missing .*site-3/records\.npz; put it there"):
+    with pytest.raises(ConfigError, match=r"party 3 is missing .*site-3/records\.npz"):
         prepared(place, tables, [2, 3])
     with pytest.raises(ConfigError, match="the file of party 0 is missing"):
         prepared(place, tables)
@@ -169,7 +166,7 @@ def test_other_parties_files_are_not_opened(place: Place) -> None:
 def test_declared_sizes_are_checked_by_who_reads(place: Place) -> None:
     tables = by_party(place, parties={"sizes": [14, 20, 21, 9]})
     prepared(place, tables, [0, 1])
-    with pytest.raises(ConfigError, match=r"site-2/records\.npz: \[parties\] sizes declares 21 records for party 2"):
+    with pytest.raises(ConfigError, match=r"site-2/records\.npz: \[parties\] sizes .*21 .*party 2"):
         prepared(place, tables, [2, 3])
 
 
@@ -178,7 +175,7 @@ def test_files_must_be_alike(place: Place) -> None:
     file = place.path / "site-2" / "records.csv"
     header, _, rest = file.read_text().partition("\n")
     file.write_text(header.replace("f0,f1", "f1,f0") + "\n" + rest)
-    with pytest.raises(DataError, match=r"site-2/records\.csv: party 2's file has other columns than party 0's"):
+    with pytest.raises(DataError, match=r"site-2/records\.csv: party 2.* other columns .*party 0"):
         prepared(place, tables)
 
 

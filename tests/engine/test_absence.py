@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize
 
-from cases import ALGORITHMS, DIM, OFF, SIZES, Case, shards
+from cases import ALGORITHMS, DIM, OFF, SIZES, Case, optimum, shards
 from privadmm.algorithms.admm_graph import ADMMGraph
 from privadmm.algorithms.first_order_consensus import FirstOrderConsensus
 from privadmm.algorithms.mr_admm import MRADMM
@@ -21,7 +20,7 @@ from privadmm.optim.graphs import Graph
 from privadmm.privacy.accounting import totals
 from privadmm.privacy.mechanisms import Simulation
 from runs.test_resume import interrupted, left_behind
-from small_runs import PARTIES, PRIVATE, ROUNDS, Place, charged, no_plots, result, with_changes
+from small_runs import PARTIES, PRIVATE, ROUNDS, Place, charged, result, with_changes
 from vertical_cases import ALGORITHMS as VERTICAL
 
 LEAVE = {3: 4, 2: 9}  # after nine rounds 0, 1 and 4 are left, which reach one another on every graph here
@@ -40,17 +39,12 @@ def of(name: str) -> Case:
     return next(case for case in (*ALGORITHMS, *MORE) if case.name == name)
 
 
-def optimum(job: Job, here: Any = HERE) -> Floats:
-    """Of C' mean(loss) + R over the records of those left, by scipy; C' = C (their mean size)/(everybody's)."""
+def optimum_of(job: Job, here: Any = HERE) -> Floats:
+    """Minimise C' mean(loss) + R over the records of those left; C' = C (their mean size)/(everybody's)."""
     data, public = shards().take(here), job.public
     if public.weighting == "records":
         assert public.weight_among(here) == pytest.approx(data.sizes.mean() / np.mean(SIZES))
-
-    def value(w: Floats) -> float:
-        losses = public.loss.value(data.margins(np.broadcast_to(w, (len(here), DIM))), data.y)
-        return float(public.weight_among(here) * losses.mean() + public.regularizer.value(w))
-
-    return np.asarray(minimize(value, np.zeros(DIM), method="BFGS", options={"gtol": 1e-10}).x)
+    return np.asarray(optimum(replace(public, C=public.weight_among(here)), data))
 
 
 ONE_OF_EACH = [
@@ -65,12 +59,12 @@ def test_those_left_reach_their_own_optimum(name: str) -> None:
     job = replace(of(name).job(rounds=ENOUGH), leave=LEAVE)
     blocks = cluster(job, shards(), Simulation(0))
     w = weights(job, train(job, blocks))
-    best = optimum(job)
+    best = optimum_of(job)
     assert np.linalg.norm(w - best) <= 1e-6 * np.linalg.norm(best)
     assert blocks.local_models().shape == (len(HERE), DIM)
     assert np.linalg.norm(blocks.local_models() - w, axis=-1).max() <= 1e-6
     # Else it would be no news that they do.
-    assert np.linalg.norm(best - optimum(job, np.arange(len(SIZES)))) > np.linalg.norm(best)
+    assert np.linalg.norm(best - optimum_of(job, np.arange(len(SIZES)))) > np.linalg.norm(best)
 
 
 def test_pdml_goes_on_among_those_left() -> None:
@@ -78,7 +72,7 @@ def test_pdml_goes_on_among_those_left() -> None:
     job = replace(of("pdml-off").job(rounds=ENOUGH), leave=LEAVE)
     blocks = cluster(job, shards(), Simulation(0))
     train(job, blocks)
-    np.testing.assert_allclose(blocks.local_models(), np.tile(optimum(job), (len(HERE), 1)), atol=1e-5)
+    np.testing.assert_allclose(blocks.local_models(), np.tile(optimum_of(job), (len(HERE), 1)), atol=1e-5)
 
 
 def test_the_duals_of_a_star_heal_within_a_round() -> None:
@@ -139,7 +133,7 @@ BUGS = {
 def test_planted_faults_miss_the_optimum(bug: Case) -> None:
     job = replace(bug.job(rounds=ENOUGH), leave=LEAVE)
     w = weights(job, train(job, cluster(job, shards(), Simulation(0))))
-    assert np.linalg.norm(w - optimum(job)) > 0.5 * np.linalg.norm(optimum(job))
+    assert np.linalg.norm(w - optimum_of(job)) > 0.5 * np.linalg.norm(optimum_of(job))
 
 
 APART = ["admm_graph", "mr_admm", "dvp", "pdml", "foc-gossip", "dvp-centred"]
@@ -149,7 +143,7 @@ APART = ["admm_graph", "mr_admm", "dvp", "pdml", "foc-gossip", "dvp-centred"]
 def test_a_graph_that_falls_apart_is_named_and_nothing_more_is_released(name: str) -> None:
     job = replace(replace(of(name), graph=graphs.ring).job(rounds=4), leave={2: 1, 0: 2})
     blocks = cluster(job, shards(), Simulation(0))
-    with pytest.raises(AbsentError, match=r"do not reach one another: \{1\} and \{3, 4\}\. Nothing more"):
+    with pytest.raises(AbsentError, match=r"reach .*\{1\} and \{3, 4\}"):
         train(job, blocks)
     for party, rounds in enumerate([2, 3, 1, 3, 3]):
         before = {tick: rows for tick, rows in job.plan.items() if tick[0] < rounds}
@@ -163,7 +157,7 @@ def test_one_alone_has_nobody_to_agree_with() -> None:
         train(job, cluster(job, shards(), Simulation(0)))
     job = replace(of("admm_star").job(rounds=ENOUGH), leave=everybody_else)
     w = weights(job, train(job, cluster(job, shards(), Simulation(0))))
-    np.testing.assert_allclose(w, optimum(job, np.array([4])), atol=1e-5)
+    np.testing.assert_allclose(w, optimum_of(job, np.array([4])), atol=1e-5)
 
 
 class Losing:
@@ -189,7 +183,7 @@ def test_an_engine_that_loses_everybody_is_an_error() -> None:
 def test_columns_are_needed(case: Any) -> None:
     job = case.job()
     with pytest.raises(AbsentError, match="party 1 left, and nobody else has its columns"):
-        train(job, Losing(cluster(job, case.people(), Simulation(0)), {1}))  # type: ignore[arg-type]
+        train(job, Losing(cluster(job, case.data(), Simulation(0)), {1}))  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="needs every party's columns"):
         replace(job, leave={1: 1})
 
@@ -209,16 +203,11 @@ def test_a_job_says_who_can_leave(leave: dict[int, int], words: str) -> None:
         replace(of("dp_admm").job(), leave=leave)
 
 
-@pytest.fixture
-def drawn(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    return no_plots(monkeypatch)
-
-
 LEAVING = with_changes(PRIVATE, {"parties": {"leave": ["1@4"]}})
 SHARED = with_changes(LEAVING, {"run": {"ledger": "party.sqlite"}, "privacy": {"budget": 1.2}})
 
 
-def test_the_report_says_who_left_and_what_it_had_spent(place: Place, drawn: list[str]) -> None:
+def test_the_report_says_who_left_and_what_it_had_spent(place: Place, skipped_plots: list[str]) -> None:
     said = place.train(place.config(LEAVING))
     assert said.code == 0, said.err
     (gone,) = result(place.out)["absent"]
@@ -238,14 +227,14 @@ def test_the_report_says_who_left_and_what_it_had_spent(place: Place, drawn: lis
     assert "absent" not in result(place.path / "stayed")
 
 
-def test_one_that_is_not_private_has_nothing_to_free(place: Place, drawn: list[str]) -> None:
+def test_one_that_is_not_private_has_nothing_to_free(place: Place, skipped_plots: list[str]) -> None:
     clear = {"algorithm": {"name": "admm_star", "D_w": None}, "privacy": None}
     said = place.train(place.config(with_changes(LEAVING, clear)))
     assert "party 1 gave no answer from round 4 on those left" in " ".join(said.out.split())
     assert result(place.out)["absent"][0]["epsilon"] is None
 
 
-def test_what_was_set_aside_is_freed_by_the_steward(place: Place, drawn: list[str]) -> None:
+def test_what_was_set_aside_is_freed_by_the_steward(place: Place, skipped_plots: list[str]) -> None:
     ledger = place.path / "party.sqlite"
     assert place.train(place.config(SHARED)).code == 0
     parties = json.loads((place.out / "ledger.json").read_text())["parties"]
@@ -260,7 +249,7 @@ def test_what_was_set_aside_is_freed_by_the_steward(place: Place, drawn: list[st
 
 
 @pytest.mark.parametrize("at", [3, 4, 5])
-def test_a_stopped_run_resumes_over_it(at: int, place: Place, drawn: list[str]) -> None:
+def test_a_stopped_run_resumes_over_it(at: int, place: Place, skipped_plots: list[str]) -> None:
     place.run(LEAVING, out=place.path / "whole")
     interrupted(place, LEAVING, at)
     place.run(LEAVING, resume=True)

@@ -4,16 +4,15 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 from scipy.stats import norm
 
-from cases import ALGORITHMS, DIM, PRIVATE, Case, named, shards
+from cases import CASES, DIM, PRIVATE, Case, named, shards
+from contract_tools import Measuring
 from privadmm.algorithms.dp_admm import DPADMM
-from privadmm.data.arrays import Floats
 from privadmm.data.shards import Shards
 from privadmm.engine.guarantees import BARE, CLEAR, counted_again, label_epsilon, label_plan, views
 from privadmm.engine.party import Local
@@ -33,13 +32,8 @@ from privadmm.privacy.events import (
     Spent,
 )
 from privadmm.privacy.mechanisms import Simulation
-from privadmm.privacy.release import Door, Released
 from small_runs import PRIVATE as CONFIG
-from small_runs import TRAINED, Place, with_changes, write_npz
-
-
-def case_of(name: str) -> Case:
-    return next(case for case in ALGORITHMS if case.name == name)
+from small_runs import TRAINED, Place, with_changes
 
 
 def test_golden_values() -> None:
@@ -123,12 +117,12 @@ def test_of_a_label_the_transcript_never_tells_more_than_of_a_record(case: Case)
 
 
 def test_what_is_not_private_is_said_so() -> None:
-    assert case_of("admm_star").job().adversaries == {
+    assert CASES["admm_star"].job().adversaries == {
         "adjacency": None,
         "own_server": {"features": CLEAR, "label": CLEAR},
         "others": {"record": BARE, "label": BARE},
     }
-    reported = case_of("admm_star-reported").job().adversaries
+    reported = CASES["admm_star-reported"].job().adversaries
     assert reported["others"] == {"record": BARE, "label": {"epsilon": 1.0, "delta": 0.0}}
 
 
@@ -143,7 +137,7 @@ def test_what_is_not_private_is_said_so() -> None:
     ids=repr,
 )
 def test_first_order_noise_hides_a_label_by_the_ratio_of_the_sensitivities(loss: Any, closer: float) -> None:
-    job = replace(case_of("dp_admm"), loss=loss).job()
+    job = replace(CASES["dp_admm"], loss=loss).job()
     again = label_plan(job.algorithm, job.public, job.plan)
     for tick, ((*events,),) in job.plan.items():
         for event, own in zip(events, again[tick][0], strict=True):
@@ -153,7 +147,7 @@ def test_first_order_noise_hides_a_label_by_the_ratio_of_the_sensitivities(loss:
 
 def test_an_objective_is_counted_without_its_curvature_and_its_cover_as_it_is() -> None:
     for loss, bend in ((Logistic(), 0.0), (HalfLogistic(), 1.0), (Debiased(Logistic(), 1.0), 0.0)):
-        job = replace(case_of("dvp"), loss=loss).job()
+        job = replace(CASES["dvp"], loss=loss).job()
         s, again = job.public.sensitivity, label_plan(job.algorithm, job.public, job.plan)
         for tick, (inside, cover) in job.plan.items():
             for event, own in zip(inside, again[tick][0], strict=True):
@@ -162,7 +156,7 @@ def test_an_objective_is_counted_without_its_curvature_and_its_cover_as_it_is() 
                 assert own.ratio == pytest.approx(event.ratio * s / loss.flip, rel=1e-12)
                 assert own.w == bend * event.w
             assert again[tick][1] == cover == (Gaussian(1 / COVER),) * 5
-    pure = case_of("dvp-pure").job()
+    pure = CASES["dvp-pure"].job()
     (inside, cover), (own, kept) = (
         pure.plan[(0, 0)],
         label_plan(pure.algorithm, pure.public, pure.plan)[(0, 0)],
@@ -173,7 +167,7 @@ def test_an_objective_is_counted_without_its_curvature_and_its_cover_as_it_is() 
 
 def test_for_a_label_flip_of_the_logistic_an_argmin_is_gaussian() -> None:
     """docs/privacy.md#objective-label: exactly 1/s-GDP, so epsilon comes in closed form from the planned noise."""
-    job = case_of("dvp").job()
+    job = CASES["dvp"].job()
     spent = totals(label_plan(job.algorithm, job.public, job.plan), 5)[0]
     events = {event: count for event, count in totals(job.plan, 5)[0]}
     s = next(event.ratio for event in events if isinstance(event, GaussianObjective)) * job.public.sensitivity
@@ -186,7 +180,7 @@ def test_for_a_label_flip_of_the_logistic_an_argmin_is_gaussian() -> None:
 def test_a_label_gains_as_much_from_an_inexact_query(tolerance: float, size: float) -> None:
     """PVP's query is off by up to left/k whoever the neighbours are, the more the larger the inbox. The noise follows:
     it is `gain` times as loud as what one label needs, error included, for whatever a coordinator sends."""
-    case = case_of("pvp-label")
+    case = CASES["pvp-label"]
     public = replace(case, privacy=Target(1.0, 1e-5), loss=Logistic()).public()
     event = Gaussian(5.0)
     counted = label_plan(case.algorithm, public, {(0, 0): (public.everyone(event),)})
@@ -196,12 +190,6 @@ def test_a_label_gains_as_much_from_an_inexact_query(tolerance: float, size: flo
     left = local.exactness(np.full((5, DIM), size), np.full((5, 1), 0.5), tolerance).left
     alone = Local(replace(public, privacy=replace(public.privacy, adjacency="label")), shards())  # type: ignore[type-var]
     assert (local.moved(left) >= gain * (alone.moves + 2 * left) * (1 - 1e-12)).all()
-
-
-class Measuring(Door):
-    def output(self, x: Floats, sensitivity: Any) -> Released:
-        self.query, self.declared = x, self._column(sensitivity)
-        return super().output(x, sensitivity)
 
 
 FIRST_ORDER = ["dp_admm", "dp_admm-half", "dp_admm-reported", "dp_admm-reported-half", "dp_fedsgd", "pvp"]
@@ -235,12 +223,12 @@ def farthest(case: Case, gain: Callable[[float], float]) -> float:
 
 @pytest.mark.parametrize("name", FIRST_ORDER)
 def test_no_flipped_label_moves_a_query_further_than_counted(name: str) -> None:
-    assert farthest(case_of(name), lambda closer: closer) <= 1 + 1e-9
+    assert farthest(CASES[name], lambda closer: closer) <= 1 + 1e-9
 
 
 def test_a_flip_counted_as_less_than_it_is_is_caught() -> None:
-    assert farthest(case_of("dp_admm"), lambda closer: closer) > 0.9  # the logistic's bound is nearly attained
-    assert farthest(case_of("dp_admm"), lambda closer: 1.2 * closer) > 1
+    assert farthest(CASES["dp_admm"], lambda closer: closer) > 0.9  # the logistic's bound is nearly attained
+    assert farthest(CASES["dp_admm"], lambda closer: 1.2 * closer) > 1
 
 
 def test_without_a_proof_for_labels_a_label_is_a_part_of_its_record() -> None:
@@ -248,7 +236,7 @@ def test_without_a_proof_for_labels_a_label_is_a_part_of_its_record() -> None:
     class Unproven(DPADMM):
         adjacencies: ClassVar[tuple[str, ...]] = ("replace-one",)
 
-    found = replace(case_of("dp_admm"), algorithm=Unproven(D_w=3.0)).job().adversaries["others"]
+    found = replace(CASES["dp_admm"], algorithm=Unproven(D_w=3.0)).job().adversaries["others"]
     assert found["label"] == found["record"]
 
 
@@ -258,18 +246,12 @@ def test_an_event_without_a_rule_keeps_what_it_has() -> None:
 
 @pytest.mark.parametrize("adjacency", ["person", "column"])
 def test_between_other_neighbours_nothing_is_said_of_labels(adjacency: Any) -> None:
-    case = replace(case_of("dp_admm"), privacy=Target(1.0, 1e-5, adjacency=adjacency))
+    case = replace(CASES["dp_admm"], privacy=Target(1.0, 1e-5, adjacency=adjacency))
     found = views(case.algorithm, case.public(), {(0, 0): (case.public().everyone(Gaussian(9.0)),)})
     assert found["others"]["label"] == BARE
     unit = "column" if adjacency == "column" else "row at one party"
     assert found["others"][unit]["epsilon"] == epsilon(((Gaussian(9.0), 1),), 1e-5)
     assert found["others"].get("record", BARE) == BARE
-
-
-@pytest.fixture
-def place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Place:
-    write_npz(tmp_path / "data.npz")
-    return Place(tmp_path, capsys)
 
 
 def test_account_tells_each_adversary(place: Place) -> None:

@@ -242,7 +242,7 @@ def test_a_star_has_no_neighbours_to_ask():
             ask()
     g.need_star("dp_admm")
     graphs.ring(3).need_edges("admm_graph")
-    with pytest.raises(ConfigError, match=r'^dp_admm needs a coordinator: the graph must be "star", not "ring"'):
+    with pytest.raises(ConfigError, match=r'^dp_admm .*coordinator.* "star", not "ring"'):
         graphs.ring(3).need_star("dp_admm")
 
 

@@ -28,10 +28,9 @@ from privadmm.papers.pdml.curves import facts, pdml, total_of
 from privadmm.papers.pdml.lemma import Lemma5, Spectrum
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.mechanisms import Simulation
-from small_runs import PRIVATE, Place, with_changes
+from small_runs import PNG, PRIVATE, Place, with_changes
 
 SIZES = (40, 30, 50)
-PNG = b"\x89PNG\r\n\x1a\n"
 GRAPH = with_changes(
     PRIVATE,
     {

@@ -21,9 +21,8 @@ from privadmm.papers.dvp.tradeoff_runs import (
     read_off,
     tradeoff,
 )
-from small_runs import PRIVATE, Place, with_changes
+from small_runs import PNG, PRIVATE, Place, with_changes
 
-PNG = b"\x89PNG\r\n\x1a\n"
 DUAL = with_changes(
     PRIVATE,
     {

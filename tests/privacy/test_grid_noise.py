@@ -10,8 +10,10 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
+import opendp.measurements
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -316,20 +318,24 @@ def test_argmins_are_calibrated_with_their_slack() -> None:
     assert 2.0 * (1 - 1e-4) <= epsilon(((inside, 20), (cover, 20)), 1e-6) <= 2.0
 
 
-class Taps:
-    """OpenDP, and the scale and k of every measurement that was made with it."""
-
-    def __init__(self, real: object) -> None:
-        self.domains, self.metrics = real.domains, real.metrics  # type: ignore[attr-defined]
-        self.measurements, self.seen, self.real = self, [], real
-        self.seen: list[tuple[float, int]]
-
-    def make_gaussian(self, domain: object, metric: object, scale: float, k: int) -> object:
-        self.seen.append((scale, k))
-        return self.real.measurements.make_gaussian(domain, metric, scale, k=k)  # type: ignore[attr-defined]
-
-
 NOISE = Deployment()
+
+
+def measurement(size: int, sensitivity: float, ratio: float) -> tuple[Any, float, int]:
+    """The measurement that a deployment makes with OpenDP, and the scale and k that it asks for."""
+    seen, make_gaussian = [], opendp.measurements.make_gaussian
+
+    def noted(domain: Any, metric: Any, scale: float, k: int) -> Any:
+        seen.append((scale, k))
+        return make_gaussian(domain, metric, scale, k=k)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(opendp.measurements, "make_gaussian", noted)
+        made = NOISE.measurement(size, sensitivity, ratio)
+    ((scale, k),) = seen
+    return made, scale, k
+
+
 edges = st.one_of(
     st.floats(1e-308, 1e180),
     st.integers(-1020, 600).map(lambda k: 2.0**k),
@@ -340,14 +346,11 @@ edges = st.one_of(
 @given(sensitivity=edges, ratio=st.floats(1e-50, 1e50), root=st.integers(1, 2**14))
 @settings(max_examples=300, deadline=None)
 def test_every_release_keeps_what_the_accountant_relies_on(sensitivity: float, ratio: float, root: int) -> None:
-    noise = Deployment()
-    noise._opendp = taps = Taps(NOISE._opendp)
-    made = noise.measurement(root**2, sensitivity, ratio)
-    ((scale, k),) = taps.seen
+    made, scale, k = measurement(root**2, sensitivity, ratio)
     step = Fraction(2) ** k
     assert Fraction(scale) >= Fraction(ratio) * (Fraction(sensitivity) + step * root)
     assert Fraction(scale) >= 2**40 * step * root
-    assert step * root <= float(noise.grid(np.array(ratio * sensitivity))) < 4 * step * root
+    assert step * root <= float(NOISE.grid(np.array(ratio * sensitivity))) < 4 * step * root
     if ratio * sensitivity > 1e-100 and ratio < 1e5:  # and no more noise than that, where the grid is not its limit
         assert Fraction(scale) <= Fraction(ratio) * (Fraction(sensitivity) + step * root) * (1 + Fraction(2) ** -48)
     own = made.map(sensitivity)  # OpenDP's own zCDP, rounded up
@@ -371,10 +374,7 @@ def test_a_label_gains_no_more_than_the_grid_leaves_it(
     sensitivity: float, ratio: float, gain: float, bits: int
 ) -> None:
     """Between labels the query moves less, and is rounded by as much as before."""
-    noise = Deployment()
-    noise._opendp = taps = Taps(NOISE._opendp)
-    noise.measurement(4**bits, sensitivity, ratio)
-    ((scale, k),) = taps.seen
+    _, scale, k = measurement(4**bits, sensitivity, ratio)
     moved = Fraction(sensitivity) / Fraction(gain) + Fraction(2) ** (k + bits)
     event = counted_again(DiscreteGaussian(ratio), gain, 1.0)
     assert event.ratio <= Fraction(scale) / moved * (1 + Fraction(1, 10**12))  # type: ignore[union-attr]

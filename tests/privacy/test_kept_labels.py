@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cases import ALGORITHMS, shards
+from cases import CASES, shards
 from privadmm.data import arrays
 from privadmm.engine.job import Job, cluster
 from privadmm.errors import ClusterError, DataError, RefusedError
 from privadmm.privacy.events import RandomizedResponse
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.privacy.sqlite_ledger import SqliteLedger
-from small_runs import PRIVATE, Outcome, Place, Tables, no_plots, rows, with_changes, write_npz
+from small_runs import PRIVATE, SHARING, Outcome, Place, Tables, no_plots, rows, with_changes, write_npz
 
 X, Y = rows()
 OTHER = (X[:, 1] > 0).astype(int)  # a second label of the same records
@@ -31,14 +31,7 @@ REPORTED: Tables = with_changes(
         "run": {"ledger": FILE},
     },
 )
-PEOPLE: Tables = with_changes(
-    REPORTED,
-    {
-        "parties": {"split": "features"},
-        "algorithm": {"name": "sharing", "ball": 5.0, "rho": 0.3, "D_w": None},
-        "privacy": {"adjacency": "person"},
-    },
-)
+PEOPLE: Tables = with_changes(REPORTED, SHARING)
 
 
 def write_people(path: Path, X: np.ndarray, outcome: np.ndarray, other: np.ndarray = OTHER) -> None:
@@ -172,7 +165,7 @@ def test_a_run_that_was_interrupted_goes_on_only_with_its_own_records(
     assert place.train(config, "--resume").code == 0
 
 
-CASE = next(case for case in ALGORITHMS if case.name == "dp_admm-reported")
+CASE = CASES["dp_admm-reported"]
 
 
 def test_a_ledger_that_does_not_say_whose_labels_it_keeps_is_refused(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from cases import ALGORITHMS, PRIVATE, SIZES, Case, shards
+from cases import CASES, PRIVATE, SIZES, Case, shards
 from privadmm.config import build
 from privadmm.config.file import read
 from privadmm.data.shards import Shards
@@ -29,10 +29,12 @@ from privadmm.privacy.sqlite_ledger import SqliteLedger
 from privadmm.privacy.verification import verify
 from privadmm.runs import metrics
 from small_runs import PRIVATE as CONFIG
-from small_runs import TRAINED, Place, charged, no_plots, rows, with_changes, write_npz
+from small_runs import TRAINED, Place, charged, rows, with_changes
 
-CASE = next(case for case in ALGORITHMS if case.name == "dp_admm-reported")
-PLAIN = next(case for case in ALGORITHMS if case.name == "dp_admm")
+pytestmark = pytest.mark.usefixtures("skipped_plots")
+
+CASE = CASES["dp_admm-reported"]
+PLAIN = CASES["dp_admm"]
 N = sum(SIZES)
 TRUE = shards().y
 
@@ -242,7 +244,7 @@ def test_other_labels_for_the_same_records() -> None:
 
 def test_a_debiased_half_logistic_is_refused_where_an_argmin_is_solved() -> None:
     half = Debiased(HalfLogistic(), 1.0)
-    dvp = next(case for case in ALGORITHMS if case.name == "dvp")
+    dvp = CASES["dvp"]
     with pytest.raises(ConfigError, match="not convex once its labels are randomised"):
         replace(dvp, loss=half).job()
     replace(dvp, loss=Debiased(Logistic(), 1.0)).job()
@@ -267,13 +269,6 @@ def test_labels_of_many_classes_are_not_randomised_class_by_class() -> None:
     target = replace(CASE.privacy, copies=3)  # type: ignore[type-var]
     with pytest.raises(ConfigError, match="more than two classes"):
         replace(CASE, privacy=target).job()
-
-
-@pytest.fixture
-def place(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Place:
-    write_npz(tmp_path / "data.npz")
-    no_plots(monkeypatch)
-    return Place(tmp_path, capsys)
 
 
 def test_a_config_randomises_labels_and_measures_on_the_true_ones(place: Place) -> None:
@@ -342,7 +337,7 @@ def test_learning_from_reports_works() -> None:
     """On many records the debiased loss leads to the model of the true labels; the plain loss does not."""
     X, y = rows(20_000, 3, seed=1)
     data = Shards.from_parties([(X[:10_000], 2.0 * y[:10_000] - 1), (X[10_000:], 2.0 * y[10_000:] - 1)], row_bound=3.0)
-    star = next(case for case in ALGORITHMS if case.name == "admm_star")
+    star = CASES["admm_star"]
 
     def model(case: Case, block: Shards) -> np.ndarray:
         public = replace(case.public(sizes=(10_000, 10_000), rounds=60), dim=3)

@@ -8,25 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from cases import PRIVATE, shards
-from privadmm.engine.job import Job
+from cases import POLICY, PRIVATE, both_ledgers, shards
 from privadmm.engine.mail import Mail
-from privadmm.engine.worker import Worker
 from privadmm.errors import LedgerError, RefusedError
+from privadmm.privacy import sqlite_ledger
 from privadmm.privacy.accounting import epsilon
 from privadmm.privacy.events import Gaussian, NotPrivate
 from privadmm.privacy.ledger import Budget, Ledger, MemoryLedger, Policy, Tick, export
+from privadmm.privacy.ledger_file import connect
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.privacy.sqlite_ledger import SqliteLedger
 
-BUDGET = Budget(1.0, 1e-5)
-POLICY = Policy(BUDGET)
 HALF = Gaussian(9.0)  # affordable once, not four times
-KINDS: dict[str, Callable[[Path], Ledger]] = {
-    "memory": lambda folder: MemoryLedger([0, 1], POLICY),
-    "sqlite": lambda folder: SqliteLedger(folder / "ledger", [0, 1], POLICY, "simulation"),
-}
-both = pytest.mark.parametrize("make", KINDS.values(), ids=KINDS.keys())
 
 
 def pay(ledger: Ledger, round: int, job: str = "job", event: Gaussian | NotPrivate = HALF) -> None:
@@ -36,7 +29,7 @@ def pay(ledger: Ledger, round: int, job: str = "job", event: Gaussian | NotPriva
         ledger.commit(Tick(job, round, 0), f"inbox {round}", charges, b"out", b"state")
 
 
-@both
+@both_ledgers
 def test_a_budget_is_spent_to_the_last_release_that_fits(make: Callable[[Path], Ledger], tmp_path: Path) -> None:
     ledger = make(tmp_path)
     paid = next(n for n in range(1, 50) if epsilon(((HALF, n + 1),), 1e-5) > 1.0)
@@ -48,13 +41,13 @@ def test_a_budget_is_spent_to_the_last_release_that_fits(make: Callable[[Path], 
     assert ledger.spent(1) == ()
 
 
-@both
+@both_ledgers
 def test_what_has_no_epsilon_is_refused(make: Callable[[Path], Ledger], tmp_path: Path) -> None:
     with pytest.raises(RefusedError):
         pay(make(tmp_path), 0, event=NotPrivate("in the clear"))
 
 
-@both
+@both_ledgers
 def test_same_request_same_bytes_other_inbox_refused(make: Callable[[Path], Ledger], tmp_path: Path) -> None:
     ledger = make(tmp_path)
     pay(ledger, 0)
@@ -74,14 +67,10 @@ class Counting(Simulation):
         super().normal(*call)  # type: ignore[arg-type]
 
 
-def worker_of(job: Job, ledger: Ledger, noise: Simulation) -> Worker:
-    return job.worker(shards(), noise, ledger)
-
-
 def test_refusal_comes_before_any_noise() -> None:
     job, noise = PRIVATE[0].job(), Counting(0)
     ledger = MemoryLedger(range(5), Policy(Budget(0.01, 1e-5)))
-    worker, inbox = worker_of(job, ledger, noise), job.algorithm.start(job.public)[1]
+    worker, inbox = job.worker(shards(), noise, ledger), job.algorithm.start(job.public)[1]
     with pytest.raises(RefusedError):
         worker.step(0, 0, inbox)
     assert noise.drawn == 0
@@ -92,11 +81,11 @@ def test_refusal_comes_before_any_noise() -> None:
 def test_a_retry_costs_nothing_and_a_changed_inbox_is_refused(tmp_path: Path) -> None:
     job = PRIVATE[0].job()
     ledger = SqliteLedger(tmp_path / "ledger", range(5), job.policy, "simulation")
-    worker, inbox = worker_of(job, ledger, Simulation(0)), job.algorithm.start(job.public)[1]
+    worker, inbox = job.worker(shards(), Simulation(0), ledger), job.algorithm.start(job.public)[1]
     first = worker.step(0, 0, inbox)
     charged = ledger.spent(0)
     assert worker.step(0, 0, inbox).pack() == first.pack()
-    rebuilt = worker_of(job, ledger, Simulation(99))  # other noise would show if anything were drawn again
+    rebuilt = job.worker(shards(), Simulation(99), ledger)  # other noise would show if anything were drawn again
     assert rebuilt.step(0, 0, inbox).pack() == first.pack()
     with pytest.raises(RefusedError, match="another inbox"):
         worker.step(0, 0, Mail(inbox.senders, inbox.values + 1))
@@ -115,11 +104,11 @@ def test_a_failing_tick_charges_nothing_and_can_be_repeated(tmp_path: Path) -> N
 
     inbox = job.algorithm.start(job.public)[1]
     with pytest.raises(KeyboardInterrupt):
-        worker_of(job, ledger, Dies(0)).step(0, 0, inbox)
+        job.worker(shards(), Dies(0), ledger).step(0, 0, inbox)
     assert ledger.spent(0) == ()
     assert ledger.latest(job.id) is None
-    expected = worker_of(job, MemoryLedger(range(5), job.policy), Simulation(0)).step(0, 0, inbox)
-    assert worker_of(job, ledger, Simulation(0)).step(0, 0, inbox).pack() == expected.pack()
+    expected = job.worker(shards(), Simulation(0), MemoryLedger(range(5), job.policy)).step(0, 0, inbox)
+    assert job.worker(shards(), Simulation(0), ledger).step(0, 0, inbox).pack() == expected.pack()
 
 
 def test_it_outlives_the_process_and_counts_every_job(tmp_path: Path) -> None:
@@ -182,10 +171,10 @@ def test_a_file_that_is_not_ours_is_refused_and_left_alone(make: Callable[[Path]
 @pytest.mark.parametrize(
     ("ids", "budget", "mode", "fact"),
     [
-        ([0, 1], BUDGET, "deployment", "mode"),
+        ([0, 1], POLICY.budget, "deployment", "mode"),
         ([0, 1], Budget(2.0, 1e-5), "simulation", "budget"),
         ([0, 1], Budget(1.0, 1e-6), "simulation", "budget"),
-        ([0, 2], BUDGET, "simulation", "parties"),
+        ([0, 2], POLICY.budget, "simulation", "parties"),
         ([0, 1], None, "simulation", "budget"),
     ],
 )
@@ -196,7 +185,7 @@ def test_a_ledger_keeps_what_it_fixed(ids: list[int], budget: Budget, mode: str,
 
 
 def test_adjacencies_do_not_add_up(tmp_path: Path) -> None:
-    label = Policy(BUDGET, adjacency="label")
+    label = Policy(POLICY.budget, adjacency="label")
     SqliteLedger(tmp_path / "ledger", [0, 1], label, "simulation").close()
     with pytest.raises(LedgerError, match="fixed adjacency"):
         SqliteLedger(tmp_path / "ledger", [0, 1], POLICY, "simulation")
@@ -209,17 +198,21 @@ def test_adjacencies_do_not_add_up(tmp_path: Path) -> None:
         with pytest.raises(RefusedError, match="do not add up"):
             job.reserve(ledger)
         with pytest.raises(RefusedError, match="do not add up"):
-            worker_of(job, ledger, Simulation(0))
+            job.worker(shards(), Simulation(0), ledger)
         assert export(ledger)["adjacency"] == "label"
         assert ledger.reserved(0, job.id) is None
 
 
-def test_a_full_disk_stops_before_the_release_that_it_cannot_record(tmp_path: Path) -> None:
+def test_a_full_disk_stops_before_the_release_that_it_cannot_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[sqlite3.Connection] = []
+    monkeypatch.setattr(sqlite_ledger, "connect", lambda path: opened.append(connect(path)) or opened[-1])
     job = PRIVATE[0].job(rounds=200)
     ledger = SqliteLedger(tmp_path / "ledger", range(5), job.policy, "simulation")
-    pages = ledger._db.execute("PRAGMA page_count").fetchone()[0]
-    ledger._db.execute(f"PRAGMA max_page_count = {pages + 2}")
-    worker, inbox, sent = worker_of(job, ledger, Simulation(0)), job.algorithm.start(job.public)[1], 0
+    pages = opened[0].execute("PRAGMA page_count").fetchone()[0]
+    opened[0].execute(f"PRAGMA max_page_count = {pages + 2}")
+    worker, inbox, sent = job.worker(shards(), Simulation(0), ledger), job.algorithm.start(job.public)[1], 0
 
     def until_full() -> None:
         nonlocal sent

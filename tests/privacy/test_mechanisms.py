@@ -77,22 +77,16 @@ def test_deployed_values_lie_on_the_grid() -> None:
     assert np.array_equal(steps, np.round(steps))
 
 
-def test_the_rounding_is_paid_for() -> None:
+def test_the_rounding_is_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """The scale covers the query's sensitivity and what rounding to the grid may add to it."""
     seen = []
 
-    class Fake:
-        def make_gaussian(self, domain: object, metric: object, scale: float, k: int) -> object:
-            seen.append((scale, k))
-            return lambda x: x
+    def noiseless(domain: object, metric: object, scale: float, k: int) -> object:
+        seen.append((scale, k))
+        return lambda x: x
 
     noise = Deployment()
-    real = noise._opendp
-
-    class Patched:
-        domains, metrics, measurements = real.domains, real.metrics, Fake()
-
-    noise._opendp = Patched()
+    monkeypatch.setattr("opendp.measurements.make_gaussian", noiseless)
     noise.gaussian(np.zeros((1, 100)), np.array([0.5]), np.array([4.0]), np.array([0]), (0, 0, 0))
     (scale, k), *_ = seen
     assert scale >= 4.0 * (0.5 + 2.0**k * 10)

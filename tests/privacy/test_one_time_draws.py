@@ -12,29 +12,22 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from cases import PRIVATE, SIZES, shards
+from cases import POLICY, PRIVATE, SIZES, both_ledgers, shards
 from privadmm.algorithms.dp_admm import DPADMM
 from privadmm.data.arrays import Floats
-from privadmm.engine.job import Job, cluster
+from privadmm.engine.job import cluster
 from privadmm.engine.party import Local
-from privadmm.engine.worker import Worker
 from privadmm.errors import LedgerError, RefusedError
 from privadmm.privacy.events import Gaussian, RandomizedResponse
-from privadmm.privacy.ledger import Budget, Keepsake, Ledger, MemoryLedger, Policy, Tick, export
+from privadmm.privacy.ledger import Keepsake, Ledger, MemoryLedger, Tick, export
 from privadmm.privacy.mechanisms import Deployment, Noise, Simulation
 from privadmm.privacy.sqlite_ledger import SALT, SqliteLedger
 from privadmm.privacy.verification import verify
 
-POLICY = Policy(Budget(1.0, 1e-5))
 EVENT = RandomizedResponse(1.0)
-KINDS: dict[str, Callable[[Path], Ledger]] = {
-    "memory": lambda folder: MemoryLedger([0, 1], POLICY),
-    "sqlite": lambda folder: SqliteLedger(folder / "ledger", [0, 1], POLICY, "simulation"),
-}
-both = pytest.mark.parametrize("make", KINDS.values(), ids=KINDS.keys())
 
 
-@both
+@both_ledgers
 def test_the_first_draw_is_kept_whatever_is_drawn_later(make: Callable[[Path], Ledger], tmp_path: Path) -> None:
     ledger = make(tmp_path)
     assert ledger.kept("", "labels") is None
@@ -48,7 +41,7 @@ def test_the_first_draw_is_kept_whatever_is_drawn_later(make: Callable[[Path], L
     assert ledger.keepsakes() == tuple(Keepsake(*name) for name in names)
 
 
-@both
+@both_ledgers
 def test_it_is_on_record_and_costs_the_transcript_nothing(make: Callable[[Path], Ledger], tmp_path: Path) -> None:
     ledger = make(tmp_path)
     ledger.keep("", "labels", lambda: b"x", RandomizedResponse(50.0))  # far beyond the budget
@@ -59,7 +52,7 @@ def test_it_is_on_record_and_costs_the_transcript_nothing(make: Callable[[Path],
     assert [party["epsilon"] for party in found["parties"]] == [0.0, 0.0]
 
 
-@both
+@both_ledgers
 def test_a_draw_that_fails_leaves_nothing(make: Callable[[Path], Ledger], tmp_path: Path) -> None:
     def fails() -> bytes:
         raise KeyboardInterrupt
@@ -118,7 +111,8 @@ def test_heads_which_travel_do_not_tell_what_is_kept(tmp_path: Path) -> None:
         ledger = SqliteLedger(tmp_path / name, [0, 1], POLICY, "simulation")
         ledger.keep("", "labels", lambda: b"+-+", EVENT)
         heads.add(ledger.head)
-        salts.add(ledger._db.execute("SELECT outbox FROM ticks").fetchone()[0][:SALT])
+        with closing(sqlite3.connect(tmp_path / name)) as db:
+            salts.add(db.execute("SELECT outbox FROM ticks").fetchone()[0][:SALT])
     assert len(heads) == len(salts) == 3
     assert all(len(salt) == SALT >= 32 for salt in salts)
 
@@ -175,27 +169,23 @@ class Counting(Simulation):
 JOB = replace(PRIVATE[0], algorithm=Shifting(D_w=3.0)).job()
 
 
-def worker_of(job: Job, ledger: Ledger, noise: Noise) -> Worker:
-    return job.worker(shards(), noise, ledger)
-
-
 def test_an_algorithm_finds_what_it_drew_when_it_is_resumed(tmp_path: Path) -> None:
     ledger = SqliteLedger(tmp_path / "ledger", range(5), JOB.policy, "simulation")
     noise, later = Counting(0), Counting(1)
-    first = worker_of(JOB, ledger, noise).local.kept["shift"]
+    first = JOB.worker(shards(), noise, ledger).local.kept["shift"]
     assert noise.drawn == len(SIZES)
-    again = worker_of(JOB, ledger, later).local.kept["shift"]
+    again = JOB.worker(shards(), later, ledger).local.kept["shift"]
     assert later.drawn == 0
     assert np.array_equal(first, again)
-    other = worker_of(replace(JOB, id="another"), ledger, later).local.kept["shift"]
+    other = replace(JOB, id="another").worker(shards(), later, ledger).local.kept["shift"]
     assert not np.array_equal(first, other)  # of this job alone
     plain = PRIVATE[0].job()
-    assert worker_of(plain, MemoryLedger(range(5), plain.policy), noise).local.kept == {}
+    assert plain.worker(shards(), noise, MemoryLedger(range(5), plain.policy)).local.kept == {}
     assert verify(tmp_path / "ledger").problems == ()
 
 
 def test_draws_do_not_depend_on_the_block() -> None:
-    whole = worker_of(JOB, MemoryLedger(range(5), JOB.policy), Simulation(0)).local.kept["shift"]
+    whole = JOB.worker(shards(), Simulation(0), MemoryLedger(range(5), JOB.policy)).local.kept["shift"]
     parts = cluster(JOB, shards(), Simulation(0), parts=[[3], [0, 4], [1, 2]]).workers
     for worker in parts:
         assert np.array_equal(worker.local.kept["shift"], whole[worker.local.ids])
@@ -216,14 +206,14 @@ def test_uniform_draws_have_their_law_and_another_bound_is_rejected(source: Call
 
 
 def test_what_is_drawn_once_shares_no_stream_with_a_round() -> None:
-    """Were round 0's counter used, the first words would be those of its noise."""
-    noise = Simulation(7)
-    noise._seek(0, (0, 1, 0), 0)
-    of_a_round = noise._philox.random_raw(4)
+    """Were the counter of a round used, the first words would be those of its noise."""
+    noise, out = Simulation(7), np.empty(4)
     drawn = noise.words(0, 1, 0, 0, 4)
-    assert not set(of_a_round.tolist()) & set(drawn.tolist())
-    noise._seek(0, (2**63, 1, 0), 0)
-    assert not set(noise._philox.random_raw(4).tolist()) & set(drawn.tolist())
+    for round in (0, 2**63):
+        stream = {"key": np.array([7, 0], np.uint64), "counter": np.array([0, 1 << 32, round, 0], np.uint64)}
+        noise.normal(0, (round, 1, 0), 0, out)
+        assert np.array_equal(out, np.random.Generator(np.random.Philox(**stream)).standard_normal(4))
+        assert not set(np.random.Philox(**stream).random_raw(4).tolist()) & set(drawn.tolist())
     assert np.array_equal(drawn, noise.words(0, 1, 0, 0, 4))
     assert not np.array_equal(drawn, noise.words(0, 0, 0, 0, 4))
     assert not np.array_equal(drawn, noise.words(1, 1, 0, 0, 4))

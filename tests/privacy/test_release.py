@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cases import ALGORITHMS, SIZES, shards, transcript
+from cases import CASES, SIZES, shards, transcript
 from privadmm.algorithms.admm_star import ADMMStar, State
 from privadmm.engine.job import Job, cluster, train
 from privadmm.engine.mail import Mail
@@ -29,7 +29,7 @@ from privadmm.privacy.release import Door, Released
 
 RHO = 0.5
 OFF = NotPrivate("off")
-STAR = next(case for case in ALGORITHMS if case.name == "admm_star")
+STAR = CASES["admm_star"]
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cases import PRIVATE, shards
+from cases import POLICY, PRIVATE, shards
 from privadmm.engine.job import Job, cluster, train
 from privadmm.engine.loop import Checkpoint, Progress
 from privadmm.errors import LedgerError, LockedError, RefusedError
@@ -29,7 +29,6 @@ from privadmm.privacy.sqlite_ledger import SqliteLedger
 from privadmm.privacy.verification import verify
 
 CASE = PRIVATE[0]
-POLICY = Policy(Budget(1.0, 1e-5))
 ROUND = Gaussian(30.0)
 
 

@@ -11,9 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from config.test_any_config import KNOBS, VERTICAL, coherent, tables
-from config.test_any_config import folder as folder  # the files that drawn configs name
-from config_cases import toml as spelled
+from config_draws import KNOBS, coherent, config_of, tables
 from privadmm.algorithms import ALGORITHMS
 from privadmm.cli.views import screen
 from privadmm.config import file as configs
@@ -30,7 +28,6 @@ from small_runs import (
     TRAINED,
     Place,
     Tables,
-    no_plots,
     rows,
     toml,
     with_changes,
@@ -38,13 +35,10 @@ from small_runs import (
     write_csv,
 )
 
+pytestmark = pytest.mark.usefixtures("skipped_plots")
+
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.toml"))
 SHOWN = ("adversaries", "per_party", "per_person", "label_holder", "expected")
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    no_plots(monkeypatch)
 
 
 def same_figures(said: dict[str, Any], out: Path) -> None:
@@ -102,28 +96,6 @@ def variants() -> Iterator[Any]:
 def options(kind: Any) -> tuple[str, ...]:
     inner = kind.kind if isinstance(kind, Checked) else kind
     return inner.values if isinstance(inner, Choice) else ()
-
-
-def config_of(name: str, own: dict[str, Any], adjacency: str | None) -> Tables:
-    kind, vertical = ALGORITHMS[name], name in VERTICAL
-    found: Tables = {
-        "data": {**PRIVATE["data"], "dim": 3},
-        "parties": {"count": PARTIES, "sizes": [TRAINED if vertical else TRAINED // PARTIES] * PARTIES},
-        "graph": {"kind": "ring" if kind.topology == "graph" else "star"},
-        "algorithm": {"name": name, "rounds": 4, **own},
-        "regularizer": {"weight": 0.1},
-        "run": {"seed": 1},
-    }
-    if vertical:
-        found["parties"]["split"] = "features"
-    if adjacency is not None:
-        certified = own.get("calibration", "certified") == "certified"
-        found["privacy"] = {"delta": 1e-5, "adjacency": adjacency} | ({"epsilon": 3.0} if certified else {})
-    if name == "sharing":
-        found["algorithm"]["ball" if adjacency == "person" else "column_bound"] = 2.0
-    if own.get("calibration") == "box":  # which diverges, as printed
-        found["algorithm"] |= {"negative_phi": True, "rounds": 1}
-    return found
 
 
 @pytest.mark.parametrize(("name", "own", "adjacency"), list(variants()))
@@ -285,18 +257,8 @@ def test_a_schema_tells_the_dimension(place: Place) -> None:
     write_csv(place.path / "data.csv", *rows())
     schema = {f"f{j}": [-3.0, 3.0] for j in range(3)}
     data = {"source": "data.csv", "label": "y", "schema": schema, "encoding": "binned"}
-    path = written(place.path / "config.toml", with_changes(PRIVATE, {"data": data}))
+    path = write_config(place.path / "config.toml", with_changes(PRIVATE, {"data": data}))
     accounted_and_trained(place, path, "--records", TRAINED)
-
-
-def written(path: Path, content: Tables) -> Path:
-    """Like `write_config`, with tables inside sections too."""
-    sections = (
-        "\n".join([f"[{name}]", *(f"{key} = {spelled(value)}" for key, value in table.items())])
-        for name, table in content.items()
-    )
-    path.write_text("\n".join(sections))
-    return path
 
 
 def test_a_federation_asks_too(place: Place) -> None:
@@ -356,10 +318,10 @@ def without_sizes(said: dict[str, Any]) -> dict[str, Any]:
 
 def ends_alike(folder: Path, content: Tables) -> bool:
     """Whether the config trained. Then its account was right, and so was any that knew less."""
-    path, out = written(folder / "config.toml", content), folder / "out"
+    path, out = write_config(folder / "config.toml", content), folder / "out"
     try:
         given = configs.read(path)
-        known = configs.read(written(path, declared(content, given)))
+        known = configs.read(write_config(path, declared(content, given)))
         if known.run.mode == "deployment":
             prepared = prepare(known)
             held, columns = prepared.held, prepared.columns
@@ -412,22 +374,22 @@ def compared(folder: Path, count: int) -> int:
     return trained
 
 
-def test_any_config_costs_what_was_said(folder: Path) -> None:
-    assert compared(folder, 25) >= 25
+def test_any_config_costs_what_was_said(drawn_folder: Path) -> None:
+    assert compared(drawn_folder, 25) >= 25
 
 
 @pytest.mark.slow
-def test_many_configs_cost_what_was_said(folder: Path) -> None:
-    assert compared(folder, 500) >= 500
+def test_many_configs_cost_what_was_said(drawn_folder: Path) -> None:
+    assert compared(drawn_folder, 500) >= 500
 
 
-def test_an_account_of_other_sizes_is_noticed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_account_of_other_sizes_is_noticed(drawn_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted fault: one record a party, as if that did not matter."""
     import privadmm.runs.preview as home
 
     monkeypatch.setattr(home, "counted", lambda config, count=None: (1,) * (config.parties.known or 1))
     with pytest.raises(AssertionError):
-        compared(folder, 25)
+        compared(drawn_folder, 25)
 
 
 @pytest.mark.parametrize("calibration", ["box", "proof"])

@@ -15,7 +15,9 @@ from privadmm.privacy.ledger import Policy
 from privadmm.privacy.ledger_file import identity_of
 from privadmm.privacy.sqlite_ledger import SqliteLedger
 from privadmm.runs.receipts import read as read_receipts
-from small_runs import CLEAR, PRIVATE, Outcome, Place, no_plots, rows, with_changes, write_csv, write_npz
+from small_runs import CLEAR, PRIVATE, SHARING, Outcome, Place, rows, with_changes, write_csv
+
+pytestmark = pytest.mark.usefixtures("skipped_plots")
 
 CASES = 240
 FILE = "party.sqlite"
@@ -27,13 +29,6 @@ TABLES = with_changes(
         "run": {"ledger": FILE},
     },
 )
-
-
-@pytest.fixture
-def place(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Place:
-    write_npz(tmp_path / "data.npz")
-    no_plots(monkeypatch)
-    return Place(tmp_path, capsys)
 
 
 def one_line(said: Outcome, *kinds: str) -> None:
@@ -166,10 +161,8 @@ MODELS = {
     "columns": with_changes(
         PRIVATE,
         {
+            **SHARING,
             "data": {"source": "data.csv", "label": "y", "intercept": 0.2},
-            "parties": {"split": "features"},
-            "algorithm": {"name": "sharing", "ball": 5.0, "rho": 0.3, "D_w": None},
-            "privacy": {"adjacency": "person"},
         },
     ),
 }

@@ -17,7 +17,7 @@ from privadmm.data import adult
 from privadmm.data.encoder import Encoder, encode_rows
 from privadmm.data.schema import Category, Number, Schema
 from privadmm.errors import ConfigError, DataError
-from small_runs import CLEAR, PRIVATE, Place, no_plots, with_changes, write_csv
+from small_runs import CLEAR, PRIVATE, Place, no_plots, with_changes, write_config, write_csv
 from small_runs import rows as small_rows
 
 RECOMMENDED = {
@@ -56,24 +56,11 @@ def write_patients(path: Path, raw: list[dict[str, Any]] = RAW) -> Path:
     return path
 
 
-def config_text(tables: dict[str, dict[str, Any]]) -> str:
-    """With the schema as a table of its own: JSON's spelling of one is not TOML's."""
-    parts = []
-    for name, keys in tables.items():
-        own = {key: value for key, value in keys.items() if not isinstance(value, dict)}
-        parts.append(f"[{name}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in own.items()))
-        for key, value in keys.items():
-            if isinstance(value, dict):
-                inner = "".join(f"{word} = {json.dumps(item)}\n" for word, item in value.items())
-                parts.append(f"[{name}.{key}]\n{inner}")
-    return "\n".join(parts)
-
-
 @pytest.fixture
 def trained(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
     no_plots(monkeypatch)
     write_patients(place.path / "patients.csv")
-    (place.path / "config.toml").write_text(config_text(with_changes(PRIVATE, RECOMMENDED)))
+    write_config(place.path / "config.toml", with_changes(PRIVATE, RECOMMENDED))
     assert place.train(place.path / "config.toml", "--json").code == 0
     return place
 
@@ -228,7 +215,7 @@ def test_cells_that_were_not_read_as_they_stand_are_counted(trained: Place) -> N
 def test_missing_numbers_are_the_low_end_where_that_was_declared(place: Place) -> None:
     write_patients(place.path / "patients.csv")
     tables = with_changes(with_changes(PRIVATE, RECOMMENDED), {"data": {"on_bad": "default"}})
-    (place.path / "config.toml").write_text(config_text(tables))
+    write_config(place.path / "config.toml", tables)
     assert place.train(place.path / "config.toml", "--json").code == 0
     model, row = privadmm.load(place.out), plain(RAW)[0]
     found = model.score_rows([{**row, "age": cell} for cell in (None, "?", math.inf, 0)])
@@ -280,7 +267,7 @@ def test_vertical_models_read_whole_rows(place: Place) -> None:
             "algorithm": {"name": "admm_sharing"},
         },
     )
-    (place.path / "config.toml").write_text(config_text(tables))
+    write_config(place.path / "config.toml", tables)
     done = place.train(place.path / "config.toml", "--json")
     assert done.code == 0, done.err
     config = configs.read(place.path / "config.toml")

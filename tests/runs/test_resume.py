@@ -28,7 +28,6 @@ from small_runs import (
     Place,
     Tables,
     charged,
-    no_plots,
     result,
     rows,
     spawn,
@@ -37,10 +36,7 @@ from small_runs import (
     write_npz,
 )
 
-
-@pytest.fixture(autouse=True)
-def drawn(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    return no_plots(monkeypatch)
+pytestmark = pytest.mark.usefixtures("skipped_plots")
 
 
 def stop(at: int) -> Bar:

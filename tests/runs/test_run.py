@@ -22,17 +22,13 @@ from small_runs import (
     ROUNDS,
     Place,
     charged,
-    no_plots,
     result,
     rows,
     with_changes,
     write_csv,
 )
 
-
-@pytest.fixture(autouse=True)
-def drawn(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    return no_plots(monkeypatch)
+pytestmark = pytest.mark.usefixtures("skipped_plots")
 
 
 def test_two_jobs_share_a_ledger_until_it_is_spent(place: Place) -> None:
@@ -71,9 +67,9 @@ def deploy(place: Place, out: Path, **changes: Any) -> dict[str, Any]:
     return said.object
 
 
-def test_a_deployment_measures_nothing_and_never_repeats_itself(place: Place, drawn: list[str]) -> None:
+def test_a_deployment_measures_nothing_and_never_repeats_itself(place: Place, skipped_plots: list[str]) -> None:
     printed = deploy(place, place.out)
-    assert drawn == ["spending"]
+    assert skipped_plots == ["spending"]
     assert printed["private"] is True
     assert (printed["accuracy_train"], printed["accuracy_test"], printed["objective"]) == (None, None, None)
     assert not (place.out / "metrics.csv").exists()

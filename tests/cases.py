@@ -65,7 +65,7 @@ class Case:
         )
 
     def trimmed(self, parties: int, rounds: int) -> Target | NoPrivacy:
-        """The target for this many parties and rounds, where it has a figure for each."""
+        """The target, with its lists cut to this many parties and rounds."""
         if isinstance(self.privacy, NoPrivacy):
             return self.privacy
         spread = tuple(np.resize(self.privacy.profile, rounds)) if self.privacy.profile else ()

@@ -170,7 +170,7 @@ class Job:
 
 
 def with_key(section: str, key: str) -> dict[str, Any]:
-    """FULL, and if need be what makes the key fit in."""
+    """FULL, with the keys that this one needs beside it."""
     tables = copy.deepcopy(FULL)
     if (section, key) in CONDITIONAL:
         when = FIELDS[section, key].when
@@ -194,7 +194,7 @@ def changed(section: str, key: str, value: Any) -> dict[str, Any]:
 
 
 def wrong_types(field: Field) -> list[Any]:
-    """Values of every other type; written out here, so that the reader's own idea of a type is not asked."""
+    """Values of every other type, written out here so that the test does not use the reader's idea of a type."""
     kind = field.kind.kind if isinstance(field.kind, Checked) else field.kind
     if field.name == "memory":
         return [True, 0.5, [1], {}]

@@ -22,11 +22,11 @@ COUNTS = (1, 2, 3, 0, 5, 17)
 LOSSES = ("logistic",) * 3 + ("half_logistic",) * 2 + ("huber_hinge", "squared", "hinge")
 FILES = ("data.npz", "data.npz", "zeros.npz", "one_label.npz", "huge.npz")
 PENALTIES = ("l2",) * 5 + ("elastic_net", "l1")
-# A deployment has no ledger here and trains nothing; what it costs is still counted, with other noise.
+# A deployment has no ledger here and cannot train; its cost is still counted, with other noise.
 MODES = ({"seed": 1},) * 7 + ({"mode": "deployment", "ledger": "party.sqlite"},)
-# Drawn for all alike; an engine elsewhere is another file's test.
+# Set for every config; other engines have their own tests.
 BASIC = ("name", "rounds", "count", "source", "mode", "engine", "scheduler")
-# What a paper's own calibration is told its noise by.
+# The keys that set the noise of a paper's own calibration.
 KNOBS = {name: ("round_epsilon",) for name in ("dp_admm", "pvp")} | {
     "sharing": ("round_epsilon", "b1"),
     "pdml": ("V",),
@@ -38,7 +38,7 @@ def within(kind: Any, value: float) -> bool:
 
 
 def value_of(draw: Any, kind: Any, wild: bool, lengths: tuple[int, ...]) -> Any:
-    """A value of this kind, within its limits; lists are as long as there are parties or rounds, or otherwise."""
+    """Draw a value of this kind within its limits; `lengths` are those that a list may have."""
     inner = kind.kind if isinstance(kind, Checked) else kind
     if isinstance(inner, Choice):
         return draw(st.sampled_from(inner.values))
@@ -54,7 +54,7 @@ def value_of(draw: Any, kind: Any, wild: bool, lengths: tuple[int, ...]) -> Any:
     return draw(st.sampled_from([number for number in choices if within(kind, number)] or [0.5]))
 
 
-# Keys whose good values no declaration tells: names of files and columns, and what fits together.
+# Good values that no declaration tells: names of files and columns, and values that fit together.
 DATA: dict[str, Any] = {
     "classes": st.sampled_from([[0, 1], [1, 0]]),
     "row_bound": st.sampled_from([2.0, 0.5, 1e-12, HUGE]),
@@ -99,7 +99,7 @@ def special(section: str, parties: int) -> dict[str, Any]:
 
 
 def base(draw: Any, name: str, parties: int, rounds: int) -> dict[str, dict[str, Any]]:
-    """What nearly always works with this algorithm."""
+    """Tables that nearly always work with this algorithm."""
     kind = ALGORITHMS[name]
     found: dict[str, dict[str, Any]] = {
         "data": {"source": draw(st.sampled_from(FILES)), "classes": [0, 1], "row_bound": 2.0},
@@ -122,7 +122,7 @@ def base(draw: Any, name: str, parties: int, rounds: int) -> dict[str, dict[str,
 
 @st.composite
 def tables(draw: Any) -> dict[str, dict[str, Any]]:
-    """A config as a dictionary: what its algorithm needs, then any keys on top, and some with outlandish values."""
+    """Draw a config: what its algorithm needs, any other keys, and some extreme values."""
     name = draw(st.sampled_from(sorted(ALGORITHMS)))
     parties, rounds = draw(st.sampled_from(PARTY_COUNTS)), draw(st.sampled_from(ROUNDS))
     found = base(draw, name, parties, rounds)
@@ -139,7 +139,7 @@ def tables(draw: Any) -> dict[str, dict[str, Any]]:
         if when is not None and found.get(section, {}).get(when.key) != when.value:
             continue
         if section == "privacy" and "privacy" not in found and draw(st.integers(0, 3)):
-            continue  # else nearly all would be refused for an epsilon that their method cannot keep
+            continue  # else nearly all would be refused: their method gives no epsilon
         known = special(section, parties).get(key)
         lengths = (rounds,) if key == "profile" else (parties, parties, parties, 2)
         found.setdefault(section, {})[key] = (
@@ -149,7 +149,7 @@ def tables(draw: Any) -> dict[str, dict[str, Any]]:
 
 
 def coherent(found: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """With what the drawn keys ask for beside them, where a config would nearly always miss it."""
+    """Add the keys that drawn keys need beside them, which a random config would nearly always miss."""
     own, parties = found["algorithm"], found["parties"]
     knobs = KNOBS.get(own["name"], ("alpha",))
     if own.get("calibration", "certified") == "certified":

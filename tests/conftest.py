@@ -1,11 +1,8 @@
 """Tests import shared helpers by name: `from cases import ALGORITHMS`. Fixtures that several files use are here."""
 
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 from small_runs import Place, no_plots, write_npz
 

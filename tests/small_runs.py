@@ -22,11 +22,11 @@ from privadmm.privacy.ledger_file import unpack_charges
 from privadmm.runs.run import Finished, run
 
 ENVIRONMENT = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "COLUMNS": "80"}
-# Output is kept back as it is for everybody else, else a failure to write it would show at another moment.
+# Buffer output as users do: otherwise a failure to write it would show at another moment.
 ENVIRONMENT.pop("PYTHONUNBUFFERED", None)
 Tables = dict[str, dict[str, Any]]
 
-# Data sets that are not the project's to hand on: where PRIVADMM_DATA says, or in shared/data beside the project.
+# Data sets that the project may not redistribute: in PRIVADMM_DATA, or in shared/data beside the project.
 ORIGINALS = Path(os.environ.get("PRIVADMM_DATA") or Path(__file__).parents[2] / "shared" / "data")
 
 PNG = b"\x89PNG\r\n\x1a\n"  # how such a file begins
@@ -136,11 +136,11 @@ class Place:
         return self.call("train", config, "--out", out or self.out, *words)
 
     def run(self, tables: Tables = PRIVATE, out: Path | None = None, **options: Any) -> Finished:
-        """The same without the command line."""
+        """Train without the command line."""
         return run(read(write_config(self.path / "config.toml", tables)), out or self.out, **options)
 
     def names(self) -> set[str]:
-        """Everything in the folder, to see that nothing was left."""
+        """Names of all files in the folder, to see that nothing was left."""
         return {str(item.relative_to(self.path)) for item in self.path.rglob("*")}
 
 
@@ -176,7 +176,7 @@ def wait_for(done: Callable[[], object], what: str, seconds: float = 30) -> None
 
 
 def no_plots(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """They take most of a small run's time. What would have been drawn is noted in the list."""
+    """Skip plots, which take most of a small run's time. The list notes what would have been drawn."""
     drawn: list[str] = []
     for name in ("convergence", "spending"):
         monkeypatch.setattr(f"privadmm.runs.run.plots.{name}", lambda *arguments, name=name: drawn.append(name))

@@ -130,7 +130,7 @@ def dense(people: People) -> Any:
 
 
 def optimum(people: People, public: Public, ball: float | None = None) -> Any:
-    """Of C mean(loss) + R, by scipy; a ball holds the weights of every party."""
+    """The minimiser of C mean(loss) + R by scipy; `ball` bounds the weights of every party."""
     from scipy.optimize import minimize
 
     D, y = dense(people), people.y

@@ -1,4 +1,4 @@
-"""Noise off, every method solves its problem: against scikit-learn on Adult, and scipy on small instances."""
+"""Without noise every method solves its problem: compared with scikit-learn on Adult and scipy on small instances."""
 
 from dataclasses import replace
 from functools import cache
@@ -36,7 +36,7 @@ def adult_shards() -> Shards:
 
 @cache
 def pooled_optimum() -> float:
-    """scikit-learn's objective on the same clipped rows, no separate intercept."""
+    """The optimum by scikit-learn of the same objective on the same clipped rows, without a separate intercept."""
     from sklearn.linear_model import LogisticRegression
 
     found = adult.load()
@@ -206,7 +206,7 @@ def test_public_facts_must_make_sense(wrong: dict, message: str) -> None:  # typ
 
 
 def test_replicas_are_runs_of_their_own() -> None:
-    """A replica axis gives the same model as a plain run, to rounding (a GEMM stands for GEMVs)."""
+    """A replica axis gives the same model as a plain run up to rounding: one matrix product replaces several."""
     case = CASES["dp_admm"]
     plain, many = case.job(), case.job(replicas=3)
     one = weights(plain, train(plain, cluster(plain, shards(), Simulation(0))))

@@ -1,4 +1,4 @@
-"""Dual variable perturbation: the paper's constants, what is certified of them, and where its printed box fails."""
+"""Dual variable perturbation: the paper's constants, what is certified, and where its printed box fails."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -82,7 +82,7 @@ def test_zeta_and_phi_by_hand() -> None:
 
 @pytest.mark.parametrize("alpha", [0.1, 1.0, 10.0])
 def test_the_proofs_noise_is_worth_its_alpha(alpha: float) -> None:
-    """One factor 1 + w where the paper has its square: never more than the claim, but for the argmin's cover."""
+    """The certified cost has one factor 1 + w, the paper its square: at most the claim but for the argmin's cover."""
     job = Job(DVP(eta=0.01, calibration="proof", alpha=alpha), public(rounds=1))
     certified = epsilon(totals(job.plan, 4)[0], 0.0)
     assert job.published is not None
@@ -159,7 +159,7 @@ def test_calibration_and_alpha_go_together() -> None:
 
 @dataclass(frozen=True)
 class RawDual(DVP):
-    """The argmin itself, not what was released of it, goes into the state and the next dual."""
+    """The planted leak: the argmin before its noise goes into the state and the next dual."""
 
     def update(self, t: int, local: Local, s: Any, inbox: Mail, release: Door) -> tuple[Any, Released]:
         kept: list[Floats] = []
@@ -178,7 +178,7 @@ class RawDual(DVP):
 
 @dataclass(frozen=True)
 class Understated(DVP):
-    """Declares `factor` times what a record can do."""
+    """Declares only `factor` times what one record can move."""
 
     what: str = "sensitivity"
     factor: float = 0.5

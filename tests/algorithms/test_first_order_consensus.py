@@ -33,7 +33,7 @@ from privadmm.runs.model import Model
 
 
 def facts(**changes: Any) -> Public:
-    """Adult's, as in the published figures of the method: 40,000 records at ten parties."""
+    """The facts of Adult, as in the method's published figures: 40,000 records at ten parties."""
     own: dict[str, Any] = {
         "sizes": np.full(10, 4000),
         "dim": 105,
@@ -48,7 +48,7 @@ def facts(**changes: Any) -> Public:
 
 @pytest.mark.parametrize("name", ["foc-off", "foc-gossip"])
 def test_without_noise_it_reaches_the_optimum_of_the_mapped_problem(name: str) -> None:
-    """In gossip everybody sees the map a little differently; with many steps, and no noise, not by much."""
+    """With gossip every party has a slightly different map; after many steps, without noise, they nearly agree."""
     steps = 60 if name == "foc-gossip" else 0
     case = replace(
         CASES["foc-off"],
@@ -167,7 +167,7 @@ def test_a_model_carries_its_map(tmp_path: Any) -> None:
 
 @dataclass(frozen=True)
 class RawMoments(Centred):
-    """The state remembers the party's own moments, and not what was released of them."""
+    """The planted leak: the state keeps the party's own moments instead of the released ones."""
 
     def at_parties(self, *given: Any) -> tuple[Any, Released]:
         _, _, local, *_ = given
@@ -177,7 +177,7 @@ class RawMoments(Centred):
 
 @dataclass(frozen=True)
 class RawConsensus(FirstOrderConsensus):
-    """The message carries something of the labels that no noise covers."""
+    """The planted leak: the message carries something of the labels without noise."""
 
     def slope(self, t: int, local: Local, s: Any, inbox: Mail, release: Door) -> tuple[Any, Released]:
         state, out = super().slope(t, local, s, inbox, release)

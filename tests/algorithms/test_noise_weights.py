@@ -1,4 +1,4 @@
-"""How much a round and a party weigh: the least noise there is, within the budget, from public facts."""
+"""Weights of rounds and parties: the least noise within the budget, from public facts."""
 
 import math
 from dataclasses import replace
@@ -40,7 +40,7 @@ def facts(sizes: Any = (100, 400, 1600, 6400), **changes: Any) -> Public:
 
 
 def pulls(rounds: int, beta: float, average: int) -> np.ndarray:
-    """What each gradient adds to the model, by running heavy ball on one gradient after another."""
+    """How much each gradient adds to the model, by running heavy ball on one gradient at a time."""
     found = []
     for t in range(rounds):
         W, V, iterates = 0.0, 0.0, []
@@ -55,7 +55,7 @@ def pulls(rounds: int, beta: float, average: int) -> np.ndarray:
 @settings(max_examples=25)
 @given(st.integers(2, 60), st.floats(0, 0.95), st.floats(0.05, 1.0))
 def test_no_other_spread_of_the_noise_is_better(rounds: int, beta: float, share: float) -> None:
-    """sum(a) is the least noise that sum a_t g_t can have; what levels in steps lose of it is under a percent."""
+    """sum(a) is the least noise that sum a_t g_t can have; rounding levels to steps loses less than a percent."""
     average = max(1, round(share * rounds))
     a, s = pulls(rounds, beta, average), np.array(profile(rounds, beta, average))
     assert (1 - 1e-11) * rounds < (s**-2).sum() <= rounds
@@ -77,7 +77,7 @@ def test_a_schedule_costs_what_was_asked_and_the_target_overrules_it() -> None:
 
 
 def test_weights_have_the_least_variance() -> None:
-    """Sampling and noise together, against a search by scipy."""
+    """The sum of sampling error and noise, compared with a search by scipy."""
     m, even = np.array([50, 300, 2000, 20_000])[:, None], np.array([3000.0, 200.0, 10_000.0, 3000.0])[:, None]
 
     def variance(logs: Any) -> float:
@@ -106,7 +106,7 @@ def test_unequal_parties_bring_less_noise_when_weighed() -> None:
 
 
 def test_messages_do_not_depend_on_how_parties_count() -> None:
-    """Weights are a matter of who averages: sensitivities and the plan are those of records."""
+    """Weights change how messages are averaged; sensitivities and the plan stay those of records."""
     public = facts()
     assert NOISE.plan(public) == RECORDS.plan(public)
     first = [Centred(method).plan(public) for method in (NOISE, RECORDS)]
@@ -127,7 +127,7 @@ def test_without_noise_weighed_parties_solve_the_pooled_problem(leave: Any) -> N
 
 
 def test_the_consensus_is_the_mean_by_these_shares() -> None:
-    """Of those present: with everybody's mean gradient alike it is that gradient, C' times as planned."""
+    """Weights of those present: if all mean gradients are equal, the result is that gradient, times C' as planned."""
     from privadmm.engine.mail import Mail
 
     public = facts(privacy=Target(None, 1e-6, party_epsilon=(2.0, 0.1, 1.0, 0.5)), C=3.0)

@@ -1,4 +1,4 @@
-"""PDML: noise off it solves its problem, perturbed as (14) says; what its noise costs; and eta, which is drawn once."""
+"""PDML: its optimum without noise and with (14), the cost of its noise, and eta, which is drawn once."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -36,7 +36,7 @@ def test_the_model_is_the_mean_of_everything_that_was_released() -> None:
     job, tape = CASES["pdml-uneven"].job(), []
     progress = train(job, cluster(job, shards(), Simulation(0)), [lambda v: tape.append(v.released.values)])
     np.testing.assert_allclose(weights(job, progress), np.mean(tape, axis=(0, 1)), rtol=1e-12)
-    # The neighbours hear the messages themselves, and not the mean.
+    # The neighbours receive the messages themselves, not the mean.
     assert progress.mail.values.tobytes() == tape[-1].tobytes()
 
 
@@ -57,7 +57,7 @@ def test_the_noise_in_the_objective_is_bounded_and_shifts_the_optimum_as_printed
 
 def test_it_is_drawn_once_and_a_resumed_job_has_it_again(tmp_path: Path) -> None:
     job, kept = CASES["pdml-bounded"].job(), []
-    for seed in (0, 1):  # another process, and another stream: what is kept counts
+    for seed in (0, 1):  # another process and noise stream: the stored draw is used
         ledger = SqliteLedger(tmp_path / "ledger", range(len(SIZES)), job.policy, "simulation")
         kept.append(cluster(job, shards(), Simulation(seed), ledger).workers[0].local.kept["eta"])
         ledger.close()

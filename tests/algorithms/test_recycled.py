@@ -1,4 +1,4 @@
-"""M-ADMM, R-ADMM and MR-ADMM: where they lead without noise, what the papers claim, and what an even round may read."""
+"""M-ADMM, R-ADMM and MR-ADMM: limits without noise, the papers' claims, and what an even round may read."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -44,7 +44,7 @@ def trained(job: Job, data: Shards) -> Floats:
     return weights(job, train(job, cluster(job, data, Simulation(0))))
 
 
-# Where they lead.
+# Limits without noise.
 
 
 EXACT = [
@@ -93,7 +93,7 @@ def test_a_step_for_all_is_advised_only_where_it_is_missing() -> None:
 
 
 def test_without_growth_they_are_the_methods_that_they_generalise() -> None:
-    """M-ADMM is DVP without noise, and a huge gamma leaves of R-ADMM its odd rounds: consensus ADMM."""
+    """Without noise M-ADMM is DVP; with a huge gamma R-ADMM is its odd rounds only: consensus ADMM."""
     data = shards()
     dvp = trained(replace(CASES["dvp-off"]).job(), data)
     assert np.array_equal(trained(CASES["m_admm-off"].job(), data), dvp)
@@ -106,7 +106,7 @@ def test_without_growth_they_are_the_methods_that_they_generalise() -> None:
 
 
 class Watch:
-    """Keeps what the coordinator remembers and every party's own account of it, after each round."""
+    """Keeps the coordinator's memory and the parties' states after each round."""
 
     def __init__(self, workers: Any, public: Public) -> None:
         self.workers, self.memory, self.before = workers, [public.origin(public.parties)], []
@@ -128,7 +128,7 @@ def test_parties_and_coordinator_follow_the_same_bits(name: str) -> None:
 
 
 def test_the_even_round_is_the_papers_gradient_step() -> None:
-    """Without noise, (19) from released values is (16) with the gradient that nobody had to ask for."""
+    """Without noise, (19) from released values equals (16), which needs the gradient."""
     job, data = (
         replace(OFF, algorithm=MRADMM(eta=0.1, growth=1.2, gamma=0.5, tolerance=1e-12)).job(),
         shards(),
@@ -153,7 +153,7 @@ def test_the_even_round_is_the_papers_gradient_step() -> None:
 
 @dataclass(frozen=True)
 class FreshGradient(MRADMM):
-    """The even round asks the records for (16)'s gradient."""
+    """The planted leak: the even round computes (16)'s gradient from the records."""
 
     name = "fresh gradient"
 
@@ -172,7 +172,7 @@ class FreshGradient(MRADMM):
 
 @dataclass(frozen=True)
 class StoredNoise(MRADMM):
-    """Algorithm 3 as printed: the even round starts from the argmin as it was solved, before its output noise."""
+    """Algorithm 3 as printed: the even round starts from the argmin before its output noise."""
 
     name = "stored noise"
 
@@ -193,7 +193,7 @@ class StoredNoise(MRADMM):
 
 @dataclass(frozen=True)
 class RawMessage(MRADMM):
-    """The even iterate rides along with the odd one, as post-processing that is none."""
+    """The planted leak: the message of the odd round also carries the even iterate."""
 
     name = "raw message"
 
@@ -204,7 +204,7 @@ class RawMessage(MRADMM):
 
 @dataclass(frozen=True)
 class OwnRelease(MRADMM):
-    """The even round is a query of its own, through the door, of which the plan knows nothing."""
+    """The even round releases through the door although the plan has no release there."""
 
     name = "own release"
 
@@ -228,7 +228,7 @@ def test_an_even_round_that_reads_more_than_releases_is_caught(kind: type[MRADMM
 
 
 def test_the_planted_even_rounds_do_what_they_say() -> None:
-    """Without noise they give the sound run, to the solver's tolerance: only what they read is another thing."""
+    """Without noise the planted bugs give the same run, up to the solver's tolerance."""
     quiet = replace(SOUND, privacy=NoPrivacy())
     sound, *planted = (
         trained(replace(quiet, algorithm=kind(eta=2.0, gamma=0.1, tolerance=1e-12)).job(), shards())
@@ -271,7 +271,7 @@ def test_replicas_are_runs_of_their_own() -> None:
 
 @pytest.mark.parametrize("case", [CASES["m_admm-off"], CASES["mr_admm-off"]], ids=named)
 def test_a_warm_start_goes_on_from_the_model_before(case: Case) -> None:
-    """At the optimum and with the duals to learn, every iterate stays near it; from 0 the first ones are far away."""
+    """Started at the optimum with duals of 0, the iterates stay near it; started at 0, the first are far away."""
     data, cold = shards(), case.job(rounds=3)
     best = trained(case.job(rounds=800), data)
     warm = Job(case.algorithm, replace(cold.public, start=Start.public(best)))
@@ -440,7 +440,7 @@ def test_growing_penalties_are_checked_at_both_ends() -> None:
 
 
 def test_on_a_bipartite_graph_no_gamma_will_do_by_the_paper() -> None:
-    """And yet it converges there: the conditions are sufficient only."""
+    """It converges although the conditions fail: they are sufficient, not necessary."""
     for graph in (graphs.ring(4), graphs.random(4, 3, seed=0)):
         public = replace(OFF.public(sizes=(7, 12, 7, 5), rounds=600), graph=graph)
         assert RADMM(eta=0.1).smallest_gamma(public) is None
@@ -554,7 +554,7 @@ def test_a_penalty_too_small_for_the_target_is_refused_with_one_that_is_not() ->
 
 
 def test_what_more_curvature_does_not_mend_is_refused_without_advice() -> None:
-    """An epsilon that the cover of inexact argmins alone exceeds."""
+    """A target epsilon that is below the cost of covering inexact argmins."""
     public = two_parties(privacy=Target(1e-6, 1e-12), loss=HuberHinge(0.5))
     with pytest.raises(RefusedError, match="smallest feasible") as refused:
         Job(MADMM(eta=1e9), public).plan  # noqa: B018

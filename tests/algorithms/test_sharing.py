@@ -1,4 +1,4 @@
-"""ADMM sharing and its baselines: they reach the optimum, fail where the printed form fails, and say what they cost."""
+"""ADMM sharing and its baselines: their optimum, where the printed form fails, and what they cost."""
 
 import json
 import math
@@ -42,7 +42,7 @@ def objective(case: Case, data: People, w: Any) -> float:
 
 
 def overlapping(parties: int, n: int = 40, seed: int = 0) -> People:
-    """Parties whose columns tell nearly the same, as one-hot columns of a census do."""
+    """Parties whose columns are nearly dependent, like the one-hot columns of a census."""
     rng = np.random.default_rng(seed)
     common = rng.normal(size=(n, 2))
     parts = [common + 0.2 * rng.normal(size=(n, 2)) for _ in range(parties)]
@@ -83,7 +83,7 @@ def test_the_weight_of_the_loss_counts() -> None:
 
 
 def test_the_hinge_and_l1_are_solved_too() -> None:
-    """No scipy optimum to a kink: nothing nearby is better."""
+    """scipy cannot minimise a function with kinks, so check that no point nearby is better."""
     data, rng = people(2, (3, 4), n=30), np.random.default_rng(0)
     for case in (
         Case("", ADMMSharing(rho=0.3), OFF, loss=Hinge()),
@@ -117,7 +117,7 @@ def test_the_printed_form_fails_where_the_sharing_form_does_not(parties: int, rh
 
 
 def test_the_printed_form_is_the_papers() -> None:
-    """(6) to (9) as they are printed, written out once more; labels speak first in both."""
+    """(6) to (9) as printed, written out a second time; in both the label holder sends first."""
     data, rho = people(3, (3, 4), n=12), 2.0
     case = Case("", ADMMSharing(rho=rho, form="printed"), OFF)
     lam, D = 0.05 * 12, [features.A for features in data.columns.features]
@@ -145,7 +145,7 @@ def test_gradient_steps_reach_the_optimum(batches: int) -> None:
 
 
 def test_little_noise_is_nearly_none() -> None:
-    """At an absurd epsilon the private run is the one without noise."""
+    """With a huge epsilon the private run equals the one without noise."""
     data = people(0, (3, 4), n=40)
     found = {}
     for privacy in (OFF, replace(PERSON, epsilon=1e12)):

@@ -1,4 +1,4 @@
-"""PVP, DP-FedSGD and parties on their own: noise off, each solves its problem; what PVP's paper says of its noise."""
+"""PVP, DP-FedSGD and local_only: each solves its problem without noise; the noise of PVP's paper."""
 
 from dataclasses import replace
 from typing import Any
@@ -39,7 +39,7 @@ def solution(case: Case, rounds: int, data: Shards | None = None) -> tuple[Job, 
 
 
 def test_pvp_without_noise_is_consensus_admm(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To the bit where both start their solves at the anchor, as pvp does; and so it solves the same problem."""
+    """Bit for bit if both start their solves at the anchor, as pvp does."""
     clear, off = CASES["admm_star"].job(rounds=20), CASES["pvp-off"].job(rounds=20)
     said, argmin = transcript(off, shards()), Local.argmin
     for one, other in zip(said, transcript(clear, shards()), strict=True):
@@ -60,7 +60,7 @@ def test_pvp_without_noise_is_consensus_admm(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize(("name", "kept"), [("pvp", False), ("pdml", False), ("dvp", True)])
 def test_what_leaves_with_output_noise_is_kept_nowhere_without_it(name: str, kept: bool) -> None:
-    """Control: dvp's argmin is what is released, and its gradient is remembered."""
+    """Control: dvp releases its argmin, and keeps its gradient."""
     job = CASES[name].job(rounds=3)
     parties = cluster(job, shards(), Simulation(0))
     train(job, parties)
@@ -134,7 +134,7 @@ def test_fedsgd_averages_one_iterate_at_least_and_all_at_most(average: float) ->
 
 
 def test_every_party_alone_solves_its_own_problem() -> None:
-    """Whatever the others' sizes: its own mean loss and the whole regulariser. The model is the plain mean."""
+    """A party minimises its mean loss and the whole regulariser, whatever the others' sizes. The model is the mean."""
     job = CASES["local_only"].job(rounds=1)
     blocks = cluster(job, shards(), Simulation(0))
     w = weights(job, train(job, blocks))
@@ -239,7 +239,7 @@ def test_certified_noise_has_no_figure_of_the_papers() -> None:
 
 
 def test_a_label_moves_less_than_a_record() -> None:
-    """The paper's noise is for a record; between flipped labels of the logistic loss it is worth twice as much."""
+    """The paper's noise is for a record; between flipped labels of the logistic loss it protects twice as well."""
     record = paper()
     label = paper(privacy=Target(None, 1e-3, adjacency="label"))
     first, second = (job.plan[(0, 0)][0][0] for job in (record, label))
@@ -254,7 +254,7 @@ def test_a_label_moves_less_than_a_record() -> None:
 @pytest.mark.parametrize("size", [1.0, 1e5, 1e9, 1e60])
 @pytest.mark.parametrize("name", ["pvp", "dp_fedsgd"])
 def test_rounding_stays_within_the_sensitivity(name: str, size: float) -> None:
-    """A huge broadcast makes a solve round coarsely: the declared sensitivity follows, or nothing leaves."""
+    """A huge broadcast makes a solve inexact: the declared sensitivity grows with it, or nothing is released."""
     job = replace(CASES[name], loss=Logistic()).job(sizes=(101,))
     X, y = np.zeros((101, DIM)), np.ones(101)
     X[:, 0] = 1.0

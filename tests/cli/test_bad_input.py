@@ -1,4 +1,4 @@
-"""Bad input, a line each: the message says where and what to do, the code is right, and nothing is left behind."""
+"""Bad input: a message of one line says where and what to do, the exit code is right, and no file is left behind."""
 
 import sqlite3
 from collections.abc import Callable
@@ -231,7 +231,7 @@ def contents(path: Path) -> bytes | None:
 
 
 def test_the_config_behind_the_bad_ones_works(place: Place) -> None:
-    """Else the table above would show nothing."""
+    """Control: without this the table above would prove nothing."""
     assert place.train(place.config(), out=place.path / "private").code == 0
     assert place.train(place.config(CLEAR), out=place.path / "clear").code == 0
 

@@ -67,7 +67,7 @@ def test_what_is_not_private_or_simulated_says_so_everywhere(place: Place) -> No
 
 
 def test_accuracy_and_objective_are_of_the_final_model(place: Place) -> None:
-    """Against scikit-learn's own arithmetic, from the model on disk and the records in one piece."""
+    """Compared with scikit-learn, from the model on disk and all records together."""
     import numpy as np
     from sklearn.metrics import accuracy_score, log_loss
 
@@ -309,7 +309,7 @@ PLAIN = {
 )
 @pytest.mark.parametrize("classifier", [True, False])
 def test_any_course_of_a_run_can_be_drawn(values: list[float], classifier: bool, tmp_path: Path) -> None:
-    """One round, a wide range, no finite value at all; matplotlib's warnings are errors here."""
+    """Plots of one round, a wide range, and no finite value; a warning of matplotlib is an error here."""
     share = 0.5 if classifier else None
     rows = [metrics.Row(t, 0.1, value, share, None, value) for t, value in enumerate(values, 1)]
     result = {**PLAIN, "accuracy_train": share, "majority_train": share}

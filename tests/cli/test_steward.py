@@ -16,7 +16,7 @@ POLICY = ("--parties", PARTIES, "--epsilon", 1.4, "--delta", 1e-5, "--mode", "si
 
 @pytest.fixture
 def party(place: Place) -> Path:
-    """A ledger whose steward has decided, with one finished run in it."""
+    """A ledger with a policy of its steward and one finished run."""
     file = place.path / "party.sqlite"
     assert place.call("ledger", "create", file, *POLICY, "--algorithm", "dp_admm", "--json").code == 0
     assert place.train(place.config(run={"ledger": "party.sqlite"})).code == 0
@@ -220,7 +220,7 @@ def test_a_tampered_ledger_stops_the_next_run(place: Place, party: Path) -> None
 
 
 def test_a_run_is_resumed_with_its_own_ledger_only(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither with the kept copy of its config, whose paths lead elsewhere, nor with an older ledger put back."""
+    """The copy of its config has other paths, and a restored older ledger does not match: both are refused."""
     from privadmm.engine import loop
     from privadmm.engine.loop import Checkpoint
 

@@ -29,7 +29,7 @@ from small_runs import no_plots, write_config
 
 @dataclass
 class Ends:
-    """How the configs of a session ended, by kind: a test of refusals alone would show little."""
+    """Counts how configs ended, by kind: a search that only saw refusals would prove little."""
 
     counts: Counter[str]
 
@@ -113,7 +113,7 @@ def test_many_configs_end_well_or_by_name(drawn_folder: Path, examples: int, plo
 
 
 def test_a_fault_is_found(drawn_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The planted fault: something without a name, where five parties speak to a coordinator."""
+    """The planted fault: a KeyError when five parties send to a coordinator."""
     average = star.average
 
     def fragile(inbox: Mail) -> Any:

@@ -62,8 +62,8 @@ def test_a_value_out_of_range_is_refused_where_it_stands(tmp_path, section, key)
 
 
 def test_every_key_has_a_value_that_is_out_of_range():
-    both = [at for at, field in FIELDS.items() if field.kind.json().get("type") == "boolean"]  # true and false are all
-    assert [at for at, field in FIELDS.items() if not out_of_range(field)] == both
+    booleans = [at for at, field in FIELDS.items() if field.kind.json().get("type") == "boolean"]
+    assert [at for at, field in FIELDS.items() if not out_of_range(field)] == booleans
 
 
 @every_key

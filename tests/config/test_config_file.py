@@ -119,7 +119,7 @@ def test_a_mistake_in_a_schema_file_is_reported_there(tmp_path):
     assert f"{file}: no such file" in job.complaint()
 
 
-# Where a run and its records are kept, and how it is reached: it can be resumed with others.
+# Paths and addresses: a run can be resumed with other ones.
 ELSEWHERE = ("out", "scheduler", "timeout", "tls_ca", "tls_cert", "tls_key", "memory")
 
 
@@ -223,7 +223,7 @@ def test_the_schema_for_people_names_every_key_with_what_is_allowed():
 
 
 def valid(schema, value):
-    """As much of JSON Schema 2020-12 as we write; any other keyword is a KeyError."""
+    """Validate with the part of JSON Schema 2020-12 that we write; any other keyword is a KeyError."""
     if isinstance(schema, bool):
         return schema
     kinds = {"object": dict, "array": list, "string": str, "boolean": bool}

@@ -150,7 +150,7 @@ NAMES = "number, choice, extra, pair, items, table"
 SIDES = '"left" or "right"'
 
 
-# Lines of a table, and of what is wrong: its place, and facts in their order.
+# Lines of a table; then None, or the place of the mistake and facts that the message must state.
 WRONG = [
     ("number = 1", None),
     ("number = 2", None),

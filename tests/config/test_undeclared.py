@@ -1,4 +1,4 @@
-"""Public facts that nobody declared: they can be passed on, and every use of one asks for it."""
+"""Public facts that were not declared: they can be passed on, and whatever uses one asks for it."""
 
 import copy
 import math
@@ -110,7 +110,7 @@ def outline(public: Public) -> Public:
 
 @pytest.mark.parametrize("case", ALGORITHMS, ids=named)
 def test_a_plan_without_sizes_is_the_plan_with_any(case: Case) -> None:
-    """Of every case: either nothing is planned without sizes, or the plan is the same for very different ones."""
+    """For every case: without sizes there is no plan, or the plan is the same for very different sizes."""
     try:
         without = Job(case.algorithm, outline(case.public()), id="case")
         plan = without.plan
@@ -136,7 +136,7 @@ def peeking(public: Public) -> float:
 def test_an_algorithm_that_starts_to_look_at_sizes_is_asked_for_them(
     monkeypatch: pytest.MonkeyPatch, place: Place
 ) -> None:
-    """Nobody keeps a list of those that do: the plan of dp_admm needs no sizes until it reads one."""
+    """There is no list of methods that need sizes: the plan of dp_admm needs none until it reads one."""
     from privadmm.algorithms.dp_admm import DPADMM
 
     config, planned = configs.read(place.config()), DPADMM.planned
@@ -212,7 +212,7 @@ DVP = {"algorithm": {"name": "dvp", "D_w": None, "rho": None}, "graph": {"kind":
 
 
 def test_messages_are_as_wide_whatever_the_sizes(place: Place) -> None:
-    """`scale` says nothing of a cost, and plans none."""
+    """`scale` reports no privacy cost and makes no plan."""
     for moments in ({}, {"features": {"moments": True}}):
         found = scaled(place, "--dim", 3, **DVP, **moments)
         assert found["lines"] == scaled(place, "--dim", 3, **DVP, **moments, parties={"sizes": [16] * 3})["lines"]

@@ -1,4 +1,4 @@
-"""What an attacker can prove stays below the certificate and close to it; with a bug planted it goes above."""
+"""An attack proves an epsilon below the certificate and close to it; with a planted bug it proves more."""
 
 from dataclasses import replace
 from typing import Any
@@ -14,7 +14,7 @@ from privadmm.errors import ConfigError
 from privadmm.privacy.accounting import gdp
 from privadmm.privacy.calibration import Target
 
-# A large delta decides with a few games; `privadmm audit` plays the config's own.
+# With a large delta a few games decide; `privadmm audit` uses the config's delta.
 DELTA, ROUNDS, TRIALS = 0.02, 5, 60_000
 CONFIDENCE = 0.999
 
@@ -66,7 +66,7 @@ def test_planted_bugs_are_caught(case: Case, bug: str) -> None:
 
 @pytest.mark.parametrize("case", [DP, DUAL], ids=named)
 def test_a_whole_record_behind_a_label_guarantee_is_caught(case: Case) -> None:
-    """Noise calibrated to a label flip, and neighbours that differ in the record."""
+    """The planted bug: noise for a flipped label, and neighbours that differ in a whole record."""
     assert isinstance(case.privacy, Target)
     flip = game_of(replace(case, privacy=replace(case.privacy, adjacency="label")))
 

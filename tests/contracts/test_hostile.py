@@ -1,4 +1,4 @@
-"""A coordinator that does not keep to the protocol: what it sends must not buy more than it pays for."""
+"""A coordinator that breaks the protocol gets nothing that is not charged."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -60,7 +60,7 @@ def unpaid(monkeypatch: pytest.MonkeyPatch) -> Worker:
 
 
 def test_what_cannot_be_paid_for_is_not_even_computed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That a solver fails on records tells of them: a refusal that came after it would make that free."""
+    """A solver's failure depends on the records: refusing only after it would tell that for free."""
     with pytest.raises(RefusedError, match="may spend"):
         unpaid(monkeypatch).step(0, 0, Mail(COORDINATORS, np.zeros((1, 4))))
 
@@ -78,7 +78,7 @@ def test_a_graph_party_hears_its_neighbours_only() -> None:
 
 
 def test_one_charge_covers_one_row_a_party() -> None:
-    """The door's own guard, should a phase broadcast something by itself."""
+    """The door's own check, in case a phase releases a value of another shape."""
     job = CASE.job()
     door = Door(job.public.ids, job.plan[(0, 0)], Simulation(0), 0, 0, lambda charges: None)
     with pytest.raises(RefusedError, match="one charge covers"):

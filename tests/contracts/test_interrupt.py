@@ -1,4 +1,4 @@
-"""Stop a run anywhere, go on from what is stored: the same transcript, the same charges, nothing paid twice."""
+"""A run stopped anywhere and resumed has the same transcript and charges; nothing is paid twice."""
 
 from pathlib import Path
 
@@ -43,7 +43,7 @@ def test_without_a_checkpoint_the_ledger_alone_is_enough(tmp_path: Path) -> None
 
 
 def test_a_restored_ledger_does_not_match_the_checkpoint(tmp_path: Path) -> None:
-    """A backup of the ledger from before: the parties are asked for a round that they are not ready for."""
+    """With an older backup of the ledger, the parties are asked for a round that they are not ready for."""
     job = ALGORITHMS[4].job(rounds=ROUNDS)
     with pytest.raises(Stop):
         attempt(job, shards(), tmp_path, (1, False))
@@ -87,7 +87,7 @@ def test_a_checkpoint_of_another_job_is_not_used(tmp_path: Path) -> None:
 
 
 def test_starting_over_instead_of_resuming_is_caught(tmp_path: Path) -> None:
-    """The planted fault: a resumed run under a new job id pays for its rounds again, and the ledger says no."""
+    """The planted fault: a resumed run under a new job id would pay for its rounds again, and the ledger refuses."""
     job = ALGORITHMS[4].job(rounds=ROUNDS)
     with pytest.raises(Stop):
         attempt(job, shards(), tmp_path, (2, False))

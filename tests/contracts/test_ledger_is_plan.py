@@ -1,4 +1,4 @@
-"""What a run charges is what its plan said before any data was touched: for every party, event by event."""
+"""A run charges exactly what its plan said before any data was read: for every party, event by event."""
 
 import math
 from dataclasses import dataclass, replace
@@ -71,7 +71,7 @@ def test_a_run_that_leaves_its_plan_is_stopped(bug: Any) -> None:
 
 
 def test_a_forgotten_charge_is_caught() -> None:
-    """A door that does not write down what it let out: the ledger then falls short of the plan."""
+    """The planted fault: a door that charges nothing; the ledger then has less than the plan."""
 
     class Silent(Door):
         def close(self) -> dict[int, tuple[Event, ...]]:

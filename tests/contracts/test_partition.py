@@ -22,7 +22,7 @@ def test_blocks(case: Case, parts: list[list[int]], sparse: bool) -> None:
 
 
 class Sequential(Simulation):
-    """The fault: one stream for everybody, drawn in the order in which parties come."""
+    """The planted fault: one noise stream for all, drawn in the order of the parties."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)

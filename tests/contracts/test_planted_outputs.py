@@ -21,7 +21,7 @@ from privadmm.privacy.release import Door, Released
 
 
 class Between:
-    """A door that notes the query on its way, and declares `factor` of its sensitivity."""
+    """A door that notes the query, and declares `factor` times its sensitivity."""
 
     def __init__(self, door: Door, factor: float = 1.0) -> None:
         self.door, self.factor = door, factor
@@ -35,7 +35,7 @@ class Between:
 
 
 def deep_records(case: Case, mail: Mail) -> tuple[float, float]:
-    """Opposite but for a small common part, along which the mail has pushed the weights far to the wrong side."""
+    """Two records, opposite but for a small common part along which the mail pushed the weights to the wrong side."""
     across = np.sqrt(1 - 0.05**2)
     data = []
     for side in (across, -across):
@@ -84,7 +84,7 @@ def test_a_sensitivity_of_an_argmin_that_is_too_small_is_caught(factor: float) -
 
 @dataclass(frozen=True)
 class BatchClipped(DPFedSGD):
-    """Rows ten times as long as declared, and the party's mean gradient cut to the length of one record's."""
+    """The planted bug: rows ten times as long as declared, and the mean gradient clipped instead of each record's."""
 
     def slope(self, t: int, local: Local, s: Slope, inbox: Mail, release: Door) -> tuple[Slope, Released]:
         w = np.broadcast_to(inbox.broadcast, s.w.shape)
@@ -126,7 +126,7 @@ class RawMean(PDML):
 
 @dataclass(frozen=True)
 class NoisyMean(RawMean):
-    """The same of the noisy ones, which is sound."""
+    """The mean of the noisy iterates, which is sound."""
 
     def update(self, t: int, local: Local, s: Any, inbox: Mail, release: Door) -> tuple[Any, Released]:
         state, message = PDML.update(self, t, local, s, inbox, release)
@@ -163,6 +163,6 @@ def test_planted_leaks_are_caught(bug: Any) -> None:
 
 
 def test_the_mean_of_noisy_iterates_is_no_leak() -> None:
-    """Else the test of RawMean would show nothing."""
+    """Control for the test of RawMean."""
     first, again = replayed(replace(CASES["pdml"], algorithm=NoisyMean(beta=0.1)))
     assert again == first

@@ -40,7 +40,7 @@ class RawDual(DPADMM):
 
 @dataclass(frozen=True)
 class RawMessage(DPADMM):
-    """Post-processing that is none: the message carries the gradient."""
+    """The message carries the gradient, disguised as post-processing."""
 
     def update(self, t: int, local: Local, s: State, inbox: Mail, release: Door) -> tuple[State, Released]:
         state, message = super().update(t, local, s, inbox, release)
@@ -61,7 +61,7 @@ class DataStep(DPADMM):
 
 @dataclass(frozen=True)
 class RawAnchor(ADMMGraph):
-    """The solver's anchor is moved by a rule on the records."""
+    """The solver's anchor depends on the records."""
 
     def update(self, t: int, local: Local, s: Any, inbox: Mail, release: Door) -> tuple[Any, Released]:
         state, message = super().update(t, local, s, inbox, release)

@@ -1,4 +1,4 @@
-"""Every contract, for methods over split features: people's rows at several parties, labels at the coordinator."""
+"""Contracts of methods over split features beyond those that all methods share: sensitivity, attack, planted bugs."""
 
 import math
 from dataclasses import dataclass, replace
@@ -38,7 +38,7 @@ def test_sparse_columns_say_the_same(case: Case) -> None:
 
 
 class Peeping:
-    """A door that tells what it was asked to hide."""
+    """A door that keeps the query before its noise."""
 
     def __init__(self, door: Door) -> None:
         self.door, self.seen = door, list[Floats]()
@@ -110,7 +110,7 @@ def test_a_second_hand_over_is_stopped() -> None:
 def moved(
     case: Case, first: Floats, second: Floats, target: Floats, t: int, bound: float | None
 ) -> tuple[float, float]:
-    """How far the query of one party moves between two tables, and how far it may; the target is what it may be."""
+    """How far one party's query moves between two tables, and how far it may, for this target."""
     job = case.job(widths=(first.shape[1],), n=len(first))
     doors = []
     for X in (first, second):
@@ -160,7 +160,7 @@ def test_search(case: Case) -> None:
 
 
 def crowd(n: int, row: float, other: float) -> tuple[Floats, Floats]:
-    """n people alike, and one of whom everything is asked: `row` along their direction, `other` across."""
+    """n equal people, and one with the entries `row` along their direction and `other` across."""
     X = np.zeros((n + 1, 2))
     X[:n, 0] = 1.0
     X[n] = row, other
@@ -196,7 +196,7 @@ ridge_fit = ridge.fit
 
 
 def test_ridge_then_clip_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A small row in a direction that nobody else has pulls the ridge fit out, and the clip pulls everybody in."""
+    """A small row in a direction of its own pulls the ridge fit out of the ball, and clipping then moves everybody."""
     n = 400
     (first, _), (second, _) = crowd(n, 0.0, 0.01), crowd(n, 0.0, 0.0)
     case = replace(SMOOTH, regularizer=type(SMOOTH.regularizer)(1e-6 / (n + 1)))
@@ -265,7 +265,7 @@ def found(factor: float = 1.0) -> Any:
 
 
 def test_the_attack_stays_below_the_certificate_and_close_to_it() -> None:
-    """Of the four releases the game makes nothing of the last, the weights; the bound on scores it nearly attains."""
+    """The game does not use the last of four releases, the weights; on scores it nearly attains the bound."""
     finding = found()
     assert 0.6 * 2.0 < finding.epsilon_lower <= 2.0
     assert finding.epsilon_fitted == pytest.approx(2.0 * math.sqrt(3 / 4), rel=0.15)
@@ -314,7 +314,7 @@ def test_labels_are_charged_to_their_holder_alone() -> None:
 
 
 def test_the_features_of_everybody_are_seen() -> None:
-    """Else the tests above would pass on parties that say nothing."""
+    """Control: the tests above would also pass on parties that release nothing."""
     job = Case("off", BALL, Case("", BALL, PERSON).privacy).job(rounds=2)
     first, second = (transcript(job, people(seed), seed=0) for seed in (0, 1))  # type: ignore[arg-type]
     assert first != second

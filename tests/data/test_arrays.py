@@ -58,7 +58,7 @@ def test_equal_content_has_equal_bytes() -> None:
 
 
 def test_mail_is_packed_as_it_is_now() -> None:
-    """A buffer that is used again is another message."""
+    """Packing is not cached: a buffer that was changed gives other bytes."""
     mail = Mail(np.array([0]), np.zeros((1, 3)))
     before = mail.pack()
     mail.values[:] = 5.0

@@ -1,4 +1,4 @@
-"""A limit on memory changes where records are kept and nothing else: transcripts, files, what a process may hold."""
+"""A limit on memory changes where records are kept and nothing else."""
 
 import errno
 import json
@@ -26,7 +26,7 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Of temporary files."""
+    """The folder of temporary files."""
     made = tmp_path / "temporary"
     made.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(made))
@@ -71,7 +71,7 @@ def open_files(folder: Path) -> list[int]:
 def test_files_are_few_and_private_and_go_with_their_arrays(folder: Path) -> None:
     store = Store(1)
     kept = [store.empty((300, 1000)) for _ in range(20)]
-    assert 1 < len(open_files(folder)) <= 7  # many arrays share one, and 2.4 MB each make more than one
+    assert 1 < len(open_files(folder)) <= 7  # several arrays share a file; 48 MB need more than one
     assert set(open_files(folder)) == {0o600}
     del kept, store
     assert open_files(folder) == []
@@ -97,7 +97,7 @@ def blocks(sparse: bool, d: int) -> tuple[Shards, Shards, Shards]:
         X = pytest.importorskip("scipy.sparse").csr_array(X * (rng.random(X.shape) < 0.4))
     held = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
     facts = {"row_bound": 1.0, "intercept": 0.2}
-    # Every table counts as large, so that none waits for the next.
+    # A store of one byte: every table is written at once.
     one_by_one = Collector(Clip(1.0, 0.2), True, Store(1))
     for name, part in enumerate(held):
         one_by_one.add(name, X[part], y[part], np.arange(len(part)))
@@ -205,7 +205,7 @@ print(json.dumps({"transcript": transcript, "grown": peak[0] - before}))
 
 
 def trained(place: Place, megabytes: int, memory: int | None, allowed: int) -> dict[str, Any]:
-    """A process that may take so many bytes more than it takes for next to no data."""
+    """Train in a process that may use `allowed` bytes more than with almost no data."""
     parties, d = 8, 50
     m = megabytes * 10**6 // (parties * d * 8)
     for party in range(parties):
@@ -238,7 +238,7 @@ def trained(place: Place, megabytes: int, memory: int | None, allowed: int) -> d
 @linux
 @pytest.mark.parametrize("megabytes", [64, pytest.param(200, marks=pytest.mark.slow)])
 def test_records_larger_than_memory(megabytes: int, place: Place) -> None:
-    """A quarter of the records in memory, and a party's file twice while it is read, with something to spare."""
+    """Room for a quarter of the records and two copies of a party's file, and a little more."""
     limit = megabytes * 10**6 // 4
     allowed = limit + 2 * megabytes * 10**6 // 8 + 20 * 10**6
     assert allowed < 0.9 * megabytes * 10**6

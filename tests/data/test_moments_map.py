@@ -23,7 +23,7 @@ wild = st.floats(-1e300, 1e300, allow_nan=False)
     st.lists(wild, min_size=3, max_size=3),
 )
 def test_every_row_goes_into_the_unit_ball(x: list[float], M: list[float], A: list[float]) -> None:
-    """Whatever centre and scale a hostile relay sends."""
+    """Rows stay in the ball whatever centre and scale a hostile relay sends."""
     with np.errstate(over="ignore", invalid="ignore"):
         try:
             image = Map(np.clip(M, -1e100, 1e100), np.clip(A, -1e100, 1e100), 0.2)(np.clip(x, -1, 1)[None])

@@ -391,7 +391,7 @@ def test_records_fit_together(arguments, why):
 
 
 def test_a_table_without_a_header_is_not_read_out(tmp_path):
-    """What stands where names should be are records: a message must not quote them."""
+    """The first line holds records instead of names: a message must not quote it."""
     for text in ("north,35,female\nsouth,41,male\n", '"hospital,age,sex\nnorth,35,female\nsouth,41,male\n'):
         path = tmp_path / "data.csv"
         path.write_text(text)

@@ -29,7 +29,7 @@ def make(sizes=RAGGED, dim=5, storage="dense", seed=0, **options):
 
 
 def matrices(shards):
-    """Each party's A_i and its places in flat arrays, by way of the public methods alone."""
+    """Each party's A_i and its places in flat arrays, by the public methods."""
     owner = shards.spread(np.arange(len(shards.ids), dtype=float)).astype(int)
     columns = shards.margins(np.broadcast_to(np.eye(shards.dim)[:, None], (shards.dim, len(shards.ids), shards.dim)))
     return [(columns[:, owner == i].T, np.flatnonzero(owner == i)) for i in range(len(shards.ids))]
@@ -137,7 +137,7 @@ def test_bits_do_not_depend_on_the_partition(sizes, dim, storage, data):
 
 
 def test_bits_at_full_size():
-    """Rows beyond one chunk, columns beyond one SIMD register: where kernels change their ways."""
+    """More rows than one chunk, more columns than one SIMD register: there kernels take other paths."""
     shards = make((CHUNK + 5, CHUNK + 5, 3000), 105)
     x = np.random.default_rng(4).normal(size=(3, 105))
     whole = results(shards, x)
@@ -156,7 +156,7 @@ def test_the_comparison_of_bits_sees_a_last_bit():
 
 @pytest.mark.parametrize("function", [np.exp, np.log1p, np.sqrt, Logistic().deriv, Logistic().curv])
 def test_elementwise_functions_do_not_see_where_an_array_is_cut(function):
-    """Vectorised loops treat the last few elements apart; that must not show in their bits."""
+    """Vectorised loops treat the last few elements separately; their bits must not change."""
     v = np.random.default_rng(5).uniform(0, 9, size=77)
     call = function if isinstance(function, np.ufunc) else lambda a: function(a, np.ones_like(a))
     whole = call(v)
@@ -316,7 +316,7 @@ def test_take_wants_increasing_positions(parties):
 
 
 def test_many_small_squares_do_not_make_a_row_too_long() -> None:
-    """Summed one after another beside a first 1, squares of 1e-9 are lost, and the row would be longer than 1."""
+    """Added one by one to a first 1, squares of 1e-9 are lost, and the row would be longer than 1."""
     from fractions import Fraction
 
     d = 4000

@@ -1,4 +1,4 @@
-"""The Dask engine on real processes: the same transcripts, whatever dies; and nobody without a certificate gets in."""
+"""The Dask engine on real processes: the same transcripts whatever dies, and no access without a certificate."""
 
 import json
 import os
@@ -66,7 +66,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Certificates:
-    """One certificate, its own authority, for everybody who belongs together."""
+    """One self-signed certificate for all processes of a cluster."""
 
     folder: Path
 
@@ -107,7 +107,7 @@ class Deployed:
         return {"engine": "dask", "scheduler": self.address, "timeout": 60.0, **self.certificates.run}
 
     def pids(self) -> list[int]:
-        """Of the two worker processes: the children of the process that holds their nannies."""
+        """The ids of the two worker processes, children of the process that holds their nannies."""
         nanny = self.processes[1].pid
         found = subprocess.run(
             ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(nanny)],
@@ -159,7 +159,7 @@ def dasked(tables: Tables, cluster: Deployed, **run: Any) -> Tables:
 
 
 def said(done: Finished) -> dict[str, Any]:
-    """What two engines must agree on, bit for bit."""
+    """The results that two engines must agree on, bit for bit."""
     ledger = {key: value for key, value in done.ledger.items() if key != "head"}
     return {
         "transcript": done.result["transcript"],
@@ -215,7 +215,7 @@ def test_a_file_for_each_party_and_little_memory(cluster: Deployed, place: Place
 def test_who_starts_a_deployment_reads_no_party_s_file(
     cluster: Deployed, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Workers are other processes, and read; here it would fail. What they find is compared with what is declared."""
+    """The workers read the files, which would fail here; what they find is compared with what is declared."""
     pytest.importorskip("opendp")
     tables = by_party(place, **cluster.run, mode="deployment", seed=None, ledger="parties", memory="1kB")
 
@@ -245,7 +245,7 @@ def test_receipts_are_of_their_block(cluster: Deployed, place: Place) -> None:
 
 
 def kill_in_the_middle(cluster: Deployed) -> None:
-    """Stop a worker now, so that it is asked and cannot answer; then kill it."""
+    """Stop a worker, so that it is asked and cannot answer; then kill it."""
     pid = cluster.pids()[0]
     os.kill(pid, signal.SIGSTOP)
     threading.Timer(0.5, os.kill, (pid, signal.SIGKILL)).start()
@@ -290,7 +290,7 @@ def test_a_stranger_s_certificate_is_refused(cluster: Deployed, place: Place) ->
     other = Certificates.make(place.path / "other")
     with pytest.raises(ClusterError, match="do not accept each other's certificates"):
         place.run(dasked(STAR, cluster, timeout=3.0, **other.run))
-    # Neither is one of ours shown beside a stranger's authority.
+    # Our certificate is refused by a cluster of another authority.
     with pytest.raises(ClusterError, match="do not accept each other's certificates"):
         place.run(dasked(STAR, cluster, timeout=3.0, tls_ca=other.run["tls_ca"]))
     assert not place.out.exists()
@@ -343,7 +343,7 @@ PLANTED = {
 
 
 def plant(place: str, act: str) -> None:
-    """In a worker's process: from now on this function fails, or ends the process; with `act` "undo" no longer."""
+    """Run in a worker's process: make this function fail or end the process; `act` "undo" restores it."""
     import importlib
     import os
     import signal
@@ -366,12 +366,12 @@ def plant(place: str, act: str) -> None:
         setattr(owner, last, fails)
 
 
-plant.__module__ = "__main__"  # so that it travels whole: workers do not have the tests
+plant.__module__ = "__main__"  # pickled by value: workers cannot import the tests
 
 
 @contextmanager
 def planted(cluster: Deployed, place: str, act: str = "fails") -> Iterator[None]:
-    """A fault in every worker process that is up now."""
+    """Plant a fault in every worker process."""
     certificates = cluster.certificates.run
     security = distributed.Security(
         tls_ca_file=certificates["tls_ca"],
@@ -391,7 +391,7 @@ def planted(cluster: Deployed, place: str, act: str = "fails") -> Iterator[None]
 
 @pytest.mark.parametrize("fault", [*PLANTED, "the process"])
 def test_a_worker_that_fails_in_a_deployment_locks_its_ledger(fault: str, cluster: Deployed, place: Place) -> None:
-    """Charged once, told once: the driver learns that it is locked, and what failed stays with the ledger."""
+    """Charged and reported once: the driver learns that it is locked, and the reason stays in the ledger."""
     pytest.importorskip("opendp")
     tables = dasked(STAR, cluster, mode="deployment", seed=None, ledger="parties")
     policy, files = ("--epsilon", 3.0, "--delta", 1e-5), []
@@ -406,7 +406,7 @@ def test_a_worker_that_fails_in_a_deployment_locks_its_ledger(fault: str, cluste
     for file in files:
         seen = place.call("ledger", "show", file, "--json").object
         if fault == "the process" and seen["locked"] is None:
-            continue  # the others were waited for no longer
+            continue  # it did not wait for the others
         assert seen["locked"]["round"] == 0
         assert ("0.123" in seen["locked"]["why"]) == (fault != "the process")
         assert {party["releases"] for party in seen["parties"]} == {1}
@@ -512,7 +512,7 @@ def test_iterates_are_of_the_last_round_only(rounds: int, place: Place) -> None:
 
 
 def test_two_sites_of_one_block_release_once(place: Place) -> None:
-    """The first was believed dead, and was not: what it committed is what the second answers and goes on from."""
+    """The first was wrongly believed dead: the second answers with what it committed and continues from there."""
     (one,) = orders(order(place, with_changes(STAR, {"run": {"workers": 1}})))
     first, second = Site(one), Site(one)
     for site in (first, second):
@@ -528,7 +528,7 @@ def test_two_sites_of_one_block_release_once(place: Place) -> None:
 
 @dataclass
 class Unruly:
-    """Carries every request twice and the one before it again; the next before its time, and a forged one."""
+    """Sends every request twice, the one before it again, the next one too early, and a forged one."""
 
     engine: Any
     sent: list[tuple[tuple[int, int, Mail], bytes]] = field(default_factory=list)
@@ -544,7 +544,7 @@ class Unruly:
         return found
 
     def refused(self, why: str, round: int, phase: int, inbox: Mail) -> None:
-        """By each block. One after another: what is still under way when the next is asked could overtake it."""
+        """Check that each block refuses, one after another: requests under way could overtake each other."""
         for block in self.engine.blocks:
             asked = (round, phase, inbox.only(block.senders).pack())
             with pytest.raises(RefusedError, match=why):
@@ -573,7 +573,7 @@ def test_requests_that_come_twice_too_early_too_late_and_forged(kind: str, clust
 
 
 def test_a_process_that_knows_no_such_block_has_lost_it(cluster: Deployed, place: Place) -> None:
-    """It took the place and the address of one that died. What a site itself raises is another matter."""
+    """A new process at the address of one that died is not the block; an error of the block itself is passed on."""
     from privadmm.deploy.dask import DaskCluster, Lost
 
     engine = DaskCluster(orders(order(place, dasked(STAR, cluster))))
@@ -591,7 +591,7 @@ def test_a_process_that_knows_no_such_block_has_lost_it(cluster: Deployed, place
 def test_a_connection_that_breaks_while_a_lost_block_is_made_again(
     cluster: Deployed, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The new actor is there, and has not been opened: it is before it is asked for the round."""
+    """The new actor exists but is not open yet: it is opened before it is asked for the round."""
     from privadmm.deploy import dask
 
     whole = place.run(GRAPH, out=place.path / "whole")

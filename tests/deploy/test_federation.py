@@ -1,4 +1,4 @@
-"""Federations without a network: the same transcripts, sovereign parties; letters that are lost, repeated, forged."""
+"""Federations without a network: the same transcripts, sovereign parties, and letters lost, repeated or forged."""
 
 import json
 import subprocess
@@ -112,7 +112,7 @@ def test_the_same_transcript_as_in_process(kind: str, place: Place) -> None:
 
 
 def test_the_probe_sees_what_was_not_released(made: Federated) -> None:
-    """Else the test beside it would show nothing."""
+    """Control for the test above."""
     post = Desks(made.folders)
     made.run(post)
     party, _, said = next(one for one in post.captured if "mail" in one[2])
@@ -125,7 +125,7 @@ def test_the_probe_sees_what_was_not_released(made: Federated) -> None:
 
 
 def test_one_letter_per_phase_and_party(tmp_path: Path) -> None:
-    """Recycled rounds are free, and nobody is asked for them."""
+    """Recycled rounds are free, and no party is asked for them."""
     made = federated(tmp_path, RECYCLED)
     post = Desks(made.folders)
     made.run(post)
@@ -188,7 +188,7 @@ def test_a_party_refuses_what_its_policy_does_not_allow(made: Federated, before:
     made.ledgers[1].unlink()
     with_ledger(made.folders[1])
     assert told in refusing(made)
-    # What the others set aside for it is free again.
+    # What the others reserved for it is free again.
     for path in (made.folders[0], made.folders[2]):
         assert '"kind": "step"' not in (path / "requests.log").read_text()
     made.change(1, after, before)
@@ -209,14 +209,14 @@ def test_a_ledger_keeps_the_policy_that_it_was_made_with(made: Federated) -> Non
     told = r"party 1 .*LedgerError: ledger\.sqlite: .*another policy"
     with pytest.raises(ClusterError, match=told) as failed:
         made.run()
-    assert "2.0" not in str(failed.value)  # how they differ is its steward's to know
+    assert "2.0" not in str(failed.value)  # only its steward is told how they differ
 
 
 def test_records_are_those_that_the_party_declares(made: Federated) -> None:
     made.change(1, "records = 16", "records = 17")
     with pytest.raises(ClusterError, match=r"its steward finds the reason in its requests\.log") as failed:
         made.run()
-    assert "16" not in str(failed.value)  # a number of records that was not declared is not told
+    assert "16" not in str(failed.value)  # an undeclared number of records is not told
     assert "has 16" in (made.folders[1] / "requests.log").read_text()
 
 
@@ -256,7 +256,7 @@ def test_a_round_with_another_inbox_is_refused_and_on_record(made: Federated) ->
 
 
 def proposed(made: Federated, number: int, **changes: str) -> dict[str, Any]:
-    """A begin letter for the federation's own job, under an id of its own, with words of it replaced."""
+    """A begin letter for the federation's job, with an id of its own and some words replaced."""
     text = written(neutral(read(made.made.coordinator.job)))
     for before, after in changes.items():
         assert before in text
@@ -271,7 +271,7 @@ def first_step(number: int) -> dict[str, Any]:
 
 
 def test_a_refused_job_is_not_even_tried(made: Federated, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A solver that fails, or does not, tells of records: nothing may run for which nothing was set aside."""
+    """Whether a solver fails depends on records: nothing may run before its cost is reserved."""
     said = ask(made, 0, **proposed(made, 1))
     assert said["status"] == "ok", said
     assert ask(made, 0, **proposed(made, 2))["status"] == "refused"
@@ -402,7 +402,7 @@ def test_going_on_without_a_party(made: Federated) -> None:
 
 
 def test_going_on_without_a_party_after_a_crash(made: Federated) -> None:
-    """Who left for good is not awaited by the process that takes over."""
+    """A resumed run does not wait for a party that left for good."""
     post = Desks(made.folders)
 
     def leave(party: int, letter: Letter) -> None:
@@ -421,7 +421,7 @@ def test_going_on_without_a_party_after_a_crash(made: Federated) -> None:
 
     with pytest.raises(ClusterError, match="gone"):
         made.run(Two(made.folders, before=leave), resume=True, absent="continue")
-    # Neither is it taken back.
+    # It cannot come back either.
     result = made.run(Desks(made.folders), resume=True)
     (gone,) = result["absent"]
     assert (gone["party"], gone["from_round"]) == (1, 3)
@@ -429,7 +429,7 @@ def test_going_on_without_a_party_after_a_crash(made: Federated) -> None:
 
 
 def test_a_refusal_after_a_release_keeps_the_run(made: Federated) -> None:
-    """What the others released is not thrown away."""
+    """The releases of the others are kept."""
 
     def close(party: int, letter: Letter) -> None:
         if party == 1 and letter.get("kind") == "step":
@@ -445,7 +445,7 @@ def test_a_refusal_after_a_release_keeps_the_run(made: Federated) -> None:
 def test_a_party_that_fails_in_a_deployment_is_locked_and_tells_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The tick is charged, the job is over, and nothing goes on here until the steward unlocks."""
+    """The tick is charged, the job is closed, and the party does nothing until its steward unlocks."""
     pytest.importorskip("opendp")
     from privadmm.engine.party import Local
 
@@ -482,7 +482,7 @@ def test_a_party_that_fails_in_a_deployment_is_locked_and_tells_nothing_else(
 
 
 def test_a_party_whose_budget_ends(made: Federated) -> None:
-    """Its steward closes the job: it stops, the others finish, and the report says so."""
+    """A party whose steward closes the job stops, the others finish, and the report says so."""
     from contextlib import closing
 
     from privadmm.privacy.ledger_file import identity_of
@@ -568,7 +568,7 @@ def test_two_nodes_of_one_party(made: Federated) -> None:
 
 
 def test_a_node_without_the_key_of_its_party(made: Federated, tmp_path: Path) -> None:
-    """Whoever has a key that is registered could say that it is party 1."""
+    """Any registered key could claim to be party 1."""
     from privadmm.deploy.federation.keys import make_node_key
 
     key = (made.folders[1] / "node-key").read_bytes()
@@ -661,7 +661,7 @@ def test_parties_bring_files_of_their_own(tmp_path: Path) -> None:
     model = Model.load(Path(result["out"]))
     assert model.columns == ("age", "job=clerk", "job=smith")
     assert set(model.predict_rows([{"age": 30, "job": "clerk"}])) <= {"no", "yes"}
-    # A job that reads records in another way learns nothing from whether that works.
+    # Whether a job that reads records in another way would work is not told.
     for after in ("[0, 99]", '["clerk", "smith"], name = ["x"]'):
         changed = own.replace('["clerk", "smith"]' if "name" in after else "[0, 100]", after)
         (tmp_path / "other.toml").write_text(changed)
@@ -677,7 +677,7 @@ def test_configs_that_are_no_federation(place: Place) -> None:
 
 
 def test_wire_is_what_ledgers_keep(made: Federated) -> None:
-    """The transcript is that of the ledgers' releases, joined in party order."""
+    """The transcript digests the ledgers' releases, joined in party order."""
     result = made.run()
     found = arrays.digest(b"")
     for sent in zip(*map(released, made.ledgers), strict=True):

@@ -1,4 +1,4 @@
-"""`privadmm federation init` and `check`: a federation's files, and the faults that show without running it."""
+"""`privadmm federation init` and `check`: a federation's files, and faults that are found without running it."""
 
 import json
 import os
@@ -29,7 +29,7 @@ PORT = 9177
 
 @pytest.fixture(autouse=True)
 def flower(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if Flower were installed; what these look at does not use it."""
+    """Pretend that Flower is installed; these checks do not use it."""
     monkeypatch.setattr(doctor, "flower", lambda: "1.41.0")
 
 
@@ -50,7 +50,7 @@ def check(place: Place, folder: Path, *words: object) -> Outcome:
 
 
 def bad(place: Place, folder: Path, *words: object) -> dict[str, str]:
-    """What is wrong, by what was looked at."""
+    """The problems, by what was checked."""
     done = check(place, folder, "--json", *words)
     found = {
         one["what"]: one["said"]
@@ -305,7 +305,7 @@ def test_the_secret_of_the_superlink_is_made_once(made: Path) -> None:
 
 
 def test_the_job_is_one_that_train_takes(place: Place, made: Path) -> None:
-    """job.toml is a config like any other, but for the records."""
+    """job.toml is a config like any other, except for the records."""
     done = place.call("account", made / "coordinator" / "job.toml", "--json")
     assert done.code == 0
     assert json.loads(done.out)["certified"]["epsilon"] == pytest.approx(1.0)

@@ -34,7 +34,7 @@ def test_a_short_deployment_has_the_transcript_of_one_process(place: Place, monk
             only_releases(ledger, [said for _, said in found])
             assert verify(ledger, receipts.of_ledger(Path(result["out"]), ledger)).problems == ()
             assert charged(ledger) == 2
-        # The bundle that came with the run was unpacked nowhere.
+        # The app bundle of the run was not unpacked anywhere.
         places = [made.place.folder, *made.federated.folders]
         assert not any((folder / "flower" / "apps").exists() for folder in places)
 
@@ -96,7 +96,7 @@ def test_another_flower_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_letters_that_flower_does_not_take_are_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a slow machine the time that Flower allows for the parts of a message runs out."""
+    """On a slow machine Flower's time limit for the parts of a message runs out."""
     from types import SimpleNamespace
 
     from flwr.app import ConfigRecord, RecordDict
@@ -135,7 +135,7 @@ def test_letters_that_flower_does_not_take_are_sent_again(monkeypatch: pytest.Mo
 
 
 def test_replies_without_a_letter_and_from_another_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever asked then says whose answer was none; and nobody answers for another."""
+    """The sender names the party whose answer is missing, and no party can answer for another."""
     from types import SimpleNamespace
 
     from flwr.app import ConfigRecord, MetricRecord, RecordDict

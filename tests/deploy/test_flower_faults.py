@@ -56,7 +56,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
-    # One test starts a run of its own, which Flower's own command has to execute at the coordinator.
+    # One test starts another run, which Flower's own command executes at the coordinator.
     with deployed(tmp_path_factory.mktemp("faults"), STAR, pinned=False) as found:
         yield found
 
@@ -66,7 +66,7 @@ def job_of(out: Path) -> str:
 
 
 def paid(ledger: Path, job: str) -> int:
-    """How many releases of this job a ledger counts."""
+    """How many releases of this job are in a ledger."""
     db = connect(ledger, read_only=True)
     try:
         found = db.execute("SELECT charges FROM ticks WHERE kind = 'tick' AND job = ?", (job,)).fetchall()
@@ -76,7 +76,7 @@ def paid(ledger: Path, job: str) -> int:
 
 
 def in_order(made: Deployed, result: dict[str, Any], counts: list[int]) -> None:
-    """Ledgers are whole and hold what the run received; so many releases each; and nothing else ever left."""
+    """Check that ledgers verify, hold what the run received, have so many releases, and that nothing else left."""
     out = Path(result["out"])
     for number, ledger in enumerate(made.federated.ledgers):
         assert verify(ledger, receipts.of_ledger(out, ledger)).problems == ()
@@ -95,7 +95,7 @@ def test_a_node_killed_in_the_middle_of_a_round(made: Deployed, whole: str) -> N
 
 @pytest.mark.parametrize("killed", [["superlink"], ["superexec", "superlink"]], ids="+".join)
 def test_the_coordinator_s_processes_killed_and_started_again(killed: list[str], made: Deployed, whole: str) -> None:
-    """Without its SuperLink a run waits and goes on; without what drives it, beside that, it has to be resumed."""
+    """A run waits for its SuperLink and continues; if its driver dies as well, it has to be resumed."""
     out = f"runs/without-{len(killed)}"
     made.run(out=out)
     made.wait_for(lambda: made.at(f"round 2 of {ROUNDS}"), "two rounds")
@@ -123,12 +123,12 @@ def test_a_party_that_does_not_answer(made: Deployed, whole: str) -> None:
     assert result["transcript"] != whole
     job = job_of(Path(result["out"]))
     assert [paid(ledger, job) for ledger in made.federated.ledgers[:2]] == [ROUNDS] * 2
-    # It may have answered a round too late to be heard, and never more than one.
+    # At most one of its answers came too late to be used.
     assert paid(made.federated.ledgers[2], job) - (gone["from_round"] - 1) in (0, 1)
 
 
 def test_a_party_whose_budget_ends(made: Deployed) -> None:
-    """Its steward closes the job; it stops, the others finish, and the report says so."""
+    """A party whose steward closes the job stops, the others finish, and the report says so."""
     made.run(out="runs/closed", absent="continue")
     made.wait_for(lambda: made.at(f"round 1 of {ROUNDS}"), "a round")
     job = job_of(made.place.folder / "runs/closed")
@@ -215,7 +215,7 @@ clientapp = "{client}"
 
 
 def bundle(folder: Path, name: str, code: str, client: str, **config: str | float | bool) -> Path:
-    """An app of somebody's own, to be run in place of the coordinator's."""
+    """A foreign app, to be run in place of the coordinator's."""
     made = folder / name
     made.mkdir()
     (made / f"{name}.py").write_text(code)
@@ -252,7 +252,7 @@ def test_a_coordinator_that_forges_a_round_and_brings_its_own_code(made: Deploye
     if not made.captured(1):
         made.run(out="runs/plain")
         made.finish()
-    # Of the first job, which all three answered to its end.
+    # For the first job, which all three parties finished.
     letter = dict(next(one for one, _ in made.captured(1) if one["kind"] == "step"))
     mail = Mail.unpack(letter["inbox"])  # type: ignore[arg-type]
     letter["inbox"] = Mail(mail.senders, mail.values + 0.5, mail.absent).pack()
@@ -323,7 +323,7 @@ def test_the_same_transcript_on_other_shapes(kind: str, tables: dict[str, Any], 
 
 @pytest.mark.parametrize("act", ["fails", "dies"])
 def test_a_party_that_fails_in_a_deployment_is_locked(act: str, tmp_path: Path) -> None:
-    """Charged once, told once, and only its steward goes on: with real nodes, whose process fails, or is gone."""
+    """On real nodes whose process fails or dies: charged and reported once, and only the steward unlocks."""
     pytest.importorskip("opendp")
     from contextlib import closing
 
@@ -337,7 +337,7 @@ def test_a_party_that_fails_in_a_deployment_is_locked(act: str, tmp_path: Path) 
         made.wait_for(made.ended, "the end of the run")
         status = made.status()
         assert status["state"] == "failed"
-        # Of a process that is gone nobody hears anything: its party is silent, and then locked.
+        # A dead process sends nothing: its party is silent, and then locked.
         steps = [said for letter, said in made.captured(1) if letter["kind"] == "step"]
         assert {said["status"] for said in steps} <= {"locked"}
         assert "0.123" not in json.dumps(status) + repr(made.captured(1))

@@ -1,4 +1,4 @@
-"""A party against the others: what it sends is checked on receipt, and it is the one who leaves or is blamed."""
+"""A hostile party: what it sends is checked on receipt, and that party is evicted or named."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ class Forging(Desks):
 
 
 def values(change: Callable[[Any], Any]) -> Forge:
-    """Another array in its message."""
+    """Forge a message with another array."""
 
     def forge(said: Letter, mail: Mail) -> dict[str, Any]:
         arrays = {"senders": mail.senders, "values": np.asarray(change(mail.values))}
@@ -59,7 +59,7 @@ def filled(number: float) -> Forge:
 
 
 def senders(*who: int) -> Forge:
-    """A row in the name of each of these."""
+    """Forge a message with a row from each of these senders."""
 
     def forge(said: Letter, mail: Mail) -> dict[str, Any]:
         rows = np.repeat(mail.values, len(who), axis=0)
@@ -73,12 +73,12 @@ def mail_of(**given: Any) -> Forge:
 
 
 def answer(**changes: Any) -> Forge:
-    """Other keys of the answer; None leaves one out."""
+    """Forge an answer with other keys; None removes a key."""
     return lambda said, mail: {key: value for key, value in {**said, **changes}.items() if value is not None}
 
 
 def of_the_first_round() -> Forge:
-    """The receipt that it sent first, again and again."""
+    """Forge an answer with the receipt of the first round."""
     first: list[str] = []
 
     def forge(said: Letter, mail: Mail) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def of_the_first_round() -> Forge:
 
 
 def lying_header(said: Letter, mail: Mail) -> dict[str, Any]:
-    """As many bytes as there should be, and a header that speaks of a terabyte."""
+    """Forge a message of the right length whose header claims a terabyte."""
     sent = bytes(said["mail"])  # type: ignore[arg-type]
     return {**said, "mail": sent.replace(b"[1, 3]", b"[9e9,")[: len(sent)].ljust(len(sent), b"x")}
 
@@ -160,8 +160,7 @@ def test_a_receipt_of_another_round(tmp_path: Path) -> None:
 
 
 def test_an_answer_that_is_none(tmp_path: Path) -> None:
-    """Whether that was an abort which records caused cannot be told, so the run ends; and what it says is not believed
-    to be fit for a terminal."""
+    """Records may have caused the abort, so the run ends. Its text is cut and made printable before it is shown."""
     made = federated(tmp_path, STAR)
     for forged in (
         {},
@@ -184,7 +183,7 @@ def federated_again(folder: Path) -> Federated:
 
 
 def test_messages_at_the_limit_drive_no_honest_party_out(tmp_path: Path) -> None:
-    """What the others refuse is far from what one of them may send."""
+    """The limit of what parties refuse is far above what one party may send."""
     from privadmm.engine.mail import LARGEST_SENT
 
     made = federated(tmp_path, with_changes(STAR, {"algorithm": {"rounds": 8}}))
@@ -195,12 +194,12 @@ def test_messages_at_the_limit_drive_no_honest_party_out(tmp_path: Path) -> None
         for party, letter, said in post.captured
         if party != LIAR and letter["kind"] == "step"
     ]
-    assert max(honest) > LARGEST_SENT / 10  # they were driven there, else this would show nothing
+    assert max(honest) > LARGEST_SENT / 10  # control: they were driven far out
     assert [charged(ledger) for ledger in made.ledgers] == [8, 8, 8]
 
 
 def test_an_honest_party_cuts_its_message_to_what_it_may_send() -> None:
-    """Duals add up what the others say, so that no limit on messages would hold by itself."""
+    """Duals sum messages, so that a limit on each message does not bound them."""
     from privadmm.engine.mail import LARGEST, LARGEST_SENT
 
     job = CASES["dp_admm"].job(rounds=3)
@@ -210,7 +209,7 @@ def test_an_honest_party_cuts_its_message_to_what_it_may_send() -> None:
 
 
 def test_a_broadcast_that_everybody_would_refuse_is_not_sent(tmp_path: Path) -> None:
-    """A step so long that an acceptable message makes an inbox that is not: nobody is evicted for refusing it."""
+    """With a huge step an acceptable message leads to an inbox that is refused: nobody is evicted for refusing."""
     steep = {"name": "first_order_consensus", "step": 1e30, "D_w": None, "rho": None}
     made = federated(tmp_path, with_changes(STAR, {"algorithm": steep}))
     post = Forging(made.folders, forge=filled(9e79))
@@ -221,7 +220,7 @@ def test_a_broadcast_that_everybody_would_refuse_is_not_sent(tmp_path: Path) -> 
 
 
 def test_half_of_the_parties_are_not_left_out_at_once(tmp_path: Path) -> None:
-    """Whatever one party brings about that the others refuse: it does not go on alone with a run."""
+    """A party that makes the others refuse does not continue the run alone."""
     made = federated(tmp_path, STAR)
 
     def stricter(party: int, letter: Letter) -> None:
@@ -250,7 +249,7 @@ def scored(where: Any, number: float) -> Forge:
     ids=["a score", "weights that are not due", "nothing", "an infinite score"],
 )
 def test_columns_where_a_part_is_nobodys(forge: Forge, tmp_path: Path) -> None:
-    """Weights are NaN until the last round, and scores never are."""
+    """Weights must be NaN until the last round; scores never are."""
     made = federated(tmp_path, PEOPLE)
     with pytest.raises(ClusterError, match=f"^party {LIAR} sent a number that is not finite"):
         made.run(Forging(made.folders, forge=forge))
@@ -314,7 +313,7 @@ def test_every_engine_checks_what_comes_back(name: str, change: Callable[[Mail],
 
 @pytest.mark.parametrize("case", [*ALGORITHMS, *VERTICAL], ids=lambda case: case.name)
 def test_what_every_method_sends_is_what_it_says(case: Any) -> None:
-    """Shape and NaN, in every round; were `message` too narrow, honest parties would be blamed."""
+    """In every round `message` has the right shape and NaNs: if it were too narrow, honest parties would be blamed."""
     job, seen = case.job(), []
 
     def look(view: Any) -> None:

@@ -1,7 +1,7 @@
-"""What a proposal can ask: the answer is a function of party.toml, the ledger and declared facts, and of no file.
+"""Hostile proposals: answers depend on party.toml, the ledger and declared facts, and on no file of records.
 
-Two parties have the same party.toml and ledgers, and other records: as long as hello and begin answer both alike,
-whoever asks learns nothing of either file. And a hello's answer serves the coordinator who asked, and nobody else.
+Two parties have the same party.toml and ledgers but different records: if hello and begin get the same answers from
+both, the coordinator learns nothing of either file. The answer to a hello is of use to the one who asked only.
 """
 
 import json
@@ -58,7 +58,7 @@ PEOPLE = 10
 
 @dataclass(frozen=True)
 class Two:
-    """One party's directory twice, with other records in each; and the coordinator that asks them."""
+    """One party's directory twice, with different records, and the coordinator that asks them."""
 
     made: Made
     folders: tuple[Path, Path]
@@ -68,7 +68,7 @@ class Two:
         return written(neutral(read(self.made.coordinator.job)))
 
     def begin(self, text: str, number: int = 1, **facts: Any) -> list[dict[str, Any]]:
-        """What each says to a begin, and then to being asked to forget it: what it costs to ask is nothing."""
+        """The answers of both to a begin and then to forgetting the job; asking costs nothing."""
         job = f"{number:032x}"
         proposal = {"id": job, "text": text, "sizes": [PEOPLE] * 2, "dim": 3, "columns": [], **facts}
         letter: Letter = {"kind": "begin", "proposal": json.dumps(proposal).encode(), "heads": "[]"}
@@ -86,7 +86,7 @@ class Two:
 
 
 def asking(made: Made, text: str, nonce: str | None = None) -> dict[str, Any]:
-    """A hello of this federation's coordinator."""
+    """A hello from this federation's coordinator."""
     from privadmm.deploy.federation.keys import Credentials
 
     own = Credentials(made.coordinator.certificates)
@@ -94,7 +94,7 @@ def asking(made: Made, text: str, nonce: str | None = None) -> dict[str, Any]:
 
 
 def twice(folder: Path, config: str, first: list[str], second: list[str], bound: bool = True) -> Two:
-    """With a `bound` on rows in the policy, or in [data] alone."""
+    """Make two copies of a party, with a `bound` on rows in the policy or only in [data]."""
     (folder / "config.toml").write_text(config)
     made = init(read(folder / "config.toml"), folder / "federation", "127.0.0.1", 9100, rehearse=False)
     party = folder / "federation" / "party-0"
@@ -196,14 +196,14 @@ def test_what_a_proposal_asks_of_records_is_what_the_party_declares(
     for said in (rows.begin(text), rows.begin(text, 2, columns=[3, 3]), rows.hello(text)):
         assert said[0] == said[1]
         assert (said[0]["status"], "facts" in said[0]) in (("refused", False), ("failed", False))
-    # Both take the job that they declare, which is what they would have been told to forget.
+    # Both accept the job that they declare.
     for said in (rows.begin(rows.text, 3), rows.hello(rows.text)):
         assert [one["status"] for one in said] == ["ok", "ok"]
         assert said[0] == said[1]
 
 
 def test_begin_does_not_tell_which_columns_a_file_has(rows: Two) -> None:
-    """The attack itself: begin, see whether it is taken, give up; as often as one likes, and the ledger stays empty."""
+    """The attack: begin, see whether it is accepted, give up; repeated at will, and the ledger stays empty."""
     learnt = []
     for number, name in enumerate(("site", "secret", "age", "none")):
         said = rows.begin(changed(rows.text, (COUNT, f'split = "column:{name}"')), number)
@@ -282,7 +282,7 @@ STAR = with_changes(PRIVATE, {"algorithm": {"rounds": 2}})
 
 
 def two_federations(folder: Path) -> tuple[Federated, Federated]:
-    """Party 1 is in both of them, with one key."""
+    """Two federations; party 1 is in both, with one key."""
     places = [folder / "a", folder / "b"]
     for place in places:
         place.mkdir()
@@ -295,10 +295,10 @@ def two_federations(folder: Path) -> tuple[Federated, Federated]:
 
 @dataclass
 class Relaying(Desks):
-    """The coordinator of another federation, which has a node here: it has party 1 say hello there."""
+    """The coordinator of another federation with a node here: it passes our hello on to party 1 there."""
 
     elsewhere: Path = Path()
-    own: Made | None = None  # it asks in its own name, with the nonce that it was asked
+    own: Made | None = None  # it asks in its own name, with our nonce
 
     def ask(self, party: int, letter: Letter) -> Letter:
         if party == 1 and letter["kind"] == "hello":
@@ -314,7 +314,7 @@ def test_a_question_serves_in_one_federation(tmp_path: Path) -> None:
     here, there = two_federations(tmp_path)
     with pytest.raises(RefusedError, match=r"not signed by ca\.pem"):
         here.run(Relaying(here.folders, elsewhere=there.folders[1]))
-    assert here.run()["rounds"] == 2  # party 1 is who it says, when it is asked itself
+    assert here.run()["rounds"] == 2  # party 1 itself is accepted
 
 
 def test_an_answer_serves_in_one_federation(tmp_path: Path) -> None:
@@ -326,7 +326,7 @@ def test_an_answer_serves_in_one_federation(tmp_path: Path) -> None:
 
 
 def test_one_authority_for_two_coordinators(tmp_path: Path) -> None:
-    """As in an organisation that signs all of its servers: the coordinator's own key is what tells them apart."""
+    """If one organisation signs all its servers, the coordinators differ by their own keys."""
     from cryptography import x509
     from cryptography.hazmat.primitives import serialization
     from cryptography.x509.oid import NameOID
@@ -398,7 +398,7 @@ SAID: dict[str, Any] = {
 
 @pytest.mark.parametrize("said", SAID.values(), ids=SAID.keys())
 def test_what_no_party_says_of_itself_names_the_node(said: Any, tmp_path: Path) -> None:
-    """Signed with its own key, so that it is the party's own doing."""
+    """The answer is signed with its own key, so the party itself sent it."""
     from privadmm.deploy.federation import keys
 
     made = federated(tmp_path, STAR)

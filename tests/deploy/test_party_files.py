@@ -67,7 +67,7 @@ def prepared(place: Place, tables: Tables, only: Any = None) -> build.Prepared:
 
 
 def bits(shards: Any) -> list[bytes]:
-    """Of each party, by its number: all that training reads of its records."""
+    """For each party, the bytes that training reads of its records."""
     probe = np.random.default_rng(1).normal(size=(int(shards.ids.max()) + 1, shards.dim))[shards.ids]
     pulled = shards.pull(shards.y * shards.margins(probe))
     return [one.tobytes() + y.tobytes() for one, y in zip(pulled, shards.labels(), strict=True)]
@@ -88,7 +88,7 @@ def test_every_format(kind: str, place: Place) -> None:
 @pytest.mark.parametrize("encoding", ["minmax", "binned"])
 @pytest.mark.parametrize("limit", [None, "1 MB"])
 def test_storage_follows_from_the_declaration_alone(encoding: str, limit: Any, place: Place) -> None:
-    """Bins are mostly zeros, and stored without them, whatever the records hold; and ranges are not."""
+    """Binned columns are stored sparse and ranges dense, whatever the records hold."""
     data = {"schema": "schema.toml", "encoding": encoding}
     tables = by_party(place, "csv", data=data, run={"memory": limit})
     parties = prepared(place, tables).shards
@@ -123,7 +123,7 @@ def test_the_transcript_of_one_file_of_all(schema: Any, encoding: Any, place: Pl
 
 
 def test_what_is_held_out_is_each_party_s_own(place: Place) -> None:
-    """So it does not depend on who reads which files; another seed holds out others."""
+    """The held-out records do not depend on who reads which files; another seed holds out others."""
     tables = by_party(place, data={"test_fraction": 0.25})
     whole = prepared(place, tables)
     assert whole.shards.sizes.tolist() == [10, 15, 15, 7]

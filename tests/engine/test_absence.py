@@ -63,12 +63,12 @@ def test_those_left_reach_their_own_optimum(name: str) -> None:
     assert np.linalg.norm(w - best) <= 1e-6 * np.linalg.norm(best)
     assert blocks.local_models().shape == (len(HERE), DIM)
     assert np.linalg.norm(blocks.local_models() - w, axis=-1).max() <= 1e-6
-    # Else it would be no news that they do.
+    # Control: their optimum is far from the one of everybody.
     assert np.linalg.norm(best - optimum_of(job, np.arange(len(SIZES)))) > np.linalg.norm(best)
 
 
 def test_pdml_goes_on_among_those_left() -> None:
-    """Its model is the mean over all rounds: the iterates are what converges."""
+    """PDML's model is the mean over all rounds; its iterates converge."""
     job = replace(of("pdml-off").job(rounds=ENOUGH), leave=LEAVE)
     blocks = cluster(job, shards(), Simulation(0))
     train(job, blocks)
@@ -111,7 +111,7 @@ class RecycledKeepsItsDual(MRADMM):
 
 
 class HearsNothing(Graph):
-    """Who left is heard as zero, and not as an echo."""
+    """The planted fault: a party that left counts as zero instead of an echo."""
 
     def neighbour_sum(self, values: Any, senders: Any, ids: Any, echo: Any = None) -> Any:
         return super().neighbour_sum(values, senders, ids, None if echo is None else np.zeros_like(echo))
@@ -292,7 +292,7 @@ def test_a_config_that_cannot_be_is_named(leave: list[str], changes: dict[str, A
 
 
 def test_parties_of_a_column_are_known_once_it_is_read(place: Place) -> None:
-    """`account` cannot know who there is, and asks; `train` can."""
+    """`account` cannot know which parties there are, and asks; `train` knows."""
     from small_runs import rows, write_npz
 
     X, y = rows()

@@ -1,4 +1,4 @@
-"""Who learns what: a label's guarantee from a plan made for records, and the joint one of randomised labels."""
+"""Guarantees by adversary: a label's from a plan made for records, and the joint one of randomised labels."""
 
 import json
 import math
@@ -178,7 +178,7 @@ def test_for_a_label_flip_of_the_logistic_an_argmin_is_gaussian() -> None:
 @pytest.mark.parametrize("size", [1.0, 1e12, 1e60])
 @pytest.mark.parametrize("tolerance", [1e-9, 1e-2, 10.0])
 def test_a_label_gains_as_much_from_an_inexact_query(tolerance: float, size: float) -> None:
-    """PVP's query is off by up to left/k whoever the neighbours are, the more the larger the inbox. The noise follows:
+    """PVP's query has an error of up to left/k between any neighbours, growing with the inbox. The noise grows with it:
     it is `gain` times as loud as what one label needs, error included, for whatever a coordinator sends."""
     case = CASES["pvp-label"]
     public = replace(case, privacy=Target(1.0, 1e-5), loss=Logistic()).public()
@@ -196,7 +196,7 @@ FIRST_ORDER = ["dp_admm", "dp_admm-half", "dp_admm-reported", "dp_admm-reported-
 
 
 def farthest(case: Case, gain: Callable[[float], float]) -> float:
-    """The most that a flipped label moves a query, over what the label's own ratio says; of random situations."""
+    """The largest move of a query by a flipped label over what the label's ratio allows, in random situations."""
     job, rng, worst = case.job(sizes=(1, 3)), np.random.default_rng(0), 0.0
     again = label_plan(job.algorithm, job.public, job.plan)
     phase = job.algorithm.phases[0]
@@ -269,7 +269,7 @@ def test_account_tells_each_adversary(place: Place) -> None:
 
 
 def test_a_plan_keeps_to_the_neighbours_of_its_config(place: Place) -> None:
-    """`plan` exchanges the budget alone: with labels as neighbours an argmin has no curvature to pay for."""
+    """`plan` replaces only the budget: between labels an argmin pays nothing for curvature."""
     words = ("--epsilon", 1, "--delta", 1e-5, "--records", TRAINED, "--json")
     dvp: dict[str, Any] = {
         "algorithm": {"name": "dvp", "eta": 0.1, "D_w": None, "rho": None},

@@ -48,7 +48,7 @@ def shards(stored: str) -> Shards:
 
 
 def one_of_each() -> list[Case]:
-    """Of every algorithm one case with noise, if it has any, and one without; and one behind moments."""
+    """For every algorithm a case with noise, if it has any, and one without; and one case with moments."""
     found: dict[tuple[str, bool, bool], Case] = {}
     for case in ALGORITHMS:
         if getattr(case.algorithm, "calibration", "certified") == "certified":
@@ -68,7 +68,7 @@ def ran(case: Case, stored: str, parts: Any = None) -> tuple[list[Mail], Floats]
 
 
 def apart(one: Floats, other: Floats) -> float:
-    """By how much each party's rows differ, against their own size, at worst."""
+    """The largest relative difference of a party's rows."""
     size = np.maximum(np.linalg.norm(one, axis=-1), 1e-3)
     return float((np.linalg.norm(one - other, axis=-1) / size).max())
 

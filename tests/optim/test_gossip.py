@@ -36,7 +36,7 @@ def test_gossip_keeps_the_mean(graph: Graph) -> None:
 
 
 def test_the_residual_is_attained() -> None:
-    """By what disagrees along the slowest eigenvector, up to sign of the polynomial."""
+    """Disagreement along the slowest eigenvector decays as the bound says, up to the sign of the polynomial."""
     graph = graphs.ring(12)
     vector = np.linalg.eigh(graph.laplacian())[1][:, 1:2]
     for k in (3, 10):

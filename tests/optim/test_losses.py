@@ -41,7 +41,7 @@ def test_convex_with_its_derivative_as_subgradient(loss, a, b, y):
 @pytest.mark.parametrize("loss", SMOOTH, ids=repr)
 @given(a=scores, b=scores, y=signs)
 def test_the_derivative_is_monotone_and_moves_no_faster_than_the_smoothness(loss, a, b, y):
-    """Also across the kinks of `curv`: this is what the proofs use."""
+    """The bound holds across the kinks of `curv` too: the proofs use it there."""
     low, high = sorted((a, b))
     move = at(loss.deriv, high, y) - at(loss.deriv, low, y)
     assert -1e-12 <= move <= loss.smoothness * (high - low) * (1 + 1e-12) + 1e-12
@@ -55,7 +55,7 @@ def test_the_derivative_stays_below_the_lipschitz_constant(loss, m, y):
 
 @pytest.mark.parametrize("loss", ALL, ids=repr)
 def test_the_constants_are_attained(loss):
-    """So none of them could be halved."""
+    """The constants are tight: none could be halved."""
     m = np.linspace(-5, 5, 20_001) if loss.classification else np.array([-5.0, 5.0])
     y = np.full_like(m, 1.0 if loss.classification else 2.0)
     assert np.abs(loss.deriv(m, y)).max() >= 0.99 * loss.lipschitz

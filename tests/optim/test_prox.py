@@ -24,7 +24,7 @@ numbers = st.one_of(st.floats(-5, 5), st.floats(-1e5, 1e5), st.sampled_from([0.0
 
 
 def root(loss: Loss, v: float, y: float, k: float) -> float:
-    """Of the increasing h(z) = loss'(z) + k (z - v), by scipy, from a bracket that is widened until it holds one."""
+    """The root of the increasing h(z) = loss'(z) + k (z - v) by scipy, from a bracket widened until it holds one."""
 
     def h(z: float) -> float:
         return float(loss.deriv(np.array([z]), np.array([y]))[0]) + k * (z - v)

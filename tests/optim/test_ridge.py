@@ -76,7 +76,7 @@ def test_many_targets_at_once() -> None:
 
 
 def cholesky_solve(A: Any, c: Any) -> Any:
-    """In extended precision, which numpy's own solvers do not have."""
+    """Solve in extended precision, which numpy's solvers do not have."""
     d = len(c)
     L = np.zeros((d, d), dtype=Long)
     for i in range(d):
@@ -93,7 +93,7 @@ def cholesky_solve(A: Any, c: Any) -> Any:
 
 
 def exact(D: Any, t: Any, mu: float, b: float | None) -> Any:
-    """(1) in extended precision, the multiplier by bisection."""
+    """The solution of (1) in extended precision, its multiplier by bisection."""
     D, t, eye = D.astype(Long), t.astype(Long), np.eye(D.shape[1], dtype=Long)
     A, c = D.T @ D, D.T @ t
 

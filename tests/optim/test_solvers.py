@@ -43,7 +43,7 @@ def normal(*shape, seed=1):
 
 
 def gradient(shards, loss, scale, linear, quadratic, x):
-    """Of the whole objective, written out."""
+    """The gradient of the whole objective, written out."""
     weight, k = (
         np.broadcast_to(scale, len(x))[:, None] / shards.sizes[:, None],
         np.broadcast_to(quadratic, len(x)),
@@ -180,7 +180,7 @@ def test_rounding_leaves_hessians_positive_definite(sparse, outweighed):
 
 
 def test_a_party_takes_the_precision_of_its_own_problem():
-    """The others in its block, with more or less convexity, do not show."""
+    """A party's result does not depend on the others in its block."""
     shards, linear, zero = block((60, 60, 60)), normal(3, DIM), np.zeros((3, DIM))
     scale, quadratic = np.array([1.0, 1e4, 1e4]), np.array([0.1, 1e-3, 1e3])
     together = argmin(shards, Logistic(), scale, linear, quadratic, zero, zero, 1e-9)
@@ -191,7 +191,7 @@ def test_a_party_takes_the_precision_of_its_own_problem():
 
 @pytest.mark.parametrize(("quadratic", "most"), [(9e-4, 2.7), (0.5, 3.0)], ids=["double", "single"])
 def test_a_quadratic_problem_takes_one_step(quadratic, most):
-    """At the anchor and at the answer, and again where that is not exact: after a Hessian in single precision, all."""
+    """Gradients are taken at the anchor and the answer, and again where a Hessian was in single precision."""
     shards, linear, zero = block(), quadratic * normal(5, DIM), np.zeros((5, DIM))
     loss = Counting(Squared(), shards.size)
     argmin(shards, loss, 1.0, linear, quadratic, zero, zero, 1e-9)
@@ -307,7 +307,7 @@ def test_nor_where_one_party_of_several_starts_at_its_anchor():
 
 
 def test_a_missed_tolerance_leaves_no_gradient_behind():
-    """Where a party gave up nothing was written: memory as it was found would be taken for its gradient."""
+    """If a party gave up, nothing was written: uninitialised memory must not be taken for its gradient."""
     shards, cache, zero = block(), Cache(), np.zeros((5, DIM))
     with pytest.raises(ToleranceError):
         argmin(shards, Logistic(), 3.0, normal(5, DIM), 0.2, zero + 1, zero, 1e-25, cache)
@@ -425,7 +425,7 @@ def test_bits_do_not_depend_on_the_partition(monkeypatch):
 
 @pytest.mark.parametrize("what", ["linear", "tolerance", "quadratic", "start", "anchor"])
 def test_parties_do_not_feel_each_other(what):
-    """One party's own term changes its own bits and nobody else's, although they are solved together."""
+    """A party's own term changes only its own bits, although all are solved together."""
     shards = block((30, 30, 30), 8)
     terms = {
         "scale": np.full(3, 50.0),
@@ -551,7 +551,7 @@ def test_what_has_no_answer_is_refused(change, word):
 @pytest.mark.parametrize("C", [1.0, 50.0])
 @pytest.mark.parametrize("m", [4, 20])
 def test_a_party_beside_one_that_is_stored_in_another_way(m, C):
-    """Of equal size, so that both forms could take them for one piece: fewer records than columns, and more."""
+    """Parties of equal size, which could be taken for one piece; with fewer records than columns, and with more."""
     dim = 16
     rows = [normal(m, dim, seed=seed) for seed in range(3)]
     labels = [np.where(normal(m, seed=10 + seed) > 0, 1.0, -1.0) for seed in range(3)]
@@ -569,7 +569,7 @@ def test_a_party_beside_one_that_is_stored_in_another_way(m, C):
 
 
 def test_replicas_of_a_block_from_which_a_party_was_taken():
-    """Then parties of one size lie in two places, and their replicas in turn."""
+    """Parties of one size lie in two places, with their replicas interleaved."""
     whole = block(sizes=(4, 4, 4, 4), dim=12)
     few = whole.take([0, 1, 3])
     linear, anchor = normal(6, 12, seed=3), normal(6, 12, seed=4)

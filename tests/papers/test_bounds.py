@@ -70,7 +70,7 @@ def test_the_determinant_is_of_the_jacobian(loss: Loss, d: int) -> None:
 @pytest.mark.parametrize("loss", LOSSES, ids=named)
 @pytest.mark.parametrize("d", [1, 2])
 def test_outputs_have_mass_one_on_either_data_set(loss: Loss, d: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that the density is the noise's at the noise, times a determinant: without it the mass is not one."""
+    """The density is that of the noise times a determinant: without the determinant the mass is not one."""
     pairs = some(loss, d, 20)
     for alpha in (0.0, 1.0):
         mass = bounds.log_integral(pairs, np.full(20, alpha), bounds.LEVELS[4])
@@ -186,7 +186,7 @@ def test_where_the_proof_is_silent_nothing_is_integrated() -> None:
 
 
 def test_a_coarse_grid_is_not_believed() -> None:
-    """Unrefined, the same instances seem to break the bound."""
+    """Without refinement, the same instances seem to break the bound."""
     space = Space(HalfLogistic(), 2, common=1, reach=(-1, 2), w=(-3, -1), scale=(0, 2))
     pairs, _ = space.draw(rng().normal(size=(100, space.genes)))
     pairs, alpha = bounds.steer(pairs, np.zeros((100, 2))), np.full(100, 1.5)
@@ -258,7 +258,7 @@ def test_the_certified_noise_of_dvp_keeps_the_claim(loss: Loss, records: int) ->
 
 @pytest.mark.parametrize("d", [1, 2, 5])
 def test_the_constrained_fit_is_optimal(d: int) -> None:
-    """Stationary on the ball with a multiplier that is not negative, and none inside."""
+    """The fit is stationary on the ball with a multiplier >= 0, and inside the ball with multiplier 0."""
     n = 500
     B, c = rng(d).normal(size=(n, d, d)), rng(1).normal(size=(n, d))
     A = B @ B.transpose(0, 2, 1) + 10.0 ** rng(2).uniform(-8, 2, size=(n, 1, 1)) * np.eye(d)
@@ -311,7 +311,7 @@ def test_less_than_the_person_bound_is_refuted(squared: Any) -> None:
 
 
 def test_ridge_then_clip_breaks_the_person_bound_by_the_root_of_the_people() -> None:
-    """A small row in a direction that nobody else has pulls the ridge fit out, and the clip pulls everybody in."""
+    """A small row in a direction of its own pulls the ridge fit out of the ball, and clipping then moves everybody."""
     crowd = np.array([99.0, 399.0, 1599.0])
     one = np.ones(3)
     rows = np.tile([[0.0, 0.0], [0.0, 0.01], [1.0, 0.0]], (3, 1, 1))

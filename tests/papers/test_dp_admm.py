@@ -98,7 +98,7 @@ def test_certified_runs_are_calibrated_to_the_rounds_that_are_run() -> None:
 
 
 def results(end: Any) -> dict[Any, Any]:
-    """Of a quick run: curves from 70 down to `end(case)`."""
+    """Results of a quick run: curves from 70 down to `end(case)`."""
     found: dict[Any, Any] = {}
     for task in dp_admm.tasks(QUICK):
         if task.key[0] == "passes":

@@ -78,7 +78,7 @@ def test_one_round_of_each_kind() -> None:
 
 
 def test_a_run_that_breaks_down_is_infinite_from_there_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With `failing`; otherwise it raises."""
+    """A failing run is reported with `failing`; otherwise it raises."""
     from privadmm.errors import ToleranceError
 
     update = DVP.update
@@ -96,7 +96,7 @@ def test_a_run_that_breaks_down_is_infinite_from_there_on(monkeypatch: pytest.Mo
 
 
 def test_a_world_as_told_passes() -> None:
-    """All but what the paper says twice, and what is false whatever the runs show."""
+    """All claims hold except those that contradict each other or are false whatever the runs show."""
     lost = {name for name, check in judged(as_told()).items() if not check.ok}
     assert lost == {
         "Figure 3: c4 = 0.2, c5 = 25 hold at all iterations",
@@ -195,7 +195,7 @@ def test_too_few_alphas_leave_a_sentence_in_place_of_a_fit() -> None:
 
 
 def test_a_short_run_says_what_it_ran() -> None:
-    """Settings, headings and checks are of the run, not of the paper's."""
+    """Settings, headings and checks are those of the run, not of the paper."""
     few = {("proof", a): seen(printed(a), 6, 3, 100 * a) for a in (0.05, 0.1, 0.3, 1.0)}
     few |= {("certified", a): seen(0.9 * printed(a), 6, 3, 10 * a) for a in (0.1, 1.0)}
     few |= {("box", 0.3): seen(1.0, 8, 3), ("rho", 10.0): seen(2.0, 4, 3)}

@@ -1,4 +1,4 @@
-"""Tasks give the same whoever runs them; a study reports what does not hold; data that are missing are asked for."""
+"""Tasks give the same results in any process; a study reports what does not hold and asks for missing data."""
 
 import json
 from pathlib import Path

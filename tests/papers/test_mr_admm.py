@@ -134,7 +134,7 @@ def test_oscillation_counts_rises_alone() -> None:
 
 
 def test_a_world_as_told_passes() -> None:
-    """All but what no run can mend: the conditions of Theorem IV.1 do not cover gamma = 0.5."""
+    """All claims hold except one that no run can change: the conditions of Theorem IV.1 do not cover gamma = 0.5."""
     lost = {name for name, check in judged(as_told()).items() if not check.ok}
     assert {name for name in lost if "certified" not in name} == {"Theorem IV.1 covers gamma = 0.5"}
 

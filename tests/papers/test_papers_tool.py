@@ -1,4 +1,4 @@
-"""tools/papers.py: results go between the markers, and a page that is stale is told, by a whole run of every paper."""
+"""tools/papers.py writes results between markers, and a whole run of every paper finds stale pages."""
 
 import importlib.util
 import json

@@ -361,7 +361,7 @@ def test_constants_of_a_job_follow_from_its_config() -> None:
 @pytest.mark.parametrize("R", [0.0, 0.5])
 @pytest.mark.parametrize("epsilon", [0.2, 5.0])
 def test_what_pdml_measures_stays_below_the_corrected_terms(R: float, epsilon: float) -> None:
-    """All but those of (28), and not without the noise term: the control."""
+    """All terms but those of (28); control: not without the noise term."""
     target = Target(epsilon, 1e-5, decay=0.9)
     job = Job(PDML(beta=0.1, R=R), public(graph=graphs.ring(3), rounds=25, privacy=target))
     found = pdml(job, records(), 0, 25, None, 0.05, no_bar)

@@ -268,7 +268,7 @@ def test_a_printed_figure_is_never_below_what_it_stands_for(value: float, spec: 
 
 @pytest.mark.parametrize(("count", "delta"), [(1_000_001, 1e-14), (1_000_001, 1e-6), (2_000_000, 1e-9)])
 def test_very_many_pure_releases_are_counted_above_the_truth(count: int, delta: float) -> None:
-    """So many small ones are all but a Gaussian of mu^2 = count eps^2."""
+    """Many small pure events together are nearly a Gaussian of mu^2 = count eps^2."""
     eps = 1e-4
     near = curves.gdp_epsilon(eps * math.sqrt(count), delta)
     assert 0.999 * near < curves.mixed_epsilon(0.0, ((eps, count),), delta) < 1.2 * near

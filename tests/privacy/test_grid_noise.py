@@ -88,7 +88,7 @@ def truth(law: tuple[int, dict[int, int]], eps: float) -> float:
 
 
 def counted(shifts: Shifts) -> tuple[float, float]:
-    """mu and eta, as the accountant adds them up."""
+    """mu and eta by the accountant."""
     mu = math.sqrt(sum((shift / sigma) ** 2 for shift, sigma in shifts))
     return mu, sum(curves.grid_distance(1, sigma) for _, sigma in shifts)
 
@@ -120,7 +120,7 @@ def test_the_epsilon_of_a_small_case_is_enough_and_little_more(shifts: Shifts, d
 
 @pytest.mark.parametrize("sigma", [1, 2, 4, 8, 16])
 def test_how_far_a_discrete_gaussian_is_from_a_rounded_one(sigma: int) -> None:
-    """By exact sums; in two coordinates it is at most twice as far."""
+    """Checked with exact sums; in two coordinates the error at most doubles."""
     law = weights(sigma)
     discrete = np.array([weight / sum(law.values()) for weight in law.values()])
     below = np.array([math.erfc(-(k + 0.5) / (sigma * math.sqrt(2))) / 2 for k in (min(law) - 1, *law)])
@@ -177,7 +177,7 @@ GOLDEN = [  # per-round epsilon, delta, total of 100 rounds
 
 @pytest.mark.parametrize(("round_epsilon", "delta", "exact"), GOLDEN)
 def test_golden_values_hold_in_deployments(round_epsilon: float, delta: float, exact: float) -> None:
-    """But for what a thousandth of delta is worth."""
+    """The same up to the effect of a thousandth of delta."""
     spent = ((DiscreteGaussian(classical_ratio(round_epsilon, delta)), 100),)
     assert epsilon(spent, delta) == pytest.approx(exact, rel=3e-4)
 

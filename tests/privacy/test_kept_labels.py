@@ -55,7 +55,7 @@ def ledger_rows(file: Path) -> list[tuple[Any, ...]]:
 
 
 def second(place: Place, tables: Tables, **changes: Any) -> Outcome:
-    """A job on a ledger on which the job of `tables` has run; whatever it says, it must change nothing there."""
+    """Run a second job on the ledger of the job of `tables`; it must change nothing there."""
     assert place.train(place.config(tables), out=place.path / "first").code == 0
     return again(place, tables, **changes)
 
@@ -91,7 +91,7 @@ def test_another_label_of_a_file_that_declares_no_schema(place: Place) -> None:
     write_npz(place.path / "data.npz", X, Y, other=OTHER)
     tables = with_changes(REPORTED, {"data": data})
     assert second(place, tables, data={"label": "other"}).code == 3
-    assert again(place, tables, data={"label": "y"}).code == 0  # as it is called where nobody names it
+    assert again(place, tables, data={"label": "y"}).code == 0  # its default name
 
 
 @pytest.mark.parametrize("tables", [REPORTED, PEOPLE], ids=["records", "columns"])
@@ -201,7 +201,7 @@ def test_the_digest_leaves_the_ledger_nowhere(place: Place) -> None:
 
 
 class TestFederation:
-    """A party whose records changed tells its coordinator the kind of the error, whatever is asked."""
+    """A party whose records changed tells its coordinator only the kind of the error."""
 
     @pytest.fixture
     def made(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
@@ -269,7 +269,7 @@ class TestFederation:
 
 
 def test_the_labels_of_other_people_at_a_coordinator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the coordinator holds the labels, it is the people's ids that say whose they are."""
+    """If the coordinator holds the labels, the people's ids tell whose they are."""
     pytest.importorskip("cryptography")
     from federations import federated
 

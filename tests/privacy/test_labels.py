@@ -40,7 +40,7 @@ TRUE = shards().y
 
 
 def labels_of(job: Job, ledger: Any, noise: Noise) -> np.ndarray:
-    """What the parties' server works on."""
+    """The labels that the parties compute with."""
     return cluster(job, shards(), noise, ledger).workers[0].local.shards.y
 
 
@@ -126,7 +126,7 @@ DEPLOYED = replace(CASE, privacy=Target(1.0, 1e-5, DiscreteGaussian))
 
 
 def test_a_killed_run_goes_on_with_the_labels_that_it_drew(tmp_path: Path) -> None:
-    """In a deployment nothing could draw them a second time. Killed while it draws, nothing is kept."""
+    """A deployment cannot draw the same labels twice. If it is killed while drawing, nothing is stored."""
     job = job_with("one", DEPLOYED)
 
     class Dies(Deployment):
@@ -221,7 +221,7 @@ def test_other_records_do_not_get_these_labels(tmp_path: Path) -> None:
 
 
 class MemoryLedgerOf(MemoryLedger):
-    """What another ledger keeps, without its reservations."""
+    """A ledger with the stored draws of another one, without its reservations."""
 
     def __init__(self, other: MemoryLedger) -> None:
         super().__init__(other.ids, other.policy)

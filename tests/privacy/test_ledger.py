@@ -1,4 +1,4 @@
-"""A party's budget: refused before noise, charged once, durable, and nobody else's file."""
+"""A party's budget: refused before noise, charged once, durable, and in a file of its own."""
 
 import sqlite3
 import threading

@@ -1,4 +1,4 @@
-"""What is drawn once: the first draw is for ever, is on record, costs the transcript nothing, and hides."""
+"""One-time draws: the first is kept for ever and recorded, changes no transcript, and stays secret."""
 
 import json
 import sqlite3
@@ -118,7 +118,7 @@ def test_heads_which_travel_do_not_tell_what_is_kept(tmp_path: Path) -> None:
 
 
 def test_nobody_is_answered_with_it(tmp_path: Path) -> None:
-    """Round -1, phase 0 is where it stands; asked for by a coordinator, it is no tick."""
+    """It is stored under round -1, phase 0; a coordinator cannot ask for it as a tick."""
     job = PRIVATE[0].job()
     ledger = SqliteLedger(tmp_path / "ledger", range(5), job.policy, "simulation")
     worker = cluster(job, shards(), Simulation(0), ledger).workers[0]

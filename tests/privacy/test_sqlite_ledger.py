@@ -1,4 +1,4 @@
-"""A durable ledger: what it fixes, what it refuses, and that tampering shows."""
+"""The SQLite ledger: what it fixes, what it refuses, and that tampering is found."""
 
 import os
 import resource
@@ -54,7 +54,7 @@ def test_an_untouched_ledger_verifies(tmp_path: Path) -> None:
 
 
 def test_a_receipt_is_of_a_row_that_is_there(tmp_path: Path) -> None:
-    """Also of the tick that was committed last, which is remembered, and not if it was taken back."""
+    """This holds for the tick committed last too, which is cached, but not if it was rolled back."""
     *before, (_, _, _, last) = filled(tmp_path / "ledger")
     with closing(SqliteLedger(tmp_path / "ledger", [0, 1], POLICY, "simulation")) as ledger:
         fresh = Tick("three", 0, 0)
@@ -136,7 +136,7 @@ def test_a_tail_rewritten_after_a_restored_backup_shows(tmp_path: Path) -> None:
 
 def test_an_overspent_ledger_shows(tmp_path: Path) -> None:
     ledger = SqliteLedger(tmp_path / "ledger", [0], POLICY, "simulation")
-    with ledger.transaction():  # nobody asked whether it may
+    with ledger.transaction():  # without a permit
         ledger.commit(Tick("job", 0, 0), "in", {0: (Gaussian(0.5),)}, b"", b"")
     ledger.close()
     assert "has spent" in verify(tmp_path / "ledger").problems[0]
@@ -261,7 +261,7 @@ def test_a_full_disk_releases_nothing_that_is_not_recorded(tmp_path: Path) -> No
 
 
 def run_to_the_end(job: Job, folder: Path, noise: Noise) -> Progress:
-    """What a process does from its start: open the ledger, go on from the checkpoint, run what is left."""
+    """Run a job as a process does: open the ledger, resume from the checkpoint, run the remaining rounds."""
     ledger = SqliteLedger(folder / "ledger", range(5), job.policy, noise.mode)
     path, progress = folder / "checkpoint", None
     if path.exists():
@@ -289,7 +289,7 @@ def start(job: Job, folder: Path, fresh: Callable[[], Noise]) -> int:
 
 
 def kill_often(job: Job, folder: Path, kills: int, fresh: Callable[[], Noise]) -> list[Path]:
-    """Start a run, kill it at a random moment, go on; over as many runs as it takes for this many kills."""
+    """Start a run, kill it at a random moment, resume; repeat until there were this many kills."""
     rng, landed, runs = np.random.default_rng(0), 0, []
     fresh()  # its imports, here and not in every child
     while landed < kills:
@@ -325,7 +325,7 @@ def test_killed_at_random_moments_a_simulation_ends_the_same(kills: int, tmp_pat
 def test_killed_at_random_moments_a_deployment_sends_what_it_committed(kills: int, tmp_path: Path) -> None:
     """Noise is fresh in every process: had a committed release been drawn again, the transcript would not replay.
 
-    Killed between two rounds it goes on. Killed within one, that round is charged and the ledger is locked.
+    Killed between two rounds, the run continues. Killed within one, that round is charged and the ledger is locked.
     """
     target = replace(CASE.privacy, kind=DiscreteGaussian)  # type: ignore[type-var]
     job = replace(CASE, privacy=target).job(rounds=12)

@@ -1,4 +1,4 @@
-"""What `account` says is what `train` then charges, to the last digit; what it cannot know it asks for."""
+"""`account` predicts what `train` charges, to the last digit, and asks for what it cannot know."""
 
 import json
 import shutil
@@ -268,7 +268,7 @@ def test_a_federation_asks_too(place: Place) -> None:
     assert not fed.exists()
     known = place.config(**DVP | {"parties": {"sizes": [16] * PARTIES}})
     assert place.call("federation", "init", known, "--out", fed).code == 0
-    # Somebody takes them out again: then nothing is said of what the job costs.
+    # Removed again: then no cost is stated.
     job = fed / "coordinator" / "job.toml"
     job.write_text("\n".join(line for line in job.read_text().splitlines() if not line.startswith("sizes")))
     looked = place.call("federation", "check", fed / "coordinator", "--json").object["checked"]
@@ -282,7 +282,7 @@ def test_a_federation_asks_too(place: Place) -> None:
 
 @st.composite
 def priced(draw: Any) -> Tables:
-    """A drawn config that costs something, with each calibration and law of noise its algorithm has alike often."""
+    """Draw a config with a cost; each calibration and law of noise of its algorithm is equally likely."""
     content = draw(tables())
     name = content["algorithm"]["name"]
     assume(ALGORITHMS[name].private)
@@ -310,14 +310,14 @@ def declared(content: Tables, config: configs.Config) -> Tables:
 
 
 def without_sizes(said: dict[str, Any]) -> dict[str, Any]:
-    """The figures, but for those that an account without sizes does not try to give."""
+    """The figures, without those that an account without sizes does not give."""
     parties = [{key: value for key, value in party.items() if key != "records"} for party in said["parties"]]
     rest = {key: value for key, value in said.items() if key not in ("expected", "not_expected")}
     return {**rest, "parties": parties}
 
 
 def ends_alike(folder: Path, content: Tables) -> bool:
-    """Whether the config trained. Then its account was right, and so was any that knew less."""
+    """Whether the config trained. If so, check its account, and those from fewer facts."""
     path, out = write_config(folder / "config.toml", content), folder / "out"
     try:
         given = configs.read(path)
@@ -344,7 +344,7 @@ def ends_alike(folder: Path, content: Tables) -> bool:
 
 
 def less_known(given: configs.Config, known: configs.Config) -> Iterator[dict[str, Any]]:
-    """Accounts without sizes, where one goes on; and with the number of records alone, if they are dealt evenly."""
+    """Accounts without sizes, where possible; and from the number of records alone, if they are split evenly."""
     with suppress(PrivadmmError):
         yield account(given)
     if given.parties.split in ("even", "features") and not given.parties.files:
@@ -384,7 +384,7 @@ def test_many_configs_cost_what_was_said(drawn_folder: Path) -> None:
 
 
 def test_an_account_of_other_sizes_is_noticed(drawn_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The planted fault: one record a party, as if that did not matter."""
+    """The planted fault: every party is taken to have one record."""
     import privadmm.runs.preview as home
 
     monkeypatch.setattr(home, "counted", lambda config, count=None: (1,) * (config.parties.known or 1))
@@ -394,7 +394,7 @@ def test_an_account_of_other_sizes_is_noticed(drawn_folder: Path, monkeypatch: p
 
 @pytest.mark.parametrize("calibration", ["box", "proof"])
 def test_one_party_without_any_curvature(calibration: str, place: Place) -> None:
-    """Neither a neighbour nor a regulariser: all curvature is Phi, and no division by zero is heard of."""
+    """Without neighbours and regulariser all curvature is Phi; nothing is divided by zero."""
     own, alone = {**PROOF, "calibration": calibration}, {"count": 1}
     changes = {"algorithm": own, "parties": alone, "regularizer": {"weight": 0.0}, "data": {"dim": 3}}
     accounted_and_trained(place, place.config(**FIXED | changes), "--records", TRAINED)

@@ -1,4 +1,4 @@
-"""Files that were damaged: every command says so in one line and ends with a code, and none goes on with them."""
+"""Damaged files: every command says so in one line, exits with a code, and does not use them."""
 
 import json
 import os
@@ -44,7 +44,7 @@ def one_line(said: Outcome, *kinds: str) -> None:
 
 
 def content(file: Path) -> list[Any]:
-    """All that a ledger says."""
+    """The content of a ledger."""
     with closing(sqlite3.connect(file)) as db:
         return [db.execute(f"SELECT * FROM {table}").fetchall() for table in ("identity", "ticks", "states")]
 
@@ -131,7 +131,7 @@ def test_a_damaged_ledger_is_told_in_one_line(place: Place, ledger: tuple[Path, 
 
 
 def test_an_index_that_lacks_a_row_is_found(place: Place, ledger: tuple[Path, str]) -> None:
-    """By it a ledger knows that a round was answered; every row and every hash is as it was."""
+    """A damaged index: it tells that a round was answered, while every row and hash is intact."""
     file, _ = ledger
     said, bad = content(file), bytearray(file.read_bytes())
     with closing(sqlite3.connect(file)) as db:
@@ -257,7 +257,7 @@ RECEIPTS = {
 
 @pytest.mark.parametrize("harm", RECEIPTS.values(), ids=RECEIPTS)
 def test_damaged_receipts_are_not_left_out(harm: Any, place: Place) -> None:
-    """A receipt that nobody reads would hide that a ledger was put back."""
+    """Ignoring an unreadable receipt would hide that an older ledger was restored."""
     assert place.train(place.config(run={"ledger": FILE})).code == 0
     path = place.out / "receipts.csv"
     good = path.read_bytes()
@@ -308,7 +308,7 @@ def test_no_file_has_a_nul_in_its_name(tmp_path: Path) -> None:
 
 @pytest.fixture
 def careless() -> Any:
-    """The most that files may be open to others."""
+    """The widest permissions that files may have."""
     before = os.umask(0)
     yield
     os.umask(before)
@@ -337,4 +337,4 @@ def test_what_a_run_keeps_of_ledgers_and_rounds_is_its_owners_alone(place: Place
     assert place.train(place.config()).code == 0
     for name in ("ledger.sqlite", "receipts.csv", "checkpoint"):
         assert mode(place.out / name) == 0o600, name
-    assert mode(place.out / "model.json") == 0o666  # released: to be handed on
+    assert mode(place.out / "model.json") == 0o666  # released, so it may be shared

@@ -108,7 +108,7 @@ def test_the_path_of_the_docs_trains_where_a_number_is_missing(quick: Place) -> 
     assert chosen.data.on_bad == "default"
     assert "low end" in next(line for line in config.read_text().splitlines() if line.startswith("on_bad"))
     assert quick.train(config, "--json").code == 0
-    # The line is what makes the difference.
+    # Control: without that line it is refused.
     config.write_text(config.read_text().replace('on_bad = "default"', 'on_bad = "refuse"'))
     assert quick.call("train", config, "--out", quick.path / "again", "--json").code == 1
 

@@ -17,7 +17,7 @@ ROWS = 40
 
 
 def table(**columns: Any) -> str:
-    """A csv text; each column is a function of the row's number."""
+    """CSV text; each column is a function of the row's number."""
     lines = [",".join(columns)]
     lines += [",".join(str(make(row)) for make in columns.values()) for row in range(ROWS)]
     return "\n".join(lines) + "\n"

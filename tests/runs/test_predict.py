@@ -1,4 +1,4 @@
-"""A fitted model and raw rows: the training path's features, declared behaviour for odd cells, errors with a place."""
+"""A fitted model on raw rows: features as in training, declared behaviour for odd cells, errors with a place."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""What a budget can buy, from public facts: the formula, its two lines, and where the warning is heard."""
+"""The accuracy that a budget can buy, from public facts: the formula, its two lines, and where the warning appears."""
 
 import json
 import math
@@ -102,7 +102,7 @@ def test_the_formula_is_the_one_on_the_page() -> None:
 
 @pytest.mark.parametrize(("records", "parties", "epsilon"), [(800, 10, 0.5), (40_000, 10, 1.0), (5_000, 3, 0.1)])
 def test_a_jobs_own_plan_gives_the_same_figure(records: int, parties: int, epsilon: float) -> None:
-    """Whatever its rounds' noise is, since it is counted by what it is worth."""
+    """The forecast depends on the GDP parameter mu only, however the noise is spread over rounds."""
     records -= records % parties
     found = expected(job(records, parties, epsilon))
     assert found is not None

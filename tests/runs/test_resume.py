@@ -1,4 +1,4 @@
-"""A run stopped anywhere, by anything, and resumed: the same end, paid for once; or nothing left at all."""
+"""A run stopped anywhere and resumed ends the same and pays once; or it leaves nothing behind."""
 
 import errno
 import json
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.usefixtures("skipped_plots")
 
 
 def stop(at: int) -> Bar:
-    """Ctrl-C once this many rounds are done and written down; 0 is before the first."""
+    """Press Ctrl-C after this many rounds are done and stored; 0 is before the first."""
 
     @contextmanager
     def bar(job: Job, done: int) -> Iterator[Callback]:
@@ -62,7 +62,7 @@ def interrupted(place: Place, tables: Tables = PRIVATE, at: int = 4, resume: boo
 
 
 def left_behind(out: Path) -> dict[str, Any]:
-    """What a resumed run has to have in common with one that was never stopped."""
+    """The files that a resumed run must have in common with one that was never stopped."""
     ledger = json.loads((out / "ledger.json").read_text())
     del ledger["head"]  # it covers the job's id, which every run has of its own
     return {
@@ -256,7 +256,7 @@ def test_a_run_that_ends_before_its_first_release_leaves_nothing(place: Place, m
 
 
 def test_an_unfinished_run_is_never_discarded(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not even where the ledger cannot be asked what was released."""
+    """Not even if the ledger cannot tell what was released."""
     ledger = interrupted(place) / "ledger.sqlite"
     ledger.write_text("overwritten by accident")
     before = place.names()

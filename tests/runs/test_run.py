@@ -168,7 +168,7 @@ def test_the_format_of_a_file_does_not_matter(kind: str, place: Place) -> None:
 
 
 def test_a_declared_schema_and_a_column_of_parties(place: Place) -> None:
-    """What is declared decides, and not what the file holds: a party's word, an odd value, a missing cell."""
+    """The declared schema decides the encoding; odd values and missing cells in the file do not change it."""
     lines = ["hospital,age,ward,readmitted"]
     for number in range(60):
         age = ["", "200", "40"][number % 3]

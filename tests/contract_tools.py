@@ -176,6 +176,19 @@ def objective_move(
     return float(np.linalg.norm(b[VICTIM])), float(declared["sensitivity"])
 
 
+def flipped(job: Job, inbox: Mail) -> tuple[float, float]:
+    """How far the first query moves when one label of 101 equal records is flipped, and how far it may."""
+    X, y, doors, phase = np.eye(1, job.public.dim).repeat(101, axis=0), np.ones(101), [], job.algorithm.phases[0]
+    assert isinstance(phase, AtParties)
+    for label in (1.0, -1.0):
+        y[0] = label
+        local = Local(job.public, Shards.from_parties([(X, y)], row_bound=1.0))
+        door = Measuring(local.ids, job.plan[(0, 0)], Simulation(0), 0, 0, lambda charges: None)
+        phase.run(0, local, job.algorithm.init(job.public, local.ids), inbox, door)
+        doors.append(door)
+    return float(np.linalg.norm(doors[0].query - doors[1].query)), float(doors[1].declared[0])
+
+
 # Runs that stop, and parties that keep nothing but their ledger
 
 

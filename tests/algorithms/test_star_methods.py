@@ -8,6 +8,7 @@ import pytest
 from scipy.optimize import linprog
 
 from cases import CASES, DIM, SIZES, Case, objective, optimum, shards, transcript
+from contract_tools import flipped
 from privadmm.algorithms.dp_fedsgd import DPFedSGD
 from privadmm.algorithms.local_only import LocalOnly
 from privadmm.algorithms.pvp import PVP
@@ -17,7 +18,6 @@ from privadmm.engine.audit import attack, instance
 from privadmm.engine.job import Job, cluster, train, weights
 from privadmm.engine.mail import COORDINATOR, Mail
 from privadmm.engine.party import Local
-from privadmm.engine.phases import AtParties
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError, ToleranceError
 from privadmm.optim import graphs
@@ -27,7 +27,6 @@ from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.events import DiscreteGaussian, Gaussian
 from privadmm.privacy.history import Start
 from privadmm.privacy.mechanisms import Simulation
-from privadmm.privacy.release import Door
 
 
 def solution(case: Case, rounds: int, data: Shards | None = None) -> tuple[Job, Floats]:
@@ -256,31 +255,13 @@ def test_a_label_moves_less_than_a_record() -> None:
 def test_rounding_stays_within_the_sensitivity(name: str, size: float) -> None:
     """A huge broadcast makes a solve inexact: the declared sensitivity grows with it, or nothing is released."""
     job = replace(CASES[name], loss=Logistic()).job(sizes=(101,))
-    X, y = np.zeros((101, DIM)), np.ones(101)
-    X[:, 0] = 1.0
-    queries, allowed = [], 0.0
-
-    class Measuring(Door):
-        def output(self, x: Any, sensitivity: Any) -> Any:
-            nonlocal allowed
-            queries.append(x)
-            allowed = float(self._column(sensitivity)[0])
-            return super().output(x, sensitivity)
-
-    phase = job.algorithm.phases[0]
-    assert isinstance(phase, AtParties)
-    inbox = Mail(np.array([COORDINATOR]), np.full((1, DIM), size / 2))
-    for label in (1.0, -1.0):
-        y[0] = label
-        local = Local(job.public, Shards.from_parties([(X, y)], row_bound=1.0))
-        door = Measuring(local.ids, job.plan[(0, 0)], Simulation(0), 0, 0, lambda charges: None)
-        try:
-            phase.run(0, local, job.algorithm.init(job.public, local.ids), inbox, door)
-        except ToleranceError:
-            assert name == "pvp"
-            assert size > 1e6
-            return
-    assert np.linalg.norm(queries[0] - queries[1]) <= allowed
+    try:
+        moved, allowed = flipped(job, Mail(np.array([COORDINATOR]), np.full((1, DIM), size / 2)))
+    except ToleranceError:
+        assert name == "pvp"
+        assert size > 1e6
+    else:
+        assert moved <= allowed
 
 
 # Refusals

@@ -225,7 +225,9 @@ class MemoryLedgerOf(MemoryLedger):
 
     def __init__(self, other: MemoryLedger) -> None:
         super().__init__(other.ids, other.policy)
-        self._kept = other._kept
+        for draw in other.keepsakes():
+            data = other.kept(draw.job, draw.name)
+            self.keep(draw.job, draw.name, lambda data=data: data, draw.event)
 
 
 def test_other_labels_for_the_same_records() -> None:

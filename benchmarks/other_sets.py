@@ -38,7 +38,8 @@ from privadmm.data import adult, splits
 from privadmm.data.moments_map import map_of, moments
 from privadmm.data.schema import EDGES, Number
 from privadmm.data.shards import Shards
-from privadmm.engine.job import Job, cluster, features, train, weights
+from privadmm.engine.job import Job, features, train, weights
+from privadmm.engine.block import cluster
 from privadmm.engine.public import Public
 from privadmm.optim import graphs
 from privadmm.optim.losses import HalfLogistic

@@ -21,7 +21,8 @@ from sklearn.linear_model import LogisticRegression
 
 from privadmm.config import build
 from privadmm.config.file import read
-from privadmm.engine.job import cluster, features, train, weights
+from privadmm.engine.job import features, train, weights
+from privadmm.engine.block import cluster
 from privadmm.engine.loop import one_blas_thread
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.runs import metrics

@@ -23,7 +23,8 @@ from privadmm.algorithms.pdml import PDML
 from privadmm.algorithms.pvp import PVP
 from privadmm.algorithms.r_admm import RADMM
 from privadmm.data.shards import Shards
-from privadmm.engine.job import Job, cluster, train
+from privadmm.engine.block import cluster
+from privadmm.engine.job import Job, train
 from privadmm.engine.loop import View
 from privadmm.engine.mail import Mail
 from privadmm.engine.phases import Algorithm

@@ -110,7 +110,7 @@ def base(draw: Any, name: str, parties: int, rounds: int) -> dict[str, dict[str,
         "regularizer": {"name": draw(st.sampled_from(PENALTIES))},
         "run": draw(st.sampled_from(MODES)).copy(),
     }
-    if kind.private:
+    if kind.adjacencies:
         found["privacy"] = {"epsilon": 1.0, "delta": 1e-5}
     if name == "sharing":
         adjacency, bound = draw(st.sampled_from([("person", "ball"), ("column", "column_bound")]))

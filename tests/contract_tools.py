@@ -11,8 +11,9 @@ import vertical_cases
 from privadmm.data.arrays import Floats
 from privadmm.data.columns import Columns, People
 from privadmm.data.shards import Shards
+from privadmm.engine.block import beside, cluster, open_block
 from privadmm.engine.inprocess import addressed
-from privadmm.engine.job import Job, beside, cluster, train
+from privadmm.engine.job import Job, train
 from privadmm.engine.loop import Checkpoint, Progress
 from privadmm.engine.mail import Mail
 from privadmm.engine.party import Local
@@ -244,7 +245,7 @@ def answer(case: Case, party: int, folder: Path, round: int, phase: int, inbox: 
     """What a federated client does at every message: rebuild everything from stored bytes, answer, forget."""
     job, block = case.job(), held(case.data()).take(np.array([party]))
     ledger = SqliteLedger(folder / f"{party}.sqlite", [party], job.policy, "simulation")
-    worker = job.worker(block, Simulation(0), ledger)
+    worker = open_block(job, block, Simulation(0), ledger)
     reply = worker.step(round, phase, addressed(worker, Mail.unpack(inbox))).pack()
     ledger.close()
     return reply
@@ -254,7 +255,8 @@ class Rebuilt:
     """A cluster whose parties live in another process and keep nothing but their ledger."""
 
     def __init__(self, case: Case, folder: Path, pool: ProcessPoolExecutor) -> None:
-        self.case, self.folder, self.pool, self.labels = case, folder, pool, labels_of(case.data())
+        self.case, self.folder, self.pool = case, folder, pool
+        self.labels = cluster(case.job(), case.data(), Simulation(0)).labels
 
     def step(self, round: int, phase: int, inbox: Mail) -> Mail:
         mail = inbox.pack()

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from privadmm.data.readers import Records, read
     from privadmm.data.schema import Schema
     from privadmm.data.shards import Shards
-    from privadmm.engine.job import Job, cluster, train, weights
+    from privadmm.engine.block import cluster
+    from privadmm.engine.job import Job, train, weights
     from privadmm.engine.public import Public
     from privadmm.errors import (
         BudgetWarning,

@@ -26,7 +26,8 @@ from privadmm.data.columns import People
 from privadmm.data.frame import Frame
 from privadmm.data.schema import labels
 from privadmm.data.shards import Shards
-from privadmm.engine.job import Job, cluster, features, train, weights
+from privadmm.engine.block import cluster
+from privadmm.engine.job import Job, features, train, weights
 from privadmm.engine.phases import Algorithm
 from privadmm.engine.public import Public
 from privadmm.errors import BudgetWarning, ConfigError, DataError
@@ -199,7 +200,7 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
         asked = self.epsilon is not None or bool(shares)
         if asked and self.delta is None:
             raise ConfigError("epsilon means little without delta: give both, or epsilon=None for no privacy")
-        if self.delta is not None and (asked or algorithm.private):
+        if self.delta is not None and (asked or algorithm.adjacencies):
             privacy = Target(
                 self.epsilon,
                 self.delta,

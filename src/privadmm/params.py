@@ -312,6 +312,39 @@ def fields_of(table: type) -> Mapping[str, Field]:
     return found
 
 
+class Declared:
+    """A dataclass that refuses, when it is made, what its own declarations do not allow."""
+
+    def __post_init__(self) -> None:
+        for name, declared in fields_of(type(self)).items():
+            value = getattr(self, name)
+            if value is not None or declared.default is not None:
+                declared.kind.read(_as_toml(value), (name,), _refusing(name, value, declared.kind))
+            if (when := declared.when) is not None and declared.default is None:
+                fits = getattr(self, when.key) == when.value
+                if (value is not None and not fits) or (value is None and fits and when.required):
+                    raise ConfigError(f"{name} and {when.key} = {show(when.value)} go together: set both or neither")
+
+
+def _as_toml(value: Any) -> Any:
+    """A Python value as a TOML file would hold it; the sizes that a file may have do not bind whoever writes Python."""
+    if isinstance(value, tuple):
+        return [_as_toml(item) for item in value]
+    value = value.item() if hasattr(value, "dtype") and not getattr(value, "shape", ()) else value
+    if isinstance(value, float) and value and math.isfinite(value):
+        return math.copysign(min(max(abs(value), TINY), HUGE), value)
+    return value
+
+
+def _refusing(name: str, value: object, kind: Kind) -> Wrong:
+    """A complaint that is raised at once."""
+
+    def refuse(at: At, what: str, fix: str = "", allowed: str = "") -> None:
+        raise ConfigError("; ".join([f"{name} must be {kind.allowed()}, not {value!r}", *([fix] if fix else [])]))
+
+    return refuse
+
+
 def kind_of(hint: Any) -> Kind:
     """The kind that a type hint describes. None stands for a key left out, so it is no kind of its own."""
     origin, args = get_origin(hint), get_args(hint)

@@ -13,7 +13,8 @@ from privadmm.algorithms.admm_star import ADMMStar
 from privadmm.algorithms.dp_admm import DPADMM
 from privadmm.data import adult, splits
 from privadmm.data.shards import Shards
-from privadmm.engine.job import Job, cluster, train, weights
+from privadmm.engine.block import cluster
+from privadmm.engine.job import Job, train, weights
 from privadmm.engine.phases import Algorithm
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError, PrivadmmError

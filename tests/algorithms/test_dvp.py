@@ -10,7 +10,8 @@ from cases import CASES, Case, least_objective, named, objective, shards
 from contract_tools import SMALL, VICTIM, move, replayed
 from privadmm.algorithms.dvp import DVP
 from privadmm.data.arrays import Floats
-from privadmm.engine.job import Job, cluster, train, weights
+from privadmm.engine.block import cluster
+from privadmm.engine.job import Job, train, weights
 from privadmm.engine.mail import Mail
 from privadmm.engine.party import Local
 from privadmm.engine.public import Public

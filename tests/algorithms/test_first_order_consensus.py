@@ -15,7 +15,8 @@ from privadmm.algorithms.first_order_consensus import FirstOrderConsensus, Memor
 from privadmm.algorithms.moments import Centred
 from privadmm.data.frame import Frame
 from privadmm.data.moments_map import map_of, moments
-from privadmm.engine.job import Job, cluster, features, train, weights
+from privadmm.engine.block import cluster
+from privadmm.engine.job import Job, features, train, weights
 from privadmm.engine.mail import Mail
 from privadmm.engine.party import Local
 from privadmm.engine.public import Public

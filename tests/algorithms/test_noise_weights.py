@@ -14,7 +14,8 @@ from cases import CASES, OFF, shards
 from privadmm.algorithms.first_order_consensus import FirstOrderConsensus
 from privadmm.algorithms.moments import Centred
 from privadmm.algorithms.noise_weights import by_noise, profile
-from privadmm.engine.job import Job, cluster, features, train, weights
+from privadmm.engine.block import cluster
+from privadmm.engine.job import Job, features, train, weights
 from privadmm.engine.public import Public
 from privadmm.optim import graphs
 from privadmm.optim.losses import HalfLogistic

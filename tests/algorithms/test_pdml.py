@@ -9,7 +9,8 @@ import pytest
 
 from cases import CASES, DIM, SIZES, optimum, shards
 from privadmm.algorithms.pdml import PDML
-from privadmm.engine.job import Job, cluster, train, weights
+from privadmm.engine.block import cluster
+from privadmm.engine.job import Job, train, weights
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
 from privadmm.optim import graphs

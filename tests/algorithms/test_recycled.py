@@ -16,11 +16,12 @@ from privadmm.algorithms.penalties import Penalised
 from privadmm.algorithms.r_admm import RADMM
 from privadmm.data.arrays import Floats
 from privadmm.data.shards import Shards
-from privadmm.engine.job import Job, cluster, train, weights
+from privadmm.engine.block import cluster
+from privadmm.engine.job import Job, train, weights
 from privadmm.engine.loop import View
 from privadmm.engine.mail import Mail
 from privadmm.engine.party import Local
-from privadmm.engine.phases import AtParties, Phase, pack_state
+from privadmm.engine.phases import AtParties, Phase, inbox_width, pack_state
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError, RefusedError
 from privadmm.optim import graphs
@@ -253,7 +254,7 @@ def test_recycled_rounds_cost_what_the_odd_ones_do() -> None:
 
 def test_a_party_is_sent_both_iterates_of_a_neighbour() -> None:
     job = CASES["r_admm"].job()
-    assert job.algorithm.width(job.public) == 8
+    assert inbox_width(job.algorithm, job.public) == 8
     worker = cluster(job, shards(), Simulation(0)).workers[0]
     with pytest.raises(RefusedError, match="another shape"):
         worker.step(0, 0, Mail(job.public.ids, np.zeros((5, 4))))

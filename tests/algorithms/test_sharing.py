@@ -14,8 +14,9 @@ from privadmm.algorithms.fdml_sgd import FDMLSGD
 from privadmm.algorithms.sharing import Sharing
 from privadmm.data.columns import Columns, People
 from privadmm.data.frame import Frame
+from privadmm.engine.block import cluster
 from privadmm.engine.inprocess import InProcess
-from privadmm.engine.job import Job, cluster, train, weights
+from privadmm.engine.job import Job, train, weights
 from privadmm.errors import ConfigError, DataError, RefusedError
 from privadmm.optim.losses import Debiased, HalfLogistic, Hinge, HuberHinge, Logistic, Squared
 from privadmm.optim.regularizers import L1, L2, ElasticNet

@@ -15,7 +15,8 @@ from privadmm.algorithms.pvp import PVP
 from privadmm.data.arrays import Floats
 from privadmm.data.shards import Shards
 from privadmm.engine.audit import attack, instance
-from privadmm.engine.job import Job, cluster, train, weights
+from privadmm.engine.block import cluster
+from privadmm.engine.job import Job, train, weights
 from privadmm.engine.mail import COORDINATOR, Mail
 from privadmm.engine.party import Local
 from privadmm.engine.public import Public

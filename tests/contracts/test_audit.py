@@ -8,6 +8,7 @@ import pytest
 
 from cases import ALGORITHMS, CASES, PRIVATE, Case, named
 from privadmm.algorithms.admm_star import ADMMStar
+from privadmm.algorithms.sharing import Sharing
 from privadmm.engine import audit as home
 from privadmm.engine.audit import Game, attack, audit, controls, instance, judge, proved
 from privadmm.errors import ConfigError
@@ -26,10 +27,7 @@ def game_of(case: Case) -> Game:
     return instance(case.algorithm, replace(case, privacy=target).public(rounds=ROUNDS))
 
 
-ATTACKED = [case for case in PRIVATE if hasattr(case.algorithm, "steer")]
-
-
-@pytest.mark.parametrize("case", ATTACKED, ids=named)
+@pytest.mark.parametrize("case", PRIVATE, ids=named)
 def test_the_attack_stays_below_the_certificate_and_close_to_it(case: Case) -> None:
     """Exactly counted transcripts: within 30 %. A Renyi curve or a price for curvature is not attained by this game,
     nor is the slope of a loss that is not convex, which is steepest at margin 0 and not deep on the wrong side.
@@ -114,4 +112,4 @@ def test_what_has_no_claim_or_no_attack_is_refused() -> None:
     with pytest.raises(ConfigError, match="no claim"):
         instance(ADMMStar(), public)
     with pytest.raises(ConfigError, match="no attack is written"):
-        instance(ADMMStar(), replace(public, privacy=Target(1.0, 1e-3)))
+        instance(Sharing(ball=1.0), replace(public, privacy=Target(1.0, 1e-3)))

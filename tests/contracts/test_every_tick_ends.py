@@ -20,7 +20,7 @@ from privadmm.data.columns import Columns, Features
 from privadmm.data.shards import Shards
 from privadmm.engine.mail import Mail
 from privadmm.engine.party import Local, Vertical
-from privadmm.engine.phases import AtParties, tick
+from privadmm.engine.phases import AtParties, inbox_width, tick
 from privadmm.engine.public import Public
 from privadmm.errors import RefusedError, ToleranceError
 from privadmm.optim import graphs, ridge, solvers
@@ -131,7 +131,7 @@ def carried_out(rng: Rng) -> str | None:
     state = replace(state, **{name: any_inbox(rng, *value.shape) for name, value in vars(state).items()})
     number, phase = next((n, p) for n, p in enumerate(method.phases) if isinstance(p, AtParties))
     senders = {"star": [-1], "graph": [1], "relay": [0]}[method.topology]
-    inbox = Mail(np.array(senders), any_inbox(rng, 1, method.width(public)))
+    inbox = Mail(np.array(senders), any_inbox(rng, 1, inbox_width(method, public)))
     door = Door(local.ids, releases(method, public, rng), Simulation(0), 1, number, lambda charges: None)
     _, outbox = tick(phase, 1, local, state, inbox, door)
     sent = outbox.values[..., : public.dim]

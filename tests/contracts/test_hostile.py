@@ -10,7 +10,8 @@ from cases import CASES, PRIVATE, SIZES, records, shards
 from contract_tools import flipped
 from privadmm.algorithms.dp_admm import DPADMM
 from privadmm.data.shards import Shards
-from privadmm.engine.job import Job, cluster
+from privadmm.engine.block import cluster, open_block
+from privadmm.engine.job import Job
 from privadmm.engine.mail import COORDINATOR, Mail
 from privadmm.engine.party import Local
 from privadmm.engine.worker import Worker
@@ -26,7 +27,7 @@ COORDINATORS = np.array([COORDINATOR])
 
 def worker(job: Job) -> Worker:
     ledger = MemoryLedger(range(len(SIZES)), job.policy)
-    return job.worker(shards(), Simulation(0), ledger)
+    return open_block(job, shards(), Simulation(0), ledger)
 
 
 INBOXES = {
@@ -56,7 +57,7 @@ def unpaid(monkeypatch: pytest.MonkeyPatch) -> Worker:
     job = CASES["pvp"].job()
     assert job.delta is not None
     ledger = MemoryLedger(range(len(SIZES)), Policy(Budget(1e-6, job.delta)))
-    return job.worker(shards(), Simulation(0), ledger)
+    return open_block(job, shards(), Simulation(0), ledger)
 
 
 def test_what_cannot_be_paid_for_is_not_even_computed(monkeypatch: pytest.MonkeyPatch) -> None:

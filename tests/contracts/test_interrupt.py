@@ -6,7 +6,8 @@ import pytest
 
 from cases import ALGORITHMS, Transcript, named, shards
 from contract_tools import EVERY, Case, Stop, attempt, charged
-from privadmm.engine.job import Job, cluster, train
+from privadmm.engine.block import cluster
+from privadmm.engine.job import Job, train
 from privadmm.engine.loop import Checkpoint, Progress, View
 from privadmm.errors import CheckpointError, RefusedError
 from privadmm.privacy.accounting import totals

@@ -10,8 +10,9 @@ import pytest
 from cases import ALGORITHMS, CASES, PRIVATE, SIZES, Case, Transcript, named, shards, transcript
 from contract_tools import Player, Recorder, Stop, attempt, charged
 from privadmm.engine import worker as beside
+from privadmm.engine.block import cluster, open_block
 from privadmm.engine.inprocess import addressed
-from privadmm.engine.job import Job, cluster, train
+from privadmm.engine.job import Job, train
 from privadmm.engine.loop import drive
 from privadmm.engine.mail import COORDINATOR, Mail, nobody
 from privadmm.engine.party import Local
@@ -156,7 +157,7 @@ class Rebuilt:
     def answer(self, part: list[int], round: int, phase: int, inbox: Mail) -> Mail:
         job, data = self.job, shards().take(np.array(part))
         ledger = SqliteLedger(self.folder / f"{part[0]}.sqlite", part, job.policy, "simulation")
-        worker = job.worker(data, Simulation(0), ledger)
+        worker = open_block(job, data, Simulation(0), ledger)
         said = worker.step(round, phase, Mail.unpack(addressed(worker, inbox).pack()))
         ledger.close()
         return said
@@ -212,7 +213,7 @@ def ring(name: str = "admm_graph-ring-huber") -> Worker:
     job = CASES[name].job(rounds=ROUNDS)
     block = shards().take(np.array([1]))
     ledger = MemoryLedger([1], job.policy)
-    worker = job.worker(block, Simulation(0), ledger)
+    worker = open_block(job, block, Simulation(0), ledger)
     worker.step(0, 0, said(0, 2))
     return worker
 

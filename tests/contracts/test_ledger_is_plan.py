@@ -9,7 +9,8 @@ import pytest
 from cases import ALGORITHMS, PRIVATE, named, shards
 from contract_tools import EVERY, Case
 from privadmm.algorithms.dp_admm import DPADMM
-from privadmm.engine.job import cluster, train
+from privadmm.engine.block import cluster
+from privadmm.engine.job import train
 from privadmm.engine.mail import Mail
 from privadmm.engine.party import Local
 from privadmm.errors import RefusedError

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 
 from cases import CASES, SIZES, shards
 from privadmm.engine import worker as worker_module
+from privadmm.engine.block import beside, open_block, reopen_block
 from privadmm.engine.inprocess import addressed
 from privadmm.engine.job import Job
 from privadmm.engine.mail import Mail
@@ -47,7 +49,7 @@ def opened(job: Job, folder: Path, mode: str = "deployment") -> SqliteLedger:
 
 def begun(job: Job, ledger: SqliteLedger) -> Worker:
     job.reserve(ledger)
-    return job.worker(shards(), Deployment(), ledger)
+    return open_block(job, shards(), Deployment(), ledger)
 
 
 def first_inbox(job: Job, worker: Worker) -> Mail:
@@ -86,8 +88,7 @@ def provoked(job: Job, folder: Path, fault: str, patch: pytest.MonkeyPatch) -> L
     with closing(opened(job, folder)) as ledger:
         party = begun(job, ledger)
         if name == "load":
-            parts = (job.algorithm, job.public, party.ids, act, job.plan, Deployment(), ledger)
-            party = Worker(*parts, job.id, job.leave)
+            party = reopen_block(job, party.ids.tolist(), act, Deployment(), ledger)
         else:
             patch.setattr(place, name, act)
         with pytest.raises(LockedError) as told:
@@ -114,7 +115,10 @@ def test_a_fault_after_records_were_read_is_charged_and_locks(
         for other in (job, deployed(id="b" * 32)):
             with pytest.raises(LockedError, match="locked"):
                 other.reserve(ledger)
-        party = job.worker(shards(), Deployment(), ledger)
+        with pytest.raises(LockedError, match="locked"):
+            open_block(job, shards(), Deployment(), ledger)
+        load = partial(beside, job.public, shards())
+        party = reopen_block(job, range(len(SIZES)), load, Deployment(), ledger)
         for round in (0, 1):
             with pytest.raises(LockedError, match="locked"):
                 party.step(round, 0, first_inbox(job, party))
@@ -233,7 +237,7 @@ def test_a_simulation_fails_as_it_likes(tmp_path: Path, monkeypatch: pytest.Monk
     job = case.job(rounds=ROUNDS)
     with closing(opened(job, tmp_path, "simulation")) as ledger:
         job.reserve(ledger)
-        party = job.worker(shards(), Simulation(0), ledger)
+        party = open_block(job, shards(), Simulation(0), ledger)
         monkeypatch.setattr(Local, "argmin", breaks)
         with pytest.raises(ZeroDivisionError):
             party.step(0, 0, first_inbox(job, party))
@@ -306,7 +310,7 @@ def test_of_two_processes_one_answers_and_neither_locks(tmp_path: Path) -> None:
         pid = os.fork()
         if pid == 0:
             with closing(opened(job, tmp_path)) as ledger:
-                party = job.worker(shards(), Deployment(), ledger)
+                party = open_block(job, shards(), Deployment(), ledger)
                 party.step(0, 0, first_inbox(job, party))
                 os._exit(0)
         pids.append(pid)
@@ -314,7 +318,7 @@ def test_of_two_processes_one_answers_and_neither_locks(tmp_path: Path) -> None:
     with closing(opened(job, tmp_path)) as ledger:
         assert ledger.failed is None
         assert sum(count for _, count in ledger.spent(0)) == 1
-        party = job.worker(shards(), Deployment(), ledger)
+        party = open_block(job, shards(), Deployment(), ledger)
         assert np.isfinite(party.step(0, 0, first_inbox(job, party)).values).all()
 
 

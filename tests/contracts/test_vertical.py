@@ -15,7 +15,8 @@ from privadmm.algorithms.sharing import Sharing
 from privadmm.data.arrays import Floats
 from privadmm.data.columns import Columns
 from privadmm.engine.audit import Bulk, Listening, judge
-from privadmm.engine.job import beside, cluster, train, weights
+from privadmm.engine.block import beside, cluster
+from privadmm.engine.job import train, weights
 from privadmm.engine.mail import Mail
 from privadmm.engine.phases import AtParties
 from privadmm.errors import RefusedError

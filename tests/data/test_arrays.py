@@ -46,13 +46,13 @@ def test_other_bytes_are_refused(data: bytes) -> None:
 
 
 def test_equal_content_has_equal_bytes() -> None:
-    arrays = {"x": np.arange(6.0).reshape(2, 3), "n": np.array([1, 2])}
-    packed = arrays.pack(arrays)
-    assert packed == arrays.pack({name: array.copy(order="F") for name, array in arrays.items()})
-    assert packed != arrays.pack(arrays, round=1)
+    named = {"x": np.arange(6.0).reshape(2, 3), "n": np.array([1, 2])}
+    packed = arrays.pack(named)
+    assert packed == arrays.pack({name: array.copy(order="F") for name, array in named.items()})
+    assert packed != arrays.pack(named, round=1)
     found, facts = arrays.unpack(packed)
     assert facts == {}
-    for name, array in arrays.items():
+    for name, array in named.items():
         np.testing.assert_array_equal(found[name], array)
     assert arrays.size([("x", "<f8", (2, 3)), ("n", "<i8", (2,))]) == len(packed)
 

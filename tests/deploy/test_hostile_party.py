@@ -11,8 +11,10 @@ import pytest
 from cases import ALGORITHMS, CASES, shards
 from privadmm.data import arrays
 from privadmm.deploy.federation.protocol import Letter
-from privadmm.engine.job import cluster, train
+from privadmm.engine.block import cluster
+from privadmm.engine.job import train
 from privadmm.engine.mail import COORDINATOR, Mail
+from privadmm.engine.phases import AtParties
 from privadmm.errors import AbsentError, ClusterError, DivergedError, PrivadmmError, RefusedError
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.runs.model import Model
@@ -48,8 +50,8 @@ def values(change: Callable[[Any], Any]) -> Forge:
     """Forge a message with another array."""
 
     def forge(said: Letter, mail: Mail) -> dict[str, Any]:
-        arrays = {"senders": mail.senders, "values": np.asarray(change(mail.values))}
-        return {**said, "mail": arrays.pack(arrays)}
+        forged = {"senders": mail.senders, "values": np.asarray(change(mail.values))}
+        return {**said, "mail": arrays.pack(forged)}
 
     return forge
 
@@ -313,11 +315,12 @@ def test_every_engine_checks_what_comes_back(name: str, change: Callable[[Mail],
 
 @pytest.mark.parametrize("case", [*ALGORITHMS, *VERTICAL], ids=lambda case: case.name)
 def test_what_every_method_sends_is_what_it_says(case: Any) -> None:
-    """In every round `message` has the right shape and NaNs: if it were too narrow, honest parties would be blamed."""
+    """In every round `sends` has the right shape and NaNs: if it were too narrow, honest parties would be blamed."""
     job, seen = case.job(), []
 
     def look(view: Any) -> None:
-        like = job.algorithm.message(job.public, view.progress.round - 1)
+        (phase,) = (phase for phase in job.algorithm.phases if isinstance(phase, AtParties))
+        like = phase.sends(job.public, view.progress.round - 1)
         blank = np.broadcast_to(np.isnan(like), view.released.values.shape)
         assert np.array_equal(np.isnan(view.released.values), blank)
         seen.append(like.shape)

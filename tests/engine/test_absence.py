@@ -12,7 +12,8 @@ from privadmm.algorithms.admm_graph import ADMMGraph
 from privadmm.algorithms.first_order_consensus import FirstOrderConsensus
 from privadmm.algorithms.mr_admm import MRADMM
 from privadmm.data.arrays import Floats
-from privadmm.engine.job import Job, cluster, train, weights
+from privadmm.engine.block import cluster
+from privadmm.engine.job import Job, train, weights
 from privadmm.engine.mail import Mail
 from privadmm.errors import AbsentError, ConfigError
 from privadmm.optim import graphs
@@ -100,14 +101,19 @@ def test_the_duals_of_a_star_heal_within_a_round() -> None:
 
 @dataclass(frozen=True)
 class KeepsItsDual(ADMMGraph):
-    def anew(self, state: Any) -> Any:
-        return state
+    def update(self, t: int, local: Any, s: Any, inbox: Mail, release: Any) -> Any:
+        return super().update(t, local, s, long_ago(inbox), release)
 
 
 @dataclass(frozen=True)
 class RecycledKeepsItsDual(MRADMM):
-    def anew(self, state: Any) -> Any:
-        return state
+    def odd(self, t: int, local: Any, s: Any, inbox: Mail, release: Any) -> Any:
+        return super().odd(t, local, s, long_ago(inbox), release)
+
+
+def long_ago(inbox: Mail) -> Mail:
+    """The same inbox, as if whoever left had done so a round earlier."""
+    return replace(inbox, absent=inbox.absent - np.array([0, 1]))
 
 
 class HearsNothing(Graph):

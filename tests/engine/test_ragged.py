@@ -11,7 +11,8 @@ from scipy.sparse import csr_array
 from cases import ALGORITHMS, Case, Transcript, named
 from privadmm.data.arrays import Floats
 from privadmm.data.shards import Shards
-from privadmm.engine.job import Job, cluster, train, weights
+from privadmm.engine.block import cluster
+from privadmm.engine.job import Job, train, weights
 from privadmm.engine.mail import Mail
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.runs import metrics

@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 
 from privadmm.data.packing import CHUNK
 from privadmm.data.shards import Shards
-from privadmm.engine import phases
+from privadmm.engine import party
 from privadmm.engine.party import Local
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError, ToleranceError
@@ -375,7 +375,7 @@ def test_replicas_have_branches_of_their_own():
 def test_replicas_solved_together_have_the_bits_of_each_alone(sparse, together, monkeypatch):
     """Seven replicas of a ragged block, as seven solves and as one of 35 parties; with a cache, twice over."""
     shards = block(sparse=sparse)
-    monkeypatch.setattr(phases, "CELLS", together * shards.cells)
+    monkeypatch.setattr(party, "CELLS", together * shards.cells)
     public = Public(shards.sizes, DIM, 1, graphs.star(5), Logistic(), L2(0.1), NoPrivacy(), C=40.0, replicas=7)
     k, local = np.linspace(0.01, 1, 5)[:, None], Local(public, shards)
     linear, start, anchor = (normal(7, 5, DIM, seed=seed) for seed in (1, 2, 3))

@@ -76,7 +76,7 @@ def test_every_cell_runs_and_privacy_costs_accuracy() -> None:
 
 
 def test_each_seed_has_labels_of_its_own() -> None:
-    from privadmm.engine.job import cluster
+    from privadmm.engine.block import cluster
     from privadmm.privacy.mechanisms import Simulation
 
     records = toy(0)[0]

@@ -12,7 +12,8 @@ import pytest
 
 from cases import CASES, shards
 from privadmm.data import arrays
-from privadmm.engine.job import Job, cluster
+from privadmm.engine.block import cluster
+from privadmm.engine.job import Job
 from privadmm.errors import ClusterError, DataError, RefusedError
 from privadmm.privacy.events import RandomizedResponse
 from privadmm.privacy.mechanisms import Simulation
@@ -172,8 +173,8 @@ def test_a_ledger_that_does_not_say_whose_labels_it_keeps_is_refused(tmp_path: P
     job = Job(CASE.algorithm, CASE.public(), 3.0, id="one")
     with closing(SqliteLedger(tmp_path / "ledger", range(5), job.policy, "simulation")) as ledger:
         block = shards()
-        arrays = {"labels": np.concatenate(block.labels()).astype(np.int8), "sizes": block.sizes}
-        ledger.keep("", "labels", lambda: arrays.pack(arrays, epsilon=1.0), RandomizedResponse(1.0))
+        reports = {"labels": np.concatenate(block.labels()).astype(np.int8), "sizes": block.sizes}
+        ledger.keep("", "labels", lambda: arrays.pack(reports, epsilon=1.0), RandomizedResponse(1.0))
         head = ledger.head
         with pytest.raises(RefusedError, match="make a new ledger"):
             cluster(job, block, Simulation(0), ledger)
@@ -229,8 +230,8 @@ class TestFederation:
     def test_what_is_told_of_changed_records(self, made: Any) -> None:
         made.run()
         path = made.folders[1] / "data.npz"
-        with np.load(path) as arrays:
-            held = {name: arrays[name] for name in arrays.files}
+        with np.load(path) as stored:
+            held = {name: stored[name] for name in stored.files}
         before, answers = ledger_rows(made.ledgers[1]), []
         for kind, change in (
             ("reordered", lambda array: array[::-1]),
@@ -251,8 +252,8 @@ class TestFederation:
     def test_a_run_over_changed_records(self, made: Any) -> None:
         made.run()
         path = made.folders[2] / "data.npz"
-        with np.load(path) as arrays:
-            np.savez(path, **{name: arrays[name][::-1] for name in arrays.files})
+        with np.load(path) as stored:
+            np.savez(path, **{name: stored[name][::-1] for name in stored.files})
         before = ledger_rows(made.ledgers[2])
         with pytest.raises(ClusterError, match=r"its steward finds the reason in its requests\.log"):
             made.run(out="runs/second")

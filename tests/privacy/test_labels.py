@@ -18,7 +18,8 @@ from cases import CASES, PRIVATE, SIZES, Case, shards
 from privadmm.config import build
 from privadmm.config.file import read
 from privadmm.data.shards import Shards
-from privadmm.engine.job import Job, cluster, train
+from privadmm.engine.block import cluster
+from privadmm.engine.job import Job, train
 from privadmm.errors import ConfigError, DataError, LedgerError, RefusedError
 from privadmm.optim.losses import Debiased, HalfLogistic, Logistic
 from privadmm.privacy.calibration import Target

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cases import POLICY, PRIVATE, both_ledgers, shards
+from privadmm.engine.block import open_block
 from privadmm.engine.mail import Mail
 from privadmm.errors import LedgerError, RefusedError
 from privadmm.privacy import sqlite_ledger
@@ -70,7 +71,7 @@ class Counting(Simulation):
 def test_refusal_comes_before_any_noise() -> None:
     job, noise = PRIVATE[0].job(), Counting(0)
     ledger = MemoryLedger(range(5), Policy(Budget(0.01, 1e-5)))
-    worker, inbox = job.worker(shards(), noise, ledger), job.algorithm.start(job.public)[1]
+    worker, inbox = open_block(job, shards(), noise, ledger), job.algorithm.start(job.public)[1]
     with pytest.raises(RefusedError):
         worker.step(0, 0, inbox)
     assert noise.drawn == 0
@@ -81,11 +82,11 @@ def test_refusal_comes_before_any_noise() -> None:
 def test_a_retry_costs_nothing_and_a_changed_inbox_is_refused(tmp_path: Path) -> None:
     job = PRIVATE[0].job()
     ledger = SqliteLedger(tmp_path / "ledger", range(5), job.policy, "simulation")
-    worker, inbox = job.worker(shards(), Simulation(0), ledger), job.algorithm.start(job.public)[1]
+    worker, inbox = open_block(job, shards(), Simulation(0), ledger), job.algorithm.start(job.public)[1]
     first = worker.step(0, 0, inbox)
     charged = ledger.spent(0)
     assert worker.step(0, 0, inbox).pack() == first.pack()
-    rebuilt = job.worker(shards(), Simulation(99), ledger)  # other noise would show if anything were drawn again
+    rebuilt = open_block(job, shards(), Simulation(99), ledger)  # other noise would show if anything were drawn again
     assert rebuilt.step(0, 0, inbox).pack() == first.pack()
     with pytest.raises(RefusedError, match="another inbox"):
         worker.step(0, 0, Mail(inbox.senders, inbox.values + 1))
@@ -104,11 +105,11 @@ def test_a_failing_tick_charges_nothing_and_can_be_repeated(tmp_path: Path) -> N
 
     inbox = job.algorithm.start(job.public)[1]
     with pytest.raises(KeyboardInterrupt):
-        job.worker(shards(), Dies(0), ledger).step(0, 0, inbox)
+        open_block(job, shards(), Dies(0), ledger).step(0, 0, inbox)
     assert ledger.spent(0) == ()
     assert ledger.latest(job.id) is None
-    expected = job.worker(shards(), Simulation(0), MemoryLedger(range(5), job.policy)).step(0, 0, inbox)
-    assert job.worker(shards(), Simulation(0), ledger).step(0, 0, inbox).pack() == expected.pack()
+    expected = open_block(job, shards(), Simulation(0), MemoryLedger(range(5), job.policy)).step(0, 0, inbox)
+    assert open_block(job, shards(), Simulation(0), ledger).step(0, 0, inbox).pack() == expected.pack()
 
 
 def test_it_outlives_the_process_and_counts_every_job(tmp_path: Path) -> None:
@@ -198,7 +199,7 @@ def test_adjacencies_do_not_add_up(tmp_path: Path) -> None:
         with pytest.raises(RefusedError, match="do not add up"):
             job.reserve(ledger)
         with pytest.raises(RefusedError, match="do not add up"):
-            job.worker(shards(), Simulation(0), ledger)
+            open_block(job, shards(), Simulation(0), ledger)
         assert export(ledger)["adjacency"] == "label"
         assert ledger.reserved(0, job.id) is None
 
@@ -212,7 +213,7 @@ def test_a_full_disk_stops_before_the_release_that_it_cannot_record(
     ledger = SqliteLedger(tmp_path / "ledger", range(5), job.policy, "simulation")
     pages = opened[0].execute("PRAGMA page_count").fetchone()[0]
     opened[0].execute(f"PRAGMA max_page_count = {pages + 2}")
-    worker, inbox, sent = job.worker(shards(), Simulation(0), ledger), job.algorithm.start(job.public)[1], 0
+    worker, inbox, sent = open_block(job, shards(), Simulation(0), ledger), job.algorithm.start(job.public)[1], 0
 
     def until_full() -> None:
         nonlocal sent

@@ -15,8 +15,9 @@ from scipy.stats import kstest
 from cases import POLICY, PRIVATE, SIZES, both_ledgers, shards
 from privadmm.algorithms.dp_admm import DPADMM
 from privadmm.data.arrays import Floats
-from privadmm.engine.job import cluster
+from privadmm.engine.block import cluster, open_block
 from privadmm.engine.party import Local
+from privadmm.engine.phases import AtCoordinator, AtParties, Phase
 from privadmm.errors import LedgerError, RefusedError
 from privadmm.privacy.events import Gaussian, RandomizedResponse
 from privadmm.privacy.ledger import Keepsake, Ledger, MemoryLedger, Tick, export
@@ -154,7 +155,11 @@ def test_of_two_threads_one_draws(tmp_path: Path) -> None:
 class Shifting(DPADMM):
     """Draws a vector once for every party of a job."""
 
-    def keepsakes(self, local: Local, noise: Noise) -> dict[str, Floats]:
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        return AtParties(self.update, draws=self.shift), AtCoordinator(self.average)
+
+    def shift(self, local: Local, noise: Noise) -> dict[str, Floats]:
         return {"shift": noise.uniform(2.0, local.zeros().shape, local.ids)}
 
 
@@ -172,20 +177,20 @@ JOB = replace(PRIVATE[0], algorithm=Shifting(D_w=3.0)).job()
 def test_an_algorithm_finds_what_it_drew_when_it_is_resumed(tmp_path: Path) -> None:
     ledger = SqliteLedger(tmp_path / "ledger", range(5), JOB.policy, "simulation")
     noise, later = Counting(0), Counting(1)
-    first = JOB.worker(shards(), noise, ledger).local.kept["shift"]
+    first = open_block(JOB, shards(), noise, ledger).local.kept["shift"]
     assert noise.drawn == len(SIZES)
-    again = JOB.worker(shards(), later, ledger).local.kept["shift"]
+    again = open_block(JOB, shards(), later, ledger).local.kept["shift"]
     assert later.drawn == 0
     assert np.array_equal(first, again)
-    other = replace(JOB, id="another").worker(shards(), later, ledger).local.kept["shift"]
+    other = open_block(replace(JOB, id="another"), shards(), later, ledger).local.kept["shift"]
     assert not np.array_equal(first, other)  # of this job alone
     plain = PRIVATE[0].job()
-    assert plain.worker(shards(), noise, MemoryLedger(range(5), plain.policy)).local.kept == {}
+    assert open_block(plain, shards(), noise, MemoryLedger(range(5), plain.policy)).local.kept == {}
     assert verify(tmp_path / "ledger").problems == ()
 
 
 def test_draws_do_not_depend_on_the_block() -> None:
-    whole = JOB.worker(shards(), Simulation(0), MemoryLedger(range(5), JOB.policy)).local.kept["shift"]
+    whole = open_block(JOB, shards(), Simulation(0), MemoryLedger(range(5), JOB.policy)).local.kept["shift"]
     parts = cluster(JOB, shards(), Simulation(0), parts=[[3], [0, 4], [1, 2]]).workers
     for worker in parts:
         assert np.array_equal(worker.local.kept["shift"], whole[worker.local.ids])

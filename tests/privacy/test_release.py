@@ -8,7 +8,8 @@ import pytest
 
 from cases import CASES, SIZES, shards, transcript
 from privadmm.algorithms.admm_star import ADMMStar, State
-from privadmm.engine.job import Job, cluster, train
+from privadmm.engine.block import cluster
+from privadmm.engine.job import Job, train
 from privadmm.engine.mail import Mail
 from privadmm.engine.party import Local
 from privadmm.engine.public import Public

@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 
 from cases import POLICY, PRIVATE, shards
-from privadmm.engine.job import Job, cluster, train
+from privadmm.engine.block import cluster
+from privadmm.engine.job import Job, train
 from privadmm.engine.loop import Checkpoint, Progress
 from privadmm.errors import LedgerError, LockedError, RefusedError
 from privadmm.privacy import sqlite_ledger

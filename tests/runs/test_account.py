@@ -86,7 +86,7 @@ def variants() -> Iterator[Any]:
         for number, chosen in enumerate(own):
             published = chosen.get("calibration", "certified") != "certified"
             noise = dict.fromkeys(KNOBS.get(name, ("alpha",)), 0.3) if published else {}
-            neighbours = kind.adjacencies if kind.private else (None,)
+            neighbours = kind.adjacencies if kind.adjacencies else (None,)
             for adjacency in ("column",) if published and name == "sharing" else neighbours:
                 changed = [f"{key}={value}" for key, value in chosen.items() if key not in needed]
                 id = "-".join([name, *changed, *([adjacency] if adjacency else []), *["plain"] * (not number)])
@@ -285,7 +285,7 @@ def priced(draw: Any) -> Tables:
     """Draw a config with a cost; each calibration and law of noise of its algorithm is equally likely."""
     content = draw(tables())
     name = content["algorithm"]["name"]
-    assume(ALGORITHMS[name].private)
+    assume(ALGORITHMS[name].adjacencies)
     own, fields = content["algorithm"], fields_of(ALGORITHMS[name])
     for key in {"calibration", "law"} & fields.keys():
         own[key] = draw(st.sampled_from(options(fields[key].kind)))

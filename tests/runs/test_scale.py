@@ -9,9 +9,11 @@ import pytest
 
 from cases import ALGORITHMS, Case, named, shards
 from privadmm.cli import main
+from privadmm.engine.block import cluster
 from privadmm.engine.inprocess import InProcess, addressed
-from privadmm.engine.job import cluster, train
+from privadmm.engine.job import train
 from privadmm.engine.mail import Mail
+from privadmm.engine.phases import inbox_width, message_width
 from privadmm.errors import ConfigError
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.runs.scale import (
@@ -47,7 +49,7 @@ def test_bytes_are_those_of_the_mail(case: Case) -> None:
     job, data = case.job(), shards()
     watched = Weighed(cluster(job, data, Simulation(0), parts=[[party] for party in data.ids]))
     train(job, watched)
-    up, down = job.algorithm.sends(job.public), job.algorithm.width(job.public)
+    up, down = message_width(job.algorithm, job.public), inbox_width(job.algorithm, job.public)
     last = watched.seen[-len(data.ids) :]
     assert [(rows, mail_bytes(rows, down), mail_bytes(1, up)) for rows, _, _ in last] == last
 

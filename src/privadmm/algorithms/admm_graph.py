@@ -10,32 +10,28 @@ The model handed out is the mean of what the parties sent last.
 """
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
-from annotated_types import Gt
-
-from privadmm.algorithms.admm_star import IN_THE_CLEAR
-from privadmm.algorithms.graph import OnGraph, State, degrees, neighbours
+from privadmm.algorithms.admm_star import EXACT_ITERATES
+from privadmm.algorithms.graph import OnGraph, State, carried_dual, degrees, neighbours
+from privadmm.algorithms.method import Eta, Need, Open, Tolerance, smooth_regularizer, solvable_loss
 from privadmm.engine.mail import Mail
 from privadmm.engine.party import Local
 from privadmm.engine.phases import AtParties, Phase
 from privadmm.engine.public import Public
 from privadmm.optim.solvers import reanchor
-from privadmm.params import Doc, check_positive
-from privadmm.privacy.accounting import Plan
+from privadmm.privacy.events import NotPrivate
 from privadmm.privacy.release import Door, Released
 
 
 @dataclass(frozen=True)
-class ADMMGraph(OnGraph):
-    eta: Annotated[float, Gt(0), Doc("penalty on the difference of neighbours")] = 0.01
-    tolerance: Annotated[float, Gt(0), Doc("gradient norm to which every local problem is solved")] = 1e-9
+class ADMMGraph(OnGraph, Open):
+    eta: Eta = 0.01
+    tolerance: Tolerance = 1e-9
 
     name: ClassVar[str] = "admm_graph"
-    private: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        check_positive(eta=self.eta, tolerance=self.tolerance)
+    in_the_clear: ClassVar[NotPrivate] = EXACT_ITERATES
+    needs: ClassVar[tuple[Need, ...]] = (solvable_loss, smooth_regularizer)
 
     @property
     def phases(self) -> tuple[Phase, ...]:
@@ -44,7 +40,7 @@ class ADMMGraph(OnGraph):
     def update(self, t: int, local: Local, s: State, inbox: Mail, release: Door) -> tuple[State, Released]:
         V, heard = neighbours(local, inbox, s.f)
         eta = self.eta
-        dual = s.dual + eta / 2 * (V * s.f - heard)  # (11)
+        dual = carried_dual(s, inbox, t) + eta / 2 * (V * s.f - heard)  # (11)
         k = 2 * eta * V + local.public.regularizer.strong_convexity
         anchor = reanchor(s.anchor, (s.f + heard) / (1 + V), t)
         x = local.argmin(
@@ -55,10 +51,3 @@ class ADMMGraph(OnGraph):
 
     def condition(self, public: Public) -> float:
         return public.condition(public.regularizer.strong_convexity + 2 * self.eta * degrees(public))
-
-    def plan(self, public: Public) -> Plan:
-        return {(t, 0): (public.everyone(IN_THE_CLEAR),) for t in range(public.rounds)}
-
-    def check(self, public: Public) -> None:
-        public.need_argmin(self.name)
-        public.need_smooth_regularizer(self.name)

@@ -24,6 +24,7 @@ from typing import Annotated, ClassVar, Literal
 from annotated_types import Gt
 
 from privadmm.algorithms.columns import OnColumns, State, broadcast, message, nothing, scores_of, silence
+from privadmm.algorithms.method import Open, Rho
 from privadmm.data.arrays import Floats
 from privadmm.engine.mail import Mail
 from privadmm.engine.party import Vertical
@@ -31,13 +32,12 @@ from privadmm.engine.phases import AtLabels, AtParties, Phase
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
 from privadmm.optim.prox import prox
-from privadmm.params import Doc, check_positive
-from privadmm.privacy.accounting import Plan
+from privadmm.params import Doc
 from privadmm.privacy.calibration import NoPrivacy
 from privadmm.privacy.events import NotPrivate
 from privadmm.privacy.release import Door, Released
 
-IN_THE_CLEAR = NotPrivate("scores and weights leave the parties in the clear")
+SCORES_AND_WEIGHTS = NotPrivate("scores and weights leave the parties in the clear")
 
 
 @dataclass(frozen=True)
@@ -46,22 +46,20 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class ADMMSharing(OnColumns):
-    rho: Annotated[float, Gt(0), Doc("penalty of the augmented Lagrangian")] = 0.1
+class ADMMSharing(OnColumns, Open):
+    rho: Rho = 0.1
     form: Annotated[Literal["sharing", "printed"], Doc("the scaled sharing form, or the paper's parallel update")] = (
         "sharing"
     )
     ball: Annotated[float | None, Gt(0), Doc("bound on the norm of each party's weights; none if left out")] = None
 
     name: ClassVar[str] = "admm_sharing"
-    private: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        check_positive(rho=self.rho)
+    in_the_clear: ClassVar[NotPrivate] = SCORES_AND_WEIGHTS
+    releases: ClassVar[tuple[int, int]] = (1, 2)
 
     @property
     def phases(self) -> tuple[Phase, ...]:
-        return AtLabels(self.reply), AtParties(self.update)
+        return AtLabels(self.reply), AtParties(self.update, self.message)
 
     def reply(self, t: int, public: Public, memory: Memory, inbox: Mail, labels: Floats) -> tuple[Memory, Mail]:
         k = self.rho / public.parties if self.form == "sharing" else self.rho
@@ -97,9 +95,6 @@ class ADMMSharing(OnColumns):
     def moves(self, local: Vertical, target: Floats, mu: float) -> tuple[Floats, Floats]:
         """How far neighbours move scores and weights: nothing asks, where both leave in the clear."""
         return local.moves(target, mu, self.ball, None)
-
-    def plan(self, public: Public) -> Plan:
-        return {(t, 1): (public.everyone(IN_THE_CLEAR),) * 2 for t in range(public.rounds)}
 
     def check(self, public: Public) -> None:
         if not public.loss.convex:

@@ -11,11 +11,11 @@ by the coordinator's prox; for l2 nothing is left for it and line 6 is the paper
 """
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from annotated_types import Gt
 
+from privadmm.algorithms.method import Need, Open, Rho, Tolerance, solvable_loss
 from privadmm.algorithms.star import Memory, OnStar, average, broadcast
 from privadmm.data.arrays import Floats, Ints
 from privadmm.engine.mail import Mail
@@ -23,12 +23,10 @@ from privadmm.engine.party import Local
 from privadmm.engine.phases import AtCoordinator, AtParties, Phase
 from privadmm.engine.public import Public
 from privadmm.optim.solvers import reanchor
-from privadmm.params import Doc, check_positive
-from privadmm.privacy.accounting import Plan
 from privadmm.privacy.events import NotPrivate
 from privadmm.privacy.release import Door, Released
 
-IN_THE_CLEAR = NotPrivate("exact ADMM iterates leave the parties in the clear")
+EXACT_ITERATES = NotPrivate("exact ADMM iterates leave the parties in the clear")
 
 
 @dataclass(frozen=True)
@@ -43,15 +41,13 @@ class State:
 
 
 @dataclass(frozen=True)
-class ADMMStar(OnStar):
-    rho: Annotated[float, Gt(0), Doc("penalty of the augmented Lagrangian")] = 0.01
-    tolerance: Annotated[float, Gt(0), Doc("gradient norm to which every local problem is solved")] = 1e-9
+class ADMMStar(OnStar, Open):
+    rho: Rho = 0.01
+    tolerance: Tolerance = 1e-9
 
     name: ClassVar[str] = "admm_star"
-    private: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        check_positive(rho=self.rho, tolerance=self.tolerance)
+    in_the_clear: ClassVar[NotPrivate] = EXACT_ITERATES
+    needs: ClassVar[tuple[Need, ...]] = (solvable_loss,)
 
     @property
     def phases(self) -> tuple[Phase, ...]:
@@ -73,12 +69,6 @@ class ADMMStar(OnStar):
 
     def condition(self, public: Public) -> float:
         return public.condition(self.rho + public.regularizer.strong_convexity)
-
-    def plan(self, public: Public) -> Plan:
-        return {(t, 0): (public.everyone(IN_THE_CLEAR),) for t in range(public.rounds)}
-
-    def check(self, public: Public) -> None:
-        public.need_argmin(self.name)
 
     def init(self, public: Public, ids: Ints) -> State:
         return State(public.origin(len(ids)), public.zeros(len(ids)), public.zeros(len(ids)))

@@ -5,7 +5,7 @@ its weights, filled up to the widest party's. A part that was not released yet, 
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +13,6 @@ from privadmm.algorithms.star import OnStar
 from privadmm.data.arrays import Floats, Ints
 from privadmm.engine.mail import COORDINATOR, Mail
 from privadmm.engine.public import Public
-from privadmm.errors import AbsentError
 
 
 @dataclass(frozen=True)
@@ -24,19 +23,8 @@ class State:
 class OnColumns(OnStar):
     """The parts of an algorithm that every method over split features has alike."""
 
-    adjacencies: ClassVar[tuple[str, ...]] = ("person", "column")
-
-    def go_on(self, public: Public, here: Ints) -> None:
-        gone = np.setdiff1d(public.ids, here).tolist()
-        raise AbsentError(
-            f"party {gone[0]} left, and nobody else has its columns: without them there is no score. Nothing more was "
-            "released; resume when it is back, or start a new job with the columns of the others"
-        )
-
-    def sends(self, public: Public) -> int:
-        return public.dim + max(public.columns)
-
     def message(self, public: Public, t: int) -> Floats:
+        """What a party sends in round t: its scores, and its weights where it hands them over."""
         weights = public.zeros(1, max(public.columns)) if self.hands_over(public, t) else nothing(public, 1)
         return message(public.zeros(1), weights)
 

@@ -34,15 +34,16 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from annotated_types import Gt
 
+from privadmm.algorithms.method import Calibration, Need, Rho, RoundEpsilon, bounded_loss, need_simulation
 from privadmm.algorithms.output import output_plan
-from privadmm.algorithms.star import Memory, OnStar, average, broadcast
+from privadmm.algorithms.star import Memory, OnStar, average
 from privadmm.data.arrays import Floats, Ints
 from privadmm.engine.mail import Mail
 from privadmm.engine.party import Local, rounding
 from privadmm.engine.phases import AtCoordinator, AtParties, Phase
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
-from privadmm.params import Doc, check_positive
+from privadmm.params import Doc
 from privadmm.privacy.accounting import Claim, Plan, classical_ratio, moments_accountant
 from privadmm.privacy.calibration import NoPrivacy
 from privadmm.privacy.events import DiscreteGaussian, Gaussian
@@ -62,24 +63,15 @@ class State:
 @dataclass(frozen=True)
 class DPADMM(OnStar):
     D_w: Annotated[float, Gt(0), Doc("declared bound on the norm of the optimal weights; sets the step size")]
-    rho: Annotated[float, Gt(0), Doc("penalty of the augmented Lagrangian")] = 1.0
+    rho: Rho = 1.0
     step_size: Annotated[
         Literal["smooth", "nonsmooth"], Doc("Theorem 4's schedule, or Theorem 3's for l1 or the hinge")
     ] = "smooth"
-    calibration: Annotated[
-        Literal["certified", "published"],
-        Doc("noise from [privacy] epsilon, or the paper's from round_epsilon"),
-    ] = "certified"
-    round_epsilon: Annotated[float | None, Gt(0), Doc("the paper's epsilon of one round")] = None
+    calibration: Calibration = "certified"
+    round_epsilon: RoundEpsilon = None
 
     name: ClassVar[str] = "dp_admm"
-    private: ClassVar[bool] = True
-    raw_shows: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check_positive(D_w=self.D_w, rho=self.rho)
-        if (self.calibration == "published") != (self.round_epsilon is not None):
-            raise ConfigError('round_epsilon and calibration = "published" go together: set both or neither')
+    needs: ClassVar[tuple[Need, ...]] = (bounded_loss,)
 
     @property
     def phases(self) -> tuple[Phase, ...]:
@@ -99,12 +91,6 @@ class DPADMM(OnStar):
     def average(self, t: int, public: Public, memory: Memory, inbox: Mail) -> tuple[Memory, Mail]:
         return average(inbox)  # (3c)
 
-    def steer(self, t: int, local: Local, s: State, target: Floats) -> Mail:
-        """The broadcast that makes (3a) `target`, but for the records: what a hostile coordinator may send."""
-        steep, R = self.inverse_eta(t, local), local.public.regularizer
-        fixed = s.gamma - self.rho * s.w + steep * s.w - R.subgradient(s.w)
-        return broadcast((((self.rho + steep) * target - fixed) / (2 * self.rho))[..., 0, :])[1]
-
     def inverse_eta(self, t: int, local: Local) -> Floats:
         public, step = local.public, math.sqrt(2 * (t + 1)) / self.D_w
         S1 = public.scale(local.ids) * public.loss.lipschitz
@@ -114,9 +100,6 @@ class DPADMM(OnStar):
             return (S1 + S2) * step  # (T3)
         S3 = public.scale(local.ids) * public.loss.smoothness
         return S3 + public.regularizer.smoothness + local.moves * self.ratio(public, t)[local.ids] * step  # (T4)
-
-    def plan(self, public: Public) -> Plan:
-        return public.once(self, lambda: self.planned(public))
 
     def planned(self, public: Public) -> Plan:
         target = public.privacy
@@ -141,9 +124,9 @@ class DPADMM(OnStar):
         )
 
     def check(self, public: Public) -> None:
-        public.need_bounded(self.name)
+        super().check(public)
         if self.round_epsilon is not None:
-            public.need_simulation('calibration = "published"')
+            need_simulation(public, 'calibration = "published"')
         flat = math.isfinite(public.loss.smoothness) and math.isfinite(public.regularizer.smoothness)
         if self.step_size == "smooth" and not flat:
             raise ConfigError(

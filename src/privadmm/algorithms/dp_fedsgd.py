@@ -22,14 +22,14 @@ import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
 
 from privadmm.algorithms import star
+from privadmm.algorithms.method import Need, bounded_loss
 from privadmm.algorithms.output import output_plan
 from privadmm.data.arrays import Floats, Ints
 from privadmm.engine.mail import Mail
 from privadmm.engine.party import Local
 from privadmm.engine.phases import AtCoordinator, AtParties, Phase
 from privadmm.engine.public import Public
-from privadmm.errors import ConfigError
-from privadmm.params import Doc, check_nonnegative, check_positive
+from privadmm.params import Doc
 from privadmm.privacy.accounting import Claim, Plan
 from privadmm.privacy.release import Door, Released
 
@@ -59,13 +59,7 @@ class DPFedSGD(star.OnStar):
     average: Annotated[float, Gt(0), Le(1), Doc("share of the rounds, the last ones, whose mean is the model")] = 0.5
 
     name: ClassVar[str] = "dp_fedsgd"
-    private: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check_positive(step=self.step, average=self.average)
-        check_nonnegative(momentum=self.momentum)
-        if self.momentum >= 1 or self.average > 1:
-            raise ConfigError("momentum must lie below 1, and average must not be above 1")
+    needs: ClassVar[tuple[Need, ...]] = (bounded_loss,)
 
     @property
     def phases(self) -> tuple[Phase, ...]:
@@ -90,18 +84,11 @@ class DPFedSGD(star.OnStar):
         """The first round whose iterate counts in the mean."""
         return public.rounds - max(1, round(self.average * public.rounds))
 
-    def steer(self, t: int, local: Local, s: State, target: Floats) -> Mail:
-        """The weights at which a hostile coordinator asks for the gradient."""
-        return star.broadcast(target[..., 0, :])[1]
-
-    def plan(self, public: Public) -> Plan:
-        return public.once(self, lambda: output_plan(public))
+    def planned(self, public: Public) -> Plan:
+        return output_plan(public)
 
     def published(self, public: Public, delta: float) -> Claim | None:
         return Claim(None, "a baseline without a paper")
-
-    def check(self, public: Public) -> None:
-        public.need_bounded(self.name)
 
     def init(self, public: Public, ids: Ints) -> State:
         return State(public.origin(len(ids)))

@@ -27,7 +27,16 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from annotated_types import Gt
 
-from privadmm.algorithms.graph import OnGraph, State, degrees, neighbours, objective_plan
+from privadmm.algorithms.graph import OnGraph, State, carried_dual, degrees, neighbours, objective_plan
+from privadmm.algorithms.method import (
+    Eta,
+    Need,
+    Tolerance,
+    bounded_loss,
+    need_simulation,
+    smooth_regularizer,
+    solvable_loss,
+)
 from privadmm.data.arrays import Floats
 from privadmm.engine.mail import Mail
 from privadmm.engine.party import Local
@@ -35,7 +44,7 @@ from privadmm.engine.phases import AtParties, Phase
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
 from privadmm.optim.solvers import reanchor
-from privadmm.params import SOME, Doc, check_positive
+from privadmm.params import SOME, Doc
 from privadmm.privacy.accounting import Claim, Plan
 from privadmm.privacy.calibration import NoPrivacy, widest
 from privadmm.privacy.release import Door, Released
@@ -48,8 +57,8 @@ CAVEAT = {
 
 @dataclass(frozen=True)
 class DVP(OnGraph):
-    eta: Annotated[float, Gt(0), Doc("penalty on the difference of neighbours")] = 0.01
-    tolerance: Annotated[float, Gt(0), Doc("gradient norm to which every local problem is solved")] = 1e-9
+    eta: Eta = 0.01
+    tolerance: Tolerance = 1e-9
     law: Annotated[
         Literal["gaussian", "gamma"],
         Doc("certified noise: Gaussian, or pure with norm ~ Gamma; published is gamma"),
@@ -64,10 +73,10 @@ class DVP(OnGraph):
     negative_phi: Annotated[bool, Doc("run the printed box although its Phi is negative, to see it diverge")] = False
 
     name: ClassVar[str] = "dvp"
-    private: ClassVar[bool] = True
+    needs: ClassVar[tuple[Need, ...]] = (solvable_loss, smooth_regularizer, bounded_loss)
 
     def __post_init__(self) -> None:
-        check_positive(eta=self.eta, tolerance=self.tolerance)
+        super().__post_init__()
         given = [value for value in (self.alpha, self.party_alpha) if value is not None]
         if len(given) != (self.calibration != "certified"):
             raise ConfigError('calibration = "box" or "proof" needs alpha or party_alpha, and "certified" neither')
@@ -78,18 +87,12 @@ class DVP(OnGraph):
 
     def update(self, t: int, local: Local, s: State, inbox: Mail, release: Door) -> tuple[State, Released]:
         V, heard = neighbours(local, inbox, s.f)
-        dual = s.dual + self.eta / 2 * (V * s.f - heard)  # (16), of the round before
+        dual = carried_dual(s, inbox, t) + self.eta / 2 * (V * s.f - heard)  # (16), of the round before
         k = self.noise(local.public, t)[1][local.ids, None]
         anchor = reanchor(s.anchor, (s.f + heard) / (1 + V), t)
         linear = 2 * dual - self.eta * (V * s.f + heard)
         f = local.perturbed(release, linear, k, start=s.f, anchor=anchor, tolerance=self.tolerance)  # (14), (15)
         return State(f.value, dual, anchor), f
-
-    def steer(self, t: int, local: Local, s: State, target: Floats) -> Mail:
-        """What a hostile neighbour, the party's only one, says to make (15) `target`, but for the records and noise."""
-        k = self.noise(local.public, t)[1][local.ids, None]
-        said = (2 * s.dual + k * target) / (2 * self.eta)
-        return Mail(np.array([1], dtype=np.int64), said)
 
     def noise(self, public: Public, t: int) -> tuple[Floats, Floats]:
         """zeta (1 where it is calibrated) and k = rho + 2 eta N_p + Phi of round t, for every party."""
@@ -130,16 +133,13 @@ class DVP(OnGraph):
             )
         return np.array(self.party_alpha)
 
-    def plan(self, public: Public) -> Plan:
+    def planned(self, public: Public) -> Plan:
         certified = self.calibration == "certified"
-        return public.once(
-            self,
-            lambda: objective_plan(
-                public,
-                k=lambda t: self.noise(public, t)[1],
-                law=self.law if certified else "gamma",
-                zeta=None if certified else lambda t: self.noise(public, t)[0],
-            ),
+        return objective_plan(
+            public,
+            k=lambda t: self.noise(public, t)[1],
+            law=self.law if certified else "gamma",
+            zeta=None if certified else lambda t: self.noise(public, t)[0],
         )
 
     def published(self, public: Public, delta: float) -> Claim | None:
@@ -148,11 +148,9 @@ class DVP(OnGraph):
         return Claim(float(self.alphas(public).max()), CAVEAT[self.calibration], of_one_round=True)
 
     def check(self, public: Public) -> None:
-        public.need_argmin(self.name)
-        public.need_smooth_regularizer(self.name)
-        public.need_bounded(self.name)
+        super().check(public)
         if self.calibration != "certified" or self.law == "gamma":
-            public.need_simulation("gamma noise")
+            need_simulation(public, "gamma noise")
         if self.calibration == "certified" or isinstance(public.privacy, NoPrivacy):
             return
         own = public.regularizer.strong_convexity + 2 * self.eta * degrees(public)[:, 0]

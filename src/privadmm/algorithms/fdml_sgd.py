@@ -15,18 +15,17 @@ from typing import Annotated, ClassVar
 import numpy as np
 from annotated_types import Ge, Gt
 
+from privadmm.algorithms.admm_sharing import SCORES_AND_WEIGHTS
 from privadmm.algorithms.columns import OnColumns, broadcast, message, scores_of, silence
+from privadmm.algorithms.method import Open
 from privadmm.data.arrays import Floats, Ints
 from privadmm.engine.mail import Mail
 from privadmm.engine.party import Vertical
 from privadmm.engine.phases import AtLabels, AtParties, Nothing, Phase
 from privadmm.engine.public import Public
-from privadmm.params import Doc, check_positive, check_whole
-from privadmm.privacy.accounting import Plan
+from privadmm.params import Doc
 from privadmm.privacy.events import NotPrivate
 from privadmm.privacy.release import Door, Released
-
-IN_THE_CLEAR = NotPrivate("scores and weights leave the parties in the clear")
 
 
 @dataclass(frozen=True)
@@ -35,20 +34,17 @@ class State:
 
 
 @dataclass(frozen=True)
-class FDMLSGD(OnColumns):
+class FDMLSGD(OnColumns, Open):
     step: Annotated[float, Gt(0), Doc("step size")] = 1.0
     batches: Annotated[int, Ge(1), Doc("into how many batches people are dealt out; one a round")] = 1
 
     name: ClassVar[str] = "fdml_sgd"
-    private: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        check_positive(step=self.step)
-        check_whole(batches=self.batches)
+    in_the_clear: ClassVar[NotPrivate] = SCORES_AND_WEIGHTS
+    releases: ClassVar[tuple[int, int]] = (1, 2)
 
     @property
     def phases(self) -> tuple[Phase, ...]:
-        return AtLabels(self.slopes), AtParties(self.update)
+        return AtLabels(self.slopes), AtParties(self.update, self.message)
 
     def slopes(self, t: int, public: Public, memory: Nothing, inbox: Mail, y: Floats) -> tuple[Nothing, Mail]:
         batch = np.arange(public.dim) % self.batches == t % self.batches
@@ -61,12 +57,6 @@ class FDMLSGD(OnColumns):
         w = release.output(s.w - self.step * (pulled + local.public.regularizer.subgradient(s.w)), 1.0)  # (2)
         u = release.output(local.scores(local.cut(w.value), rows), 1.0)
         return State(w.value), u.map(lambda u: message(u, w.value))
-
-    def plan(self, public: Public) -> Plan:
-        return {(t, 1): (public.everyone(IN_THE_CLEAR),) * 2 for t in range(public.rounds)}
-
-    def check(self, public: Public) -> None:
-        """Every loss and regulariser has a slope to follow."""
 
     def init(self, public: Public, ids: Ints) -> State:
         return State(public.zeros(len(ids), max(public.columns)))

@@ -29,7 +29,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
 
-from privadmm.algorithms.method import Method
+from privadmm.algorithms.method import Method, Need, bounded_loss, smooth_regularizer
 from privadmm.algorithms.noise_weights import by_noise, profile
 from privadmm.algorithms.output import output_plan
 from privadmm.data.arrays import Floats, Ints
@@ -39,7 +39,8 @@ from privadmm.engine.phases import AtCoordinator, AtParties, Phase, Topology
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
 from privadmm.optim import gossip
-from privadmm.params import Doc, check_nonnegative, check_positive
+from privadmm.optim.graphs import Graph
+from privadmm.params import Doc
 from privadmm.privacy.accounting import Plan
 from privadmm.privacy.calibration import NoPrivacy, scaled
 from privadmm.privacy.events import DiscreteGaussian, Gaussian
@@ -81,14 +82,8 @@ class FirstOrderConsensus(Method):
     ] = "records"
 
     name: ClassVar[str] = "first_order_consensus"
-    private: ClassVar[bool] = True
+    needs: ClassVar[tuple[Need, ...]] = (bounded_loss, smooth_regularizer)
     topology: ClassVar[Topology] = "relay"
-
-    def __post_init__(self) -> None:
-        check_positive(average=self.average)
-        check_nonnegative(beta=self.beta)
-        if self.beta >= 1 or self.average > 1:
-            raise ConfigError("beta must lie below 1, and average must not be above 1")
 
     @property
     def phases(self) -> tuple[Phase, ...]:
@@ -115,8 +110,13 @@ class FirstOrderConsensus(Method):
             values = values * public.once((self, "factors", here.tobytes()), lambda: self.factors(public, here))
         if not self.gossip:
             return gossip.flood(values)
-        graph = public.once((self, here.tobytes()), lambda: public.graph.among(here))
+        graph = public.once((self, here.tobytes()), lambda: self.left(public, here))
         return gossip.chebyshev(graph, values, self.gossip)
+
+    def left(self, public: Public, here: Ints) -> Graph:
+        """The graph of those present, who must reach one another."""
+        public.graph.need_reach(here)
+        return public.graph.among(here)
 
     def averaged(self, public: Public) -> int:
         """How many W's the model is the mean of."""
@@ -129,9 +129,8 @@ class FirstOrderConsensus(Method):
         return np.asarray(len(here) * share * omega.mean() / omega)
 
     def shares(self, public: Public, here: Ints, even: Floats) -> Floats:
-        if self.weights == "records":
-            return super().shares(public, here, even)
-        return by_noise(public.sizes[here, None], even)
+        """How much each of these parties counts in a mean of what they released, a column that sums to 1."""
+        return public.omega(here) / len(here) if self.weights == "records" else by_noise(public.sizes[here, None], even)
 
     def even(self, public: Public) -> Floats:
         """The records at which a party's noise is as large as the sampling error of its gradient, a column.
@@ -141,10 +140,6 @@ class FirstOrderConsensus(Method):
         if isinstance(public.privacy, NoPrivacy):
             return np.zeros((public.parties, 1))
         return 4 * public.dim / self.spent(public)[:, None]
-
-    def go_on(self, public: Public, here: Ints) -> None:
-        if self.gossip:
-            public.graph.need_reach(here)
 
     def eta(self, public: Public) -> float:
         return public.once((self, "eta"), lambda: self.recommended(public)) if self.step is None else self.step
@@ -169,8 +164,8 @@ class FirstOrderConsensus(Method):
         (events,) = self.plan(public)[(t, 0)]
         return np.array([event.ratio for event in events if isinstance(event, Gaussian | DiscreteGaussian)])
 
-    def plan(self, public: Public) -> Plan:
-        return public.once(self, lambda: self.scheduled(public, output_plan(public)))
+    def planned(self, public: Public) -> Plan:
+        return self.scheduled(public, output_plan(public))
 
     def scheduled(self, public: Public, even: Plan) -> Plan:
         """The noise of every round by its weight, unless the target says otherwise; each party's mu stays as it is."""
@@ -182,13 +177,8 @@ class FirstOrderConsensus(Method):
         spread = {level: (tuple(scaled(event, level) for event in row),) for level in set(levels)}
         return {(t, 0): spread[level] for t, level in enumerate(levels)}
 
-    def steer(self, t: int, local: Local, s: State, target: Floats) -> Mail:
-        """The weights at which a hostile relay asks for the gradient."""
-        return Mail(local.ids, target)
-
     def check(self, public: Public) -> None:
-        public.need_bounded(self.name)
-        public.need_smooth_regularizer(self.name)
+        super().check(public)
         if self.weights == "noise" and public.weighting != "records":
             raise ConfigError(
                 'weights = "noise" and weighting = "parties" both say how much a party counts: give one of them'

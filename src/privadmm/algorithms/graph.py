@@ -1,7 +1,7 @@
 """What methods between neighbours share: consensus ADMM's dual, penalty and state, and the mean as the model."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +12,6 @@ from privadmm.engine.mail import Mail
 from privadmm.engine.party import Local
 from privadmm.engine.phases import Nothing, Topology
 from privadmm.engine.public import Public
-from privadmm.errors import AbsentError
 from privadmm.privacy.accounting import Plan
 from privadmm.privacy.calibration import Law, NoPrivacy, fit, objective, scaled
 
@@ -36,18 +35,6 @@ class OnGraph(Method):
     def init(self, public: Public, ids: Ints) -> Any:
         return State(public.origin(len(ids)), public.zeros(len(ids)), public.zeros(len(ids)))
 
-    def go_on(self, public: Public, here: Ints) -> None:
-        if len(here) == 1:
-            raise AbsentError(f"party {here[0]} alone is left, and has nobody to agree with; nothing more was released")
-        public.graph.need_reach(here)
-
-    def anew(self, state: Any) -> Any:
-        """With duals of zero: those of the parties left balanced with others, and would pull the limit their way.
-
-        The curvature k stays, since the planned noise rests on it: who left is heard as an echo of oneself.
-        """
-        return replace(state, dual=np.zeros_like(state.dual))
-
     def start(self, public: Public) -> tuple[Any, Mail]:
         return Nothing(), Mail(public.ids, public.origin(public.parties))
 
@@ -60,6 +47,16 @@ def neighbours(local: Local, inbox: Mail, own: Floats) -> tuple[Floats, Floats]:
     """V_p as a column, and the sum of what the neighbours said, in sender order; `own` for each of them who left."""
     graph = local.public.graph
     return degrees(local.public)[local.ids], graph.neighbour_sum(inbox.values, inbox.senders, local.ids, own)
+
+
+def carried_dual(s: Any, inbox: Mail, t: int) -> Floats:
+    """lambda_p of the last round; 0 in the first round after somebody left.
+
+    The duals of the parties left balanced with those of others, and would pull the limit their way. The curvature k
+    stays, since the planned noise rests on it: who left is heard as an echo of oneself.
+    """
+    dual: Floats = s.dual
+    return np.zeros_like(dual) if (inbox.absent[:, 1] == t - 1).any() else dual
 
 
 def degrees(public: Public) -> Floats:

@@ -10,10 +10,9 @@ mean (2), which no party would have by itself. One round says it all; further ro
 """
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
-from annotated_types import Gt
-
+from privadmm.algorithms.method import Need, Open, Tolerance, smooth_regularizer, solvable_loss
 from privadmm.algorithms.star import Memory, OnStar, average
 from privadmm.data.arrays import Floats, Ints
 from privadmm.engine.mail import Mail
@@ -21,12 +20,8 @@ from privadmm.engine.party import Local
 from privadmm.engine.phases import AtCoordinator, AtParties, Phase
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
-from privadmm.params import Doc, check_positive
-from privadmm.privacy.accounting import Plan
 from privadmm.privacy.events import NotPrivate
 from privadmm.privacy.release import Door, Released
-
-EACH_ITS_OWN = NotPrivate("every party's own model leaves in the clear")
 
 
 @dataclass(frozen=True)
@@ -39,14 +34,12 @@ class State:
 
 
 @dataclass(frozen=True)
-class LocalOnly(OnStar):
-    tolerance: Annotated[float, Gt(0), Doc("gradient norm to which every local problem is solved")] = 1e-9
+class LocalOnly(OnStar, Open):
+    tolerance: Tolerance = 1e-9
 
     name: ClassVar[str] = "local_only"
-    private: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        check_positive(tolerance=self.tolerance)
+    in_the_clear: ClassVar[NotPrivate] = NotPrivate("every party's own model leaves in the clear")
+    needs: ClassVar[tuple[Need, ...]] = (solvable_loss, smooth_regularizer)
 
     @property
     def phases(self) -> tuple[Phase, ...]:
@@ -67,12 +60,8 @@ class LocalOnly(OnStar):
     def average(self, t: int, public: Public, memory: Memory, inbox: Mail) -> tuple[Memory, Mail]:
         return average(inbox)  # (2)
 
-    def plan(self, public: Public) -> Plan:
-        return {(t, 0): (public.everyone(EACH_ITS_OWN),) for t in range(public.rounds)}
-
     def check(self, public: Public) -> None:
-        public.need_argmin(self.name)
-        public.need_smooth_regularizer(self.name)
+        super().check(public)
         if not public.regularizer.strong_convexity:
             raise ConfigError(
                 f"{self.name} has no penalty but the regulariser's, and an argmin needs some: use l2 with a weight "

@@ -23,7 +23,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 from annotated_types import Gt
 
-from privadmm.algorithms.graph import State, degrees, neighbours
+from privadmm.algorithms.graph import State, carried_dual, degrees, neighbours
 from privadmm.algorithms.penalties import Penalised
 from privadmm.data.arrays import Floats
 from privadmm.engine.mail import Mail
@@ -32,7 +32,7 @@ from privadmm.engine.phases import AtParties, Phase
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
 from privadmm.optim.solvers import reanchor
-from privadmm.params import Doc, check_positive
+from privadmm.params import Doc
 from privadmm.privacy.release import Door, Released
 
 
@@ -49,10 +49,8 @@ class MADMM(Penalised):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.theta is not None:
-            check_positive(theta=self.theta)
-            if self.theta > (least := min(self.party_eta or (self.eta,))):
-                raise ConfigError(f"theta must not exceed the smallest penalty, {least:g}; it is {self.theta:g}")
+        if self.theta is not None and self.theta > (least := min(self.party_eta or (self.eta,))):
+            raise ConfigError(f"theta must not exceed the smallest penalty, {least:g}; it is {self.theta:g}")
 
     @property
     def phases(self) -> tuple[Phase, ...]:
@@ -64,19 +62,11 @@ class MADMM(Penalised):
         theta, eta, k = (
             a[ids, None] for a in (self.step(public, t - 1), self.penalties(public, t), self.curvature(public, t))
         )
-        dual = s.dual + theta / 2 * (V * s.f - heard)  # (2), of the round before
+        dual = carried_dual(s, inbox, t) + theta / 2 * (V * s.f - heard)  # (2), of the round before
         anchor = reanchor(s.anchor, (s.f + heard) / (1 + V), t)
         linear = 2 * dual - eta * (V * s.f + heard)
         f = local.perturbed(release, linear, k, start=s.f, anchor=anchor, tolerance=self.tolerance)  # (1)
         return State(f.value, dual, anchor), f
-
-    def steer(self, t: int, local: Local, s: State, target: Floats) -> Mail:
-        """What a hostile neighbour, the party's only one, says to make (1) `target`, but for the records and noise."""
-        public, ids = local.public, local.ids
-        theta, eta = (a[ids, None] for a in (self.step(public, t - 1), self.penalties(public, t)))
-        k = self.curvature(public, t)[ids, None]
-        said = (2 * s.dual + (theta - eta) * s.f + k * target) / (theta + eta)
-        return Mail(np.array([1], dtype=np.int64), said)
 
     def step(self, public: Public, t: int) -> Floats:
         """theta_i(t) of every party."""

@@ -1,47 +1,49 @@
-"""What most methods have alike, whoever talks to whom: the parts of an algorithm that say "nothing of that here"."""
+"""The base of every algorithm: parameters that check themselves, declared needs, a plan made once, and defaults."""
 
-from typing import Any, ClassVar
+import math
+from collections.abc import Callable
+from typing import Annotated, ClassVar, Literal
 
-from privadmm.data.arrays import Floats, Ints
-from privadmm.data.moments_map import Map
-from privadmm.engine.party import Local
+from annotated_types import Gt
+
 from privadmm.engine.public import Public
-from privadmm.privacy.accounting import Claim
-from privadmm.privacy.mechanisms import Noise
+from privadmm.errors import ConfigError
+from privadmm.params import Declared, Doc, When
+from privadmm.privacy.accounting import Claim, Plan
+from privadmm.privacy.calibration import NoPrivacy, Target
+from privadmm.privacy.events import DiscreteGaussian, NotPrivate
+
+Need = Callable[[str, Public], None]  # refuses public facts that the method of this name cannot use
+# Parameters that several methods have.
+Rho = Annotated[float, Gt(0), Doc("penalty of the augmented Lagrangian")]
+Eta = Annotated[float, Gt(0), Doc("penalty on the difference of neighbours")]
+Tolerance = Annotated[float, Gt(0), Doc("gradient norm to which every local problem is solved")]
+Calibration = Annotated[
+    Literal["certified", "published"], Doc("noise from [privacy] epsilon, or the paper's from round_epsilon")
+]
+RoundEpsilon = Annotated[
+    float | None, Gt(0), When("calibration", "published", required=True), Doc("the paper's epsilon of one round")
+]
 
 
-class Method:
-    raw_shows: ClassVar[bool] = False
-    adjacencies: ClassVar[tuple[str, ...]] = ("replace-one", "label")
+class Method(Declared):
+    """What an algorithm declares (`name`, `topology`, `needs`) and may override."""
 
-    def width(self, public: Public) -> int:
-        return public.dim
+    name: ClassVar[str]
+    adjacencies: ClassVar[tuple[str, ...]] = ("replace-one", "label")  # of neighbours; none: not private
+    needs: ClassVar[tuple[Need, ...]] = ()
 
-    def sends(self, public: Public) -> int:
-        return public.dim
+    def plan(self, public: Public) -> Plan:
+        """`planned`, made once for these public facts."""
+        return public.once(self, lambda: self.planned(public))
 
-    def message(self, public: Public, t: int) -> Floats:
-        return public.zeros(1, self.sends(public))
+    def planned(self, public: Public) -> Plan:
+        """Every event of the run."""
+        raise NotImplementedError
 
-    def keepsakes(self, local: Local, noise: Noise) -> dict[str, Floats]:
-        return {}
-
-    def go_on(self, public: Public, here: Ints) -> None:
-        """The mean is over those who answer."""
-
-    def anew(self, state: Any) -> Any:
-        """As it is: a mean over those present brings their duals into balance within a round."""
-        return state
-
-    def shares(self, public: Public, here: Ints, even: Floats) -> Floats:
-        """How much each of these parties counts in a mean of what they released, a column that sums to 1: by omega_i.
-
-        `even` is the number of records, as a column, at which a party's noise is as large as its sampling error.
-        """
-        return public.omega(here) / len(here)
-
-    def features(self, public: Public, memory: Any) -> Map | None:
-        return None
+    def check(self, public: Public) -> None:
+        for need in self.needs:
+            need(self.name, public)
 
     def published(self, public: Public, delta: float) -> Claim | None:
         return None
@@ -51,3 +53,45 @@ class Method:
 
     def advice(self, public: Public) -> str | None:
         return None
+
+
+class Open(Method):
+    """A method that is not private: everything leaves in the clear, and says so."""
+
+    adjacencies: ClassVar[tuple[str, ...]] = ()
+    in_the_clear: ClassVar[NotPrivate]
+    releases: ClassVar[tuple[int, int]] = (0, 1)  # in which phase, and how many a round
+
+    def planned(self, public: Public) -> Plan:
+        phase, count = self.releases
+        return {(t, phase): (public.everyone(self.in_the_clear),) * count for t in range(public.rounds)}
+
+
+def solvable_loss(who: str, public: Public) -> None:
+    """Need a loss whose argmin the solvers can certify."""
+    if not math.isfinite(public.loss.smoothness):
+        raise ConfigError(f"{who} solves an argmin and needs a smooth loss: use huber_hinge instead of hinge")
+    if not public.loss.convex:
+        raise ConfigError(
+            f"{who} solves an argmin, and this loss is not convex once its labels are randomised: use the "
+            "logistic loss, or a first-order method such as dp_admm"
+        )
+
+
+def bounded_loss(who: str, public: Public) -> None:
+    """Need a declared bound on the loss's derivative, where noise must cover it, or its sum's rounding."""
+    bounded = math.isfinite(public.sensitivity) and math.isfinite(public.loss.lipschitz)
+    if not bounded and not isinstance(public.privacy, NoPrivacy):
+        raise ConfigError(f"{who} needs a loss with a bounded derivative; for the squared loss declare [loss] radius")
+
+
+def smooth_regularizer(who: str, public: Public) -> None:
+    """Need a regulariser with a gradient everywhere."""
+    if not math.isfinite(public.regularizer.smoothness):
+        raise ConfigError(f"{who} needs a smooth regulariser: use l2, or admm_star, pvp or dp_admm for l1")
+
+
+def need_simulation(public: Public, what: str) -> None:
+    """Refuse a deployment of noise that only simulations may draw."""
+    if isinstance(public.privacy, Target) and public.privacy.kind is DiscreteGaussian:
+        raise ConfigError(f'a deployment refuses {what}; set calibration = "certified", Gaussian noise, and epsilon')

@@ -7,45 +7,31 @@ Round t >= 1:                  round t - 1 of the method, on phi(x) instead of x
 Whoever speaks to a party in (3) sends M and A along, in front of the method's own message.
 
 Privacy. (1) moves by at most sqrt(4.5)/m_i, or 2/m_i where entries are declared non-negative, and is released with
-Gaussian noise of 1/z^2 = f mu^2, mu being the Gaussian worth of the party's (epsilon, delta). (2) reads released
+Gaussian noise of 1/z^2 = f mu^2, mu being the GDP parameter of the party's (epsilon, delta). (2) reads released
 values. Whatever map a hostile coordinator sends, phi is in the unit ball, so the bounds of (3) hold; it gets the
 epsilon that is left, so that its events, counted together with (1), stay within the party's total.
 """
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
+from privadmm.algorithms.first_order_consensus import FirstOrderConsensus
 from privadmm.data.arrays import Floats, Ints
 from privadmm.data.moments_map import Map, map_of, moments, moments_sensitivity
 from privadmm.engine.mail import Mail
 from privadmm.engine.party import Local
-from privadmm.engine.phases import (
-    Algorithm,
-    AtCoordinator,
-    AtParties,
-    Phase,
-    Topology,
-    pack_state,
-    unpack_state,
-    vertical,
-)
+from privadmm.engine.phases import Algorithm, AtCoordinator, AtParties, Mapped, Phase, Topology, vertical
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
 from privadmm.params import check_nonnegative, check_positive
 from privadmm.privacy.accounting import Claim, Plan, totals
 from privadmm.privacy.calibration import NoPrivacy, Target, first, left_over
-from privadmm.privacy.events import DiscreteGaussian, Event, Gaussian
+from privadmm.privacy.events import DiscreteGaussian, Gaussian
 from privadmm.privacy.mechanisms import Noise
 from privadmm.privacy.release import Door, Released
-
-
-@dataclass(frozen=True)
-class Memory:
-    map: Floats  # (..., 2 d), M and A side by side
-    inner: Any  # the method's own memory, as bytes
 
 
 @dataclass(frozen=True)
@@ -57,11 +43,8 @@ class Centred:
     constant: float = 0.2
     nonnegative: bool = False
     name: str = field(init=False)
-    private: bool = field(init=False)
     topology: Topology = field(init=False)
-
-    raw_shows: ClassVar[bool] = False
-    adjacencies: ClassVar[tuple[str, ...]] = ("replace-one",)
+    adjacencies: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         check_positive(share=self.share)
@@ -70,18 +53,27 @@ class Centred:
             raise ConfigError("the moments' share and the constant feature must lie below 1")
         if vertical(self.method):
             raise ConfigError("moments are for parties that hold records; remove [features] moments")
-        for name in ("name", "private", "topology"):
+        for name in ("name", "topology"):
             object.__setattr__(self, name, getattr(self.method, name))
+        object.__setattr__(self, "adjacencies", ("replace-one",) if self.method.adjacencies else ())
 
     @property
     def phases(self) -> tuple[Phase, ...]:
         return *(self.wrapped(phase) for phase in self.method.phases), AtCoordinator(self.mapped)
 
     def wrapped(self, phase: Phase) -> Phase:
-        if isinstance(phase, AtParties):
-            return AtParties(lambda *given: self.at_parties(phase, *given))
-        assert isinstance(phase, AtCoordinator)
-        return AtCoordinator(lambda *given: self.at_coordinator(phase, *given))
+        """The method's phase, one round later and on mapped features."""
+        if isinstance(phase, AtCoordinator):
+            return AtCoordinator(lambda *given: self.at_coordinator(phase, *given))
+        assert isinstance(phase, AtParties)
+
+        def sends(public: Public, t: int) -> Floats:
+            return phase.sends(self.inside(public), t - 1) if t else public.zeros(1, 2 * public.dim)
+
+        def draws(local: Local, noise: Noise) -> Any:
+            return phase.draws(replace(local, public=self.inside(local.public)), noise)
+
+        return AtParties(lambda *given: self.at_parties(phase, *given), sends, draws)
 
     def at_parties(
         self, phase: AtParties, t: int, local: Local, s: Any, inbox: Mail, release: Door
@@ -89,8 +81,8 @@ class Centred:
         d = local.public.dim
         if t == 0:
             x = local.public.zeros(len(local.ids), 2 * d) + moments(local.shards, self.nonnegative)
-            return s, release.output(x, sensitivity=moments_sensitivity(local.shards.sizes, self.nonnegative))  # (1)
-        own = Mail(inbox.senders, inbox.values[..., 2 * d :])
+            return s, release.output(x, moments_sensitivity(local.shards.sizes, self.nonnegative))  # (1)
+        own = Mail(inbox.senders, inbox.values[..., 2 * d :], inbox.absent - np.array([0, 1]))
         row = inbox.values[..., 0, : 2 * d]
         if row.ndim > 1 and not (row == row[:1]).all():
             raise ConfigError("replicas have maps of their own: run them one by one")
@@ -99,34 +91,32 @@ class Centred:
         return phase.run(t - 1, seen, s, own, release)  # (3)
 
     def at_coordinator(
-        self, phase: AtCoordinator, t: int, public: Public, memory: Memory, inbox: Mail
-    ) -> tuple[Memory, Mail]:
+        self, phase: AtCoordinator, t: int, public: Public, memory: Mapped, inbox: Mail
+    ) -> tuple[Mapped, Mail]:
         if t == 0:
             return memory, inbox
-        inner, mail = phase.run(t - 1, self.inside(public), self.opened(public, memory), inbox)
-        return replace(memory, inner=sealed(inner)), mail
+        inner, mail = phase.run(t - 1, self.inside(public), memory.inner, inbox)
+        return replace(memory, inner=inner), mail
 
-    def mapped(self, t: int, public: Public, memory: Memory, inbox: Mail) -> tuple[Memory, Mail]:
+    def mapped(self, t: int, public: Public, memory: Mapped, inbox: Mail) -> tuple[Mapped, Mail]:
         if t == 0:
             ids, z = inbox.senders, self.ratios(public)[inbox.senders, None]
             bound = moments_sensitivity(public.sizes[ids], self.nonnegative)
             # A row's norm is at most 1: a variance of 1/d in each coordinate, if they share it alike.
             even = public.dim * (public.sizes[ids, None] * bound * z) ** 2
-            share = self.method.shares(public, ids, even)
+            share = self.shares(public, ids, even)
             s = math.sqrt(float(np.sum((share * bound * z) ** 2)))
             mean = (share * inbox.values).sum(axis=-2)
             rows = [map_of(row, s, self.constant) for row in mean.reshape(-1, mean.shape[-1])]
             table = np.stack([np.concatenate([row.M, row.A]) for row in rows]).reshape(mean.shape)
             memory, inbox = replace(memory, map=table), self.method.start(self.inside(public))[1]  # (2)
-        return memory, self.with_map(memory, inbox)
+        return memory, with_map(memory.map, inbox)
 
-    def with_map(self, memory: Memory, mail: Mail) -> Mail:
-        rows = np.broadcast_to(memory.map[..., None, :], (*mail.values.shape[:-1], memory.map.shape[-1]))
-        return Mail(mail.senders, np.concatenate([rows, mail.values], axis=-1))
-
-    def opened(self, public: Public, memory: Memory) -> Any:
-        kind = type(self.method.start(self.inside(public))[0])
-        return unpack_state(kind, np.asarray(memory.inner).tobytes())
+    def shares(self, public: Public, here: Ints, even: Floats) -> Floats:
+        """How much each of these parties counts in the moments: as it does in the method."""
+        if isinstance(self.method, FirstOrderConsensus):
+            return self.method.shares(self.inside(public), here, even)
+        return public.omega(here) / len(here)
 
     def inside(self, public: Public) -> Public:
         """The public facts of the method: one feature more, one round less, and the budget that is left."""
@@ -149,20 +139,17 @@ class Centred:
             trimmed = replace(target, epsilon=None, party_epsilon=left, profile=target.profile[1:])
             return replace(inner, privacy=trimmed)
 
-        return given(
-            left_over(
-                target,
-                asked,
-                self.part(target),
-                lambda left: totals(self.method.plan(given(left)), public.parties),
-            )
-        )
+        def spent(left: tuple[float, ...]) -> Any:
+            return totals(self.method.plan(given(left)), public.parties)
+
+        return given(left_over(target, asked, self.part(target), spent))
 
     def part(self, target: Target) -> float:
         """f, or f/sqrt(K) where K transcripts alike share one release of moments."""
         return self.share / math.sqrt(target.copies)
 
     def ratios(self, public: Public) -> Floats:
+        """z of every party's release of moments; 0 where there is no noise."""
         (events,) = self.plan(public)[(0, 0)]
         return np.array([event.ratio if isinstance(event, Gaussian | DiscreteGaussian) else 0.0 for event in events])
 
@@ -172,22 +159,11 @@ class Centred:
     def planned(self, public: Public) -> Plan:
         inner, target = self.method.plan(self.inside(public)), public.privacy
         if isinstance(target, NoPrivacy):
-            ahead: tuple[Event, ...] = public.everyone(target.event)
+            ahead: Any = public.everyone(target.event)
         else:
             asked = [target.of(party, public.parties) for party in range(public.parties)]
             ahead = tuple(first(target, total, self.part(target)) for total in asked)
         return {(0, 0): (ahead,), **{(t + 1, phase): rows for (t, phase), rows in inner.items()}}
-
-    def steer(self, t: int, local: Local, s: Any, target: Floats) -> Mail:
-        """What a hostile coordinator sends: a map that leaves records as they are, and what the method's attack is."""
-        d = local.public.dim
-        plain = np.broadcast_to(np.concatenate([np.zeros(d), np.ones(d)]), (*target.shape[:-2], 2 * d))
-        if t == 0:
-            return self.with_map(Memory(plain, b""), self.method.start(self.inside(local.public))[1])
-        wide = np.concatenate([target, np.zeros((*target.shape[:-1], 1))], axis=-1)
-        seen = replace(local, public=self.inside(local.public))
-        said: Mail = self.method.steer(t - 1, seen, s, wide)  # type: ignore[attr-defined]
-        return self.with_map(Memory(plain, b""), said)
 
     def check(self, public: Public) -> None:
         if public.start is not None:
@@ -207,15 +183,6 @@ class Centred:
         self.method.check(self.shifted(public))  # what is refused anyway need not be calibrated
         self.method.check(self.inside(public))
 
-    def go_on(self, public: Public, here: Ints) -> None:
-        self.method.go_on(self.inside(public), here)
-
-    def shares(self, public: Public, here: Ints, even: Floats) -> Floats:
-        return self.method.shares(self.inside(public), here, even)
-
-    def anew(self, state: Any) -> Any:
-        return self.method.anew(state)
-
     def condition(self, public: Public) -> float:
         return self.method.condition(self.inside(public))
 
@@ -225,37 +192,20 @@ class Centred:
     def published(self, public: Public, delta: float) -> Claim | None:
         return None
 
-    def keepsakes(self, local: Local, noise: Noise) -> dict[str, Floats]:
-        return self.method.keepsakes(replace(local, public=self.inside(local.public)), noise)
-
-    def width(self, public: Public) -> int:
-        return 2 * public.dim + self.method.width(self.shifted(public))
-
-    def sends(self, public: Public) -> int:
-        return self.method.sends(self.shifted(public))
-
-    def message(self, public: Public, t: int) -> Floats:
-        if t == 0:
-            return public.zeros(1, 2 * public.dim)
-        return self.method.message(self.inside(public), t - 1)
-
     def init(self, public: Public, ids: Ints) -> Any:
         return self.method.init(self.inside(public), ids)
 
-    def start(self, public: Public) -> tuple[Memory, Mail]:
+    def start(self, public: Public) -> tuple[Mapped, Mail]:
         inner, mail = self.method.start(self.inside(public))
-        memory = Memory(public.zeros(1, 2 * public.dim)[..., 0, :], sealed(inner))
-        return memory, self.with_map(memory, mail)
+        memory = Mapped(public.zeros(1, 2 * public.dim)[..., 0, :], np.array([self.constant]), inner)
+        return memory, with_map(memory.map, mail)
 
-    def model(self, public: Public, memory: Any, mail: Mail) -> Floats:
+    def model(self, public: Public, memory: Mapped, mail: Mail) -> Floats:
         own = Mail(mail.senders, mail.values[..., 2 * public.dim :])
-        return self.method.model(self.inside(public), self.opened(public, memory), own)
-
-    def features(self, public: Public, memory: Any) -> Map | None:
-        if memory.map.ndim > 1:
-            return None
-        return Map(memory.map[: public.dim], memory.map[public.dim :], self.constant)
+        return self.method.model(self.inside(public), memory.inner, own)
 
 
-def sealed(memory: Any) -> Any:
-    return np.frombuffer(pack_state(memory), dtype=np.uint8)
+def with_map(map: Floats, mail: Mail) -> Mail:
+    """Mail with M and A in front of every row."""
+    rows = np.broadcast_to(map[..., None, :], (*mail.values.shape[:-1], map.shape[-1]))
+    return Mail(mail.senders, np.concatenate([rows, mail.values], axis=-1))

@@ -36,7 +36,7 @@ import numpy as np
 from annotated_types import Ge
 
 from privadmm.algorithms import convergence
-from privadmm.algorithms.graph import degrees, neighbours
+from privadmm.algorithms.graph import carried_dual, degrees, neighbours
 from privadmm.algorithms.penalties import Penalised
 from privadmm.data.arrays import Floats, Ints
 from privadmm.engine.mail import Mail
@@ -44,7 +44,7 @@ from privadmm.engine.party import Local
 from privadmm.engine.phases import AtCoordinator, AtParties, Phase
 from privadmm.engine.public import Public
 from privadmm.optim.solvers import reanchor
-from privadmm.params import Doc, check_nonnegative
+from privadmm.params import Doc
 from privadmm.privacy.release import Door, Released
 
 
@@ -75,10 +75,6 @@ class MRADMM(Penalised):
     name: ClassVar[str] = "mr_admm"
     caveat: ClassVar[str] = "the paper's total over all rounds, its Theorem V.1: correct but loose"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_nonnegative(gamma=self.gamma)
-
     @property
     def phases(self) -> tuple[Phase, ...]:
         return AtParties(self.odd), AtCoordinator(self.even)
@@ -87,10 +83,10 @@ class MRADMM(Penalised):
         public, ids = local.public, local.ids
         odds, evens = (Mail(inbox.senders, half) for half in np.split(inbox.values, 2, axis=-1))
         V, odd = neighbours(local, odds, s.f)
-        dual, before = s.dual, s.before
+        dual, before = carried_dual(s, inbox, t), s.before
         if t > 0:
             last = self.penalties(public, t - 1)[ids, None]
-            dual = s.dual + last / 2 * (V * s.f - odd)  # (15), of the pair before
+            dual = dual + last / 2 * (V * s.f - odd)  # (15), of the pair before
             before = self.recycled(last, V, s.f, odd, s.before, s.heard)  # (19), of the pair before
         _, heard = neighbours(local, evens, before)
         eta, k = (a[ids, None] for a in (self.penalties(public, t), self.curvature(public, t)))
@@ -112,25 +108,12 @@ class MRADMM(Penalised):
         """f_i(2k) from f_i(2k-1), sum_j f_j(2k-1), f_i(2k-2), sum_j f_j(2k-2); the same bits wherever it is asked."""
         return f + eta / (2 * eta * V + self.gamma) * (2 * odd - V * before - heard)  # (19)
 
-    def steer(self, t: int, local: Local, s: State, target: Floats) -> Mail:
-        """What a hostile neighbour, the party's only one, says to make (18) `target`, but for the records and noise."""
-        public, ids, before = local.public, local.ids, s.before
-        if t > 0:
-            last = self.penalties(public, t - 1)[ids, None]
-            before = self.recycled(last, degrees(public)[ids], s.f, s.f, s.before, s.heard)
-        eta, k = (a[ids, None] for a in (self.penalties(public, t), self.curvature(public, t)))
-        even = (2 * s.dual + k * target) / eta - before
-        return Mail(np.array([1], dtype=np.int64), np.concatenate([s.f, even], axis=-1))
-
     def lever(self, public: Public, t: int) -> Floats:
         return np.ones(public.parties)
 
     def claimed(self, public: Public, t: int, alpha: float) -> Floats:
         C, k = public.scale(public.ids)[:, 0], self.curvature(public, t)
         return 2 * C / public.sizes * (1.4 * public.loss.smoothness / k + alpha)  # (32)
-
-    def width(self, public: Public) -> int:
-        return 2 * public.dim
 
     def init(self, public: Public, ids: Ints) -> State:
         f, zero = public.origin(len(ids)), public.zeros(len(ids))

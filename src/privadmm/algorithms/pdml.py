@@ -30,7 +30,8 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from annotated_types import Ge, Gt
 
-from privadmm.algorithms.graph import OnGraph, State, degrees, neighbours
+from privadmm.algorithms.graph import OnGraph, State, carried_dual, degrees, neighbours
+from privadmm.algorithms.method import Need, Tolerance, bounded_loss, need_simulation, smooth_regularizer, solvable_loss
 from privadmm.algorithms.output import noisy_argmin, output_plan
 from privadmm.algorithms.star import Memory
 from privadmm.data.arrays import Floats
@@ -40,7 +41,7 @@ from privadmm.engine.phases import AtCoordinator, AtParties, Phase
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
 from privadmm.optim.solvers import reanchor
-from privadmm.params import Doc, check_nonnegative, check_positive
+from privadmm.params import Doc, When
 from privadmm.privacy.accounting import Claim, Plan
 from privadmm.privacy.mechanisms import Noise
 from privadmm.privacy.release import Door, Released
@@ -54,31 +55,30 @@ class PDML(OnGraph):
         Ge(0),
         Doc("bound on the noise in the objective, drawn once; it earns no certified privacy"),
     ] = 0.0
-    tolerance: Annotated[float, Gt(0), Doc("gradient norm to which every local problem is solved")] = 1e-9
+    tolerance: Tolerance = 1e-9
     calibration: Annotated[
         Literal["certified", "published"], Doc("noise from [privacy] epsilon, or V as in the paper")
     ] = "certified"
-    V: Annotated[float | None, Gt(0), Doc("the paper's standard deviation of the first round's noise")] = None
+    V: Annotated[
+        float | None,
+        Gt(0),
+        When("calibration", "published", required=True),
+        Doc("the paper's standard deviation of the first round's noise"),
+    ] = None
 
     name: ClassVar[str] = "pdml"
-    private: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check_positive(beta=self.beta, tolerance=self.tolerance)
-        check_nonnegative(R=self.R)
-        if (self.calibration == "published") != (self.V is not None):
-            raise ConfigError('V and calibration = "published" go together: set both or neither')
+    needs: ClassVar[tuple[Need, ...]] = (solvable_loss, smooth_regularizer, bounded_loss)
 
     @property
     def phases(self) -> tuple[Phase, ...]:
-        return AtParties(self.update), AtCoordinator(self.remember)
+        return AtParties(self.update, draws=self.draw_eta), AtCoordinator(self.remember)
 
     def update(self, t: int, local: Local, s: State, inbox: Mail, release: Door) -> tuple[State, Released]:
         V, heard = neighbours(local, inbox, s.f)
         beta, n = self.beta, local.public.parties
-        gamma = s.dual + beta * (V * s.f - heard)  # (17), of the round before
-        # Where nothing is kept the attacker of audit.py is at work, who knows eta and has taken it away.
-        linear = local.kept.get("eta", 0.0) / n + gamma - beta * (V * s.f + heard)  # (14)
+        gamma = carried_dual(s, inbox, t) + beta * (V * s.f - heard)  # (17), of the round before
+        eta = local.kept["eta"] if self.R else 0.0
+        linear = eta / n + gamma - beta * (V * s.f + heard)  # (14)
         anchor = reanchor(s.anchor, (s.f + heard) / (1 + V), t)
         k = self.curvature(local.public)[local.ids]
         w = noisy_argmin(local, release, linear, k, anchor, self.tolerance)  # (15), (16)
@@ -96,16 +96,11 @@ class PDML(OnGraph):
     def condition(self, public: Public) -> float:
         return public.condition(self.curvature(public))
 
-    def keepsakes(self, local: Local, noise: Noise) -> dict[str, Floats]:
+    def draw_eta(self, local: Local, noise: Noise) -> dict[str, Floats]:
         return {"eta": noise.uniform(self.R, local.zeros().shape, local.ids)} if self.R else {}
 
-    def steer(self, t: int, local: Local, s: State, target: Floats) -> Mail:
-        """What a hostile neighbour, the party's only one, says to make (15) `target`, but for the records."""
-        said = (s.dual + self.curvature(local.public)[local.ids] * target) / (2 * self.beta)
-        return Mail(np.array([1], dtype=np.int64), said)
-
-    def plan(self, public: Public) -> Plan:
-        return public.once(self, lambda: output_plan(public, self.ratios(public)))
+    def planned(self, public: Public) -> Plan:
+        return output_plan(public, self.ratios(public))
 
     def ratios(self, public: Public) -> Floats | None:
         """V/Delta of every party; None where they are calibrated."""
@@ -119,11 +114,9 @@ class PDML(OnGraph):
         return Claim(None, "the paper gives no figure for its noise")
 
     def check(self, public: Public) -> None:
-        public.need_argmin(self.name)
-        public.need_smooth_regularizer(self.name)
-        public.need_bounded(self.name)
+        super().check(public)
         if self.V is not None:
-            public.need_simulation('calibration = "published"')
+            need_simulation(public, 'calibration = "published"')
         if not np.all(self.curvature(public) > 0):
             raise ConfigError(
                 f"{self.name} with one party has no penalty but the regulariser's, and an argmin needs some: use l2 "

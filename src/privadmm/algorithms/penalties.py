@@ -27,10 +27,11 @@ import numpy as np
 from annotated_types import Ge, Gt
 
 from privadmm.algorithms.graph import OnGraph, degrees, objective_plan
+from privadmm.algorithms.method import Need, Tolerance, bounded_loss, need_simulation, smooth_regularizer, solvable_loss
 from privadmm.data.arrays import Floats
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError, RefusedError
-from privadmm.params import SOME, Doc, check_positive
+from privadmm.params import SOME, Doc, When
 from privadmm.privacy.accounting import Claim, Plan
 from privadmm.privacy.calibration import Target, widest
 
@@ -42,7 +43,7 @@ class Penalised(OnGraph, ABC):
     party_eta: Annotated[
         tuple[Annotated[float, Gt(0)], ...] | None, SOME, Doc("instead of eta, one for each party")
     ] = None
-    tolerance: Annotated[float, Gt(0), Doc("gradient norm to which every local problem is solved")] = 1e-9
+    tolerance: Tolerance = 1e-9
     law: Annotated[
         Literal["gaussian", "gamma"],
         Doc("certified noise: Gaussian, or pure with norm ~ Gamma; published is gamma"),
@@ -50,22 +51,16 @@ class Penalised(OnGraph, ABC):
     calibration: Annotated[
         Literal["certified", "published"], Doc("noise from [privacy] epsilon, or the paper's from alpha")
     ] = "certified"
-    alpha: Annotated[float | None, Gt(0), Doc("the paper's noise of a round, of density exp(-alpha |eps|)")] = None
+    alpha: Annotated[
+        float | None,
+        Gt(0),
+        When("calibration", "published", required=True),
+        Doc("the paper's noise of a round, of density exp(-alpha |eps|)"),
+    ] = None
 
     name: ClassVar[str]
-    private: ClassVar[bool] = True
+    needs: ClassVar[tuple[Need, ...]] = (solvable_loss, smooth_regularizer, bounded_loss)
     caveat: ClassVar[str]
-
-    def __post_init__(self) -> None:
-        check_positive(eta=self.eta, growth=self.growth, tolerance=self.tolerance)
-        for number, value in enumerate(self.party_eta or ()):
-            check_positive(**{f"party_eta[{number}]": value})
-        if self.growth < 1:
-            raise ConfigError(
-                f"growth must be 1 or above, not {self.growth!r}: the proofs need penalties that do not fall"
-            )
-        if (self.calibration == "published") != (self.alpha is not None):
-            raise ConfigError('alpha and calibration = "published" go together: set both or neither')
 
     @abstractmethod
     def lever(self, public: Public, t: int) -> Floats:
@@ -93,9 +88,6 @@ class Penalised(OnGraph, ABC):
         assert self.alpha is not None
         assert isinstance(public.privacy, Target)
         return self.alpha / public.privacy.levels(public.rounds)[t]
-
-    def plan(self, public: Public) -> Plan:
-        return public.once(self, lambda: self.planned(public))
 
     def planned(self, public: Public) -> Plan:
         weight = public.scale(public.ids)[:, 0] / public.sizes
@@ -127,11 +119,9 @@ class Penalised(OnGraph, ABC):
         return Claim(float(np.max(np.sum(rounds, axis=0))), self.caveat)
 
     def check(self, public: Public) -> None:
-        public.need_argmin(self.name)
-        public.need_smooth_regularizer(self.name)
-        public.need_bounded(self.name)
+        super().check(public)
         if self.calibration == "published" or self.law == "gamma":
-            public.need_simulation("gamma noise")
+            need_simulation(public, "gamma noise")
         if public.parties < 2:
             raise ConfigError(
                 f"{self.name} needs two parties or more; where a column tells how many there are, "

@@ -22,22 +22,30 @@ the certified noise needs no lambda > 0.
 """
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
-from annotated_types import Gt
 
 from privadmm.algorithms.admm_star import State
+from privadmm.algorithms.method import (
+    Calibration,
+    Need,
+    Rho,
+    RoundEpsilon,
+    Tolerance,
+    bounded_loss,
+    need_simulation,
+    solvable_loss,
+)
 from privadmm.algorithms.output import noisy_argmin, output_plan
 from privadmm.algorithms.star import Memory, OnStar, average, broadcast
-from privadmm.data.arrays import Floats, Ints
+from privadmm.data.arrays import Ints
 from privadmm.engine.mail import Mail
 from privadmm.engine.party import Local
 from privadmm.engine.phases import AtCoordinator, AtParties, Phase
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
 from privadmm.optim.solvers import reanchor
-from privadmm.params import Doc, check_positive
 from privadmm.privacy.accounting import Claim, Plan, classical_ratio, moments_accountant
 from privadmm.privacy.calibration import NoPrivacy
 from privadmm.privacy.release import Door, Released
@@ -45,21 +53,13 @@ from privadmm.privacy.release import Door, Released
 
 @dataclass(frozen=True)
 class PVP(OnStar):
-    rho: Annotated[float, Gt(0), Doc("penalty of the augmented Lagrangian")] = 0.01
-    tolerance: Annotated[float, Gt(0), Doc("gradient norm to which every local problem is solved")] = 1e-9
-    calibration: Annotated[
-        Literal["certified", "published"],
-        Doc("noise from [privacy] epsilon, or the paper's from round_epsilon"),
-    ] = "certified"
-    round_epsilon: Annotated[float | None, Gt(0), Doc("the paper's epsilon of one round")] = None
+    rho: Rho = 0.01
+    tolerance: Tolerance = 1e-9
+    calibration: Calibration = "certified"
+    round_epsilon: RoundEpsilon = None
 
     name: ClassVar[str] = "pvp"
-    private: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check_positive(rho=self.rho, tolerance=self.tolerance)
-        if (self.calibration == "published") != (self.round_epsilon is not None):
-            raise ConfigError('round_epsilon and calibration = "published" go together: set both or neither')
+    needs: ClassVar[tuple[Need, ...]] = (solvable_loss, bounded_loss)
 
     @property
     def phases(self) -> tuple[Phase, ...]:
@@ -78,16 +78,10 @@ class PVP(OnStar):
         rest = public.regularizer.rest
         return (mean, mail) if rest is None else broadcast(rest.prox(mean.w, 1 / self.rho))  # line 7
 
-    def steer(self, t: int, local: Local, s: State, target: Floats) -> Mail:
-        """The broadcast that makes line 4 `target`, but for the records: what a hostile coordinator may send."""
-        k = self.rho + local.public.regularizer.strong_convexity
-        return broadcast(((k * target - s.gamma + self.rho * s.w) / (2 * self.rho))[..., 0, :])[1]
-
-    def plan(self, public: Public) -> Plan:
+    def planned(self, public: Public) -> Plan:
         if self.round_epsilon is None or isinstance(public.privacy, NoPrivacy):
-            return public.once(self, lambda: output_plan(public))
-        ratio = classical_ratio(self.round_epsilon, public.privacy.delta) * self.excess(public)
-        return public.once(self, lambda: output_plan(public, ratio))
+            return output_plan(public)
+        return output_plan(public, classical_ratio(self.round_epsilon, public.privacy.delta) * self.excess(public))
 
     def condition(self, public: Public) -> float:
         return public.condition(self.rho + public.regularizer.strong_convexity)
@@ -108,11 +102,10 @@ class PVP(OnStar):
         return Claim(total, f"the paper's moments accountant, of a sensitivity that {forgets}")
 
     def check(self, public: Public) -> None:
-        public.need_argmin(self.name)
-        public.need_bounded(self.name)
+        super().check(public)
         if self.round_epsilon is None:
             return
-        public.need_simulation('calibration = "published"')
+        need_simulation(public, 'calibration = "published"')
         if not public.regularizer.strong_convexity:
             raise ConfigError(
                 "the paper's sensitivity 2 N/(m lambda) needs a strongly convex regulariser: use l2 or elastic_net "

@@ -22,16 +22,17 @@ sensitivity 3/(d_m rho) (lam c1 + (1 + M rho) b1) of Lemma 1, which is no bound:
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 from annotated_types import Gt
 
 from privadmm.algorithms.admm_sharing import ADMMSharing
+from privadmm.algorithms.method import Calibration, RoundEpsilon, need_simulation
 from privadmm.data.arrays import Floats
 from privadmm.engine.party import Vertical
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
-from privadmm.params import Doc, check_positive
+from privadmm.params import Doc
 from privadmm.privacy import ridge_sensitivity
 from privadmm.privacy.accounting import Claim, Plan, classical_ratio
 from privadmm.privacy.calibration import NoPrivacy, fit
@@ -52,20 +53,12 @@ class Sharing(ADMMSharing):
     column_bound: Annotated[
         float | None, Gt(0), Doc("columns are scaled down to this norm; adjacency column needs it")
     ] = None
-    calibration: Annotated[
-        Literal["certified", "published"],
-        Doc("noise from [privacy] epsilon, or the paper's from round_epsilon"),
-    ] = "certified"
-    round_epsilon: Annotated[float | None, Gt(0), Doc("the paper's epsilon of one round")] = None
+    calibration: Calibration = "certified"
+    round_epsilon: RoundEpsilon = None
     b1: Annotated[float, Gt(0), Doc("the paper's bound on the norms of x, y and z, if published")] = 1.0
 
     name: ClassVar[str] = "sharing"
-    private: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check_positive(rho=self.rho, b1=self.b1)
-        if (self.calibration == "published") != (self.round_epsilon is not None):
-            raise ConfigError('round_epsilon and calibration = "published" go together: set both or neither')
+    adjacencies: ClassVar[tuple[str, ...]] = ("person", "column")
 
     def moves(self, local: Vertical, target: Floats, mu: float) -> tuple[Floats, Floats]:
         if self.round_epsilon is None:
@@ -77,9 +70,6 @@ class Sharing(ADMMSharing):
         if self.column_bound is None or public.adjacency != "column":
             return super().condition(public)
         return 1 + self.column_bound**2 * max(public.columns) / self.weights(public)[0]
-
-    def plan(self, public: Public) -> Plan:
-        return public.once(self, lambda: self.planned(public))
 
     def planned(self, public: Public) -> Plan:
         target, T = public.privacy, public.rounds
@@ -108,7 +98,7 @@ class Sharing(ADMMSharing):
         if public.regularizer.rest is not None:
             raise ConfigError(f"{self.name} has no proof for l1: use l2, or admm_sharing without privacy")
         if self.round_epsilon is not None:
-            public.need_simulation('calibration = "published"')
+            need_simulation(public, 'calibration = "published"')
             if target.adjacency != "column":
                 raise ConfigError('the paper is about a replaced column: set adjacency = "column" to reproduce it')
         elif target.adjacency == "person" and self.ball is None:

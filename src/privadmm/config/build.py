@@ -156,7 +156,7 @@ def public(config: Config, sizes: Any, dim: Any, columns: Any = ()) -> Public:
 def privacy(config: Config) -> Target | NoPrivacy:
     table = config.privacy
     if table is None:
-        if config.algorithm.parameters.private:
+        if config.algorithm.parameters.adjacencies:
             raise ConfigError(f"[privacy] is missing; {config.algorithm.name} is private and needs epsilon and delta")
         return NoPrivacy(f"{config.algorithm.name} is not private")
     kind = Deployment.kind if config.run.mode == "deployment" else Simulation.kind

@@ -27,7 +27,7 @@ from privadmm.data.arrays import Floats, Ints
 from privadmm.deploy.dask_client import CONNECT, CancelledError, Future, KilledWorker, connected
 from privadmm.deploy.remote_block import Order, Site
 from privadmm.engine.mail import Mail, unpack_sent
-from privadmm.engine.worker import heard
+from privadmm.engine.phases import at_parties, heard
 from privadmm.errors import ClusterError, LedgerError
 from privadmm.privacy.ledger import Statement
 from privadmm.privacy.ledger_file import Receipt
@@ -134,7 +134,7 @@ class DaskCluster:
         answers = self._ask("step", asked)
         mails = []
         for block, (sent, head) in zip(self.blocks, answers, strict=True):
-            like = block.order.job.algorithm.message(block.order.job.public, round)
+            like = at_parties(block.order.job.algorithm, phase).sends(block.order.job.public, round)
             mails.append(unpack_sent(sent, np.array(block.order.parties), like, str(block)))
             if head is not None:
                 block.receipts.setdefault(round, []).append((block.order.job.id, round, phase, head))
@@ -147,9 +147,9 @@ class DaskCluster:
         found = self._ask("iterates", [(rounds,)] * len(self.blocks))
         if any(one is None for one in found):
             return None
-        arrays = [arrays.unpack(one)[0] for one in found]
-        order = np.argsort(np.concatenate([one["ids"] for one in arrays]))
-        rows: Floats = np.concatenate([one["x"] for one in arrays], axis=-2)
+        blocks = [arrays.unpack(packed)[0] for packed in found]
+        order = np.argsort(np.concatenate([block["ids"] for block in blocks]))
+        rows: Floats = np.concatenate([block["x"] for block in blocks], axis=-2)
         return rows[..., order, :]
 
     def paid(self) -> list[int | None]:

@@ -11,7 +11,8 @@ from privadmm.config.build import Prepared
 from privadmm.data.columns import People
 from privadmm.data.shards import Shards
 from privadmm.deploy.remote_block import Order, open_ledger
-from privadmm.engine.job import Job, cluster
+from privadmm.engine.block import cluster
+from privadmm.engine.job import Job
 from privadmm.engine.loop import Parties
 from privadmm.errors import ConfigError
 from privadmm.privacy.ledger import Statement
@@ -40,16 +41,17 @@ class Engine(Protocol):
 
 
 @dataclass(frozen=True)
-class Here:
+class InProcessEngine:
     """All parties as one block in this process."""
 
     job: Job
     shards: Shards | People
     noise: Noise
     ledger: SqliteLedger
+    bounds: tuple[float, ...]  # to which rows are clipped
 
     def begin(self) -> Parties:
-        return cluster(self.job, self.shards, self.noise, self.ledger)
+        return cluster(self.job, self.shards, self.noise, self.ledger, bounds=self.bounds)
 
     def paid(self) -> list[int | None]:
         latest = self.ledger.latest(self.job.id)
@@ -69,8 +71,8 @@ def opened(order: Order, prepared: Prepared, noise: Noise, heads: Sequence[tuple
     """For an order of all parties. `heads` come with the first party of the block that they are from."""
     if order.config.run.engine == "inprocess":
         order = replace(order, heads=tuple(seen for seen, _ in heads))
-        ledger = open_ledger(order, noise.mode, prepared.frame.bounds)
-        return Here(order.job, prepared.train, noise, ledger)
+        ledger = open_ledger(order, noise.mode)
+        return InProcessEngine(order.job, prepared.train, noise, ledger, prepared.frame.bounds)
     from privadmm.deploy.dask import DaskCluster
 
     labels = prepared.held.y if isinstance(prepared.held, People) else None

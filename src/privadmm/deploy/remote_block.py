@@ -6,7 +6,7 @@ knows what it had released, and the same request gets the same bytes.
 """
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -18,7 +18,8 @@ from privadmm.config import build
 from privadmm.config.file import Config
 from privadmm.data import arrays
 from privadmm.data.columns import People
-from privadmm.engine.job import Job, check_labels
+from privadmm.engine.block import open_block
+from privadmm.engine.job import Job
 from privadmm.engine.mail import Mail
 from privadmm.engine.worker import Worker
 from privadmm.errors import DataError, LedgerError, RefusedError, StorageError
@@ -45,8 +46,8 @@ class Order:
     begun: bool = False  # the run has a checkpoint, so the ledger must be there
 
 
-def open_ledger(order: Order, mode: str, bounds: Sequence[float]) -> SqliteLedger:
-    """The ledger of an order, looked through and fit for its job. `bounds` are those to which rows are clipped."""
+def open_ledger(order: Order, mode: str) -> SqliteLedger:
+    """The ledger of an order, looked through, and with the budget that its job asks for."""
     job, path = order.job, order.ledger
     if order.begun and not path.exists():
         raise LedgerError(
@@ -69,8 +70,6 @@ def open_ledger(order: Order, mode: str, bounds: Sequence[float]) -> SqliteLedge
     if known is None and order.heads:
         raise LedgerError(f"{path}: the ledger of this run is missing; put it back")
     policy = job.policy if known is None else known.policy
-    for bound in bounds:
-        policy.admit(job.algorithm.name, bound)
     asked = order.config.privacy and order.config.privacy.budget
     fixed = policy.budget
     if fixed is None and job.private:
@@ -126,17 +125,15 @@ class Site:
                 "the run was started; name the same file with [data] source on every machine"
             )
         make_folder(order.ledger.parent)
-        self._ledger = open_ledger(order, self._noise.mode, prepared.frame.bounds)
+        self._bounds = prepared.frame.bounds
+        self._ledger = open_ledger(order, self._noise.mode)
 
     @named
     def begin(self) -> None:
         """Set the plan's cost aside, or refuse; then go on from what the ledger holds."""
-        job, ledger = self.order.job, self.ledger
-        check_labels(job, self._held, ledger)
-        job.reserve(ledger)
-        vertical = isinstance(self._held, People)
-        block = self._held.columns.take(self.order.parties) if vertical else self._held
-        self._worker = job.worker(block, self._noise, ledger)
+        self._worker = open_block(
+            self.order.job, self._held, self._noise, self.ledger, self._bounds, self.order.parties
+        )
 
     @property
     def ledger(self) -> SqliteLedger:

@@ -20,15 +20,15 @@ Negative controls are the same game against an implementation with a bug planted
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any
 
 import numpy as np
 
 from privadmm.data.arrays import Floats, Ints
 from privadmm.data.shards import Shards
-from privadmm.engine.mail import Mail
+from privadmm.engine.attacks import steer
 from privadmm.engine.party import Local
-from privadmm.engine.phases import Algorithm, AtParties
+from privadmm.engine.phases import Algorithm, AtParties, Mapped, vertical
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
 from privadmm.optim import graphs
@@ -42,16 +42,8 @@ from privadmm.privacy.release import Door, Released, ratios
 DEPTH = 1e5  # how far the adversary steers the weights: every loss is at its steepest there, noise or not
 ALONG = 0.05  # the records' common part
 BATCH = 25_000  # games at a time
-
-
-class Attackable(Algorithm, Protocol):
-    """An algorithm for which an attack is written."""
-
-    raw_shows: ClassVar[bool]  # a raw iterate that is kept shows in this game; replay sees it in any algorithm
-
-    def steer(self, t: int, local: Local, state: Any, target: Floats) -> Mail:
-        """The inbox after which the next query is `target`, but for the records' gradient."""
-        ...
+# Methods in which a raw iterate that is kept shows in this game; replay sees it in any.
+RAW_SHOWS = frozenset({"dp_admm"})
 
 
 class Bulk(Simulation):
@@ -131,7 +123,7 @@ def hessian(local: Local, f: Floats, k: Floats) -> Floats:
 class Game:
     """An implementation to attack: its algorithm and public facts, and what it does other than it claims."""
 
-    algorithm: Attackable
+    algorithm: Algorithm
     public: Public
     claimed: float
     noise_factor: float = 1.0
@@ -148,7 +140,16 @@ class Game:
             Shards.from_parties([(row, np.array([sign]))], row_bound=1.0)
             for row, sign in zip((p, q), signs, strict=True)
         )
-        return Overheard(public, first), Overheard(public, second)
+        # What a party drew once for the job the adversary is given: it takes it away, so that it is 0 here.
+        phases = [phase for phase in self.algorithm.phases if isinstance(phase, AtParties)]
+        drawn = [item for phase in phases for item in phase.draws(Local(public, first), Bulk(0)).items()]
+        kept = {name: np.zeros_like(value) for name, value in drawn}
+        return Overheard(public, first, kept=kept), Overheard(public, second, kept=kept)
+
+    @property
+    def public_map(self) -> bool:
+        """Whether moments go in front, whose release has no dual to hide a raw iterate in."""
+        return isinstance(self.algorithm.start(self.public)[0], Mapped)
 
     def play(self, truth: int, games: int, seed: Any) -> Floats:
         """Log-likelihood ratios, the first data set against the second, of transcripts of data set `truth`.
@@ -165,7 +166,7 @@ class Game:
         target = np.broadcast_to(np.array([-DEPTH, 0.0]), (games, 1, 2))
         ratio = np.zeros(games)
         for t in range(public.rounds):
-            inbox = self.algorithm.steer(t, worlds[0], states[0], target)
+            inbox = steer(self.algorithm, number, t, worlds[0], states[0], target)
             doors = [
                 Listening(worlds[0].ids, plan[(t, number)], noise, t, number, lambda _: None, (games, 1))
                 for _ in worlds
@@ -257,8 +258,8 @@ def instance(algorithm: Algorithm, public: Public) -> Game:
     """The job's algorithm, loss, regulariser, rounds and noise on one party with one record."""
     if not isinstance(public.privacy, Target):
         raise ConfigError(f"{algorithm.name} is not private: there is no claim to audit")
-    if not hasattr(algorithm, "steer"):
-        raise ConfigError(f"no attack is written for {algorithm.name}")
+    if vertical(algorithm):
+        raise ConfigError(f"no attack is written for {algorithm.name}, whose parties hold columns")
     if public.privacy.kind is not Gaussian:
         raise ConfigError('audit the simulation: set [run] mode = "simulation"')
     # On a graph the victim has one neighbour, who is the adversary. A record weighs what it weighs at most in the job.
@@ -273,7 +274,7 @@ def instance(algorithm: Algorithm, public: Public) -> Game:
         replicas=None,
     )
     cost = totals(algorithm.plan(small), parties)[0]
-    return Game(algorithm, small, epsilon(cost, public.privacy.delta))  # type: ignore[arg-type]
+    return Game(algorithm, small, epsilon(cost, public.privacy.delta))
 
 
 def controls(game: Game) -> dict[str, Game]:
@@ -283,7 +284,7 @@ def controls(game: Game) -> dict[str, Game]:
     """
     rounds = game.public.rounds
     bug = {"the un-noised iterate in the dual": replace(game, keeps_raw=True)}
-    raw = bug if game.algorithm.raw_shows else {}
+    raw = bug if game.algorithm.name in RAW_SHOWS and not game.public_map else {}
     return {
         "half the noise": replace(game, noise_factor=0.5),
         **raw,

@@ -11,27 +11,18 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from privadmm.data.arrays import Floats
-from privadmm.data.columns import Columns, People
 from privadmm.data.moments_map import Map
-from privadmm.data.shards import Shards
-from privadmm.engine import guarantees
-from privadmm.engine.inprocess import InProcess
+from privadmm.engine import guarantees, phases
 from privadmm.engine.loop import Callback, Cluster, Progress, drive
-from privadmm.engine.party import Local, Vertical
 from privadmm.engine.phases import Algorithm, vertical
 from privadmm.engine.public import Public
-from privadmm.engine.worker import Worker
-from privadmm.errors import ConfigError, DataError
+from privadmm.errors import ConfigError
 from privadmm.privacy.accounting import Claim, Plan, by_round, together, totals, worst
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.events import NotPrivate, RandomizedResponse, Spent, dump
 from privadmm.privacy.history import STARTED_UNPROTECTED, Past
-from privadmm.privacy.labels import check_kept, reported_by_holder
-from privadmm.privacy.ledger import Budget, Ledger, MemoryLedger, Policy
-from privadmm.privacy.mechanisms import Noise
+from privadmm.privacy.ledger import Budget, Ledger, Policy
 
 BARE_LABELS = NotPrivate("what the coordinator sends is derived from labels")
 LABELS_NOT_PROTECTED = (
@@ -59,7 +50,7 @@ class Job:
             graph.need_star(name)
         if self.algorithm.topology == "graph":
             graph.need_edges(name)
-        if not self.algorithm.private and isinstance(self.public.privacy, Target):
+        if not self.algorithm.adjacencies and isinstance(self.public.privacy, Target):
             raise ConfigError(
                 f"{name} is not private and cannot keep an epsilon: choose dp_admm, or give up the privacy target"
             )
@@ -187,22 +178,18 @@ class Job:
         adjacency = target.adjacency if isinstance(target, Target) else "replace-one"
         return Policy(self.budget, adjacency=adjacency, label_epsilon=labels)
 
+    def admit(self, policy: Policy, bounds: Sequence[float] = ()) -> None:
+        """Refuse a ledger whose policy does not allow this job. `bounds` are those to which rows are clipped."""
+        for bound in bounds or (None,):
+            policy.admit(self.algorithm.name, bound)
+        policy.agree(self.public.adjacency, self.public.label_epsilon)
+        if policy.limits is not None:
+            policy.limits.admit(self.algorithm, self.public)
+
     def reserve(self, ledger: Ledger) -> None:
         """Set the plan's cost aside in the ledger: refused at once, or never half way."""
-        ledger.policy.admit(self.algorithm.name)
-        ledger.policy.agree(self.public.adjacency, self.public.label_epsilon)
-        if ledger.policy.limits is not None:
-            ledger.policy.limits.admit(self.algorithm, self.public)
         spends = totals(self.plan, self.public.parties)
         ledger.reserve(self.id, {party: spends[party] for party in ledger.ids})
-
-    def worker(self, block: Shards | Columns, noise: Noise, ledger: Ledger) -> Worker:
-        """Answers ticks for this block, whose records are here already; the labels and draws it needs are made now."""
-        local = beside(self.public, block)
-        parts = (self.algorithm, self.public, block.ids, lambda: local, self.plan, noise, ledger)
-        worker = Worker(*parts, self.id, self.leave)
-        _ = worker.local
-        return worker
 
 
 def check_holding(algorithm: Algorithm, columns: bool) -> None:
@@ -214,59 +201,13 @@ def check_holding(algorithm: Algorithm, columns: bool) -> None:
         )
 
 
-def cluster(
-    job: Job,
-    shards: Shards | People,
-    noise: Noise,
-    ledger: Ledger | None = None,
-    parts: Sequence[Sequence[int]] | None = None,
-) -> InProcess:
-    """The job's parties in this process: one block with this ledger, or `parts`, each with a ledger in memory."""
-    check_labels(job, shards, ledger)
-    held = shards.columns if isinstance(shards, People) else shards
-    blocks: list[Shards | Columns] = [held]
-    if parts is not None:
-        if sorted(party for part in parts for party in part) != list(range(len(shards.ids))):
-            raise ConfigError("parts must hold every party once")
-        blocks = [held.take(np.asarray(part)) for part in parts]
-        ledgers: list[Ledger] = [MemoryLedger(block.ids.tolist(), job.policy) for block in blocks]
-    else:
-        ledgers = [ledger or MemoryLedger(shards.ids.tolist(), job.policy)]
-    for one in ledgers:
-        job.reserve(one)
-    workers = [job.worker(block, noise, one) for block, one in zip(blocks, ledgers, strict=True)]
-    labels, randomised = shards.y if isinstance(shards, People) else None, job.public.label_epsilon
-    if labels is not None and randomised is not None:
-        labels = reported_by_holder(labels, shards.source, ledgers[0], noise, randomised)
-    return InProcess(workers, labels)
-
-
-def check_labels(job: Job, shards: Shards | People, ledger: Ledger | None) -> None:
-    """Refuse labels that the job's loss is not for, or of which the ledger keeps reports that are not theirs."""
-    if job.public.loss.classification and not np.all(np.abs(shards.y) == 1):
-        raise DataError("a loss of classes needs labels -1 and +1; the sensitivity rests on it")
-    if ledger is not None and job.public.label_epsilon is not None:
-        check_kept(shards, ledger, job.public.label_epsilon)
-
-
-def beside(public: Public, block: Shards | Columns) -> Local | Vertical:
-    """What the party phases of this block may read."""
-    if isinstance(block, Columns):
-        if block.people != public.dim or block.widths != tuple(public.columns[party] for party in block.ids):
-            raise DataError("these columns are not those that the job was made for: other people, or other widths")
-        return Vertical(public, block)
-    if public.columns:
-        raise DataError("the job is for parties that hold columns, and these hold records")
-    return Local(public, block)
-
-
 def train(job: Job, parties: Cluster, callbacks: Sequence[Callback] = (), progress: Progress | None = None) -> Progress:
     return drive(parties, job.algorithm, job.public, callbacks, progress)
 
 
 def features(job: Job, progress: Progress) -> Map | None:
     """The public map through which the model sees a row; None: as it is."""
-    return job.algorithm.features(job.public, progress.memory)
+    return phases.features(progress.memory)
 
 
 def weights(job: Job, progress: Progress) -> Floats:

@@ -7,7 +7,7 @@ its own ledger; if the two disagree by a round, the party answers the repeated r
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -18,7 +18,7 @@ from privadmm.data.arrays import Floats, Ints
 from privadmm.data.files import write_bytes
 from privadmm.data.moments_map import Map
 from privadmm.engine.mail import Mail, check_inbox, check_sent
-from privadmm.engine.phases import Algorithm, AtLabels, AtParties
+from privadmm.engine.phases import Algorithm, AtLabels, AtParties, check_departure, features, flattened, restored
 from privadmm.engine.public import Public
 from privadmm.errors import AbsentError, CheckpointError, ConfigError
 
@@ -70,7 +70,7 @@ class Progress:
 
     def save(self, path: Path, job: str) -> None:
         """Atomically: a crash leaves the old checkpoint or the new one."""
-        kept = {f"memory.{item.name}": np.asarray(getattr(self.memory, item.name)) for item in fields(self.memory)}
+        kept = flattened(self.memory, "memory.")
         kept |= {"senders": self.mail.senders, "values": self.mail.values, "absent": self.mail.absent}
         data = arrays.pack(kept, job=job, round=self.round, transcript=self.transcript)
         write_bytes(path, arrays.digest(data).encode() + data, private=True)
@@ -93,9 +93,8 @@ class Progress:
     def _of(kept: dict[str, Any], facts: dict[str, Any], path: Path, job: str, memory: Any) -> "Progress":
         if facts["job"] != job:
             raise CheckpointError(f"{path}: the checkpoint is of job {facts['job']}, the directory of {job}")
-        memories = {name.removeprefix("memory."): array for name, array in kept.items() if name.startswith("memory.")}
         mail = Mail(kept["senders"], kept["values"], kept["absent"])
-        return Progress(facts["round"], type(memory)(**memories), mail, facts["transcript"])
+        return Progress(facts["round"], restored(memory, kept, "memory."), mail, facts["transcript"])
 
 
 @dataclass(frozen=True)
@@ -146,7 +145,7 @@ def drive(
                 if isinstance(phase, AtParties):
                     check_inbox(mail, t, last)
                     sent = cluster.step(t, number, mail)
-                    mail = released = last = roll_call(t, algorithm, public, absent, sent)
+                    mail = released = last = roll_call(t, phase.sends(public, t), algorithm, public, absent, sent)
                     transcript = arrays.digest(transcript.encode() + mail.pack())
                 elif isinstance(phase, AtLabels):
                     memory, mail = phase.run(t, public, memory, mail, labels_of(cluster))
@@ -156,13 +155,13 @@ def drive(
                     mail = replace(mail, absent=absent)
             progress = replace(progress, round=t + 1, memory=memory, mail=mail, transcript=transcript)
             model = algorithm.model(public, memory, mail)
-            view = View(public, progress, released, model, algorithm.features(public, memory))
+            view = View(public, progress, released, model, features(memory))
             for callback in callbacks:
                 callback(view)
     return progress
 
 
-def roll_call(t: int, algorithm: Algorithm, public: Public, absent: Ints, mail: Mail) -> Mail:
+def roll_call(t: int, like: Floats, algorithm: Algorithm, public: Public, absent: Ints, mail: Mail) -> Mail:
     """Check the parties' mail of round t and add who is absent now.
 
     Refused where it is not what the parties send, and where those who are left cannot go on by themselves.
@@ -170,14 +169,14 @@ def roll_call(t: int, algorithm: Algorithm, public: Public, absent: Ints, mail: 
     check_sent(
         mail,
         np.setdiff1d(public.ids, absent[:, 0]),
-        algorithm.message(public, t),
+        like,
         f"in round {t + 1} parties",
     )
     mail = mail.after(t, absent, public.ids)
     if len(mail.absent) > len(absent):
         if not len(mail.senders):
             raise AbsentError(f"no party gave an answer in round {t + 1}; resume when they are back")
-        algorithm.go_on(public, mail.senders)
+        check_departure(algorithm, public, mail.senders)
     return mail
 
 

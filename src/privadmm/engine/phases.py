@@ -1,4 +1,4 @@
-"""What an algorithm is made of: public facts, a party's own view, mail, and phases.
+"""What an algorithm is made of: phases, the `Algorithm` protocol, and `tick`, one phase of one block.
 
 Arrays have a party axis, x is (P, d); sweeps put a replica axis in front of it, (R, P, d), and the same code
 runs. Quantities of one number per party are columns, (P, 1), so that they broadcast.
@@ -6,24 +6,25 @@ runs. Quantities of one number per party are columns, (P, 1), so that they broad
 Every variable is one of three. *Cache*: a function of the data and of public anchors; never leaves. *State*: a
 function of the transcript only. *Message*: released. A phase of a block is one pure function,
 
-    tick(algorithm, phase, local, state, inbox, door) -> (state, outbox)
+    tick(phase, t, local, state, inbox, door) -> (state, outbox)
 
 which replay, partition and kill tests call directly, the worker wraps in a ledger transaction, and engines
 only carry the arguments of.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Literal, Protocol, TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 
 from privadmm.data import arrays
-from privadmm.data.arrays import Floats, Ints
+from privadmm.data.arrays import Array, Floats, Ints
 from privadmm.data.moments_map import Map
-from privadmm.engine.mail import Mail, limited
+from privadmm.engine.mail import COORDINATOR, Mail, limited
 from privadmm.engine.party import Local, Vertical
 from privadmm.engine.public import Public
+from privadmm.errors import AbsentError
 from privadmm.privacy.accounting import Claim, Plan
 from privadmm.privacy.mechanisms import Noise
 from privadmm.privacy.release import Door, Released
@@ -33,14 +34,28 @@ Topology = Literal["star", "graph", "relay"]
 S = TypeVar("S")
 
 
+def one_vector(public: Public, t: int) -> Floats:
+    """A message of `public.dim` numbers, as most phases send it."""
+    return public.zeros(1)
+
+
+def no_draws(local: Any, noise: Noise) -> dict[str, Floats]:
+    """Nothing is drawn once for a job."""
+    return {}
+
+
 @dataclass(frozen=True)
 class AtParties:
     """A phase that every block of parties runs beside its data, and whose message leaves through the door.
 
-    The second argument is the block's `Local`, or its `Vertical`.
+    run    the update: round, the block's `Local` or `Vertical`, its state, its inbox, the door
+    sends  a party's message in a round, as one row (..., 1, width): 0 where a number must be, NaN where none is
+    draws  what a block draws once for a job, for `local.kept`; the ledger keeps it, so a resumed job has the same
     """
 
     run: Callable[[int, Any, Any, Mail, Door], tuple[Any, Released]]
+    sends: Callable[[Public, int], Floats] = one_vector
+    draws: Callable[[Any, Noise], Mapping[str, Floats]] = no_draws
 
 
 @dataclass(frozen=True)
@@ -65,16 +80,19 @@ Phase = AtParties | AtCoordinator | AtLabels
 
 
 class Algorithm(Protocol):
-    """One published method. States are frozen dataclasses of arrays; `memory` is the coordinator's state."""
+    """One published method. States are frozen dataclasses of arrays; `memory` is the coordinator's state.
+
+    algorithms/method.py has defaults for most of it.
+    """
 
     @property
     def name(self) -> str: ...
     @property
-    def private(self) -> bool: ...
-    @property
     def topology(self) -> Topology: ...
-
-    adjacencies: ClassVar[tuple[str, ...]]
+    @property
+    def adjacencies(self) -> tuple[str, ...]:
+        """Between which neighbours it has a proof; none: it is not private."""
+        ...
 
     @property
     def phases(self) -> tuple[Phase, ...]: ...
@@ -90,41 +108,17 @@ class Algorithm(Protocol):
         ...
 
     def condition(self, public: Public) -> float:
-        """Of the worst problem that a party solves: all curvature over what is not data's; 1 if it solves none."""
+        """The condition of the worst problem that a party solves: all curvature over what is not data's; 1 if none."""
         ...
 
     def advice(self, public: Public) -> str | None:
         """What a person should know of these parameters before a run, in a sentence; None if there is nothing."""
         ...
 
-    def width(self, public: Public) -> int:
-        """Of a message to a party; a worker refuses any other."""
+    def init(self, public: Public, ids: Ints) -> Any:
+        """The state of a block of these parties before the first round."""
         ...
 
-    def sends(self, public: Public) -> int:
-        """The width of what a party sends, but for a first round of moments."""
-        ...
-
-    def message(self, public: Public, t: int) -> Floats:
-        """What a party sends in round t, as one row (..., 1, width): 0 where a number must be, NaN where none is."""
-        ...
-
-    def keepsakes(self, local: Any, noise: Noise) -> dict[str, Floats]:
-        """What a block draws once for a job, for `local.kept`; the ledger keeps it, so a resumed job has the same."""
-        ...
-
-    def go_on(self, public: Public, here: Ints) -> None:
-        """Refuse to go on with these parties alone, where that has no meaning: an AbsentError."""
-
-    def shares(self, public: Public, here: Ints, even: Floats) -> Floats:
-        """How much each of these parties counts in a mean of what they released, a column that sums to 1."""
-        ...
-
-    def anew(self, state: Any) -> Any:
-        """From what a block goes on in the first round after somebody left."""
-        ...
-
-    def init(self, public: Public, ids: Ints) -> Any: ...
     def start(self, public: Public) -> tuple[Any, Mail]:
         """The coordinator's memory and the inbox before the first phase."""
         ...
@@ -133,18 +127,60 @@ class Algorithm(Protocol):
         """The weights handed out, (..., d): a function of the transcript."""
         ...
 
-    def features(self, public: Public, memory: Any) -> Map | None:
-        """The public map through which the weights see a row; None: as it is."""
-        ...
-
 
 def vertical(algorithm: Algorithm) -> bool:
-    """Its parties hold columns, and its coordinator the labels."""
+    """Whether its parties hold columns, and its coordinator the labels."""
     return any(isinstance(phase, AtLabels) for phase in algorithm.phases)
 
 
+def at_parties(algorithm: Algorithm, number: int) -> AtParties:
+    """The phase of this number, which must be one at the parties."""
+    phase = algorithm.phases[number]
+    assert isinstance(phase, AtParties)
+    return phase
+
+
+def inbox_width(algorithm: Algorithm, public: Public) -> int:
+    """How many numbers a message to a party has; a worker refuses any other."""
+    if vertical(algorithm):
+        return public.dim
+    width: int = public.once((algorithm, "inbox"), lambda: algorithm.start(public)[1].values.shape[-1])
+    return width
+
+
+def message_width(algorithm: Algorithm, public: Public) -> int:
+    """How many numbers a party sends in a round, the last one."""
+    phase = next(phase for phase in algorithm.phases if isinstance(phase, AtParties))
+    return int(phase.sends(public, public.rounds - 1).shape[-1])
+
+
+def heard(algorithm: Algorithm, public: Public, ids: Ints) -> Ints:
+    """Whom these parties hear: the coordinator, their neighbours, or a row for each of them."""
+    match algorithm.topology:
+        case "star":
+            return np.array([COORDINATOR], dtype=np.int64)
+        case "graph":
+            return public.graph.neighbourhood(ids)
+        case "relay":
+            return np.sort(ids)
+
+
+def check_departure(algorithm: Algorithm, public: Public, here: Ints) -> None:
+    """Refuse to go on with these parties alone, where what is left is no problem of its own: an AbsentError."""
+    if vertical(algorithm):
+        gone = np.setdiff1d(public.ids, here).tolist()
+        raise AbsentError(
+            f"party {gone[0]} left, and nobody else has its columns: without them there is no score. Nothing more was "
+            "released; resume when it is back, or start a new job with the columns of the others"
+        )
+    if algorithm.topology == "graph":
+        if len(here) == 1:
+            raise AbsentError(f"party {here[0]} alone is left, and has nobody to agree with; nothing more was released")
+        public.graph.need_reach(here)
+
+
 def tick(phase: AtParties, t: int, local: Local | Vertical, state: Any, inbox: Mail, door: Door) -> tuple[Any, Mail]:
-    """One phase of one block: what it keeps, and what it may send."""
+    """Run one phase of one block: what it keeps, and what it may send."""
     state, released = phase.run(t, local, state, inbox, door)
     if not isinstance(released, Released):
         raise TypeError("a party phase returns what a door released, never a plain array")
@@ -158,21 +194,53 @@ def rows(state: S, at: Ints) -> S:
     return replace(state, **taken)  # type: ignore[type-var]
 
 
+def flattened(state: Any, prefix: str = "") -> dict[str, Array]:
+    """The arrays of a frozen dataclass, and of those inside it, by dotted names."""
+    found: dict[str, Array] = {}
+    for item in fields(state):
+        value, name = getattr(state, item.name), prefix + item.name
+        found |= flattened(value, f"{name}.") if is_dataclass(value) else {name: np.asarray(value)}
+    return found
+
+
+def restored(like: S, kept: Mapping[str, Array], prefix: str = "") -> S:
+    """The state of which `flattened` made these arrays; `like` is any of its kind."""
+    values = {}
+    for item in fields(like):  # type: ignore[arg-type]
+        value, name = getattr(like, item.name), prefix + item.name
+        values[item.name] = restored(value, kept, f"{name}.") if is_dataclass(value) else kept[name]
+    return type(like)(**values)
+
+
 def pack_state(state: Any, absent: Ints | None = None) -> bytes:
-    """A frozen dataclass of arrays as bytes, with who had left by then."""
+    """A party block's state as bytes, with who had left by then."""
     left = {} if absent is None or not len(absent) else {"absent": absent.tolist()}
-    return arrays.pack({item.name: np.asarray(getattr(state, item.name)) for item in fields(state)}, **left)
+    return arrays.pack(flattened(state), **left)
 
 
-def unpack_state(kind: type[S], data: bytes) -> S:
-    return kind(**arrays.unpack(data)[0])
-
-
-def absent_by(data: bytes) -> Ints:
-    """Who had left when this state was packed."""
-    return np.array(arrays.unpack(data)[1].get("absent", ()), dtype=np.int64).reshape(-1, 2)
+def unpack_state(like: S, data: bytes) -> tuple[S, Ints]:
+    """What `pack_state` wrote: the state, and who had left."""
+    kept, facts = arrays.unpack(data)
+    return restored(like, kept), np.array(facts.get("absent", ()), dtype=np.int64).reshape(-1, 2)
 
 
 @dataclass(frozen=True)
 class Nothing:
     """The memory of a coordinator that remembers nothing."""
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """The memory of a coordinator that holds the public map of the features, and inside it the method's own."""
+
+    map: Floats  # (..., 2 d), M and A side by side
+    constant: Floats  # (1,), the feature that the map adds
+    inner: Any
+
+
+def features(memory: Any) -> Map | None:
+    """The public map through which the weights see a row; None: as it is, or replicas with maps of their own."""
+    if not isinstance(memory, Mapped) or memory.map.ndim > 1:
+        return None
+    centre, scale = np.split(memory.map, 2)
+    return Map(centre, scale, memory.constant.item())

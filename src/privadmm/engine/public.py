@@ -1,6 +1,5 @@
 """The public facts of a job: sizes, dimension, graph and objective, and what follows from them alone."""
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
@@ -161,35 +160,6 @@ class Public:
     def condition(self, k: Floats | float) -> float:
         """The condition of the worst party's argmin, k being the curvature of each that is not data's."""
         return 1 + float(np.max(self.scale(self.ids)[:, 0] * self.loss.smoothness / np.ravel(k)))
-
-    def need_argmin(self, who: str) -> None:
-        """Refuse a loss whose argmin no solver here can certify; `who` opens the message."""
-        if not math.isfinite(self.loss.smoothness):
-            raise ConfigError(f"{who} solves an argmin and needs a smooth loss: use huber_hinge instead of hinge")
-        if not self.loss.convex:
-            raise ConfigError(
-                f"{who} solves an argmin, and this loss is not convex once its labels are randomised: use the "
-                "logistic loss, or a first-order method such as dp_admm"
-            )
-
-    def need_bounded(self, who: str) -> None:
-        """Refuse a loss whose derivative has no declared bound, where noise must cover it, or its sum's rounding."""
-        bounded = math.isfinite(self.sensitivity) and math.isfinite(self.loss.lipschitz)
-        if not bounded and not isinstance(self.privacy, NoPrivacy):
-            raise ConfigError(
-                f"{who} needs a loss with a bounded derivative; for the squared loss declare [loss] radius"
-            )
-
-    def need_smooth_regularizer(self, who: str) -> None:
-        if not math.isfinite(self.regularizer.smoothness):
-            raise ConfigError(f"{who} needs a smooth regulariser: use l2, or admm_star, pvp or dp_admm for l1")
-
-    def need_simulation(self, what: str) -> None:
-        """Refuse a deployment of noise that only simulations may draw."""
-        if isinstance(self.privacy, Target) and self.privacy.kind is DiscreteGaussian:
-            raise ConfigError(
-                f'a deployment refuses {what}; set calibration = "certified", Gaussian noise, and epsilon'
-            )
 
     def everyone(self, event: Event) -> tuple[Event, ...]:
         return (event,) * self.parties

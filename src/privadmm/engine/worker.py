@@ -13,9 +13,19 @@ import numpy as np
 
 from privadmm.data import arrays
 from privadmm.data.arrays import Ints
-from privadmm.engine.mail import COORDINATOR, LARGEST, Mail, nobody
+from privadmm.engine.mail import LARGEST, Mail, nobody
 from privadmm.engine.party import Local, Vertical
-from privadmm.engine.phases import Algorithm, AtParties, absent_by, pack_state, rows, tick, unpack_state
+from privadmm.engine.phases import (
+    Algorithm,
+    AtParties,
+    at_parties,
+    heard,
+    inbox_width,
+    pack_state,
+    rows,
+    tick,
+    unpack_state,
+)
 from privadmm.engine.public import Public
 from privadmm.errors import DivergedError, RefusedError
 from privadmm.privacy.accounting import Plan
@@ -25,7 +35,7 @@ from privadmm.privacy.ledger import Ledger, Tick
 from privadmm.privacy.mechanisms import Noise
 from privadmm.privacy.release import DIVERGED, Door
 
-DRAWS = "draws"  # under which a job's keepsakes are kept
+DRAWS = "draws"  # the name under which a ledger keeps what a block drew once for a job
 
 
 class Worker:
@@ -52,10 +62,6 @@ class Worker:
         `attended`: the process is its own people's, and an interrupt is theirs. What answers letters has interrupts
         that others may cause.
         """
-        ledger.policy.admit(algorithm.name)
-        ledger.policy.agree(public.adjacency, public.label_epsilon)
-        if ledger.policy.limits is not None:
-            ledger.policy.limits.admit(algorithm, public)
         self.algorithm, self.public, self.plan = algorithm, public, plan
         self.noise, self.ledger, self.job = noise, ledger, job
         self.ids, self.load, self.leave = np.asarray(ids, dtype=np.int64), load, leave or {}
@@ -66,7 +72,7 @@ class Worker:
         self.state = algorithm.init(public, self.ids)
         if (stored := ledger.latest(job)) is not None:
             self.last = stored[0]
-            self.state, self.told = unpack_state(type(self.state), stored[1]), absent_by(stored[1])
+            self.state, self.told = unpack_state(self.state, stored[1])
 
     @property
     def local(self) -> Local | Vertical:
@@ -83,7 +89,8 @@ class Worker:
     def _with_draws(self, local: Local | Vertical) -> Local | Vertical:
         stored = self.ledger.kept(self.job, DRAWS)
         if stored is None:
-            drawn = self.algorithm.keepsakes(local, self.noise)
+            draws = [phase.draws for phase in self.algorithm.phases if isinstance(phase, AtParties)]
+            drawn = {name: value for draw in draws for name, value in draw(local, self.noise).items()}
             if not drawn:
                 return local
             # Of two processes the ledger takes the first one's draws, and both go on with these.
@@ -109,7 +116,7 @@ class Worker:
                     if (stored := self.ledger.recall(now, digest)) is not None:
                         return Mail.unpack(stored), stored
                     self._in_order(now)
-                    fresh = self._news(inbox)
+                    self._departures(inbox)
                     if len(inbox.absent) and not len(inbox.senders):
                         raise RefusedError(
                             f"parties {self.ids.tolist()[:5]} have nobody left to hear; nothing was released"
@@ -119,7 +126,7 @@ class Worker:
                     self.ledger.permit(self.job, charges)
                     self.ledger.intend(now, digest, charges)
                 intended = True
-                return self._carry_out(now, inbox, digest, here, fresh)
+                return self._carry_out(now, inbox, digest, here)
             except BaseException as error:
                 if isinstance(error, KeyboardInterrupt) and self.attended:
                     self.ledger.withdraw(now)
@@ -131,7 +138,7 @@ class Worker:
             self.ledger.fail(now, failure)
             raise AssertionError("a ledger that guards raises where a tick fails")
 
-    def _carry_out(self, now: Tick, inbox: Mail, digest: str, here: Ints, fresh: bool) -> tuple[Mail, bytes]:
+    def _carry_out(self, now: Tick, inbox: Mail, digest: str, here: Ints) -> tuple[Mail, bytes]:
         """What reads records: it ends in a release, or the tick has failed."""
         local, at = among(self.local, here)
         with self.ledger.transaction():
@@ -139,10 +146,7 @@ class Worker:
             if (stored := self.ledger.recall(now, digest)) is not None:
                 return Mail.unpack(stored), stored
             state = self.state if at is None else rows(self.state, at)
-            if fresh:
-                state = self.algorithm.anew(state)
-            step = self.algorithm.phases[now.phase]
-            assert isinstance(step, AtParties)
+            step = at_parties(self.algorithm, now.phase)
             door = Door(
                 local.ids,
                 self.plan[now.round, now.phase],
@@ -181,19 +185,17 @@ class Worker:
             return self.ids
         return self.ids[~np.isin(self.ids, [*absent[:, 0], *gone])]
 
-    def _news(self, inbox: Mail) -> bool:
-        """Whether somebody left since the last tick; refused unless it was then, and nobody came back."""
+    def _departures(self, inbox: Mail) -> None:
+        """Refuse an inbox in which somebody left at another time than since the last tick, or came back."""
         if not len(inbox.absent) and not len(self.told):
-            return False
+            return
         known = np.isin(inbox.gone, self.told[:, 0])
-        fresh = inbox.absent[~known, 1]
         since = -1 if self.last is None else self.last.round
-        if not np.array_equal(inbox.absent[known], self.told) or (fresh != since).any():
+        if not np.array_equal(inbox.absent[known], self.told) or (inbox.absent[~known, 1] != since).any():
             raise RefusedError(
                 f"parties {self.ids.tolist()[:5]} were told of others who left at another time than between round "
                 f"{since + 1} and this one, or who came back; nothing was released"
             )
-        return bool(len(fresh))
 
     @property
     def senders(self) -> Ints:
@@ -216,7 +218,7 @@ class Worker:
             and inbox.senders.dtype == np.int64
             and np.array_equal(inbox.senders, senders)
             and inbox.values.dtype == np.float64
-            and inbox.values.shape == public.zeros(len(senders), self.algorithm.width(public)).shape
+            and inbox.values.shape == public.zeros(len(senders), inbox_width(self.algorithm, public)).shape
             and bool(np.all(np.abs(inbox.values) <= LARGEST))
         )
         if not good:
@@ -246,14 +248,3 @@ def among(local: Local | Vertical, here: Ints) -> tuple[Local | Vertical, Ints |
         return local, None
     at = np.flatnonzero(np.isin(local.ids, here))
     return local.take(at), at
-
-
-def heard(algorithm: Algorithm, public: Public, ids: Ints) -> Ints:
-    """Whom these parties hear: the coordinator, their neighbours, or a row for each of them."""
-    match algorithm.topology:
-        case "star":
-            return np.array([COORDINATOR], dtype=np.int64)
-        case "graph":
-            return public.graph.neighbourhood(ids)
-        case "relay":
-            return np.sort(ids)

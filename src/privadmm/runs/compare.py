@@ -16,7 +16,8 @@ from privadmm.config.build import Prepared
 from privadmm.config.build_columns import scaling
 from privadmm.config.file import Config
 from privadmm.config.sections import FeaturesTable, PrivacyTable
-from privadmm.engine.job import Job, cluster, features, train, weights
+from privadmm.engine.block import cluster
+from privadmm.engine.job import Job, features, train, weights
 from privadmm.engine.phases import Algorithm
 from privadmm.errors import ConfigError, PrivadmmError, RefusedError
 from privadmm.params import check_positive, check_probability, check_whole
@@ -162,7 +163,7 @@ def variants(
 ) -> Iterator[tuple[str, Job | Line]]:
     """The certified job of a config at this budget, and one for each of its paper's own calibrations."""
     algorithm: Algorithm = config.algorithm.parameters
-    if not algorithm.private:
+    if not algorithm.adjacencies:
         yield "not private", job_of(replace(config, privacy=None), prepared, algorithm)
         return
     names = [item.name for item in fields(algorithm)]  # type: ignore[arg-type]

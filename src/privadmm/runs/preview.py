@@ -245,7 +245,7 @@ def planned(config: Config, epsilon: float, delta: float, count: int | None = No
     """What this budget buys: the noise of each release and what the worst party has spent after each round."""
     check_positive(epsilon=epsilon)
     check_probability(delta=delta)
-    if not config.algorithm.parameters.private:
+    if not config.algorithm.parameters.adjacencies:
         raise ConfigError(f"{config.algorithm.name} is not private; there is nothing to plan for")
     asked = config.privacy or PrivacyTable(delta=delta)
     privacy = replace(asked, epsilon=epsilon, delta=delta, party_epsilon=None)

@@ -25,7 +25,7 @@ import numpy as np
 
 from privadmm.data import arrays
 from privadmm.data.arrays import Floats
-from privadmm.engine.phases import Algorithm
+from privadmm.engine.phases import Algorithm, inbox_width, message_width
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
 from privadmm.params import check_positive, check_whole
@@ -194,7 +194,7 @@ def of_method(
             raise ConfigError(f"parties = {count}: the model goes up to {MOST:,}; beyond that, read on along the line")
         if count < 2 and kinds != ("star",):
             raise ConfigError(f"parties = {count}: {algorithm.name} needs two or more")
-        up, down = algorithm.sends(public), algorithm.width(public)
+        up, down = message_width(algorithm, public), inbox_width(algorithm, public)
         if public.columns:
             up, down = public.dim + -(-features // count), public.dim
         for kind in kinds:
@@ -206,6 +206,6 @@ def of_method(
         "engine": engine,
         "network": asdict(network),
         "work": work,
-        "numbers_sent": algorithm.sends(public),
+        "numbers_sent": message_width(algorithm, public),
         "lines": lines,
     }

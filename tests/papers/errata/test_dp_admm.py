@@ -10,7 +10,8 @@ import pytest
 from privadmm.algorithms.dp_admm import DPADMM, State
 from privadmm.algorithms.pvp import PVP
 from privadmm.data.shards import Shards
-from privadmm.engine.job import Job, cluster, train, weights
+from privadmm.engine.block import cluster
+from privadmm.engine.job import Job, train, weights
 from privadmm.engine.mail import Mail
 from privadmm.engine.party import Local
 from privadmm.engine.public import Public

@@ -10,7 +10,8 @@ import pytest
 from privadmm.algorithms.dvp import DVP
 from privadmm.data.arrays import Floats
 from privadmm.data.shards import Shards
-from privadmm.engine.job import Job, cluster, train
+from privadmm.engine.block import cluster
+from privadmm.engine.job import Job, train
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
 from privadmm.optim import graphs

@@ -10,7 +10,8 @@ from privadmm.algorithms import convergence
 from privadmm.algorithms.mr_admm import MRADMM
 from privadmm.data import adult
 from privadmm.data.arrays import Floats
-from privadmm.engine.job import Job, cluster, train, weights
+from privadmm.engine.block import cluster
+from privadmm.engine.job import Job, train, weights
 from privadmm.engine.public import Public
 from privadmm.optim import graphs
 from privadmm.optim.graphs import Graph

@@ -7,7 +7,8 @@ import pytest
 
 from privadmm.algorithms.pdml import PDML
 from privadmm.data.shards import Shards
-from privadmm.engine.job import Job, cluster, train
+from privadmm.engine.block import cluster
+from privadmm.engine.job import Job, train
 from privadmm.engine.public import Public
 from privadmm.optim import graphs
 from privadmm.optim.losses import Debiased, Logistic

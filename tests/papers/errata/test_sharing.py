@@ -9,7 +9,8 @@ from privadmm.algorithms.admm_sharing import ADMMSharing
 from privadmm.algorithms.sharing import Sharing
 from privadmm.data import adult
 from privadmm.data.columns import Columns, People
-from privadmm.engine.job import Job, cluster, train, weights
+from privadmm.engine.block import cluster
+from privadmm.engine.job import Job, train, weights
 from privadmm.engine.public import Public
 from privadmm.errors import RefusedError
 from privadmm.optim import graphs

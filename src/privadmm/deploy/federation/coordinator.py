@@ -20,7 +20,7 @@ from privadmm.deploy.federation.proposal import MOST, Proposal
 from privadmm.deploy.federation.protocol import Greeting, Letter, text
 from privadmm.engine.job import Job
 from privadmm.engine.mail import Mail, unpack_from
-from privadmm.engine.worker import heard
+from privadmm.engine.phases import at_parties, heard
 from privadmm.errors import ClusterError, DataError, LockedError, MessageError, RefusedError
 from privadmm.privacy.ledger_file import Receipt
 
@@ -161,7 +161,7 @@ class Federation:
             raise MessageError(f"party {party} sent a receipt that is not 64 hexadecimal digits")
         if self.hashes.setdefault((party, seen), (round, phase)) != (round, phase):
             raise MessageError(f"party {party} sent the receipt of another round")
-        return unpack_from(party, sent, self.job.algorithm.message(self.job.public, round)), seen
+        return unpack_from(party, sent, at_parties(self.job.algorithm, phase).sends(self.job.public, round)), seen
 
     def receipts(self, round: int) -> list[tuple[str, int, int, str, int]]:
         return [(*seen, party) for seen, party in self.heads.get(round, ())]

@@ -96,6 +96,7 @@ class Party:
     policy: PolicyTable
     node: NodeTable
     limits: Limits
+    schema: Path | None = None  # the file of [data] schema, where that names one
 
     @property
     def number(self) -> int:
@@ -199,10 +200,12 @@ def read(folder: Path) -> Party:
     for name in raw.keys() - TABLES.keys():
         report.add((name,), "unknown section", ", ".join(f"[{known}]" for known in TABLES))
     tables: dict[str, Any] = {}
+    schema: Path | None = None
     for name, kind in TABLES.items():
         section = raw.get(name, {})
         if name == "data" and isinstance(section, dict) and isinstance(section.get("schema"), str):
-            section = section | {"schema": load(folder / section["schema"])[1]}
+            schema = folder / section["schema"]
+            section = section | {"schema": load(schema)[1]}
         values = read_table(fields_of(kind), section, (name,), report)
         tables[name] = BAD if values is None else kind(**values)
     policy = tables["policy"]
@@ -210,7 +213,7 @@ def read(folder: Path) -> Party:
         report.add(("policy", "epsilon"), 'missing beside mode = "deployment"', "a number > 0")
     report.check()
     try:
-        found = Party(folder, **tables)
+        found = Party(folder, **tables, schema=schema)
         _ = found.fixed
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None

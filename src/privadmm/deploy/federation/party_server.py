@@ -1,4 +1,4 @@
-"""What a party answers. Everything is rebuilt from its directory for each letter, so a process may end at any moment.
+"""A party's answers to letters. Each is made from its directory alone, so a process may end at any moment.
 
     hello    a job is coming: is it allowed? Public facts: records declared, columns; signed for who asked
     begin    the job with everybody's facts: kept in jobs/, its whole cost set aside in the ledger, or refused
@@ -18,21 +18,23 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from privadmm import __version__
 from privadmm.config import build
 from privadmm.config.file import Config
 from privadmm.data.files import for_owner, write_text
 from privadmm.deploy.federation import party
+from privadmm.deploy.federation.admitted import Admitted, recall
 from privadmm.deploy.federation.party import Party
 from privadmm.deploy.federation.proposal import Kept, Proposal, parties_of, read_text
 from privadmm.deploy.federation.protocol import Letter, data, text, whole
-from privadmm.deploy.federation.records import Held, bound_of, held
+from privadmm.deploy.federation.records import Held, bound_of
+from privadmm.deploy.federation.records import held as read_records
 from privadmm.deploy.remote_block import Order, open_ledger
-from privadmm.engine.job import beside, check_labels
+from privadmm.engine.block import beside, open_block, reopen_block
+from privadmm.engine.job import Job
 from privadmm.engine.mail import Mail
-from privadmm.engine.worker import Worker
+from privadmm.engine.party import Local, Vertical
+from privadmm.engine.public import Public
 from privadmm.errors import ConfigError, LedgerError, LockedError, PrivadmmError, RefusedError
 from privadmm.privacy.ledger import Tick
 from privadmm.privacy.ledger_file import Identity, Receipt, identity_of
@@ -53,11 +55,14 @@ def answer(folder: Path, letter: Letter) -> Answer:
 
 
 def logged(folder: Path, letter: Letter) -> Answer:
+    """The answer to a letter, with a line in the party's own log."""
     who = Answer()
     try:
-        desk = Desk(party.read(folder))
+        # A letter of one round needs no second look at a job that was admitted, while its files are the same.
+        known = recall(folder, text(letter, "job")) if letter.get("kind") == "step" else None
+        desk = Desk(party.read(folder) if known is None else known.party)
         who = {"party": desk.party.number}
-        said = desk.answer(letter)
+        said = desk.answer(letter) if known is None else desk.step(letter, known)
         note(folder, letter, "answered")
         return {"status": "ok", **who, **said}
     except LockedError as error:
@@ -68,12 +73,10 @@ def logged(folder: Path, letter: Letter) -> Answer:
         note(folder, letter, status, str(error))
         message = str(error).replace(f"{folder}/", "").replace(str(folder), "its directory")
         return {"status": status, **who, "error": type(error).__name__, "message": message}
-    except (OSError, sqlite3.Error, MemoryError):
-        note(folder, letter, "failed", traceback.format_exc())
-        return {"status": "failed", **who, "error": "StorageError", "message": ELSEWHERE}
     except Exception as error:
         note(folder, letter, "failed", traceback.format_exc())
         name = type(error).__name__ if isinstance(error, PrivadmmError) else "Failure"
+        name = "StorageError" if isinstance(error, OSError | sqlite3.Error | MemoryError) else name
         return {"status": "failed", **who, "error": name, "message": ELSEWHERE}
 
 
@@ -113,7 +116,7 @@ class Desk:
 
         node = self.party.node
         greeting = greeted(letter, self.party.folder / node.ca, node.superlink.rpartition(":")[0])
-        found = held(self.party, config, parties)
+        found = read_records(self.party, config, parties)
         facts = {
             "party": self.party.number,
             "records": found.records,
@@ -139,43 +142,42 @@ class Desk:
             if new:  # or refused proposals would fill the disk
                 kept.forget(self.party.jobs)
             raise
-        found = self.held(kept)
-        with closing(self.ledger(kept, heads)) as ledger:
-            check_labels_of(kept, found, ledger)
-            kept.job.reserve(ledger)
+        records = held(self.party, kept.config, proposal)
+        with closing(self.ledger(kept.config, kept.job, heads)) as ledger:
+            bounds = [bound_of(self.party, kept.config)]
             # Labels that are randomised are drawn now, if they never were.
-            kept.job.worker(found.block, build.noise(kept.config), ledger)
+            open_block(kept.job, records.block, build.noise(kept.config), ledger, bounds)
+        Admitted(self.party, kept.config, kept.job).keep()
         return {}
 
-    def step(self, letter: Letter) -> Answer:
+    def step(self, letter: Letter, known: Admitted | None = None) -> Answer:
         """The released answer, from the ledger if it was given before. Records are read last, if at all."""
         now = Tick(text(letter, "job"), whole(letter, "round"), whole(letter, "phase"))
-        kept = Kept.at(self.party.jobs, now.job)
-        if kept is None:
-            raise RefusedError(f"job {now.job} was never begun here. Nothing was released")
         inbox = received(data(letter, "inbox"))
-        self.admitted(len(kept.proposal.sizes), kept.config)
-        self.party.stay(len(kept.proposal.sizes) - len(inbox.absent))
-        job, number = kept.job, self.party.number
-        with closing(self.ledger(kept)) as ledger:
+        known = known or self.admitted_anew(now.job)
+        job, config, number = known.job, known.config, self.party.number
+        self.party.stay(job.public.parties - len(inbox.absent))
+        with closing(self.ledger(config, job)) as ledger:
             if ledger.reserved(number, now.job) is None:
                 raise RefusedError(
                     f"nothing was set aside for job {now.job}: its begin was refused. Nothing was released"
                 )
-            worker = Worker(
-                job.algorithm,
-                job.public,
-                np.array([number]),
-                lambda: beside(job.public, self.held(kept).block),
-                job.plan,
-                build.noise(kept.config),
-                ledger,
-                job.id,
-                job.leave,
-                attended=False,
-            )
+
+            def load() -> Local | Vertical:
+                return beside(job.public, held(self.party, config, job.public).block)
+
+            worker = reopen_block(job, [number], load, build.noise(config), ledger, attended=False)
             _, sent = worker.answer(now.round, now.phase, inbox)
             return {"mail": sent, "receipt": ledger.receipt(now) or ""}
+
+    def admitted_anew(self, id: str) -> Admitted:
+        """A job that was begun here, admitted once more: a file that it was made of has changed."""
+        kept = Kept.at(self.party.jobs, id)
+        if kept is None:
+            raise RefusedError(f"job {id} was never begun here. Nothing was released")
+        self.admitted(len(kept.proposal.sizes), kept.config)
+        kept.job.admit(self.party.fixed, [bound_of(self.party, kept.config)])
+        return Admitted(self.party, kept.config, kept.job)
 
     def give_up(self, letter: Letter) -> Answer:
         """Close a job, unless something was released for it, or it failed: then its steward decides."""
@@ -196,23 +198,12 @@ class Desk:
             self.party.admit(config, parties)
             bound_of(self.party, config)
 
-    def held(self, kept: Kept) -> Held:
-        """Its records, which must be those that the job was made for."""
-        proposal, number = kept.proposal, self.party.number
-        found = held(self.party, kept.config, len(proposal.sizes))
-        mine = (proposal.sizes[number], proposal.dim)
-        if mine != (found.records, found.dim) or (proposal.columns and proposal.columns[number] != found.width):
-            raise RefusedError(
-                f"the job was made for {mine[0]} records of party {number} in {mine[1]} dimensions, and it holds "
-                f"{found.records} in {found.dim}. Nothing was released"
-            )
-        return found
-
-    def ledger(self, kept: Kept, heads: Sequence[Receipt] = ()) -> SqliteLedger:
+    def ledger(self, config: Config, job: Job, heads: Sequence[Receipt] = ()) -> SqliteLedger:
         """Its ledger, looked through, with the policy of party.toml and room for this job."""
         self.agreed()
-        order = Order(kept.config, kept.job, (self.party.number,), self.party.ledger, tuple(heads))
-        return open_ledger(order, self.party.policy.mode, [bound_of(self.party, kept.config)])
+        return open_ledger(
+            Order(config, job, (self.party.number,), self.party.ledger, tuple(heads)), self.party.policy.mode
+        )
 
     def opened(self) -> SqliteLedger:
         self.agreed()
@@ -259,6 +250,14 @@ def received(sent: bytes) -> Mail:
         raise RefusedError("what was sent is no inbox. Nothing was released") from error
 
 
-def check_labels_of(kept: Kept, found: Held, ledger: SqliteLedger) -> None:
-    if found.people is None:
-        check_labels(kept.job, found.block, ledger)  # type: ignore[arg-type]
+def held(party: Party, config: Config, made_for: Proposal | Public) -> Held:
+    """The party's records, which must be those that the job was made for."""
+    sizes, number = made_for.sizes, party.number
+    records = read_records(party, config, len(sizes))
+    mine = (int(sizes[number]), made_for.dim)
+    if mine != (records.records, records.dim) or (made_for.columns and made_for.columns[number] != records.width):
+        raise RefusedError(
+            f"the job was made for {mine[0]} records of party {number} in {mine[1]} dimensions, and it holds "
+            f"{records.records} in {records.dim}. Nothing was released"
+        )
+    return records

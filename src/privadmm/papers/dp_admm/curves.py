@@ -14,8 +14,9 @@ import numpy as np
 from privadmm.algorithms.dp_admm import DPADMM
 from privadmm.data.arrays import Floats
 from privadmm.data.shards import Shards
+from privadmm.engine.block import cluster
 from privadmm.engine.inprocess import InProcess
-from privadmm.engine.job import Job, cluster, train
+from privadmm.engine.job import Job, train
 from privadmm.engine.loop import View
 from privadmm.engine.party import Local
 from privadmm.errors import DivergedError

@@ -20,7 +20,8 @@ from privadmm.config.build import Prepared
 from privadmm.config.file import Config
 from privadmm.config.sections import PrivacyTable
 from privadmm.data.arrays import Floats
-from privadmm.engine.job import Job, cluster, train
+from privadmm.engine.block import cluster
+from privadmm.engine.job import Job, train
 from privadmm.engine.loop import View
 from privadmm.errors import ConfigError, PrivadmmError
 from privadmm.optim.losses import Debiased

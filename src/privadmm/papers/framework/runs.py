@@ -8,8 +8,9 @@ import numpy as np
 from privadmm.data.arrays import Floats
 from privadmm.data.columns import People
 from privadmm.data.shards import Shards
+from privadmm.engine.block import cluster
 from privadmm.engine.inprocess import InProcess
-from privadmm.engine.job import Job, cluster, train
+from privadmm.engine.job import Job, train
 from privadmm.engine.loop import View
 from privadmm.errors import PrivadmmError
 from privadmm.privacy.mechanisms import Simulation

@@ -11,7 +11,8 @@ import numpy as np
 from privadmm.data import adult
 from privadmm.data.arrays import Floats
 from privadmm.data.shards import Shards
-from privadmm.engine.job import cluster, train
+from privadmm.engine.block import cluster
+from privadmm.engine.job import train
 from privadmm.optim.losses import Logistic
 from privadmm.papers.framework.bench import Setting, Task
 from privadmm.papers.framework.study import (

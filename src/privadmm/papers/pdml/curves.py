@@ -18,7 +18,8 @@ import numpy as np
 from privadmm.algorithms.pdml import PDML
 from privadmm.data.arrays import Floats, Ints
 from privadmm.data.shards import Shards
-from privadmm.engine.job import Job, cluster, train
+from privadmm.engine.block import cluster
+from privadmm.engine.job import Job, train
 from privadmm.engine.loop import View
 from privadmm.engine.party import Local
 from privadmm.errors import ConfigError, DivergedError

@@ -7,7 +7,8 @@ import numpy as np
 
 from privadmm.data.arrays import Floats
 from privadmm.data.shards import Shards
-from privadmm.engine.job import cluster, train, weights
+from privadmm.engine.block import cluster
+from privadmm.engine.job import train, weights
 from privadmm.engine.party import Local
 from privadmm.papers.framework import sets
 from privadmm.papers.framework.optimum import optimum

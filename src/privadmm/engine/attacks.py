@@ -1,0 +1,76 @@
+"""The inbox that an adversary sends to move a party's next query where it wants it.
+
+But for the records' gradient, a query x is affine in the inbox v, with one slope in all coordinates: x = a v + b. The
+adversary knows the party's code and state, so it asks that code twice, on a party whose records pull nowhere, and
+solves for v. Where the query does not depend on the inbox but by the records (a gradient at v), v is the target itself.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from privadmm.data.arrays import Floats
+from privadmm.engine.mail import Mail
+from privadmm.engine.party import Local
+from privadmm.engine.phases import Algorithm, Mapped, at_parties, heard, inbox_width
+from privadmm.privacy.release import Door, Released
+
+
+class QueryError(Exception):
+    """Ends a phase, with the query that it was about to release."""
+
+    def __init__(self, query: Floats) -> None:
+        super().__init__()
+        self.query = query
+
+
+class Weightless(Local):
+    """A party whose records pull nowhere."""
+
+    def gradient(self, x: Floats) -> Floats:
+        return np.zeros_like(x)
+
+    def argmin(self, linear: Floats, quadratic: Floats | float, *rest: Any, **more: Any) -> Floats:
+        return np.asarray(-linear / quadratic)
+
+    def perturbed(self, release: Door, linear: Floats, k: Floats, *rest: Any, **more: Any) -> Released:
+        raise QueryError(-linear / k)
+
+
+class Listening(Door):
+    """A door that lets nothing through and keeps the query."""
+
+    def output(self, x: Floats, sensitivity: Floats | float) -> Released:
+        raise QueryError(x)
+
+
+def steer(algorithm: Algorithm, number: int, t: int, local: Local, state: Any, target: Floats) -> Mail:
+    """The inbox after which the query of phase `number` in round t is `target` (..., 1, d), but for the records.
+
+    Every part of it but the last echoes the party's own iterate, as an honest neighbour who agrees would; a map of the
+    features leaves records as they are.
+    """
+    public, senders = local.public, heard(algorithm, local.public, local.ids)
+    plain = np.zeros((*target.shape[:-1], 0))
+    if isinstance(algorithm.start(public)[0], Mapped):
+        plain = np.broadcast_to(np.repeat([0.0, 1.0], public.dim), (*target.shape[:-1], 2 * public.dim))
+    own = np.broadcast_to(state.model, (*target.shape[:-1], state.model.shape[-1]))
+    aim = np.concatenate([target, np.zeros((*own.shape[:-1], own.shape[-1] - target.shape[-1]))], axis=-1)
+    copies = (inbox_width(algorithm, public) - plain.shape[-1]) // own.shape[-1]
+
+    def inbox(last: Floats) -> Mail:
+        return Mail(senders, np.concatenate([plain, *[own] * (copies - 1), last], axis=-1))
+
+    def query(last: Floats) -> Floats:
+        party = Weightless(public, local.shards, kept=local.kept)
+        door = Listening(local.ids, (), None, t, number, lambda _: None, target.shape[:-1])  # type: ignore[arg-type]
+        try:
+            at_parties(algorithm, number).run(t, party, state, inbox(last), door)
+        except QueryError as reached:
+            return reached.query
+        raise AssertionError("a party phase releases something")
+
+    base, moved = query(own), query(own + 1.0)
+    if base.shape != aim.shape or np.array_equal(base, moved):
+        return inbox(aim)
+    return inbox(own + (aim - base) / (moved - base))

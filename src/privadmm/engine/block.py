@@ -1,0 +1,98 @@
+"""One way to open a block of parties, wherever it is: admit the job, set its cost aside, and make its worker."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from privadmm.data.columns import Columns, People
+from privadmm.data.shards import Shards
+from privadmm.engine.inprocess import InProcess
+from privadmm.engine.job import Job
+from privadmm.engine.party import Local, Vertical
+from privadmm.engine.public import Public
+from privadmm.engine.worker import Worker
+from privadmm.errors import ConfigError, DataError
+from privadmm.privacy.labels import check_kept, reported_by_holder
+from privadmm.privacy.ledger import Ledger, MemoryLedger
+from privadmm.privacy.mechanisms import Noise
+
+
+def open_block(
+    job: Job,
+    held: Shards | Columns | People,
+    noise: Noise,
+    ledger: Ledger,
+    bounds: Sequence[float] = (),
+    parties: Sequence[int] | None = None,
+) -> Worker:
+    """The worker of a block whose records are here: the job is admitted and its whole cost set aside, or refused.
+
+    `bounds` are those to which rows are clipped. Of people, `parties` are those whose columns the block has. Labels and
+    draws that the job needs once are made now.
+    """
+    job.admit(ledger.policy, bounds)
+    check_labels(job, held, ledger)
+    job.reserve(ledger)
+    block = held.columns if isinstance(held, People) else held
+    block = block.take(np.asarray(parties)) if isinstance(held, People) and parties is not None else block
+    local = beside(job.public, block)
+    worker = reopen_block(job, block.ids.tolist(), lambda: local, noise, ledger)
+    _ = worker.local
+    return worker
+
+
+def reopen_block(
+    job: Job,
+    ids: Sequence[int],
+    load: Callable[[], Local | Vertical],
+    noise: Noise,
+    ledger: Ledger,
+    attended: bool = True,
+) -> Worker:
+    """The worker of a block that was opened before; its records are read when a tick needs them, if one does."""
+    return Worker(job.algorithm, job.public, np.array(ids), load, job.plan, noise, ledger, job.id, job.leave, attended)
+
+
+def cluster(
+    job: Job,
+    shards: Shards | People,
+    noise: Noise,
+    ledger: Ledger | None = None,
+    parts: Sequence[Sequence[int]] | None = None,
+    bounds: Sequence[float] = (),
+) -> InProcess:
+    """The job's parties in this process: one block with this ledger, or `parts`, each with a ledger in memory."""
+    everybody = list(range(len(shards.ids)))
+    if parts is not None and sorted(party for part in parts for party in part) != everybody:
+        raise ConfigError("parts must hold every party once")
+    ledgers, workers = list[Ledger](), list[Worker]()
+    for part in [everybody] if parts is None else parts:
+        held = shards if isinstance(shards, People) or parts is None else shards.take(np.asarray(part))
+        own = ledger if parts is None and ledger is not None else None
+        ledgers.append(own or MemoryLedger(shards.ids[np.asarray(part)].tolist(), job.policy))
+        workers.append(open_block(job, held, noise, ledgers[-1], bounds, part))
+    labels, randomised = shards.y if isinstance(shards, People) else None, job.public.label_epsilon
+    if labels is not None and randomised is not None:
+        labels = reported_by_holder(labels, shards.source, ledgers[0], noise, randomised)
+    return InProcess(workers, labels)
+
+
+def check_labels(job: Job, held: Shards | Columns | People, ledger: Ledger) -> None:
+    """Refuse labels that the job's loss is not for, or of which the ledger keeps reports that are not theirs."""
+    if isinstance(held, Columns):
+        return
+    if job.public.loss.classification and not np.all(np.abs(held.y) == 1):
+        raise DataError("a loss of classes needs labels -1 and +1; the sensitivity rests on it")
+    if job.public.label_epsilon is not None:
+        check_kept(held, ledger, job.public.label_epsilon)
+
+
+def beside(public: Public, block: Shards | Columns) -> Local | Vertical:
+    """What the party phases of this block may read."""
+    if isinstance(block, Columns):
+        if block.people != public.dim or block.widths != tuple(public.columns[party] for party in block.ids):
+            raise DataError("these columns are not those that the job was made for: other people, or other widths")
+        return Vertical(public, block)
+    if public.columns:
+        raise DataError("the job is for parties that hold columns, and these hold records")
+    return Local(public, block)

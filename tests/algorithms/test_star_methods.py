@@ -321,10 +321,10 @@ def test_what_has_no_proof_is_refused_at_once(parts: tuple[Any, Loss, Regularize
         (lambda: PVP(calibration="published"), "go together"),
         (lambda: PVP(round_epsilon=0.1), "go together"),
         (lambda: DPFedSGD(step=-1.0), "step must be"),
-        (lambda: DPFedSGD(step=1.0, momentum=1.0), "below 1"),
+        (lambda: DPFedSGD(step=1.0, momentum=1.0), "< 1"),
         (lambda: DPFedSGD(step=1.0, momentum=-0.1), "momentum must be"),
         (lambda: DPFedSGD(step=1.0, average=0.0), "average must be"),
-        (lambda: DPFedSGD(step=1.0, average=1.5), "above 1"),
+        (lambda: DPFedSGD(step=1.0, average=1.5), "<= 1"),
         (lambda: LocalOnly(tolerance=0.0), "tolerance must be"),
     ],
 )

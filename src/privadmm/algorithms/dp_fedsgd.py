@@ -24,7 +24,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from privadmm.algorithms import star
 from privadmm.algorithms.method import Need, bounded_loss
 from privadmm.algorithms.output import output_plan
-from privadmm.data.arrays import Floats, Ints
+from privadmm.data.arrays import Floats
 from privadmm.engine.mail import Mail
 from privadmm.engine.party import Local
 from privadmm.engine.phases import AtCoordinator, AtParties, Phase
@@ -32,15 +32,6 @@ from privadmm.engine.public import Public
 from privadmm.params import Doc
 from privadmm.privacy.accounting import Claim, Plan
 from privadmm.privacy.release import Door, Released
-
-
-@dataclass(frozen=True)
-class State:
-    w: Floats  # w_t, as broadcast
-
-    @property
-    def model(self) -> Floats:
-        return self.w
 
 
 @dataclass(frozen=True)
@@ -65,10 +56,10 @@ class DPFedSGD(star.OnStar):
     def phases(self) -> tuple[Phase, ...]:
         return AtParties(self.slope), AtCoordinator(self.descend)
 
-    def slope(self, t: int, local: Local, s: State, inbox: Mail, release: Door) -> tuple[State, Released]:
+    def slope(self, t: int, local: Local, s: star.State, inbox: Mail, release: Door) -> tuple[star.State, Released]:
         w = np.broadcast_to(inbox.broadcast, s.w.shape)
         g = release.output(local.gradient(w), sensitivity=local.moved(local.summation))  # (1)
-        return State(w), g
+        return star.State(w), g
 
     def descend(self, t: int, public: Public, memory: Memory, inbox: Mail) -> tuple[Memory, Mail]:
         R, step = public.regularizer, self.step / math.sqrt(t + 1 if self.step_decay == "sqrt" else 1)  # (4)
@@ -89,9 +80,6 @@ class DPFedSGD(star.OnStar):
 
     def published(self, public: Public, delta: float) -> Claim | None:
         return Claim(None, "a baseline without a paper")
-
-    def init(self, public: Public, ids: Ints) -> State:
-        return State(public.origin(len(ids)))
 
     def start(self, public: Public) -> tuple[Memory, Mail]:
         w = public.origin(1)[..., 0, :]

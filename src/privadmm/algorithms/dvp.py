@@ -28,15 +28,7 @@ import numpy as np
 from annotated_types import Gt
 
 from privadmm.algorithms.graph import OnGraph, State, carried_dual, degrees, neighbours, objective_plan
-from privadmm.algorithms.method import (
-    Eta,
-    Need,
-    Tolerance,
-    bounded_loss,
-    need_simulation,
-    smooth_regularizer,
-    solvable_loss,
-)
+from privadmm.algorithms.method import NOISY_ARGMIN, Eta, Need, NoiseLaw, Tolerance, need_simulation, per_party
 from privadmm.data.arrays import Floats
 from privadmm.engine.mail import Mail
 from privadmm.engine.party import Local
@@ -59,10 +51,7 @@ CAVEAT = {
 class DVP(OnGraph):
     eta: Eta = 0.01
     tolerance: Tolerance = 1e-9
-    law: Annotated[
-        Literal["gaussian", "gamma"],
-        Doc("certified noise: Gaussian, or pure with norm ~ Gamma; published is gamma"),
-    ] = "gaussian"
+    law: NoiseLaw = "gaussian"
     calibration: Annotated[
         Literal["certified", "box", "proof"], Doc("noise from [privacy] epsilon, or the paper's from alpha")
     ] = "certified"
@@ -73,7 +62,7 @@ class DVP(OnGraph):
     negative_phi: Annotated[bool, Doc("run the printed box although its Phi is negative, to see it diverge")] = False
 
     name: ClassVar[str] = "dvp"
-    needs: ClassVar[tuple[Need, ...]] = (solvable_loss, smooth_regularizer, bounded_loss)
+    needs: ClassVar[tuple[Need, ...]] = NOISY_ARGMIN
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -105,17 +94,16 @@ class DVP(OnGraph):
     def noise_at(self, public: Public, level: float) -> tuple[Floats, Floats]:
         k = public.regularizer.strong_convexity + 2 * self.eta * degrees(public)[:, 0]
         bend = public.scale(public.ids)[:, 0] * public.loss.smoothness / public.sizes  # C omega c / B
-        zeta = np.full(public.parties, 1.0)
-        target = public.privacy
+        target, any_zeta = public.privacy, np.ones(public.parties)
         if isinstance(target, NoPrivacy):
-            return zeta, k
+            return any_zeta, k
         if self.calibration == "certified":
             bend = bend * (public.curvature / public.loss.smoothness)
             caps = [
                 widest(target.of(party, public.parties), target.delta, self.law, target.copies * public.rounds)
                 for party in public.ids
             ]
-            return zeta, np.maximum(k, bend / np.array(caps))
+            return any_zeta, np.maximum(k, bend / np.array(caps))
         alpha = self.alphas(public) / level
         with np.errstate(divide="ignore"):  # where k is 0 the logarithm is infinite, and Phi gives all the curvature
             inside = public.loss.smoothness**2 / (bend * k) if self.calibration == "box" else bend / k
@@ -125,13 +113,7 @@ class DVP(OnGraph):
         return a if self.calibration == "box" else a / 2, k + phi
 
     def alphas(self, public: Public) -> Floats:
-        if self.party_alpha is None:
-            return np.full(public.parties, self.alpha)
-        if len(self.party_alpha) != public.parties:
-            raise ConfigError(
-                f"party_alpha has {len(self.party_alpha)} figures for {public.parties} parties; give one for each"
-            )
-        return np.array(self.party_alpha)
+        return per_party(public, "party_alpha", self.party_alpha, self.alpha)
 
     def planned(self, public: Public) -> Plan:
         certified = self.calibration == "certified"

@@ -29,9 +29,8 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
 
-from privadmm.algorithms.method import Method, Need, bounded_loss, smooth_regularizer
-from privadmm.algorithms.noise_weights import by_noise, profile
-from privadmm.algorithms.output import output_plan
+from privadmm.algorithms.method import Need, bounded_loss, smooth_regularizer
+from privadmm.algorithms.noise_weights import NoiseWeighted
 from privadmm.data.arrays import Floats, Ints
 from privadmm.engine.mail import Mail
 from privadmm.engine.party import Local
@@ -39,11 +38,8 @@ from privadmm.engine.phases import AtCoordinator, AtParties, Phase, Topology
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
 from privadmm.optim import gossip
-from privadmm.optim.graphs import Graph
 from privadmm.params import Doc
-from privadmm.privacy.accounting import Plan
-from privadmm.privacy.calibration import NoPrivacy, scaled
-from privadmm.privacy.events import DiscreteGaussian, Gaussian
+from privadmm.privacy.calibration import NoPrivacy
 from privadmm.privacy.release import Door, Released
 
 
@@ -67,7 +63,7 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class FirstOrderConsensus(Method):
+class FirstOrderConsensus(NoiseWeighted):
     beta: Annotated[float, Ge(0), Lt(1), Doc("momentum")] = 0.8
     step: Annotated[float | None, Gt(0), Doc("eta; from public facts if left out")] = None
     average: Annotated[float, Gt(0), Le(1), Doc("share of the rounds, the last ones, that the model averages")] = 0.4
@@ -110,43 +106,19 @@ class FirstOrderConsensus(Method):
             values = values * public.once((self, "factors", here.tobytes()), lambda: self.factors(public, here))
         if not self.gossip:
             return gossip.flood(values)
-        graph = public.once((self, here.tobytes()), lambda: self.left(public, here))
-        return gossip.chebyshev(graph, values, self.gossip)
-
-    def left(self, public: Public, here: Ints) -> Graph:
-        """The graph of those present, who must reach one another."""
         public.graph.need_reach(here)
-        return public.graph.among(here)
-
-    def averaged(self, public: Public) -> int:
-        """How many W's the model is the mean of."""
-        return max(1, round(self.average * public.rounds))
-
-    def factors(self, public: Public, here: Ints) -> Floats:
-        """What (3) is multiplied by, omega_i being in it, so that the mean of those here weighs them by `shares`."""
-        omega = public.scale(here) / public.C
-        share = self.shares(public, here, self.even(public)[here])
-        return np.asarray(len(here) * share * omega.mean() / omega)
-
-    def shares(self, public: Public, here: Ints, even: Floats) -> Floats:
-        """How much each of these parties counts in a mean of what they released, a column that sums to 1."""
-        return public.omega(here) / len(here) if self.weights == "records" else by_noise(public.sizes[here, None], even)
-
-    def even(self, public: Public) -> Floats:
-        """The records at which a party's noise is as large as the sampling error of its gradient, a column.
-
-        A gradient has norm <= L: a variance of L^2/d in each coordinate, if they share it alike, and Delta = 2 L.
-        """
-        if isinstance(public.privacy, NoPrivacy):
-            return np.zeros((public.parties, 1))
-        return 4 * public.dim / self.spent(public)[:, None]
+        graph = public.once((self, here.tobytes()), lambda: public.graph.among(here))
+        return gossip.chebyshev(graph, values, self.gossip)
 
     def eta(self, public: Public) -> float:
         return public.once((self, "eta"), lambda: self.recommended(public)) if self.step is None else self.step
 
     def recommended(self, public: Public) -> float:
-        """(2). Heavy ball on features of norm <= 1 is stable up to `steady`, whatever the data; d features in one scale
-        have a largest eigenvalue nearer to 1/d, of which an eighth is counted on."""
+        """(2), but no more than is stable.
+
+        Heavy ball on features of norm <= 1 is stable up to `steady`, whatever the data; d features in one scale have a
+        largest eigenvalue nearer to 1/d, of which an eighth is counted on.
+        """
         steady = 2 * (1 + self.beta) / ((1 - self.beta) * public.C * min(public.loss.smoothness, 1.0))
         if isinstance(public.privacy, NoPrivacy):
             return steady
@@ -154,28 +126,6 @@ class FirstOrderConsensus(Method):
         unit = math.sqrt(float(np.sum((share / public.sizes) ** 2 / self.spent(public))))  # (1)
         rule = 2.5 / (1 + 20 * unit * math.sqrt(public.dim)) / (unit * public.rounds)
         return min(rule, 300.0, steady * max(1.0, public.dim / 8))
-
-    def spent(self, public: Public) -> Floats:
-        """mu_i^2 of every party."""
-        return np.asarray(sum(self.ratios(public, t) ** -2.0 for t in range(public.rounds)))
-
-    def ratios(self, public: Public, t: int) -> Floats:
-        """z of every party in round t."""
-        (events,) = self.plan(public)[(t, 0)]
-        return np.array([event.ratio for event in events if isinstance(event, Gaussian | DiscreteGaussian)])
-
-    def planned(self, public: Public) -> Plan:
-        return self.scheduled(public, output_plan(public))
-
-    def scheduled(self, public: Public, even: Plan) -> Plan:
-        """The noise of every round by its weight, unless the target says otherwise; each party's mu stays as it is."""
-        target = public.privacy
-        if self.schedule == "even" or isinstance(target, NoPrivacy) or target.profile or target.decay != 1:
-            return even
-        levels = profile(public.rounds, self.beta, self.averaged(public))
-        (row,) = even[(0, 0)]
-        spread = {level: (tuple(scaled(event, level) for event in row),) for level in set(levels)}
-        return {(t, 0): spread[level] for t, level in enumerate(levels)}
 
     def check(self, public: Public) -> None:
         super().check(public)

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from privadmm.algorithms.method import Need, Open, Tolerance, smooth_regularizer, solvable_loss
-from privadmm.algorithms.star import Memory, OnStar, average
-from privadmm.data.arrays import Floats, Ints
+from privadmm.algorithms.star import Memory, OnStar, State, average
 from privadmm.engine.mail import Mail
 from privadmm.engine.party import Local
 from privadmm.engine.phases import AtCoordinator, AtParties, Phase
@@ -22,15 +21,6 @@ from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
 from privadmm.privacy.events import NotPrivate
 from privadmm.privacy.release import Door, Released
-
-
-@dataclass(frozen=True)
-class State:
-    w: Floats  # w_i
-
-    @property
-    def model(self) -> Floats:
-        return self.w
 
 
 @dataclass(frozen=True)
@@ -67,6 +57,3 @@ class LocalOnly(OnStar, Open):
                 f"{self.name} has no penalty but the regulariser's, and an argmin needs some: use l2 with a weight "
                 "above 0"
             )
-
-    def init(self, public: Public, ids: Ints) -> State:
-        return State(public.origin(len(ids)))

@@ -4,8 +4,10 @@ import math
 from collections.abc import Callable
 from typing import Annotated, ClassVar, Literal
 
+import numpy as np
 from annotated_types import Gt
 
+from privadmm.data.arrays import Floats
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
 from privadmm.params import Declared, Doc, When
@@ -18,6 +20,9 @@ Need = Callable[[str, Public], None]  # refuses public facts that the method of 
 Rho = Annotated[float, Gt(0), Doc("penalty of the augmented Lagrangian")]
 Eta = Annotated[float, Gt(0), Doc("penalty on the difference of neighbours")]
 Tolerance = Annotated[float, Gt(0), Doc("gradient norm to which every local problem is solved")]
+NoiseLaw = Annotated[
+    Literal["gaussian", "gamma"], Doc("certified noise: Gaussian, or pure with norm ~ Gamma; published is gamma")
+]
 Calibration = Annotated[
     Literal["certified", "published"], Doc("noise from [privacy] epsilon, or the paper's from round_epsilon")
 ]
@@ -89,6 +94,17 @@ def smooth_regularizer(who: str, public: Public) -> None:
     """Need a regulariser with a gradient everywhere."""
     if not math.isfinite(public.regularizer.smoothness):
         raise ConfigError(f"{who} needs a smooth regulariser: use l2, or admm_star, pvp or dp_admm for l1")
+
+
+# What noise in an objective, or on an argmin between neighbours, needs.
+NOISY_ARGMIN: tuple[Need, ...] = (solvable_loss, smooth_regularizer, bounded_loss)
+
+
+def per_party(public: Public, name: str, each: tuple[float, ...] | None, common: float | None) -> Floats:
+    """A parameter of every party, from its own figures where they are given."""
+    if each is not None and len(each) != public.parties:
+        raise ConfigError(f"{name} has {len(each)} figures for {public.parties} parties; give one for each")
+    return np.full(public.parties, common) if each is None else np.array(each)
 
 
 def need_simulation(public: Public, what: str) -> None:

@@ -13,49 +13,40 @@ epsilon that is left, so that its events, counted together with (1), stay within
 """
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from privadmm.algorithms.first_order_consensus import FirstOrderConsensus
+from privadmm.algorithms.preceded import Preceded
 from privadmm.data.arrays import Floats, Ints
 from privadmm.data.moments_map import Map, map_of, moments, moments_sensitivity
 from privadmm.engine.mail import Mail
 from privadmm.engine.party import Local
-from privadmm.engine.phases import Algorithm, AtCoordinator, AtParties, Mapped, Phase, Topology, vertical
+from privadmm.engine.phases import AtCoordinator, AtParties, Mapped, Phase, vertical
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
-from privadmm.params import check_nonnegative, check_positive
-from privadmm.privacy.accounting import Claim, Plan, totals
-from privadmm.privacy.calibration import NoPrivacy, Target, first, left_over
+from privadmm.params import check_nonnegative
 from privadmm.privacy.events import DiscreteGaussian, Gaussian
 from privadmm.privacy.mechanisms import Noise
 from privadmm.privacy.release import Door, Released
 
 
 @dataclass(frozen=True)
-class Centred:
+class Centred(Preceded):
     """`method` on mapped features; its rounds are one less."""
 
-    method: Algorithm
-    share: float = 0.1
     constant: float = 0.2
     nonnegative: bool = False
-    name: str = field(init=False)
-    topology: Topology = field(init=False)
-    adjacencies: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        check_positive(share=self.share)
+        super().__post_init__()
         check_nonnegative(constant=self.constant)
-        if max(self.share, self.constant) >= 1:
-            raise ConfigError("the moments' share and the constant feature must lie below 1")
+        if self.constant >= 1:
+            raise ConfigError("the constant feature must lie below 1")
         if vertical(self.method):
             raise ConfigError("moments are for parties that hold records; remove [features] moments")
-        for name in ("name", "topology"):
-            object.__setattr__(self, name, getattr(self.method, name))
-        object.__setattr__(self, "adjacencies", ("replace-one",) if self.method.adjacencies else ())
 
     @property
     def phases(self) -> tuple[Phase, ...]:
@@ -118,52 +109,10 @@ class Centred:
             return self.method.shares(self.inside(public), here, even)
         return public.omega(here) / len(here)
 
-    def inside(self, public: Public) -> Public:
-        """The public facts of the method: one feature more, one round less, and the budget that is left."""
-        return public.once((self, "inside"), lambda: self.left(public))
-
-    def shifted(self, public: Public) -> Public:
-        """One feature more, one round less."""
-        target = public.privacy
-        if isinstance(target, Target):
-            target = replace(target, profile=target.profile[1:])
-        return replace(public, dim=public.dim + 1, rounds=public.rounds - 1, privacy=target)
-
-    def left(self, public: Public) -> Public:
-        inner, target = self.shifted(public), public.privacy
-        if isinstance(target, NoPrivacy) or (target.epsilon is None and not target.party_epsilon):
-            return inner
-        asked = [target.of(party, public.parties) for party in range(public.parties)]
-
-        def given(left: tuple[float, ...]) -> Public:
-            trimmed = replace(target, epsilon=None, party_epsilon=left, profile=target.profile[1:])
-            return replace(inner, privacy=trimmed)
-
-        def spent(left: tuple[float, ...]) -> Any:
-            return totals(self.method.plan(given(left)), public.parties)
-
-        return given(left_over(target, asked, self.part(target), spent))
-
-    def part(self, target: Target) -> float:
-        """f, or f/sqrt(K) where K transcripts alike share one release of moments."""
-        return self.share / math.sqrt(target.copies)
-
     def ratios(self, public: Public) -> Floats:
         """z of every party's release of moments; 0 where there is no noise."""
         (events,) = self.plan(public)[(0, 0)]
         return np.array([event.ratio if isinstance(event, Gaussian | DiscreteGaussian) else 0.0 for event in events])
-
-    def plan(self, public: Public) -> Plan:
-        return public.once(self, lambda: self.planned(public))
-
-    def planned(self, public: Public) -> Plan:
-        inner, target = self.method.plan(self.inside(public)), public.privacy
-        if isinstance(target, NoPrivacy):
-            ahead: Any = public.everyone(target.event)
-        else:
-            asked = [target.of(party, public.parties) for party in range(public.parties)]
-            ahead = tuple(first(target, total, self.part(target)) for total in asked)
-        return {(0, 0): (ahead,), **{(t + 1, phase): rows for (t, phase), rows in inner.items()}}
 
     def check(self, public: Public) -> None:
         if public.start is not None:
@@ -182,18 +131,6 @@ class Centred:
             )
         self.method.check(self.shifted(public))  # what is refused anyway need not be calibrated
         self.method.check(self.inside(public))
-
-    def condition(self, public: Public) -> float:
-        return self.method.condition(self.inside(public))
-
-    def advice(self, public: Public) -> str | None:
-        return self.method.advice(self.inside(public))
-
-    def published(self, public: Public, delta: float) -> Claim | None:
-        return None
-
-    def init(self, public: Public, ids: Ints) -> Any:
-        return self.method.init(self.inside(public), ids)
 
     def start(self, public: Public) -> tuple[Mapped, Mail]:
         inner, mail = self.method.start(self.inside(public))

@@ -2,7 +2,7 @@
 
 *Over rounds.* To first order the model is sum_t a_t g_t of the released gradients, a_t >= 0, and a record's gradients
 may all point the same way: it then moves that sum by Delta sum_t a_t. So whatever combinations of the g_t are
-released, with noise that is independent or correlated over rounds, a transcript of Gaussian worth mu leaves an unbiased
+released, with noise that is independent or correlated over rounds, a transcript of GDP parameter mu leaves an unbiased
 estimate of that sum a noise of Delta sum_t a_t/mu at least: of B(C G + Z) with B C = a it is |B| >= a.1/|C 1|.
 Independent noise with a standard deviation in proportion to a_t^(-1/2) attains it, and leaves correlations no gain:
 
@@ -21,10 +21,17 @@ is that of the mixture w, in which small and strict parties count less than thei
 
 import math
 from functools import lru_cache
+from typing import Literal
 
 import numpy as np
 
+from privadmm.algorithms.method import Method
+from privadmm.algorithms.output import output_plan
 from privadmm.data.arrays import Floats, Ints
+from privadmm.engine.public import Public
+from privadmm.privacy.accounting import Plan
+from privadmm.privacy.calibration import NoPrivacy, scaled
+from privadmm.privacy.events import DiscreteGaussian, Gaussian
 
 # Between levels of noise: few of them are easier to read and to count, and half a percent is lost.
 STEP = 2**0.25
@@ -50,3 +57,57 @@ def by_noise(sizes: Ints, even: Floats) -> Floats:
     """(2), of sizes and e as columns; they sum to 1."""
     w = sizes / (1 + even / sizes)
     return np.asarray(w / w.sum())
+
+
+class NoiseWeighted(Method):
+    """A method of one noisy gradient a round, whose noise and parties may be weighted so."""
+
+    beta: float
+    average: float  # the share of the rounds, the last ones, that the model averages
+    schedule: Literal["weight", "even"]
+    weights: Literal["records", "noise"]
+
+    def averaged(self, public: Public) -> int:
+        """How many W's the model is the mean of."""
+        return max(1, round(self.average * public.rounds))
+
+    def planned(self, public: Public) -> Plan:
+        return self.scheduled(public, output_plan(public))
+
+    def scheduled(self, public: Public, even: Plan) -> Plan:
+        """The noise of every round by its weight, unless the target says otherwise; each party's mu stays as it is."""
+        target = public.privacy
+        if self.schedule == "even" or isinstance(target, NoPrivacy) or target.profile or target.decay != 1:
+            return even
+        levels = profile(public.rounds, self.beta, self.averaged(public))
+        (row,) = even[(0, 0)]
+        spread = {level: (tuple(scaled(event, level) for event in row),) for level in set(levels)}
+        return {(t, 0): spread[level] for t, level in enumerate(levels)}
+
+    def ratios(self, public: Public, t: int) -> Floats:
+        """z of every party in round t."""
+        (events,) = self.plan(public)[(t, 0)]
+        return np.array([event.ratio for event in events if isinstance(event, Gaussian | DiscreteGaussian)])
+
+    def spent(self, public: Public) -> Floats:
+        """mu_i^2 of every party."""
+        return np.asarray(sum(self.ratios(public, t) ** -2.0 for t in range(public.rounds)))
+
+    def even(self, public: Public) -> Floats:
+        """The records at which a party's noise is as large as the sampling error of its gradient, a column.
+
+        A gradient has norm <= L: a variance of L^2/d in each coordinate, if they share it alike, and Delta = 2 L.
+        """
+        if isinstance(public.privacy, NoPrivacy):
+            return np.zeros((public.parties, 1))
+        return 4 * public.dim / self.spent(public)[:, None]
+
+    def shares(self, public: Public, here: Ints, even: Floats) -> Floats:
+        """How much each of these parties counts in a mean of what they released, a column that sums to 1."""
+        return public.omega(here) / len(here) if self.weights == "records" else by_noise(public.sizes[here, None], even)
+
+    def factors(self, public: Public, here: Ints) -> Floats:
+        """What (3) is multiplied by, omega_i being in it, so that the mean of those here weighs them by `shares`."""
+        omega = public.scale(here) / public.C
+        share = self.shares(public, here, self.even(public)[here])
+        return np.asarray(len(here) * share * omega.mean() / omega)

@@ -31,7 +31,7 @@ import numpy as np
 from annotated_types import Ge, Gt
 
 from privadmm.algorithms.graph import OnGraph, State, carried_dual, degrees, neighbours
-from privadmm.algorithms.method import Need, Tolerance, bounded_loss, need_simulation, smooth_regularizer, solvable_loss
+from privadmm.algorithms.method import NOISY_ARGMIN, Need, Tolerance, need_simulation
 from privadmm.algorithms.output import noisy_argmin, output_plan
 from privadmm.algorithms.star import Memory
 from privadmm.data.arrays import Floats
@@ -67,7 +67,7 @@ class PDML(OnGraph):
     ] = None
 
     name: ClassVar[str] = "pdml"
-    needs: ClassVar[tuple[Need, ...]] = (solvable_loss, smooth_regularizer, bounded_loss)
+    needs: ClassVar[tuple[Need, ...]] = NOISY_ARGMIN
 
     @property
     def phases(self) -> tuple[Phase, ...]:

@@ -27,7 +27,7 @@ import numpy as np
 from annotated_types import Ge, Gt
 
 from privadmm.algorithms.graph import OnGraph, degrees, objective_plan
-from privadmm.algorithms.method import Need, Tolerance, bounded_loss, need_simulation, smooth_regularizer, solvable_loss
+from privadmm.algorithms.method import NOISY_ARGMIN, Need, NoiseLaw, Tolerance, need_simulation, per_party
 from privadmm.data.arrays import Floats
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError, RefusedError
@@ -44,10 +44,7 @@ class Penalised(OnGraph, ABC):
         tuple[Annotated[float, Gt(0)], ...] | None, SOME, Doc("instead of eta, one for each party")
     ] = None
     tolerance: Tolerance = 1e-9
-    law: Annotated[
-        Literal["gaussian", "gamma"],
-        Doc("certified noise: Gaussian, or pure with norm ~ Gamma; published is gamma"),
-    ] = "gaussian"
+    law: NoiseLaw = "gaussian"
     calibration: Annotated[
         Literal["certified", "published"], Doc("noise from [privacy] epsilon, or the paper's from alpha")
     ] = "certified"
@@ -59,7 +56,7 @@ class Penalised(OnGraph, ABC):
     ] = None
 
     name: ClassVar[str]
-    needs: ClassVar[tuple[Need, ...]] = (solvable_loss, smooth_regularizer, bounded_loss)
+    needs: ClassVar[tuple[Need, ...]] = NOISY_ARGMIN
     caveat: ClassVar[str]
 
     @abstractmethod
@@ -72,8 +69,7 @@ class Penalised(OnGraph, ABC):
 
     def penalties(self, public: Public, t: int) -> Floats:
         """eta_i(t) of every party."""
-        first = np.full(public.parties, self.eta) if self.party_eta is None else np.array(self.party_eta)
-        return first * self.growth**t
+        return per_party(public, "party_eta", self.party_eta, self.eta) * self.growth**t
 
     def curvature(self, public: Public, t: int) -> Floats:
         """k_i(t) of every party."""
@@ -127,10 +123,7 @@ class Penalised(OnGraph, ABC):
                 f"{self.name} needs two parties or more; where a column tells how many there are, "
                 "declare [parties] sizes"
             )
-        if self.party_eta is not None and len(self.party_eta) != public.parties:
-            raise ConfigError(
-                f"party_eta has {len(self.party_eta)} figures for {public.parties} parties; give one for each"
-            )
+        _ = self.penalties(public, 0)  # one for each party
         if public.rounds * math.log(self.growth) > 50:
             raise ConfigError(
                 f"growth = {self.growth:g} over {public.rounds} rounds stops every move; bring it nearer to 1"

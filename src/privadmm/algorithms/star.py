@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from privadmm.algorithms.method import Method
-from privadmm.data.arrays import Floats
+from privadmm.data.arrays import Floats, Ints
 from privadmm.engine.mail import COORDINATOR, Mail
 from privadmm.engine.phases import Topology
 from privadmm.engine.public import Public
@@ -17,10 +17,22 @@ class Memory:
     w: Floats  # (..., d), the global variable
 
 
+@dataclass(frozen=True)
+class State:
+    w: Floats  # a party's iterate
+
+    @property
+    def model(self) -> Floats:
+        return self.w
+
+
 class OnStar(Method):
-    """The parts of an algorithm that every method on a star has alike."""
+    """The parts of an algorithm that methods on a star have alike, unless they say otherwise."""
 
     topology: ClassVar[Topology] = "star"
+
+    def init(self, public: Public, ids: Ints) -> Any:
+        return State(public.origin(len(ids)))
 
     def start(self, public: Public) -> tuple[Any, Mail]:
         return broadcast(public.origin(1)[..., 0, :])

@@ -1,6 +1,7 @@
 """What the tests of contracts share: doors that record, replay and measure; clusters that break or forget."""
 
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -71,14 +72,16 @@ def states_and_messages(
     job: Job, block: Shards | Columns, labels: Floats | None, kind: type[Recorder] | type[Player], tape: Tape
 ) -> list[bytes]:
     """Every state and message of a run, and its model, through doors of this kind."""
-    local, algorithm = beside(job.public, block), job.algorithm
+    local, algorithm, source = beside(job.public, block), job.algorithm, Simulation(0)
+    draws = [phase.draws(local, source) for phase in algorithm.phases if isinstance(phase, AtParties)]
+    local = replace(local, kept={name: value for drawn in draws for name, value in drawn.items()})
     state = algorithm.init(job.public, local.ids)
     memory, mail = algorithm.start(job.public)
     seen = []
     for t in range(job.public.rounds):
         for number, phase in enumerate(algorithm.phases):
             if isinstance(phase, AtParties):
-                door = kind(local.ids, job.plan[(t, number)], Simulation(0), t, number, lambda charges: None)
+                door = kind(local.ids, job.plan[(t, number)], source, t, number, lambda charges: None)
                 door.tape = tape
                 state, mail = tick(phase, t, local, state, mail, door)
                 seen += [pack_state(state), mail.pack()]

@@ -1,6 +1,7 @@
 """A coordinator that breaks the protocol gets nothing that is not charged."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from cases import CASES, PRIVATE, SIZES, records, shards
 from contract_tools import flipped
 from privadmm.algorithms.dp_admm import DPADMM
 from privadmm.data.shards import Shards
-from privadmm.engine.block import cluster, open_block
+from privadmm.engine.block import beside, cluster, open_block, reopen_block
 from privadmm.engine.job import Job
 from privadmm.engine.mail import COORDINATOR, Mail
 from privadmm.engine.party import Local
@@ -57,7 +58,7 @@ def unpaid(monkeypatch: pytest.MonkeyPatch) -> Worker:
     job = CASES["pvp"].job()
     assert job.delta is not None
     ledger = MemoryLedger(range(len(SIZES)), Policy(Budget(1e-6, job.delta)))
-    return open_block(job, shards(), Simulation(0), ledger)
+    return reopen_block(job, range(len(SIZES)), partial(beside, job.public, shards()), Simulation(0), ledger)
 
 
 def test_what_cannot_be_paid_for_is_not_even_computed(monkeypatch: pytest.MonkeyPatch) -> None:

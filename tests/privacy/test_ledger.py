@@ -4,12 +4,13 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from cases import POLICY, PRIVATE, both_ledgers, shards
-from privadmm.engine.block import open_block
+from privadmm.engine.block import beside, open_block, reopen_block
 from privadmm.engine.mail import Mail
 from privadmm.errors import LedgerError, RefusedError
 from privadmm.privacy import sqlite_ledger
@@ -71,9 +72,12 @@ class Counting(Simulation):
 def test_refusal_comes_before_any_noise() -> None:
     job, noise = PRIVATE[0].job(), Counting(0)
     ledger = MemoryLedger(range(5), Policy(Budget(0.01, 1e-5)))
-    worker, inbox = open_block(job, shards(), noise, ledger), job.algorithm.start(job.public)[1]
     with pytest.raises(RefusedError):
-        worker.step(0, 0, inbox)
+        open_block(job, shards(), noise, ledger)
+    # Nor does a block that reserved nothing get further.
+    worker = reopen_block(job, range(5), partial(beside, job.public, shards()), noise, ledger)
+    with pytest.raises(RefusedError):
+        worker.step(0, 0, job.algorithm.start(job.public)[1])
     assert noise.drawn == 0
     assert worker.last is None
     assert ledger.spent(0) == ()
@@ -197,7 +201,7 @@ def test_adjacencies_do_not_add_up(tmp_path: Path) -> None:
         SqliteLedger(tmp_path / "other", range(5), other, "simulation"),
     ):
         with pytest.raises(RefusedError, match="do not add up"):
-            job.reserve(ledger)
+            job.admit(ledger.policy)
         with pytest.raises(RefusedError, match="do not add up"):
             open_block(job, shards(), Simulation(0), ledger)
         assert export(ledger)["adjacency"] == "label"

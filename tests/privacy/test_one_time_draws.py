@@ -20,7 +20,7 @@ from privadmm.engine.party import Local
 from privadmm.engine.phases import AtCoordinator, AtParties, Phase
 from privadmm.errors import LedgerError, RefusedError
 from privadmm.privacy.events import Gaussian, RandomizedResponse
-from privadmm.privacy.ledger import Keepsake, Ledger, MemoryLedger, Tick, export
+from privadmm.privacy.ledger import Budget, Keepsake, Ledger, MemoryLedger, Tick, export
 from privadmm.privacy.mechanisms import Deployment, Noise, Simulation
 from privadmm.privacy.sqlite_ledger import SALT, SqliteLedger
 from privadmm.privacy.verification import verify
@@ -175,7 +175,8 @@ JOB = replace(PRIVATE[0], algorithm=Shifting(D_w=3.0)).job()
 
 
 def test_an_algorithm_finds_what_it_drew_when_it_is_resumed(tmp_path: Path) -> None:
-    ledger = SqliteLedger(tmp_path / "ledger", range(5), JOB.policy, "simulation")
+    twice = replace(JOB.policy, budget=Budget(2.0, 1e-5))
+    ledger = SqliteLedger(tmp_path / "ledger", range(5), twice, "simulation")
     noise, later = Counting(0), Counting(1)
     first = open_block(JOB, shards(), noise, ledger).local.kept["shift"]
     assert noise.drawn == len(SIZES)

@@ -1,7 +1,7 @@
 """The door's two ways: noise on an output, and noise in an objective whose argmin is then released."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -41,7 +41,7 @@ class Perturbed(ADMMStar):
     inside: Event = OFF
     after: Event = OFF
     understate: float = 1.0
-    private = True
+    adjacencies: ClassVar[tuple[str, ...]] = ("replace-one",)
 
     def update(self, t: int, local: Local, s: State, inbox: Mail, release: Door) -> tuple[State, Released]:
         w, loss = inbox.broadcast, local.public.loss

@@ -9,7 +9,7 @@ import pytest
 from cases import CASES, DIM, Case
 from contract_tools import SMALL, VICTIM, move, replayed
 from privadmm.algorithms.dp_fedsgd import DPFedSGD
-from privadmm.algorithms.dp_fedsgd import State as Slope
+from privadmm.algorithms.star import State as Slope
 from privadmm.algorithms.graph import State
 from privadmm.algorithms.pdml import PDML
 from privadmm.algorithms.pvp import PVP

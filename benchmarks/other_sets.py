@@ -38,8 +38,8 @@ from privadmm.data import adult, splits
 from privadmm.data.moments_map import map_of, moments
 from privadmm.data.schema import EDGES, Number
 from privadmm.data.shards import Shards
-from privadmm.engine.job import Job, features, train, weights
 from privadmm.engine.block import cluster
+from privadmm.engine.job import Job, features, train, weights
 from privadmm.engine.public import Public
 from privadmm.optim import graphs
 from privadmm.optim.losses import HalfLogistic
@@ -132,7 +132,7 @@ def facts(shards: Shards, rounds: int, penalty: L2, epsilon: float, replicas: in
 def non_private(shards: Shards, test: Shards) -> float:
     """On the features that exact moments give."""
     map = map_of(moments(shards, nonnegative=False)[0], 0.0, 0.2)
-    (rows,), (unseen,) = ([A for slot in part.slots for A in slot.piece.rows()] for part in (shards, test))
+    (rows,), (unseen,) = ([A for slot in part.slots for A in slot.piece.parties()] for part in (shards, test))
     model = LogisticRegression(C=10.0, max_iter=1000, fit_intercept=False).fit(map(rows), shards.y)
     return float(model.score(map(unseen), test.y))
 

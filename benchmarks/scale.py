@@ -17,8 +17,8 @@ import numpy as np
 
 from privadmm.algorithms.dp_admm import DPADMM
 from privadmm.data.shards import Shards
-from privadmm.engine.job import Job, train
 from privadmm.engine.block import cluster
+from privadmm.engine.job import Job, train
 from privadmm.engine.loop import View
 from privadmm.engine.public import Public
 from privadmm.optim import graphs

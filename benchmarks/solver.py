@@ -153,7 +153,7 @@ def measure(shards: Shards, loss: Loss, method: Star | Graph, noise: float, coun
         method.rounds(shards, noise, solve, count)
 
     parties = [shards.take([i]) for i in range(PARTIES)]
-    arrays = [next(party.slots[0].piece.rows()) for party in parties]
+    arrays = [next(party.slots[0].piece.parties()) for party in parties]
     run(counting)
     objectives = [plain(A, party.y, loss, method.C) for party, A in zip(parties, arrays, strict=True)]
     written = rival(objectives, problems)

@@ -21,8 +21,8 @@ from sklearn.linear_model import LogisticRegression
 
 from privadmm.config import build
 from privadmm.config.file import read
-from privadmm.engine.job import features, train, weights
 from privadmm.engine.block import cluster
+from privadmm.engine.job import features, train, weights
 from privadmm.engine.loop import one_blas_thread
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.runs import metrics
@@ -42,8 +42,8 @@ def measure(encoding: str, repeats: int) -> dict[str, Any]:
     config = replace(config, data=replace(config.data, encoding=encoding))
     prepared = build.prepare(config)
     shards, test = prepared.shards, prepared.test
-    pooled = np.concatenate([A for slot in shards.slots for A in slot.piece.rows()])
-    unseen = np.concatenate([A for slot in test.slots for A in slot.piece.rows()])
+    pooled = np.concatenate([A for slot in shards.slots for A in slot.piece.parties()])
+    unseen = np.concatenate([A for slot in test.slots for A in slot.piece.parties()])
 
     def private() -> float:
         job = build.job(config, shards.sizes, shards.dim)

@@ -23,8 +23,8 @@ from privadmm.algorithms.moments import Centred
 from privadmm.config.build import UNIT
 from privadmm.data import adult, splits
 from privadmm.data.shards import Shards
-from privadmm.engine.job import Job, features, train, weights
 from privadmm.engine.block import cluster
+from privadmm.engine.job import Job, features, train, weights
 from privadmm.engine.public import Public
 from privadmm.optim import graphs
 from privadmm.optim.losses import HalfLogistic

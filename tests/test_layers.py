@@ -32,7 +32,7 @@ DEBTS: set[str] = set()
 OWNERS = {
     "sklearn": {"estimators", "papers.sharing.runs"},
     "matplotlib": {"runs.plots", "papers.framework.drawing"},
-    "networkx": {"optim.graphs"},
+    "networkx": set[str](),
     "opendp": {"privacy.mechanisms"},
     "pyarrow": {"data.readers"},
     "flwr": {"deploy.flower.client", "deploy.flower.post", "deploy.flower.pinned", "runs.flower_app"},

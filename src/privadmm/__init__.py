@@ -71,7 +71,8 @@ _NAMES = {
     "data.readers": "Records read",
     "data.schema": "Schema",
     "data.shards": "Shards",
-    "engine.job": "Job cluster train weights",
+    "engine.block": "cluster",
+    "engine.job": "Job train weights",
     "engine.public": "Public",
     "errors": "BudgetWarning CheckpointError ConfigError DataError LedgerError PrivadmmError RefusedError ToleranceError",  # noqa: E501
     "estimators": "ADMMClassifier ADMMRegressor",

@@ -24,7 +24,7 @@ from privadmm.data import splits
 from privadmm.data.arrays import Floats, Ints
 from privadmm.data.columns import People
 from privadmm.data.frame import Frame
-from privadmm.data.schema import labels
+from privadmm.data.raw import labels
 from privadmm.data.shards import Shards
 from privadmm.engine.block import cluster
 from privadmm.engine.job import Job, features, train, weights

@@ -123,7 +123,7 @@ def test_the_printed_form_is_the_papers() -> None:
     case = Case("", ADMMSharing(rho=rho, form="printed"), OFF)
     lam, D = 0.05 * 12, [features.A for features in data.columns.features]
     u, y, x = [np.zeros(12), np.zeros(12)], np.zeros(12), [np.zeros(3), np.zeros(4)]
-    from privadmm.optim.prox import prox
+    from privadmm.optim.losses import prox
 
     for _ in range(5):
         z = prox(Logistic(), sum(u) + y / rho, data.y, rho)  # (8)

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from privadmm.data.aligned import read_aligned
-from privadmm.data.columns import Columns, People, align, by_names
+from privadmm.data.columns import Columns, People, align, by_names, read_aligned
 from privadmm.data.schema import Schema
 from privadmm.errors import ConfigError, DataError
 from vertical_cases import dense, people, tables
@@ -201,7 +200,7 @@ FILES = {
     ),
     "a word": ("bank", "who,income\n2,20\n1,much\n3,30\n", "1 of 3 rows hold no finite number"),
     "a declared column": ("bank", "who,assets\n2,20\n1,10\n3,30\n", "no feature columns"),
-    "one name twice": ("bank", "who,income,income\n2,20,1\n1,10,1\n3,30,1\n", "two columns have one name"),
+    "one name twice": ("bank", "who,income,income\n2,20,1\n1,10,1\n3,30,1\n", "columns 2 and 3 have the same name"),
     "a label beyond": ("labels", "who,y\n1,no\n2,maybe\n3,yes\n", "neither"),
 }
 

@@ -12,12 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privadmm.data import store as stores
-from privadmm.data.collecting import Collector
+from privadmm.data import storage
 from privadmm.data.moments_map import Map, moments
-from privadmm.data.packing import CHUNK, Clip
-from privadmm.data.shards import Shards
-from privadmm.data.store import LEAST, Store
+from privadmm.data.shards import Collector, Shards
+from privadmm.data.storage import CHUNK, LEAST, Clip, Store
 from privadmm.errors import StorageError
 from small_runs import CLEAR, DVP, ENVIRONMENT, PRIVATE, Place, no_plots, rows, with_changes, write_npz
 
@@ -109,7 +107,7 @@ def blocks(sparse: bool, d: int) -> tuple[Shards, Shards, Shards]:
 @pytest.mark.parametrize("d", [1, 3, 60])
 @pytest.mark.parametrize("sparse", [False, True])
 def test_every_pass_has_the_same_bits(sparse: bool, d: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("privadmm.data.collecting.PIECE", 0)
+    monkeypatch.setattr("privadmm.data.shards.PIECE", 0)
     whole, *filed = blocks(sparse, d)
     x = np.random.default_rng(0).normal(size=(2, 6, whole.dim))
     map = Map(np.full(whole.dim, 0.1), np.full(whole.dim, 2.0), 0.2)
@@ -155,7 +153,7 @@ def test_the_same_transcript_with_little_memory(
 ) -> None:
     no_plots(monkeypatch)
     made: list[int] = []
-    monkeypatch.setattr(stores, "mapped", lambda size, make=stores.mapped: made.append(size) or make(size))
+    monkeypatch.setattr(storage, "mapped", lambda size, make=storage.mapped: made.append(size) or make(size))
     whole = place.run(KINDS[kind], out=place.path / "whole")
     assert not made
     done = place.run(with_changes(KINDS[kind], {"run": {"memory": 400}}))

@@ -71,8 +71,8 @@ def test_moments_are_means(sparse: bool) -> None:
 def party_rows(data: Shards) -> list[np.ndarray]:
     rows = [np.empty(0)] * len(data.ids)
     for slot in data.slots:
-        for at, A in zip(np.arange(len(data.ids))[slot.at], slot.piece.rows(), strict=True):
-            rows[at] = A
+        for i, A in zip(slot.positions, slot.piece.parties(), strict=True):
+            rows[i] = A.toarray() if hasattr(A, "toarray") else A
     return rows
 
 

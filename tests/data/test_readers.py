@@ -119,7 +119,7 @@ def test_the_declared_default_is_used_when_it_is_asked_for(put):
 @pytest.mark.parametrize("rows", [1, 2, 3, 1000])
 def test_the_size_of_a_piece_does_not_matter(put, monkeypatch, rows):
     monkeypatch.setattr(readers, "ROWS_AT_ONCE", rows)
-    monkeypatch.setattr(readers, "BYTES_AT_ONCE", rows)
+    monkeypatch.setattr("privadmm.data.libsvm.BYTES_AT_ONCE", rows)
     rng = np.random.default_rng(0)
     data = rng.integers(0, 5, size=(7, 4)).astype(float)
     text = "a,b,c,y\n" + "".join(",".join(map(str, row)) + "\n" for row in data)

@@ -9,8 +9,8 @@ import pytest
 
 from privadmm.config import build
 from privadmm.config.file import read
-from privadmm.data.packing import Dense, Sparse
 from privadmm.data.shards import Shards
+from privadmm.data.storage import Dense, Sparse
 from privadmm.deploy.federation.rehearsal import split as rehearsed
 from privadmm.errors import ConfigError, DataError
 from small_runs import PRIVATE, Place, Tables, rows, with_changes, write_csv, write_npz
@@ -135,8 +135,8 @@ def test_what_is_held_out_is_each_party_s_own(place: Place) -> None:
         assert some.test is None
     other = prepared(place, with_changes(tables, {"data": {"split_seed": 1}}))
     assert bits(other.shards)[1] != bits(whole.shards)[1]
-    held = {row.tobytes() for slot in whole.test.slots for A in slot.piece.rows() for row in A}
-    kept = {row.tobytes() for slot in whole.shards.slots for A in slot.piece.rows() for row in A}
+    held = {row.tobytes() for slot in whole.test.slots for A in slot.piece.parties() for row in A}
+    kept = {row.tobytes() for slot in whole.shards.slots for A in slot.piece.parties() for row in A}
     assert len(held) == 16
     assert not held & kept
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privadmm.errors import ConfigError
-from privadmm.optim.losses import LOSSES, Debiased, HalfLogistic, Hinge, HuberHinge, Logistic, Squared
+from privadmm.optim.losses import Debiased, HalfLogistic, Hinge, HuberHinge, Logistic, Squared
 
 SMOOTH = [
     Logistic(),
@@ -221,8 +221,3 @@ def test_a_debiased_loss_of_many_or_of_no_classes():
         Debiased(Logistic(), 0.0)
     certain = Debiased(Logistic(), 1e4)  # labels as they are
     assert (certain.lipschitz, certain.flip) == (1.0, 1.0)
-
-
-def test_names():
-    assert set(LOSSES) == {"logistic", "half_logistic", "huber_hinge", "squared", "hinge"}
-    assert {type(loss) for loss in ALL} == set(LOSSES.values())

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 
 from privadmm.errors import ConfigError
-from privadmm.optim.losses import Debiased, HalfLogistic, Hinge, HuberHinge, Logistic, Loss, Squared
-from privadmm.optim.prox import prox
+from privadmm.optim.losses import Debiased, HalfLogistic, Hinge, HuberHinge, Logistic, Loss, Squared, prox
 
 LOSSES = [
     Logistic(),

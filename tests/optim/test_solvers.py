@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.sparse import csr_array
 
-from privadmm.data.packing import CHUNK
 from privadmm.data.shards import Shards
+from privadmm.data.storage import CHUNK
 from privadmm.engine import party
 from privadmm.engine.party import Local
 from privadmm.engine.public import Public

@@ -106,7 +106,7 @@ def test_unknown_categories_and_far_numbers_are_what_was_declared(trained: Place
     ("rows", "words"),
     [
         ([{"age": 1, "ward": "a"}], "row 1 has no column 'pressure'"),
-        ([plain(RAW)[0], {**plain(RAW)[0], "wrad": "a"}], "row 2 has a column 'wrad'"),
+        ([plain(RAW)[0], {**plain(RAW)[0], "wrad": "a"}], "row 2: column 'wrad'"),
         ([plain(RAW)[0], {**plain(RAW)[0], "age": "elderly"}], "column 'age': 1 of 2 rows .* row 2"),
         ([plain(RAW)[0], {**plain(RAW)[0], "age": None}], "column 'age': 1 of 2 rows .* row 2"),
         ([plain(RAW)[0], [1, 2, 3]], "row 2 is a list"),
@@ -139,7 +139,7 @@ def test_a_table_is_as_good_as_its_rows(trained: Place) -> None:
     cells = [tuple(row[name] for name, _ in kinds) for row in RAW]
     assert np.array_equal(model.score_rows(np.array(cells, dtype=kinds)), expected)
     for wrong, words in (
-        ({**table, "wrad": table["ward"]}, "the table has a column 'wrad'"),
+        ({**table, "wrad": table["ward"]}, "column 'wrad' is none that the model knows"),
         ({"age": table["age"], "ward": table["ward"]}, "column 'pressure' is missing"),
         ({**table, "age": table["age"][:3]}, "one length"),
         ({**table, "age": [*table["age"][:-1], "x"]}, "column 'age': 1 of 48 rows .* row 48"),

@@ -31,7 +31,7 @@ from privadmm.engine.party import Vertical
 from privadmm.engine.phases import AtLabels, AtParties, Phase
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
-from privadmm.optim.prox import prox
+from privadmm.optim.losses import prox
 from privadmm.params import Doc
 from privadmm.privacy.calibration import NoPrivacy
 from privadmm.privacy.events import NotPrivate

@@ -37,7 +37,7 @@ from privadmm.engine.party import Local
 from privadmm.engine.phases import AtCoordinator, AtParties, Phase, Topology
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
-from privadmm.optim import gossip
+from privadmm.optim.graphs import chebyshev, flood, gossip_residual
 from privadmm.params import Doc
 from privadmm.privacy.calibration import NoPrivacy
 from privadmm.privacy.release import Door, Released
@@ -105,10 +105,10 @@ class FirstOrderConsensus(NoiseWeighted):
         if self.weights == "noise":
             values = values * public.once((self, "factors", here.tobytes()), lambda: self.factors(public, here))
         if not self.gossip:
-            return gossip.flood(values)
+            return flood(values)
         public.graph.need_reach(here)
         graph = public.once((self, here.tobytes()), lambda: public.graph.among(here))
-        return gossip.chebyshev(graph, values, self.gossip)
+        return chebyshev(graph, values, self.gossip)
 
     def eta(self, public: Public) -> float:
         return public.once((self, "eta"), lambda: self.recommended(public)) if self.step is None else self.step
@@ -137,7 +137,7 @@ class FirstOrderConsensus(NoiseWeighted):
             raise ConfigError("gossip needs a graph with edges: set gossip = 0, or a [graph] kind other than star")
 
     def advice(self, public: Public) -> str | None:
-        if not self.gossip or (left := gossip.residual(public.graph, self.gossip)) < 1e-6:
+        if not self.gossip or (left := gossip_residual(public.graph, self.gossip)) < 1e-6:
             return None
         return f"{self.gossip} gossip steps leave {left:.2g} of the parties' disagreement; more of them cost nothing"
 

@@ -59,7 +59,7 @@ class Centred(Preceded):
         assert isinstance(phase, AtParties)
 
         def sends(public: Public, t: int) -> Floats:
-            return phase.sends(self.inside(public), t - 1) if t else public.zeros(1, 2 * public.dim)
+            return phase.sends(self.shifted(public), t - 1) if t else public.zeros(1, 2 * public.dim)
 
         def draws(local: Local, noise: Noise) -> Any:
             return phase.draws(replace(local, public=self.inside(local.public)), noise)
@@ -100,7 +100,7 @@ class Centred(Preceded):
             mean = (share * inbox.values).sum(axis=-2)
             rows = [map_of(row, s, self.constant) for row in mean.reshape(-1, mean.shape[-1])]
             table = np.stack([np.concatenate([row.M, row.A]) for row in rows]).reshape(mean.shape)
-            memory, inbox = replace(memory, map=table), self.method.start(self.inside(public))[1]  # (2)
+            memory, inbox = replace(memory, map=table), self.method.start(self.shifted(public))[1]  # (2)
         return memory, with_map(memory.map, inbox)
 
     def shares(self, public: Public, here: Ints, even: Floats) -> Floats:
@@ -133,7 +133,7 @@ class Centred(Preceded):
         self.method.check(self.inside(public))
 
     def start(self, public: Public) -> tuple[Mapped, Mail]:
-        inner, mail = self.method.start(self.inside(public))
+        inner, mail = self.method.start(self.shifted(public))
         memory = Mapped(public.zeros(1, 2 * public.dim)[..., 0, :], np.array([self.constant]), inner)
         return memory, with_map(memory.map, mail)
 

@@ -41,7 +41,7 @@ class Preceded:
         return public.once((self, "inside"), lambda: self.left(public))
 
     def shifted(self, public: Public) -> Public:
-        """One feature more, one round less."""
+        """The same without what needs a plan: one feature more, one round less. Shapes follow from it."""
         target = public.privacy
         if isinstance(target, Target):
             target = replace(target, profile=target.profile[1:])
@@ -88,4 +88,4 @@ class Preceded:
         return None
 
     def init(self, public: Public, ids: Ints) -> Any:
-        return self.method.init(self.inside(public), ids)
+        return self.method.init(self.shifted(public), ids)

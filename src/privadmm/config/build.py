@@ -22,7 +22,7 @@ from privadmm.data.frame import Frame
 from privadmm.data.readers import Records, feature_names, read
 from privadmm.data.schema import Schema
 from privadmm.data.shards import Shards
-from privadmm.data.store import Store
+from privadmm.data.storage import Store
 from privadmm.engine.job import Job, check_holding
 from privadmm.engine.phases import Algorithm
 from privadmm.engine.public import Public

@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 
 from privadmm.config.file import Config
 from privadmm.data import splits
-from privadmm.data.aligned import read_aligned
-from privadmm.data.columns import People, by_names
+from privadmm.data.columns import People, by_names, read_aligned
 from privadmm.data.frame import Frame
 from privadmm.data.readers import Records
 from privadmm.data.schema import Schema

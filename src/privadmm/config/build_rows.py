@@ -14,12 +14,10 @@ from numpy.typing import NDArray
 
 from privadmm.config.file import Config
 from privadmm.data import splits
-from privadmm.data.collecting import Collector
 from privadmm.data.label_source import LabelSource
-from privadmm.data.packing import Clip
 from privadmm.data.readers import Records
-from privadmm.data.shards import Shards
-from privadmm.data.store import Store
+from privadmm.data.shards import Collector, Shards
+from privadmm.data.storage import Clip, Store
 from privadmm.errors import ConfigError, DataError
 
 Read = Callable[[Config, Path], Records]

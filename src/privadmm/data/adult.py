@@ -1,8 +1,8 @@
 """UCI Adult (Census Income), all 48,842 rows, embedded: no download, no path, the same bytes everywhere.
 
-`load("onehot")` encodes the 14 columns under SCHEMA; `load("a9a")` gives the 123 binary columns of LIBSVM's
-a9a and a9a.t, which are a fixed function of the same rows; `load("raw")` leaves the columns as they are.
-Attribution and licence of the data: ADULT_LICENSE.md.
+`load("onehot")` encodes the 14 columns under SCHEMA; `load("a9a")` gives the 123 binary columns of LIBSVM's a9a and
+a9a.t, a fixed function of the same rows; `load("raw")` leaves the columns as they are. Attribution and licence
+of the data: ADULT_LICENSE.md.
 """
 
 import zlib
@@ -16,8 +16,10 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+from privadmm.data.arrays import Ints
+from privadmm.data.raw import labels
 from privadmm.data.readers import Matrix, Records
-from privadmm.data.schema import Category, Encoding, Number, Schema, labels
+from privadmm.data.schema import Category, Encoding, Number, Schema
 from privadmm.errors import ConfigError, DataError
 
 Form = Literal["onehot", "a9a", "raw"]
@@ -26,7 +28,6 @@ Rows = Literal["complete", "all"]
 TRAIN_ROWS = 32_561  # adult.data comes first, adult.test (16,281 rows) after it
 MISSING = "?"
 MISSING_CODE = 255
-
 CLASSES = ("<=50K", ">50K")
 
 
@@ -34,8 +35,8 @@ def _list(words: str) -> Category:
     return Category(tuple(words.split()))
 
 
-# The lists are those of the data's public description and the ranges are round numbers: neither was read off
-# the rows. Never-worked is declared although no complete row has it; a schema made from those would lose it.
+# The lists are those of the data's public description and the ranges are round numbers: neither was read off the rows.
+# Never-worked is declared although no complete row has it; a schema made from the complete rows would lose it.
 SCHEMA = Schema(
     columns={
         "age": Number(17, 90),
@@ -76,9 +77,8 @@ SCHEMA = Schema(
     row_bound=3.0,
 )
 
-# a9a cuts each number into bins; these are the smallest values of the second bin and on. They give every row
-# of LIBSVM's files. A cut could lie anywhere in a gap that no row falls in (106,638 to 106,648 for the first
-# of fnlwgt); the upper end stands here.
+# a9a cuts each number into bins; these are the smallest values of the second bin and on, and give every row of LIBSVM's
+# files. A cut could lie anywhere in a gap between rows (106,638 to 106,648 for the first of fnlwgt): its upper end.
 A9A_EDGES = MappingProxyType(
     {
         "age": (26, 33, 41, 50),
@@ -94,20 +94,25 @@ A9A_EDGES = MappingProxyType(
 def load(form: Form = "onehot", rows: Rows | None = None, encoding: Encoding = "minmax") -> Records:
     """Adult as Records with y = -1 (<=50K) or +1 (>50K).
 
-    form: "onehot" is SCHEMA's 105 columns, dense, or more where `encoding` puts its numbers into bins; "a9a" is 123
-    binary columns, CSR; "raw" is the 14 columns, a category as its place in SCHEMA's list and -1 where missing.
-    rows: "complete" leaves out the 3,620 rows with a missing cell (45,222 stay), "all" keeps them as zero
-    blocks; None is what is customary, complete for onehot and raw, all for a9a.
-    Records.columns: the raw columns with "?" where missing, the label "income", and "part", which is "train"
-    for the rows of adult.data and "test" for those of adult.test.
+    form: "onehot" is SCHEMA's 105 columns, dense, or more if `encoding` puts its numbers into bins; "a9a" is 123 binary
+    columns, CSR; "raw" is the 14 columns, a category as its place in SCHEMA's list and -1 where missing.
+    rows: "complete" leaves out the 3,620 rows with a missing cell (45,222 stay); "all" keeps them, as zero blocks; None
+    is the custom, complete for onehot and raw, all for a9a.
+    Records.columns: the raw columns with "?" where missing, the label "income", and "part", which is "train" for the
+    rows of adult.data and "test" for those of adult.test.
     """
     if form not in ("onehot", "a9a", "raw"):
         raise ConfigError(f'adult form must be "onehot", "a9a" or "raw", not {form!r}')
     if rows not in ("complete", "all", None):
         raise ConfigError(f'adult rows must be "complete" or "all", not {rows!r}')
     coded = _embedded()
-    codes = {name: _code(name, coded[name]) for name in SCHEMA.columns}
-    columns = {name: _decode(name, code) for name, code in codes.items()}
+    codes, columns = dict[str, Ints](), dict[str, NDArray[Any]]()
+    for name, column in SCHEMA.columns.items():
+        code = columns[name] = coded[name].astype(np.int64)
+        if isinstance(column, Category):
+            code = np.where(code == MISSING_CODE, -1, code)
+            columns[name] = np.array([*column.values, MISSING])[code]  # -1 finds the mark, which stands last
+        codes[name] = code
     columns[SCHEMA.label] = np.array(CLASSES)[coded[SCHEMA.label]]
     columns["part"] = np.where(np.arange(len(coded["age"])) < TRAIN_ROWS, "train", "test")
     y = labels(columns[SCHEMA.label], CLASSES, SCHEMA.label)
@@ -137,8 +142,8 @@ def _a9a_names(name: str) -> tuple[str, ...]:
 A9A_NAMES = tuple(encoded for name in SCHEMA.columns for encoded in _a9a_names(name))
 
 
-def _a9a(codes: Mapping[str, NDArray[np.int64]]) -> Any:
-    """One 1 per column of Adult, at the bin or category the record is in; none where the cell is missing."""
+def _a9a(codes: Mapping[str, Ints]) -> Any:
+    """For each column of Adult a 1 at the record's bin or category; none where the cell is missing."""
     from scipy.sparse import csr_array
 
     start, places = 0, []
@@ -151,18 +156,6 @@ def _a9a(codes: Mapping[str, NDArray[np.int64]]) -> Any:
     indices = cells[present].astype(np.int32)
     indptr = np.concatenate([[0], np.cumsum(present.sum(axis=1))]).astype(np.int32)
     return csr_array((np.ones(len(indices)), indices, indptr), shape=(len(cells), start))
-
-
-def _code(name: str, stored: NDArray[Any]) -> NDArray[np.int64]:
-    """A number as it is; a category as its place in the declared list, -1 where missing."""
-    code = stored.astype(np.int64)
-    return np.where(code == MISSING_CODE, -1, code) if isinstance(SCHEMA.columns[name], Category) else code
-
-
-def _decode(name: str, code: NDArray[np.int64]) -> NDArray[Any]:
-    column = SCHEMA.columns[name]
-    # The missing mark stands last in the list, where code -1 finds it.
-    return np.array([*column.values, MISSING])[code] if isinstance(column, Category) else code
 
 
 def _embedded() -> dict[str, NDArray[Any]]:

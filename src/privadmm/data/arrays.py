@@ -1,7 +1,7 @@
-"""Arrays as bytes and back, the same on every engine: in messages, ledgers and checkpoints.
+"""Types of arrays, and arrays as bytes in messages, ledgers and checkpoints, the same on every engine.
 
-The layout is the length of a JSON header, the header, then the arrays' memory one after another. It is
-deterministic, so that equal content has equal bytes and digests can be compared between machines.
+The layout is the length of a JSON header, the header, then the arrays' memory one after another. It is deterministic:
+equal content has equal bytes, so digests can be compared between machines.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ Layout = Sequence[tuple[str, str, tuple[int, ...]]]  # name, type and shape of e
 
 
 def pack(arrays: Mapping[str, Array], **facts: Any) -> bytes:
-    """Named arrays and JSON-able facts as one run of bytes."""
+    """Pack named arrays and JSON-able facts into bytes."""
     solid = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     layout = tuple((name, array.dtype.str, array.shape) for name, array in solid.items())
     head = heading(layout, json.dumps(facts, sort_keys=True))
@@ -30,41 +30,37 @@ def pack(arrays: Mapping[str, Array], **facts: Any) -> bytes:
 
 @lru_cache(maxsize=256)
 def heading(layout: Layout, facts: str) -> bytes:
-    """Memoised: the messages of all rounds look alike."""
+    """The header and its length. Memoised: the messages of all rounds have the same header."""
     header = f'{{"arrays": {json.dumps(layout)}, "facts": {facts}}}'.encode()
     return len(header).to_bytes(8, "little") + header
 
 
 def size(layout: Layout, **facts: Any) -> int:
-    """How long `pack` would make arrays of these names, types and shapes."""
+    """The number of bytes that `pack` would make of arrays of these names, types and shapes."""
     body = sum(np.dtype(dtype).itemsize * math.prod(shape) for _, dtype, shape in layout)
     return len(heading(tuple(layout), json.dumps(facts, sort_keys=True))) + body
 
 
 def unpack(data: bytes) -> tuple[dict[str, Array], dict[str, Any]]:
-    """What `pack` wrote. Raises ValueError on anything else."""
+    """Read what `pack` wrote: arrays and facts. Raises ValueError on anything else."""
     try:
-        return _unpacked(data)
+        start = 8 + int.from_bytes(data[:8], "little")
+        header = json.loads(data[8:start].decode())
+        arrays = {}
+        for name, dtype, shape in header["arrays"]:
+            kind = np.dtype(dtype)
+            if kind.hasobject:
+                raise ValueError("objects are not data")
+            if not all(type(length) is int and length >= 0 for length in shape):
+                raise ValueError("a shape is whole numbers")
+            end = start + kind.itemsize * math.prod(shape)
+            arrays[name] = np.frombuffer(data[start:end], dtype=kind).reshape(shape)
+            start = end
+        if start != len(data):
+            raise ValueError("the bytes do not match their header")
+        return arrays, header["facts"]
     except (KeyError, TypeError, IndexError, OverflowError, RecursionError) as error:
         raise ValueError(f"the bytes are not what was packed ({type(error).__name__})") from error
-
-
-def _unpacked(data: bytes) -> tuple[dict[str, Array], dict[str, Any]]:
-    start = 8 + int.from_bytes(data[:8], "little")
-    header = json.loads(data[8:start].decode())
-    arrays = {}
-    for name, dtype, shape in header["arrays"]:
-        kind = np.dtype(dtype)
-        if kind.hasobject:
-            raise ValueError("objects are not data")
-        if not all(type(length) is int and length >= 0 for length in shape):
-            raise ValueError("a shape is whole numbers")
-        end = start + kind.itemsize * math.prod(shape)
-        arrays[name] = np.frombuffer(data[start:end], dtype=kind).reshape(shape)
-        start = end
-    if start != len(data):
-        raise ValueError("the bytes do not match their header")
-    return arrays, header["facts"]
 
 
 def digest(data: bytes) -> str:

@@ -3,9 +3,10 @@
 Every row of a party lies in the unit ball, as in `Shards`: clipped to that party's declared bound and divided by it. An
 intercept is a constant feature of the last party. Where neighbours differ in one column (`column_bound` q given), a row
 cannot be clipped, since that would change other columns too: entries are divided by the bound, and every column is
-scaled down to norm q at most.
+scaled down to norm q at most. The labels sit at a coordinator, beside the parties: `People` holds both.
 
-The labels sit at a coordinator, beside the parties: `People` holds both.
+In files, a column of ids brings all parties' rows into one order. The coordinator's file gives ids and labels, a
+party's ids and features. Errors count what does not match, and never name an id.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,18 +25,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from privadmm.data.arrays import Floats, Ints
 from privadmm.data.label_source import UNNAMED, LabelSource, digest_of
-from privadmm.data.packing import Clip, clip_sparse, gram, pack_dense
-from privadmm.data.schema import words
-from privadmm.data.store import Store
+from privadmm.data.raw import Classes, OnBad, distinct_columns, repeated, require_column, words
+from privadmm.data.readers import Format, Records, label_values, load_features, opened
+from privadmm.data.schema import Schema
+from privadmm.data.shards import positions
+from privadmm.data.storage import Clip, Store, clip_sparse, gram, pack_dense
 from privadmm.errors import ConfigError, DataError
 from privadmm.params import check_positive
-
-Index = Ints
 
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """One party's D, dense or CSR, behind products with stacks: x (R, d) and g (R, N)."""
+    """One party's D, dense or CSR, with its products by stacks x (R, d) and g (R, N)."""
 
     A: Any
 
@@ -59,7 +62,7 @@ class Features:
 
     @cached_property
     def spectrum(self) -> tuple[Floats, Floats]:
-        """Eigenvalues (r,) and vectors (d, r) of D^T D, those of value 0 left out where there are fewer people."""
+        """Eigenvalues (r,) and vectors (d, r) of D^T D; with fewer people than columns, only the first N of them."""
         if self.people >= self.width:
             values, vectors = np.linalg.eigh(gram(self.A, np.ones(self.people)))
             return np.maximum(values, 0.0), vectors
@@ -68,17 +71,17 @@ class Features:
         return singular**2, np.ascontiguousarray(rows.T)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Features, (self.A,)  # the factorisation is made anew where it is needed
+        return Features, (self.A,)  # without the factorisation, which the receiver can make again
 
 
 @dataclass(frozen=True, eq=False)
 class Columns:
     """A block of vertical parties."""
 
-    ids: Index  # (P,)
+    ids: Ints  # (P,)
     features: tuple[Features, ...]
     column_bound: float | None = None
-    rows: tuple[str, ...] = ()  # a digest of each party's table, for labels that are randomised
+    rows: tuple[str, ...] = ()  # a digest of each party's table, if labels are randomised
 
     @classmethod
     def build(
@@ -91,7 +94,7 @@ class Columns:
         ids: ArrayLike | None = None,
         digested: bool = True,
     ) -> Columns:
-        """From one (N, d_m) table per party, dense or scipy sparse, which are copied.
+        """Copy and clip one (N, d_m) table per party, dense or scipy sparse.
 
         With an infinite `column_bound` entries are divided by the bounds and nothing is clipped: for prediction.
         """
@@ -112,15 +115,13 @@ class Columns:
             raise DataError("vertical parties must hold the same people: their tables differ in length")
         if not tables[0].shape[0]:
             raise DataError("there are no people in the tables; give at least one")
-        last = len(tables) - 1
-        found = []
-        for place, (name, X, bound) in enumerate(zip(names.tolist(), tables, row_bounds, strict=True)):
-            clip = Clip(bound, intercept if place == last else 0.0)
+        features: list[Features] = []
+        for name, X, bound in zip(names.tolist(), tables, row_bounds, strict=True):
+            clip = Clip(bound, intercept if len(features) == len(tables) - 1 else 0.0)
             A = rows_clipped(name, X, clip) if column_bound is None else columns_clipped(name, X, clip, column_bound)
-            found.append(Features(A))
-        everybody = np.arange(tables[0].shape[0])
-        rows = tuple(digest_of(X, everybody) for X in tables) if digested else ()
-        return cls(names, tuple(found), column_bound, rows)
+            features.append(Features(A))
+        rows = tuple(digest_of(X, np.arange(X.shape[0])) for X in tables) if digested else ()
+        return cls(names, tuple(features), column_bound, rows)
 
     @property
     def people(self) -> int:
@@ -131,20 +132,15 @@ class Columns:
         return tuple(features.width for features in self.features)
 
     def frobenius(self, party: int) -> float:
-        """A bound on the Frobenius norm of D_m, from what was declared."""
+        """A bound on the Frobenius norm of D_m that follows from what was declared."""
         if self.column_bound is None:
             return math.sqrt(self.people)
         return self.column_bound * math.sqrt(self.features[party].width)
 
     def take(self, parties: ArrayLike) -> Columns:
         """The sub-block of these positions, which must increase."""
-        chosen = np.asarray(parties, dtype=np.int64)
-        if not len(chosen) or np.any(np.diff(chosen) <= 0) or chosen[0] < 0 or chosen[-1] >= len(self.ids):
-            raise ConfigError("take needs increasing positions inside the block, at least one")
-        features, rows = (
-            tuple(self.features[i] for i in chosen),
-            tuple(self.rows[i] for i in chosen if self.rows),
-        )
+        chosen = positions(parties, len(self.ids))
+        features, rows = (tuple(held[i] for i in chosen) if held else () for held in (self.features, self.rows))
         return replace(self, ids=self.ids[chosen], features=features, rows=rows)
 
 
@@ -156,18 +152,19 @@ def rows_clipped(name: int, X: Any, clip: Clip) -> Any:
 
 
 def columns_clipped(name: int, X: Any, clip: Clip, q: float) -> Any:
-    """Of each column only that column is asked: x_j/bound, scaled down to norm q."""
+    """Divide by the bound and scale each column, by its own entries alone, down to norm q."""
+    sparse = hasattr(X, "tocsr")
     with np.errstate(over="ignore"):
         A = X.astype(np.float64) / clip.bound
-    if bad := int(np.sum(~np.isfinite(A.data if hasattr(A, "tocsr") else A))):
+    if bad := int(np.sum(~np.isfinite(A.data if sparse else A))):
         raise DataError(f"party {name}: {bad} entries are not finite; clean or drop these people")
-    largest = np.asarray(abs(A).max(axis=0).todense() if hasattr(A, "tocsr") else abs(A).max(axis=0)).ravel()
+    largest = np.asarray(abs(A).max(axis=0).todense() if sparse else abs(A).max(axis=0)).ravel()
     # Divided by its largest entry first, no square overflows.
     scale = np.maximum(largest, 1e-300)
-    unit = A.multiply(1 / scale) if hasattr(A, "tocsr") else A / scale
-    squares = unit.multiply(unit).sum(axis=0) if hasattr(A, "tocsr") else (unit * unit).sum(axis=0)
+    unit = A.multiply(1 / scale) if sparse else A / scale
+    squares = (unit.multiply(unit) if sparse else unit * unit).sum(axis=0)
     factor = np.minimum(scale, q / np.sqrt(np.maximum(np.asarray(squares).ravel(), 1e-300)))
-    return unit.multiply(factor).tocsr() if hasattr(A, "tocsr") else unit * factor
+    return unit.multiply(factor).tocsr() if sparse else unit * factor
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,12 +177,9 @@ class People:
 
     @classmethod
     def build(
-        cls,
-        columns: Columns,
-        y: ArrayLike,
-        classification: bool = True,
-        declared: LabelSource = UNNAMED,
+        cls, columns: Columns, y: ArrayLike, classification: bool = True, declared: LabelSource = UNNAMED
     ) -> People:
+        """Check that there is one usable label for each person."""
         labels = np.asarray(y, dtype=np.float64)
         if labels.shape != (columns.people,):
             raise DataError(f"there are {columns.people} people and labels of shape {labels.shape}")
@@ -197,21 +191,21 @@ class People:
 
     @property
     def source(self) -> LabelSource | None:
-        """Whose labels these are: of the people in all tables, in this order; None if these were not digested."""
+        """Which people these labels belong to; None if the tables were not digested."""
         return replace(self.declared, rows=self.columns.rows) if self.columns.rows else None
 
     @property
-    def ids(self) -> Index:
+    def ids(self) -> Ints:
         return self.columns.ids
 
     @property
-    def sizes(self) -> Index:
-        """A record at every party for each of N people."""
+    def sizes(self) -> Ints:
+        """Every party has N records, one for each person."""
         return np.full(len(self.ids), self.columns.people, dtype=np.int64)
 
     @property
     def dim(self) -> int:
-        """How wide a message is: a number for each person."""
+        """The width of a message: a number for each person."""
         return self.columns.people
 
     @property
@@ -219,7 +213,7 @@ class People:
         return self.columns.widths
 
     def scores(self, w: Floats) -> Floats:
-        """The sum over parties of D_m w_m, for all weights w, the parties' one after another."""
+        """The sum over parties of D_m w_m; w holds all parties' weights, one after another."""
         parts = np.split(w, np.cumsum(self.widths)[:-1])
         return sum(
             (features.scores(x[None])[0] for features, x in zip(self.columns.features, parts, strict=True)),
@@ -227,20 +221,20 @@ class People:
         )
 
 
-def align(tables: Sequence[tuple[str, NDArray[Any]]]) -> list[Index]:
-    """For each table, a name and its column of ids, the row numbers that bring all tables into one order of people.
+def align(tables: Sequence[tuple[str, NDArray[Any]]]) -> list[Ints]:
+    """Row numbers that bring all tables, given by name and column of ids, into one order of people.
 
     Everybody must be in every table once. What does not match is counted, and never named: an id is a record.
     """
     keys = []
     for name, ids in tables:
-        found = np.array(words(ids))
-        if blank := int(np.sum(found == "")):
-            raise DataError(f"{name}: {blank} of {len(found)} rows have no id; fill them in or drop them")
-        distinct = np.unique(found)
-        if extra := len(found) - len(distinct):
-            raise DataError(f"{name}: {extra} of {len(found)} rows repeat an id; leave one row for each person")
-        keys.append((name, found, distinct))
+        key = np.array(words(ids))
+        if blank := int(np.sum(key == "")):
+            raise DataError(f"{name}: {blank} of {len(key)} rows have no id; fill them in or drop them")
+        distinct = np.unique(key)
+        if extra := len(key) - len(distinct):
+            raise DataError(f"{name}: {extra} of {len(key)} rows repeat an id; leave one row for each person")
+        keys.append((name, key, distinct))
     first, _, people = keys[0]
     for name, _, distinct in keys[1:]:
         missing = len(np.setdiff1d(people, distinct, assume_unique=True))
@@ -250,7 +244,7 @@ def align(tables: Sequence[tuple[str, NDArray[Any]]]) -> list[Index]:
                 f"{name}: lacks {missing} of the {len(people)} people of {first} and has {foreign} that are not there; "
                 "agree on the people first, for example by private set intersection"
             )
-    return [np.argsort(found, kind="stable") for _, found, _ in keys]
+    return [np.argsort(key, kind="stable") for _, key, _ in keys]
 
 
 def by_names(names: Sequence[str], groups: Sequence[Sequence[str]]) -> list[list[int]]:
@@ -258,16 +252,75 @@ def by_names(names: Sequence[str], groups: Sequence[Sequence[str]]) -> list[list
 
     A name may also stand for the columns that were made of it: "sex" for sex=Female and sex=Male.
     """
-    found = []
-    for group in groups:
-        columns: list[int] = []
-        for name in group:
-            whole = re.compile(rf"(.*<=)?{re.escape(name)}((=|>=|<).*)?")
-            made = [j for j, other in enumerate(names) if other == name] or [
-                j for j, other in enumerate(names) if whole.fullmatch(other)
-            ]
-            if not made:
-                raise ConfigError(f"{name!r} is no column of the data")
-            columns += made
-        found.append(columns)
-    return found
+
+    def numbers(name: str) -> list[int]:
+        made = re.compile(rf"(.*<=)?{re.escape(name)}((=|>=|<).*)?")
+        exact = [j for j, other in enumerate(names) if other == name]
+        if columns := exact or [j for j, other in enumerate(names) if made.fullmatch(other)]:
+            return columns
+        raise ConfigError(f"{name!r} is no column of the data")
+
+    return [[j for name in group for j in numbers(name)] for group in groups]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Part:
+    """What one party's file says about the people that it names."""
+
+    ids: NDArray[Any]
+    X: Floats
+    names: tuple[str, ...]
+
+
+def read_aligned(
+    source: Path,
+    files: Sequence[Path],
+    format: Format | None,
+    *,
+    id: str,
+    label: str,
+    classes: Classes | None,
+    schema: Schema | None,
+    on_bad: OnBad,
+) -> tuple[Records, list[list[int]]]:
+    """Read all parties' features side by side, and which columns each file brought."""
+    holder, y = read_labels(source, format, id, label, classes)
+    parts = [read_features(path, format, id, label, schema, on_bad) for path in files]
+    names = [name for part in parts for name in part.names]
+    if repeated(names) is not None:
+        raise DataError("two files have a column of the same name; rename one of them")
+    if schema is not None and (absent := set(schema.names) - set(names)):
+        raise DataError(f"no file has the declared column {min(absent)!r}; add it or take it off the schema")
+    orders = align([(str(source), holder), *((str(path), part.ids) for path, part in zip(files, parts, strict=True))])
+    X = np.concatenate([part.X[order] for part, order in zip(parts, orders[1:], strict=True)], axis=1)
+    ends = np.cumsum([0, *(len(part.names) for part in parts)]).tolist()
+    groups = [list(range(start, stop)) for start, stop in pairwise(ends)]
+    return Records(X, y[orders[0]], tuple(names)), groups
+
+
+def read_labels(
+    path: Path, format: Format | None, id: str, label: str, classes: Classes | None
+) -> tuple[NDArray[Any], Floats]:
+    """Read the coordinator's file: ids and labels, and nothing else of it."""
+    with opened(path, format) as table:
+        for name in (id, label):
+            require_column(name, table.header)
+        columns = table.load([] if classes else [label], [id, label] if classes else [id])
+        return columns[id], label_values(columns[label], label, classes, table.where)
+
+
+def read_features(path: Path, format: Format | None, id: str, label: str, schema: Schema | None, on_bad: OnBad) -> Part:
+    """Read a party's file: ids and features. With a schema, those of its columns that the file has."""
+    with opened(path, format) as table:
+        require_column(id, table.header)
+        distinct_columns(table.header)
+        if label in table.header:
+            raise DataError(f"holds the label, {label!r}: labels sit at the coordinator, remove it from a party's file")
+        features, own = [name for name in table.header if name != id], None
+        if schema is not None:
+            if id in schema.columns:
+                raise ConfigError(f"the schema declares {id!r}, which names people and is no feature; remove it")
+            features = [name for name in schema.columns if name in table.header]
+            own = replace(schema, columns={name: schema.columns[name] for name in features}) if features else None
+        X, columns = load_features(table, features, own, on_bad, text=[id])
+        return Part(columns[id], X, tuple(features) if own is None else own.names)

@@ -1,13 +1,13 @@
-"""Raw rows -> the features that a model was trained on. Made of declared constants, so nothing private is in it.
+"""Turn raw rows into the features that a model was trained on. The map is declared, so it holds nothing private.
 
-The same map as in training: a number is clipped to its declared range, an unknown category is a block of zeros. Where
-no schema was declared, every column is a number as it stands. Prediction refuses a column that the model does not know,
-which may be a misspelt one, unless it is told to ignore such columns.
+It is the map of training: a number is clipped to its declared range, an unknown category is a block of zeros, and
+without a schema every column is a number as it stands. A column that the model does not know may be a misspelt one: it
+is refused unless the caller says to ignore such columns.
 """
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -16,21 +16,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from privadmm.data import raw
 from privadmm.data.arrays import Floats
-from privadmm.data.readers import DROP, Columns, Format, opened
-from privadmm.data.schema import (
-    MISSING,
-    Category,
-    Number,
-    OnBad,
-    Schema,
-    bad_numbers,
-    check_on_bad,
-    distinct_columns,
-    numbers,
-    require_column,
-    words,
-)
+from privadmm.data.raw import OnBad, numbers, require_column
+from privadmm.data.readers import Columns, Format, opened
+from privadmm.data.schema import Category, Number, Schema
 from privadmm.errors import ConfigError, DataError
 
 Extra = Literal["refuse", "ignore"]
@@ -46,7 +36,7 @@ AMISS = {
 
 @dataclass(frozen=True)
 class Encoder:
-    """`names` are the features in the model's order, and `label` a column that may stand beside them, unread."""
+    """Makes the features `names`, in the model's order. A column `label` may stand beside them, and is not read."""
 
     names: tuple[str, ...]
     schema: Schema | None = None
@@ -54,13 +44,13 @@ class Encoder:
     label: str | None = None
 
     def __post_init__(self) -> None:
-        check_on_bad(self.on_bad)
+        raw.check_on_bad(self.on_bad)
         if self.schema is not None and (unknown := set(self.names) - set(self.schema.names)):
             raise ConfigError(f"the schema makes no feature {min(unknown)!r}; the model needs one")
 
     @cached_property
     def columns(self) -> dict[str, Number | Category | None]:
-        """The raw columns that are read, and how: None is a number as it stands."""
+        """The raw columns that are read, and how; None: a number as it stands."""
         if self.schema is None:
             return dict.fromkeys(self.names)
         used = set(self.names)
@@ -70,39 +60,51 @@ class Encoder:
     def numeric(self) -> list[str]:
         return [name for name, column in self.columns.items() if not isinstance(column, Category)]
 
-    def encode(self, table: Mapping[str, NDArray[Any]]) -> Floats:
-        """Columns of one length -> (n, d), in the order of `names`. Numbers were checked before."""
+    def encode(self, table: Mapping[str, NDArray[Any]], where: Callable[[int], str]) -> Floats:
+        """Encode columns of one length: (n, d), in the order of `names`. Errors say `where` a row is."""
+        if self.on_bad == "refuse" or self.schema is None:
+            for name in self.numeric:
+                raw.require_numbers(name, numbers(table[name]), where, raw.DROP)
         features: dict[str, Floats] = {}
         for name, column in self.columns.items():
             if column is None:
                 features[name] = numbers(table[name])
             else:
-                block = column.encode(table[name])
-                features |= {encoded: block[:, j] for j, encoded in enumerate(column.names(name))}
+                features |= zip(column.names(name), column.encode(table[name]).T, strict=True)
         return np.stack([features[name] for name in self.names], axis=1)
 
     def unread(self, table: Mapping[str, NDArray[Any]]) -> dict[str, dict[str, int]]:
         """How many cells of each declared column stand for something else than what they hold; see AMISS."""
-        found: dict[str, dict[str, int]] = {}
+        unread: dict[str, dict[str, int]] = {}
         for name, column in self.columns.items():
             if column is None:
                 continue
             if isinstance(column, Category):
-                cells = words(table[name])
-                off = [cells[row].casefold() in MISSING for row in np.flatnonzero(column.codes(table[name]) < 0)]
-                counts = {"unknown": off.count(False), "missing": off.count(True)}
+                cells = raw.words(table[name])
+                empty = [cells[row].casefold() in raw.MISSING for row in np.flatnonzero(column.codes(table[name]) < 0)]
+                counts = {"unknown": empty.count(False), "missing": empty.count(True)}
             else:
                 x = numbers(table[name])
                 beyond = (x < column.low) | (x > column.high)
                 counts = {"clipped": int(beyond.sum()), "no_number": int(np.isnan(x).sum())}
             if any(counts.values()):
-                found[name] = {kind: count for kind, count in counts.items() if count}
-        return found
+                unread[name] = {kind: count for kind, count in counts.items() if count}
+        return unread
+
+    def check_known(self, names: Iterable[str], extra: Extra, where: str = "") -> None:
+        """Refuse columns that the model does not know, if `extra` says so."""
+        unknown = [name for name in names if name not in self.columns and name != self.label]
+        if unknown and extra == "refuse":
+            others = f", nor are {len(unknown) - 1} others" if len(unknown) > 1 else ""
+            raise DataError(
+                f"{where}column {unknown[0]!r} is none that the model knows{others}; rename or remove it, or ask for "
+                "extra = 'ignore' (--extra ignore), or keep it (--keep)"
+            )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RawRows:
-    """Rows for a model: features X (n, d), further columns that were asked for, and what was not read as it stood."""
+    """Rows for a model: features X (n, d), further columns that were asked for, and cells not read as they stood."""
 
     X: Floats
     kept: Mapping[str, NDArray[Any]] = field(default_factory=dict)
@@ -120,47 +122,41 @@ def encode_file(
     keep: Sequence[str] = (),
     extra: Extra = "refuse",
 ) -> RawRows:
-    """A csv or parquet file with the raw columns, in any order; errors name the file, the line and the column."""
-    check_extra(extra)
+    """Encode a csv or parquet file with the raw columns in any order; errors name the file, line and column."""
+    _check_extra(extra)
     with opened(Path(path), format) as table:
-        distinct_columns(table.header)
+        raw.distinct_columns(table.header)
         for name in (*encoder.columns, *keep):
             require_column(name, table.header)
-        unknown = [name for name in table.header if name not in {*encoder.columns, *keep, encoder.label}]
-        if unknown and extra == "refuse":
-            raise DataError(
-                f"column {unknown[0]!r} is none that the model knows"
-                + (f", nor are {len(unknown) - 1} others" if len(unknown) > 1 else "")
-                + f"; rename or remove it, or ask for extra = {'ignore'!r} (--extra ignore), or keep it (--keep)"
-            )
-        numeric = encoder.numeric
-        text = sorted({*encoder.columns, *keep} - set(numeric))
-        columns = table.load(numeric, text)
-        check_numbers(encoder, columns, table.where)
-        raw = {name: columns[name] for name in keep}
-        found = RawRows(encoder.encode(columns), raw, encoder.unread(columns))
-        if not len(found.X):
+        encoder.check_known([name for name in table.header if name not in keep], extra)
+        columns = table.load(encoder.numeric, sorted({*encoder.columns, *keep} - set(encoder.numeric)))
+        X = encoder.encode(columns, table.where)
+        if not len(X):
             raise DataError("has no rows to predict for; give a file with at least one")
-    return found
+        return RawRows(X, {name: columns[name] for name in keep}, encoder.unread(columns))
 
 
 def encode_rows(encoder: Encoder, rows: Rows, *, extra: Extra = "refuse") -> Floats:
-    """Rows as mappings from column to cell, or a table as a mapping from column to cells, or a structured array.
+    """Encode rows as mappings from column to cell, a table as a mapping from column to cells, or a structured array.
 
     Errors name the row, counted from 1, and the column.
     """
-    check_extra(extra)
+    _check_extra(extra)
     if isinstance(rows, np.ndarray) and rows.dtype.names is not None:
         rows = {name: rows[name] for name in rows.dtype.names}
-    table = whole(encoder, rows, extra) if isinstance(rows, Mapping) else one_by_one(encoder, rows, extra)
-    check_numbers(encoder, table, lambda row: f"row {row + 1}")
-    return encoder.encode(table)
+    table = _whole(encoder, rows, extra) if isinstance(rows, Mapping) else _one_by_one(encoder, rows, extra)
+    return encoder.encode(table, lambda row: f"row {row + 1}")
 
 
-def whole(encoder: Encoder, columns: Mapping[str, Any], extra: Extra) -> Columns:
+def _check_extra(extra: str) -> None:
+    if extra not in ("refuse", "ignore"):
+        raise ConfigError(f'extra must be "refuse" or "ignore", not {extra!r}')
+
+
+def _whole(encoder: Encoder, columns: Mapping[str, Any], extra: Extra) -> Columns:
     for name in encoder.columns:
         require_column(name, columns)
-    check_known(encoder, list(columns), extra, "the table")
+    encoder.check_known(columns, extra)
     table = {name: np.asarray(columns[name]) for name in encoder.columns}
     shapes = {values.shape for values in table.values()}
     if len(shapes) > 1 or len(next(iter(shapes))) != 1:
@@ -168,46 +164,23 @@ def whole(encoder: Encoder, columns: Mapping[str, Any], extra: Extra) -> Columns
     return table
 
 
-def one_by_one(encoder: Encoder, rows: Iterable[Mapping[str, Any]], extra: Extra) -> Columns:
-    known, cells = encoder.columns, {name: list[Any]() for name in encoder.columns}
+def _one_by_one(encoder: Encoder, rows: Iterable[Mapping[str, Any]], extra: Extra) -> Columns:
+    rows = list(rows)
     for number, row in enumerate(rows, 1):
         if not isinstance(row, Mapping):
             raise DataError(f"row {number} is a {type(row).__name__}; give each as a mapping of column to cell")
-        for name in known:
+        for name in encoder.columns:
             if name not in row:
                 raise DataError(f"row {number} has no column {name!r}; give every column that the model was trained on")
-            cells[name].append(row[name])
-        check_known(encoder, list(row), extra, f"row {number}")
-    return {name: column_of(values) for name, values in cells.items()}
-
-
-def check_known(encoder: Encoder, names: Sequence[str], extra: Extra, where: str) -> None:
-    unknown = [name for name in names if name not in encoder.columns and name != encoder.label]
-    if unknown and extra == "refuse":
-        raise DataError(
-            f"{where} has a column {unknown[0]!r}, which is none that the model knows; rename or remove it, "
-            f"or ask for extra = {'ignore'!r}"
-        )
-
-
-def column_of(cells: Sequence[Any]) -> NDArray[Any]:
-    """As they are: numpy would make one type of them all."""
-    column = np.empty(len(cells), dtype=object)
-    column[:] = cells
-    return column
-
-
-def check_numbers(encoder: Encoder, table: Mapping[str, NDArray[Any]], where: Any) -> None:
-    if encoder.on_bad == "default" and encoder.schema is not None:
-        return
-    for name in encoder.numeric:
-        bad = np.isnan(numbers(table[name]))
-        if bad.any():
-            raise DataError(bad_numbers(name, bad, where(int(bad.argmax())), DROP))
+        encoder.check_known(row, extra, f"row {number}: ")
+    table = {name: np.empty(len(rows), dtype=object) for name in encoder.columns}
+    for name, column in table.items():
+        column[:] = [row[name] for row in rows]  # of any types, which np.array would make one
+    return table
 
 
 def amiss(unread: Unread, rows: int) -> list[str]:
-    """A line for each column and kind: counts, never what a cell holds."""
+    """A line for each column and kind of misread cells: counts, never what a cell holds."""
     return [
         f"{name}: {count} of {rows} cells {AMISS[kind]}"
         for name, kinds in unread.items()
@@ -215,13 +188,8 @@ def amiss(unread: Unread, rows: int) -> list[str]:
     ]
 
 
-def check_extra(extra: str) -> None:
-    if extra not in ("refuse", "ignore"):
-        raise ConfigError(f'extra must be "refuse" or "ignore", not {extra!r}')
-
-
 def as_csv(rows: RawRows, scores: Floats, predictions: NDArray[Any] | None) -> str:
-    """A line for each row, in its order: what was kept, the score, and the class where there are classes."""
+    """A line for each row, in order: the kept columns, the score, and the class if there are classes."""
     columns: dict[str, Any] = {**rows.kept, "score": map(repr, scores.tolist())}
     if predictions is not None:
         columns["prediction"] = predictions.tolist()

@@ -1,4 +1,4 @@
-"""Files that are whole or not there, and files that their owner alone may read."""
+"""Write files in one step, so that a file is whole or not there; and files that only their owner may read."""
 
 import json
 import os
@@ -9,12 +9,12 @@ PARTIAL = ".new"  # the suffix of a file that is being written
 
 
 def for_owner(path: str, flags: int) -> int:
-    """An `opener` for open(): a file that it makes may be read and written by its owner alone."""
+    """An `opener` for open() that makes files which only their owner may read and write."""
     return os.open(path, flags, 0o600)
 
 
 def write_bytes(path: Path, content: bytes, private: bool = False) -> None:
-    """Write a file in one step: no reader meets half of it. If `private`, its owner alone may read it."""
+    """Write a file in one step: no reader meets half of it. If `private`, only its owner may read it."""
     fresh = path.with_suffix(PARTIAL)
     with open(fresh, "wb", opener=for_owner if private else None) as file:
         file.write(content)

@@ -1,4 +1,4 @@
-"""How a row becomes a record inside the unit ball: what training and prediction share, and its form in JSON."""
+"""How a row becomes a record inside the unit ball: declared once, shared by training and prediction, kept as JSON."""
 
 import math
 from collections.abc import Sequence
@@ -11,38 +11,39 @@ from privadmm.data.arrays import Floats, Ints
 from privadmm.data.columns import Columns, People
 from privadmm.data.encoder import Encoder
 from privadmm.data.label_source import LabelSource
-from privadmm.data.schema import Category, Number, OnBad, Schema
+from privadmm.data.raw import OnBad
+from privadmm.data.schema import Category, Number, Schema
 from privadmm.data.shards import Shards
-from privadmm.data.store import Store
+from privadmm.data.storage import Store
 from privadmm.errors import DataError
 from privadmm.params import check_nonnegative, check_positive
 
-LARGEST = 1e100  # of a number in a file
+LARGEST = 1e100  # the largest number that a model file may hold
 
 
 @dataclass(frozen=True)
 class Frame:
-    """How a row becomes a record inside the unit ball: what training and prediction share. All declared."""
+    """Everything declared about rows, from raw columns to records and parties."""
 
     row_bound: float
     intercept: float
     names: tuple[str, ...]
     classes: tuple[Any, Any] | None
-    groups: tuple[tuple[int, ...], ...] = ()  # of vertical parties: the columns that each holds
-    row_bounds: tuple[float, ...] = ()  # and the norm to which each clips its part of a row
-    clipped: bool = True  # or only divided by it, where neighbours differ in one column
+    groups: tuple[tuple[int, ...], ...] = ()  # the columns that each vertical party holds
+    row_bounds: tuple[float, ...] = ()  # the norm to which each vertical party clips its part of a row
+    clipped: bool = True  # False: rows are only divided by the bound, since neighbours differ in one column
     schema: Schema | None = None  # how raw columns become `names`; None: they are numbers as they stand
     on_bad: OnBad = "refuse"
     label: str | None = None
 
     @property
     def encoder(self) -> Encoder:
-        """From raw columns to rows."""
+        """Turns raw columns into rows."""
         return Encoder(self.names, self.schema, self.on_bad, self.label)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What each weight belongs to."""
+        """The names of the weights: the features, and the intercept if there is one."""
         return (*self.names, "(intercept)") if self.intercept else self.names
 
     def shards(
@@ -54,7 +55,7 @@ class Frame:
         store: Store | None = None,
         randomised: bool = True,
     ) -> Shards:
-        """Parties' records. Unless it is known that no label is `randomised`, their rows are digested too."""
+        """Parties' records. Their rows are digested, unless the caller knows that no label is `randomised`."""
         return Shards.build(
             X,
             y,
@@ -69,16 +70,16 @@ class Frame:
 
     @property
     def bounds(self) -> tuple[float, ...]:
-        """Every norm to which rows are clipped."""
+        """All norms to which rows are clipped."""
         return self.row_bounds or (self.row_bound,)
 
     def split(self, held: Sequence[Sequence[int]], row_bounds: Sequence[float] = (), clipped: bool = True) -> "Frame":
-        """The same with these columns at vertical parties; `row_bound` is each one's if no others are given."""
+        """Give vertical parties these columns. Without `row_bounds` every party has this frame's bound."""
         bounds = tuple(map(float, row_bounds)) or (self.row_bound,) * len(held)
         return replace(self, groups=tuple(map(tuple, held)), row_bounds=bounds, clipped=clipped)
 
     def people(self, X: Any, y: Any, rows: Any, column_bound: float | None = None, randomised: bool = True) -> People:
-        """These rows as vertical parties hold them. Columns that were scaled down come with `column_bound`."""
+        """These rows as vertical parties hold them; with a `column_bound` columns are scaled down to it."""
         columns = Columns.build(
             [X[:, list(group)][rows] for group in self.groups],
             row_bounds=self.row_bounds,
@@ -91,17 +92,13 @@ class Frame:
 
     @property
     def party_order(self) -> Ints:
-        """Where in `columns` the weights of one party after another stand; the last one holds the intercept."""
+        """The places in `columns` of the weights of one party after another; the last party has the intercept."""
         places = [place for group in self.groups for place in group] or list(range(len(self.names)))
         return np.array([*places, len(self.names)] if self.intercept else places)
 
     def arranged(self, w: Floats) -> Floats:
-        """A job's weights, one party after another, in the order of `columns`."""
-        if not self.groups:
-            return w
-        found = np.empty_like(w)
-        found[self.party_order] = w
-        return found
+        """Put a job's weights, which stand one party after another, into the order of `columns`."""
+        return w[np.argsort(self.party_order)] if self.groups else w
 
 
 def dumped(schema: Schema | None) -> dict[str, Any] | None:
@@ -109,6 +106,7 @@ def dumped(schema: Schema | None) -> dict[str, Any] | None:
 
 
 def frame_of(kept: Any) -> Frame:
+    """Read a frame out of a model's JSON, and check it."""
     names, classes, label = kept["names"], kept["classes"], kept.get("label")
     groups, bounds, clipped = kept.get("groups", []), kept.get("row_bounds", []), kept.get("clipped", True)
     need(bool(names) and texts(names) and len(set(names)) == len(names), "its features are not distinct names")
@@ -142,16 +140,16 @@ def texts(values: Any) -> bool:
 
 
 def numbers_of(values: Any, length: int) -> Floats:
-    """So many numbers, of a size that sums and products of a few do not overflow."""
+    """Check that these are so many numbers, small enough that sums and products of a few do not overflow."""
     need(all(type(value) in (int, float) for value in values), "a weight, centre or scale is no number")
-    found = np.array(values, dtype=np.float64)
-    need(found.shape == (length,), f"it has {len(found)} numbers where {length} belong")
-    need(bool((np.abs(found) <= LARGEST).all()), f"it has a number beyond {LARGEST:g}")
-    return found
+    array = np.array(values, dtype=np.float64)
+    need(array.shape == (length,), f"it has {len(array)} numbers where {length} belong")
+    need(bool((np.abs(array) <= LARGEST).all()), f"it has a number beyond {LARGEST:g}")
+    return array
 
 
 def loaded(kept: Any) -> Schema | None:
-    """What `dumped` made, out of JSON."""
+    """Read back what `dumped` made."""
     if kept is None:
         return None
     columns = dict[str, Number | Category]()

@@ -1,9 +1,9 @@
-"""Which labels a block holds, and of which records: what reports that were kept of labels are compared with.
+"""Which labels a block holds, and of which records. Randomised labels that were stored are compared with it.
 
-A report belongs to the record at its place. Which record that is, its features say: their digest goes row by row over
+A stored label belongs to the record at its place, and the record is known by a digest of its features. The digest is of
 the numbers as they were read, before they are clipped, so it is the same for dense and sparse storage, for every bound
-and intercept, and on every machine. Labels are not in it: it is kept, and nothing that is kept tells more of a label
-than its report.
+and intercept, and on every machine. It does not cover the labels: it is stored, and nothing stored may tell more of a
+label than its randomised report.
 """
 
 from __future__ import annotations
@@ -15,12 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from privadmm.data.packing import CHUNK, Index
+from privadmm.data.arrays import Ints
+from privadmm.data.storage import CHUNK
+
+CELLS = 1 << 14  # numbers of a dense table that are digested at a time
 
 
 @dataclass(frozen=True)
 class LabelSource:
-    """The column of the labels, its classes (negative first) and, party by party, the digest of the records."""
+    """The label column, its classes (negative first) and a digest of each party's records."""
 
     column: str = "y"
     classes: tuple[str, ...] = ()
@@ -28,16 +31,16 @@ class LabelSource:
 
     @staticmethod
     def declared(column: str | None, classes: Sequence[Any] | None, rows: Sequence[str] = ()) -> LabelSource:
-        """As a config or an estimator declares it; a file without column names calls its labels y."""
+        """Make one from what a config or an estimator declares; a file without column names calls its labels y."""
         return LabelSource(column or "y", tuple(str(name) for name in classes or ()), tuple(rows))
 
-    def take(self, parties: Index) -> LabelSource:
-        """Of the parties at these positions."""
+    def take(self, parties: Ints) -> LabelSource:
+        """The source of the parties at these positions."""
         return replace(self, rows=tuple(self.rows[i] for i in parties))
 
     @staticmethod
     def join(sources: Sequence[LabelSource | None]) -> LabelSource | None:
-        """Of blocks of one job, one after another."""
+        """Join the sources of a job's blocks; None if one of them has none."""
         known = [source for source in sources if source is not None]
         if len(known) < len(sources):
             return None
@@ -45,11 +48,10 @@ class LabelSource:
 
 
 UNNAMED = LabelSource()
-CELLS = 1 << 14  # numbers of a dense table that are digested at a time
 
 
-def digest_of(X: Any, rows: Index) -> str:
-    """Of these rows of a table, in this order: how many numbers in each row are not 0, where they stand, and they."""
+def digest_of(X: Any, rows: Ints) -> str:
+    """Digest these rows of a table in this order: how many numbers of each are not 0, in which columns, and which."""
     counts, places, values = (hashlib.sha256() for _ in range(3))
     sparse = hasattr(X, "tocsr")
     step = CHUNK if sparse else max(1, CELLS // int(X.shape[1]))

@@ -1,9 +1,9 @@
-"""A public map of records into the unit ball, made from privately released moments: centred, scaled, normalised.
+"""A public map that centres, scales and normalises records, made from privately released moments.
 
     phi(x) = ( sqrt(1 - b^2) unit(A * (x - M)), b ),    unit(v) = v/|v|, unit(0) = 0                          (1)
 
-for any public M, A and b: |phi| <= 1, so every bound on per-record gradients holds on phi as on x. M and A come from
-noisy first and second moments m1, m2 whose noise has standard deviation s in every coordinate:
+For any public M, A and b, |phi| <= 1: every bound on a record's gradient holds for phi as for x. M and A come from
+noisy first and second moments m1, m2, whose noise has standard deviation s in every coordinate:
 
     M = m1 max(0, 1 - d s^2/|m1|^2),   v = max(0, m2 - max(0, M^2 - s^2)),   A = (v + max(3e-4, 1.5 s))^(-1/2)  (2)
 
@@ -18,17 +18,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from privadmm.data.arrays import Floats, Ints
+from privadmm.data.storage import chunks
 from privadmm.errors import DataError
 
 if TYPE_CHECKING:
     from privadmm.data.shards import Shards
 
-FLOOR = 3e-4  # of a feature's variance, so that a constant feature is not blown up
+FLOOR = 3e-4  # the least variance that a feature is scaled by, so that a constant feature is not blown up
 
 
 @dataclass(frozen=True, eq=False)
 class Map:
-    """(1). M and A are (d,)."""
+    """The map (1); M and A are (d,)."""
 
     M: Floats
     A: Floats
@@ -43,15 +44,15 @@ class Map:
         return self.M.tobytes() + self.A.tobytes()
 
     def __call__(self, x: Any) -> Floats:
-        """(..., d) -> (..., d + 1)."""
+        """Map records (..., d) to (..., d + 1)."""
         out = np.empty((*x.shape[:-1], x.shape[-1] + 1))
         v = out[..., :-1]
         np.subtract(x, self.M, out=v)
         v *= self.A
-        # Divided by the largest entry first: squares of large entries would overflow, and of small ones vanish.
+        # Divide by the largest entry first: squares of large entries would overflow, and of small ones vanish.
         largest = np.abs(v).max(axis=-1, keepdims=True, initial=0.0)
         v /= np.where(largest > 0, largest, 1.0)
-        # Taken up by what the sum of squares may have lost, so that no row ends a hair outside the unit ball.
+        # Round up by what the sum of squares may have lost, so that no row ends a hair outside the unit ball.
         length = np.sqrt((v * v).sum(axis=-1, keepdims=True)) * (1 + (x.shape[-1] + 8) * 2.0**-52)
         v *= math.sqrt(1 - self.b**2) / np.where(length > 0, length, 1.0)
         out[..., -1] = self.b
@@ -59,24 +60,24 @@ class Map:
 
 
 def moments(shards: "Shards", nonnegative: bool) -> Floats:
-    """(P, 2 d): each party's mean of x and of x*x. Where entries are declared non-negative, others count as 0."""
-    found = np.zeros((len(shards.ids), 2, shards.dim))
+    """(P, 2 d): each party's mean of x and of x*x. If entries are declared non-negative, others count as 0."""
+    sums = np.zeros((len(shards.ids), 2, shards.dim))
     for slot in shards.slots:
-        for party, chunks in zip(np.arange(len(shards.ids))[slot.at], slot.piece.chunks(), strict=True):
-            for A in chunks:  # cut at fixed places, so that the sum has the same bits however records are kept
-                x = np.maximum(A, 0.0) if nonnegative else A
-                found[party] += x.sum(axis=0), (x * x).sum(axis=0)
-    return (found / shards.sizes[:, None, None]).reshape(len(shards.ids), -1)
+        for i, party in zip(slot.positions, slot.piece.parties(), strict=True):
+            for _, rows in chunks(party):  # cut at fixed places: the sum has the same bits however records are stored
+                x = np.maximum(rows, 0.0) if nonnegative else rows
+                sums[i] += x.sum(axis=0), (x * x).sum(axis=0)
+    return (sums / shards.sizes[:, None, None]).reshape(len(shards.ids), -1)
 
 
 def moments_sensitivity(sizes: Ints, nonnegative: bool) -> Floats:
-    """A column: sqrt(4.5)/m, or 2/m, and twice the rounding of the two sums."""
+    """(P, 1): sqrt(4.5)/m, or 2/m if non-negative, plus twice the rounding of the two sums."""
     bound = 2.0 if nonnegative else math.sqrt(4.5)
     return (bound / sizes + 2.0**-49 * math.sqrt(2) * sizes)[:, None]
 
 
 def map_of(moments: Floats, s: Floats | float, b: float) -> Map:
-    """(2), from noisy moments (2 d,) with noise of standard deviation s."""
+    """Apply (2) to noisy moments (2 d,), whose noise has standard deviation s."""
     d = moments.shape[-1] // 2
     m1, m2 = moments[:d], moments[d:]
     size = float(m1 @ m1)

@@ -1,8 +1,8 @@
-"""Files on disk -> `Records`: csv, parquet, npz and libsvm, checked before anything else sees them.
+"""Read csv, parquet, npz and libsvm files into `Records`, and check them before anything else sees them.
 
-Reading happens at the owner, before any release, so a reader may refuse a file and say where it is wrong: the
-file, the line, the column, how many rows. It never prints what a cell holds. What would otherwise be looked
-up in the data (categories, ranges, classes, the number of columns of a libsvm file) has to be declared.
+Reading happens at the owner, before any release. So a reader may refuse a file and say where it is wrong: the file, the
+line, the column, how many rows. It never prints what a cell holds. What would otherwise be looked up in the data
+(categories, ranges, classes, the number of columns of a libsvm file) has to be declared.
 """
 
 import bz2
@@ -11,33 +11,20 @@ import gzip
 import io
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, Protocol, TypeVar, Union, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from privadmm.data import libsvm, raw
 from privadmm.data.arrays import Floats
-from privadmm.data.schema import (
-    DROP_OR_DEFAULT,
-    Classes,
-    ClassName,
-    Number,
-    OnBad,
-    Schema,
-    bad_numbers,
-    check_on_bad,
-    class_pair,
-    distinct_columns,
-    labels,
-    numbers,
-    require_column,
-    words,
-)
+from privadmm.data.raw import DROP, DROP_OR_DEFAULT, Classes, ClassName, OnBad, nth_record, numbers, words
+from privadmm.data.schema import Number, Schema
 from privadmm.errors import ConfigError, DataError, PrivadmmError
 from privadmm.params import MOST_FEATURES
 
@@ -55,17 +42,15 @@ EXTENSIONS: dict[Format, tuple[str, ...]] = {
     "libsvm": (".libsvm", ".svm", ".txt", ".gz"),
 }
 FOREIGN = (OSError, EOFError, ValueError, NotImplementedError, csv.Error, zlib.error, zipfile.BadZipFile)
-DROP = "drop or fill in these rows"
 DROP_OR_DECLARE = f"{DROP}, or declare a schema if the column holds categories"
 ROWS_AT_ONCE = 1 << 16
-BYTES_AT_ONCE = 1 << 22
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Records:
     """n records: features X (n, d), dense or CSR, and y (n,), which is -1 / +1 or a number to predict.
 
-    names are the d feature names; columns holds further raw columns of length n, for splitting by them.
+    `names` are the d feature names; `columns` holds further raw columns of length n, for splitting by them.
     """
 
     X: Matrix
@@ -89,7 +74,7 @@ class Records:
         return f"Records({len(self)} records, {len(self.names)} features, columns={list(self.columns)})"
 
     def take(self, rows: ArrayLike) -> "Records":
-        """The records at these row numbers (or under this mask), in that order."""
+        """The records at these row numbers (or under this mask), in this order."""
         index = np.asarray(rows)
         columns = {name: values[index] for name, values in self.columns.items()}
         return Records(self.X[index], self.y[index], self.names, columns)
@@ -108,15 +93,15 @@ def read(
 ) -> Records:
     """Read one file; its format follows from the extension unless it is given.
 
-    csv, parquet: columns by name. With a schema the declared columns are encoded and others are ignored;
-    without one, every column but the label and those in `keep` is a number. npz: arrays X (n, d) and y (n,).
-    libsvm: indices from 1, `dim` declared. csv and libsvm may be gzipped. classes = (negative, positive)
-    gives y = -1 / +1; None leaves y a number. A schema brings its own label and classes.
+    csv, parquet: with a schema the declared columns are encoded and others are ignored; without one, every column but
+    the label and those in `keep` is a number. npz: arrays X (n, d) and y (n,). libsvm: indices from 1, and `dim` is
+    declared. csv and libsvm may be gzipped. classes = (negative, positive) gives y = -1 / +1; None leaves y a number.
+    A schema brings its own label and classes.
     """
     path = Path(path)
-    check_on_bad(on_bad)
+    raw.check_on_bad(on_bad)
     kind = _format(path, format)
-    pair = None if classes is None else class_pair(classes)
+    pair = None if classes is None else raw.class_pair(classes)
     if schema is not None:
         label, pair = _agree("label", label, schema.label), _agree("classes", pair, schema.classes)
         if kind not in ("csv", "parquet"):
@@ -131,12 +116,17 @@ def read(
         elif kind == "libsvm":
             if keep:
                 raise ConfigError(f"{path}: keep = {list(keep)!r}, but a libsvm file has no further columns")
-            records = _read_libsvm(path, label or "y", pair, dim)
+            if dim is None:
+                raise ConfigError(
+                    f"{path}: a libsvm file does not say how many features there are, and its largest index may fall "
+                    "short (a9a.t has 122 of 123); declare dim = ..."
+                )
+            with _open(path) as file:
+                records = _matrix(*libsvm.parse(file, dim), label or "y", pair, {})
         else:
             if label is None:
                 raise ConfigError(f'{path}: name the label column, label = "..."')
-            table: _Table = _Csv(path) if kind == "csv" else _Parquet(path)
-            records = _from_table(table, label, pair, schema, keep, on_bad)
+            records = _read_table(_table(path, kind), label, pair, schema, keep, on_bad)
         if len(records) == 0:
             raise DataError("has no records; give a file with at least one")
         if dim not in (None, records.X.shape[1]):
@@ -146,12 +136,36 @@ def read(
 
 @contextmanager
 def opened(path: Path, format: Format | None) -> Iterator["_Table"]:
-    """A csv or parquet file, of which columns can be asked by name."""
+    """Open a csv or parquet file, from which columns can be loaded by name."""
     kind = _format(path, format)
     if kind not in ("csv", "parquet"):
         raise ConfigError(f"{path}: columns are asked for by name, and {kind} has none; use csv or parquet")
     with _readable(path, kind):
-        yield _Csv(path) if kind == "csv" else _Parquet(path)
+        yield _table(path, kind)
+
+
+def load_features(
+    table: "_Table",
+    features: Sequence[str],
+    schema: Schema | None,
+    on_bad: OnBad,
+    numeric: Sequence[str] = (),
+    text: Sequence[str] = (),
+) -> tuple[Floats, Columns]:
+    """X (n, d) of these columns, encoded by a schema of them or numbers as they stand, and all columns that were read.
+
+    Further columns to read are `numeric` or `text`.
+    """
+    if not features:
+        raise DataError("has no feature columns; add at least one")
+    measured = [name for name in features if schema is None or isinstance(schema.columns[name], Number)]
+    columns = table.load([*measured, *numeric], sorted({*features, *text} - {*measured, *numeric}))
+    for name in measured if on_bad == "refuse" else ():
+        fix = DROP_OR_DECLARE if schema is None else DROP_OR_DEFAULT
+        raw.require_numbers(name, columns[name], table.where, fix)
+    if schema is not None:
+        return schema.encode(columns, on_bad), columns
+    return np.stack([columns[name] for name in features], axis=1), columns
 
 
 def _format(path: Path, given: Format | None) -> Format:
@@ -179,7 +193,7 @@ def _agree(what: str, given: T | None, declared: T) -> T:
 
 @contextmanager
 def _readable(path: Path, kind: str) -> Iterator[None]:
-    """Every failure names the file. Foreign exceptions are named by type only: their text may quote data."""
+    """Name the file in every failure. Of other libraries' errors only the type is told: their text may quote data."""
     try:
         yield
     except DataError as error:
@@ -194,20 +208,21 @@ def _readable(path: Path, kind: str) -> Iterator[None]:
 
 
 def _open(path: Path) -> IO[bytes]:
-    match path.suffix.lower():
-        case ".gz":
-            return cast(IO[bytes], gzip.open(path))
-        case ".bz2":
-            return cast(IO[bytes], bz2.open(path))
-        case _:
-            return path.open("rb")
+    openers: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open}
+    return cast(IO[bytes], openers.get(path.suffix.lower(), open)(path, "rb"))
 
 
 class _Table(Protocol):
+    """A file whose columns have names."""
+
     header: tuple[str, ...]
 
     def load(self, numeric: Sequence[str], text: Sequence[str]) -> Columns: ...
     def where(self, row: int) -> str: ...
+
+
+def _table(path: Path, kind: Format) -> _Table:
+    return _Csv(path) if kind == "csv" else _Parquet(path)
 
 
 class _Csv:
@@ -272,50 +287,42 @@ class _Parquet:
     def load(self, numeric: Sequence[str], text: Sequence[str]) -> Columns:
         with self.file as file:
             table = file.read(columns=[*numeric, *text])
-        raw: Columns = {}
+        columns: Columns = {}
         for name in (*numeric, *text):
             column = table.column(name)
-            # Left as a dictionary, a null would come out of pyarrow as the dictionary's last word.
+            # pyarrow would turn a null of a dictionary column into the dictionary's last word.
             if self.types.is_dictionary(column.type):
                 column = column.cast(column.type.value_type)
-            raw[name] = column.to_numpy(zero_copy_only=False)
-        return raw | {name: numbers(raw[name]) for name in numeric}
+            columns[name] = column.to_numpy(zero_copy_only=False)
+        return columns | {name: numbers(columns[name]) for name in numeric}
 
     def where(self, row: int) -> str:
-        return f"record {row + 1}"
+        return nth_record(row)
 
 
-def _from_table(
-    table: _Table,
-    label: str,
-    classes: Classes | None,
-    schema: Schema | None,
-    keep: Sequence[str],
-    on_bad: OnBad,
+def _read_table(
+    table: _Table, label: str, classes: Classes | None, schema: Schema | None, keep: Sequence[str], on_bad: OnBad
 ) -> Records:
-    distinct_columns(table.header)
+    raw.distinct_columns(table.header)
     features = [name for name in table.header if name != label and name not in keep]
-    measured = features
     if schema is not None:
         features = list(schema.columns)
-        measured = [name for name in features if isinstance(schema.columns[name], Number)]
     for name in (*features, label, *keep):
-        require_column(name, table.header)
-    if not features:
-        raise DataError("has no feature columns beside the label; add at least one")
-    numeric = measured if classes is not None else [*measured, label]
-    text = {*features, label, *keep} - set(numeric)
-    columns = table.load(numeric, sorted(text))
-    for name in numeric:
-        bad = np.isnan(columns[name])
-        if bad.any() and (on_bad == "refuse" or name == label):
-            fix = DROP if name == label else DROP_OR_DEFAULT if schema is not None else DROP_OR_DECLARE
-            raise DataError(bad_numbers(name, bad, table.where(int(bad.argmax())), fix))
-    y = columns[label] if classes is None else labels(columns[label], classes, label)
-    kept = {name: columns[name] for name in keep}
-    if schema is not None:
-        return Records(schema.encode(columns, on_bad), y, schema.names, kept)
-    return Records(np.stack([columns[name] for name in features], axis=1), y, tuple(features), kept)
+        raw.require_column(name, table.header)
+    numeric, text = ([label], keep) if classes is None else ([], [label, *keep])
+    X, columns = load_features(table, features, schema, on_bad, numeric, text)
+    y = label_values(columns[label], label, classes, table.where)
+    names = tuple(features) if schema is None else schema.names
+    return Records(X, y, names, {name: columns[name] for name in keep})
+
+
+def label_values(values: NDArray[Any], label: str, classes: Classes | None, where: Callable[[int], str]) -> Floats:
+    """-1 / +1 of a column that holds the two classes, or finite numbers where there are no classes."""
+    if classes is not None:
+        return raw.labels(values, classes, label)
+    y = numbers(values)
+    raw.require_numbers(label, y, where, DROP)
+    return y
 
 
 def _read_npz(path: Path, label: str, classes: Classes | None, keep: Sequence[str]) -> Records:
@@ -324,7 +331,7 @@ def _read_npz(path: Path, label: str, classes: Classes | None, keep: Sequence[st
         if not isinstance(arrays, np.lib.npyio.NpzFile):
             raise DataError("holds one array; save X and y together, np.savez(path, X=X, y=y)")
         for name in ("X", label, *keep):
-            require_column(name, arrays.files)
+            raw.require_column(name, arrays.files)
         X, y, kept = arrays["X"], arrays[label], {name: arrays[name] for name in keep}
     if X.dtype.kind not in "biuf" or X.ndim != 2 or X.shape[1] == 0:
         raise DataError(f"X must be numbers of shape (n, d), not {X.dtype} of shape {X.shape}")
@@ -333,86 +340,25 @@ def _read_npz(path: Path, label: str, classes: Classes | None, keep: Sequence[st
     return _matrix(np.asarray(X, dtype=np.float64), y, label, classes, kept)
 
 
-def _read_libsvm(path: Path, label: str, classes: Classes | None, dim: int | None) -> Records:
-    from scipy.sparse import csr_array
-
-    if dim is None:
-        raise ConfigError(
-            f"{path}: a libsvm file does not say how many features there are, and its largest index may fall "
-            "short (a9a.t has 122 of 123); declare dim = ..."
-        )
-    blocks = []
-    with _open(path) as file:
-        line = 0
-        while lines := file.readlines(BYTES_AT_ONCE):
-            blocks.append(_libsvm_block(lines, line, dim))
-            line += len(lines)
-    if not blocks:
-        raise DataError("is empty; give a libsvm file with at least one record")
-    y, counts, indices, values = (np.concatenate(part) for part in zip(*blocks, strict=True))
-    # 32-bit indices where they fit: several solvers take no others.
-    whole = np.int32 if len(values) < 1 << 31 else np.int64
-    indptr = np.concatenate([[0], np.cumsum(counts)]).astype(whole)
-    X = csr_array((values, (indices - 1).astype(whole), indptr), shape=(len(y), dim))
-    return _matrix(X, y, label, classes, {})
-
-
-def _libsvm_block(lines: list[bytes], before: int, dim: int) -> tuple[NDArray[Any], ...]:
-    """Whole lines at once -> labels, entries per line, indices, values."""
-    kept = [(k, body) for k, line in enumerate(lines, before + 1) if (body := line.split(b"#", 1)[0].strip())]
-    tokens = [body.replace(b":", b" ").split() for _, body in kept]
-    counts = np.array([body.count(b":") for _, body in kept], dtype=np.int64)
-    owner = np.repeat(np.arange(len(kept)), counts)
-
-    def refuse(bad: NDArray[np.bool_], what: str) -> None:
-        if bad.any():
-            raise DataError(f"line {kept[int(bad.argmax())][0]} {what}")
-
-    def of_entries(bad: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        return np.bincount(owner[bad], minlength=len(kept)) > 0
-
-    malformed = "is not `label index:value index:value ...` in numbers; correct or drop it"
-    refuse(np.array([len(cells) for cells in tokens], dtype=np.int64) != 1 + 2 * counts, malformed)
-    try:
-        flat = np.fromiter(map(float, chain.from_iterable(tokens)), np.float64)
-    except ValueError:
-        refuse(np.array([np.isnan(numbers(np.array(cells))).any() for cells in tokens]), malformed)
-        raise
-    is_label = np.zeros(len(flat), dtype=bool)
-    is_label[np.cumsum(1 + 2 * counts) - (1 + 2 * counts)] = True
-    indices, values = flat[~is_label].reshape(-1, 2).T
-    from_one = (indices >= 1) & (indices == np.floor(indices))
-    refuse(of_entries(~from_one), "has an index that is no whole number from 1 up; libsvm counts from 1")
-    refuse(of_entries(indices > dim), f"has an index beyond the declared dim = {dim}; correct one of them")
-    again = np.zeros(len(indices), dtype=bool)
-    again[1:] = (indices[1:] <= indices[:-1]) & (owner[1:] == owner[:-1])
-    refuse(of_entries(again), "has indices that do not increase; sort them, each index once")
-    return flat[is_label], counts, indices, values
-
-
 def feature_names(d: int) -> tuple[str, ...]:
-    """Of files that have none."""
+    """Feature names for files without column names: x1, x2, ... as libsvm counts."""
     return tuple(f"x{j + 1}" for j in range(d))
 
 
 def _matrix(X: Matrix, y: NDArray[Any], label: str, classes: Classes | None, kept: Columns) -> Records:
-    """Records without column names: features are called x1, x2, ... as libsvm counts them."""
+    """Records without column names, whose features must be finite."""
     names = feature_names(X.shape[1])
     rows, columns = _nonfinite(X)
     if len(rows):
-        bad = np.zeros(X.shape[0], dtype=bool)
-        bad[rows[columns == columns.min()]] = True
-        raise DataError(bad_numbers(names[columns.min()], bad, f"record {int(bad.argmax()) + 1}", DROP))
-    if classes is not None:
-        return Records(X, labels(y, classes, label), names, kept)
-    target = numbers(y)
-    bad = np.isnan(target)
-    if bad.any():
-        raise DataError(bad_numbers(label, bad, f"record {int(bad.argmax()) + 1}", DROP))
-    return Records(X, target, names, kept)
+        first = columns.min()
+        values = np.zeros(X.shape[0])
+        values[rows[columns == first]] = np.nan
+        raw.require_numbers(names[first], values, nth_record, DROP)
+    return Records(X, label_values(y, label, classes, nth_record), names, kept)
 
 
 def _nonfinite(X: Matrix) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Rows and columns of the entries that are not finite."""
     if isinstance(X, np.ndarray):
         rows, columns = np.nonzero(~np.isfinite(X))
         return rows, columns

@@ -1,60 +1,55 @@
-"""Who holds which record, or which column: set-up for simulations, the same again for the same seed.
+"""Split records or columns between the parties of a simulation; the same seed gives the same split.
 
-A split of n records is an array `owner` (n,) of party numbers 0 .. N-1, in which every party holds at least
-one record. Where the parties really are separate there is nothing to split, and this module is not used.
+A split of n records is an array `owner` (n,) of party numbers 0 .. N-1, in which every party holds at least one record.
+Parties that really are separate need no split, and do not use this module.
 """
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privadmm.data.arrays import Ints
-from privadmm.data.schema import words
+from privadmm.data.raw import words
 from privadmm.errors import ConfigError, DataError
 from privadmm.params import check_positive, check_probability
 
 ATTEMPTS = 100
 
 
-class _Rows(Protocol):
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-
-
 def even(n: int, parties: int, seed: int) -> Ints:
-    """A random permutation of the records, cut into parts whose sizes differ by at most one."""
+    """Permute the records at random and cut them into parts whose sizes differ by at most one."""
     sizes = even_sizes(n, parties)
     owner = np.empty(n, dtype=np.int64)
     owner[_rng(seed).permutation(n)] = np.repeat(np.arange(parties), sizes)
     return owner
 
 
-def even_sizes(n: int, parties: int) -> Ints:
-    """How many records each party has after an even split."""
-    _enough(n, parties, "records")
-    return _near_equal(n, parties)
+def even_sizes(n: int, parties: int, what: str = "records") -> Ints:
+    """How many records (or `what` is split) each party has after an even split."""
+    _enough(n, parties, what)
+    return n // parties + (np.arange(parties) < n % parties)
 
 
 def by_column(values: NDArray[Any]) -> tuple[Ints, tuple[str, ...]]:
-    """One party for each distinct value, in sorted order: the owners and the parties' names."""
+    """Make a party of each distinct value, in sorted order: the owners and the parties' names."""
     values = np.asarray(values)
-    found = words(values)
-    if blank := found.count(""):
-        raise DataError(f"splitting by a column: {blank} of {len(found)} rows are blank; fill them in or drop them")
-    if not found:
+    cells = words(values)
+    if blank := cells.count(""):
+        raise DataError(f"splitting by a column: {blank} of {len(cells)} rows are blank; fill them in or drop them")
+    if not cells:
         raise DataError("splitting by a column: there are no records; give at least one")
-    distinct, owner = np.unique(values if values.dtype.kind in "biuf" else np.array(found), return_inverse=True)
+    distinct, owner = np.unique(values if values.dtype.kind in "biuf" else np.array(cells), return_inverse=True)
     return owner.astype(np.int64), tuple(words(distinct))
 
 
 def dirichlet(y: NDArray[Any], parties: int, alpha: float, seed: int) -> Ints:
-    """Label skew: each class is dealt out in shares drawn from Dirichlet(alpha, ..., alpha).
+    """Split with label skew: each class is dealt out in shares drawn from Dirichlet(alpha, ..., alpha).
 
-    A small alpha gives parties of nearly one class and of very different sizes; a large one is close to
-    `even`. Drawn anew while a party is left empty, up to ATTEMPTS times.
+    A small alpha gives parties of nearly one class and of very different sizes; a large one is close to `even`. A draw
+    that leaves a party empty is repeated, up to ATTEMPTS times.
     """
     y = np.asarray(y)
     check_positive(alpha=alpha)
@@ -76,13 +71,12 @@ def dirichlet(y: NDArray[Any], parties: int, alpha: float, seed: int) -> Ints:
 
 
 def by_columns(d: int, parties: int | Sequence[int]) -> list[Ints]:
-    """The columns each party holds in the vertical setting, in runs from left to right.
+    """The columns that each vertical party holds, in runs from left to right.
 
-    parties is their number, for runs that differ by at most one column, or the length of each run: [66, 57].
+    `parties` is their number, for runs that differ by at most one column, or the length of each run: [66, 57].
     """
     if isinstance(parties, int | np.integer):
-        _enough(d, parties, "columns")
-        sizes = _near_equal(d, parties)
+        sizes = even_sizes(d, parties, "columns")
     else:
         sizes = np.asarray(parties, dtype=np.int64)
         if sizes.ndim != 1 or (sizes < 1).any() or sizes.sum() != d:
@@ -92,12 +86,14 @@ def by_columns(d: int, parties: int | Sequence[int]) -> list[Ints]:
 
 
 def by_lists(d: int, lists: Sequence[Sequence[int]]) -> list[Ints]:
-    """The columns each party holds, spelled out; every one of the d columns at exactly one party."""
+    """Check declared lists of the columns that each party holds; each of the d columns must be at exactly one party."""
     held = [np.asarray(columns, dtype=np.int64).reshape(-1) for columns in lists]
     for party, columns in enumerate(held):
         if len(columns) == 0:
             raise ConfigError(f"party {party} holds no columns; give it at least one or leave it out")
-    count = np.bincount(_within(np.concatenate(held), d), minlength=d) if held else np.zeros(d, dtype=np.int64)
+        if ((columns < 0) | (columns >= d)).any():
+            raise ConfigError(f"columns are numbered 0 to {d - 1}; a party's list goes beyond that")
+    count = np.bincount(np.concatenate(held), minlength=d) if held else np.zeros(d, dtype=np.int64)
     if (count != 1).any():
         column = int(np.flatnonzero(count != 1)[0])
         raise ConfigError(f"column {column} is held by {count[column]} parties; give each column to exactly one")
@@ -113,23 +109,23 @@ def train_test(n: int, test_fraction: float, seed: int) -> tuple[Ints, Ints]:
             f"test_fraction = {test_fraction} of {n} records leaves {n - held_out} to train on and "
             f"{held_out} to test on; each needs at least one"
         )
-    order = _rng(seed).permutation(n)
-    return np.sort(order[held_out:]), np.sort(order[:held_out])
+    return _cut(_rng(seed).permutation(n), held_out)
 
 
 def of_party(n: int, test_fraction: float, seed: int, party: int) -> tuple[Ints, Ints]:
-    """The same within one party's own records, by its number. A small party may keep all of them to train on."""
+    """Like `train_test`, among the records of one party; a small party may keep all of them to train on."""
     check_probability(test_fraction=test_fraction)
-    held_out = min(round(n * test_fraction), n - 1)
-    stream = np.random.SeedSequence(_checked(seed), spawn_key=(party,))
-    order = np.random.default_rng(stream).permutation(n)
+    return _cut(_rng(seed, party).permutation(n), min(round(n * test_fraction), n - 1))
+
+
+def _cut(order: Ints, held_out: int) -> tuple[Ints, Ints]:
     return np.sort(order[held_out:]), np.sort(order[:held_out])
 
 
-def gather(X: _Rows, owner: NDArray[Any], parties: int | None = None) -> list[Ints]:
+def gather(X: Any, owner: NDArray[Any], parties: int | None = None) -> list[Ints]:
     """The row numbers of X that each party holds, ascending, in party order.
 
-    parties is how many there are; without it the largest owner decides, and an empty last party goes unseen.
+    `parties` is their number; without it the largest owner decides, and an empty last party goes unseen.
     """
     owner = np.asarray(owner)
     if owner.shape != X.shape[:1]:
@@ -145,14 +141,10 @@ def gather(X: _Rows, owner: NDArray[Any], parties: int | None = None) -> list[In
     return np.split(np.argsort(owner, kind="stable"), np.cumsum(sizes)[:-1])
 
 
-def _rng(seed: int) -> np.random.Generator:
-    return np.random.default_rng(_checked(seed))
-
-
-def _checked(seed: int) -> int:
+def _rng(seed: int, *stream: int) -> np.random.Generator:
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise ConfigError(f"split seed must be a whole number, 0 or above, not {seed!r}")
-    return int(seed)
+    return np.random.default_rng(np.random.SeedSequence(int(seed), spawn_key=stream))
 
 
 def _enough(n: int, parties: int, what: str) -> None:
@@ -160,13 +152,3 @@ def _enough(n: int, parties: int, what: str) -> None:
         raise ConfigError(f"the number of parties must be 1 or more, not {parties!r}")
     if n < parties:
         raise DataError(f"{parties} parties cannot share {n} {what}; each needs at least one, use fewer parties")
-
-
-def _near_equal(n: int, parts: int) -> Ints:
-    return n // parts + (np.arange(parts) < n % parts)
-
-
-def _within(columns: Ints, d: int) -> Ints:
-    if ((columns < 0) | (columns >= d)).any():
-        raise ConfigError(f"columns are numbered 0 to {d - 1}; a party's list goes beyond that")
-    return columns

@@ -43,7 +43,7 @@ Guarantee = dict[str, float] | str
 
 
 def views(algorithm: Algorithm, public: Public, plan: Plan) -> dict[str, Any]:
-    """Of the worst party: a guarantee (epsilon, delta), or the words that say there is none."""
+    """The worst party's guarantees, each (epsilon, delta) or the words that say there is none."""
     target, labels = public.privacy, public.label_epsilon
     own = {"features": CLEAR, "label": CLEAR if labels is None else guarantee(labels, 0.0)}
     record: Guarantee = BARE
@@ -77,14 +77,14 @@ def guarantee(total: float, at: float) -> Guarantee:
 
 
 def label_epsilon(spent: Spent, at: float, randomised: float | None) -> float:
-    """Of a true label, from what was spent between labels; they are the reported ones if labels were randomised."""
+    """The epsilon of a true label. `spent` is counted between labels: the reported ones if they were randomised."""
     if randomised is None:
         return epsilon(spent, at)
     return curves.joint_label(randomised, delta_curve(spent), at)
 
 
 def label_plan(algorithm: Algorithm, public: Public, plan: Plan) -> Plan:
-    """The same noise as `plan`, counted between data sets that differ in one label.
+    """The noise of `plan`, counted between data sets that differ in one label.
 
     Of an algorithm without a proof for labels nothing is known but that a label is part of a record.
     """

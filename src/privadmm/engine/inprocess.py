@@ -33,23 +33,23 @@ class InProcess:
         return found
 
     def iterates(self, rounds: int) -> Floats | None:
-        """What `local_models` gives, if that is of this moment: a replayed round leaves no iterate behind."""
+        """Every party's own iterate after so many rounds; None where a round was replayed, which leaves none behind."""
         here = all(worker.last is not None and worker.last.round + 1 == rounds for worker in self._present)
         return self.local_models() if here else None
 
     def local_models(self) -> Floats:
-        """The own iterate of every party present, in party order: the god's-eye view that plots want."""
+        """The own iterate of every party present, in party order; not released, for the figures of a simulation."""
         ids = np.concatenate([worker.local.ids for worker in self._present])
         found = np.concatenate([worker.state.model for worker in self._present], axis=-2)
         return found[..., np.argsort(ids), :]
 
     @property
     def _present(self) -> list[Worker]:
-        """The workers that have answered last; of the others every party has left."""
+        """The workers whose parties have not all left: those that answered in the last round."""
         rounds = [-1 if worker.last is None else worker.last.round for worker in self.workers]
         return [worker for worker, last in zip(self.workers, rounds, strict=True) if last == max(rounds)]
 
 
 def addressed(worker: Worker, mail: Mail) -> Mail:
-    """What of this mail the block receives."""
+    """The part of this mail that the block receives."""
     return mail.only(worker.senders)

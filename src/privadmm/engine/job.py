@@ -1,6 +1,6 @@
 """A job: one algorithm on one set of public facts under one budget, checked as a whole before anything runs.
 
-`Job` is what the estimator and the command line build, each in its own way; `run` is the same for both.
+The estimators and the command line build it, each in its own way.
 """
 
 import json
@@ -33,7 +33,7 @@ LABELS_NOT_PROTECTED = (
 
 @dataclass(frozen=True)
 class Job:
-    """Construction fails closed: an unusable combination never reaches a party."""
+    """An algorithm on public facts. Construction fails closed: an unusable combination never reaches a party."""
 
     algorithm: Algorithm
     public: Public
@@ -94,12 +94,12 @@ class Job:
 
     @cached_property
     def spends(self) -> list[Spent]:
-        """By party, what it will have released: here, and in the trainings that the start descends from."""
+        """What each party will have released: in this job, and in the trainings that the start descends from."""
         return self.public.in_all(totals(self.plan, self.public.parties))
 
     @cached_property
     def past(self) -> tuple[Past, ...]:
-        """What to give along where another job starts from the weights of this one: Start(weights, job.past)."""
+        """The history that a later job needs to start from these weights: Start(weights, job.past)."""
         return self.public.past(totals(self.plan, self.public.parties))
 
     @cached_property
@@ -130,7 +130,7 @@ class Job:
 
     @cached_property
     def of_people(self) -> dict[str, Any]:
-        """Of vertical parties: what a person loses at one of them, at all of them together, and of the label."""
+        """What a person loses at one vertical party, at all of them together, and of the label; empty for records."""
         if not self.public.columns:
             return {}
         one = self.private and self.public.adjacency == "person" and self.delta is not None
@@ -165,7 +165,7 @@ class Job:
 
     @property
     def budget(self) -> Budget | None:
-        """Of a ledger for this job alone: what the start cost is not part of it."""
+        """The budget of a ledger for this job alone; the cost of the start is not part of it."""
         own = self._worst(totals(self.plan, self.public.parties))
         if self.delta is None or own is None:
             return None
@@ -173,7 +173,7 @@ class Job:
 
     @property
     def policy(self) -> Policy:
-        """What a ledger that is made for this job fixes; one that exists has its own, which is the authority."""
+        """The policy of a ledger that is made for this job. An existing ledger has its own, which is the authority."""
         target, labels = self.public.privacy, self.public.label_epsilon
         adjacency = target.adjacency if isinstance(target, Target) else "replace-one"
         return Policy(self.budget, adjacency=adjacency, label_epsilon=labels)

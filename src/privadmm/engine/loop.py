@@ -33,7 +33,7 @@ class Cluster(Protocol):
 
 
 class Parties(Cluster, Protocol):
-    """What a run asks of an engine besides: what came with the releases, and in a simulation what is not released."""
+    """A cluster that also tells receipts and, in a simulation, the parties' own iterates."""
 
     def receipts(self, round: int) -> list[tuple[str, int, int, str, int]]:
         """(job, round, phase, hash, first party) of the rows in which the blocks' ledgers recorded this round."""
@@ -46,7 +46,7 @@ class Parties(Cluster, Protocol):
 
 @runtime_checkable
 class LabelHolder(Protocol):
-    """A cluster whose coordinator, which is whoever drives, holds the labels of all people."""
+    """A cluster whose driver is the coordinator and holds the labels of all people."""
 
     @property
     def labels(self) -> Floats | None: ...
@@ -61,7 +61,7 @@ def labels_of(cluster: Cluster) -> Floats:
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run stands after `round` rounds. A function of the transcript."""
+    """State of a run after `round` rounds: a function of the transcript."""
 
     round: int
     memory: Any
@@ -69,7 +69,7 @@ class Progress:
     transcript: str
 
     def save(self, path: Path, job: str) -> None:
-        """Atomically: a crash leaves the old checkpoint or the new one."""
+        """Write a checkpoint atomically: a crash leaves the old one or the new one."""
         kept = flattened(self.memory, "memory.")
         kept |= {"senders": self.mail.senders, "values": self.mail.values, "absent": self.mail.absent}
         data = arrays.pack(kept, job=job, round=self.round, transcript=self.transcript)
@@ -77,7 +77,7 @@ class Progress:
 
     @staticmethod
     def load(path: Path, job: str, memory: Any) -> "Progress":
-        """What `save` wrote for this job; `memory` is any memory of its algorithm."""
+        """Read the checkpoint of this job; `memory` is any memory of its algorithm, as a template."""
         raw = path.read_bytes()
         if len(raw) < 64 or raw[:64] != arrays.digest(raw[64:]).encode():
             raise CheckpointError(
@@ -182,7 +182,7 @@ def roll_call(t: int, like: Floats, algorithm: Algorithm, public: Public, absent
 
 @contextlib.contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """numpy and scipy each bring a BLAS pool; two threads apiece on two cores is slower and changes bits."""
+    """Limit BLAS to one thread: numpy and scipy each bring a pool, and more threads are slower and change bits."""
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1, user_api="blas"):

@@ -43,7 +43,7 @@ class Mail:
         return self.absent[:, 0]
 
     def only(self, senders: Ints) -> "Mail":
-        """What these senders (ascending) said, but for those who left; all others must be here."""
+        """The messages of these senders (ascending), without those who left; a missing one is an error."""
         if len(self.absent):
             senders = np.setdiff1d(senders, self.gone)
         if np.array_equal(self.senders, senders):
@@ -55,7 +55,7 @@ class Mail:
 
     @staticmethod
     def join(parts: Sequence["Mail"]) -> "Mail":
-        """All parts, in sender order: sums over mail then do not depend on the partition."""
+        """Join parts in sender order, so that sums over mail do not depend on the partition."""
         parts = [part for part in parts if len(part.senders)] or parts[:1]
         if len(parts) == 1 and np.all(np.diff(parts[0].senders) > 0):
             return parts[0]
@@ -65,11 +65,11 @@ class Mail:
 
     @staticmethod
     def empty() -> "Mail":
-        """Of nobody."""
+        """Mail without any sender."""
         return Mail(np.empty(0, dtype=np.int64), np.empty((0, 0)))
 
     def after(self, round: int, before: Ints, parties: Ints) -> "Mail":
-        """The same, knowing who was absent `before`: whoever else of the parties is no sender left in this round."""
+        """Add to `absent` the parties that did not answer in this round; `before` are those absent already."""
         if not (len(before) or len(self.absent)) and np.array_equal(self.senders, parties):
             return self
         fresh = np.setdiff1d(parties, np.concatenate([self.senders, before[:, 0]]))
@@ -77,7 +77,7 @@ class Mail:
         return replace(self, absent=absent[np.argsort(absent[:, 0])])
 
     def sound(self, parties: int) -> bool:
-        """Whether `absent` is what it should be, of so many parties."""
+        """Whether `absent` is well formed for so many parties."""
         absent = self.absent
         if absent.dtype != np.int64 or absent.ndim != 2 or absent.shape[1] != 2:
             return False
@@ -157,7 +157,7 @@ def unpack_from(party: int, sent: bytes, like: Floats) -> Mail:
 
 
 def check_inbox(mail: Mail, round: int, last: Mail | None) -> None:
-    """Refuse to send what every party would refuse, so that nobody is taken to have left who was right to refuse.
+    """Refuse to send what every honest party would refuse: they would be taken to have left.
 
     `last` are the messages that it was made of. Whose is the largest of them is told, and nobody is blamed: what the
     coordinator remembers of earlier rounds is in it too.

@@ -66,7 +66,7 @@ class Local:
         return self.public.zeros(len(self.ids))
 
     def gradient(self, x: Floats) -> Floats:
-        """Of the block's weighted losses, C omega_i/m_i sum_n loss'(a_n.x_i) a_n, without the regulariser."""
+        """The gradient of the weighted losses, C omega_i/m_i sum_n loss'(a_n.x_i) a_n, without the regulariser."""
         return self.weight * self.shards.slope(x, self.public.loss.deriv)
 
     def argmin(
@@ -78,9 +78,10 @@ class Local:
         tolerance: float,
         planned: "Exactness | None" = None,
     ) -> Floats:
-        """Of C omega_i/m_i sum_n loss(a_n.x) + <linear_i, x> + quadratic_i/2 |x|^2, as exactly as `exactness` says.
+        """The argmin of C omega_i/m_i sum_n loss(a_n.x) + <linear_i, x> + quadratic_i/2 |x|^2 for every party.
 
-        It is `planned` where linear_i has noise in it, which must not tell how exactly.
+        `exactness` says how exactly it is solved. `planned` replaces that where linear_i has noise in it, so that the
+        noise does not decide how exactly.
         """
         shards, loss, P = self.shards, self.public.loss, len(self.ids)
         scale, k = self.public.scale(self.ids)[:, 0], np.broadcast_to(np.ravel(quadratic), P)
@@ -108,12 +109,12 @@ class Local:
         return store.limit is None or store.held + 16 * int((order * order).sum()) <= store.limit
 
     def take(self, at: Ints) -> "Local":
-        """The block of these positions alone; its cache starts anew."""
+        """The parties at these positions as a block of their own, with an empty cache."""
         kept = {name: drawn[..., at, :] for name, drawn in self.kept.items()}
         return Local(self.public, self.shards.take(at), kept=kept, certain=self.certain)
 
     def through(self, maps: Sequence[Map]) -> "Local":
-        """The same parties with their records seen through public maps, one each; the last ones are remembered."""
+        """The block with its records seen through public maps, one for each party; the last result is remembered."""
         key = b"".join(one.key for one in maps)
         if self.cache.seen.get("maps") != key:
             dim = self.public.dim + 1
@@ -189,13 +190,13 @@ def largest(*terms: Floats) -> Floats:
 
 
 def rounding(*terms: Floats) -> Floats:
-    """A bound on the l2 rounding error of a sum of these public terms, likewise."""
+    """A bound on the l2 rounding error of a sum of these public terms, a column (P, 1)."""
     return 2.0**-50 * largest(*terms)
 
 
 @dataclass(frozen=True)
 class Vertical:
-    """As `Local`, for a block of vertical parties. Targets are (..., P, N), weights a list of (R, d_m)."""
+    """The view of a block whose parties hold columns. Targets are (..., P, N), weights a list of (R, d_m)."""
 
     public: Public
     columns: Columns
@@ -207,7 +208,7 @@ class Vertical:
         return self.columns.ids
 
     def take(self, at: Ints) -> "Vertical":
-        """The block of these positions alone."""
+        """The parties at these positions as a block of their own."""
         kept = {name: drawn[..., at, :] for name, drawn in self.kept.items()}
         return Vertical(self.public, self.columns.take(at), kept, self.certain)
 
@@ -255,7 +256,7 @@ class Vertical:
         return np.stack(found, axis=1).reshape(*rows, -1)
 
     def cut(self, w: Floats) -> list[Floats]:
-        """`padded` undone."""
+        """Each party's own weights out of `padded` ones."""
         return [part[:, : D.width] for part, D in zip(each(w), self.columns.features, strict=True)]
 
     def pull(self, g: Floats) -> list[Floats]:

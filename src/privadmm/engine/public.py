@@ -81,16 +81,16 @@ class Public:
         return np.arange(self.parties, dtype=np.int64)
 
     def scale(self, ids: Ints) -> Floats:
-        """C omega_i as a column."""
+        """C omega_i of these parties, as a column."""
         return self.once("scale", lambda: self.C * self.omega(self.ids))[ids]
 
     def omega(self, ids: Ints) -> Floats:
-        """omega_i if these parties were all, as a column."""
+        """omega_i of these parties, as if there were no others; a column."""
         sizes = self.sizes[ids, None]
         return sizes * (len(ids) / sizes.sum()) if self.weighting == "records" else np.ones((len(ids), 1))
 
     def weight_among(self, ids: Ints) -> float:
-        """The C of the objective that these parties minimise once the others have left.
+        """The weight C of the objective that these parties minimise once the others have left.
 
         Shares keep the weights omega_i of the plan, since sensitivities rest on them: C is multiplied by their mean.
         """
@@ -101,11 +101,11 @@ class Public:
         return np.zeros((*lead, rows, self.dim if width is None else width))
 
     def origin(self, rows: int) -> Floats:
-        """Where so many parties start: at `start`, or at 0."""
+        """The first iterate of so many parties: `start`, or 0."""
         return self.zeros(rows) if self.start is None else self.zeros(rows) + self.start.weights
 
     def once(self, key: Any, make: Callable[[], S]) -> S:
-        """make(), remembered under this key."""
+        """Call make() once for these facts, and remember its result under this key."""
         if key not in self.derived:
             self.derived[key] = make()
         found: S = self.derived[key]
@@ -117,7 +117,7 @@ class Public:
         return self.privacy.adjacency if isinstance(self.privacy, Target) else None
 
     def past(self, spent: Sequence[Spent]) -> tuple[Past, ...]:
-        """The trainings behind `start`, and then this one, by party what it releases."""
+        """The trainings that `start` descends from, and last this one; `spent` is what it releases, by party."""
         before = () if self.start is None else self.start.past
         numbers, named = tuple(map(str, self.ids.tolist())), before[-1].parties if before else ()
         names = named if len(named) == self.parties else numbers
@@ -129,17 +129,17 @@ class Public:
         return (*before, Past(names, dealt, tuple(spent), *counted, self.label_epsilon))
 
     def in_all(self, spent: Sequence[Spent]) -> list[Spent]:
-        """By party, what it releases here and what `start` cost."""
+        """What each party releases in this job and in those that `start` descends from."""
         return list(composed(self.past(spent)))
 
     @property
     def label_only(self) -> bool:
-        """Neighbours differ in one label, and not in a whole record."""
+        """Whether neighbours differ in one label, and not in a whole record."""
         return self.adjacency == "label"
 
     @property
     def label_epsilon(self) -> float | None:
-        """Of labels that are randomised before anything is learnt from them: those that a debiased loss is for."""
+        """The epsilon with which labels are randomised beforehand; None where the loss is not debiased."""
         return self.loss.epsilon if isinstance(self.loss, Debiased) else None
 
     @property
@@ -149,7 +149,7 @@ class Public:
 
     @property
     def label_gain(self) -> float:
-        """How many times less the exact gradient moves when one label is replaced than between the job's neighbours."""
+        """How many times further the exact gradient moves between neighbours than when one label is replaced."""
         return max(1.0, self.sensitivity / self.loss.flip)
 
     @property
@@ -158,7 +158,7 @@ class Public:
         return self.loss.flip_smoothness if self.label_only else self.loss.smoothness
 
     def condition(self, k: Floats | float) -> float:
-        """The condition of the worst party's argmin, k being the curvature of each that is not data's."""
+        """The condition of the worst party's argmin; k is the curvature that does not come from records."""
         return 1 + float(np.max(self.scale(self.ids)[:, 0] * self.loss.smoothness / np.ravel(k)))
 
     def everyone(self, event: Event) -> tuple[Event, ...]:

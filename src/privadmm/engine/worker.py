@@ -139,7 +139,7 @@ class Worker:
             raise AssertionError("a ledger that guards raises where a tick fails")
 
     def _carry_out(self, now: Tick, inbox: Mail, digest: str, here: Ints) -> tuple[Mail, bytes]:
-        """What reads records: it ends in a release, or the tick has failed."""
+        """Read records and release: from here on a tick ends in a release, or has failed."""
         local, at = among(self.local, here)
         with self.ledger.transaction():
             # Of a simulation, another process may have answered meanwhile.
@@ -164,7 +164,7 @@ class Worker:
         return outbox, packed
 
     def _charges(self, now: Tick, here: Ints) -> Charges:
-        """What the whole tick will cost these parties; refused where the plan has no such tick."""
+        """The events that the whole tick will charge to these parties; refused where the plan has no such tick."""
         releases = self.plan.get((now.round, now.phase))
         if releases is None:
             raise RefusedError(
@@ -199,7 +199,7 @@ class Worker:
 
     @property
     def senders(self) -> Ints:
-        """Whom the block hears, unless they left."""
+        """The senders that the block hears, unless they left."""
         return heard(self.algorithm, self.public, self.ids)
 
     def _well_formed(self, inbox: Mail) -> None:
@@ -243,7 +243,7 @@ class Worker:
 
 
 def among(local: Local | Vertical, here: Ints) -> tuple[Local | Vertical, Ints | None]:
-    """What these parties of a block may read, and where they stand in it; None: they are all of it."""
+    """The view of these parties of a block, and their positions in it; None if they are all of it."""
     if len(here) == len(local.ids):
         return local, None
     at = np.flatnonzero(np.isin(local.ids, here))

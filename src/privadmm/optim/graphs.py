@@ -1,25 +1,28 @@
-"""Who hears whom: the coordinator's star, or a connected undirected graph between parties.
+"""Who hears whom: the coordinator's star, or a connected undirected graph between parties; and consensus on it.
 
-A `Graph` is public knowledge. Its neighbour lists are sorted, and every sum over neighbours runs in that
-order, so that a party's sum has the same bits whichever other parties share its block.
+A `Graph` is public knowledge. Its neighbour lists are sorted, and every sum over neighbours runs in that order, so that
+a party's sum has the same bits whichever other parties share its block.
+
+Consensus on released values is post-processing and costs no privacy, however long it takes (docs/privacy.md#consensus).
+Whoever holds all released messages of a round runs it. `flood` gives everybody the exact mean. `chebyshev` averages
+with the neighbours only, k times; Chebyshev's polynomials make its error about 2 rho^k, rho = (1 - sqrt(1 - s^2))/s, s
+the second largest absolute eigenvalue of one step.
 """
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from heapq import heapify, heappop, heappush
 from math import isqrt
 from random import Random
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from privadmm.data.arrays import Floats, Ints
 from privadmm.errors import AbsentError, ConfigError
-
-if TYPE_CHECKING:
-    import networkx as nx
 
 Kind = Literal["star", "ring", "complete", "random", "custom"]
 Edge = tuple[int, int]
@@ -29,8 +32,7 @@ Edge = tuple[int, int]
 class Graph:
     """`n` parties and, for each, the sorted ids of its neighbours.
 
-    A star has no edge between parties: every message goes through the coordinator.
-    Any other kind is connected.
+    In a star no party hears another: every message goes through the coordinator. Any other kind is connected.
     """
 
     kind: Kind
@@ -39,8 +41,7 @@ class Graph:
     def __post_init__(self) -> None:
         if self.kind not in get_args(Kind):
             raise ConfigError(f"kind must be one of {', '.join(get_args(Kind))}, not {self.kind!r}")
-        if self.n < 1:
-            raise ConfigError("a graph needs at least 1 party, not 0")
+        _check_count(self.n)
         owner, heard = np.repeat(np.arange(self.n), self.degrees), self._flat
         if ((heard < 0) | (heard >= self.n)).any():
             raise ConfigError(f"a neighbour must be one of the parties 0..{self.n - 1}")
@@ -61,25 +62,25 @@ class Graph:
         return len(self.neighbours)
 
     @cached_property
-    def degrees(self) -> NDArray[np.int64]:
+    def degrees(self) -> Ints:
         return _frozen(np.array([len(row) for row in self.neighbours], dtype=np.int64))
 
     @cached_property
-    def edges(self) -> NDArray[np.int64]:
+    def edges(self) -> Ints:
         """(m, 2): each edge once, smaller id first, in ascending order."""
-        below = [(i, j) for i, row in enumerate(self.neighbours) for j in row if i < j]
-        return _frozen(np.array(below, dtype=np.int64).reshape(-1, 2))
+        pairs = [(i, j) for i, row in enumerate(self.neighbours) for j in row if i < j]
+        return _frozen(np.array(pairs, dtype=np.int64).reshape(-1, 2))
 
     @cached_property
-    def _flat(self) -> NDArray[np.int64]:
+    def _flat(self) -> Ints:
         return np.array([j for row in self.neighbours for j in row], dtype=np.int64)
 
     @cached_property
-    def _starts(self) -> NDArray[np.int64]:
+    def _starts(self) -> Ints:
         return np.concatenate([[0], np.cumsum(self.degrees)[:-1]]).astype(np.int64)
 
     def need_star(self, who: str) -> None:
-        """Refuse anything but the coordinator's star; `who` opens the message."""
+        """Refuse anything but the coordinator's star; the message begins with `who`."""
         if self.kind != "star":
             raise ConfigError(f'{who} needs a coordinator: the graph must be "star", not "{self.kind}"')
 
@@ -88,24 +89,17 @@ class Graph:
         if self.kind == "star":
             raise ConfigError(f'{who} needs edges between parties: "ring", "complete" or "random", not "star"')
 
-    def neighbourhood(self, ids: ArrayLike) -> NDArray[np.int64]:
-        """The sorted ids of every sender that a block of parties `ids` must hear."""
+    def neighbourhood(self, ids: ArrayLike) -> Ints:
+        """The sorted ids of all senders that the parties `ids` hear."""
         self.need_edges("a neighbourhood")
-        heard = [self._flat[self._starts[i] : self._starts[i] + self.degrees[i]] for i in self._ids(ids)]
-        return np.unique(np.concatenate([*heard, np.empty(0, dtype=np.int64)]))
+        return np.unique(np.array([j for i in self._ids(ids) for j in self.neighbours[i]], dtype=np.int64))
 
-    def neighbour_sum(
-        self,
-        values: NDArray[np.float64],
-        senders: ArrayLike,
-        ids: ArrayLike,
-        echo: NDArray[np.float64] | None = None,
-    ) -> NDArray[np.float64]:
+    def neighbour_sum(self, values: Floats, senders: ArrayLike, ids: ArrayLike, echo: Floats | None = None) -> Floats:
         """Row p is the sum over neighbours j of ids[p], in ascending j, of the row of `values` that j sent.
 
-        values (..., k, d), senders (k,), ids (P,) -> (..., P, d). The loop runs over the rank of the
-        neighbour, the addition over all parties that have one: a matrix product would round differently for
-        different blocks. In place of a neighbour that sent nothing, p hears row p of `echo`, (..., P, d), if given.
+        values (..., k, d), senders (k,), ids (P,) -> (..., P, d). Step r of the loop adds the r-th neighbour of all
+        parties that have one: a matrix product would round differently for different blocks. Where a neighbour sent
+        nothing, row p of `echo` (..., P, d) takes its place; without an echo that is an error.
         """
         self.need_edges("a sum over neighbours")
         ids, senders = self._ids(ids), self._ids(senders)
@@ -133,11 +127,11 @@ class Graph:
         return total
 
     def among(self, ids: ArrayLike) -> "Graph":
-        """Between these parties (ascending) alone, who become 0, 1, ..."""
+        """The graph between these parties (ascending) alone, renumbered 0, 1, ..."""
         return Graph("star" if self.kind == "star" else "custom", self._between(ids))
 
     def need_reach(self, here: ArrayLike) -> None:
-        """Refuse to go on with these parties (ascending) alone where some do not reach the others."""
+        """Refuse to go on with these parties (ascending) alone if some cannot reach the others."""
         parts = _components(self._between(here))
         if self.kind != "star" and len(parts) > 1:
             raise AbsentError(
@@ -150,15 +144,15 @@ class Graph:
         index = {party: position for position, party in enumerate(kept)}
         return tuple(tuple(index[j] for j in self.neighbours[i] if j in index) for i in kept)
 
-    def laplacian(self) -> NDArray[np.float64]:
-        """Degrees on the diagonal, -1 for every edge."""
+    def laplacian(self) -> Floats:
+        """The Laplacian matrix: degrees on the diagonal, -1 for every edge."""
         self.need_edges("a Laplacian")
         L = np.diag(self.degrees.astype(np.float64))
         i, j = self.edges.T
         L[i, j] = L[j, i] = -1.0
         return L
 
-    def _ids(self, ids: ArrayLike) -> NDArray[np.int64]:
+    def _ids(self, ids: ArrayLike) -> Ints:
         array = np.asarray(ids)
         if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
             raise ValueError(f"party ids must be a list of integers, not {array.dtype} of shape {array.shape}")
@@ -168,27 +162,25 @@ class Graph:
 
 
 def star(n: int) -> Graph:
-    """Parties talk to the coordinator only."""
-    _check_count(n)
+    """Parties that talk to the coordinator only."""
     return Graph("star", ((),) * n)
 
 
 def ring(n: int) -> Graph:
-    """Party i and party i + 1 mod n; two parties share one edge, a single one has none."""
-    _check_count(n)
-    return _from_edges("ring", n, {_edge(i, (i + 1) % n) for i in range(n) if n > 1})
+    """An edge between party i and party i + 1 mod n, for every i; two parties share one edge, a single one has none."""
+    return Graph("ring", _neighbours(n, {_edge(i, (i + 1) % n) for i in range(n) if n > 1}))
 
 
 def complete(n: int) -> Graph:
-    _check_count(n)
+    """An edge between any two parties."""
     return Graph("complete", tuple(tuple(j for j in range(n) if j != i) for i in range(n)))
 
 
 def random(n: int, edges: int, seed: int = 0) -> Graph:
-    """A uniform random spanning tree, and further edges drawn without replacement up to `edges` in all.
+    """A uniform random spanning tree, and further edges drawn without replacement, `edges` in all.
 
-    Every party may build the graph from the seed by itself, so only `Random.random` is used: its stream is
-    the one that Python promises to keep across versions.
+    Every party can build the graph from the seed by itself. So only `Random.random` is used: its stream is the one that
+    Python promises to keep across versions.
     """
     _check_count(n)
     most = n * (n - 1) // 2
@@ -203,29 +195,26 @@ def random(n: int, edges: int, seed: int = 0) -> Graph:
 
     chosen = _tree(n, [below(n) for _ in range(n - 2)])
     # Fisher-Yates over the pairs, storing only what was swapped: memory grows with the edges, not with n^2.
-    moved: dict[int, int] = {}
-    drawn = 0
+    moved, drawn = dict[int, int](), 0
     while len(chosen) < edges:
         pick = drawn + below(most - drawn)
         chosen.add(_pair(moved.get(pick, pick)))
         moved[pick] = moved.get(drawn, drawn)
         drawn += 1
-    return _from_edges("random", n, chosen)
+    return Graph("random", _neighbours(n, chosen))
 
 
-def from_networkx(g: "nx.Graph") -> Graph:
-    """Any connected, undirected, simple networkx graph; weights and other attributes are ignored.
+def from_networkx(g: Any) -> Graph:
+    """Take over a connected, undirected, simple networkx graph; weights and other attributes are ignored.
 
-    Nodes become 0, 1, ... in sorted order, or in the order of insertion if they do not sort.
+    Nodes become 0, 1, ... in sorted order, or in the order of insertion if they do not sort. networkx itself is not
+    imported: whoever has such a graph has it installed.
     """
-    import networkx as nx
-
-    if not isinstance(g, nx.Graph):
+    if not all(hasattr(g, name) for name in ("nodes", "edges", "is_directed")):
         raise ConfigError(f"expected a networkx graph, not {type(g).__name__}")
     if g.is_directed():
         raise ConfigError("the graph is directed; parties hear one another, so use an undirected one")
     labels: list[Any] = list(g.nodes)
-    _check_count(len(labels))
     with suppress(TypeError):
         labels = sorted(labels)
     index = {label: i for i, label in enumerate(labels)}
@@ -237,8 +226,52 @@ def from_networkx(g: "nx.Graph") -> Graph:
         if edge in edges:
             raise ConfigError(f"nodes {a!r} and {b!r} are joined by more than one edge; keep one")
         edges.add(edge)
-    _check_connected(_neighbours(len(labels), edges), labels)
-    return _from_edges("custom", len(labels), edges)
+    neighbours = _neighbours(len(labels), edges)
+    _check_connected(neighbours, labels)  # names the caller's nodes, as Graph could not
+    return Graph("custom", neighbours)
+
+
+def flood(values: Floats) -> Floats:
+    """Everybody's view (..., N, d) of the mean over parties, summed in party order: the same for all."""
+    mean = values.sum(axis=-2, keepdims=True) / values.shape[-2]
+    return np.broadcast_to(mean, values.shape)
+
+
+@lru_cache(maxsize=64)
+def gossip_matrix(graph: Graph) -> tuple[Floats, float]:
+    """One step of gossip, I - L/c with c half the sum of the Laplacian's extreme eigenvalues, and s of that step.
+
+    In a star the coordinator is everybody's neighbour: one step is the exact mean.
+    """
+    n = graph.n
+    if not len(graph.edges):
+        return np.full((n, n), 1 / n), 0.0
+    L = graph.laplacian()
+    eigenvalues = np.linalg.eigvalsh(L)
+    low, high = float(eigenvalues[1]), float(eigenvalues[-1])
+    return np.eye(n) - 2 / (low + high) * L, (high - low) / (high + low)
+
+
+def chebyshev(graph: Graph, values: Floats, k: int) -> Floats:
+    """Everybody's view (..., N, d) of the mean after k accelerated steps; its error is at most `gossip_residual`."""
+    P, s = gossip_matrix(graph)
+    if s == 0:
+        return np.asarray(P @ values)
+    # T_j(P/s)/T_j(1/s), with both recurrences of T divided through so that nothing overflows.
+    before, now, ratio = values, np.asarray(P @ values), 1 / s
+    for _ in range(k - 1):
+        following = 2 / s - 1 / ratio  # T_{j+1}(1/s) / T_j(1/s)
+        before, now = now, (2 / s * (P @ now) - before / ratio) / following
+        ratio = following
+    return now
+
+
+def gossip_residual(graph: Graph, k: int) -> float:
+    """The share of the parties' disagreement that is left after k steps, 1/T_k(1/s)."""
+    s = gossip_matrix(graph)[1]
+    if s == 0 or k == 0:
+        return 0.0 if k else 1.0
+    return float(1 / np.cosh(min(700.0, k * np.arccosh(1 / s))))
 
 
 def _check_count(n: int) -> None:
@@ -258,7 +291,7 @@ def _pair(index: int) -> Edge:
 
 
 def _tree(n: int, sequence: Sequence[int]) -> set[Edge]:
-    """The tree with this Pruefer sequence: a bijection, so a uniform sequence gives a uniform tree."""
+    """The tree with this Pruefer sequence. Trees and sequences are in bijection: a uniform sequence, a uniform tree."""
     if n == 1:
         return set()
     left = [1] * n
@@ -284,25 +317,18 @@ def _neighbours(n: int, edges: Iterable[Edge]) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(sorted(row)) for row in rows)
 
 
-def _from_edges(kind: Kind, n: int, edges: Iterable[Edge]) -> Graph:
-    return Graph(kind, _neighbours(n, edges))
-
-
 def _components(neighbours: Sequence[Sequence[int]]) -> list[list[int]]:
-    parts: list[list[int]] = []
-    seen: set[int] = set()
+    """The connected components, each sorted, ordered by their smallest node."""
+    parts, seen = list[list[int]](), set[int]()
     for root in range(len(neighbours)):
-        if root in seen:
-            continue
-        part, frontier = [], [root]
-        seen.add(root)
-        while frontier:
-            node = frontier.pop()
-            part.append(node)
-            new = [j for j in neighbours[node] if j not in seen]
-            seen.update(new)
-            frontier.extend(new)
-        parts.append(sorted(part))
+        if root not in seen:
+            seen.add(root)
+            part = [root]
+            for node in part:  # which grows meanwhile
+                new = [j for j in neighbours[node] if j not in seen]
+                seen.update(new)
+                part.extend(new)
+            parts.append(sorted(part))
     return parts
 
 
@@ -315,7 +341,7 @@ def _check_connected(neighbours: Sequence[Sequence[int]], labels: Sequence[objec
 
 
 def _named(parts: Sequence[Sequence[int]], labels: Sequence[object]) -> str:
-    """Long enough to recognise a part, short enough to read."""
+    """Describe components: long enough to recognise each, short enough to read."""
     names = [
         "{" + ", ".join(str(labels[i]) for i in part[:6]) + (f", ... {len(part)} in all" if part[6:] else "") + "}"
         for part in parts[:4]
@@ -325,6 +351,6 @@ def _named(parts: Sequence[Sequence[int]], labels: Sequence[object]) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _frozen(array: NDArray[np.int64]) -> NDArray[np.int64]:
+def _frozen(array: Ints) -> Ints:
     array.flags.writeable = False
     return array

@@ -19,37 +19,27 @@ from privadmm.params import check_positive
 
 
 class Loss(Protocol):
-    @property
-    def lipschitz(self) -> float:
-        """L: a bound on |deriv|. Infinite: no sensitivity can be certified."""
+    """A loss of one record. The constants hold for every score and label that the loss accepts."""
 
     @property
-    def smoothness(self) -> float:
-        """c: a bound on curv. Infinite: first-order methods only."""
-
+    def lipschitz(self) -> float: ...  # L, a bound on |deriv|; infinite: no sensitivity can be certified
     @property
-    def flip(self) -> float:
-        """How far deriv can move when the label alone is replaced."""
-
+    def smoothness(self) -> float: ...  # c, a bound on curv; infinite: first-order methods only
     @property
-    def flip_smoothness(self) -> float:
-        """c, or 0 where curv does not depend on the label."""
-
+    def flip(self) -> float: ...  # how far deriv can move when the label alone is replaced
     @property
-    def convex(self) -> bool:
-        """Its argmin can be certified."""
-
+    def flip_smoothness(self) -> float: ...  # c, or 0 where curv does not depend on the label
     @property
-    def classification(self) -> bool:
-        """Labels are -1 or +1."""
-
+    def convex(self) -> bool: ...  # only of a convex loss can an argmin be certified
+    @property
+    def classification(self) -> bool: ...  # labels are -1 or +1
     def value(self, m: Floats, y: Floats) -> Floats: ...
     def deriv(self, m: Floats, y: Floats) -> Floats: ...
     def curv(self, m: Floats, y: Floats) -> Floats: ...
 
 
 def logistic_slope(t: Floats, y: Floats) -> Floats:
-    """-y / (1 + e^t), in place on t. Beyond 700, where e^t overflows, its value there: 1e-304."""
+    """Compute -y / (1 + e^t), in place on t. t is cut at 700, where the result is 1e-304: e^t would overflow."""
     np.minimum(t, 700.0, out=t)
     np.exp(t, out=t)
     np.subtract(-1.0, t, out=t)
@@ -139,7 +129,7 @@ class HuberHinge:
 
 @dataclass(frozen=True)
 class Hinge:
-    """max(0, 1 - t). Its derivative jumps: a subgradient is given, and only first-order methods accept it."""
+    """max(0, 1 - t). Its derivative jumps: `deriv` is a subgradient, and only first-order methods accept the loss."""
 
     lipschitz: ClassVar[float] = 1.0
     smoothness: ClassVar[float] = math.inf
@@ -202,16 +192,17 @@ class Squared:
 
 @dataclass(frozen=True)
 class Debiased:
-    """The loss of a label kept with probability e^epsilon/(1 + e^epsilon); in expectation that of the true label:
+    """The loss of a label y' that randomised response kept with probability e^epsilon/(1 + e^epsilon):
 
         (e^epsilon loss(y') - loss(-y')) / (e^epsilon - 1)
 
-    Of the logistic loss this is loss(y') - y' m/(e^epsilon - 1): convex, with the same curvature. Of the others it is
-    not convex, and only first-order methods accept it.
+    Its expectation is the loss of the true label. For the logistic loss it is loss(y') - y' m/(e^epsilon - 1), which is
+    convex with the same curvature. For any other loss it is not convex, and only first-order methods accept it.
     """
 
     loss: Loss
     epsilon: float
+    classification: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_positive(epsilon=self.epsilon)
@@ -220,12 +211,12 @@ class Debiased:
 
     @property
     def other(self) -> float:
-        """1/(e^epsilon - 1), the weight of the label that was not reported."""
+        """The weight of the label that was not reported, 1/(e^epsilon - 1)."""
         return math.exp(-self.epsilon) / -math.expm1(-self.epsilon)
 
     @property
     def spread(self) -> float:
-        """(e^epsilon + 1)/(e^epsilon - 1), the sum of both weights."""
+        """The sum of both weights, (e^epsilon + 1)/(e^epsilon - 1)."""
         return 1 + 2 * self.other
 
     @property
@@ -248,10 +239,6 @@ class Debiased:
     def flip_smoothness(self) -> float:
         return self.spread * self.loss.flip_smoothness
 
-    @property
-    def classification(self) -> bool:
-        return True
-
     def value(self, m: Floats, y: Floats) -> Floats:
         return (1 + self.other) * self.loss.value(m, y) - self.other * self.loss.value(m, -y)
 
@@ -264,10 +251,39 @@ class Debiased:
         return (1 + self.other) * self.loss.curv(m, y) - self.other * self.loss.curv(m, -y)
 
 
-LOSSES: dict[str, type[Loss]] = {
-    "logistic": Logistic,
-    "half_logistic": HalfLogistic,
-    "huber_hinge": HuberHinge,
-    "squared": Squared,
-    "hinge": Hinge,
-}
+CAP = 400  # steps of prox, of which each halves the step or the bracket
+
+
+def prox(loss: Loss, v: Floats, y: Floats, k: float) -> Floats:
+    """Proximal map of a convex loss, elementwise and to the last few bits: the label step where features are split.
+
+        z = argmin loss(z; y) + k/2 (z - v)^2
+
+    z is the root of h(z) = loss'(z; y) + k (z - v), which increases. With a = v - loss'(v)/k the root lies between v
+    and a: loss' increases too, so h(a) = loss'(a) - loss'(v) is 0 or has the other sign than h(v) = loss'(v).
+    Newton's method alone diverges where k is small. So a step that leaves the bracket, or is more than half of the one
+    before, is replaced by halving the bracket; even after CAP steps z is inside it. For a loss without a second
+    derivative, Newton's method runs on the straight lines on either side of its corner.
+    """
+    check_positive(k=k)
+    v, y = np.broadcast_arrays(np.asarray(v, dtype=np.float64), y)
+    smooth = math.isfinite(loss.smoothness)
+    a = v - loss.deriv(v, y) / k
+    low, high = np.minimum(v, a).ravel(), np.maximum(v, a).ravel()
+    z, before = low + (high - low) / 2, high - low
+    roots, left = np.empty(z.size), np.arange(z.size)
+    for _ in range(CAP):
+        c, sign = v.ravel()[left], y.ravel()[left]
+        h = loss.deriv(z, sign) + k * (z - c)
+        low, high = np.where(h <= 0, z, low), np.where(h >= 0, z, high)
+        newton = -h / (k + loss.curv(z, sign) if smooth else k)
+        good = (z + newton > low) & (z + newton < high) & (2 * np.abs(newton) <= np.abs(before))
+        before = np.where(good, newton, low + (high - low) / 2 - z)
+        z = z + before
+        rest = np.abs(before) > 2 * np.spacing(np.maximum(np.abs(z), np.abs(c)))  # z - v is known no better
+        roots[left] = z
+        if not rest.any():
+            break
+        if not rest.all():
+            left, z, before, low, high = left[rest], z[rest], before[rest], low[rest], high[rest]
+    return roots.reshape(v.shape)

@@ -1,7 +1,7 @@
-"""Regularisers R(x) over the last axis, with what the proofs and ADMM need of them.
+"""Regularisers R(x) over the last axis, with the constants that the proofs and ADMM need.
 
-Consensus ADMM splits R = smooth + rest: the smooth part, a square, is handled inside the parties' problems; the rest
-(None if nothing is left) by its prox at the coordinator. An intercept is a feature like any other, and regularised.
+Consensus ADMM splits R = smooth + rest. The parties' problems include the smooth part, a square; the coordinator takes
+the prox of the rest, if there is any. An intercept is a feature like any other, and regularised.
 """
 
 from __future__ import annotations
@@ -18,31 +18,7 @@ from privadmm.params import check_nonnegative
 
 
 class Regularizer(Protocol):
-    @property
-    def weight(self) -> float: ...
-    @property
-    def strong_convexity(self) -> float: ...
-    @property
-    def smoothness(self) -> float:
-        """The Lipschitz constant of the gradient; infinite where there is a kink."""
-
-    @property
-    def smooth(self) -> L2: ...
-    @property
-    def rest(self) -> L1 | None: ...
-
-    def value(self, x: Floats) -> Floats: ...
-    def subgradient(self, x: Floats) -> Floats: ...
-    def prox(self, x: Floats, step: float) -> Floats:
-        """argmin over z of step R(z) + ||z - x||^2 / 2"""
-
-    def subgradient_bound(self, dim: int) -> float:
-        """A bound on ||subgradient|| for every x."""
-
-
-@dataclass(frozen=True)
-class L2:
-    """(weight / 2) ||x||^2"""
+    """R, and what follows from its two parts."""
 
     weight: float
 
@@ -50,12 +26,35 @@ class L2:
         check_nonnegative(weight=self.weight)
 
     @property
+    def smooth(self) -> L2: ...
+    @property
+    def rest(self) -> L1 | None: ...
+    def value(self, x: Floats) -> Floats: ...
+    def subgradient(self, x: Floats) -> Floats: ...
+    def prox(self, x: Floats, step: float) -> Floats:
+        """argmin over z of step R(z) + ||z - x||^2 / 2"""
+
+    @property
     def strong_convexity(self) -> float:
-        return self.weight
+        return self.smooth.weight
 
     @property
     def smoothness(self) -> float:
-        return self.weight
+        """The Lipschitz constant of the gradient; infinite where R has a kink."""
+        return self.smooth.weight if self.rest is None else math.inf
+
+    def subgradient_bound(self, dim: int) -> float:
+        """A bound on ||subgradient|| for every x."""
+        if self.smooth.weight > 0:
+            return math.inf
+        return 0.0 if self.rest is None else self.rest.weight * math.sqrt(dim)
+
+
+@dataclass(frozen=True)
+class L2(Regularizer):
+    """(weight / 2) ||x||^2"""
+
+    weight: float
 
     @property
     def smooth(self) -> L2:
@@ -74,26 +73,12 @@ class L2:
     def prox(self, x: Floats, step: float) -> Floats:
         return x / (1 + step * self.weight)
 
-    def subgradient_bound(self, dim: int) -> float:
-        return math.inf if self.weight > 0 else 0.0
-
 
 @dataclass(frozen=True)
-class L1:
+class L1(Regularizer):
     """weight ||x||_1"""
 
     weight: float
-
-    def __post_init__(self) -> None:
-        check_nonnegative(weight=self.weight)
-
-    @property
-    def strong_convexity(self) -> float:
-        return 0.0
-
-    @property
-    def smoothness(self) -> float:
-        return math.inf if self.weight > 0 else 0.0
 
     @property
     def smooth(self) -> L2:
@@ -112,19 +97,16 @@ class L1:
     def prox(self, x: Floats, step: float) -> Floats:
         return np.sign(x) * np.maximum(np.abs(x) - step * self.weight, 0)
 
-    def subgradient_bound(self, dim: int) -> float:
-        return self.weight * math.sqrt(dim)
-
 
 @dataclass(frozen=True)
-class ElasticNet:
+class ElasticNet(Regularizer):
     """weight (l1_ratio ||x||_1 + (1 - l1_ratio)/2 ||x||^2)"""
 
     weight: float
     l1_ratio: float = 0.5
 
     def __post_init__(self) -> None:
-        check_nonnegative(weight=self.weight)
+        super().__post_init__()
         if not 0 <= self.l1_ratio <= 1:
             raise ConfigError(f"l1_ratio must lie between 0 and 1, not {self.l1_ratio!r}")
 
@@ -133,28 +115,18 @@ class ElasticNet:
         return L2(self.weight * (1 - self.l1_ratio))
 
     @property
+    def absolute(self) -> L1:
+        return L1(self.weight * self.l1_ratio)
+
+    @property
     def rest(self) -> L1 | None:
-        return L1(self.weight * self.l1_ratio).rest
-
-    @property
-    def strong_convexity(self) -> float:
-        return self.smooth.weight
-
-    @property
-    def smoothness(self) -> float:
-        return self.smooth.weight if self.rest is None else math.inf
+        return self.absolute.rest
 
     def value(self, x: Floats) -> Floats:
-        return np.asarray(self.smooth.value(x) + L1(self.weight * self.l1_ratio).value(x))
+        return np.asarray(self.smooth.value(x) + self.absolute.value(x))
 
     def subgradient(self, x: Floats) -> Floats:
-        return self.smooth.subgradient(x) + L1(self.weight * self.l1_ratio).subgradient(x)
+        return self.smooth.subgradient(x) + self.absolute.subgradient(x)
 
     def prox(self, x: Floats, step: float) -> Floats:
-        return self.smooth.prox(L1(self.weight * self.l1_ratio).prox(x, step), step)
-
-    def subgradient_bound(self, dim: int) -> float:
-        return math.inf if self.smooth.weight > 0 else self.weight * self.l1_ratio * math.sqrt(dim)
-
-
-REGULARIZERS: dict[str, type[Regularizer]] = {"l2": L2, "l1": L1, "elastic_net": ElasticNet}
+        return self.smooth.prox(self.absolute.prox(x, step), step)

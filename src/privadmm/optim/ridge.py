@@ -1,25 +1,25 @@
-"""Ridge fits of one party's columns D (N, d) to a public target t, free or within a ball, with a certified error.
+"""Ridge fits of one party's columns D (N, d) to a public target t, free or inside a ball, with a certified error.
 
     x = argmin over |x| <= b of (mu/2) |x|^2 + (1/2) |D x - t|^2                                          (1)
 
-Either the free minimiser is inside, or x = (D^T D + (mu + nu) I)^-1 D^T t with the nu > 0 at which |x| = b. Both come
-from one spectral factorisation, of D^T D where there are more people than columns and of D itself otherwise, which
-depends on the data alone and is kept. Scaling the free minimiser down to b is *not* (1), and breaks the privacy bounds.
+Either the free minimiser is inside, or x = (D^T D + (mu + nu) I)^-1 D^T t with the nu > 0 for which |x| = b. Both come
+from one spectral factorisation, `Features.spectrum`, which depends on the data alone and is kept. Scaling the free
+minimiser down to norm b is *not* (1), and breaks the privacy bounds.
 
-Error. Let x be what floating point returned, |x| <= b, and x* be exact; e = D^T (D x - t) + (mu + nu) x is x's residual
-and kappa = nu |x| (b - |x|). Adding the variational inequality of x* at x to that of x, its gradient e - nu x, at x*,
+Error. Let x be the computed fit, |x| <= b, and x* the exact one. The residual of x is e = D^T (D x - t) + (mu + nu) x,
+and kappa = nu |x| (b - |x|). Add the variational inequality of x* at x to that of x (gradient e - nu x) at x*:
 
     |D (x - x*)|^2 + mu |x - x*|^2 <= |e| |x - x*| + kappa                                                (2)
     |D (x - x*)| <= sqrt(|e|^2/(4 mu) + kappa),      |x - x*| <= |e|/mu + sqrt(kappa/mu)                  (3)
 
-|e| and kappa are compared with limits that follow from N, d, |t|, mu, b and a bound F on the Frobenius norm of D, all
-public: `Leeway` is (3) at these limits. Whatever misses them goes on with a method that cannot (docs/privacy.md
-#worst-case-ridge): steps of 1/M, M = F^2 + mu, brought back into the ball,
+|e| and kappa have limits that follow from N, d, |t|, mu, b and a bound F on the Frobenius norm of D, all public:
+`Leeway` is (3) at these limits. A fit that misses them is done again by a method that cannot miss them
+(docs/privacy.md#worst-case-ridge), steps of 1/M with M = F^2 + mu and a projection P onto the ball:
 
     x_{j+1} = P(x_j - gradient/M),   at most 1 + (33/8) M/mu ln((F |t|/E)^2 M/(8 mu)) times                 (4)
 
-E bounding the rounding of a step, as a gradient. While a step is longer than 4 E/M the objective shrinks; a step that
-is shorter ends within the limit on |e|, which is 16 E.
+E bounds the rounding error of a gradient. The objective decreases while steps are longer than 4 E/M. A shorter step
+ends within the limit on |e|, which is 16 E.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 
 from privadmm.data.arrays import Floats
 from privadmm.errors import ToleranceError
+from privadmm.optim.regularizers import L1
 
 if TYPE_CHECKING:
     from privadmm.data.columns import Features
@@ -43,14 +44,13 @@ LASSO_STEPS = 100_000
 def secular(values: Floats, c: Floats, b: Floats | float) -> tuple[Floats, Floats]:
     """The x of norm at most b that minimises x.diag(values) x/2 - c.x, and its multiplier nu; values > 0, c is (n, d).
 
-    As a function of nu, 1/|x| is concave and grows, so Newton's method from nu = 0 comes from the left and never
-    overshoots.
+    1/|x| is a concave, increasing function of nu, so Newton's method from nu = 0 never overshoots.
     """
     nu = np.zeros(len(c))
     for _ in range(100):
         x = c / (values + nu[:, None])
         size = np.linalg.norm(x, axis=1)
-        # Of the direction alone: squares of what a hostile target makes of x would overflow.
+        # Normalised first: with a hostile target the squares of x would overflow.
         unit = x / np.where(size > 0, size, 1.0)[:, None]
         slope = np.sum(unit**2 / (values + nu[:, None]), axis=1)
         step = np.where(size > b, (size / b - 1) / np.where(slope > 0, slope, 1.0), 0.0)
@@ -62,13 +62,13 @@ def secular(values: Floats, c: Floats, b: Floats | float) -> tuple[Floats, Float
 
 @dataclass(frozen=True)
 class Leeway:
-    """How far a computed fit may be from (1), by public facts alone: (3). One number for each target."""
+    """Bounds (3) on how far a computed fit may be from (1), from public facts alone; one number for each target."""
 
-    reach: Floats  # the most that |x| may be
-    residual: Floats  # the most that |e| may be, as computed
+    reach: Floats  # limit of |x|
+    residual: Floats  # limit of |e|, as computed
     rounding: Floats  # E of (4)
-    slack: float  # the most that |x| may fall short of b where nu > 0, relative to b
-    scores: Floats  # bounds |D x - u*|, the rounding of the product D x included
+    slack: float  # limit of (b - |x|)/b where nu > 0
+    scores: Floats  # bounds |D x - D x*|, the rounding of the product D x included
     weights: Floats  # bounds |x - x*|
 
     @staticmethod
@@ -89,7 +89,7 @@ class Leeway:
         return Leeway(reach, residual, rounding, slack, scores, 2 * residual / mu + np.sqrt(kappa / mu))
 
     def kept(self, D: Features, t: Floats, mu: float, b: float | None, x: Floats, nu: Floats) -> NDArray[np.bool_]:
-        """Whose fit is within the limits, as computed."""
+        """Which fits are within the limits, as computed."""
         e = D.pull(D.scores(x) - t) + (mu + nu)[:, None] * x
         length = np.linalg.norm(x, axis=1)
         good = (np.linalg.norm(e, axis=1) <= self.residual) & (length <= self.reach)
@@ -98,7 +98,10 @@ class Leeway:
 
 
 def fit(D: Features, t: Floats, mu: float, b: float | None, F: float, certain: bool = False) -> Floats:
-    """(1) for each of the targets t (R, N): x (R, d), within the leeway; if not `certain`, or a ToleranceError."""
+    """Solve (1) for each of the targets t (R, N): x (R, d), within the leeway.
+
+    A fit that misses it is done again by (4) if `certain`, and otherwise raises a ToleranceError.
+    """
     allowed = Leeway.of(t, D.width, mu, b, F)
     try:
         x, nu = direct(D, t, mu, b)
@@ -116,7 +119,7 @@ def fit(D: Features, t: Floats, mu: float, b: float | None, F: float, certain: b
 
 
 def direct(D: Features, t: Floats, mu: float, b: float | None) -> tuple[Floats, Floats]:
-    """The fits by one factorisation, and their multipliers nu."""
+    """Solve (1) by the factorisation: the fits and their multipliers nu."""
     values, vectors = D.spectrum
     x, nu = secular(values + mu, D.pull(t) @ vectors, math.inf if b is None else b)
     x = x @ vectors.T
@@ -124,14 +127,14 @@ def direct(D: Features, t: Floats, mu: float, b: float | None) -> tuple[Floats, 
 
 
 def within(x: Floats, b: float) -> Floats:
-    """Rows brought back to norm b, with room for the rounding of the norm."""
+    """Scale rows down to norm b, with room for the rounding of the norm."""
     inside = b * (1 - (x.shape[1] + 8) * 2.0**-52)
     return np.asarray(x * (inside / np.maximum(inside, np.linalg.norm(x, axis=1, keepdims=True))))
 
 
 @np.errstate(over="ignore", invalid="ignore")
 def slowly(D: Features, t: Floats, mu: float, b: float | None, F: float) -> Floats:
-    """(4) from 0 for one target (1, N), until the leeway is kept, or to the last step, when the proof says it is."""
+    """Run (4) from 0 for one target (1, N) until the leeway is kept, at the latest after `worst_case` steps."""
     M, allowed, x = F * F + mu, Leeway.of(t, D.width, mu, b, F), np.zeros((1, D.width))
     for _ in range(worst_case(t, D.width, mu, b, F)):
         y = x - (D.pull(D.scores(x) - t) + mu * x) / M
@@ -143,7 +146,7 @@ def slowly(D: Features, t: Floats, mu: float, b: float | None, F: float) -> Floa
 
 
 def worst_case(t: Floats, d: int, mu: float, b: float | None, F: float) -> int:
-    """How many steps (4) takes at most, for one target (1, N): it falls from (F |t|)^2/(2 mu) to rounding."""
+    """The most steps that (4) takes for one target (1, N): the objective falls from (F |t|)^2/(2 mu) to rounding."""
     M, E, size = F * F + mu, float(Leeway.of(t, d, mu, b, F).rounding[0]), float(np.linalg.norm(t))
     if not size:
         return 1
@@ -151,25 +154,22 @@ def worst_case(t: Floats, d: int, mu: float, b: float | None, F: float) -> int:
 
 
 def lasso(D: Features, t: Floats, mu: float, l1: float) -> Floats:
-    """The same with l1 |x|_1 added, to ten digits: accelerated proximal gradient steps. For runs without privacy."""
+    """Minimise (1) without the ball plus l1 |x|_1, to ten digits, by accelerated proximal gradient; without privacy."""
     values, vectors = D.spectrum
     c = D.pull(t)
     steep = float(values.max(initial=0.0)) + mu
+    kink = L1(l1 / steep)
     x = ahead = np.zeros_like(c)
     momentum = 1.0
     enough = 1e-10 * steep * (np.linalg.norm(c, axis=1) / steep + 1e-12)
     for _ in range(LASSO_STEPS):
         gradient = (ahead @ vectors * values) @ vectors.T + mu * ahead - c
-        new = shrink(ahead - gradient / steep, l1 / steep)
+        new = kink.prox(ahead - gradient / steep, 1.0)
         if np.all(steep * np.linalg.norm(new - ahead, axis=1) <= enough):
             return new
-        if np.sum((ahead - new) * (new - x)) > 0:  # the momentum points uphill: begin anew
+        if np.sum((ahead - new) * (new - x)) > 0:  # the momentum points uphill: reset it
             momentum = 1.0
         following = (1 + math.sqrt(1 + 4 * momentum**2)) / 2
         x, ahead = new, new + (momentum - 1) / following * (new - x)
         momentum = following
     raise ToleranceError(f"an l1 fit did not settle after {LASSO_STEPS} steps; add some l2 (elastic_net), or lower rho")
-
-
-def shrink(x: Floats, by: float) -> Floats:
-    return np.asarray(np.sign(x) * np.maximum(np.abs(x) - by, 0.0))

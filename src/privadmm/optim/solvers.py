@@ -1,4 +1,4 @@
-"""Local problems of a block of parties, solved together, each to a checked gradient norm.
+"""Solve the local problems of a block of parties together, each to a checked gradient norm.
 
     F_p(x) = (scale_p / m_p) sum_n loss(a_n.x; y_n) + <linear_p, x> + (quadratic_p / 2) |x|^2
 
@@ -7,24 +7,21 @@ Newton's method with the Hessian of a past point, the anchor a, corrected by BFG
     x_{k+1} = x_k - B_k grad F(x_k),   B_k = (Hessian of F at a)^-1, updated by the pairs                  (1)
                                        (x_0 - a, grad_0 - grad F(a)), (x_{j+1} - x_j, grad_{j+1} - grad_j)
 
-The first step reads no records where the gradients of the losses at a and x_0 and the Hessian at a are cached, as they
-are when x_0 solved the problem before. Each further step is one gradient, and the last one is the check. A unit step
-stays if it shrinks the slope along it; otherwise the step is a root of the slope, found from the scores of x_k and of
-the direction alone. A Hessian costs about min(m, d)/10 gradients: a party that has spent that many, or whose step was
+The first step reads no records if the loss gradients at a and x_0 and the Hessian at a are cached, as they are when the
+last solve ended at x_0. Each further step costs one gradient, and the last gradient is the check. A unit step is taken
+if it shrinks the slope along it; otherwise the step length is a root of the slope, found from the scores of x_k and of
+the direction alone. A Hessian costs about min(m, d)/10 gradients. A party that has spent that many, or whose step was
 far from 1, takes the Hessian at its current point and forgets its pairs.
 
-Behind (1) stands a method that cannot fail. F is k-strongly convex and M-smooth, k = quadratic and M = smoothness scale
-+ k, so a gradient step shrinks F - min F by a factor that is known beforehand, and with it the number of steps that
-reach a tolerance above the rounding of a gradient (docs/privacy.md#worst-case):
+If (1) misses the tolerance, and the caller gives G, a method follows that cannot fail. F is k-strongly convex and
+M-smooth, k = quadratic and M = smoothness scale + k, so each gradient step shrinks F - min F by a known factor. This
+bounds the number of steps to a tolerance above the rounding of a gradient (docs/privacy.md#worst-case):
 
     x_{j+1} = x_j - grad F(x_j)/M,   at most (4/3) M/k ln(M/k (G/(3/4 tolerance))^2) times, G >= |grad F(0)|      (2)
 
-Whoever misses the tolerance by (1) goes on with (2), if the caller says what G is.
-
-A solve is a pure function of the records and its arguments. The cache holds functions of a party's records and its
-anchor, and of where a solve ended for one that starts there; so a worker without a cache returns the same bits. Of a
-solve in which a party starts at its anchor nothing that was found is kept. Every decision is a party's own, so neither
-do the bits depend on who else is in the block.
+A solve is a pure function of the records and its arguments: what the cache holds could be computed again from them, so
+a worker without a cache returns the same bits. A solve in which a party starts at its anchor does not cache where it
+ended. Every decision is a party's own, so the bits do not depend on who else is in the block either.
 """
 
 from __future__ import annotations
@@ -36,45 +33,43 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from privadmm.data.arrays import Floats
-from privadmm.data.packing import Index
+from privadmm.data.arrays import Floats, Ints
 from privadmm.data.shards import Shards
 from privadmm.errors import ConfigError, ToleranceError
 from privadmm.optim.losses import Loss
 
 Pair = tuple[Floats, Floats, Floats]  # s and y (k, d), and 1/<s, y> (k, 1), or 0 where the pair does not count
-
 Hessian = tuple[Floats, Floats | None]  # see Problem.hessian
 
 CAP = 500  # gradients in one solve
-FEW = 1 << 18  # numbers of records that are read in vain rather than left out, which takes some time
-CELLS = 1 << 20  # numbers of records solved together: few enough to stay in the processor's cache
+FEW = 1 << 18  # stored numbers of solved parties: fewer are read again in vain, since leaving them out costs more
+CELLS = 1 << 20  # stored numbers of the parties solved together: few enough for the processor's cache
 
 
 def reanchor(anchor: Floats, x: Floats, round: int) -> Floats:
-    """The anchor of this round: x in rounds 0, 1, 4, 16, 64, ..., and otherwise the anchor as it was.
+    """The anchor of this round: x in rounds 0, 1, 4, 16, 64, ..., and otherwise the old anchor.
 
     x is a party's last released iterate or, better where releases are noisy, an average of several parties'. The rule
-    looks at nothing but the round. Without noise the iterates settle, and Hessians taken ever more rarely are ever
-    better; with fresh noise no past iterate is closer than another, and a rule by distance would refresh for nothing.
+    depends on the round alone. Without noise the iterates settle, so Hessians may become rare. With fresh noise no past
+    iterate is closer than another, and a rule by distance would refresh for nothing.
     """
     return x if round == 0 or round == 4 ** (round.bit_length() // 2) else anchor
 
 
 @dataclass(frozen=True, eq=False)
 class Anchored:
-    """Parties' records seen from their anchors: gradient and Hessian of the loss, and the inverse of F's Hessian."""
+    """Cached at parties' anchors: gradient and Hessian of the losses, and the inverse of F's Hessian."""
 
     key: tuple[Loss, bool, bytes, bytes, bytes]  # loss, form, anchors, weights, precision
     gradient: Floats
-    hessian: Hessian | None  # for another ridge; kept where it is small beside the records
+    hessian: Hessian | None  # from which `core` follows for another ridge; kept if small beside the records
     ridge: bytes
     core: Floats
 
 
 @dataclass(frozen=True, eq=False)
 class Ended:
-    """The gradient of the losses where parties ended, for a solve that starts there."""
+    """Cached where parties ended: the gradient of the losses, for a solve that starts there."""
 
     key: tuple[Loss, bytes, bytes]  # loss, points, weights
     gradient: Floats
@@ -85,14 +80,14 @@ Kept = tuple[Anchored, Ended | None]
 
 @dataclass(frozen=True, eq=False)
 class Cache:
-    """What the parties of one block keep from one solve to the next, by their ids. It never leaves."""
+    """What a block's parties keep from one solve to the next. It never leaves the block."""
 
-    batches: dict[bytes, Kept] = field(default_factory=dict)
+    batches: dict[bytes, Kept] = field(default_factory=dict)  # by the ids of a batch's parties
     replicas: dict[int, Cache] = field(default_factory=dict)
     seen: dict[str, Any] = field(default_factory=dict)  # the records through the last public map
 
     def branch(self, replica: int) -> Cache:
-        """Replicas have anchors of their own; sharing one cache they would push each other out."""
+        """The cache of one replica: each has its own anchors, and would evict the others'."""
         return self.replicas.setdefault(replica, Cache())
 
 
@@ -111,7 +106,7 @@ def argmin(
     """The minimisers x (P, d) of F, each with |grad F_p(x_p)| <= tolerance_p as computed, or a ToleranceError.
 
     scale, quadratic > 0 and tolerance are (P,) or one number; linear, start and anchor are (P, d). `reach` bounds
-    |grad F_p(0)|: with it, and a tolerance of four times what a gradient rounds by, there is no ToleranceError.
+    |grad F_p(0)|: with it, and a tolerance of four times the rounding of a gradient, there is no ToleranceError.
     """
     P, d = len(shards.ids), shards.dim
     if not math.isfinite(loss.smoothness):
@@ -157,7 +152,7 @@ def argmin(
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """F for k parties with m records each. Hessians carry `ridge` for the quadratic, which keeps them invertible."""
+    """F for k parties. In Hessians `ridge` replaces the quadratic, so that they are invertible."""
 
     shards: Shards
     loss: Loss
@@ -165,7 +160,7 @@ class Problem:
     linear: Floats  # (k, d)
     quadratic: Floats  # (k, 1)
     ridge: Floats  # (k, 1)
-    dual: bool  # m < d, and the Hessian is inverted in the space of records
+    dual: bool  # all k parties have m < d records, and the Hessian is inverted in the space of records
 
     @classmethod
     def of(cls, shards: Shards, loss: Loss, scale: Floats, linear: Floats, quadratic: Floats, dual: bool) -> Problem:
@@ -173,7 +168,7 @@ class Problem:
         ridge = np.maximum(quadratic, 1e-13 * loss.smoothness * scale)
         return cls(shards, loss, scale / shards.sizes[:, None], linear, quadratic, ridge, dual)
 
-    def take(self, parties: Index) -> Problem:
+    def take(self, parties: Ints) -> Problem:
         if len(parties) == len(self.weight):
             return self
         weight, linear, quadratic, ridge = (a[parties] for a in (self.weight, self.linear, self.quadratic, self.ridge))
@@ -196,7 +191,7 @@ class Problem:
         return gradient + (self.linear + self.quadratic * x)
 
     def hessian(self, x: Floats) -> Hessian:
-        """A^T w A (of order d), or r A A^T r if dual (of order m), and r = sqrt(w); w = weight * curvature at x."""
+        """A^T w A (d x d) with w = weight * curvature at x; if dual, r A A^T r (m x m) and r = sqrt(w)."""
         curv = self.loss.curv(self.shards.margins(x), self.shards.y)
         if self.dual:
             r = np.sqrt(self.weight * curv.reshape(len(x), -1))
@@ -205,10 +200,8 @@ class Problem:
 
     @property
     def coarse(self) -> NDArray[np.bool_]:
-        """Whose Hessian may be summed in single precision.
-
-        It errs by at most 1.2e-4 smoothness scale (`gram`), which is then an eighth of the ridge.
-        """
+        """Whose Hessian may be summed in single precision: its error, at most 1.2e-4 smoothness scale (`gram`), is then
+        an eighth of the ridge."""
         scale = self.weight[:, 0] * self.shards.sizes
         return np.asarray(self.loss.smoothness * scale <= 1e3 * self.ridge[:, 0])
 
@@ -224,7 +217,7 @@ class Problem:
         return np.asarray(np.matmul(core, v[:, :, None])[:, :, 0])
 
     def newton(self, core: Floats, pairs: list[Pair], g: Floats) -> Floats:
-        """B_k g, by the two loops over the pairs."""
+        """B_k g, by the two-loop recursion over the pairs."""
         back = []
         for s, y, rho in reversed(pairs):
             c = rho * np.vecdot(s, g)[:, None]
@@ -236,7 +229,7 @@ class Problem:
         return v
 
     def anchored(self, anchor: Floats, known: Anchored | None) -> Anchored:
-        """What is known of these records at this anchor, or that and what has to be found out."""
+        """What is cached for this anchor, completed by what is not."""
         seen, ridge = (anchor.tobytes(), self.weight.tobytes(), self.coarse.tobytes()), self.ridge.tobytes()
         key = (self.loss, self.dual, *seen)
         if known is None or known.key != key or (known.ridge != ridge and known.hessian is None):
@@ -248,9 +241,9 @@ class Problem:
         return known
 
     def search(self, x: Floats, p: Floats, first: Floats) -> Floats:
-        """Steps t > 0 where the slope <p, grad F(x + t p)> is at most a tenth of `first`, its value at 0, in size.
+        """Steps t > 0 where the slope <p, grad F(x + t p)> has at most a tenth of the size of `first`, its value at 0.
 
-        The slope increases in t: multiply by 4 until it is positive, then halve the bracket.
+        The slope increases in t: t grows by 4 until the slope is positive, then the bracket is halved.
         """
         m, mp = self.shards.margins(x), self.shards.margins(p)
         level = np.vecdot(p, self.linear + self.quadratic * x)
@@ -266,9 +259,9 @@ class Problem:
             step = np.where(left, np.where(np.isfinite(high), (low + high) / 2, 4 * step), step)
         return step
 
-    def advance(self, x: Floats, g: Floats, p: Floats) -> tuple[Floats, Floats, Floats, Index]:
-        """From x, where F has gradient g, along p: the point reached, the gradients of the losses and of F there, and
-        whose step was far from 1."""
+    def advance(self, x: Floats, g: Floats, p: Floats) -> tuple[Floats, Floats, Floats, Ints]:
+        """Go from x, where F has gradient g, along p. Returns the new point, the gradients of the losses and of F, and
+        the parties whose step was far from 1."""
         new = x + p
         f = self.loss_gradient(new)
         h, first = self.whole(new, f), np.vecdot(p, g)
@@ -286,11 +279,13 @@ class Problem:
 def descend(
     problem: Problem, start: Floats, first: Floats, anchor: Floats, tolerance: Floats, known: Anchored
 ) -> tuple[Floats, Floats, NDArray[np.bool_]]:
-    """(1) until every party has met its tolerance or made CAP steps, `first` being the gradient of the losses at the
-    start; the points, the gradients of the losses there, and who has met it. Of the others, the last point."""
+    """Run (1) until every party has met its tolerance or made CAP steps. `first` is the loss gradient at the start.
+
+    Returns the points, the loss gradients there, and who met the tolerance; for the others, the last point.
+    """
     x, f, core, g = start, first, known.core, problem.whole(start, first)
     out, end, solved = np.empty_like(x), np.empty_like(x), np.zeros(len(x), dtype=bool)
-    who: Index = np.arange(len(x))
+    who: Ints = np.arange(len(x))
     pairs = [pair(start - anchor, g - problem.whole(anchor, known.gradient))]
     period = 4 + core.shape[-1] // 10
     for k in range(CAP + 1):
@@ -306,7 +301,7 @@ def descend(
                 x, g, core = x[left], g[left], core[left]
                 pairs = [(s[left], y[left], rho[left]) for s, y, rho in pairs]
             else:
-                g = np.where(met[:, None], 0.0, g)  # who is done takes no step
+                g = np.where(met[:, None], 0.0, g)  # a solved party takes no step
         new, f, h, far = problem.advance(x, g, problem.newton(core, pairs, -g))
         pairs.append(pair(new - x, h - g))
         x, g = new, h
@@ -325,10 +320,10 @@ def descend(
 
 @np.errstate(over="ignore", invalid="ignore")
 def slowly(problem: Problem, start: Floats, tolerance: Floats, reach: Floats) -> tuple[Floats, Floats]:
-    """(2), party by party: the points and the gradients of the losses there.
+    """Run (2) party by party: the points and the loss gradients there.
 
-    From `start` where the gradient is no longer than `reach`, the bound at 0, and otherwise from 0. After the last step
-    the point is returned whatever its gradient: by then the proof says that it is short enough.
+    A party begins at `start` if the gradient there is at most `reach`, and at 0 otherwise. After the last step it
+    returns the point unchecked: the proof says that its gradient is short enough.
     """
     points, slopes = np.empty_like(start), np.empty_like(start)
     smooth = problem.loss.smoothness * problem.weight[:, 0] * problem.shards.sizes + problem.quadratic[:, 0]
@@ -349,20 +344,21 @@ def slowly(problem: Problem, start: Floats, tolerance: Floats, reach: Floats) ->
 
 
 def worst_case(condition: float, far: float) -> int:
-    """How many steps (2) takes at most where M/k is `condition` and G/tolerance is `far`."""
+    """The most steps that (2) takes where M/k is `condition` and G/tolerance is `far`."""
     return math.ceil(4 / 3 * condition * max(1.0, math.log(condition) + 2 * math.log(max(1.0, far / 0.75))))
 
 
 def inverses(A: Floats) -> Floats:
-    """Of a stack of matrices; 0 in place of one that has none, so that its steps lead nowhere and (2) takes over."""
+    """Invert a stack of matrices; a singular one becomes 0, so that its steps lead nowhere and (2) takes over."""
     try:
         return np.asarray(np.linalg.inv(A))
     except np.linalg.LinAlgError:
         if len(A) == 1:
             return np.zeros_like(A)
-        return np.concatenate([inverses(one[None]) for one in A])
+        return np.concatenate([inverses(matrix[None]) for matrix in A])
 
 
 def pair(s: Floats, y: Floats) -> Pair:
+    """A pair of (1), which counts only if <s, y> is positive."""
     sy = np.vecdot(s, y)[:, None]
     return s, y, np.where(sy > 0, 1 / sy, 0.0)

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 from privadmm.config.reader import load
+from privadmm.data.raw import words
 from privadmm.data.readers import opened
-from privadmm.data.schema import Encoding, Number, Schema, words
+from privadmm.data.schema import Encoding, Number, Schema
 from privadmm.errors import ConfigError
 from privadmm.params import check_positive, check_probability, check_whole
 from privadmm.runs.new_schema import (

@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privadmm.data.raw import MISSING, Classes, distinct_columns, numbers, words
 from privadmm.data.readers import Format, opened
-from privadmm.data.schema import MISSING, Category, Classes, Number, Schema, distinct_columns, numbers, words
+from privadmm.data.schema import Category, Number, Schema
 from privadmm.errors import ConfigError, DataError
 from privadmm.params import HUGE, TINY, check_whole
 

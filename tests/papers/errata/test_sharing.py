@@ -14,8 +14,7 @@ from privadmm.engine.job import Job, train, weights
 from privadmm.engine.public import Public
 from privadmm.errors import RefusedError
 from privadmm.optim import graphs
-from privadmm.optim.losses import Logistic
-from privadmm.optim.prox import prox
+from privadmm.optim.losses import Logistic, prox
 from privadmm.optim.regularizers import L2
 from privadmm.papers.counterexamples import columns as attacks
 from privadmm.privacy.calibration import NoPrivacy, Target

@@ -6,9 +6,8 @@ import numpy as np
 
 from privadmm.config import build
 from privadmm.config.file import Config
-from privadmm.data.aligned import read_labels
 from privadmm.data.arrays import Floats
-from privadmm.data.columns import align
+from privadmm.data.columns import align, read_labels
 from privadmm.data.label_source import LabelSource
 from privadmm.deploy.federation.coordinator import Facts
 from privadmm.deploy.federation.records import digest

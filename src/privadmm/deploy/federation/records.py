@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 
 from privadmm.config import build, build_columns
 from privadmm.config.file import Config
-from privadmm.data.aligned import read_features
-from privadmm.data.columns import Columns, align
+from privadmm.data.columns import Columns, align, read_features
 from privadmm.data.frame import Frame
-from privadmm.data.schema import words
+from privadmm.data.raw import words
 from privadmm.data.shards import Shards
 from privadmm.deploy.federation.party import Party
 from privadmm.engine.phases import vertical

@@ -1,35 +1,104 @@
-"""How records are stored: parties with equally many rows in one piece, dense or sparse, every row in the unit ball.
+"""How and where records are stored: parties with equally many rows in one piece, every row in the unit ball.
 
-`pack_dense` and `pack_sparse` copy the rows that parties hold and clip them; `Shards` puts the pieces together.
+`pack_dense` and `pack_sparse` copy the rows that parties hold and clip them; `Shards` puts the pieces together. A
+`Store` keeps them in memory up to a limit, and beyond it in files that are mapped into memory. Arrays hold the same
+numbers in the same order wherever they are kept, so results have the same bits.
 """
 
 from __future__ import annotations
 
 import math
+import mmap
+import os
+import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from privadmm.data.arrays import Floats, Ints
-from privadmm.data.store import Store
-from privadmm.errors import ConfigError, DataError
+from privadmm.errors import ConfigError, DataError, StorageError
 from privadmm.params import check_positive
 
-Index = Ints
 Mask = NDArray[np.bool_]
 
 CHUNK = 2048  # rows copied or summed at a time; where rows are cut decides the last bits of a Gram matrix
-# Numbers in one piece that is sparse, or kept in a file. Only a sparse piece that is cut has its column indices copied.
-PIECE = 1 << 20
+PIECE = 1 << 20  # numbers in a piece that is sparse or kept in a file; a cut sparse piece copies its column indices
+LEAST = 1 << 23  # bytes of a file: many small arrays share one, since a process may open few files
+ALIGN = 64
+
+
+@dataclass(eq=False)
+class Store:
+    """Makes arrays, of which memory may hold `limit` bytes (None: all) and files hold the others."""
+
+    limit: int | None = None
+    held: int = 0  # bytes in memory
+    filed: int = 0  # bytes in files
+    _open: mmap.mmap | None = field(default=None, repr=False)
+    _used: int = field(default=0, repr=False)  # bytes of the open file
+
+    def empty(self, shape: tuple[int, ...], dtype: DTypeLike = np.float64) -> NDArray[Any]:
+        """An array to be filled."""
+        kind, count = np.dtype(dtype), math.prod(shape)
+        need = count * kind.itemsize
+        if self.limit is None or self.held + need <= self.limit:
+            self.held += need
+            return np.empty(shape, kind)
+        at = -(-self._used // ALIGN) * ALIGN
+        if self._open is None or at + need > len(self._open):
+            # Ever larger files, so that there are never many.
+            self._open, at = mapped(max(need, LEAST, self.filed // 8)), 0
+            self.filed += len(self._open)
+        self._used = at + need
+        return np.frombuffer(self._open, kind, count, at).reshape(shape)
+
+    def keep(self, array: NDArray[Any]) -> NDArray[Any]:
+        """The array itself, or a copy of it in a file."""
+        if self.limit is None or self.held + array.nbytes <= self.limit:
+            self.held += array.nbytes
+            return array
+        kept = self.empty(array.shape, array.dtype)
+        kept[...] = array
+        return kept
+
+
+def mapped(size: int) -> mmap.mmap:
+    """A file of this size in the folder for temporary files, mapped into memory.
+
+    The file has no name (where the system cannot do that, it is deleted as soon as it is open) and nobody else can read
+    it, so a process that is killed leaves nothing behind. Its space on the disk is reserved now: a disk that turns out
+    full when a page is written would kill the process without a message.
+    """
+    folder = tempfile.gettempdir()
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            reserve(file, size)
+            return mmap.mmap(file.fileno(), size)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise StorageError(
+            f"{folder}: cannot keep {size:,} bytes of records there ({reason}); make room, or name another folder "
+            "with the environment variable TMPDIR, or raise [run] memory"
+        ) from error
+
+
+def reserve(file: IO[bytes], size: int) -> None:
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file.fileno(), 0, size)
+        return
+    zeros = bytes(1 << 20)
+    for start in range(0, size, len(zeros)):
+        file.write(zeros[: size - start])
+    file.flush()
 
 
 @dataclass(frozen=True, eq=False)
 class Dense:
-    """The records of k parties with m rows each: A is (k, m, d). x is (k, R, d), g is (k, R, m), h is (k, m)."""
+    """The records of k parties with m rows each: A is (k, m, d). Products take x (k, R, d) and g (k, R, m)."""
 
     A: Floats
 
@@ -43,19 +112,12 @@ class Dense:
     def pull(self, g: Floats) -> Floats:
         return np.asarray(np.matmul(g, self.A))
 
-    def gram(self, h: Floats, single: Mask) -> Floats:
-        return np.stack([gram(A, *one) for A, *one in zip(self.A, h, single, strict=True)])
-
-    def rows(self) -> Iterator[Floats]:
-        """Each party's records, (m, d)."""
-        return iter(self.A)
-
-    def chunks(self) -> Iterator[Iterator[Floats]]:
-        """The same, CHUNK rows at a time."""
-        return (chunks(A) for A in self.A)
-
     def kernel(self) -> Floats:
         return np.asarray(np.matmul(self.A, self.A.swapaxes(1, 2)))
+
+    def parties(self) -> Iterator[Floats]:
+        """Each party's records, (m, d)."""
+        return iter(self.A)
 
     def tile(self, times: int) -> Dense:
         return Dense(np.tile(self.A, (times, 1, 1)))
@@ -66,7 +128,7 @@ class Dense:
 
 @dataclass(frozen=True, eq=False)
 class Sparse:
-    """The same in one block-diagonal scipy CSR matrix, (k m, k d): its products go row by row, parties do not mix."""
+    """Like `Dense`, in one block-diagonal CSR matrix (k m, k d). Its products go row by row: parties do not mix."""
 
     A: Any
     count: int
@@ -77,7 +139,7 @@ class Sparse:
 
     @cached_property
     def transposed(self) -> Any:
-        """The same arrays, filled in by hand: scipy would look through them, which takes as long as a product."""
+        """A^T with the same arrays, set by hand: scipy would check them, which takes as long as a product."""
         from scipy.sparse import csc_array
 
         across = csc_array(self.A.shape[::-1], dtype=self.A.dtype)
@@ -98,19 +160,11 @@ class Sparse:
         flat = v.reshape(-1) if R == 1 else v.swapaxes(1, 2).reshape(k * width, R)
         return np.asarray(A @ flat).reshape(k, -1, R).swapaxes(1, 2)
 
-    def gram(self, h: Floats, single: Mask) -> Floats:
-        parties = (self.cut(i, i + 1).A for i in range(self.count))
-        return np.stack([gram(A, *one) for A, *one in zip(parties, h, single, strict=True)])
-
-    def rows(self) -> Iterator[Floats]:
-        return (self.cut(i, i + 1).A.toarray() for i in range(self.count))
-
-    def chunks(self) -> Iterator[Iterator[Floats]]:
-        return (chunks(self.cut(i, i + 1).A) for i in range(self.count))
-
     def kernel(self) -> Floats:
-        parties = (self.cut(i, i + 1).A for i in range(self.count))
-        return np.stack([(A @ A.T).toarray() for A in parties])
+        return np.stack([(A @ A.T).toarray() for A in self.parties()])
+
+    def parties(self) -> Iterator[Any]:
+        return (self.cut(i, i + 1).A for i in range(self.count))
 
     def tile(self, times: int) -> Sparse:
         return Sparse(diagonal([self.A] * times).A, times * self.count)
@@ -128,7 +182,7 @@ Piece = Dense | Sparse
 
 
 def rows_of(A: Any, start: int, stop: int, width: int) -> Any:
-    """Rows of a CSR matrix, as views, filled in by hand: scipy would copy and check them."""
+    """Rows of a CSR matrix as views, set by hand: scipy would copy and check them."""
     part, indptr = type(A)((stop - start, width), dtype=A.dtype), A.indptr[start : stop + 1]
     cells = slice(indptr[0], indptr[-1])
     part.data, part.indices, part.indptr = A.data[cells], A.indices[cells], indptr - indptr[0]
@@ -136,23 +190,22 @@ def rows_of(A: Any, start: int, stop: int, width: int) -> Any:
 
 
 def cut_up(A: Any) -> Iterator[tuple[slice, Any]]:
-    """The rows of one party, CHUNK at a time, as views: where they are, and they."""
+    """One party's rows, CHUNK at a time: where they are, and a view of them."""
     m, d = A.shape
     for start in range(0, m, CHUNK):
         stop = min(start + CHUNK, m)
-        part = rows_of(A, start, stop, d) if hasattr(A, "toarray") else A[start:stop]
-        yield slice(start, stop), part
+        yield slice(start, stop), rows_of(A, start, stop, d) if hasattr(A, "toarray") else A[start:stop]
 
 
-def chunks(A: Any) -> Iterator[Floats]:
-    """The same, dense."""
-    return (part.toarray() if hasattr(part, "toarray") else part for _, part in cut_up(A))
+def chunks(A: Any) -> Iterator[tuple[slice, Floats]]:
+    """Like `cut_up`, with dense rows."""
+    return ((at, part.toarray() if hasattr(part, "toarray") else part) for at, part in cut_up(A))
 
 
 def gram(A: Any, h: Floats, single: bool = False) -> Floats:
     """A^T diag(h) A of one party, h >= 0, as Z^T Z: half the work of a general product.
 
-    Chunks are added in double; within one, `single` precision takes half the time, and is wrong by at most
+    Chunks are added in double precision. `single` precision within a chunk takes half the time; its error is at most
     CHUNK 2^-24 sum_n h_n |a_n|^2 in operator norm.
     """
     (m, d), kind, root = A.shape, np.float32 if single else np.float64, np.sqrt(h)
@@ -169,6 +222,7 @@ def gram(A: Any, h: Floats, single: bool = False) -> Floats:
 
 
 def diagonal(parts: Sequence[Any]) -> Sparse:
+    """One block-diagonal piece of CSR matrices of one shape."""
     (m, d), k = parts[0].shape, len(parts)
     starts = np.cumsum([0] + [p.nnz for p in parts])
     short = np.int32 if max(int(starts[-1]), k * d) < 2**31 else np.int64
@@ -180,11 +234,11 @@ def diagonal(parts: Sequence[Any]) -> Sparse:
 
 @dataclass(frozen=True)
 class Clip:
-    """The per-record map into the unit ball, with s = sqrt(1 - b^2) and b the intercept:
+    """The map of a record into the unit ball, with s = sqrt(1 - b^2) and b the intercept:
 
     x -> (s x / max(bound, |x|), b) = (s v / max(1, |v|), b),   v = x / max(bound, largest entry)
 
-    The second form has no overflow: squares of large entries would turn a row into zeros.
+    The second form does not overflow: squares of large entries would turn a row into zeros.
     """
 
     bound: float
@@ -196,17 +250,21 @@ class Clip:
             raise ConfigError(f"intercept must lie in [0, 1), 0 meaning none, not {self.intercept!r}")
 
     def factor(self, squares: Floats, cells: int) -> Floats:
-        """s / max(1, |v|), given |v|^2 as a sum of so many squares; |v| is taken up by what their sum may have lost."""
+        """s / max(1, |v|) from |v|^2, a sum of so many squares; |v| is rounded up by what the sum may have lost."""
         lost = 1 + (cells + 8) * 2.0**-52
         return math.sqrt(1 - self.intercept**2) / np.maximum(1.0, lost * np.sqrt(squares))
 
-    def refuse(self, name: int, bad: int, m: int) -> None:
-        if bad:
-            raise DataError(f"party {name}: {bad} of {m} rows are not finite; clean them or drop them")
+
+def refuse_rows(name: int, bad: int, m: int) -> None:
+    if bad:
+        raise DataError(f"party {name}: {bad} of {m} rows are not finite; clean them or drop them")
 
 
-def pack_dense(parties: Sequence[tuple[int, Any, Index]], clip: Clip, store: Store) -> Iterator[Piece]:
-    """Copied and clipped chunk by chunk, so that the stack is the only copy; with a limit, stacks of PIECE numbers."""
+def pack_dense(parties: Sequence[tuple[int, Any, Ints]], clip: Clip, store: Store) -> Iterator[Piece]:
+    """Clip the rows of parties (name, table, row numbers) into one stack; with a limit, stacks of PIECE numbers.
+
+    Rows are copied chunk by chunk, so that the stack is the only copy.
+    """
     m, d = len(parties[0][2]), parties[0][1].shape[1]
     width = d + (clip.intercept > 0)
     most = len(parties) if store.limit is None else max(1, PIECE // (m * width))
@@ -218,8 +276,8 @@ def pack_dense(parties: Sequence[tuple[int, Any, Index]], clip: Clip, store: Sto
         yield Dense(A)
 
 
-def clip_dense(name: int, X: Any, rows: Index, out: Floats, clip: Clip) -> None:
-    """One party's rows into `out`, (m, d) or with the intercept (m, d + 1)."""
+def clip_dense(name: int, X: Any, rows: Ints, out: Floats, clip: Clip) -> None:
+    """Write one party's clipped rows to `out`, (m, d) or with the intercept (m, d + 1)."""
     (m, d), bad = (len(rows), X.shape[1]), 0
     for start in range(0, m, CHUNK):
         part = out[start : start + CHUNK, :d]
@@ -229,13 +287,13 @@ def clip_dense(name: int, X: Any, rows: Index, out: Floats, clip: Clip) -> None:
         if not bad:
             part /= largest[:, None]
             part *= clip.factor((part * part).sum(axis=1), d)[:, None]
-    clip.refuse(name, bad, m)
+    refuse_rows(name, bad, m)
     if clip.intercept > 0:
         out[:, d] = clip.intercept
 
 
-def pack_sparse(parties: Sequence[tuple[int, Any, Index]], clip: Clip, store: Store) -> Iterator[Piece]:
-    """Block-diagonal pieces of at most PIECE non-zeros, or of one party."""
+def pack_sparse(parties: Sequence[tuple[int, Any, Ints]], clip: Clip, store: Store) -> Iterator[Piece]:
+    """Clip parties' rows into block-diagonal pieces of at most PIECE non-zeros, or of one party."""
     ready, cells = list[Any](), 0
     for name, X, rows in parties:
         part = clip_sparse(name, X[rows], clip)
@@ -254,17 +312,17 @@ def stored(piece: Sparse, store: Store) -> Sparse:
 
 
 def clip_sparse(name: int, part: Any, clip: Clip) -> Any:
-    """One party's rows, already a copy, clipped."""
+    """Clip one party's rows, in place where it can: `part` is already a copy."""
     m, d = part.shape
     part = part.astype(np.float64, copy=False)
     part.sum_duplicates()
     row = np.repeat(np.arange(m), np.diff(part.indptr))
-    clip.refuse(name, len(np.unique(row[~np.isfinite(part.data)])), m)
+    refuse_rows(name, len(np.unique(row[~np.isfinite(part.data)])), m)
     largest = np.full(m, clip.bound)
     np.maximum.at(largest, row, np.abs(part.data))
     part.data /= largest[row]
     squares = np.bincount(row, part.data**2, minlength=m).astype(np.float64)
-    part.data *= clip.factor(squares, int(part.shape[1]))[row]
+    part.data *= clip.factor(squares, d)[row]
     if clip.intercept == 0:
         return part
     ends = part.indptr[1:]

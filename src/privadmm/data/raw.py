@@ -1,0 +1,160 @@
+"""Raw columns of a table: their cells as numbers, words or labels, and errors that never print what a cell holds."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import SequenceMatcher
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privadmm.data.arrays import Floats
+from privadmm.errors import ConfigError, DataError
+
+OnBad = Literal["refuse", "default"]
+ClassName = str | float
+Classes = tuple[ClassName, ClassName]
+MISSING = frozenset({"", "?", "na", "n/a", "nan", "null", "none", "-"})  # words for no value
+DROP = "drop or fill in these rows"
+DROP_OR_DEFAULT = f'{DROP}, or set on_bad = "default" to read them as the low end of the range'
+
+
+def labels(values: NDArray[Any], classes: Sequence[ClassName], name: str = "label") -> Floats:
+    """-1 for the first class and +1 for the second; anything else is refused.
+
+    Blanks around a word do not count, and numbers are compared as numbers: "1", "+1", 1 and 1.0 are one class; true and
+    false are 1 and 0.
+    """
+    classes = class_pair(classes)
+    signs = {_token(_word(classes[0])): -1.0, _token(_word(classes[1])): 1.0}
+    cells = words(values)
+    sign_of = {word: signs.get(_token(word), 0.0) for word in set(cells)}
+    y = np.fromiter(map(sign_of.__getitem__, cells), np.float64, len(cells))
+    if other := int(np.count_nonzero(y == 0)):
+        kinds = list(sign_of.values()).count(0)
+        raise DataError(
+            f"label column {name!r}: {other} of {len(y)} rows hold {kinds} value(s) that are neither "
+            f"{classes[0]!r} (negative) nor {classes[1]!r} (positive); "
+            "drop or relabel these rows, or declare the two classes as the data spell them"
+        )
+    return y
+
+
+def class_pair(classes: Sequence[ClassName]) -> Classes:
+    """Check two declared classes, (negative, positive)."""
+    if isinstance(classes, str) or len(classes) != 2:
+        raise ConfigError(f"classes must be two values, [negative, positive], not {classes!r}")
+    if not all(isinstance(value, str | int | float | np.integer | np.floating) for value in classes):
+        raise ConfigError(f"classes must be strings or numbers, not {classes!r}")
+    negative, positive = (_token(_word(value)) for value in classes)
+    if negative == positive or "" in (negative, positive):
+        raise ConfigError(f"classes must be two different values, neither of them blank, not {classes!r}")
+    return classes[0], classes[1]
+
+
+def check_on_bad(on_bad: str) -> None:
+    if on_bad not in ("refuse", "default"):
+        raise ConfigError(f'on_bad must be "refuse" or "default", not {on_bad!r}')
+
+
+def require_column(name: str, have: Mapping[str, Any] | Sequence[str]) -> None:
+    """Refuse a table without this column. Its other names are not told: without a header line they are a record."""
+    if name not in have:
+        close = [place for place, other in enumerate(have, 1) if alike(name, other)]
+        hint = f" Column {close[0]} has nearly this name." if close else ""
+        hint += " A csv file may have another separator than the comma." if len(have) == 1 else ""
+        raise DataError(
+            f"column {name!r} is missing; the table has {len(have)} others.{hint} Rename the column in the data or in "
+            "the declaration; if there is no header line, add one, and look for a quote that is not closed"
+        )
+
+
+def alike(name: str, other: Any) -> bool:
+    """Whether two names are the same but for case, blanks and a slip or two."""
+    a, b = ("".join(c for c in str(word).casefold() if c not in " _-") for word in (name, other))
+    return SequenceMatcher(None, a, b).ratio() >= 0.75
+
+
+def repeated(values: Iterable[str]) -> str | None:
+    """A value that occurs twice, if there is one."""
+    return next((value for value, count in Counter(values).items() if count > 1), None)
+
+
+def distinct_columns(header: Sequence[str]) -> None:
+    """Refuse a table with one name twice. The name is not told: without a header line it is a record's."""
+    if (name := repeated(header)) is not None:
+        first, second, *_ = (number for number, other in enumerate(header, 1) if other == name)
+        raise DataError(
+            f"columns {first} and {second} have the same name; rename one of them, or add a line of names if the "
+            "file has none"
+        )
+
+
+def require_numbers(name: str, values: Floats, where: Callable[[int], str], fix: str) -> None:
+    """Refuse a column in which a number is NaN. Tells the owner where and how many, never what the cells hold."""
+    bad = np.isnan(values)
+    if bad.any():
+        raise DataError(
+            f"column {name!r}: {int(bad.sum())} of {len(bad)} rows hold no finite number "
+            f"(the first is {where(int(bad.argmax()))}); {fix}"
+        )
+
+
+def nth_record(row: int) -> str:
+    return f"record {row + 1}"
+
+
+def numbers(values: NDArray[Any]) -> Floats:
+    """Convert to float64, with NaN for whatever is not a finite number: blanks, words, infinities, dates."""
+    values = np.asarray(values)
+    kind = values.dtype.kind
+    if kind in "biuf":
+        with np.errstate(over="ignore"):
+            x = values.astype(np.float64)
+    elif kind in "OSU":
+        cells = values.tolist()
+        try:
+            x = np.fromiter(map(float, cells), np.float64, len(cells))
+        except (TypeError, ValueError, OverflowError):
+            x = np.fromiter(map(_number, cells), np.float64, len(cells))
+    else:
+        return np.full(values.shape, np.nan)
+    x[np.isinf(x)] = np.nan
+    return x
+
+
+def words(values: NDArray[Any]) -> list[str]:
+    """Convert to stripped strings: whole numbers without a decimal point, and "" for None and NaN."""
+    cells = np.asarray(values).tolist()
+    try:
+        return list(map(str.strip, cells))
+    except TypeError:
+        return [_word(cell) for cell in cells]
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "replace")
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value).strip()
+
+
+def _token(word: str) -> str | float:
+    """The number that a word spells, if it does, so that "+1" and "1.0" are the same class."""
+    if word.casefold() in ("true", "false"):
+        return float(word.casefold() == "true")
+    number = _number(word)
+    return number if math.isfinite(number) else word

@@ -9,10 +9,10 @@ import pytest
 from cases import CASES, DIM, Case
 from contract_tools import SMALL, VICTIM, move, replayed
 from privadmm.algorithms.dp_fedsgd import DPFedSGD
-from privadmm.algorithms.star import State as Slope
 from privadmm.algorithms.graph import State
 from privadmm.algorithms.pdml import PDML
 from privadmm.algorithms.pvp import PVP
+from privadmm.algorithms.star import State as Slope
 from privadmm.data.arrays import Floats, Ints
 from privadmm.engine.mail import COORDINATOR, Mail
 from privadmm.engine.party import Local

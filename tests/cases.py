@@ -2,9 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
+from scipy.optimize import minimize
 
 from privadmm.algorithms.admm_graph import ADMMGraph
 from privadmm.algorithms.admm_star import ADMMStar
@@ -31,7 +34,9 @@ from privadmm.optim.graphs import Graph
 from privadmm.optim.losses import Debiased, HalfLogistic, Hinge, HuberHinge, Logistic, Loss, Squared
 from privadmm.optim.regularizers import L1, L2, ElasticNet, Regularizer
 from privadmm.privacy.calibration import NoPrivacy, Target
+from privadmm.privacy.ledger import Budget, Ledger, MemoryLedger, Policy
 from privadmm.privacy.mechanisms import Simulation
+from privadmm.privacy.sqlite_ledger import SqliteLedger
 
 SIZES = (7, 12, 7, 5, 12)  # ragged, with ties
 DIM = 4
@@ -61,7 +66,7 @@ class Case:
         )
 
     def trimmed(self, parties: int, rounds: int) -> Target | NoPrivacy:
-        """The target for this many parties and rounds, where it has a figure for each."""
+        """The target, with its lists cut to this many parties and rounds."""
         if isinstance(self.privacy, NoPrivacy):
             return self.privacy
         spread = tuple(np.resize(self.privacy.profile, rounds)) if self.privacy.profile else ()
@@ -69,6 +74,9 @@ class Case:
 
     def job(self, **public: Any) -> Job:
         return Job(self.algorithm, self.public(**public), id="case")
+
+    def data(self, seed: int = 0, sparse: bool = False) -> Shards:
+        return shards(seed, sparse=sparse)
 
     @property
     def private(self) -> bool:
@@ -220,7 +228,15 @@ ALGORITHMS = [
         weighting="parties",
     ),
 ]
+CASES = {case.name: case for case in ALGORITHMS}
 PRIVATE = [case for case in ALGORITHMS if case.private]
+
+POLICY = Policy(Budget(1.0, 1e-5))
+LEDGERS: dict[str, Callable[[Path], Ledger]] = {
+    "memory": lambda folder: MemoryLedger([0, 1], POLICY),
+    "sqlite": lambda folder: SqliteLedger(folder / "ledger", [0, 1], POLICY, "simulation"),
+}
+both_ledgers = pytest.mark.parametrize("make", LEDGERS.values(), ids=LEDGERS.keys())
 
 
 def named(case: Case) -> str:
@@ -246,6 +262,20 @@ def objective(public: Public, data: Shards, w: Any) -> float:
     """C mean(loss) + R(w), written out plainly."""
     scores = data.margins(np.broadcast_to(w, (len(data.ids), data.dim)))
     return float(public.C * public.loss.value(scores, data.y).mean() + public.regularizer.value(w))
+
+
+def optimum(public: Public, data: Shards, linear: Any = 0.0) -> Any:
+    """The weights that minimise a smooth objective, with a linear term if there is one, by scipy."""
+    start = np.zeros(data.dim)
+    found = minimize(
+        lambda w: objective(public, data, w) + np.sum(linear * w), start, method="BFGS", options={"gtol": 1e-10}
+    )
+    return found.x
+
+
+def least_objective(public: Public, data: Shards) -> float:
+    """The least value of a smooth objective."""
+    return objective(public, data, optimum(public, data))
 
 
 class Transcript:

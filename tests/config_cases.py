@@ -2,7 +2,6 @@
 
 import copy
 import dataclasses
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from privadmm.config import file as config
 from privadmm.config.file import SECTIONS
 from privadmm.errors import ConfigError
 from privadmm.params import Checked, Choice, Doc, Field, When, check_positive, fields_of
+from small_runs import spelled
 
 
 @dataclass(frozen=True)
@@ -127,12 +127,14 @@ MINIMAL: dict[str, dict[str, Any]] = {
 }
 
 
-def toml(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key} = {toml(inner)}" for key, inner in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(toml, value)) + "]"
-    return json.dumps(value, ensure_ascii=False).replace("Infinity", "inf").replace("NaN", "nan")
+def says(complaint: str, place: str, *facts: str) -> None:
+    """Check that an error is one line that begins with its place and then tells these facts, in this order."""
+    assert "\n" not in complaint
+    assert complaint.startswith(place), complaint
+    at = len(place)
+    for fact in facts:
+        assert fact in complaint[at:], f"{fact!r} is not in {complaint[at:]!r}"
+        at = complaint.index(fact, at) + len(fact)
 
 
 class Job:
@@ -146,12 +148,12 @@ class Job:
             inner = {key: value for key, value in table.items() if isinstance(value, dict)}
             for key, value in table.items():
                 if key not in inner:
-                    written.append(f"{key} = {toml(value)}")
+                    written.append(f"{key} = {spelled(value)}")
                     self.lines[name, key] = len(written)
             for key, columns in inner.items():
                 written.append(f"[{name}.{key}]")
                 self.lines[name, key] = len(written)
-                written += [f"{column} = {toml(value)}" for column, value in columns.items()]
+                written += [f"{column} = {spelled(value)}" for column, value in columns.items()]
         self.path.write_text("\n".join(written) + "\n", encoding="utf-8")
 
     def read(self) -> config.Config:
@@ -168,7 +170,7 @@ class Job:
 
 
 def with_key(section: str, key: str) -> dict[str, Any]:
-    """FULL, and if need be what makes the key fit in."""
+    """FULL, with the keys that this one needs beside it."""
     tables = copy.deepcopy(FULL)
     if (section, key) in CONDITIONAL:
         when = FIELDS[section, key].when
@@ -192,7 +194,7 @@ def changed(section: str, key: str, value: Any) -> dict[str, Any]:
 
 
 def wrong_types(field: Field) -> list[Any]:
-    """Values of every other type; written out here, so that the reader's own idea of a type is not asked."""
+    """Values of every other type, written out here so that the test does not use the reader's idea of a type."""
     kind = field.kind.kind if isinstance(field.kind, Checked) else field.kind
     if field.name == "memory":
         return [True, 0.5, [1], {}]

@@ -1,4 +1,4 @@
-"""A federation in this process: the parties' desks, reached by a post that may lose, repeat and reorder."""
+"""A federation in this process: party servers, reached by a post that may lose, repeat and reorder letters."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -47,7 +47,7 @@ Hook = Callable[[int, Letter], None]
 
 @dataclass
 class Desks:
-    """Carries letters to the parties of a federation, at once."""
+    """A post that carries letters to the parties of a federation at once."""
 
     folders: list[Path]
     before: Hook = lambda party, letter: None
@@ -74,7 +74,7 @@ class Unreliable(Desks):
         rng = np.random.default_rng(len(self.captured))
         copies = [(node, letter) for node, letter in letters.items() for _ in range(3)]
         answers = [(copies[i][0], self.ask(copies[i][0] - 100, copies[i][1])) for i in rng.permutation(len(copies))]
-        # Whichever comes first; a signature is another every time.
+        # All answers have the same mail; their signatures differ.
         assert all(dict(answers)[node].get("mail") == said.get("mail") for node, said in answers)
         return dict(answers[:1] if copies[0][1]["kind"] == "step" else answers)
 
@@ -96,7 +96,7 @@ class Federated:
         return [folder / "ledger.sqlite" for folder in self.folders]
 
     def change(self, party: int, before: str, after: str) -> None:
-        """party.toml with another line."""
+        """Replace a line of party.toml."""
         path = self.folders[party] / "party.toml"
         assert before in path.read_text()
         path.write_text(path.read_text().replace(before, after))
@@ -111,7 +111,7 @@ def federated(folder: Path, tables: Tables, port: int = 9100) -> Federated:
 
 
 def released(ledger: Path) -> list[bytes]:
-    """What a ledger says that it released, in order."""
+    """The releases in a ledger, in order."""
     db = connect(ledger, read_only=True)
     try:
         found = db.execute("SELECT outbox FROM ticks WHERE kind = 'tick' ORDER BY seq").fetchall()
@@ -121,7 +121,7 @@ def released(ledger: Path) -> list[bytes]:
 
 
 def only_releases(ledger: Path, answers: list[Letter]) -> None:
-    """Of what a party said, every array is in its ledger as released; the rest is text without one."""
+    """Check that every array in a party's answers is in its ledger as released, and that the rest is text."""
     allowed = {"status", "party", "signature", "facts", "mail", "receipt", "error", "message"}
     known = released(ledger)
     for said in answers:

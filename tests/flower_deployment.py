@@ -21,8 +21,8 @@ from privadmm.deploy.federation.party import read as read_party
 from privadmm.deploy.federation.protocol import Letter
 from small_runs import ENVIRONMENT, Tables
 
-PATIENCE = 180.0  # seconds for anything at all; a loaded machine takes its time
-# As the node's own command, and what goes in and out is written down beside the party's files.
+PATIENCE = 180.0  # seconds for anything; a loaded machine is slow
+# Like the node's own command; it also writes what goes in and out beside the party's files.
 CAPTURING = """#!{python}
 import pickle, time
 from privadmm.deploy.flower import client, pinned
@@ -64,7 +64,7 @@ KEPT_UP = (
 
 
 def free_ports(count: int) -> int:
-    """The first of so many neighbouring ports that nobody listens on."""
+    """The first of this many consecutive free ports."""
     for first in range(20000 + os.getpid() % 20000, 60000, count):
         with suppress(OSError), ExitStack() as held:
             for one in range(count):
@@ -108,7 +108,7 @@ class Deployed:
         return self.running[name]
 
     def superlink(self) -> None:
-        """By its command, or without what that protects: the SuperLink, and beside it what runs any ServerApp."""
+        """Start the SuperLink: by its command, or without its protection, with a process that runs any ServerApp."""
         if self.pinned:
             own = [sys.executable, "-m", "privadmm", "federation", "superlink", str(self.place.folder)]
             self.start("superlink", own, self.environment)
@@ -129,7 +129,7 @@ class Deployed:
             assert call.returncode == 0, said.decode()
 
     def node(self, number: int) -> None:
-        """The node of a party; what it is asked and answers is captured."""
+        """Start a party's node; its requests and answers are captured."""
         party = read_party(self.federated.folders[number])
         environment = {**ENVIRONMENT, **node_environment(party)}
         fault = FAULT.format(file=str(party.folder / "fault"))
@@ -160,7 +160,7 @@ class Deployed:
         return self.status().get("state") in ("finished", "failed")
 
     def finish(self) -> dict[str, Any]:
-        """The result, once there is one."""
+        """Wait for the result."""
         self.wait_for(self.ended, "the end of the run")
         status = self.status()
         assert status["state"] == "finished", status
@@ -186,7 +186,7 @@ class Deployed:
         return int(found.stdout.split()[0])
 
     def kill(self, name: str) -> None:
-        """At once, with all that it started."""
+        """Kill a process and all that it started."""
         process = self.running.pop(name)
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -5,7 +5,9 @@ import os
 import sqlite3
 import subprocess
 import sys
+import time
 import tomllib
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,13 +22,14 @@ from privadmm.privacy.ledger_file import unpack_charges
 from privadmm.runs.run import Finished, run
 
 ENVIRONMENT = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "COLUMNS": "80"}
-# Output is kept back as it is for everybody else, else a failure to write it would show at another moment.
+# Buffer output as users do: otherwise a failure to write it would show at another moment.
 ENVIRONMENT.pop("PYTHONUNBUFFERED", None)
 Tables = dict[str, dict[str, Any]]
 
-# Data sets that are not the project's to hand on: where PRIVADMM_DATA says, or in shared/data beside the project.
+# Data sets that the project may not redistribute: in PRIVADMM_DATA, or in shared/data beside the project.
 ORIGINALS = Path(os.environ.get("PRIVADMM_DATA") or Path(__file__).parents[2] / "shared" / "data")
 
+PNG = b"\x89PNG\r\n\x1a\n"  # how such a file begins
 ROUNDS, PARTIES = 6, 3
 TRAINED = 48  # of 60 rows, those that PRIVATE and CLEAR train on
 
@@ -42,6 +45,16 @@ CLEAR: Tables = {
     "parties": PRIVATE["parties"],
     "algorithm": {"name": "admm_star", "rounds": ROUNDS, "rho": 0.1},
     "run": {"seed": 1},
+}
+# Changes that make other jobs of PRIVATE: parties on a ring, and parties that hold columns.
+DVP: dict[str, dict[str, Any] | None] = {
+    "algorithm": {"name": "dvp", "eta": 0.5, "D_w": None, "rho": None},
+    "graph": {"kind": "ring"},
+}
+SHARING: dict[str, dict[str, Any] | None] = {
+    "parties": {"count": 3, "split": "features"},
+    "algorithm": {"name": "sharing", "ball": 5.0, "rho": 0.3, "D_w": None},
+    "privacy": {"adjacency": "person"},
 }
 
 
@@ -80,10 +93,18 @@ def with_changes(tables: Tables, changes: dict[str, dict[str, Any] | None]) -> T
     return merged
 
 
+def spelled(value: Any) -> str:
+    """A value as TOML writes it."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {spelled(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(spelled, value)) + "]"
+    return json.dumps(value, ensure_ascii=False).replace("Infinity", "inf").replace("NaN", "nan")
+
+
 def write_config(path: Path, tables: Tables) -> Path:
-    # Of the values used here, JSON's spelling is TOML's.
     sections = (
-        f"[{name}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in table.items())
+        f"[{name}]\n" + "".join(f"{key} = {spelled(value)}\n" for key, value in table.items())
         for name, table in tables.items()
     )
     path.write_text("\n".join(sections))
@@ -115,11 +136,11 @@ class Place:
         return self.call("train", config, "--out", out or self.out, *words)
 
     def run(self, tables: Tables = PRIVATE, out: Path | None = None, **options: Any) -> Finished:
-        """The same without the command line."""
+        """Train without the command line."""
         return run(read(write_config(self.path / "config.toml", tables)), out or self.out, **options)
 
     def names(self) -> set[str]:
-        """Everything in the folder, to see that nothing was left."""
+        """Names of all files in the folder, to see that nothing was left."""
         return {str(item.relative_to(self.path)) for item in self.path.rglob("*")}
 
 
@@ -147,8 +168,15 @@ def spawn(*words: Any, **options: Any) -> subprocess.Popen[str]:
     )
 
 
+def wait_for(done: Callable[[], object], what: str, seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < deadline, f"{what} did not come"
+        time.sleep(0.02)
+
+
 def no_plots(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """They take most of a small run's time. What would have been drawn is noted in the list."""
+    """Skip plots, which take most of a small run's time. The list notes what would have been drawn."""
     drawn: list[str] = []
     for name in ("convergence", "spending"):
         monkeypatch.setattr(f"privadmm.runs.plots.{name}", lambda *arguments, name=name: drawn.append(name))

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 FOLDERS = ("src", "tests", "benchmarks", "examples", "tools", "docs")
 KINDS = {".py", ".md", ".toml"}
 PAGE = "docs/privacy.md"
-# The page that the statements came from is not part of the project: its name, or the word alone before a number.
+# Citations of the old page, which is not part of the project: its name, or the word alone before a number.
 OLD = re.compile("PRIVACY" + r"(\.md|:| \d)")
 CITED = re.compile(re.escape(PAGE) + r"(?:\s*#([\w-]+))?")  # the anchor may stand on the next line
 ANCHOR = re.compile(r'<a id="([^"]*)"></a>')
@@ -89,7 +89,7 @@ def test_the_page_is_cited_from_code_and_tests() -> None:
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """The project's texts in a place where they may be spoilt."""
+    """A copy of the project's texts that a test may change."""
     for name in texts(ROOT):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / name, tmp_path / name)
@@ -97,9 +97,9 @@ def copy(tmp_path: Path) -> Path:
 
 
 PLANTED = {
-    "an anchor that is not there": ("src/privadmm/gossip.py", f"# {PAGE}#no-such-statement\n"),
-    "an anchor cut short": ("tests/test_gossip.py", f"# see {PAGE}#objective-gauss.\n"),
-    "an anchor on the next line": ("src/privadmm/mail.py", f'"""see {PAGE}\n#no-such-statement"""\n'),
+    "an anchor that is not there": ("src/privadmm/optim/gossip.py", f"# {PAGE}#no-such-statement\n"),
+    "an anchor cut short": ("tests/optim/test_gossip.py", f"# see {PAGE}#objective-gauss.\n"),
+    "an anchor on the next line": ("src/privadmm/engine/mail.py", f'"""see {PAGE}\n#no-such-statement"""\n'),
     "an anchor twice": (PAGE, '<a id="objective"></a>\n'),
     "the old page": ("examples/dvp.toml", "# PRIVACY" + ".md 3\n"),
     "the old page without its ending": ("docs/notation.md", "(PRIVACY" + " 3.4)\n"),

@@ -1,4 +1,4 @@
-"""The scikit-learn classifier: nothing is read off the data, and otherwise it is like any other."""
+"""The scikit-learn classifier: it takes nothing from the data undeclared, and otherwise behaves like any other."""
 
 import math
 from collections.abc import Callable
@@ -145,7 +145,7 @@ def test_one_seed_is_one_model() -> None:
 
 
 def test_without_noise_it_is_logistic_regression() -> None:
-    """Parties, rounds and duals away: the pooled optimum of the same objective, on the same clipped rows."""
+    """Compared with the pooled optimum of the same objective on the same clipped rows."""
     model = exact(rounds=400, row_bound=100.0, regularizer=L2(1e-5), algorithm=ADMMStar(rho=1e-4)).fit(X, Y)
     # mean(loss) + 1e-5/2 |w|^2 with rows divided by 100, so that w = 100 coef.
     pooled = LogisticRegression(C=1 / (120 * 1e-5 * 100**2), fit_intercept=False, tol=1e-10, max_iter=10_000)
@@ -246,7 +246,7 @@ def test_it_works_inside_pipelines_and_searches() -> None:
 
 
 def test_a_failed_fit_is_a_value_error() -> None:
-    """scikit-learn's tools tell a bad candidate from a bug by it."""
+    """scikit-learn's tools use this error to tell a bad candidate from a bug."""
     with pytest.raises(ValueError, match="row_bound") as caught:
         private(row_bound=None).fit(X, Y)
     assert isinstance(caught.value, ConfigError)
@@ -425,7 +425,7 @@ def test_moments_and_classes_together_stay_within_the_budget(method: Any) -> Non
 
 
 def test_one_release_of_moments_serves_all_classes() -> None:
-    """It says nothing of labels. The rest is shared out, a third each, and nothing is charged twice."""
+    """The first release does not depend on labels. The rest is split in thirds, and nothing is charged twice."""
     X3, y3 = three_kinds()
     model = ADMMClassifier(classes=("a", "b", "c"), row_bound=1.0, parties=3, random_state=0).fit(X3, y3)
     first, *others = model.models_

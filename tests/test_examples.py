@@ -5,17 +5,12 @@ from typing import Any
 
 import pytest
 
-from small_runs import Place, Tables, no_plots, result, toml, with_changes, write_config
+from small_runs import Place, Tables, result, toml, with_changes, write_config
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.toml"))
 NAMES = [path.stem for path in EXAMPLES]
 # The DP-ADMM paper's own figures, and what its noise is worth: published, certified.
 GOLDEN = {"dp_admm_paper": (0.5009, 0.2772), "dp_admm_paper_01": (1.0193, 0.6339)}
-
-
-@pytest.fixture
-def place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Place:
-    return Place(tmp_path, capsys)
 
 
 def shortened(place: Place, path: Path, **changes: Any) -> Path:
@@ -47,16 +42,16 @@ def test_every_golden_figure_is_of_an_example() -> None:
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=NAMES)
-def test_an_example_trains(path: Path, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    no_plots(monkeypatch)
+@pytest.mark.usefixtures("skipped_plots")
+def test_an_example_trains(path: Path, place: Place) -> None:
     said = place.train(shortened(place, path), "--json")
     assert said.code == 0, said.err
     assert said.object["rounds"] == 2
     assert said.object["accuracy_test"] > 0.7
 
 
-def test_one_seed_is_one_transcript(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    no_plots(monkeypatch)
+@pytest.mark.usefixtures("skipped_plots")
+def test_one_seed_is_one_transcript(place: Place) -> None:
     (path,) = (path for path in EXAMPLES if path.stem == "dp_admm")
     found = {}
     for name, seed in (("first", 7), ("again", 7), ("other", 8)):

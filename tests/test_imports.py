@@ -1,4 +1,4 @@
-"""What is imported when: the package is quick to import, and `account` to run, because they leave the rest alone."""
+"""The package imports quickly and `account` starts quickly: neither loads heavy libraries."""
 
 import subprocess
 import sys
@@ -33,7 +33,7 @@ def test_the_package_imports_nothing_heavy() -> None:
 
 
 def test_the_probe_sees_what_is_imported() -> None:
-    """Else the tests beside it would show nothing."""
+    """Control for the other tests."""
     assert "sklearn" in imported_by("from privadmm import ADMMClassifier")
 
 

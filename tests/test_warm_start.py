@@ -1,4 +1,4 @@
-"""Starting from weights: what they cost is carried along, whatever is done with the estimator between two fits."""
+"""Warm starts: the cost of earlier fits is carried along, whatever is done with the estimator in between."""
 
 import copy
 import json
@@ -156,7 +156,7 @@ def test_not_private_once_is_not_private_for_ever(launder: Callable[[Any], Any],
 
 
 def handed_on(model: Any, other: Any) -> Any:
-    """Another estimator with all that was fitted here."""
+    """Another estimator with all fitted attributes of this one."""
     for name, value in vars(model).items():
         if name.endswith("_"):
             setattr(other, name, value)
@@ -231,7 +231,7 @@ def test_all_classes_of_all_fits_compose() -> None:
 
 
 def test_other_records_are_other_people_only_if_they_are() -> None:
-    """Nobody knows who is in both data sets, so the cost is carried to any other."""
+    """Data sets may share people, so the cost is carried to any other data set."""
     model = private().fit(X, Y)
     other, labels = rows(n=90, seed=5)
     assert model.fit(other, labels).epsilon_ == pytest.approx(together(alone(), alone()), rel=1e-12)
@@ -431,7 +431,7 @@ def test_what_a_fit_released_before_it_failed_stays_spent() -> None:
 
 
 def test_the_tick_that_failed_counts_as_well() -> None:
-    """Nobody knows how far it came, and its charges were never committed."""
+    """A failed fit may have released values although its charges were not committed."""
     from privadmm.runs.refits import begun
 
     job, data = job_of(), shards()
@@ -472,7 +472,7 @@ def test_a_fit_in_the_clear_that_failed_is_in_the_clear(tmp_path: Path) -> None:
 
 
 def test_nothing_of_an_earlier_fit_stands_beside_a_later_one() -> None:
-    """coef_ of a fit without noise, next to private_ of a fit that has no coef_, would be taken for its."""
+    """coef_ of a fit without noise must not stay beside private_ of a later fit that has no coef_."""
     model = exact(warm_start=False).fit(X, Y)
     model.set_params(algorithm=None, epsilon=1.0, rounds=41).fit(X, Y)
     assert model.private_

@@ -46,7 +46,7 @@ class Case:
     def job(self, **public: Any) -> Job:
         return Job(self.algorithm, self.public(**public), id="case")
 
-    def people(self, seed: int = 0, **more: Any) -> People:
+    def data(self, seed: int = 0, **more: Any) -> People:
         return people(seed, column_bound=self.column_bound, **more)
 
     @property
@@ -92,6 +92,7 @@ ALGORITHMS = [
         Target(None, 1e-3, adjacency="column"),
     ),
 ]
+CASES = {case.name: case for case in ALGORITHMS}
 CERTIFIED = [case for case in ALGORITHMS if case.certified]
 
 
@@ -129,7 +130,7 @@ def dense(people: People) -> Any:
 
 
 def optimum(people: People, public: Public, ball: float | None = None) -> Any:
-    """Of C mean(loss) + R, by scipy; a ball holds the weights of every party."""
+    """The minimiser of C mean(loss) + R by scipy; `ball` bounds the weights of every party."""
     from scipy.optimize import minimize
 
     D, y = dense(people), people.y

@@ -1,4 +1,4 @@
-"""What an attacker can prove stays below the certificate and close to it; with a bug planted it goes above."""
+"""An attack proves an epsilon below the certificate and close to it; with a planted bug it proves more."""
 
 from dataclasses import replace
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cases import ALGORITHMS, PRIVATE, Case, named
+from cases import ALGORITHMS, CASES, PRIVATE, Case, named
 from privadmm.algorithms.admm_star import ADMMStar
 from privadmm.algorithms.sharing import Sharing
 from privadmm.engine import audit as home
@@ -15,7 +15,7 @@ from privadmm.errors import ConfigError
 from privadmm.privacy.accounting import gdp
 from privadmm.privacy.calibration import Target
 
-# A large delta decides with a few games; `privadmm audit` plays the config's own.
+# With a large delta a few games decide; `privadmm audit` uses the config's delta.
 DELTA, ROUNDS, TRIALS = 0.02, 5, 60_000
 CONFIDENCE = 0.999
 
@@ -46,13 +46,13 @@ def test_the_attack_stays_below_the_certificate_and_close_to_it(case: Case) -> N
 
 
 def test_published_noise_is_worth_its_certified_figure() -> None:
-    case = next(case for case in PRIVATE if case.name == "dp_admm-published")
+    case = CASES["dp_admm-published"]
     game = game_of(replace(case, algorithm=replace(case.algorithm, round_epsilon=1.0)))  # type: ignore[type-var]
     found = attack(game, TRIALS, DELTA, CONFIDENCE, seed=0)
     assert 0.6 * game.claimed < found.epsilon_lower <= game.claimed
 
 
-DP, DUAL = (next(case for case in PRIVATE if case.name == name) for name in ("dp_admm", "dvp-label"))
+DP, DUAL = (CASES[name] for name in ("dp_admm", "dvp-label"))
 BUGS = [(case, bug) for case in (DP, DUAL) for bug in controls(game_of(case))]
 
 
@@ -64,7 +64,7 @@ def test_planted_bugs_are_caught(case: Case, bug: str) -> None:
 
 @pytest.mark.parametrize("case", [DP, DUAL], ids=named)
 def test_a_whole_record_behind_a_label_guarantee_is_caught(case: Case) -> None:
-    """Noise calibrated to a label flip, and neighbours that differ in the record."""
+    """The planted bug: noise for a flipped label, and neighbours that differ in a whole record."""
     assert isinstance(case.privacy, Target)
     flip = game_of(replace(case, privacy=replace(case.privacy, adjacency="label")))
 

@@ -41,7 +41,7 @@ def any_size(rng: Rng, low: float = LIMITS.smallest, high: float = LIMITS.larges
 
 
 def any_table(rng: Rng, m: int, d: int) -> Any:
-    """Rows as nobody likes them: duplicates, constants, collinear columns, zeros, one far larger than the others."""
+    """Difficult rows: duplicates, constants, collinear columns, zeros, one far larger than the others."""
     kind = rng.integers(6)
     X = rng.normal(size=(m, d))
     if kind == 0:
@@ -87,7 +87,7 @@ def any_method(rng: Rng) -> Any:
 
 
 def releases(method: Any, public: Public, rng: Rng) -> tuple[tuple[Event, ...], ...]:
-    """What a plan would hold, without the search for a level of noise."""
+    """The events of a plan, with any level of noise: the search for one is left out."""
     ratio = any_size(rng, 1e-3, 1e6)
     if not isinstance(method, DVP | MADMM | MRADMM):
         return (public.everyone(Gaussian(ratio)),)
@@ -112,7 +112,7 @@ def public_of(rng: Rng, method: Any, sizes: Any, dim: int, columns: tuple[int, .
 
 
 def carried_out(rng: Rng) -> str | None:
-    """One tick of round 2 of an accepted job on any records, by the name of its method; None if it was refused."""
+    """Run one tick of round 2 of an accepted job on any records; None if the job was refused."""
     method, m, d = any_method(rng), int(rng.integers(1, 9)), int(rng.integers(1, 6))
     vertical = isinstance(method, Sharing)
     public = public_of(rng, method, [m, m], m, (d, d)) if vertical else public_of(rng, method, [m, 3], d, ())
@@ -177,7 +177,7 @@ def test_a_solver_without_a_worst_case_is_caught(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("seed", range(20))
 def test_plain_gradient_steps_reach_the_tolerance_in_time(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the fast solver off: the gradient is within what was promised, and the steps within what was foretold."""
+    """With the fast solver off: the gradient is below its promised bound, and so is the number of steps."""
     rng = np.random.default_rng(seed)
     m, d, C, k = 20, 4, 10.0 ** rng.uniform(-2, 2), 10.0 ** rng.uniform(-1, 1)
     X, y = any_table(rng, m, d), np.where(rng.random(m) < 0.5, 1.0, -1.0)
@@ -201,7 +201,7 @@ def test_plain_gradient_steps_reach_the_tolerance_in_time(seed: int, monkeypatch
 @pytest.mark.parametrize("ball", [None, 0.01, 1.0, 100.0])
 @pytest.mark.parametrize("seed", range(5))
 def test_projected_steps_fit_a_ridge_in_time(seed: int, ball: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a factorisation: within the leeway, and no further from the direct fit than twice what it allows."""
+    """Without a factorisation: within the tolerance, and at most twice that from the direct fit."""
     rng = np.random.default_rng(seed)
     N, d, mu = 30, 4, 10.0 ** rng.uniform(-1, 2)
     (D,) = Columns.build([any_table(rng, N, d)], row_bounds=[1.0]).features

@@ -1,7 +1,7 @@
 """Outcomes that a hostile coordinator provokes: none tells two neighbours apart unless it is a charged release.
 
-The desk, the ledger and the files are real. The same letters go to two parties whose records differ in one; an answer
-that differs must have been paid for by both.
+The party server, the ledger and the files are real. The same letters go to two parties whose records differ in one;
+an answer that differs must have been paid for by both.
 """
 
 import itertools
@@ -111,7 +111,7 @@ def inboxes(method: str, dim: int) -> list[Mail]:
 
 
 def same_unless_paid(pair: Neighbours, before: tuple[int, int], said: tuple[Letter, Letter]) -> bool:
-    """Whether both answered with a release; anything else must be the same for both, and neither must be locked."""
+    """Whether both answered with a release. Any other answer must be the same for both, and neither may be locked."""
     after = pair.charges()
     assert after[0] - before[0] == after[1] - before[1]
     assert "locked" not in {one["status"] for one in said}
@@ -123,7 +123,7 @@ def same_unless_paid(pair: Neighbours, before: tuple[int, int], said: tuple[Lett
     return False
 
 
-# Of sharing the largest penalty makes a problem too hard for the limits; of the others only "beyond" is refused.
+# With sharing the largest penalty makes a problem beyond the limits; with the others only "beyond" is refused.
 EDGES = {"smallest": 1e-9, "middle": 0.1, "largest": 1e9, "beyond": 1e30}
 
 
@@ -158,7 +158,7 @@ def test_no_answer_tells_neighbours_apart_without_a_charge(method: str, edge: st
 @pytest.mark.parametrize("method", ["pvp", "pdml"])
 def test_a_gradient_cannot_be_bisected(method: str, tmp_path: Path) -> None:
     """The attack on a solver that gives up: a huge penalty freezes the iterate at a point of the coordinator's choice,
-    and "missed" then meant a gradient there above the tolerance asked for; of a closed job, for nothing."""
+    and "missed" then told that the gradient there was above the tolerance; from a closed job, for free."""
     pair, penalty = neighbours(tmp_path, method), METHODS[method][0]
     known, told = facts(pair, method), set()
     inbox = inboxes(method, known["dim"])[1]
@@ -199,7 +199,7 @@ COLUMN = {
 
 
 def refused_or_paid(folder: Path, changes: dict[str, Any], job: dict[str, Any], letters: list[Any]) -> list[str]:
-    """The statuses of begin and of these steps; a ledger that is locked is a coordinator's work, and a fault."""
+    """The statuses of begin and of these steps. A coordinator must not be able to lock a ledger."""
     vertical = changes.get("parties", {}).get("split") == "features"
     tables = with_changes(DEPLOYED, changes)
     made = federated(folder, tables)
@@ -220,7 +220,7 @@ def refused_or_paid(folder: Path, changes: dict[str, Any], job: dict[str, Any], 
 
 
 def hostile_jobs() -> dict[str, tuple[dict[str, Any], dict[str, Any], list[Any], list[str]]]:
-    """By name: how the party is set up, what the job says, what is sent, and what must come back."""
+    """By name: the party's setup, the job, what is sent, and the expected answer."""
     star, zeros = np.array([-1]), np.zeros((1, 4))
     nobody, gone = np.empty(0, dtype=np.int64), np.array([[1, 0], [2, 0]])
     pdml = {"algorithm": {"name": "pdml"}, **RING}
@@ -290,7 +290,7 @@ def test_a_coordinator_can_lock_no_ledger(name: str, tmp_path: Path) -> None:
 
 
 def test_a_tiny_target_has_the_noise_that_it_needs() -> None:
-    """Squares of such a target vanish, and with them the norm on which one column's sensitivity rests."""
+    """The squares of such a target underflow to 0, and with them the norm behind one column's sensitivity."""
     from privadmm.privacy import ridge_sensitivity
 
     t = np.full((1, 5000), 1.55e-162)

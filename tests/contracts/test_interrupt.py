@@ -1,74 +1,33 @@
-"""Stop a run anywhere, go on from what is stored: the same transcript, the same charges, nothing paid twice."""
+"""A run stopped anywhere and resumed has the same transcript and charges; nothing is paid twice."""
 
 from pathlib import Path
 
 import pytest
 
-from cases import ALGORITHMS, Case, Transcript, named, shards
+from cases import ALGORITHMS, Transcript, named, shards
+from contract_tools import EVERY, Case, Stop, attempt, charged
 from privadmm.engine.block import cluster
 from privadmm.engine.job import Job, train
 from privadmm.engine.loop import Checkpoint, Progress, View
-from privadmm.engine.mail import Mail
 from privadmm.errors import CheckpointError, RefusedError
 from privadmm.privacy.accounting import totals
 from privadmm.privacy.mechanisms import Simulation
-from privadmm.privacy.sqlite_ledger import SqliteLedger
 
 ROUNDS = 4
 
 
-class Stop(BaseException):
-    """As a KeyboardInterrupt, but ours."""
-
-
-class Fragile:
-    """A cluster that breaks at one moment: before, or after, the parties answered in `round`."""
-
-    def __init__(self, inner: object, round: int, after: bool) -> None:
-        self.inner, self.round, self.after = inner, round, after
-
-    def step(self, round: int, phase: int, inbox: Mail) -> Mail:
-        if round == self.round and not self.after:
-            raise Stop
-        mail = self.inner.step(round, phase, inbox)  # type: ignore[attr-defined]
-        if round == self.round:
-            raise Stop
-        return mail
-
-
-def attempt(job: Job, folder: Path, breaks: tuple[int, bool] | None, resume: bool, every: int = 1) -> Progress:
-    """One process's life: open the ledger, go on from the checkpoint if there is one, perhaps die."""
-    ledger = SqliteLedger(folder / "ledger", range(5), job.policy, "simulation")
-    try:
-        parties = cluster(job, shards(), Simulation(0), ledger)
-        path, progress = folder / "checkpoint", None
-        if resume and path.exists():
-            progress = Progress.load(path, job.id, job.algorithm.start(job.public)[0])
-        carrier = parties if breaks is None else Fragile(parties, *breaks)
-        return train(job, carrier, [Checkpoint(path, job.id, every)], progress)  # type: ignore[arg-type]
-    finally:
-        ledger.close()
-
-
-def charged(job: Job, folder: Path) -> list[object]:
-    ledger = SqliteLedger(folder / "ledger", range(5), job.policy, "simulation")
-    spent = [ledger.spent(party) for party in range(5)]
-    ledger.close()
-    return spent
-
-
 @pytest.mark.parametrize("every", [1, 3], ids=["checkpoint every round", "every third"])
 @pytest.mark.parametrize("after", [False, True], ids=["before the answer", "after the commit"])
-@pytest.mark.parametrize("case", ALGORITHMS, ids=named)
+@pytest.mark.parametrize("case", EVERY, ids=named)
 def test_resume_gives_the_same_transcript(case: Case, after: bool, every: int, tmp_path: Path) -> None:
-    job = case.job(rounds=ROUNDS)
-    whole = train(job, cluster(job, shards(), Simulation(0)))
+    job, data = case.job(rounds=ROUNDS), case.data()
+    whole = train(job, cluster(job, data, Simulation(0)))
     for round in range(ROUNDS):
         folder = tmp_path / str(round)
         folder.mkdir()
         with pytest.raises(Stop):
-            attempt(job, folder, (round, after), resume=True, every=every)
-        done = attempt(job, folder, None, resume=True, every=every)
+            attempt(job, data, folder, (round, after), every=every)
+        done = attempt(job, data, folder, every=every)
         assert done.transcript == whole.transcript
         assert done.mail.pack() == whole.mail.pack()
         assert charged(job, folder) == totals(job.plan, 5)
@@ -78,26 +37,26 @@ def test_without_a_checkpoint_the_ledger_alone_is_enough(tmp_path: Path) -> None
     job = ALGORITHMS[4].job(rounds=ROUNDS)
     whole = train(job, cluster(job, shards(), Simulation(0)))
     with pytest.raises(Stop):
-        attempt(job, tmp_path, (2, True), resume=True)
+        attempt(job, shards(), tmp_path, (2, True))
     (tmp_path / "checkpoint").unlink()
-    assert attempt(job, tmp_path, None, resume=True).transcript == whole.transcript
+    assert attempt(job, shards(), tmp_path).transcript == whole.transcript
     assert charged(job, tmp_path) == totals(job.plan, 5)
 
 
 def test_a_restored_ledger_does_not_match_the_checkpoint(tmp_path: Path) -> None:
-    """A backup of the ledger from before: the parties are asked for a round that they are not ready for."""
+    """With an older backup of the ledger, the parties are asked for a round that they are not ready for."""
     job = ALGORITHMS[4].job(rounds=ROUNDS)
     with pytest.raises(Stop):
-        attempt(job, tmp_path, (1, False), resume=True)
+        attempt(job, shards(), tmp_path, (1, False))
     backup = {path.name: path.read_bytes() for path in tmp_path.glob("ledger*")}
     with pytest.raises(Stop):
-        attempt(job, tmp_path, (3, False), resume=True)
+        attempt(job, shards(), tmp_path, (3, False))
     for path in tmp_path.glob("ledger*"):
         path.unlink()
     for name, content in backup.items():
         (tmp_path / name).write_bytes(content)
     with pytest.raises(RefusedError, match="different moments"):
-        attempt(job, tmp_path, None, resume=True)
+        attempt(job, shards(), tmp_path)
 
 
 DAMAGE = {
@@ -113,11 +72,11 @@ DAMAGE = {
 def test_a_damaged_checkpoint_is_not_used(harm, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     job = ALGORITHMS[4].job(rounds=ROUNDS)
     with pytest.raises(Stop):
-        attempt(job, tmp_path, (2, False), resume=True)
+        attempt(job, shards(), tmp_path, (2, False))
     before, path = charged(job, tmp_path), tmp_path / "checkpoint"
     path.write_bytes(harm(path.read_bytes()))
     with pytest.raises(CheckpointError, match="damaged"):
-        attempt(job, tmp_path, None, resume=True)
+        attempt(job, shards(), tmp_path)
     assert charged(job, tmp_path) == before
 
 
@@ -129,13 +88,13 @@ def test_a_checkpoint_of_another_job_is_not_used(tmp_path: Path) -> None:
 
 
 def test_starting_over_instead_of_resuming_is_caught(tmp_path: Path) -> None:
-    """The planted fault: a resumed run under a new job id pays for its rounds again, and the ledger says no."""
+    """The planted fault: a resumed run under a new job id would pay for its rounds again, and the ledger refuses."""
     job = ALGORITHMS[4].job(rounds=ROUNDS)
     with pytest.raises(Stop):
-        attempt(job, tmp_path, (2, False), resume=True)
+        attempt(job, shards(), tmp_path, (2, False))
     forgetful = Job(job.algorithm, job.public, job.allowance, id="another")
     with pytest.raises(RefusedError):
-        attempt(forgetful, tmp_path, None, resume=False)
+        attempt(forgetful, shards(), tmp_path, resume=False)
 
 
 def test_callbacks_see_released_values_only() -> None:

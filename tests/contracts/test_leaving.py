@@ -1,4 +1,4 @@
-"""Parties that leave: the contracts hold over it, nobody pays after leaving, and only what it explains is accepted."""
+"""Parties that leave: contracts hold, nobody pays after leaving, and only mail that absence explains is accepted."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_interrupt import Stop, attempt, charged
-from test_replay import Player, Recorder
 
-from cases import ALGORITHMS, PRIVATE, SIZES, Case, Transcript, named, shards, transcript
+from cases import ALGORITHMS, CASES, PRIVATE, SIZES, Case, Transcript, named, shards, transcript
+from contract_tools import Player, Recorder, Stop, attempt, charged
 from privadmm.engine import worker as beside
 from privadmm.engine.block import cluster, open_block
 from privadmm.engine.inprocess import addressed
@@ -30,7 +29,7 @@ N, ROUNDS = len(SIZES), 4
 LEAVE = {3: 1, 2: 2}  # the others still reach one another on every graph of the cases
 BLOCKS = [[i] for i in range(N)]
 PARTITIONS = {"blocks of one": BLOCKS, "mixed": [[0, 3], [1, 2, 4]], "one leaves whole": [[2, 3], [0, 1, 4]]}
-# One of each way to go on: mean, mean and prox, echo, echo and recycling, gossip, drawn once, reported labels, moments.
+# One case for each way to continue: mean, prox, echo, recycling, gossip, one-time draws, reported labels, moments.
 WAYS = [
     case
     for case in ALGORITHMS
@@ -73,7 +72,7 @@ def test_who_left_is_charged_for_nothing_after(case: Case) -> None:
         assert [worker.ledger.spent(party) for party in worker.ledger.ids] == [
             spent[party] for party in worker.ledger.ids
         ]
-        # What was set aside for it stays so, until the steward closes the job.
+        # What was reserved for it stays reserved until the steward closes the job.
         assert [worker.ledger.reserved(party, job.id) for party in worker.ledger.ids] == [
             totals(job.plan, N)[party] for party in worker.ledger.ids
         ]
@@ -95,7 +94,7 @@ def test_a_charge_after_leaving_is_caught() -> None:
 
 
 class Losing:
-    """An engine that loses parties: nobody declared it, their messages just do not come."""
+    """An engine that loses parties: nothing is declared, their messages do not arrive."""
 
     def __init__(self, inner: Any, wasteful: bool = False) -> None:
         self.inner, self.wasteful = inner, wasteful
@@ -112,7 +111,7 @@ class Losing:
 
 @pytest.mark.parametrize("case", WAYS, ids=named)
 def test_an_engine_that_loses_parties_is_told_apart_by_nothing(case: Case) -> None:
-    """What a simulation declares is what happens when messages do not come: the same transcript, bit for bit."""
+    """Declared leaving and lost messages give the same transcript, bit for bit."""
     job, tape = case.job(rounds=ROUNDS), Transcript()
     train(job, Losing(cluster(job, shards(), Simulation(0), parts=BLOCKS)), [tape])  # type: ignore[arg-type]
     assert tape.bytes() == transcript(leaving(case), shards())
@@ -128,8 +127,8 @@ def test_resume_over_it(case: Case, after: bool, tmp_path: Path) -> None:
             folder = tmp_path / f"{every}-{round}"
             folder.mkdir()
             with pytest.raises(Stop):
-                attempt(job, folder, (round, after), resume=True, every=every)
-            done = attempt(job, folder, None, resume=True, every=every)
+                attempt(job, shards(), folder, (round, after), every=every)
+            done = attempt(job, shards(), folder, every=every)
             assert done.transcript == whole.transcript
             assert done.mail.pack() == whole.mail.pack()
             assert charged(job, folder) == until_it_left(job)
@@ -140,9 +139,9 @@ def test_a_ledger_replays_it_without_a_checkpoint(case: Case, tmp_path: Path) ->
     job = leaving(case)
     whole = train(job, cluster(job, shards(), Simulation(0)))
     with pytest.raises(Stop):
-        attempt(job, tmp_path, (3, True), resume=True)
+        attempt(job, shards(), tmp_path, (3, True))
     (tmp_path / "checkpoint").unlink()
-    assert attempt(job, tmp_path, None, resume=True).transcript == whole.transcript
+    assert attempt(job, shards(), tmp_path).transcript == whole.transcript
     assert charged(job, tmp_path) == until_it_left(job)
 
 
@@ -172,7 +171,7 @@ def test_workers_rebuilt_from_stored_bytes(case: Case, tmp_path: Path) -> None:
 
 
 def replayed(case: Case, kind: type[Any], seed: int, tape: list[Any]) -> list[bytes]:
-    """Every message and the last states of a run with leavers, through doors of this kind."""
+    """Every message and the last states of a run in which parties leave, through doors of this kind."""
     job, sent = leaving(case), Transcript()
 
     class Taped(kind):  # type: ignore[misc]
@@ -188,14 +187,14 @@ def replayed(case: Case, kind: type[Any], seed: int, tape: list[Any]) -> list[by
 
 @pytest.mark.parametrize("case", [case for case in WAYS if "reported" not in case.name], ids=named)
 def test_replay(case: Case) -> None:
-    """Other data under the same releases: the same messages and states, also where duals start anew."""
+    """Other data under the same releases: the same messages and states, also where duals are reset."""
     tape: list[Any] = []
     first = replayed(case, Recorder, 0, tape)
     assert replayed(case, Player, 1, list(tape)) == first
 
 
 class PeepsAtLeavers(type(PRIVATE[0].algorithm)):  # type: ignore[misc]
-    """The planted leak: what a block goes on from when somebody left is a function of the records."""
+    """The planted leak: the state after somebody left depends on the records."""
 
     def update(self, t: int, local: Local, s: Any, inbox: Mail, release: Any) -> Any:
         gone = local.public.parties - len(local.ids)
@@ -211,7 +210,7 @@ def test_a_leak_upon_leaving_is_caught() -> None:
 
 def ring(name: str = "admm_graph-ring-huber") -> Worker:
     """Party 1 of a ring of five, which hears 0 and 2, after its first round."""
-    job = next(case for case in ALGORITHMS if case.name == name).job(rounds=ROUNDS)
+    job = CASES[name].job(rounds=ROUNDS)
     block = shards().take(np.array([1]))
     ledger = MemoryLedger([1], job.policy)
     worker = open_block(job, block, Simulation(0), ledger)
@@ -248,7 +247,7 @@ def test_what_absence_does_not_explain_is_refused(inbox: Mail) -> None:
 
 
 def test_it_is_told_when_it_happens() -> None:
-    """Somebody left between the party's last round and this one; not before, not in the future."""
+    """An absence must begin between the party's last round and this one, neither earlier nor later."""
     for first in (1, 2, 5):
         with pytest.raises(RefusedError, match="another time"):
             ring().step(1, 0, said(0, absent=[[2, first]]))

@@ -1,4 +1,4 @@
-"""A deployment's tick that fails after records were read: charged once, told once, and then only a steward goes on."""
+"""A deployment's tick that fails after reading records is charged and reported once; then only a steward can unlock."""
 
 import json
 import os
@@ -9,15 +9,16 @@ import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from cases import PRIVATE, SIZES, shards
+from cases import CASES, SIZES, shards
 from privadmm.engine import worker as worker_module
-from privadmm.engine.block import open_block
+from privadmm.engine.block import beside, open_block, reopen_block
 from privadmm.engine.inprocess import addressed
 from privadmm.engine.job import Job
 from privadmm.engine.mail import Mail
@@ -37,7 +38,7 @@ ROUNDS = 3
 
 
 def deployed(name: str = "pvp", **changes: Any) -> Job:
-    case = next(case for case in PRIVATE if case.name == name)
+    case = CASES[name]
     target = replace(case.privacy, kind=DiscreteGaussian)  # type: ignore[type-var]
     return replace(replace(case, privacy=target).job(rounds=ROUNDS), allowance=10.0, **changes)
 
@@ -67,7 +68,7 @@ def full(self: SqliteLedger, *_: Any) -> Any:
     raise LedgerError("database or disk is full")
 
 
-# What a tick does after records were read, in its order, and how each may fail.
+# The steps of a tick after reading records, in their order, and how each may fail.
 FAULTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "reading records": (Worker, "load", breaks),
     "the solver": (Local, "argmin", breaks),
@@ -87,7 +88,7 @@ def provoked(job: Job, folder: Path, fault: str, patch: pytest.MonkeyPatch) -> L
     with closing(opened(job, folder)) as ledger:
         party = begun(job, ledger)
         if name == "load":
-            party._local, party.load = None, act
+            party = reopen_block(job, party.ids.tolist(), act, Deployment(), ledger)
         else:
             patch.setattr(place, name, act)
         with pytest.raises(LockedError) as told:
@@ -105,21 +106,24 @@ def test_a_fault_after_records_were_read_is_charged_and_locks(
     assert "locked" in str(told)
     assert SECRET not in str(told)
     assert told.__cause__ is None
-    assert told.__context__ is None  # an engine that pickles what is raised takes it along
+    assert told.__context__ is None  # an engine that pickles the error would send the secret
     once = totals({tick: rows for tick, rows in job.plan.items() if tick == (0, 0)}, len(SIZES))
     with closing(opened(job, tmp_path)) as ledger:
         assert [ledger.spent(party) for party in range(len(SIZES))] == once
         assert ledger.latest(job.id) is None
-        # Told once: whatever is asked now, by this job or another, gets the same word.
+        # Reported once: any later request, of this job or another, gets the same answer.
         for other in (job, deployed(id="b" * 32)):
             with pytest.raises(LockedError, match="locked"):
                 other.reserve(ledger)
-        party = open_block(job, shards(), Deployment(), ledger)
+        with pytest.raises(LockedError, match="locked"):
+            open_block(job, shards(), Deployment(), ledger)
+        load = partial(beside, job.public, shards())
+        party = reopen_block(job, range(len(SIZES)), load, Deployment(), ledger)
         for round in (0, 1):
             with pytest.raises(LockedError, match="locked"):
                 party.step(round, 0, first_inbox(job, party))
         assert [ledger.spent(party) for party in range(len(SIZES))] == once
-        # Only its steward goes on, on record; the job stays over and the charge stays.
+        # The steward unlocks, on record; the job stays closed and the charge stays.
         ledger.unlock("a bug that is mended")
         with pytest.raises(RefusedError, match="closed"):
             job.reserve(ledger)
@@ -133,7 +137,7 @@ def test_a_fault_after_records_were_read_is_charged_and_locks(
 
 
 def test_what_failed_is_told_to_the_steward_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The reason is in the ledger, behind a secret, so that no head tells it."""
+    """The ledger holds the reason with a salt, so that its hashes tell nothing of it."""
     job = deployed()
     provoked(job, tmp_path, "the solver", monkeypatch)
     with closing(opened(job, tmp_path)) as ledger:
@@ -195,7 +199,7 @@ def test_an_interrupt_by_the_partys_own_people_costs_nothing(tmp_path: Path, mon
 def test_an_interrupt_that_others_may_cause_is_a_failure(
     stop: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What answers letters is ended by whoever carries them; and a process that exits is nobody's Ctrl-C."""
+    """Others can interrupt an unattended party, and an exit is not Ctrl-C: both lock the ledger."""
 
     def end(*_: Any, **__: Any) -> Any:
         raise stop
@@ -211,7 +215,7 @@ def test_an_interrupt_that_others_may_cause_is_a_failure(
 
 
 def test_a_second_look_in_this_process_does_not_let_go_of_its_turn(tmp_path: Path) -> None:
-    """Files are locked for a process: to open the lock's file once more and close it would unlock it."""
+    """A file lock belongs to the process: opening and closing the lock's file a second time would release it."""
     job = deployed()
     with closing(opened(job, tmp_path)) as first, closing(opened(job, tmp_path)) as second, first.turn():
         with pytest.raises(LedgerError, match="at work"), second.turn(patience=0.05):
@@ -228,8 +232,8 @@ def test_a_second_look_in_this_process_does_not_let_go_of_its_turn(tmp_path: Pat
 
 
 def test_a_simulation_fails_as_it_likes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It protects nobody, and whoever runs it wants to see what went wrong."""
-    case = next(case for case in PRIVATE if case.name == "pvp")
+    """A simulation protects nobody, and its user wants to see the error."""
+    case = CASES["pvp"]
     job = case.job(rounds=ROUNDS)
     with closing(opened(job, tmp_path, "simulation")) as ledger:
         job.reserve(ledger)
@@ -275,7 +279,7 @@ def test_the_steward_sees_and_unlocks(
 def test_a_run_of_a_deployment_ends_with_one_line_and_its_steward_goes_on(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In process, by the command line: exit code 3, the file and what to do; nothing of the failure itself."""
+    """From the command line: exit code 3, the file and what to do, and nothing of the failure itself."""
     no_plots(monkeypatch)
     run = {"mode": "deployment", "seed": None, "ledger": "party.sqlite"}
     config, ledger = place.config(run=run), place.path / "party.sqlite"
@@ -297,7 +301,7 @@ def test_a_run_of_a_deployment_ends_with_one_line_and_its_steward_goes_on(
 
 
 def test_of_two_processes_one_answers_and_neither_locks(tmp_path: Path) -> None:
-    """A tick that another process is at work on has not failed: its turn is waited for."""
+    """A tick that another process is computing has not failed: wait for it."""
     job = deployed()
     with closing(opened(job, tmp_path)) as ledger:
         begun(job, ledger)
@@ -319,7 +323,7 @@ def test_of_two_processes_one_answers_and_neither_locks(tmp_path: Path) -> None:
 
 
 def test_whoever_looks_at_a_ledger_sees_the_step_that_was_killed(place: Place) -> None:
-    """Before anybody asks it for another: the lock, the charge, and what became of the job."""
+    """`ledger` shows the lock, the charge and the state of the job, before anything else is asked."""
     job, path = deployed(), place.path / "ledger"
     killed(job, place.path)
     shown = place.call("ledger", "show", path, "--json").object
@@ -345,7 +349,7 @@ def test_an_intent_that_cannot_be_read_is_damage_and_no_bug(charges: str, place:
 
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_service_that_is_stopped_is_no_crash(sent: signal.Signals, place: Place) -> None:
-    """The command's own people end it: nothing is charged for the step, and the run goes on later."""
+    """Stopped by its own operator: the unfinished step is not charged, and the run can be resumed."""
     run = {"mode": "deployment", "seed": None, "ledger": "party.sqlite"}
     config = place.config(run=run, algorithm={"rounds": 4000})
     policy = ("--parties", 3, "--epsilon", 3.0, "--delta", 1e-5)
@@ -359,7 +363,7 @@ def test_a_service_that_is_stopped_is_no_crash(sent: signal.Signals, place: Plac
     told = None
     for _ in range(10):
         process.send_signal(sent)
-        # Python drops an interrupt that comes while an object is being freed; whoever means it asks again.
+        # Python drops an interrupt that arrives while an object is being freed, so send it again.
         with suppress(subprocess.TimeoutExpired):
             _, told = process.communicate(timeout=3)
             break

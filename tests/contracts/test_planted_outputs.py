@@ -5,15 +5,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_replay import replayed
-from test_sensitivity import SIZES, VICTIM, move
 
-from cases import ALGORITHMS, DIM, Case
+from cases import CASES, DIM, Case
+from contract_tools import SMALL, VICTIM, move, replayed
 from privadmm.algorithms.dp_fedsgd import DPFedSGD
-from privadmm.algorithms.dp_fedsgd import State as Slope
 from privadmm.algorithms.graph import State
 from privadmm.algorithms.pdml import PDML
 from privadmm.algorithms.pvp import PVP
+from privadmm.algorithms.star import State as Slope
 from privadmm.data.arrays import Floats, Ints
 from privadmm.engine.mail import COORDINATOR, Mail
 from privadmm.engine.party import Local
@@ -21,12 +20,8 @@ from privadmm.engine.public import Public
 from privadmm.privacy.release import Door, Released
 
 
-def case_of(name: str) -> Case:
-    return next(case for case in ALGORITHMS if case.name == name)
-
-
 class Between:
-    """A door that notes the query on its way, and declares `factor` of its sensitivity."""
+    """A door that notes the query, and declares `factor` times its sensitivity."""
 
     def __init__(self, door: Door, factor: float = 1.0) -> None:
         self.door, self.factor = door, factor
@@ -40,14 +35,14 @@ class Between:
 
 
 def deep_records(case: Case, mail: Mail) -> tuple[float, float]:
-    """Opposite but for a small common part, along which the mail has pushed the weights far to the wrong side."""
+    """Two records, opposite but for a small common part along which the mail pushed the weights to the wrong side."""
     across = np.sqrt(1 - 0.05**2)
     data = []
     for side in (across, -across):
-        X = np.zeros((SIZES[VICTIM], DIM))
+        X = np.zeros((SMALL[VICTIM], DIM))
         X[0, :2] = 0.05, side
-        data.append([(np.zeros((SIZES[0], DIM)), np.ones(SIZES[0])), (X, np.ones(SIZES[VICTIM]))])
-    public = case.public(sizes=SIZES)
+        data.append([(np.zeros((SMALL[0], DIM)), np.ones(SMALL[0])), (X, np.ones(SMALL[VICTIM]))])
+    public = case.public(sizes=SMALL)
     return move(case, *data, case.algorithm.init(public, public.ids), mail, 0)
 
 
@@ -59,7 +54,7 @@ ATTAINED = {"pvp": BROADCAST, "pvp-l1": BROADCAST, "dp_fedsgd": BROADCAST, "pdml
 
 @pytest.mark.parametrize(("name", "mail"), ATTAINED.items(), ids=ATTAINED.keys())
 def test_the_bound_is_nearly_attained(name: str, mail: Mail) -> None:
-    moved, allowed = deep_records(case_of(name), mail)
+    moved, allowed = deep_records(CASES[name], mail)
     assert 0.998 * allowed < moved <= allowed * (1 + 1e-9)
 
 
@@ -76,20 +71,20 @@ TOO_SMALL = {
     "the penalty counted twice": K / (K + 0.1),
     "the curvature of data counted": K / (K + 0.25),
     "one record added, not replaced": 0.5,
-    "divided by all records": SIZES[VICTIM] / sum(SIZES),
+    "divided by all records": SMALL[VICTIM] / sum(SMALL),
     "the last percent": 0.99,
 }
 
 
 @pytest.mark.parametrize("factor", TOO_SMALL.values(), ids=TOO_SMALL.keys())
 def test_a_sensitivity_of_an_argmin_that_is_too_small_is_caught(factor: float) -> None:
-    moved, allowed = deep_records(replace(case_of("pvp"), algorithm=Understated(rho=0.1, factor=factor)), BROADCAST)
+    moved, allowed = deep_records(replace(CASES["pvp"], algorithm=Understated(rho=0.1, factor=factor)), BROADCAST)
     assert moved > allowed * (1 + 1e-9)
 
 
 @dataclass(frozen=True)
 class BatchClipped(DPFedSGD):
-    """Rows ten times as long as declared, and the party's mean gradient cut to the length of one record's."""
+    """The planted bug: rows ten times as long as declared, and the mean gradient clipped instead of each record's."""
 
     def slope(self, t: int, local: Local, s: Slope, inbox: Mail, release: Door) -> tuple[Slope, Released]:
         w = np.broadcast_to(inbox.broadcast, s.w.shape)
@@ -100,7 +95,7 @@ class BatchClipped(DPFedSGD):
 
 
 def test_clipping_the_batch_and_not_the_record_is_caught() -> None:
-    moved, allowed = deep_records(replace(case_of("dp_fedsgd"), algorithm=BatchClipped(step=1.0)), BROADCAST)
+    moved, allowed = deep_records(replace(CASES["dp_fedsgd"], algorithm=BatchClipped(step=1.0)), BROADCAST)
     assert moved > 2 * allowed
 
 
@@ -131,7 +126,7 @@ class RawMean(PDML):
 
 @dataclass(frozen=True)
 class NoisyMean(RawMean):
-    """The same of the noisy ones, which is sound."""
+    """The mean of the noisy iterates, which is sound."""
 
     def update(self, t: int, local: Local, s: Any, inbox: Mail, release: Door) -> tuple[Any, Released]:
         state, message = PDML.update(self, t, local, s, inbox, release)
@@ -163,11 +158,11 @@ LEAKS = [RawMean(beta=0.1), RawGradient(step=1.0), RawPrimal(rho=0.1)]
 
 @pytest.mark.parametrize("bug", LEAKS, ids=lambda bug: type(bug).__name__)
 def test_planted_leaks_are_caught(bug: Any) -> None:
-    first, again = replayed(replace(case_of(bug.name), algorithm=bug).job())
+    first, again = replayed(replace(CASES[bug.name], algorithm=bug))
     assert again != first
 
 
 def test_the_mean_of_noisy_iterates_is_no_leak() -> None:
-    """Else the test of RawMean would show nothing."""
-    first, again = replayed(replace(case_of("pdml"), algorithm=NoisyMean(beta=0.1)).job())
+    """Control for the test of RawMean."""
+    first, again = replayed(replace(CASES["pdml"], algorithm=NoisyMean(beta=0.1)))
     assert again == first

@@ -1,10 +1,7 @@
-"""Every contract, for methods over split features: people's rows at several parties, labels at the coordinator."""
+"""Contracts of methods over split features beyond those that all methods share: sensitivity, attack, planted bugs."""
 
 import math
-import multiprocessing
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,136 +9,37 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cases import Transcript, transcript
+from cases import transcript
+from contract_tools import Measuring, replayed
 from privadmm.algorithms.sharing import Sharing
 from privadmm.data.arrays import Floats
 from privadmm.data.columns import Columns
 from privadmm.engine.audit import Bulk, Listening, judge
-from privadmm.engine.block import beside, cluster, open_block
-from privadmm.engine.inprocess import addressed
-from privadmm.engine.job import Job, train, weights
-from privadmm.engine.loop import Checkpoint, Progress, drive
+from privadmm.engine.block import beside, cluster
+from privadmm.engine.job import train, weights
 from privadmm.engine.mail import Mail
-from privadmm.engine.phases import AtParties, pack_state, tick
+from privadmm.engine.phases import AtParties
 from privadmm.errors import RefusedError
 from privadmm.optim import ridge
-from privadmm.privacy import release
 from privadmm.privacy.accounting import epsilon, totals
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.events import NotPrivate
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.privacy.release import Door, Released
-from privadmm.privacy.sqlite_ledger import SqliteLedger
-from vertical_cases import ALGORITHMS, BALL, CERTIFIED, FREE, PERSON, WIDTHS, Case, N, dense, named, people
+from vertical_cases import ALGORITHMS, BALL, CASES, CERTIFIED, FREE, PERSON, WIDTHS, Case, N, dense, named, people
 
 P = len(WIDTHS)
-PARTITIONS = {
-    "blocks of one": [[i] for i in range(P)],
-    "mixed": [[0, 3], [1, 2, 4]],
-    "mixed, not in order": [[3], [1, 4], [0, 2]],
-}
-TAPE = list[Floats]
-
-
-@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
-@pytest.mark.parametrize("parts", PARTITIONS.values(), ids=PARTITIONS.keys())
-@pytest.mark.parametrize("case", ALGORITHMS, ids=named)
-def test_blocks(case: Case, parts: list[list[int]], sparse: bool) -> None:
-    job, data = case.job(), case.people(sparse=sparse)
-    assert transcript(job, data, parts=parts) == transcript(job, data)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("case", ALGORITHMS, ids=named)
 def test_sparse_columns_say_the_same(case: Case) -> None:
     job = case.job()
-    found = [weights(job, train(job, cluster(job, case.people(sparse=s), Simulation(0)))) for s in (False, True)]
+    found = [weights(job, train(job, cluster(job, case.data(sparse=s), Simulation(0)))) for s in (False, True)]
     np.testing.assert_allclose(*found, rtol=1e-8, atol=1e-10)
 
 
-def answer(case: Case, party: int, folder: Path, round: int, phase: int, inbox: bytes) -> bytes:
-    """A party rebuilt from stored bytes at every message."""
-    job = case.job()
-    block = case.people().columns.take(np.array([party]))
-    ledger = SqliteLedger(folder / f"{party}.sqlite", [party], job.policy, "simulation")
-    worker = open_block(job, block, Simulation(0), ledger)
-    reply = worker.step(round, phase, addressed(worker, Mail.unpack(inbox))).pack()
-    ledger.close()
-    return reply
-
-
-class Rebuilt:
-    """A cluster whose parties live in another process; the labels are with whoever drives."""
-
-    def __init__(self, case: Case, labels: Floats, folder: Path, pool: ProcessPoolExecutor) -> None:
-        self.case, self.labels, self.folder, self.pool = case, labels, folder, pool
-
-    def step(self, round: int, phase: int, inbox: Mail) -> Mail:
-        mail = inbox.pack()
-        asked = [self.pool.submit(answer, self.case, i, self.folder, round, phase, mail) for i in range(P)]
-        return Mail.join([Mail.unpack(reply.result()) for reply in asked])
-
-
-def test_workers_rebuilt_from_stored_bytes_in_another_process(tmp_path: Path) -> None:
-    case = next(case for case in ALGORITHMS if case.name == "sharing-person")
-    job, tape = case.job(), Transcript()
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        drive(Rebuilt(case, case.people().y, tmp_path, pool), job.algorithm, job.public, [tape])
-    assert tape.bytes() == transcript(job, case.people())  # type: ignore[arg-type]
-
-
-class Recorder(Door):
-    tape: TAPE
-
-    def output(self, x: Floats, sensitivity: Any) -> Released:
-        released = super().output(x, sensitivity)
-        self.tape.append(released.value)
-        return released
-
-
-class Player(Door):
-    tape: TAPE
-
-    def output(self, x: Floats, sensitivity: Any) -> Released:
-        self._next()
-        self._calls += 1
-        return Released(self.tape.pop(0), release._KEY)
-
-
-def run(job: Job, columns: Columns, labels: Floats, kind: Any, tape: TAPE) -> list[bytes]:
-    """Every state and message of a run, through doors of this kind."""
-    local, algorithm = beside(job.public, columns), job.algorithm
-    state = algorithm.init(job.public, local.ids)
-    memory, mail = algorithm.start(job.public)
-    seen = []
-    for t in range(job.public.rounds):
-        for number, phase in enumerate(algorithm.phases):
-            if isinstance(phase, AtParties):
-                door = kind(local.ids, job.plan[(t, number)], Simulation(0), t, number, lambda charges: None)
-                door.tape = tape
-                state, mail = tick(phase, t, local, state, mail, door)
-                seen += [pack_state(state), mail.pack()]
-            else:
-                memory, mail = phase.run(t, job.public, memory, mail, labels)  # type: ignore[call-arg]
-                seen.append(mail.pack())
-    return [*seen, algorithm.model(job.public, memory, mail).tobytes()]
-
-
-def replayed(case: Case) -> tuple[list[bytes], list[bytes]]:
-    tape: TAPE = []
-    one, other = case.people(seed=0), case.people(seed=1)
-    first = run(case.job(), one.columns, one.y, Recorder, tape)
-    return first, run(case.job(), other.columns, one.y, Player, list(tape))
-
-
-@pytest.mark.parametrize("case", ALGORITHMS, ids=named)
-def test_replay(case: Case) -> None:
-    """Other features under the same releases and labels: state, messages and model do not change."""
-    first, again = replayed(case)
-    assert again == first
-
-
 class Peeping:
-    """A door that tells what it was asked to hide."""
+    """A door that keeps the query before its noise."""
 
     def __init__(self, door: Door) -> None:
         self.door, self.seen = door, list[Floats]()
@@ -182,18 +80,6 @@ def test_planted_leaks_are_caught(bug: Any) -> None:
     assert again != first
 
 
-@pytest.mark.parametrize("parts", [None, [[0], [1, 2, 3, 4]]], ids=["one block", "two blocks"])
-@pytest.mark.parametrize("case", ALGORITHMS, ids=named)
-def test_ledger_equals_plan(case: Case, parts: Any) -> None:
-    job = case.job()
-    workers = cluster(job, case.people(), Simulation(0), parts=parts)
-    train(job, workers)
-    planned = totals(job.plan, P)
-    for worker in workers.workers:
-        for party in worker.ledger.ids:
-            assert worker.ledger.spent(party) == planned[party]
-
-
 @pytest.mark.parametrize("case", ALGORITHMS, ids=named)
 def test_the_plan_costs_what_was_asked(case: Case) -> None:
     job = case.job()
@@ -222,67 +108,10 @@ def test_a_second_hand_over_is_stopped() -> None:
     assert all(workers.workers[0].ledger.spent(party) == () for party in range(P))
 
 
-class Stop(BaseException):
-    pass
-
-
-class Fragile:
-    """A cluster that breaks before, or after, the parties answered in `round`."""
-
-    def __init__(self, inner: Any, round: int, after: bool) -> None:
-        self.inner, self.round, self.after, self.labels = inner, round, after, inner.labels
-
-    def step(self, round: int, phase: int, inbox: Mail) -> Mail:
-        if round == self.round and not self.after:
-            raise Stop
-        mail: Mail = self.inner.step(round, phase, inbox)
-        if round == self.round:
-            raise Stop
-        return mail
-
-
-def attempt(case: Case, folder: Path, breaks: tuple[int, bool] | None) -> Progress:
-    job = case.job()
-    ledger = SqliteLedger(folder / "ledger", range(P), job.policy, "simulation")
-    try:
-        parties = cluster(job, case.people(), Simulation(0), ledger)
-        path, progress = folder / "checkpoint", None
-        if path.exists():
-            progress = Progress.load(path, job.id, job.algorithm.start(job.public)[0])
-        carrier: Any = parties if breaks is None else Fragile(parties, *breaks)
-        return train(job, carrier, [Checkpoint(path, job.id)], progress)
-    finally:
-        ledger.close()
-
-
-@pytest.mark.parametrize("after", [False, True], ids=["before the answer", "after the commit"])
-@pytest.mark.parametrize("case", ALGORITHMS, ids=named)
-def test_resume_gives_the_same_transcript(case: Case, after: bool, tmp_path: Path) -> None:
-    job = case.job()
-    whole = train(job, cluster(job, case.people(), Simulation(0)))
-    for round in range(job.public.rounds):
-        folder = tmp_path / str(round)
-        folder.mkdir()
-        with pytest.raises(Stop):
-            attempt(case, folder, (round, after))
-        done = attempt(case, folder, None)
-        assert done.transcript == whole.transcript
-        assert done.mail.pack() == whole.mail.pack()
-        ledger = SqliteLedger(folder / "ledger", range(P), job.policy, "simulation")
-        assert [ledger.spent(party) for party in range(P)] == totals(job.plan, P)
-        ledger.close()
-
-
-class Measuring(Door):
-    def output(self, x: Floats, sensitivity: Any) -> Released:
-        self.query, self.declared = x, self._column(sensitivity)
-        return super().output(x, sensitivity)
-
-
 def moved(
     case: Case, first: Floats, second: Floats, target: Floats, t: int, bound: float | None
 ) -> tuple[float, float]:
-    """How far the query of one party moves between two tables, and how far it may; the target is what it may be."""
+    """How far one party's query moves between two tables, and how far it may, for this target."""
     job = case.job(widths=(first.shape[1],), n=len(first))
     doors = []
     for X in (first, second):
@@ -332,7 +161,7 @@ def test_search(case: Case) -> None:
 
 
 def crowd(n: int, row: float, other: float) -> tuple[Floats, Floats]:
-    """n people alike, and one of whom everything is asked: `row` along their direction, `other` across."""
+    """n equal people, and one with the entries `row` along their direction and `other` across."""
     X = np.zeros((n + 1, 2))
     X[:n, 0] = 1.0
     X[n] = row, other
@@ -368,7 +197,7 @@ ridge_fit = ridge.fit
 
 
 def test_ridge_then_clip_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A small row in a direction that nobody else has pulls the ridge fit out, and the clip pulls everybody in."""
+    """A small row in a direction of its own pulls the ridge fit out of the ball, and clipping then moves everybody."""
     n = 400
     (first, _), (second, _) = crowd(n, 0.0, 0.01), crowd(n, 0.0, 0.0)
     case = replace(SMOOTH, regularizer=type(SMOOTH.regularizer)(1e-6 / (n + 1)))
@@ -437,7 +266,7 @@ def found(factor: float = 1.0) -> Any:
 
 
 def test_the_attack_stays_below_the_certificate_and_close_to_it() -> None:
-    """Of the four releases the game makes nothing of the last, the weights; the bound on scores it nearly attains."""
+    """The game does not use the last of four releases, the weights; on scores it nearly attains the bound."""
     finding = found()
     assert 0.6 * 2.0 < finding.epsilon_lower <= 2.0
     assert finding.epsilon_fitted == pytest.approx(2.0 * math.sqrt(3 / 4), rel=0.15)
@@ -448,9 +277,7 @@ def test_planted_bugs_are_caught_by_the_attack() -> None:
 
 
 def test_data_prepared_for_other_neighbours_are_refused() -> None:
-    person, column = (
-        next(case for case in ALGORITHMS if case.name == name) for name in ("sharing-person", "sharing-column")
-    )
+    person, column = (CASES[name] for name in ("sharing-person", "sharing-column"))
     for case, bound in ((person, 0.5), (column, None), (column, 0.6)):
         job = case.job()
         with pytest.raises(RefusedError, match="not prepared for adjacency"):
@@ -488,7 +315,7 @@ def test_labels_are_charged_to_their_holder_alone() -> None:
 
 
 def test_the_features_of_everybody_are_seen() -> None:
-    """Else the tests above would pass on parties that say nothing."""
+    """Control: the tests above would also pass on parties that release nothing."""
     job = Case("off", BALL, Case("", BALL, PERSON).privacy).job(rounds=2)
     first, second = (transcript(job, people(seed), seed=0) for seed in (0, 1))  # type: ignore[arg-type]
     assert first != second

@@ -1,0 +1,281 @@
+"""Guarantees by adversary: a label's from a plan made for records, and the joint one of randomised labels."""
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from cases import CASES, DIM, PRIVATE, Case, named, shards
+from contract_tools import Measuring
+from privadmm.algorithms.dp_admm import DPADMM
+from privadmm.data.shards import Shards
+from privadmm.engine.guarantees import BARE, CLEAR, counted_again, label_epsilon, label_plan, views
+from privadmm.engine.party import Local
+from privadmm.engine.phases import AtParties
+from privadmm.optim.losses import Debiased, HalfLogistic, Logistic
+from privadmm.privacy.accounting import delta_curve, epsilon, printed, totals
+from privadmm.privacy.calibration import COVER, Target
+from privadmm.privacy.curves import gdp_epsilon
+from privadmm.privacy.events import (
+    DiscreteGaussian,
+    GammaObjective,
+    GammaOutput,
+    Gaussian,
+    GaussianObjective,
+    NotPrivate,
+    RandomizedResponse,
+    Spent,
+)
+from privadmm.privacy.mechanisms import Simulation
+from small_runs import PRIVATE as CONFIG
+from small_runs import TRAINED, Place, with_changes
+
+
+def test_golden_values() -> None:
+    """docs/privacy.md#joint-label: label epsilon 1 and a Gaussian release of mu = 0.2 at 1e-5."""
+    once = ((Gaussian(5.0), 1),)
+    e2 = epsilon(once, 1e-5)
+    assert e2 == pytest.approx(0.726, abs=5e-4)
+    assert math.log((math.exp(1 + e2) + 1) / (math.e + math.exp(e2))) == pytest.approx(0.324, abs=5e-4)
+    assert label_epsilon(once, 1e-5, 1.0) == pytest.approx(0.302, abs=5e-4)
+    assert label_epsilon(once, 1e-5, None) == e2
+
+
+@pytest.mark.parametrize(("label", "mu", "at"), [(1.0, 0.2, 1e-5), (0.5, 1.0, 1e-3), (3.0, 2.0, 1e-6)])
+def test_the_joint_guarantee_is_the_exact_one_of_a_gaussian_release(label: float, mu: float, at: float) -> None:
+    """By integration: one reported label, released once with noise; true labels +1 and -1 are the neighbours."""
+    x, keep = np.linspace(-12, 12 + mu, 2_000_001), 1 / (1 + math.exp(-label))
+    first, second = norm.pdf(x, mu), norm.pdf(x)
+    p, q = keep * first + (1 - keep) * second, keep * second + (1 - keep) * first
+
+    def delta(eps: float) -> float:
+        return float(np.trapezoid(np.maximum(p - math.exp(eps) * q, 0), x))
+
+    found = label_epsilon(((Gaussian(1 / mu), 1),), at, label)
+    assert delta(found) <= at * (1 + 1e-4)
+    assert delta(found * (1 - 1e-3)) > at  # and no smaller one would do
+    assert found < min(label, gdp_epsilon(mu, at))
+
+
+SPENT: dict[str, Spent] = {
+    "gaussian": ((Gaussian(9.0), 30),),
+    "pure": ((GammaObjective(0.05, 0.01), 40),),
+    "mixed": ((Gaussian(9.0), 10), (RandomizedResponse(0.3), 4)),
+    "too many to sum": ((RandomizedResponse(0.01), 1100), (GammaOutput(90.0), 1100)),
+    "renyi": ((GaussianObjective(12.0, 0.02), 25), (Gaussian(1e4), 25)),
+    "deployed": ((DiscreteGaussian(12.0), 25),),
+    "deployed beside pure": ((DiscreteGaussian(12.0), 25), (RandomizedResponse(0.3), 4)),
+    "deployed argmins": ((GaussianObjective(20.0, 0.02), 25), (DiscreteGaussian(1e4), 25)),
+    "deployed argmins between labels": ((GaussianObjective(12.0, 0.0), 25), (DiscreteGaussian(1e4), 25)),
+}
+
+
+@pytest.mark.parametrize("spent", SPENT.values(), ids=SPENT.keys())
+@pytest.mark.parametrize("at", [1e-3, 1e-6])
+def test_delta_and_epsilon_are_one_curve(spent: Spent, at: float) -> None:
+    curve = delta_curve(spent)
+    total = epsilon(spent, at)
+    assert curve(total) == pytest.approx(at, rel=2e-3)
+    assert curve(total) <= at * (1 + 1e-6)
+    assert curve(2 * total) < at < curve(total / 2)
+
+
+def test_without_noise_only_the_randomised_label_is_left() -> None:
+    clear: Spent = ((NotPrivate("in the clear"), 3),)
+    assert delta_curve(clear)(5.0) == 1.0
+    assert label_epsilon(clear, 1e-9, 1.0) == pytest.approx(1.0, rel=1e-6)
+    assert label_epsilon(clear, 1e-9, None) == math.inf
+    assert label_epsilon(((GammaOutput(2.0), 1),), 0.0, 1.0) < 0.5  # pure noise at delta = 0
+
+
+@pytest.mark.parametrize("case", PRIVATE, ids=named)
+def test_of_a_label_the_transcript_never_tells_more_than_of_a_record(case: Case) -> None:
+    job = case.job()
+    found = job.adversaries
+    record, label = found["others"]["record"], found["others"]["label"]
+    assert found["adjacency"] == case.privacy.adjacency  # type: ignore[union-attr]
+    assert label["delta"] == job.delta
+    if case.privacy.adjacency == "label":  # type: ignore[union-attr]
+        assert record == BARE
+        transcript = job.epsilon
+        assert label["epsilon"] <= transcript
+        assert (label["epsilon"] == transcript) == (job.public.label_epsilon is None)
+    else:
+        assert record == {"epsilon": job.epsilon, "delta": job.delta}
+        assert 0 <= label["epsilon"] <= record["epsilon"] * (1 + 1e-9)
+    own = job.public.label_epsilon
+    assert found["own_server"]["features"] == CLEAR
+    assert found["own_server"]["label"] == (CLEAR if own is None else {"epsilon": own, "delta": 0.0})
+    if own is not None:
+        assert label["epsilon"] < own
+    json.dumps(found)
+
+
+def test_what_is_not_private_is_said_so() -> None:
+    assert CASES["admm_star"].job().adversaries == {
+        "adjacency": None,
+        "own_server": {"features": CLEAR, "label": CLEAR},
+        "others": {"record": BARE, "label": BARE},
+    }
+    reported = CASES["admm_star-reported"].job().adversaries
+    assert reported["others"] == {"record": BARE, "label": {"epsilon": 1.0, "delta": 0.0}}
+
+
+@pytest.mark.parametrize(
+    ("loss", "closer"),
+    [
+        (Logistic(), 2.0),
+        (HalfLogistic(), 1.0),
+        (Debiased(Logistic(), 1.0), 2 * math.e / (math.e + 1)),
+        (Debiased(HalfLogistic(), 1.0), 1.0),
+    ],
+    ids=repr,
+)
+def test_first_order_noise_hides_a_label_by_the_ratio_of_the_sensitivities(loss: Any, closer: float) -> None:
+    job = replace(CASES["dp_admm"], loss=loss).job()
+    again = label_plan(job.algorithm, job.public, job.plan)
+    for tick, ((*events,),) in job.plan.items():
+        for event, own in zip(events, again[tick][0], strict=True):
+            assert own.ratio / event.ratio == pytest.approx(closer, rel=1e-9)  # type: ignore[union-attr]
+            assert own.ratio <= closer * event.ratio  # type: ignore[union-attr]
+
+
+def test_an_objective_is_counted_without_its_curvature_and_its_cover_as_it_is() -> None:
+    for loss, bend in ((Logistic(), 0.0), (HalfLogistic(), 1.0), (Debiased(Logistic(), 1.0), 0.0)):
+        job = replace(CASES["dvp"], loss=loss).job()
+        s, again = job.public.sensitivity, label_plan(job.algorithm, job.public, job.plan)
+        for tick, (inside, cover) in job.plan.items():
+            for event, own in zip(inside, again[tick][0], strict=True):
+                assert isinstance(event, GaussianObjective)
+                assert isinstance(own, GaussianObjective)
+                assert own.ratio == pytest.approx(event.ratio * s / loss.flip, rel=1e-12)
+                assert own.w == bend * event.w
+            assert again[tick][1] == cover == (Gaussian(1 / COVER),) * 5
+    pure = CASES["dvp-pure"].job()
+    (inside, cover), (own, kept) = (
+        pure.plan[(0, 0)],
+        label_plan(pure.algorithm, pure.public, pure.plan)[(0, 0)],
+    )
+    assert own[0].slope == pytest.approx(inside[0].slope / 2, rel=1e-12)  # type: ignore[union-attr]
+    assert kept == cover
+
+
+def test_for_a_label_flip_of_the_logistic_an_argmin_is_gaussian() -> None:
+    """docs/privacy.md#objective-label: exactly 1/s-GDP, so epsilon comes in closed form from the planned noise."""
+    job = CASES["dvp"].job()
+    spent = totals(label_plan(job.algorithm, job.public, job.plan), 5)[0]
+    events = {event: count for event, count in totals(job.plan, 5)[0]}
+    s = next(event.ratio for event in events if isinstance(event, GaussianObjective)) * job.public.sensitivity
+    mu = math.sqrt(4 * (1 / s**2 + COVER**2))
+    assert epsilon(spent, 1e-5) == pytest.approx(gdp_epsilon(mu, 1e-5), rel=1e-9)
+
+
+@pytest.mark.parametrize("size", [1.0, 1e12, 1e60])
+@pytest.mark.parametrize("tolerance", [1e-9, 1e-2, 10.0])
+def test_a_label_gains_as_much_from_an_inexact_query(tolerance: float, size: float) -> None:
+    """PVP's query has an error of up to left/k between any neighbours, growing with the inbox. The noise grows with it:
+    it is `gain` times as loud as what one label needs, error included, for whatever a coordinator sends."""
+    case = CASES["pvp-label"]
+    public = replace(case, privacy=Target(1.0, 1e-5), loss=Logistic()).public()
+    event = Gaussian(5.0)
+    counted = label_plan(case.algorithm, public, {(0, 0): (public.everyone(event),)})
+    gain = counted[(0, 0)][0][0].ratio / event.ratio  # type: ignore[union-attr]
+    assert gain == pytest.approx(2.0, rel=1e-6)
+    local = Local(public, shards())
+    left = local.exactness(np.full((5, DIM), size), np.full((5, 1), 0.5), tolerance).left
+    alone = Local(replace(public, privacy=replace(public.privacy, adjacency="label")), shards())  # type: ignore[type-var]
+    assert (local.moved(left) >= gain * (alone.moves + 2 * left) * (1 - 1e-12)).all()
+
+
+FIRST_ORDER = ["dp_admm", "dp_admm-half", "dp_admm-reported", "dp_admm-reported-half", "dp_fedsgd", "pvp"]
+
+
+def farthest(case: Case, gain: Callable[[float], float]) -> float:
+    """The largest move of a query by a flipped label over what the label's ratio allows, in random situations."""
+    job, rng, worst = case.job(sizes=(1, 3)), np.random.default_rng(0), 0.0
+    again = label_plan(job.algorithm, job.public, job.plan)
+    phase = job.algorithm.phases[0]
+    assert isinstance(phase, AtParties)
+    for _ in range(60):
+        X = [rng.normal(size=(m, DIM)) * 3 for m in (1, 3)]
+        y = [np.ones(1), rng.choice([-1.0, 1.0], 3)]
+        size = rng.choice([0.0, 0.3, 3.0])
+        blank, (_, mail) = job.algorithm.init(job.public, job.public.ids), job.algorithm.start(job.public)
+        state = type(blank)(**{name: size * rng.normal(size=value.shape) for name, value in vars(blank).items()})
+        doors = []
+        for label in (1.0, -1.0):
+            y[1][0] = label
+            local = Local(job.public, Shards.from_parties(list(zip(X, y, strict=True)), row_bound=1.0))
+            door = Measuring(local.ids, job.plan[(0, 0)], Simulation(0), 0, 0, lambda charges: None)
+            phase.run(0, local, state, mail, door)
+            doors.append(door)
+        moved = np.linalg.norm(doors[0].query[1] - doors[1].query[1])
+        events = job.plan[(0, 0)][0][1], again[(0, 0)][0][1]
+        closer = events[1].ratio / events[0].ratio  # type: ignore[union-attr]
+        worst = max(worst, float(moved / (doors[0].declared[1] / gain(closer))))
+    return worst
+
+
+@pytest.mark.parametrize("name", FIRST_ORDER)
+def test_no_flipped_label_moves_a_query_further_than_counted(name: str) -> None:
+    assert farthest(CASES[name], lambda closer: closer) <= 1 + 1e-9
+
+
+def test_a_flip_counted_as_less_than_it_is_is_caught() -> None:
+    assert farthest(CASES["dp_admm"], lambda closer: closer) > 0.9  # the logistic's bound is nearly attained
+    assert farthest(CASES["dp_admm"], lambda closer: 1.2 * closer) > 1
+
+
+def test_without_a_proof_for_labels_a_label_is_a_part_of_its_record() -> None:
+    @dataclass(frozen=True)
+    class Unproven(DPADMM):
+        adjacencies: ClassVar[tuple[str, ...]] = ("replace-one",)
+
+    found = replace(CASES["dp_admm"], algorithm=Unproven(D_w=3.0)).job().adversaries["others"]
+    assert found["label"] == found["record"]
+
+
+def test_an_event_without_a_rule_keeps_what_it_has() -> None:
+    assert counted_again(RandomizedResponse(1.0), 2.0, 0.0) == RandomizedResponse(1.0)
+
+
+@pytest.mark.parametrize("adjacency", ["person", "column"])
+def test_between_other_neighbours_nothing_is_said_of_labels(adjacency: Any) -> None:
+    case = replace(CASES["dp_admm"], privacy=Target(1.0, 1e-5, adjacency=adjacency))
+    found = views(case.algorithm, case.public(), {(0, 0): (case.public().everyone(Gaussian(9.0)),)})
+    assert found["others"]["label"] == BARE
+    unit = "column" if adjacency == "column" else "row at one party"
+    assert found["others"][unit]["epsilon"] == epsilon(((Gaussian(9.0), 1),), 1e-5)
+    assert found["others"].get("record", BARE) == BARE
+
+
+def test_account_tells_each_adversary(place: Place) -> None:
+    reported = with_changes(CONFIG, {"privacy": {"label_epsilon": 1.0}})
+    known = ("--records", TRAINED)
+    found = place.call("account", place.config(reported), *known, "--json").object["adversaries"]
+    assert found["own_server"] == {"features": CLEAR, "label": {"epsilon": 1.0, "delta": 0.0}}
+    joint = found["others"]["label"]["epsilon"]
+    said = place.call("account", place.config(reported), *known).out
+    assert "own server" in said
+    assert printed(joint) in said
+    plain = place.call("account", place.config(), *known, "--json").object["adversaries"]
+    assert plain["own_server"]["label"] == CLEAR
+    assert joint < plain["others"]["label"]["epsilon"] < plain["others"]["record"]["epsilon"]
+
+
+def test_a_plan_keeps_to_the_neighbours_of_its_config(place: Place) -> None:
+    """`plan` replaces only the budget: between labels an argmin pays nothing for curvature."""
+    words = ("--epsilon", 1, "--delta", 1e-5, "--records", TRAINED, "--json")
+    dvp: dict[str, Any] = {
+        "algorithm": {"name": "dvp", "eta": 0.1, "D_w": None, "rho": None},
+        "graph": {"kind": "ring"},
+    }
+    record = place.call("plan", place.config(**dvp), *words).object
+    label = place.call("plan", place.config(**dvp, privacy={"adjacency": "label"}), *words).object
+    w = [next(event["w"] for event in found["parties"][0]["events"] if "w" in event) for found in (record, label)]
+    assert w[0] > w[1] == 0

@@ -1,0 +1,76 @@
+"""The scalar prox against root finding, for every loss, over eight orders of magnitude of rho/M."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import brentq
+
+from privadmm.errors import ConfigError
+from privadmm.optim.losses import Debiased, HalfLogistic, Hinge, HuberHinge, Logistic, Loss, Squared, prox
+
+LOSSES = [
+    Logistic(),
+    HalfLogistic(),
+    HuberHinge(0.5),
+    HuberHinge(1e-3),
+    Hinge(),
+    Squared(1.0),
+    Squared(1.0, radius=0.5),
+    Debiased(Logistic(), 0.5),
+]
+numbers = st.one_of(st.floats(-5, 5), st.floats(-1e5, 1e5), st.sampled_from([0.0, 1.0, -1.0, 1.5]))
+
+
+def root(loss: Loss, v: float, y: float, k: float) -> float:
+    """The root of the increasing h(z) = loss'(z) + k (z - v) by scipy, from a bracket widened until it holds one."""
+
+    def h(z: float) -> float:
+        return float(loss.deriv(np.array([z]), np.array([y]))[0]) + k * (z - v)
+
+    wide = 1.0
+    while h(v - wide) > 0 or h(v + wide) < 0:
+        wide *= 4
+    return float(brentq(h, v - wide, v + wide, xtol=1e-300, rtol=1e-15, maxiter=1000))
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: f"{type(loss).__name__}{getattr(loss, 'h', '')}")
+def test_it_is_the_minimiser(loss: Loss) -> None:
+    @settings(max_examples=300, deadline=None, derandomize=True, database=None)
+    @given(numbers, st.sampled_from([-1.0, 1.0]), st.floats(-4, 4))
+    def search(v: float, y: float, power: float) -> None:
+        k = 10.0**power
+        z = prox(loss, np.array([v]), np.array([y]), k)[0]
+        assert z == pytest.approx(root(loss, v, y, k), rel=1e-11, abs=1e-11 * (1 + abs(v)))
+
+    search()
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
+def test_many_at_once_are_what_each_is_alone(loss: Loss) -> None:
+    rng = np.random.default_rng(0)
+    v, y = (
+        rng.normal(size=(3, 50)) * 10.0 ** rng.uniform(-3, 4, size=(3, 50)),
+        rng.choice([-1.0, 1.0], size=50),
+    )
+    z = prox(loss, v, y, 1e-3)
+    assert z.shape == v.shape
+    for (i, j), value in np.ndenumerate(z):
+        assert value == prox(loss, v[i : i + 1, j], y[j : j + 1], 1e-3)[0]
+
+
+def test_undamped_newton_does_not_do() -> None:
+    """The control: from the same start, Newton's method without a bracket runs away where k is small."""
+    loss, k, v, y = Logistic(), 1e-4, np.array([-50.0]), np.ones(1)
+    z = v.copy()
+    for _ in range(30):
+        with np.errstate(over="ignore"):
+            z = z - (loss.deriv(z, y) + k * (z - v)) / (loss.curv(z, y) + k)
+    good = prox(loss, v, y, k)
+    assert abs(loss.deriv(good, y) + k * (good - v))[0] < 1e-12
+    assert not abs(z - good)[0] < 1
+
+
+def test_there_is_no_prox_without_a_weight() -> None:
+    with pytest.raises(ConfigError, match="k must"):
+        prox(Logistic(), np.zeros(1), np.ones(1), 0.0)

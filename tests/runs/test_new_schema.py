@@ -1,0 +1,226 @@
+"""Schemas written from public files: what they declare, what they leave out, and that they train as written."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from privadmm.data.schema import Category, Number, Schema
+from privadmm.errors import ConfigError, DataError
+from privadmm.runs.new_schema import Declared, comments, declare, key, outward, schema_file, text
+from small_runs import Place
+
+ROWS = 40
+
+
+def table(**columns: Any) -> str:
+    """CSV text; each column is a function of the row's number."""
+    lines = [",".join(columns)]
+    lines += [",".join(str(make(row)) for make in columns.values()) for row in range(ROWS)]
+    return "\n".join(lines) + "\n"
+
+
+PATIENTS = table(
+    id=lambda row: f"p{row}",
+    number=lambda row: 1000 + row,
+    age=lambda row: 17 + row % 23 * 2,
+    sex=lambda row: ["female", "male"][row % 2],
+    ward=lambda row: ["a", "b", "", "?"][row % 4],
+    flag=lambda row: row % 2,
+    city=lambda row: f"c{row % 30}",
+    same=lambda row: "x",
+    empty=lambda row: "",
+    pressure=lambda row: "" if row == 3 else 0.001 * (row % 7) - 0.002,
+    mixed=lambda row: ["1", "low"][row % 2],
+    grade=lambda row: 1 + row % 5,
+    readmitted=lambda row: ["no", "yes"][row // 3 % 2],
+)
+
+
+@pytest.fixture
+def patients(tmp_path: Path) -> Path:
+    path = tmp_path / "patients.csv"
+    path.write_text(PATIENTS)
+    return path
+
+
+def found(path: Path, **options: Any) -> Declared:
+    return declare(path, "readmitted", most=25, **options)
+
+
+def test_every_kind_of_column_is_declared_or_left_out_with_a_reason(patients: Path) -> None:
+    one = found(patients)
+    assert one.columns == {
+        "age": Number(15, 65),
+        "sex": Category(("female", "male")),
+        "ward": Category(("a", "b")),
+        "flag": Category(("0", "1")),
+        "pressure": Number(-0.002, 0.004),
+        "mixed": Category(("1", "low")),
+        "grade": Number(1, 5),
+    }
+    assert (one.classes, one.label_bound, one.rows, one.missing) == (("no", "yes"), None, ROWS, True)
+    said = {note.column: note.text for note in one.notes}
+    left = {note.column for note in one.notes if note.left_out}
+    assert left == {"id", "number", "city", "same", "empty"}
+    assert "id" in said["id"]
+    assert "running number" in said["number"]
+    assert "30 categories" in said["city"]
+    assert "same in every row" in said["same"]
+    assert "empty" in said["empty"]
+    assert "20 cells are missing" in said["ward"]
+    assert "1 cells hold no number" in said["pressure"]
+    assert "codes" in said["grade"]
+    assert "negative" in said["readmitted"]
+
+
+def test_columns_can_be_dropped_and_more_categories_allowed(patients: Path) -> None:
+    one = declare(patients, "readmitted", drop=("age",), most=30)
+    assert "age" not in one.columns
+    assert len(one.columns["city"].names("city")) == 30
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes", "bound"),
+    [
+        (["1", "-1"], ("-1", "1"), None),
+        (["10", "9"], ("9", "10"), None),
+        (["True", "False"], ("False", "True"), None),
+        (["1.5", "-7", "3"], None, 7.0),
+    ],
+)
+def test_classes_are_in_order_and_numbers_are_bounded(
+    labels: list[str], classes: Any, bound: float | None, tmp_path: Path
+) -> None:
+    path = tmp_path / "data.csv"
+    path.write_text(table(x=lambda row: row % 9 / 4, y=lambda row: labels[row % len(labels)]))
+    one = declare(path, "y")
+    assert (one.classes, one.label_bound) == (classes, bound)
+
+
+@pytest.mark.parametrize(
+    ("columns", "label", "words"),
+    [
+        ({"x": lambda row: row % 9, "y": lambda row: "abc"[row % 3]}, "y", "3 different values"),
+        ({"x": lambda row: row % 9, "y": lambda row: "a"}, "y", "1 different values"),
+        ({"x": lambda row: row % 9, "y": lambda row: row % 2}, "z", "column 'z' is missing"),
+        ({"x": lambda row: "same", "y": lambda row: row % 2}, "y", "no column is left"),
+    ],
+)
+def test_what_cannot_be_declared_is_refused(columns: Any, label: str, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    path.write_text(table(**columns))
+    with pytest.raises(DataError, match=rf"data\.csv: .*{words}"):
+        declare(path, label)
+
+
+def test_a_missing_column_is_named_with_what_there_is(tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    path.write_text(table(age=lambda row: row % 9, Readmited=lambda row: row % 2))
+    with pytest.raises(DataError, match=r"did you mean 'Readmited'\? The first line has 'age', 'Readmited'\."):
+        declare(path, "Readmitted")
+    path.write_text(table(age=lambda row: row % 9, y=lambda row: row % 2).replace(",", ";"))
+    with pytest.raises(DataError, match="another separator"):
+        declare(path, "y")
+
+
+def test_parquet_is_read_too(tmp_path: Path) -> None:
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    columns = {
+        "age": [float(20 + row % 37) for row in range(ROWS)],
+        "sex": ["f" if row % 2 else None for row in range(ROWS - 1)] + ["m"],
+        "y": [row % 3 == 0 for row in range(ROWS)],
+    }
+    parquet.write_table(pyarrow.table(columns), tmp_path / "data.parquet")
+    one = declare(tmp_path / "data.parquet", "y")
+    assert one.columns == {"age": Number(20, 56), "sex": Category(("f", "m"))}
+    assert one.classes == ("False", "True")
+
+
+@given(st.floats(-1e12, 1e12), st.floats(1e-9, 1e12))
+def test_a_range_is_rounded_outward_and_not_far(low: float, length: float) -> None:
+    high = low + length
+    if not low < high:
+        return
+    below, above = map(float, outward(low, high))
+    slack = 1e-9 * max(abs(low), abs(high))  # of low and high as they are printed
+    assert below <= low + slack
+    assert above >= high - slack
+    assert above - below <= 1.26 * (high - low) + slack
+
+
+def test_ranges_are_readable() -> None:
+    known = {
+        (17, 90): (15, 90),
+        (1, 99): (0, 100),
+        (12_285, 1_490_400): (0, 1_500_000),
+        (0.1, 0.3): (0.1, 0.3),
+    }
+    for (low, high), expected in known.items():
+        assert tuple(map(float, outward(float(low), float(high)))) == expected
+
+
+names = st.text(min_size=1, max_size=8).filter(lambda name: name == name.strip() != "y" and name[0] < "\ud800")
+
+
+@settings(max_examples=60)
+@given(st.dictionaries(names, st.lists(names, min_size=1, max_size=4, unique=True), min_size=1, max_size=4))
+def test_any_words_survive_the_file(columns: dict[str, list[str]]) -> None:
+    """Quotes, line breaks, control characters, keys that TOML wants quoted: what is written is what is read."""
+    try:
+        declared = {name: Category(tuple(values)) for name, values in columns.items()}
+        schema = Schema(declared, "y", ("no", "yes"), 1.0)
+    except ConfigError:
+        return
+    one = Declared(Path("a\nb.csv"), 3, "y", dict(schema.columns), ("no", "yes"), None, (), False)
+    written = tomllib.loads(schema_file(one))
+    again = Schema.from_table(written, label="y", classes=("no", "yes"), row_bound=1.0)
+    assert again.columns == schema.columns
+
+
+def test_comments_and_keys_are_safe() -> None:
+    assert comments(["a\nb = 1"]) == ["# a?b = 1"]
+    assert (key("a-b_1"), key("a b"), key("ä")) == ("a-b_1", '"a b"', '"ä"')
+    assert tomllib.loads(f"x = {text(chr(127) + chr(34))}")["x"] == chr(127) + chr(34)
+
+
+def test_nothing_is_read_before_its_owner_says_that_it_is_public(patients: Path, place: Place) -> None:
+    patients.write_text("this is no table")
+    said = place.call("schema", patients, "--label", "readmitted", "--json")
+    assert said.code == 2
+    assert all(words in said.object["message"] for words in ("private", "--public", "by hand"))
+
+
+def test_the_command_writes_a_schema_that_trains(patients: Path, place: Place) -> None:
+    schema = place.path / "declared" / "schema.toml"
+    said = place.call("schema", patients, "--label", "readmitted", "--public", "--out", schema)
+    assert said.code == 0
+    assert "public or made up" in said.out
+    assert "id: left out" in said.err
+    written = schema.read_text()
+    for words in ("patients.csv", "public or made up", "everybody", 'classes = ["no", "yes"]', "on_bad"):
+        assert words in written
+    config = place.config(
+        data={
+            "source": "patients.csv",
+            "label": "readmitted",
+            "classes": ["no", "yes"],
+            "schema": "declared/schema.toml",
+            "on_bad": "default",
+        }
+    )
+    assert place.train(config).code == 0
+    again = place.call("schema", patients, "--label", "readmitted", "--public", "--out", schema, "--json")
+    assert (again.code, schema.read_text()) == (2, written)
+
+
+def test_the_command_prints_one_object_or_the_file(patients: Path, place: Place) -> None:
+    words = ("schema", patients, "--label", "readmitted", "--public", "--most", 25)
+    facts = place.call(*words, "--json").object
+    assert facts["schema"]["age"] == [15, 65]
+    assert facts["classes"] == ["no", "yes"]
+    assert set(facts["left_out"]) == {"id", "number", "city", "same", "empty"}
+    assert tomllib.loads(place.call(*words).out) == facts["schema"]

@@ -1,0 +1,144 @@
+"""The model of a network: bytes are those that engines carry, and times are what can be counted by hand."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cases import ALGORITHMS, Case, named, shards
+from privadmm.cli import main
+from privadmm.engine.block import cluster
+from privadmm.engine.inprocess import InProcess, addressed
+from privadmm.engine.job import train
+from privadmm.engine.mail import Mail
+from privadmm.engine.phases import inbox_width, message_width
+from privadmm.errors import ConfigError
+from privadmm.privacy.mechanisms import Simulation
+from privadmm.runs.scale import (
+    Engine,
+    Network,
+    mail_bytes,
+    next_look,
+    one_round,
+    queue_end,
+    simulate,
+    traffic,
+)
+
+
+class Weighed:
+    """A cluster that notes how long the mail of every party is."""
+
+    def __init__(self, parties: InProcess) -> None:
+        self.parties, self.seen = parties, list[tuple[int, int, int]]()
+
+    def step(self, round: int, phase: int, inbox: Mail) -> Mail:
+        found = []
+        for worker in self.parties.workers:
+            heard = addressed(worker, inbox)
+            said = worker.step(round, phase, heard)
+            self.seen.append((len(heard.senders), len(heard.pack()), len(said.pack())))
+            found.append(said)
+        return Mail.join(found)
+
+
+@pytest.mark.parametrize("case", ALGORITHMS, ids=named)
+def test_bytes_are_those_of_the_mail(case: Case) -> None:
+    job, data = case.job(), shards()
+    watched = Weighed(cluster(job, data, Simulation(0), parts=[[party] for party in data.ids]))
+    train(job, watched)
+    up, down = message_width(job.algorithm, job.public), inbox_width(job.algorithm, job.public)
+    last = watched.seen[-len(data.ids) :]
+    assert [(rows, mail_bytes(rows, down), mail_bytes(1, up)) for rows, _, _ in last] == last
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+def test_a_round_of_a_star_by_hand() -> None:
+    load = traffic("star", nodes=3, up=10, down=10)
+    each = mail_bytes(1, 10)
+    assert load.total == 6 * each
+    plain = Network(latency=1.0, bandwidth=each, hub=each)
+    # Sends end at 1, 2, 3; wires take 1 + 1 to get there and as much back; then one after another, each 1.
+    assert one_round(load, plain, Engine(), 0.5, rng()) == pytest.approx(3 + 2 + 0.5 + 2 + 1)
+    waiting = one_round(load, plain, Engine(handling=1.0), 0.5, rng())
+    assert waiting == pytest.approx(6 + 2 + 0.5 + 2 + 2)
+
+
+def test_neighbours_need_no_hub() -> None:
+    load = traffic("peers", nodes=10, up=5, down=5, degree=2)
+    each = mail_bytes(1, 5)
+    assert (load.at_hub, load.total) == (0.0, 20 * each)
+    assert one_round(load, Network(0.5, each, each), Engine(start=1.0), 2.0, rng()) == pytest.approx(1 + 2 + 2 + 0.5)
+    relayed = traffic("graph", nodes=10, up=5, down=5, degree=2)
+    assert relayed.at_hub == 10 * (each + mail_bytes(2, 5))
+
+
+def test_looks_and_queues() -> None:
+    assert next_look(np.array([0.1, 3.0, 3.1]), 3.0, 0.0).tolist() == [3.0, 3.0, 6.0]
+    assert next_look(np.array([0.1]), 0.0, 0.0).tolist() == [0.1]
+    assert queue_end(np.array([5.0, 0.0, 0.5]), np.array([1.0, 1.0, 1.0])) == 6.0
+    assert queue_end(np.array([0.0, 0.0, 0.0]), np.array([1.0, 1.0, 1.0])) == 3.0
+
+
+def test_the_slowest_of_many_is_waited_for() -> None:
+    few, many = (traffic("star", nodes=n, up=1, down=1) for n in (3, 3000))
+    uneven = Network(latency=1.0, bandwidth=1e12, hub=1e12, spread=1.0)
+    assert simulate(many, uneven, Engine(), 1.0)["seconds"] > 3 * simulate(few, uneven, Engine(), 1.0)["seconds"]
+    even = replace(uneven, spread=0.0)
+    assert simulate(many, even, Engine(), 1.0)["seconds"] == pytest.approx(3.0, rel=1e-3)
+
+
+@pytest.mark.parametrize("bad", [{"latency": -1.0}, {"bandwidth": 0.0}, {"spread": float("nan")}])
+def test_impossible_networks_are_refused(bad: dict[str, float]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(bad))):
+        Network(**bad)
+    with pytest.raises(ConfigError, match="degree"):
+        traffic("graph", 3, 1, 1, degree=5)
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    example = Path(__file__).parents[2] / "examples"
+    for name, kinds in [("dp_admm", {"star"}), ("dvp", {"graph", "peers"}), ("sharing", {"sharing"})]:
+        arguments = [
+            "scale",
+            str(example / f"{name}.toml"),
+            "--parties",
+            "10,100000",
+            "--out",
+            str(tmp_path),
+            "--json",
+        ]
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert ended.value.code == 0
+        told = json.loads(capsys.readouterr().out)
+        assert {line["kind"] for line in told["lines"]} == kinds
+        assert {line["nodes"] for line in told["lines"]} == {10, 100000}
+        assert (tmp_path / "scale.png").stat().st_size > 1000
+    for wrong in ("ten", "0", "1000000000"):
+        with pytest.raises(SystemExit) as ended:
+            main(["scale", str(example / "dp_admm.toml"), "--parties", wrong, "--json"])
+        assert ended.value.code == 2
+        assert json.loads(capsys.readouterr().out)["exit_code"] == 2
+
+
+def test_split_features_send_a_number_for_each_person(capsys: pytest.CaptureFixture[str]) -> None:
+    example = Path(__file__).parents[2] / "examples" / "sharing.toml"
+    found = {}
+    for people in (1000, 2000):
+        with pytest.raises(SystemExit):
+            main(["scale", str(example), "--parties", "3", "--people", str(people), "--json"])
+        (line,) = json.loads(capsys.readouterr().out)["lines"]
+        found[people] = line["bytes"]
+    assert found[2000] - found[1000] == pytest.approx(3 * 2 * 8 * 1000, abs=20)  # up and down
+
+
+def test_nodes_of_one_machine_share_its_cores() -> None:
+    load, alone = traffic("star", 8, 1, 1), Network(0.0, 1e12, 1e12)
+    apart = simulate(load, alone, Engine(start=1.0), 1.0)["seconds"]
+    assert simulate(load, alone, Engine(start=1.0, cores=2), 1.0)["seconds"] == pytest.approx(4 * apart)

@@ -88,7 +88,7 @@ def answer(message, context):
 
 @app.main()
 def main(grid, context):
-    from privadmm.config import read
+    from privadmm.config.file import read
     from privadmm.deploy.flower.post import FlowerPost
     from privadmm.deploy.federation.coordinator import Patience
     from privadmm.deploy.federation.layout import Coordinator

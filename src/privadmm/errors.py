@@ -1,5 +1,9 @@
 """What can go wrong, by name. The command line turns each into a message and its exit code."""
 
+import json
+from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
+
 
 class PrivadmmError(Exception):
     """A named failure; nothing was released that is not in the ledger."""
@@ -75,3 +79,35 @@ class StorageError(PrivadmmError):
 
 class OutputError(PrivadmmError):
     """Standard output takes nothing more."""
+
+
+def show(value: object) -> str:
+    """A value for a message, as TOML writes it; never long, and never deep, whatever the file holds."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        text = json.dumps(value, ensure_ascii=not value.isprintable())
+        return text if len(text) <= 60 else f'{text[:50]}..."'
+    if isinstance(value, int) and value.bit_length() > 64:
+        return "an integer beyond 64 bits"
+    if isinstance(value, list | tuple):
+        return f"a list of {len(value)}"
+    return "a table" if isinstance(value, dict) else str(value)
+
+
+def listed(words: Sequence[str], last: str = "or") -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
+
+
+def nearest(word: object, words: Iterable[str]) -> str | None:
+    """The known word that was probably meant; case does not count."""
+    if not isinstance(word, str):
+        return None
+    folded = {known.lower(): known for known in words}
+    close = get_close_matches(word[:80].lower(), folded, 1)
+    return folded[close[0]] if close else None
+
+
+def did_you_mean(word: object, words: Iterable[str], form: Callable[[str], str] = str) -> str:
+    near = nearest(word, words)
+    return f"did you mean {form(near)}?" if near else ""

@@ -9,14 +9,12 @@ Literal, tuple[T, ...], tuple[T, T], Mapping[str, T], unions, and `| None` for a
 """
 
 import dataclasses
-import json
 import math
 import numbers
 import operator
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import (
     Annotated,
     Any,
@@ -32,7 +30,7 @@ from typing import (
 
 from annotated_types import Ge, Gt, Le, Lt
 
-from privadmm.errors import ConfigError
+from privadmm.errors import ConfigError, did_you_mean, listed, show
 
 At = tuple[str, ...]  # a place in the file: ("data", "schema", "age")
 BAD = object()  # stands for a value that was reported as a problem
@@ -182,12 +180,10 @@ class ListOf:
             wrong(at, f"is {show(value)}")
             return BAD
 
-        def read(number: int, item: Any) -> Any:
-            return self.item.read(
-                item, at, lambda at, what, fix="", allowed="": wrong(at, f"item {number} {what}", fix)
-            )
+        def in_item(number: int) -> Wrong:
+            return lambda at, what, fix="", allowed="": wrong(at, f"item {number} {what}", fix)
 
-        items = [read(number, item) for number, item in enumerate(value, start=1)]
+        items = [self.item.read(item, at, in_item(number)) for number, item in enumerate(value, start=1)]
         return BAD if BAD in items else tuple(items)
 
     def allowed(self) -> str:
@@ -367,38 +363,6 @@ def kind_of(hint: Any) -> Kind:
     raise TypeError(f"{hint!r} has no form in TOML")
 
 
-def show(value: object) -> str:
-    """A value for a message, as TOML writes it; never long, and never deep, whatever the file holds."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        text = json.dumps(value, ensure_ascii=not value.isprintable())
-        return text if len(text) <= 60 else f'{text[:50]}..."'
-    if isinstance(value, int) and value.bit_length() > 64:
-        return "an integer beyond 64 bits"
-    if isinstance(value, list | tuple):
-        return f"a list of {len(value)}"
-    return "a table" if isinstance(value, dict) else str(value)
-
-
-def listed(words: Sequence[str], last: str = "or") -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
-
-
-def nearest(word: object, words: Iterable[str]) -> str | None:
-    """The known word that was probably meant; case does not count."""
-    if not isinstance(word, str):
-        return None
-    folded = {known.lower(): known for known in words}
-    close = get_close_matches(word[:80].lower(), folded, 1)
-    return folded[close[0]] if close else None
-
-
-def did_you_mean(word: object, words: Iterable[str], form: Callable[[str], str] = str) -> str:
-    near = nearest(word, words)
-    return f"did you mean {form(near)}?" if near else ""
-
-
 def _spells_number(word: str) -> bool:
     try:
         return math.isfinite(float(word))
@@ -406,44 +370,38 @@ def _spells_number(word: str) -> bool:
         return False
 
 
-def check_number(**values: object) -> None:
+def _check(values: Mapping[str, Any], good: Callable[[Any], bool], allowed: str) -> None:
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, numbers.Real):
             raise ConfigError(f"{name} must be a number, not {value!r}")
+        if not good(value):
+            raise ConfigError(f"{name} must {allowed}, not {value!r}")
+
+
+def check_number(**values: object) -> None:
+    _check(values, lambda value: True, "")
 
 
 def check_whole(**values: object) -> None:
-    """1, 2, 3, ..."""
+    """Refuse what is not 1, 2, 3, ..."""
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
             raise ConfigError(f"{name} must be a whole number, 1 or above, not {value!r}")
 
 
 def check_positive(**values: float) -> None:
-    check_number(**values)
-    for name, value in values.items():
-        if not (math.isfinite(value) and value > 0):
-            raise ConfigError(f"{name} must be a finite number above 0, not {value!r}")
+    _check(values, lambda value: math.isfinite(value) and value > 0, "be a finite number above 0")
 
 
 def check_nonnegative(**values: float) -> None:
-    check_number(**values)
-    for name, value in values.items():
-        if not (math.isfinite(value) and value >= 0):
-            raise ConfigError(f"{name} must be a finite number, 0 or above, not {value!r}")
+    _check(values, lambda value: math.isfinite(value) and value >= 0, "be a finite number, 0 or above")
 
 
 def check_probability(**values: float) -> None:
-    """Strictly between 0 and 1, and not so small that floating point has no digits left for it."""
-    check_number(**values)
-    for name, value in values.items():
-        if not 1e-300 <= value < 1:
-            raise ConfigError(f"{name} must lie between 1e-300 and 1, not {value!r}")
+    """Refuse what is not between 0 and 1, or so small that floating point has no digits left for it."""
+    _check(values, lambda value: 1e-300 <= value < 1, "lie between 1e-300 and 1")
 
 
 def check_ratio(**values: float) -> None:
-    """Above 0, and within what can be squared."""
-    check_number(**values)
-    for name, value in values.items():
-        if not 1e-100 <= value <= 1e100:
-            raise ConfigError(f"{name} must lie between 1e-100 and 1e100, not {value!r}")
+    """Refuse what is not above 0, or cannot be squared."""
+    _check(values, lambda value: 1e-100 <= value <= 1e100, "lie between 1e-100 and 1e100")

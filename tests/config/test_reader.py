@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from config_cases import says
 from privadmm.config.reader import Lines, Report, load, read_table
-from privadmm.errors import ConfigError
-from privadmm.params import Doc, When, fields_of, kind_of, nearest, show
+from privadmm.errors import ConfigError, nearest, show
+from privadmm.params import Doc, When, fields_of, kind_of
 
 TRICKY = '''\
 # [data] source = "in a comment"

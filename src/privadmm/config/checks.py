@@ -15,7 +15,8 @@ from privadmm.config.sections import (
     PrivacyTable,
     RunTable,
 )
-from privadmm.params import BAD, fields_of, show
+from privadmm.errors import show
+from privadmm.params import BAD, fields_of
 
 
 @dataclass(frozen=True)

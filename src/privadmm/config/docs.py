@@ -7,7 +7,8 @@ from textwrap import fill
 from typing import Any
 
 from privadmm.config.file import SECTIONS, Algorithms, algorithm_fields, known_algorithms
-from privadmm.params import Field, fields_of, show
+from privadmm.errors import show
+from privadmm.params import Field, fields_of
 
 PAGE = """# The config file
 

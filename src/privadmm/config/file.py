@@ -16,8 +16,8 @@ from typing import Any
 from privadmm.config import sections
 from privadmm.config.checks import Complaints, check_declared, check_sections
 from privadmm.config.reader import Lines, Report, load, read_table
-from privadmm.errors import ConfigError
-from privadmm.params import BAD, At, Choice, Field, did_you_mean, fields_of, listed, nearest, show
+from privadmm.errors import ConfigError, did_you_mean, listed, nearest, show
+from privadmm.params import BAD, At, Choice, Field, fields_of
 
 Algorithms = Mapping[str, type[Any]]
 SECTIONS: Mapping[str, type[Any]] = {

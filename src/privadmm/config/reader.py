@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from privadmm.errors import ConfigError
-from privadmm.params import BAD, At, Field, Wrong, did_you_mean, nearest, show
+from privadmm.errors import ConfigError, did_you_mean, nearest, show
+from privadmm.params import BAD, At, Field, Wrong
 
 _STRING = r'"""(?:[^\\]|\\.)*?"{3,5}|' + r"'''.*?'{3,5}|" + r'"(?:[^"\\\n]|\\.)*"|' + r"'[^'\n]*'"
 _PART = r'(?:[A-Za-z0-9_-]+|"(?:[^"\\\n]|\\.)*"|' + r"'[^'\n]*')"

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import urlsplit
 
-from privadmm.params import MOST_FEATURES, Rule, show
+from privadmm.errors import show
+from privadmm.params import MOST_FEATURES, Rule
 
 EMBEDDED = ("embedded:adult", "embedded:a9a")
 LEAVES = "(0|[1-9][0-9]{0,8})@[1-9][0-9]{0,8}"  # party and round

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from privadmm.data.raw import MISSING, Classes, distinct_columns, numbers, words
 from privadmm.data.readers import opened
 from privadmm.data.schema import Category, Number, Schema
-from privadmm.errors import ConfigError, DataError
-from privadmm.params import HUGE, TINY, check_whole, did_you_mean
+from privadmm.errors import ConfigError, DataError, did_you_mean
+from privadmm.params import HUGE, TINY, check_whole
 
 IDS_FROM = 20  # rows from which on a column that never repeats itself looks like an id
 SHOWN = 30  # names of columns in an error

@@ -20,8 +20,8 @@ from privadmm.config.reader import Lines, Report, load, read_table
 from privadmm.config.rules import NAME
 from privadmm.config.sections import DataTable
 from privadmm.deploy.federation.protocol import refused
-from privadmm.errors import ConfigError, RefusedError
-from privadmm.params import BAD, Doc, Rule, fields_of, show
+from privadmm.errors import ConfigError, RefusedError, show
+from privadmm.params import BAD, Doc, Rule, fields_of
 from privadmm.privacy.ledger import Budget, Policy
 from privadmm.privacy.limits import Limits
 

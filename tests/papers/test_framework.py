@@ -16,6 +16,7 @@ from privadmm.papers.framework.bench import Failed, Setting, Task
 from privadmm.papers.framework.sets import need, raetsch
 from privadmm.papers.framework.study import (
     TOO_FEW,
+    Claim,
     Figure,
     Grid,
     Line,
@@ -23,7 +24,7 @@ from privadmm.papers.framework.study import (
     Parameter,
     Spread,
     Study,
-    claim,
+    expect,
     falls,
     near,
     rises,
@@ -70,9 +71,9 @@ def a_study() -> Study:
         (Parameter("eta", "1", False, "not stated"),),
         (
             near("a figure", 0.5, 0.7, 0.1, "it is larger"),
-            claim("an order", "a < b", "a < b", True),
-            claim("a change", "none", "1 %", None, "one setting was run, and a change needs two"),
-            claim("a guess", "no figure in the paper", "so it is", True, of="ours"),
+            Claim("an order", "a < b").judged("a < b", True),
+            Claim("a change", "none").judged("1 %", None, "one setting was run, and a change needs two"),
+            expect("a guess", "no figure in the paper").judged("so it is", True),
         ),
         (Figure("figure-1", "Losses", (Panel("one", "round", "loss", (line,)),)),),
         (Grid("table-1", "Table I", ("set", "ours"), (("german", 0.71), ("image", None))),),
@@ -104,12 +105,12 @@ def test_the_terminal_tells_reasons_in_whole_lines(tmp_path: Path) -> None:
     assert "\ndoes not hold: a figure\n    it is larger\n" in shown
     assert "\ncannot be judged: a change\n    one setting was run, and a change needs two\n" in shown
     assert "\nnote        nothing else was run\n" in shown
-    long = claim("a name " * 30, "a", "b", False, "a reason " * 30)
+    long = Claim("a name " * 30, "a").judged("b", False, "a reason " * 30)
     assert max(len(line.plain) for line in view.remarks([long])) <= 100
 
 
 def test_what_cannot_be_judged_has_a_reason() -> None:
-    assert claim("a change", "none", "1 %", None).why == TOO_FEW
+    assert Claim("a change", "none").judged("1 %", None).why == TOO_FEW
     assert (falls([3, 2, 1]), falls([3, 3]), falls([3]), falls([])) == (True, False, None, None)
     assert (rises([1, 2]), rises([2, 1]), rises([1])) == (True, False, None)
 

@@ -10,8 +10,8 @@ from privadmm.papers.framework.bench import Setting
 from privadmm.papers.framework.nodes import PUBLISHED, Seen
 from privadmm.papers.framework.study import Check
 from privadmm.papers.mr_admm import paper as mr_admm
-from privadmm.papers.mr_admm.checks import checks
-from privadmm.papers.mr_admm.results import Results, oscillation, ranges
+from privadmm.papers.mr_admm.checks import checks, oscillation, ranges
+from privadmm.papers.mr_admm.results import Results
 from privadmm.papers.mr_admm.runs import (
     ADMM,
     FIRST,

@@ -20,8 +20,7 @@ from privadmm.optim import graphs
 from privadmm.optim.graphs import Graph
 from privadmm.optim.losses import Debiased, HalfLogistic, Hinge, Logistic, Loss, Squared
 from privadmm.optim.regularizers import L1, L2, ElasticNet, Regularizer
-from privadmm.papers.dp_admm.bounds import Constants, corrected, published
-from privadmm.papers.dp_admm.curves import dp_admm
+from privadmm.papers.dp_admm.theory import Constants, corrected, dp_admm, published
 from privadmm.papers.framework.optimum import optimum, shares
 from privadmm.papers.pdml.bound import SAMPLE, Facts
 from privadmm.papers.pdml.curves import facts, pdml, total_of

@@ -10,11 +10,17 @@ import pytest
 from privadmm.config import build
 from privadmm.config.file import read
 from privadmm.errors import ConfigError
-from privadmm.papers.dvp.tradeoff import ALPHAS, WEIGHTS, Fit, FitError, Weights, best, fit
-from privadmm.papers.dvp.tradeoff_runs import (
+from privadmm.papers.dvp.tradeoff import (
+    ALPHAS,
+    WEIGHTS,
+    Fit,
+    FitError,
     Point,
+    Weights,
+    best,
     certified,
     checked,
+    fit,
     measured,
     one_round,
     paper,
@@ -202,14 +208,14 @@ def test_a_fit_that_fails_ends_the_command_with_its_name(place: Place) -> None:
 
 def test_what_cannot_be_run_is_not_fitted(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     from privadmm.errors import DivergedError
-    from privadmm.papers.dvp import tradeoff_runs
+    from privadmm.papers.dvp import tradeoff as module
 
     def fails(job: Any, *others: Any) -> Any:
         if job.algorithm.alpha == 0.3:
             raise DivergedError("away")
         return measured(job, *others)
 
-    monkeypatch.setattr(tradeoff_runs, "measured", fails)
+    monkeypatch.setattr(module, "measured", fails)
     config = read(place.config(DUAL))
     found = tradeoff(config, (0.3, 1.0, 3.0, 8.0, 20.0), 5, (), PAPERS)
     first = found["lines"][0]["points"][0]

@@ -16,7 +16,7 @@ from privadmm.errors import LedgerError, RefusedError
 from privadmm.privacy import sqlite_ledger
 from privadmm.privacy.accounting import epsilon
 from privadmm.privacy.events import Gaussian, NotPrivate
-from privadmm.privacy.ledger import Budget, Ledger, MemoryLedger, Policy, Tick, export
+from privadmm.privacy.ledger import Budget, Ledger, MemoryLedger, Policy, Statement, Tick, export
 from privadmm.privacy.ledger_file import connect
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.privacy.sqlite_ledger import SqliteLedger
@@ -123,7 +123,7 @@ def test_it_outlives_the_process_and_counts_every_job(tmp_path: Path) -> None:
     second = SqliteLedger(tmp_path / "ledger", [0, 1], POLICY, "simulation")
     pay(second, 0, "two")
     assert second.spent(0) == ((HALF, 2),)
-    assert export(second)["parties"][0]["epsilon"] == epsilon(((HALF, 2),), 1e-5)
+    assert export(Statement.of(second))["parties"][0]["epsilon"] == epsilon(((HALF, 2),), 1e-5)
 
 
 def test_of_two_racers_for_the_last_bit_one_wins(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_adjacencies_do_not_add_up(tmp_path: Path) -> None:
             job.admit(ledger.policy)
         with pytest.raises(RefusedError, match="do not add up"):
             open_block(job, shards(), Simulation(0), ledger)
-        assert export(ledger)["adjacency"] == "label"
+        assert export(Statement.of(ledger))["adjacency"] == "label"
         assert ledger.reserved(0, job.id) is None
 
 

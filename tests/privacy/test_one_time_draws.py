@@ -20,7 +20,7 @@ from privadmm.engine.party import Local
 from privadmm.engine.phases import AtCoordinator, AtParties, Phase
 from privadmm.errors import LedgerError, RefusedError
 from privadmm.privacy.events import Gaussian, RandomizedResponse
-from privadmm.privacy.ledger import Budget, Keepsake, Ledger, MemoryLedger, Tick, export
+from privadmm.privacy.ledger import Budget, Keepsake, Ledger, MemoryLedger, Statement, Tick, export
 from privadmm.privacy.mechanisms import Deployment, Noise, Simulation
 from privadmm.privacy.sqlite_ledger import SALT, SqliteLedger
 from privadmm.privacy.verification import verify
@@ -48,7 +48,7 @@ def test_it_is_on_record_and_costs_the_transcript_nothing(make: Callable[[Path],
     ledger.keep("", "labels", lambda: b"x", RandomizedResponse(50.0))  # far beyond the budget
     assert ledger.spent(0) == ledger.others(0, "job") == ()
     ledger.reserve("job", {0: ((Gaussian(30.0), 1),), 1: ()})
-    found = export(ledger)
+    found = export(Statement.of(ledger))
     assert found["kept"] == [{"job": None, "name": "labels", "event": {"kind": "randomized_response", "epsilon": 50.0}}]
     assert [party["epsilon"] for party in found["parties"]] == [0.0, 0.0]
 

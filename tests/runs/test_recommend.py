@@ -23,7 +23,7 @@ from privadmm.errors import ConfigError
 from privadmm.optim import graphs
 from privadmm.optim.losses import Debiased, HalfLogistic, Logistic, Squared
 from privadmm.optim.regularizers import L2
-from privadmm.privacy.calibration import NoPrivacy, Target, worth
+from privadmm.privacy.calibration import NoPrivacy, Target, gdp_parameter
 from privadmm.runs import preview
 from privadmm.runs.recommend import (
     CENTRED,
@@ -91,7 +91,7 @@ def test_german_is_warned(parties: int) -> None:
 
 def test_the_formula_is_the_one_on_the_page() -> None:
     found = recommend(facts(1000, 5, 1.0))
-    unit = math.sqrt(5) / (1000 * worth(1.0, DELTA))
+    unit = math.sqrt(5) / (1000 * gdp_parameter(1.0, DELTA))
     assert found.facts.unit == pytest.approx(unit, rel=1e-12)
     assert found.expected.noise_to_signal == pytest.approx(2 * unit / math.sqrt(1 - SHARE) / SIGNAL**2, rel=1e-12)
     ratios = [one.noise_to_signal for _, one in found.methods]

@@ -232,7 +232,7 @@ def tradeoff(
     """Run a dvp CONFIG.toml over alphas, fit the paper's curve of loss, and find the alpha of best utility."""
     from privadmm.cli.views import theory as view
     from privadmm.papers.dvp.tradeoff import ALPHAS, WEIGHTS, Weights
-    from privadmm.papers.dvp.tradeoff_runs import tradeoff as trade
+    from privadmm.papers.dvp.tradeoff import tradeoff as trade
     from privadmm.papers.framework import theory_figures
 
     omegas = numbers("--weights", weights, float) or WEIGHTS

@@ -24,7 +24,7 @@ from privadmm.engine.mail import Mail
 from privadmm.engine.worker import Worker
 from privadmm.errors import DataError, LedgerError, RefusedError, StorageError
 from privadmm.privacy.labels import reported_by_holder
-from privadmm.privacy.ledger import Statement, Tick
+from privadmm.privacy.ledger import Policy, Statement, Tick
 from privadmm.privacy.ledger_file import Receipt, identity_of
 from privadmm.privacy.mechanisms import Noise
 from privadmm.privacy.sqlite_ledger import SqliteLedger
@@ -47,7 +47,7 @@ class Order:
 
 
 def open_ledger(order: Order, mode: str) -> SqliteLedger:
-    """The ledger of an order, looked through, and with the budget that its job asks for."""
+    """The ledger of an order, verified in full, and with the budget that its job asks for."""
     job, path = order.job, order.ledger
     if order.begun and not path.exists():
         raise LedgerError(
@@ -65,11 +65,24 @@ def open_ledger(order: Order, mode: str) -> SqliteLedger:
             f"{path}: there is no ledger there, and a deployment does not make one: its steward does, with "
             f"`privadmm ledger create FILE --parties {len(order.parties)} --epsilon E --delta D{wanted}`"
         )
-    if known is not None and (problems := verify(path, order.heads).problems):
-        raise LedgerError(f"{path}: {problems[0]}; nothing more was released")
-    if known is None and order.heads:
+    if known is not None:
+        check_in_full(order)
+    elif order.heads:
         raise LedgerError(f"{path}: the ledger of this run is missing; put it back")
     policy = job.policy if known is None else known.policy
+    check_budget(order, policy)
+    return SqliteLedger(path, order.parties, policy, mode)
+
+
+def check_in_full(order: Order) -> None:
+    """Verify every row of the ledger, and that it holds what others received from it."""
+    if problems := verify(order.ledger, order.heads).problems:
+        raise LedgerError(f"{order.ledger}: {problems[0]}; nothing more was released")
+
+
+def check_budget(order: Order, policy: Policy) -> None:
+    """Refuse a job that asks for another budget than a ledger with this policy has."""
+    job, path = order.job, order.ledger
     asked = order.config.privacy and order.config.privacy.budget
     fixed = policy.budget
     if fixed is None and job.private:
@@ -81,7 +94,6 @@ def open_ledger(order: Order, mode: str) -> SqliteLedger:
             f"{path}: this ledger fixed budget = {fixed.epsilon:g} at delta = {fixed.delta:g} when it "
             "was made; the party decides, so take these over into [privacy], or name another file"
         )
-    return SqliteLedger(path, order.parties, policy, mode)
 
 
 def named(method: Callable[Concatenate["Site", P], T]) -> Callable[Concatenate["Site", P], T]:

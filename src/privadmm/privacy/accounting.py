@@ -36,6 +36,7 @@ from privadmm.privacy.events import (
     Spent,
     add,
     merge,
+    merge_all,
 )
 
 # eta of an argmin in a ledger from before the grid followed the dimension: a row holds less than 2^31 bytes, and so
@@ -48,7 +49,7 @@ Plan = Mapping[tuple[int, int], tuple[tuple[Event, ...], ...]]
 
 @dataclass(frozen=True)
 class Claim:
-    """What a paper says of its own noise. Shown for comparison, never without the caveat."""
+    """What a paper says of its own noise. It is shown for comparison, never without the caveat."""
 
     epsilon: float | None
     caveat: str
@@ -57,7 +58,7 @@ class Claim:
 
 @singledispatch
 def gdp(event: object) -> float | None:
-    """mu, if the event is Gaussian, or would be but for the slack of its grid."""
+    """The GDP parameter mu, if the event is Gaussian, or would be but for the slack of its grid."""
     return None
 
 
@@ -69,7 +70,7 @@ def pure(event: object) -> float | None:
 
 @singledispatch
 def rdp(event: object, alpha: Floats) -> Floats:
-    """D_alpha. An event without a rule fails closed."""
+    """The Renyi divergence D_alpha, infinite for an event without a rule."""
     return np.full_like(alpha, np.inf)
 
 
@@ -90,17 +91,13 @@ for _kind in (GammaObjective, GammaOutput, RandomizedResponse):
 
 @dataclass(frozen=True)
 class Sorted:
-    """Everything a party released, by the form in which it can be counted.
-
-    eta     how far it is from rounded Gaussians, in total variation; 0 in simulations
-    inside  the part of it from noise inside of argmins
-    """
+    """Everything a party released, by the form in which it can be counted."""
 
     mu: float
     pure: tuple[tuple[float, int], ...]
     others: tuple[Event, ...]
-    eta: float
-    inside: float
+    eta: float  # how far it is from rounded Gaussians, in total variation; 0 in simulations
+    inside: float  # the part of eta from noise inside of argmins
 
     @property
     def hopeless(self) -> bool:
@@ -150,7 +147,7 @@ def least_delta(spent: Spent) -> float:
 
 
 def delta_curve(spent: Spent) -> Callable[[float], float]:
-    """The same the other way round: the certified delta at every epsilon."""
+    """The certified delta at every epsilon: the inverse of `epsilon`."""
     parts = sort(spent)
     if parts.hopeless:
         return lambda epsilon: 1.0
@@ -206,23 +203,17 @@ def totals(plan: Plan, parties: int) -> list[Spent]:
 
 
 def worst(spent: list[Spent], delta: float) -> float:
-    """Horizontal parties: the total is the largest one, since no person has records at two of them."""
-    return max(epsilon(one, delta) for one in set(spent))
+    """The total of horizontal parties: the largest one, since no person has records at two of them."""
+    return max(epsilon(events, delta) for events in set(spent))
 
 
 def together(spent: list[Spent], delta: float) -> float:
-    """Vertical parties: a person has a row at each of them, and what all of them released composes."""
-    total: Spent = ()
-    for one in spent:
-        total = merge(total, one)
-    return epsilon(total, delta)
+    """The total of vertical parties: a person has a row at each, so what all of them released composes."""
+    return epsilon(merge_all(spent), delta)
 
 
 def by_round(
     plan: Plan, parties: int, delta: float, in_all: Callable[[list[Spent]], list[Spent]] = list
 ) -> list[float]:
-    """The worst party's epsilon after each round: what the plot of spending shows.
-
-    in_all(spent) adds to what the parties spent in these rounds what they had spent before.
-    """
+    """The worst party's epsilon after each round; in_all(spent) adds what the parties had spent before these rounds."""
     return list({t: worst(in_all(spent), delta) for t, spent in spending(plan, parties)}.values())

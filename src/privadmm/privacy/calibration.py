@@ -41,22 +41,17 @@ COVER = 1e-4  # of the output noise that makes an inexact argmin exact: its mu o
 
 @dataclass(frozen=True)
 class Target:
-    """What each party's whole transcript may cost, between which neighbours, and how noise is spread over rounds.
-
-    party_epsilon  one epsilon a party, where they differ
-    decay          the variance of a round's noise over that of the round before
-    profile        instead of decay, the noise of every round relative to the others
-    copies         how many transcripts alike share the epsilon: one for each class of a one-vs-rest model. Moments in
-                   front of them are released once, by the first, and serve all
-    """
+    """What each party's whole transcript may cost, between which neighbours, and how noise is spread over rounds."""
 
     epsilon: float | None
     delta: float
     kind: Kind = Gaussian
     adjacency: Adjacency = "replace-one"
-    party_epsilon: tuple[float, ...] = ()
-    decay: float = 1.0
-    profile: tuple[float, ...] = ()
+    party_epsilon: tuple[float, ...] = ()  # one for each party, where they differ
+    decay: float = 1.0  # the variance of a round's noise over that of the round before
+    profile: tuple[float, ...] = ()  # instead of decay, the noise of every round relative to the others
+    # How many transcripts alike share the epsilon: one for each class of a one-vs-rest model. Moments in front of them
+    # are released once, by the first, and serve all.
     copies: int = 1
 
     def __post_init__(self) -> None:
@@ -66,10 +61,8 @@ class Target:
             check_positive(epsilon=self.epsilon)
         if self.adjacency not in get_args(Adjacency):
             raise ConfigError(f"adjacency must be one of {', '.join(get_args(Adjacency))}")
-        for number, value in enumerate(self.party_epsilon):
-            check_positive(**{f"party_epsilon[{number}]": value})
-        for number, value in enumerate(self.profile):
-            check_positive(**{f"profile[{number}]": value})
+        for name in ("party_epsilon", "profile"):
+            check_positive(**{f"{name}[{number}]": value for number, value in enumerate(getattr(self, name))})
         check_positive(decay=self.decay)
         check_whole(copies=self.copies)
         if self.profile and self.decay != 1:
@@ -103,7 +96,7 @@ class Target:
 
 @dataclass(frozen=True)
 class NoPrivacy:
-    """Noise off, visibly: every release is charged as not private."""
+    """No noise: every release is charged as not private."""
 
     reason: str = "noise is switched off"
 
@@ -151,12 +144,9 @@ def fit(target: Target, unscaled: Unscaled) -> Plan:
     for releases in unscaled.values():
         times[id(releases)] += 1
     parties = len(next(iter(distinct.values()))[0])
+    rows = [(row, target.copies * times[key]) for key, releases in distinct.items() for row in releases]
     levels = [
-        _level(
-            target.of(party, parties),
-            target.delta,
-            tuple((row[party], target.copies * times[key]) for key, releases in distinct.items() for row in releases),
-        )
+        _level(target.of(party, parties), target.delta, tuple((row[party], count) for row, count in rows))
         for party in range(parties)
     ]
     fitted = {
@@ -212,8 +202,7 @@ def widest(target: float, delta: float, law: Law, rounds: int) -> float:
     """
 
     def cost(w: float) -> float:
-        events = objective(law, Gaussian, 1e50, w)
-        return epsilon(((events[0], rounds),), delta)
+        return epsilon(((objective(law, Gaussian, 1e50, w)[0], rounds),), delta)
 
     low, high = 1e-12, 1e6
     if cost(high) <= target / 2:
@@ -225,37 +214,33 @@ def widest(target: float, delta: float, law: Law, rounds: int) -> float:
 
 
 @lru_cache(maxsize=1024)
-def worth(total: float, delta: float, unit: Gaussian | DiscreteGaussian = UNIT) -> float:
-    """mu of the transcript of noise like `unit` that costs exactly this epsilon."""
+def gdp_parameter(total: float, delta: float, unit: Gaussian | DiscreteGaussian = UNIT) -> float:
+    """The GDP parameter mu of a transcript with noise like `unit` that costs exactly this epsilon."""
     return 1 / calibrate(total, delta, lambda level: ((scaled(unit, level), 1),))
 
 
 @lru_cache(maxsize=1024)
 def remainder(total: float, delta: float, share: float, unit: Gaussian | DiscreteGaussian = UNIT) -> float:
     """The epsilon of such a transcript with 1 - share of that mu squared."""
-    rest = worth(total, delta, unit) * math.sqrt(1 - share)
+    rest = gdp_parameter(total, delta, unit) * math.sqrt(1 - share)
     return epsilon(((scaled(unit, 1 / rest), 1),), delta) * (1 - 1e-9)
 
 
 def first(target: Target, total: float, share: float) -> Gaussian | DiscreteGaussian:
     """The first release of a party with this epsilon: one, for as many transcripts alike as share the rest."""
-    return target.kind(1 / (worth(total, target.delta, target.kind(1.0)) * math.sqrt(share)))
+    return target.kind(1 / (gdp_parameter(total, target.delta, target.kind(1.0)) * math.sqrt(share)))
 
 
 def left_over(
-    target: Target,
-    totals: Sequence[float],
-    share: float,
-    spend: Callable[[tuple[float, ...]], list[Spent]],
+    target: Target, totals: Sequence[float], share: float, spend: Callable[[tuple[float, ...]], list[Spent]]
 ) -> tuple[float, ...]:
-    """What each party's rest may cost: spend(left) is what it costs if calibrated to these."""
+    """What each party's rest may cost; spend(left) is what the rest costs if calibrated to `left`."""
 
     def within(cut: float) -> tuple[float, ...] | None:
         left = tuple(cut * remainder(total, target.delta, share, target.kind(1.0)) for total in totals)
         for spent, total in zip(spend(left), totals, strict=True):
             rest = tuple((event, target.copies * count) for event, count in spent)
-            both = merge(rest, ((first(target, total, share), 1),))
-            if epsilon(both, target.delta) > total:
+            if epsilon(merge(rest, ((first(target, total, share), 1),)), target.delta) > total:
                 return None
         return left
 
@@ -264,8 +249,8 @@ def left_over(
     low, high, best = 0.0, 1.0, None
     for _ in range(24):
         middle = (low + high) / 2 if best else 0.98 * high
-        if (found := within(middle)) is not None:
-            low, best = middle, found
+        if (affordable := within(middle)) is not None:
+            low, best = middle, affordable
         else:
             high = middle
     if best is None:

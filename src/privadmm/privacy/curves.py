@@ -148,7 +148,7 @@ def gaussian_rdp(alpha: Floats, mu: float) -> Floats:
 
 
 def pure_rdp(alpha: Floats, epsilon: float) -> Floats:
-    """Of randomised response, which dominates: ln(p^alpha q^(1-alpha) + q^alpha p^(1-alpha)) / (alpha - 1)."""
+    """Curve of randomised response, which dominates: ln(p^alpha q^(1-alpha) + q^alpha p^(1-alpha)) / (alpha - 1)."""
     p, q = -np.logaddexp(0, -epsilon), -np.logaddexp(0, epsilon)
     curve: Floats = np.logaddexp(alpha * p + (1 - alpha) * q, alpha * q + (1 - alpha) * p) / (alpha - 1)
     return curve
@@ -164,29 +164,28 @@ def objective_rdp(alpha: Floats, ratio: float, w: float) -> Floats:
     return np.where(proved, alpha / (2 * ratio**2) - np.log1p(-inside) / (alpha - 1), np.inf)
 
 
-def rdp_epsilon(curve: Callable[[Floats], Floats], delta: float) -> float:
-    """(3). Every alpha is a valid bound, so a grid that is refined around its best point is safe."""
-    check_probability(delta=delta)
+def least_over_alpha(bound: Callable[[Floats], Floats]) -> float:
+    """The least bound on a grid of alpha, refined around its best point. Every alpha gives a valid bound."""
     centre, width, best = 0.0, 14.0, math.inf
     for _ in range(4):
         logs = np.linspace(centre - width, centre + width, 2001)
-        alpha = 1 + np.exp(logs)
-        bound = curve(alpha) + np.log1p(-1 / alpha) - np.log(alpha * delta) / (alpha - 1)
-        at = int(np.argmin(bound))
-        best, centre, width = min(best, float(bound[at])), float(logs[at]), width / 200
+        bounds = bound(1 + np.exp(logs))
+        at = int(np.argmin(bounds))
+        best, centre, width = min(best, float(bounds[at])), float(logs[at]), width / 200
+    return best
+
+
+def rdp_epsilon(curve: Callable[[Floats], Floats], delta: float) -> float:
+    """(3)"""
+    check_probability(delta=delta)
+    best = least_over_alpha(lambda alpha: curve(alpha) + np.log1p(-1 / alpha) - np.log(alpha * delta) / (alpha - 1))
     return max(0.0, best) * (1 + 1e-12)
 
 
 def rdp_delta(curve: Callable[[Floats], Floats], epsilon: float) -> float:
-    """(3) the other way round, again over a grid on which every alpha is a valid bound."""
-    centre, width, best = 0.0, 14.0, 0.0
-    for _ in range(4):
-        logs = np.linspace(centre - width, centre + width, 2001)
-        alpha = 1 + np.exp(logs)
-        bound = (alpha - 1) * (curve(alpha) + np.log1p(-1 / alpha) - epsilon) - np.log(alpha)
-        at = int(np.argmin(bound))
-        best, centre, width = min(best, float(bound[at])), float(logs[at]), width / 200
-    return min(1.0, math.exp(best) * (1 + 1e-12))
+    """(3), solved for delta."""
+    best = least_over_alpha(lambda alpha: (alpha - 1) * (curve(alpha) + np.log1p(-1 / alpha) - epsilon) - np.log(alpha))
+    return min(1.0, math.exp(min(0.0, best)) * (1 + 1e-12))
 
 
 def grid_distance(dim: float, sigma: float) -> float:
@@ -211,7 +210,7 @@ def epsilon_with_slack(epsilon_at: Callable[[float], float], eta: float, delta: 
 
 
 def delta_with_slack(delta_at: Callable[[float], float], eta: float) -> Callable[[float], float]:
-    """The same the other way round. Where the slack is too large, the delta of the last epsilon where it is not."""
+    """The delta of what lies within eta of such a transcript. Where the slack is too large, the last that is proved."""
     if eta == 0:
         return delta_at
 

@@ -1,7 +1,7 @@
-"""What was released, as a frozen record of ratios. How it is counted is accounting.py's business.
+"""Events: what was released, as frozen records. How they are counted is accounting.py's business.
 
-An event never holds a scale or a sensitivity of its own, only what the guarantee depends on, so that
-equal events are equal objects and a thousand rounds of one event are a number and a count.
+An event holds only the ratios that the guarantee depends on, never a scale or a sensitivity. So equal events are equal
+objects, and a thousand rounds of one event are a number and a count.
 """
 
 import json
@@ -12,43 +12,45 @@ from functools import lru_cache
 from privadmm.errors import LedgerError
 from privadmm.params import check_nonnegative, check_positive, check_ratio
 
-# What mechanisms.Deployment keeps to in every release of d numbers, and accounting relies on: the standard deviation is
-# at least STEPS sqrt(d) steps of the grid.
+# Accounting relies on what mechanisms.Deployment keeps to: in every release of d numbers, the standard deviation is at
+# least STEPS sqrt(d) steps of the grid.
 STEPS = 2.0**40
 
 
+class Event:
+    """What a party released, or drew once and keeps."""
+
+
 @dataclass(frozen=True)
-class Gaussian:
+class WithRatio(Event):
+    ratio: float
+
+    def __post_init__(self) -> None:
+        check_ratio(ratio=self.ratio)
+
+
+class Gaussian(WithRatio):
     """A query of l2 sensitivity Delta released with N(0, (ratio Delta)^2 I); continuous, so simulation only."""
 
-    ratio: float
 
-    def __post_init__(self) -> None:
-        check_ratio(ratio=self.ratio)
-
-
-@dataclass(frozen=True)
-class DiscreteGaussian:
-    """The same from the discrete Gaussian on a fine grid, Delta including the rounding to it: deployment."""
-
-    ratio: float
-
-    def __post_init__(self) -> None:
-        check_ratio(ratio=self.ratio)
+class DiscreteGaussian(WithRatio):
+    """Like Gaussian, from the discrete Gaussian on a fine grid, Delta including the rounding to it: deployment."""
 
 
-@dataclass(frozen=True)
-class EarlyDiscreteGaussian:
+class EarlyDiscreteGaussian(WithRatio):
     """A release that a ledger recorded before its grid followed STEPS: only its Renyi curve is proved."""
 
-    ratio: float
 
-    def __post_init__(self) -> None:
-        check_ratio(ratio=self.ratio)
+class GammaOutput(WithRatio):
+    """A query of l2 sensitivity Delta released with noise of density exp(-|u|/h); ratio = h/Delta. Simulation only."""
+
+
+class Unproved(WithRatio):
+    """Gaussian noise `ratio` times a sensitivity that a paper claims and that is none. It counts as no noise would."""
 
 
 @dataclass(frozen=True)
-class GaussianObjective:
+class GaussianObjective(Event):
     """An argmin whose objective carries noise b ~ N(0, (ratio Delta)^2 I), b in units of summed gradients.
 
     w = C c/(m k): the most that one record can add to the curvature, over the curvature that is not data's.
@@ -65,8 +67,8 @@ class GaussianObjective:
 
 
 @dataclass(frozen=True)
-class GammaObjective:
-    """The same with noise of density proportional to exp(-zeta |b|); slope = Delta zeta. Simulation only."""
+class GammaObjective(Event):
+    """The same argmin with noise of density proportional to exp(-zeta |b|); slope = Delta zeta. Simulation only."""
 
     slope: float
     w: float
@@ -77,17 +79,7 @@ class GammaObjective:
 
 
 @dataclass(frozen=True)
-class GammaOutput:
-    """A query of l2 sensitivity Delta released with noise of density exp(-|u|/h); ratio = h/Delta. Simulation only."""
-
-    ratio: float
-
-    def __post_init__(self) -> None:
-        check_ratio(ratio=self.ratio)
-
-
-@dataclass(frozen=True)
-class RandomizedResponse:
+class RandomizedResponse(Event):
     """Every label kept with probability e^epsilon/(1 + e^epsilon), drawn once and stored."""
 
     epsilon: float
@@ -97,33 +89,12 @@ class RandomizedResponse:
 
 
 @dataclass(frozen=True)
-class Unproved:
-    """Gaussian noise `ratio` times a sensitivity that a paper claims and that is none. It counts as no noise would."""
-
-    ratio: float
-
-    def __post_init__(self) -> None:
-        check_ratio(ratio=self.ratio)
-
-
-@dataclass(frozen=True)
-class NotPrivate:
+class NotPrivate(Event):
     """Something left in the clear. No finite epsilon covers it."""
 
     reason: str
 
 
-Event = (
-    Gaussian
-    | DiscreteGaussian
-    | EarlyDiscreteGaussian
-    | GaussianObjective
-    | GammaObjective
-    | GammaOutput
-    | RandomizedResponse
-    | Unproved
-    | NotPrivate
-)
 KINDS: dict[str, type[Event]] = {
     "gaussian": Gaussian,
     "grid_gaussian": DiscreteGaussian,
@@ -137,17 +108,14 @@ KINDS: dict[str, type[Event]] = {
 }
 NAMES = {kind: name for name, kind in KINDS.items()}
 
-# What a tick charges: for each party of the block, its events in order.
-Charges = dict[int, tuple[Event, ...]]
-
-# What one party released so far: distinct events with their counts, in a fixed order.
-Spent = tuple[tuple[Event, int], ...]
+Charges = dict[int, tuple[Event, ...]]  # what a tick charges: for each party of the block, its events in order
+Spent = tuple[tuple[Event, int], ...]  # what one party released: distinct events with their counts, in a fixed order
 
 
 @lru_cache(maxsize=4096)
 def dump(event: Event) -> str:
     """One line of JSON, as the ledger stores and exports it. Memoised: every round writes the same few."""
-    return json.dumps({"kind": NAMES[type(event)], **asdict(event)}, sort_keys=True)
+    return json.dumps({"kind": NAMES[type(event)], **asdict(event)}, sort_keys=True)  # type: ignore[call-overload]
 
 
 def load(text: str) -> Event:
@@ -161,11 +129,18 @@ def load(text: str) -> Event:
 
 @lru_cache(maxsize=4096)
 def merge(spent: Spent, more: Spent) -> Spent:
-    """Both together. Memoised: parties with equal histories share one object."""
+    """Add two tallies. Memoised: parties with equal histories share one object."""
     counts = dict(spent)
     for event, count in more:
         counts[event] = counts.get(event, 0) + count
     return tuple(sorted(counts.items(), key=lambda item: dump(item[0])))
+
+
+def merge_all(tallies: Iterable[Spent]) -> Spent:
+    total: Spent = ()
+    for tally in tallies:
+        total = merge(total, tally)
+    return total
 
 
 def add(spent: Spent, events: Iterable[Event]) -> Spent:

@@ -1,9 +1,8 @@
 """What weights have cost before a job starts from them.
 
-Weights to start from are public, or trainings before have released them. Then each party's releases in all of these
-trainings and in the new job compose: events are merged, and epsilon is evaluated once, at the one delta. That has a
-meaning only if the trainings agree on what is counted, so whatever they disagree on is refused. And if one of them was
-not private, no noise that is added later makes the result private.
+Weights to start from are public, or earlier trainings released them. Then each party's releases in all of these
+trainings and in the new job compose: events are merged, and epsilon is evaluated once, at the one delta. Trainings that
+disagree on what is counted are refused. If one of them was not private, no noise added later makes the result private.
 """
 
 import hashlib
@@ -27,26 +26,16 @@ AFRESH = "or start afresh (of an estimator: warm_start=False)"
 
 @dataclass(frozen=True)
 class Past:
-    """What one training released, party by party.
+    """What one training released, party by party. Without an epsilon it has no delta, adjacency or mode."""
 
-    parties        the parties' names; a name stands for the same people in every training
-    dealt          rows were dealt out to the parties, so that a person may be at another party in the next training
-    spent          by party, every event with its count
-    delta          at which epsilon is evaluated
-    adjacency      between which neighbours the events are counted
-    mode           "simulation" or "deployment"; these three are None where no epsilon was asked for
-    label_epsilon  of labels that were randomised; None: they were read as they are
-    models         digests of the weights that were handed out; none if the training failed half way
-    """
-
-    parties: tuple[str, ...]
-    dealt: bool
-    spent: tuple[Spent, ...]
-    delta: float | None
-    adjacency: str | None
-    mode: str | None
-    label_epsilon: float | None
-    models: tuple[str, ...] = ()
+    parties: tuple[str, ...]  # their names; a name stands for the same people in every training
+    dealt: bool  # rows were dealt out to the parties, so a person may be at another party in the next training
+    spent: tuple[Spent, ...]  # by party, every event with its count
+    delta: float | None  # at which epsilon is evaluated
+    adjacency: str | None  # between which neighbours the events are counted
+    mode: str | None  # "simulation" or "deployment"
+    label_epsilon: float | None  # with which labels were randomised; None: they were read as they are
+    models: tuple[str, ...] = ()  # digests of the weights that were handed out; none if the training failed half way
 
     @property
     def private(self) -> bool:
@@ -54,24 +43,28 @@ class Past:
 
     @property
     def uneven(self) -> bool:
-        """Whether it depends on the party what a person has lost."""
+        """Whether what a person has lost depends on the party."""
         return len(set(self.spent)) > 1
 
 
 def composed(pasts: Sequence[Past]) -> tuple[Spent, ...]:
-    """By party of the last of these trainings, all events of all of them; refused where they cannot be added up."""
+    """Add up the events of all trainings, by party of the last one; refuse what cannot be added up."""
     *before, last = pasts
     if before and any(past.label_epsilon is not None for past in pasts):
-        told = ", then ".join(str(past.label_epsilon) for past in pasts[-2:])
+        used = ", then ".join(str(past.label_epsilon) for past in pasts[-2:])
         raise ConfigError(
-            f"label_epsilon = {told}: another training would report every label once more, or read it as it is, and "
+            f"label_epsilon = {used}: another training would report every label once more, or read it as it is, and "
             f"what was promised of labels would not hold. Train once, without label_epsilon from the first on, {AFRESH}"
         )
     if before and not all(past.private for past in pasts):
         return tuple(merge(spent, ((UNPROTECTED, 1),)) for spent in last.spent)
     for past in before:
         for name in ("delta", "adjacency", "mode"):
-            agree(name, getattr(past, name), getattr(last, name))
+            if (earlier := getattr(past, name)) != (now := getattr(last, name)):
+                raise ConfigError(
+                    f"the start comes from a training with {name} = {earlier!r} and the job has {name} = {now!r}: "
+                    f"their costs do not add up. Set {name} = {earlier!r}, {AFRESH}"
+                )
         if past.parties != last.parties:
             raise ConfigError(
                 f"the start comes from {listed(past.parties)} and the job has {listed(last.parties)}: it is not known "
@@ -88,14 +81,6 @@ def composed(pasts: Sequence[Past]) -> tuple[Spent, ...]:
     return total
 
 
-def agree(name: str, before: object, now: object) -> None:
-    if before != now:
-        raise ConfigError(
-            f"the start comes from a training with {name} = {before!r} and the job has {name} = {now!r}: their costs "
-            f"do not add up. Set {name} = {before!r}, {AFRESH}"
-        )
-
-
 def listed(parties: Sequence[str]) -> str:
     names = ", ".join(parties[:5]) + (", ..." if len(parties) > 5 else "")
     return f"{len(parties)} {'party' if len(parties) == 1 else 'parties'} ({names})"
@@ -105,7 +90,7 @@ def listed(parties: Sequence[str]) -> str:
 class Start:
     """Weights (d,) that every party starts from, and the trainings that they descend from, oldest first.
 
-    `Start.public(w)` is for weights in which no private record had a say; `Start(w, job.past)` for what a job released.
+    Use `Start.public(w)` for weights that depend on no private record, and `Start(w, job.past)` for those of a job.
     """
 
     weights: Floats
@@ -122,7 +107,7 @@ class Start:
 
     @staticmethod
     def public(weights: Floats) -> "Start":
-        """Declares that no private record had a say in these weights."""
+        """Declare that these weights depend on no private record."""
         return Start(weights, ())
 
     @property
@@ -131,5 +116,5 @@ class Start:
 
 
 def digest(weights: Floats) -> str:
-    """By which weights are known again that were changed since they were released."""
+    """A digest that shows whether weights were changed since they were released."""
     return hashlib.sha256(np.ascontiguousarray(weights, dtype=np.float64).tobytes()).hexdigest()

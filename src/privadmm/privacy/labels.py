@@ -1,19 +1,18 @@
 """Labels that are randomised once, before anything is learnt from them (docs/privacy.md#labels).
 
 Every label is reported as it is with probability e^epsilon/(1 + e^epsilon), and as the other one else. Whatever is done
-with the reported labels, by whomever and for how long, nobody learns more than epsilon of a true one; but a second
-report of the same label would add another epsilon. So the reports are drawn once for a data set and kept in its ledger,
-every job on that ledger reads these and no others, and a ledger is made for such jobs or for none.
+with the reported labels, nobody learns more than epsilon of a true one; a second report of the same label would add
+another epsilon. So the reports are drawn once for a data set and kept in its ledger, every job on that ledger reads
+these and no others, and a ledger is made for such jobs or for none.
 
 A ledger is of one data set: one label column, its classes in one order, and the same records in the same order. The
 reports are kept with all three, and a job that differs in one of them is refused before anything is set aside for it.
 
-What a refusal tells. Column and classes are declared, by the party itself: a RefusedError, whose text may be told to a
-coordinator. Records are compared by a digest of their features. It never leaves the ledger (the row's secret stands
-before it in the hash chain), and another one is a DataError: a party tells its coordinator the kind of such an error
-and nothing else. Nothing that a coordinator chooses enters the digest, since a party reads its records as it declares
-itself; so asking again, or for another job, gets the same answer, and for a data set that does not change, which is
-what a guarantee is about, that answer never depends on what the records are.
+What a refusal tells. Column and classes are declared by the party itself: another one is a RefusedError, whose text may
+be told to a coordinator. Records are compared by a digest of their features, which never leaves the ledger (a secret
+stands before it in the hash chain). Another digest is a DataError, of which a party tells its coordinator the kind
+only. Nothing that a coordinator chooses enters the digest, so every job gets the same answer; and for a data set that
+does not change, which is what a guarantee is about, that answer never depends on what the records are.
 """
 
 from collections.abc import Callable
@@ -21,10 +20,9 @@ from itertools import zip_longest
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privadmm.data import arrays
-from privadmm.data.arrays import Floats
+from privadmm.data.arrays import Floats, Ints
 from privadmm.data.columns import People
 from privadmm.data.label_source import LabelSource
 from privadmm.data.shards import Shards
@@ -41,27 +39,24 @@ def reported(shards: Shards, ledger: Ledger, noise: Noise, epsilon: float) -> Sh
     """The block with the labels that its parties report, drawn now if they never were."""
 
     def draw() -> Floats:
-        flipped = (noise.flips(epsilon, int(size), int(i)) for i, size in zip(*whose, strict=True))
-        return np.concatenate([np.where(flips, -y, y) for flips, y in zip(flipped, shards.labels(), strict=True)])
+        parties = zip(shards.ids, shards.sizes, shards.labels(), strict=True)
+        return np.concatenate([np.where(noise.flips(epsilon, int(n), int(i)), -y, y) for i, n, y in parties])
 
-    whose = (shards.ids, shards.sizes)
     labels = _drawn_once(draw, shards.sizes, shards.source, ledger, epsilon)
     return shards.with_labels(np.split(labels, np.cumsum(shards.sizes)[:-1]))
 
 
 def reported_by_holder(y: Floats, source: LabelSource | None, ledger: Ledger, noise: Noise, epsilon: float) -> Floats:
-    """The same for labels (N,) at a coordinator. They are kept in the ledger that counts for its people."""
-    return _drawn_once(
-        lambda: np.where(noise.flips(epsilon, len(y), HOLDER), -y, y),
-        np.array([len(y)]),
-        source,
-        ledger,
-        epsilon,
-    )
+    """The reports of labels (N,) at a coordinator. They are kept in the ledger that counts for its people."""
+
+    def draw() -> Floats:
+        return np.where(noise.flips(epsilon, len(y), HOLDER), -y, y)
+
+    return _drawn_once(draw, np.array([len(y)]), source, ledger, epsilon)
 
 
 def check_kept(data: Shards | People, ledger: Ledger, epsilon: float) -> None:
-    """Refuse a job whose ledger keeps reports of other labels; to be asked before anything is set aside for it."""
+    """Refuse a job whose ledger keeps reports of other labels. Call it before anything is set aside for the job."""
     if ledger.policy.label_epsilon != epsilon:
         return  # the ledger's policy refuses the job, and says why
     if (stored := ledger.kept("", LABELS)) is not None:
@@ -70,11 +65,7 @@ def check_kept(data: Shards | People, ledger: Ledger, epsilon: float) -> None:
 
 
 def _drawn_once(
-    draw: Callable[[], Floats],
-    sizes: NDArray[np.int64],
-    source: LabelSource | None,
-    ledger: Ledger,
-    epsilon: float,
+    draw: Callable[[], Floats], sizes: Ints, source: LabelSource | None, ledger: Ledger, epsilon: float
 ) -> Floats:
     """The reports that the ledger keeps of these labels, one party after another, drawn now if there are none."""
 
@@ -88,16 +79,14 @@ def _drawn_once(
 
 
 def _known(source: LabelSource | None) -> LabelSource:
-    """Fails closed: labels of records that nobody digested could later be given to others."""
+    """Fail closed: labels of records without a digest could later be given to other records."""
     if source is None:
         raise DataError("labels can be randomised only of records that were digested when they were read")
     return source
 
 
-def _matched(
-    stored: bytes, sizes: NDArray[np.int64], source: LabelSource | None, ledger: Ledger, epsilon: float
-) -> Floats:
-    """The kept reports, if they are of these labels of these records."""
+def _matched(stored: bytes, sizes: Ints, source: LabelSource | None, ledger: Ledger, epsilon: float) -> Floats:
+    """The kept reports; refused unless they are of these labels of these records."""
     file = f"{path}: " if (path := getattr(ledger, "path", None)) else ""
     try:
         before, facts = arrays.unpack(stored)

@@ -1,28 +1,27 @@
-"""A party's budget: what it has released, what it may still release, and a refusal before any noise.
+"""A party's budget: what it has released, what it may still release, and a refusal before any noise is drawn.
 
-Both ledgers tell the same story for a block of parties; the one in durable.py outlives the process. One transaction
-per tick:
+MemoryLedger and SqliteLedger (sqlite_ledger.py, which outlives the process) offer a block of parties the same:
 
     ledger.reserve(job, charges of the whole plan)     # refused here, or never for lack of budget
-    with ledger.turn():                                # of a deployment: one process at a time
+    with ledger.turn():                                # a deployment's: one process at a time
         with ledger.transaction():
             stored = ledger.recall(tick, inbox_digest) # the same request again: the same bytes, no charge
             ledger.permit(job, charges)                # the whole tick's, before a record is read
-            ledger.intend(tick, inbox_digest, charges) # of a deployment: on record before a record is read
+            ledger.intend(tick, inbox_digest, charges) # a deployment's: on record before a record is read
         with ledger.transaction():                     # records are read, noise is drawn
             ledger.commit(tick, inbox_digest, charges, outbox, state)
 
-so that a retry costs nothing, and a message is sent only after the commit that paid for it. A simulation that crashes
-at any point loses nothing and never spends twice. Of a deployment that a tick ended without its commit may tell of
-records (docs/privacy.md#lock): the tick is charged as if it had been sent, its job is over, and the ledger is locked
-until its steward unlocks it. Only an interrupt by the party's own people takes the intent back.
+So a retry costs nothing, and a message is sent only after the commit that paid for it. A simulation that crashes loses
+nothing and never spends twice. In a deployment, that a tick ended without its commit may tell of records
+(docs/privacy.md#lock): the tick is charged as if it had been sent, its job is over, and the ledger is locked until its
+steward unlocks it. Only an interrupt by the party's own people takes the intent back.
 
 What a party draws once and may never draw again (its randomised labels, say) is kept beside the ticks,
 
     data = ledger.keep(job, name, make, event)         # the first call's make(); every later call gets the same bytes
 
-under the job that it belongs to, or under "" if it belongs to the data set and outlives jobs. It goes to nobody but the
-party's own server, so its event is on record and is not part of what the transcript costs.
+under its job, or under "" if it belongs to the data set and outlives jobs. It goes to nobody but the party's own
+server, so its event is on record and is not part of what the transcript costs.
 """
 
 import hashlib
@@ -43,7 +42,7 @@ from privadmm.privacy.limits import Limits
 
 @dataclass(frozen=True)
 class Budget:
-    """What each party of the ledger may spend in total, over all jobs."""
+    """The most that each party of the ledger may spend in total, over all jobs."""
 
     epsilon: float
     delta: float
@@ -56,24 +55,15 @@ class Budget:
 
 @dataclass(frozen=True)
 class Policy:
-    """What the party has decided, once and for all jobs. A job is a proposal; this is the authority.
+    """The party's own decisions, which hold for all jobs. A job is a proposal; this is the authority."""
 
-    budget      in total (None: nothing is private here, and nothing is refused for its cost)
-    per_job     the most that one job may cost
-    algorithms  the only ones allowed
-    row_bound   the only bound to which records may be clipped
-    adjacency   between which neighbours everything here is counted
-    label_epsilon  labels are randomised, once and for all jobs, with this epsilon (None: read as they are)
-    limits      the parameters that a job may have (None: any, which only a simulation may do)
-    """
-
-    budget: Budget | None
-    per_job: float | None = None
-    algorithms: tuple[str, ...] | None = None
-    row_bound: float | None = None
-    adjacency: Adjacency = "replace-one"
-    label_epsilon: float | None = None
-    limits: Limits | None = None
+    budget: Budget | None  # in total (None: nothing is private here, and nothing is refused for its cost)
+    per_job: float | None = None  # the most that one job may cost
+    algorithms: tuple[str, ...] | None = None  # the only ones allowed
+    row_bound: float | None = None  # the only bound to which records may be clipped
+    adjacency: Adjacency = "replace-one"  # between which neighbours everything here is counted
+    label_epsilon: float | None = None  # with which labels are randomised, once for all jobs (None: read as they are)
+    limits: Limits | None = None  # on a job's parameters (None: any, which only a simulation may do)
 
     def __post_init__(self) -> None:
         for name in ("per_job", "row_bound", "label_epsilon"):
@@ -129,7 +119,7 @@ class Tick:
 
 @dataclass(frozen=True)
 class Keepsake:
-    """That something was drawn once and is kept; what it is, only the party's own server is told."""
+    """A record that something was drawn once and is kept. Its bytes go to the party's own server only."""
 
     job: str  # "" for what belongs to the data set
     name: str
@@ -141,11 +131,15 @@ class Keepsake:
 
 
 class Ledger(Protocol):
+    """What a worker asks of a ledger. The bodies are those of a ledger that keeps nothing on record."""
+
     ids: tuple[int, ...]
     policy: Policy
 
     @contextmanager
-    def transaction(self) -> Iterator[None]: ...
+    def transaction(self) -> Iterator[None]:
+        yield
+
     def recall(self, tick: Tick, inbox: str) -> bytes | None: ...
     def reserve(self, job: str, charges: Mapping[int, Spent]) -> None:
         """Set aside what the whole job will cost, or refuse it; the same again changes nothing."""
@@ -154,28 +148,31 @@ class Ledger(Protocol):
     def permit(self, job: str, charges: Charges) -> None: ...
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Alone with the ledger, where it is a deployment's. A LockedError if it is locked."""
-        ...
+        """Be alone with a deployment's ledger. Raises a LockedError if it is locked."""
+        yield
 
     def intend(self, tick: Tick, inbox: str, charges: Charges) -> None:
-        """Of a deployment: put on record what the tick will cost, before records are read."""
-        ...
+        """In a deployment, put on record what the tick will cost, before records are read."""
+        return
 
     def withdraw(self, tick: Tick) -> None:
         """Take the intent back: the party's own people interrupted the tick."""
-        ...
+        return
 
     @property
     def guards(self) -> bool:
-        """Whether a tick that fails locks it: a deployment's does."""
-        ...
+        """Whether a tick that fails locks the ledger, as in a deployment."""
+        return False
 
     def fail(self, tick: Tick, why: str) -> None:
         """Charge the tick that was intended, end its job, and lock. Raises a LockedError, which tells nothing else."""
-        ...
+        return
 
     def commit(self, tick: Tick, inbox: str, charges: Charges, outbox: bytes, state: bytes) -> None: ...
-    def latest(self, job: str) -> tuple[Tick, bytes] | None: ...
+    def latest(self, job: str) -> tuple[Tick, bytes] | None:
+        """The last tick of a job and the state after it."""
+        ...
+
     def spent(self, party: int, job: str | None = None) -> Spent:
         """What the party released, in all or for one job."""
         ...
@@ -186,18 +183,18 @@ class Ledger(Protocol):
 
     def over(self, job: str) -> bool:
         """Whether the job was closed, or failed: it can release no more."""
-        ...
+        return False
 
     def others(self, party: int, job: str) -> Spent:
         """What every other job has spent or set aside, whichever is more."""
-        ...
+        return ()
 
     def keep(self, job: str, name: str, make: Callable[[], bytes], event: Event | None) -> bytes:
-        """What the first call with this job and name made, in a transaction of its own."""
+        """Return what the first call with this job and name made, in a transaction of its own."""
         ...
 
     def kept(self, job: str, name: str) -> bytes | None:
-        """The same, if there was such a call."""
+        """What `keep` made for this job and name, if it was called."""
         ...
 
     def keepsakes(self) -> tuple[Keepsake, ...]:
@@ -206,12 +203,12 @@ class Ledger(Protocol):
 
     def receipt(self, tick: Tick) -> str | None:
         """The hash of the row that recorded this tick, which travels with its release; None if nothing is kept."""
-        ...
+        return None
 
     @property
     def head(self) -> str | None:
         """The end of the hash chain."""
-        ...
+        return None
 
 
 def affordable(ledger: Ledger, job: str, charges: Mapping[int, Spent]) -> None:
@@ -237,7 +234,7 @@ def within(before: Spent, charge: Spent, limit: float, delta: float, party: int,
 
 
 def permitted(ledger: Ledger, job: str, charges: Mapping[int, Spent]) -> None:
-    """Before records are read: a job with a reservation keeps to it; any other must be affordable now."""
+    """Refuse charges beyond a job's reservation or, if it has none, beyond what is affordable now."""
     if ledger.over(job):
         raise RefusedError(f"job {job} was closed, and is over here. Nothing more was released")
     for party, charge in charges.items():
@@ -267,11 +264,8 @@ def match_digest(stored: str, inbox: str, tick: Tick) -> None:
         )
 
 
-class MemoryLedger:
+class MemoryLedger(Ledger):
     """A ledger for the length of a process and of one job: simulations, sweeps, tests. Keeps the last answer only."""
-
-    head = None
-    guards = False
 
     def __init__(self, ids: Sequence[int], policy: Policy) -> None:
         self.ids = tuple(int(party) for party in ids)
@@ -280,10 +274,6 @@ class MemoryLedger:
         self._reserved: dict[int, Spent] = {}
         self._last: tuple[Tick, str, bytes, bytes] | None = None
         self._kept: dict[Keepsake, bytes] = {}
-
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
-        yield
 
     def recall(self, tick: Tick, inbox: str) -> bytes | None:
         if self._last is None or self._last[0] != tick:
@@ -298,16 +288,6 @@ class MemoryLedger:
 
     def permit(self, job: str, charges: Charges) -> None:
         permitted(self, job, tallied(charges))
-
-    @contextmanager
-    def turn(self) -> Iterator[None]:
-        yield
-
-    def intend(self, tick: Tick, inbox: str, charges: Charges) -> None:
-        """A process's own memory is no record."""
-
-    def withdraw(self, tick: Tick) -> None: ...
-    def fail(self, tick: Tick, why: str) -> None: ...
 
     def commit(self, tick: Tick, inbox: str, charges: Charges, outbox: bytes, state: bytes) -> None:
         for party, events in charges.items():
@@ -325,30 +305,21 @@ class MemoryLedger:
     def reserved(self, party: int, job: str) -> Spent | None:
         return self._reserved.get(party)
 
-    def over(self, job: str) -> bool:
-        return False
-
-    def others(self, party: int, job: str) -> Spent:
-        return ()
-
     def keep(self, job: str, name: str, make: Callable[[], bytes], event: Event | None) -> bytes:
         if (stored := self.kept(job, name)) is not None:
             return stored
         return self._kept.setdefault(Keepsake(job, name, event), make())
 
     def kept(self, job: str, name: str) -> bytes | None:
-        return next((data for one, data in self._kept.items() if (one.job, one.name) == (job, name)), None)
+        return next((data for made, data in self._kept.items() if (made.job, made.name) == (job, name)), None)
 
     def keepsakes(self) -> tuple[Keepsake, ...]:
         return tuple(self._kept)
 
-    def receipt(self, tick: Tick) -> str | None:
-        return None
-
 
 @dataclass(frozen=True)
 class Statement:
-    """What a ledger said at one moment, to be sent: all that `export` asks a ledger for."""
+    """What a ledger says at one moment, to be sent and exported."""
 
     ids: tuple[int, ...]
     policy: Policy
@@ -366,7 +337,7 @@ class Statement:
 
     @staticmethod
     def join(parts: Sequence["Statement"]) -> "Statement":
-        """Of all blocks, which have one policy. The head then covers every block's."""
+        """One statement for all blocks, which have one policy. Its head covers every block's."""
         if len({part.policy for part in parts}) > 1:
             raise ConfigError("the ledgers of the blocks have different policies; make them with the same")
         ids = tuple(sorted(party for part in parts for party in part.ids))
@@ -374,22 +345,15 @@ class Statement:
         aside = {party: spent for part in parts for party, spent in part.aside.items()}
         heads = "".join(part.head or "" for part in parts).encode()
         head = parts[0].head if len(parts) == 1 else hashlib.sha256(heads).hexdigest()
-        kept = dict.fromkeys(one for part in parts for one in part.kept)
+        kept = dict.fromkeys(made for part in parts for made in part.kept)
         return Statement(ids, parts[0].policy, head, charged, aside, tuple(kept))
 
-    def spent(self, party: int) -> Spent:
-        return self.charged[party]
 
-    def keepsakes(self) -> tuple[Keepsake, ...]:
-        return self.kept
-
-
-def export(ledger: Ledger | Statement) -> dict[str, Any]:
+def export(statement: Statement) -> dict[str, Any]:
     """Per party: every distinct event with its count, and the certified epsilon (null: none can be given)."""
-    budget = ledger.policy.budget
-    parties = []
-    for party in ledger.ids:
-        spent = ledger.spent(party)
+    budget, parties = statement.policy.budget, []
+    for party in statement.ids:
+        spent = statement.charged[party]
         total = epsilon(spent, budget.delta) if budget else math.inf
         parties.append(
             {
@@ -399,10 +363,10 @@ def export(ledger: Ledger | Statement) -> dict[str, Any]:
             }
         )
     return {
-        "adjacency": ledger.policy.adjacency,
+        "adjacency": statement.policy.adjacency,
         "budget": asdict(budget) if budget else None,
-        "policy": asdict(ledger.policy),
-        "head": ledger.head,
-        "kept": [one.as_dict() for one in ledger.keepsakes()],
+        "policy": asdict(statement.policy),
+        "head": statement.head,
+        "kept": [made.as_dict() for made in statement.kept],
         "parties": parties,
     }

@@ -1,4 +1,4 @@
-"""A ledger's file: who made it for what, its rows as bytes and hashes, and reading it so that damage fails closed."""
+"""Format of a ledger's file: its identity, its rows as bytes and hashes, and connections that fail closed on damage."""
 
 import hashlib
 import json
@@ -26,10 +26,22 @@ TABLES = (
     """CREATE TABLE states (
         job TEXT PRIMARY KEY, round INTEGER NOT NULL, phase INTEGER NOT NULL, state BLOB NOT NULL) STRICT""",
 )
+# Ledgers of earlier versions lack these; opening such a ledger adds them. `intents` holds one row at most, behind a
+# deployment's turn. `locks` finds the last failure without reading all rows. `summaries`: see verification.Accounts.
+ADDED = (
+    """CREATE TABLE IF NOT EXISTS intents (
+        job TEXT NOT NULL, round INTEGER NOT NULL, phase INTEGER NOT NULL, inbox TEXT NOT NULL,
+        charges TEXT NOT NULL) STRICT""",
+    """CREATE TABLE IF NOT EXISTS summaries (
+        seq INTEGER PRIMARY KEY, job TEXT NOT NULL UNIQUE, account TEXT NOT NULL, seal TEXT NOT NULL) STRICT""",
+    "CREATE INDEX IF NOT EXISTS locks ON ticks (seq) WHERE kind IN ('fail', 'unlock')",
+)
+ROWS = "SELECT seq, kind, job, round, phase, inbox, charges, outbox, state, hash FROM ticks"
+Receipt = tuple[str, int, int, str]  # job, round, phase, and the hash of that row
 
 
 def sha(*parts: str | bytes) -> str:
-    """Of the parts with their lengths, so that no two lists of parts look alike."""
+    """Hash of the parts with their lengths, so that no two lists of parts look alike."""
     total = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
@@ -38,7 +50,7 @@ def sha(*parts: str | bytes) -> str:
 
 
 def link(before: str, row: tuple[Any, ...]) -> str:
-    """The hash of a row (seq, kind, job, round, phase, inbox, charges, outbox, state) after `before`."""
+    """Hash of a row (seq, kind, job, round, phase, inbox, charges, outbox, state) that follows the hash `before`."""
     *facts, outbox, state = row
     return sha(before, json.dumps(facts), outbox, state)
 
@@ -54,34 +66,48 @@ def pack_charges(charges: Mapping[int, Spent]) -> str:
 
 
 def unpack_charges(text: str) -> dict[int, Spent]:
-    return {
-        party: tuple((load(event), count) for event, count in charge)
-        for parties, charge in json.loads(text)
-        for party in parties
-    }
+    charges: dict[int, Spent] = {}
+    for parties, packed in json.loads(text):
+        charge = tuple((load(event), count) for event, count in packed)
+        charges |= dict.fromkeys(parties, charge)
+    return charges
 
 
 @dataclass
 class Account:
-    """What one job has done to one ledger."""
+    """What one job has spent and set aside in one ledger, and its last tick."""
 
     spent: dict[int, Spent] = field(default_factory=dict)
     reserved: dict[int, Spent] | None = None
     over: bool = False  # closed, or failed
+    last: tuple[int, int, str] | None = None  # round, phase and hash of the state of its last tick
 
-    def read(self, kind: str, charges: dict[int, Spent]) -> None:
+    def read(self, kind: str, charges: dict[int, Spent], last: tuple[int, int, str]) -> None:
+        """Count one more row of the job."""
         if kind in ("tick", "fail"):
             self.spent |= {party: merge(self.spent.get(party, ()), charge) for party, charge in charges.items()}
-        if kind == "reserve":
+        if kind == "tick":
+            self.last = last
+        elif kind == "reserve":
             self.reserved = charges
         elif kind in ("close", "fail"):
             self.reserved, self.over = self.spent, True
-        elif kind not in ("tick", "keep", "unlock"):
+        elif kind not in ("keep", "unlock"):
             raise LedgerError(f"the ledger holds a row of a kind this version cannot count: {kind!r}")
 
     def counts_for(self, party: int) -> Spent:
         """What is set aside, or, where nothing was, what is spent."""
         return (self.spent if self.reserved is None else self.reserved).get(party, ())
+
+    def pack(self) -> str:
+        reserved = None if self.reserved is None else pack_charges(self.reserved)
+        return json.dumps([pack_charges(self.spent), reserved, self.over, self.last])
+
+    @staticmethod
+    def unpack(text: str) -> "Account":
+        spent, reserved, over, last = json.loads(text)
+        aside = None if reserved is None else unpack_charges(reserved)
+        return Account(unpack_charges(spent), aside, over, None if last is None else tuple(last))
 
 
 @dataclass(frozen=True)
@@ -104,7 +130,7 @@ class Identity:
         }
         if self.policy.label_epsilon is not None:
             values["label_epsilon"] = self.policy.label_epsilon
-        if self.policy.limits not in (None, Limits()):  # ledgers of before say nothing, and have the defaults
+        if self.policy.limits not in (None, Limits()):  # older ledgers lack the fact, and have the defaults
             values["limits"] = asdict(self.policy.limits)
         return {fact: json.dumps(value) for fact, value in values.items()}
 
@@ -114,16 +140,8 @@ class Identity:
         budget = None if values["budget"] is None else Budget(**values["budget"])
         allowed = None if values["algorithms"] is None else tuple(values["algorithms"])
         limits = Limits(**values["limits"]) if "limits" in values else default_limits(values["mode"])
-        policy = Policy(
-            budget,
-            values["per_job"],
-            allowed,
-            values["row_bound"],
-            values["adjacency"],
-            values.get("label_epsilon"),
-            limits,
-        )
-        return Identity(values["mode"], tuple(values["parties"]), policy)
+        bounds = (values["row_bound"], values["adjacency"], values.get("label_epsilon"), limits)
+        return Identity(values["mode"], tuple(values["parties"]), Policy(budget, values["per_job"], allowed, *bounds))
 
     @property
     def hash(self) -> str:
@@ -131,7 +149,7 @@ class Identity:
 
 
 def default_limits(mode: str) -> Limits | None:
-    """Of a ledger whose maker chose none: a deployment always has some."""
+    """Limits of a ledger whose maker chose none: a deployment always has some."""
     return Limits() if mode == "deployment" else None
 
 
@@ -139,7 +157,7 @@ DAMAGE = (sqlite3.Error, ConfigError, ArithmeticError, AttributeError, LookupErr
 
 
 def printable(text: object) -> str:
-    """Text that a damaged file may have a part in, fit for one line of a terminal."""
+    """Make text that may stem from a damaged file fit for one line of a terminal."""
     return "".join(sign if sign.isprintable() else "?" for sign in str(text))[:200]
 
 
@@ -161,15 +179,15 @@ def readable(path: Path) -> Iterator[None]:
 
 
 def connect(path: Path, read_only: bool = False) -> sqlite3.Connection:
-    """A connection to a ledger of this format, or to a file that is still empty; refuses anybody else's.
+    """Connect to a ledger of this format, or to a file that is still empty; refuse any other file.
 
-    A file that is made here is its owner's alone, and what SQLite keeps beside it takes over its permissions.
+    Only the owner may read a file that is made here, and what SQLite keeps beside it takes over its permissions.
     """
     if read_only and not path.is_file():
         raise LedgerError(f"{path}: there is no ledger there")
     try:
         if not read_only:
-            # Only one that is not there is opened: closing another would drop the locks that this process has on it.
+            # Never open a file that exists: closing it would drop the locks that this process has on it.
             with suppress(FileExistsError):
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         # Whoever may write opens for writing, so that nothing of SQLite's own is left beside the file.
@@ -200,6 +218,3 @@ def identity_of(path: Path) -> Identity | None:
         return None
     with readable(path), closing(connect(path, read_only=True)) as db:
         return Identity.of(dict(db.execute("SELECT fact, value FROM identity")))
-
-
-Receipt = tuple[str, int, int, str]  # job, round, phase, and the hash of that row

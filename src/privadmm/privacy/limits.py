@@ -1,7 +1,7 @@
-"""The parameters that a party accepts from a job, whatever the job costs.
+"""Limits on the parameters that a party accepts from a job, whatever the job costs.
 
 Within them every tick is proved to end in a release, for every value of the records: nothing overflows, and no solver
-is asked for more than its worst case can give (docs/privacy.md#no-outcome-is-free). A job outside is refused by these
+is asked for more than its worst case can give (docs/privacy.md#no-outcome-is-free). A job outside of them is refused by
 public facts alone, before a record is read.
 """
 
@@ -9,13 +9,18 @@ import dataclasses
 import numbers
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any
+from itertools import chain
+from typing import Annotated, Any, NoReturn
 
 from annotated_types import Ge, Gt, Le
 
 from privadmm.errors import ConfigError, RefusedError
 from privadmm.params import Doc, check_positive, check_whole
 from privadmm.privacy.calibration import Target
+
+SMALLEST = "of penalties, weights, steps and bounds, unless they are 0"
+TOLERANCE = "the largest gradient norm that a solve may leave, where it may choose"
+CONDITION = "the most by which curvature of records may exceed what penalty and regulariser add; a solve's worst case"
 
 
 @dataclass(frozen=True)
@@ -25,26 +30,12 @@ class Limits:
     rounds: Annotated[int, Ge(1), Le(1_000_000), Doc("the most rounds of a job")] = 10_000
     parties: Annotated[int, Ge(1), Le(10_000_000), Doc("the most parties of a job")] = 10_000
     edges: Annotated[int, Ge(1), Le(1_000_000_000), Doc("the most edges of its graph")] = 1_000_000
-    releases: Annotated[int, Ge(1), Le(10_000_000_000), Doc("the most rounds times parties, which a plan lists")] = (
-        1_000_000
-    )
+    releases: Annotated[int, Ge(1), Le(10**10), Doc("the most rounds times parties, which a plan lists")] = 1_000_000
     dim: Annotated[int, Ge(1), Le(100_000_000), Doc("the most numbers in a message")] = 10_000_000
-    smallest: Annotated[float, Ge(1e-20), Le(1), Doc("of penalties, weights, steps and bounds, unless they are 0")] = (
-        1e-9
-    )
+    smallest: Annotated[float, Ge(1e-20), Le(1), Doc(SMALLEST)] = 1e-9
     largest: Annotated[float, Ge(1), Le(1e20), Doc("of penalties, weights, steps and bounds")] = 1e9
-    tolerance: Annotated[
-        float,
-        Gt(0),
-        Le(1),
-        Doc("the largest gradient norm that a solve may leave, where it may choose"),
-    ] = 1e-2
-    condition: Annotated[
-        float,
-        Ge(1),
-        Le(1e9),
-        Doc("the most by which curvature of records may exceed what penalty and regulariser add; a solve's worst case"),
-    ] = 1e6
+    tolerance: Annotated[float, Gt(0), Le(1), Doc(TOLERANCE)] = 1e-2
+    condition: Annotated[float, Ge(1), Le(1e9), Doc(CONDITION)] = 1e6
 
     def __post_init__(self) -> None:
         check_whole(rounds=self.rounds, parties=self.parties, edges=self.edges)
@@ -60,50 +51,40 @@ class Limits:
         asked = {"rounds": rounds, "parties": parties, "edges": edges, "releases": rounds * parties}
         for name, value in asked.items():
             if value > (most := getattr(self, name)):
-                raise RefusedError(
-                    f"the party accepts {name} up to {most}, and the job has {value}. Nothing was released"
-                )
+                refuse(f"the party accepts {name} up to {most}, and the job has {value}")
 
     def admit(self, algorithm: Any, public: Any) -> None:
         """Refuse a job with a number that the proofs do not cover."""
         self.admit_size(public.rounds, public.parties)
         if (widest := max(public.dim, *public.columns, 0)) > self.dim:
-            raise RefusedError(
-                f"the party accepts messages of up to {self.dim} numbers, and the job has {widest}. "
-                "Nothing was released"
-            )
+            refuse(f"the party accepts messages of up to {self.dim} numbers, and the job has {widest}")
         levels = public.privacy.levels(public.rounds) if isinstance(public.privacy, Target) else (1.0,)
         if max(levels) > self.largest * min(levels):
-            raise RefusedError(
+            refuse(
                 f"the party accepts noise that differs between rounds by up to {self.largest:g} times, and the job's "
-                f"decay or profile by {max(levels) / min(levels):.3g}. Nothing was released"
+                f"decay or profile by {max(levels) / min(levels):.3g}"
             )
-        for part in (algorithm, public.loss, public.regularizer):
-            for name, value in numbers_of(part):
-                self._admit_number(name, value)
-        self._admit_number("C", public.C)
+        parts = (algorithm, public.loss, public.regularizer)
+        for name, value in [*chain.from_iterable(map(numbers_of, parts)), ("C", public.C)]:
+            if name == "tolerance":
+                if value > self.tolerance:
+                    refuse(f"the party accepts tolerance up to {self.tolerance:g}, and the job has {value:g}")
+            elif value and not self.smallest <= abs(value) <= self.largest:
+                allowed = f"from {self.smallest:g} to {self.largest:g}"
+                refuse(f"the party accepts {name} {allowed}, and the job has {value:g}")
         if not (condition := algorithm.condition(public)) <= self.condition:
-            raise RefusedError(
+            refuse(
                 f"the party solves problems of condition up to {self.condition:g}, and this job's have "
-                f"{condition:.3g}: raise the penalty or the regulariser's weight. Nothing was released"
+                f"{condition:.3g}: raise the penalty or the regulariser's weight"
             )
 
-    def _admit_number(self, name: str, value: float) -> None:
-        if name == "tolerance":
-            if value > self.tolerance:
-                raise RefusedError(
-                    f"the party accepts tolerance up to {self.tolerance:g}, and the job has {value:g}. "
-                    "Nothing was released"
-                )
-        elif value and not self.smallest <= abs(value) <= self.largest:
-            raise RefusedError(
-                f"the party accepts {name} from {self.smallest:g} to {self.largest:g}, and the job has {value:g}. "
-                "Nothing was released"
-            )
+
+def refuse(why: str) -> NoReturn:
+    raise RefusedError(f"{why}. Nothing was released")
 
 
 def numbers_of(part: Any) -> Iterator[tuple[str, float]]:
-    """Every number that a method, loss or regulariser was made with, and those of what it was made of."""
+    """Every number that a method, loss or regulariser was made with, and those of its parts."""
     for item in dataclasses.fields(part):
         value = getattr(part, item.name)
         for each in value if isinstance(value, tuple) else (value,):

@@ -1,13 +1,14 @@
-"""Where noise comes from. Two sources, and no third: a simulation's keyed streams, a deployment's OpenDP.
+"""Sources of noise. There are two: a simulation's keyed streams, and a deployment's OpenDP.
 
-A simulation needs a seed and repeats itself bit for bit, whatever the partition of parties into blocks.
-A deployment refuses a seed: its noise is discrete, on a grid finer than the scale, and comes from the
-operating system's entropy (docs/privacy.md#discrete: continuous noise on raw doubles leaks through the low bits).
+A simulation needs a seed and repeats itself bit for bit, whatever the partition of parties into blocks. A deployment
+refuses a seed: its noise is discrete, on a grid finer than the scale, and comes from the operating system's entropy
+(docs/privacy.md#discrete: continuous noise on raw doubles leaks through the low bits).
 """
 
 import math
 import secrets
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from decimal import Decimal, localcontext
 from typing import Any, ClassVar, Protocol
 
@@ -33,11 +34,11 @@ class Noise(Protocol):
     kind: ClassVar[type[Gaussian] | type[DiscreteGaussian]]
 
     def gaussian(self, x: Floats, sensitivity: Floats, ratio: Floats, ids: Ints, call: Call) -> Floats:
-        """x (..., P, d) with N(0, (ratio sensitivity)^2 I) added; sensitivity and ratio are (P,)."""
+        """Add N(0, (ratio sensitivity)^2 I) to x (..., P, d); sensitivity and ratio are (P,)."""
         ...
 
     def gamma(self, x: Floats, width: Floats, ids: Ints, call: Call) -> Floats:
-        """x with noise of density proportional to exp(-|u|/width) added: |u| ~ Gamma(d, width), any direction."""
+        """Add noise of density proportional to exp(-|u|/width): |u| ~ Gamma(d, width), any direction."""
         ...
 
     def grid(self, scale: Floats) -> Floats:
@@ -45,16 +46,16 @@ class Noise(Protocol):
         ...
 
     def uniform(self, bound: float, shape: tuple[int, ...], ids: Ints, number: int = 0) -> Floats:
-        """Numbers in (-bound, bound), shape (..., P, d), that a party draws once; `number` tells such draws apart."""
+        """Draw numbers in (-bound, bound), shape (..., P, d), once for a party; `number` tells such draws apart."""
         ...
 
     def flips(self, epsilon: float, count: int, party: int) -> NDArray[np.bool_]:
-        """Which of a party's labels to report wrongly: each with probability 1/(1 + e^epsilon)."""
+        """Choose the labels that a party reports wrongly: each with probability 1/(1 + e^epsilon)."""
         ...
 
 
 class Once(ABC):
-    """What is drawn once and kept, from uniform words of 64 bits: no rounding makes a probability smaller."""
+    """Draws that are made once and kept, from uniform words of 64 bits: no rounding makes a probability smaller."""
 
     @abstractmethod
     def words(self, party: int, what: int, number: int, replica: int, count: int) -> Words: ...
@@ -62,15 +63,20 @@ class Once(ABC):
     def uniform(self, bound: float, shape: tuple[int, ...], ids: Ints, number: int = 0) -> Floats:
         check_positive(bound=bound)
         out = np.empty(shape)
-        flat = out.reshape(-1, *shape[-2:])
-        for replica, row in np.ndindex(flat.shape[:2]):
-            words = self.words(int(ids[row]), OWN, number, replica, shape[-1])
-            flat[replica, row] = bound * (((words >> np.uint64(12)) + 0.5) * 2.0**-51 - 1)
+        for replica, party, row in rows_of(out, ids):
+            words = self.words(party, OWN, number, replica, shape[-1])
+            row[:] = bound * (((words >> np.uint64(12)) + 0.5) * 2.0**-51 - 1)
         return out
 
     def flips(self, epsilon: float, count: int, party: int) -> NDArray[np.bool_]:
-        found: NDArray[np.bool_] = self.words(party, LABELS, 0, 0, count) < flip_threshold(epsilon)
-        return found
+        return np.asarray(self.words(party, LABELS, 0, 0, count) < flip_threshold(epsilon))
+
+
+def rows_of(x: Floats, ids: Ints) -> Iterator[tuple[int, int, Floats]]:
+    """Every row of a contiguous x (..., P, d), to be written to, with the numbers of its replica and party."""
+    for replica, block in enumerate(x.reshape(-1, *x.shape[-2:])):
+        for party, row in zip(ids.tolist(), block, strict=True):
+            yield replica, party, row
 
 
 def flip_threshold(epsilon: float) -> np.uint64:
@@ -116,10 +122,8 @@ class Simulation(Once):
 
     def gamma(self, x: Floats, width: Floats, ids: Ints, call: Call) -> Floats:
         noise = np.empty_like(x, order="C")
-        flat = noise.reshape(-1, *x.shape[-2:])
-        for replica, row in np.ndindex(flat.shape[:2]):
-            u = flat[replica, row]
-            self.normal(int(ids[row]), call, replica, u)
+        for replica, party, u in rows_of(noise, ids):
+            self.normal(party, call, replica, u)
             u *= self._generator.standard_gamma(u.size) / np.linalg.norm(u)
         return x + width[:, None] * noise
 
@@ -128,10 +132,8 @@ class Simulation(Once):
 
     def gaussian(self, x: Floats, sensitivity: Floats, ratio: Floats, ids: Ints, call: Call) -> Floats:
         noise = np.empty_like(x, order="C")
-        flat = noise.reshape(-1, *x.shape[-2:])
-        for replica in range(flat.shape[0]):
-            for row, party in enumerate(ids.tolist()):
-                self.normal(party, call, replica, flat[replica, row])
+        for replica, party, row in rows_of(noise, ids):
+            self.normal(party, call, replica, row)
         noise *= (sensitivity * ratio)[:, None]
         noise += x
         return noise
@@ -167,7 +169,8 @@ class Deployment(Once):
     def gaussian(self, x: Floats, sensitivity: Floats, ratio: Floats, ids: Ints, call: Call) -> Floats:
         out = np.empty_like(x)
         for index in np.ndindex(x.shape[:-1]):
-            out[index] = self._perturb(x[index], float(sensitivity[index[-1]]), float(ratio[index[-1]]))
+            measurement = self.measurement(x.shape[-1], float(sensitivity[index[-1]]), float(ratio[index[-1]]))
+            out[index] = measurement(x[index].tolist())
         return out
 
     def gamma(self, x: Floats, width: Floats, ids: Ints, call: Call) -> Floats:
@@ -177,9 +180,6 @@ class Deployment(Once):
         # The largest power of two that is not above the scale, exactly: a logarithm could round up.
         _, exponent = np.frexp(np.maximum(scale, LEAST))
         return np.asarray(np.ldexp(1.0, exponent - 1) / STEPS)
-
-    def _perturb(self, x: Floats, sensitivity: float, ratio: float) -> Floats:
-        return np.array(self.measurement(x.size, sensitivity, ratio)(x.tolist()))
 
     def measurement(self, size: int, sensitivity: float, ratio: float) -> Any:
         """OpenDP's measurement: rounds `size` numbers to the grid and adds the noise. Its `map` gives its own zCDP."""

@@ -1,8 +1,8 @@
 """The one door. A party can emit only `Released` values, and only a door makes them.
 
-A door is opened for one tick (a phase of a round at a block of parties) with the events that the plan
-foresees. Each release takes the next planned event, asks the ledger whether every party may still afford
-it, and only then draws noise. What was charged is in `door.charges` when the tick ends.
+A door is opened for one tick (a phase of a round at a block of parties) with the events that the plan foresees. Each
+release takes the next planned event, asks the ledger whether every party may still afford it, and only then draws
+noise. What was charged is in `door.charges` when the tick ends.
 """
 
 import math
@@ -15,7 +15,6 @@ from privadmm.data.arrays import Floats, Ints
 from privadmm.errors import DivergedError, RefusedError
 from privadmm.privacy.events import (
     Charges,
-    DiscreteGaussian,
     Event,
     GammaObjective,
     GammaOutput,
@@ -23,6 +22,7 @@ from privadmm.privacy.events import (
     GaussianObjective,
     NotPrivate,
     Unproved,
+    WithRatio,
 )
 from privadmm.privacy.mechanisms import Noise
 
@@ -59,13 +59,9 @@ class Door:
         rows: tuple[int, ...] | None = None,
     ) -> None:
         """`rows` is the shape of a release but for its width: one row a party, behind the replicas if there are any."""
-        self.ids = ids
-        self.charges: Charges = {party: () for party in ids.tolist()}
-        self._planned = planned
-        self._noise = noise
-        self._at = (round, phase)
-        self._permit = permit
-        self._rows = (len(ids),) if rows is None else rows
+        self.ids, self.charges = ids, Charges({party: () for party in ids.tolist()})
+        self._planned, self._noise, self._permit = planned, noise, permit
+        self._at, self._rows = (round, phase), (len(ids),) if rows is None else rows
         self._calls = 0
 
     def output(self, x: Floats, sensitivity: Floats | float) -> Released:
@@ -79,12 +75,14 @@ class Door:
             value = x
         elif isinstance(events[0], GammaOutput):
             value = self._noise.gamma(x, self._column(sensitivity) * ratios(events), self.ids, self._call())
-        elif isinstance(events[0], Unproved):
-            if self._noise.kind is not Gaussian:
-                raise RefusedError(f"a {self._noise.mode} refuses noise that no proof covers")
-            value = self._noise.gaussian(x, self._column(sensitivity), ratios(events), self.ids, self._call())
         else:
-            value = self._noise.gaussian(x, self._column(sensitivity), self._ratios(events), self.ids, self._call())
+            if isinstance(events[0], Unproved):
+                if self._noise.kind is not Gaussian:
+                    raise RefusedError(f"a {self._noise.mode} refuses noise that no proof covers")
+            elif other := [event for event in events if not isinstance(event, self._noise.kind)]:
+                honoured = self._noise.kind.__name__
+                raise RefusedError(f"a {self._noise.mode} cannot release {other[0]!r}: it honours {honoured} only")
+            value = self._noise.gaussian(x, self._column(sensitivity), ratios(events), self.ids, self._call())
         self._calls += 1
         if not np.all(np.isfinite(value)):
             raise DivergedError(DIVERGED.format(self._at[0] + 1))
@@ -147,12 +145,12 @@ class Door:
         if self._calls >= len(self._planned):
             raise RefusedError(f"round {self._at[0] + 1} asks for a release that its plan does not have")
         events = [self._planned[self._calls][party] for party in self.ids.tolist()]
-        # One party in the clear among private ones is not a thing anybody asks for, nor one with another law.
         if len({type(event) for event in events}) > 1:
             raise RefusedError("a block mixes laws of noise, or private and non-private parties; split the block")
         return events
 
     def _next(self) -> list[Event]:
+        """The next planned events, one for each party, once the ledger permits them."""
         events = self._planned_now()
         proposed = {party: (*self.charges[party], event) for party, event in zip(self.charges, events, strict=True)}
         self._permit(proposed)
@@ -171,15 +169,6 @@ class Door:
             )
         return column
 
-    def _ratios(self, events: list[Event]) -> Floats:
-        for event in events:
-            if not isinstance(event, self._noise.kind):
-                raise RefusedError(
-                    f"a {self._noise.mode} cannot release {event!r}: it honours {self._noise.kind.__name__} only"
-                )
-        return ratios(events)
-
 
 def ratios(events: list[Event]) -> Floats:
-    laws = (Gaussian, DiscreteGaussian, GaussianObjective, GammaOutput, Unproved)
-    return np.array([event.ratio for event in events if isinstance(event, laws)])
+    return np.array([event.ratio for event in events if isinstance(event, WithRatio | GaussianObjective)])

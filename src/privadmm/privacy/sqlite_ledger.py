@@ -4,16 +4,18 @@ A job opens with a row that sets aside what its whole plan costs, so that of two
 one is refused at its start and none half way. Then every tick is one row: what was asked (job, round, phase, digest of
 the inbox), what it cost (events by party), what was sent, and the digest of the state that was kept. A job that is
 given up is closed by a row of its own; what it did not spend is free again. What is drawn once and kept is a row of
-round -1, with its name, its event and its bytes. In a deployment a tick is first an intent, outside the chain: what it
-will cost, on record before records are read. Its row takes the intent's place; an interrupt takes it away; an intent
-that is found without a process at work on it is of a tick that failed. That is a row too, which charges the tick, ends
-its job and locks the ledger, and so is its steward's unlocking. Rows are chained,
+round -1, with its name, its event and its bytes.
+
+In a deployment a tick is first an intent, outside the chain: what it will cost, on record before records are read. Its
+row takes the intent's place; an interrupt takes it away. An intent without a process at work on it shows a tick that
+failed. A row charges that tick, ends its job and locks the ledger; unlocking is a row too. Rows are chained,
 
     hash_n = sha256(hash_{n-1}, row n),      hash_0 = sha256(identity: mode, parties, policy)
 
-so a row that was altered or removed shows; the last hash, the head, travels with every release, so a tail that was cut
-off, or a backup that was put back, shows to whoever kept the heads (`verify` with those of a run directory). So heads
-must tell nothing: all that is hashed was released, but for what is kept, which is hashed behind a secret of its own.
+so a row that was altered or removed shows (verification.py says when). The last hash, the head, travels with every
+release, so a tail that was cut off, or a backup that was put back, shows to whoever kept the heads (`verify` with those
+of a run directory). Heads must tell nothing: all that is hashed was released, but for what is kept and why a tick
+failed, which are hashed behind a secret of their own.
 """
 
 import os
@@ -21,26 +23,18 @@ import secrets
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 
 from privadmm.errors import LedgerError, LockedError, RefusedError
-from privadmm.privacy.events import Charges, Event, Spent, merge
-from privadmm.privacy.ledger import (
-    Keepsake,
-    Policy,
-    Tick,
-    affordable,
-    match_digest,
-    permitted,
-    tallied,
-)
+from privadmm.privacy.events import Charges, Event, Spent, merge_all
+from privadmm.privacy.ledger import Keepsake, Policy, Tick, affordable, match_digest, permitted, tallied
 from privadmm.privacy.ledger_file import (
+    ADDED,
     APPLICATION_ID,
     FORMAT,
     TABLES,
-    Account,
     Identity,
     connect,
     default_limits,
@@ -50,17 +44,15 @@ from privadmm.privacy.ledger_file import (
     sha,
     unpack_charges,
 )
+from privadmm.privacy.verification import Accounts
 
 SALT = 32  # bytes of secret before what is kept, without which guesses could be tried on a head
-# Ledgers of before have none. Behind a deployment's turn it holds one row at most.
-INTENTS = """CREATE TABLE IF NOT EXISTS intents (
-    job TEXT NOT NULL, round INTEGER NOT NULL, phase INTEGER NOT NULL, inbox TEXT NOT NULL,
-    charges TEXT NOT NULL) STRICT"""
+OF_TICK = "WHERE job = ? AND round = ? AND phase = ?"
 DIED = "the process was killed in the middle of this step, or its machine went down"
 
 
 class SqliteLedger:
-    """The ledger of a block of parties in one file. One that exists must have fixed the same parties and policy."""
+    """The ledger of a block of parties in one file. A file that exists must have fixed the same parties and policy."""
 
     def __init__(self, path: Path, ids: Sequence[int], policy: Policy, mode: str) -> None:
         self.path = Path(path)
@@ -70,18 +62,17 @@ class SqliteLedger:
         self.policy = policy
         self.identity = Identity(mode, self.ids, policy)
         self._turn: sqlite3.Connection | None = None
-        self._cache: dict[str, Account] | None = None
+        self._accounts: Accounts | None = None
         self._latest: tuple[Tick, str] | None = None  # the receipt of the tick that was committed last
         self._version = -1
         self._db = connect(self.path)
         try:
             self._open()
-        except sqlite3.Error as error:
+        except BaseException as error:
             self._db.close()
+            if not isinstance(error, sqlite3.Error):
+                raise
             raise LedgerError(f"{self.path}: cannot be used as a ledger ({error}); name another file") from error
-        except BaseException:
-            self._db.close()
-            raise
 
     def _open(self) -> None:
         self._db.execute("PRAGMA journal_mode = WAL")
@@ -93,15 +84,16 @@ class SqliteLedger:
                 for table in TABLES:
                     self._db.execute(table)
                 self._db.executemany("INSERT INTO identity VALUES (?, ?)", self.identity.facts().items())
-            self._db.execute(INTENTS)
-            found = dict(self._db.execute("SELECT fact, value FROM identity"))
-            asked = self.identity.facts()
-            for fact in {**asked, **found}:
-                if found.get(fact) != asked.get(fact):
+            for statement in ADDED:
+                self._db.execute(statement)
+            fixed, asked = dict(self._db.execute("SELECT fact, value FROM identity")), self.identity.facts()
+            for fact in {**asked, **fixed}:
+                if fixed.get(fact) != asked.get(fact):
                     raise LedgerError(
-                        f"{self.path}: this ledger fixed {fact} = {found.get(fact)} when it was made, and the job has "
+                        f"{self.path}: this ledger fixed {fact} = {fixed.get(fact)} when it was made, and the job has "
                         f"{asked.get(fact)}; use the ledger's own or name another file"
                     )
+            _ = self.accounts  # verifies the rows that were added since the last use
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -109,20 +101,20 @@ class SqliteLedger:
         # Another process may have charged this ledger since: only an unchanged file may be counted from memory.
         version = self._execute("PRAGMA data_version").fetchone()[0]
         if version != self._version:
-            self._cache = None
+            self._accounts = None
             self._version = version
         try:
             yield
             self._execute("COMMIT")
         except BaseException:
-            self._cache = self._latest = None
+            self._accounts = self._latest = None
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             raise
 
     @contextmanager
     def turn(self, patience: float = 30.0) -> Iterator[None]:
-        """Alone with a deployment's ledger, for as long as this process lives. A tick that died is failed first.
+        """Be alone with a deployment's ledger, while this process lives. A tick that died is put on record as failed.
 
         A second file is locked in place of the ledger, which must be free for commits meanwhile.
         """
@@ -160,7 +152,7 @@ class SqliteLedger:
         )
 
     def settle(self) -> bool:
-        """Put a step that died on record, for whoever looks at the ledger. False: a process is at work on one now."""
+        """Put a step that died on record, so that it is shown. False: a process is at work on a step now."""
         try:
             with self.turn(patience=0.1):
                 return True
@@ -188,16 +180,13 @@ class SqliteLedger:
         """What the steward may know of the failure that locked the ledger."""
         if (tick := self.failed) is None:
             return None
-        row = self._execute(
-            "SELECT outbox FROM ticks WHERE kind = 'fail' AND job = ? AND round = ? AND phase = ?",
-            *(tick.job, tick.round, tick.phase),
-        ).fetchone()
+        row = self._execute(f"SELECT outbox FROM ticks {OF_TICK} AND kind = 'fail'", *astuple(tick)).fetchone()
         return bytes(row[0])[SALT:].decode(errors="replace")
 
     def intend(self, tick: Tick, inbox: str, charges: Charges) -> None:
         if self.guards:
             packed = pack_charges(tallied(charges))
-            self._execute("INSERT INTO intents VALUES (?, ?, ?, ?, ?)", tick.job, tick.round, tick.phase, inbox, packed)
+            self._execute("INSERT INTO intents VALUES (?, ?, ?, ?, ?)", *astuple(tick), inbox, packed)
 
     def withdraw(self, tick: Tick) -> None:
         with self.transaction():
@@ -213,19 +202,17 @@ class SqliteLedger:
         raise self._locked()
 
     def _fail(self, tick: Tick, why: str) -> None:
-        inbox, packed = self._execute(
-            "SELECT inbox, charges FROM intents WHERE job = ? AND round = ? AND phase = ?",
-            *(tick.job, tick.round, tick.phase),
-        ).fetchone()
+        intents = self._execute(f"SELECT inbox, charges FROM intents {OF_TICK}", *astuple(tick))
+        inbox, packed = intents.fetchone()
         self._forget(tick)
-        told = secrets.token_bytes(SALT) + why.encode()
-        self._append("fail", tick.job, tick.round, tick.phase, inbox, unpack_charges(packed), told, "")
+        reason = secrets.token_bytes(SALT) + why.encode()
+        self._append("fail", *astuple(tick), inbox, unpack_charges(packed), reason, "")
 
     def _forget(self, tick: Tick) -> None:
-        self._execute("DELETE FROM intents WHERE job = ? AND round = ? AND phase = ?", tick.job, tick.round, tick.phase)
+        self._execute(f"DELETE FROM intents {OF_TICK}", *astuple(tick))
 
     def unlock(self, why: str) -> None:
-        """The steward's decision, on record. What the failed tick cost stays charged, and its job stays over."""
+        """Put the steward's decision on record. What the failed tick cost stays charged, and its job stays over."""
         with self.transaction():
             if self.failed is None:
                 raise LedgerError(f"{self.path}: is not locked")
@@ -250,10 +237,7 @@ class SqliteLedger:
         return (0, self.identity.hash) if row is None else (int(row[0]), str(row[1]))
 
     def recall(self, tick: Tick, inbox: str) -> bytes | None:
-        row = self._execute(
-            "SELECT inbox, outbox FROM ticks WHERE kind = 'tick' AND job = ? AND round = ? AND phase = ?",
-            *(tick.job, tick.round, tick.phase),
-        ).fetchone()
+        row = self._execute(f"SELECT inbox, outbox FROM ticks {OF_TICK} AND kind = 'tick'", *astuple(tick)).fetchone()
         if row is None:
             return None
         match_digest(row[0], inbox, tick)
@@ -261,7 +245,7 @@ class SqliteLedger:
 
     def reserve(self, job: str, charges: Mapping[int, Spent]) -> None:
         with self.turn(), self.transaction():
-            known = self._account(job).reserved
+            known = self.accounts.of(job).reserved
             if known is None:
                 affordable(self, job, charges)
                 self._append("reserve", job, -1, -1, "", charges, b"", "")
@@ -274,7 +258,7 @@ class SqliteLedger:
     def close_job(self, job: str) -> None:
         """Give a job up: what it set aside and did not spend is free again, and it can release no more."""
         with self.turn(), self.transaction():
-            account = self._account(job)
+            account = self.accounts.of(job)
             if account.reserved not in (None, account.spent) and not account.over:
                 self._append("close", job, -1, -1, "", {}, b"", "")
 
@@ -283,9 +267,8 @@ class SqliteLedger:
 
     def commit(self, tick: Tick, inbox: str, charges: Charges, outbox: bytes, state: bytes) -> None:
         self._forget(tick)
-        seen = self._append("tick", tick.job, tick.round, tick.phase, inbox, tallied(charges), outbox, sha(state))
-        self._latest = (tick, seen)
-        self._execute("INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?)", tick.job, tick.round, tick.phase, state)
+        self._latest = (tick, self._append("tick", *astuple(tick), inbox, tallied(charges), outbox, sha(state)))
+        self._execute("INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?)", *astuple(tick), state)
 
     def keep(self, job: str, name: str, make: Callable[[], bytes], event: Event | None) -> bytes:
         with self.transaction():
@@ -298,73 +281,68 @@ class SqliteLedger:
         return data
 
     def kept(self, job: str, name: str) -> bytes | None:
-        row = self._execute(
-            "SELECT outbox FROM ticks WHERE kind = 'keep' AND job = ? AND inbox = ?", job, name
-        ).fetchone()
+        rows = self._execute("SELECT outbox FROM ticks WHERE kind = 'keep' AND job = ? AND inbox = ?", job, name)
+        row = rows.fetchone()
         return None if row is None else bytes(row[0])[SALT:]
 
     def keepsakes(self) -> tuple[Keepsake, ...]:
-        found = self._execute("SELECT job, inbox, charges FROM ticks WHERE kind = 'keep' ORDER BY seq")
-        events = ((job, name, next(iter(unpack_charges(text).values()), ())) for job, name, text in found)
+        rows = self._execute("SELECT job, inbox, charges FROM ticks WHERE kind = 'keep' ORDER BY seq")
+        events = ((job, name, next(iter(unpack_charges(text).values()), ())) for job, name, text in rows)
         return tuple(Keepsake(job, name, charge[0][0] if charge else None) for job, name, charge in events)
 
     def _append(self, kind: str, job: str, *rest: Any) -> str:
-        """One more row; its hash."""
+        """Add a row to the chain, and return its hash."""
         round, phase, inbox, charges, outbox, state = rest
-        account = self._account(job)  # read before the row is there, which would count it twice
+        account = self.accounts.of(job)  # read before the row is there, which would count it twice
+        self.accounts.save()
         last, head = self._end()
         row = (last + 1, kind, job, round, phase, inbox, pack_charges(charges), outbox, state)
         seen = link(head, row)
         self._execute("INSERT INTO ticks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", *row, seen)
-        account.read(kind, dict(charges))
+        account.read(kind, dict(charges), (round, phase, state))
         return seen
 
     def latest(self, job: str) -> tuple[Tick, bytes] | None:
         row = self._execute("SELECT round, phase, state FROM states WHERE job = ?", job).fetchone()
+        stored = None if row is None else (row[0], row[1], sha(row[2]))
+        if stored != self.accounts.of(job).last:
+            raise LedgerError(f"{self.path}: job {job}: the state that is kept is not the one of its last row")
         return None if row is None else (Tick(job, row[0], row[1]), bytes(row[2]))
 
-    def _accounts(self) -> dict[str, Account]:
-        if self._cache is None:
-            self._cache = {}
-            for kind, job, text in self._execute("SELECT kind, job, charges FROM ticks ORDER BY seq"):
-                self._cache.setdefault(job, Account()).read(kind, unpack_charges(text))
-        return self._cache
-
-    def _account(self, job: str) -> Account:
-        return self._accounts().setdefault(job, Account())
+    @property
+    def accounts(self) -> Accounts:
+        """What jobs have spent and set aside, read again whenever another process may have written to the file."""
+        if self._accounts is None and not self._db.in_transaction:
+            with self.transaction():  # they are of one moment of the file
+                return self.accounts
+        if self._accounts is None:
+            self._accounts = Accounts(self.path, self._db, self.identity.hash)
+        return self._accounts
 
     def spent(self, party: int, job: str | None = None) -> Spent:
-        if job is not None:
-            return self._account(job).spent.get(party, ())
-        total: Spent = ()
-        for account in self._accounts().values():
-            total = merge(total, account.spent.get(party, ()))
-        return total
+        accounts = self.accounts.all().values() if job is None else [self.accounts.of(job)]
+        return merge_all(account.spent.get(party, ()) for account in accounts)
 
     def reserved(self, party: int, job: str) -> Spent | None:
-        known = self._account(job).reserved
+        known = self.accounts.of(job).reserved
         return None if known is None else known.get(party, ())
 
     def over(self, job: str) -> bool:
-        return self._account(job).over
+        return self.accounts.of(job).over
 
     def others(self, party: int, job: str) -> Spent:
-        total: Spent = ()
-        for name, account in self._accounts().items():
-            total = total if name == job else merge(total, account.counts_for(party))
-        return total
+        accounts = self.accounts.all().items()
+        return merge_all(account.counts_for(party) for name, account in accounts if name != job)
 
     def jobs(self) -> list[str]:
-        return [job for job in self._accounts() if job]
+        """The jobs that have rows, in the order of their first ones."""
+        rows = self._execute("SELECT job FROM ticks WHERE job != '' GROUP BY job ORDER BY min(seq)")
+        return [job for (job,) in rows]
 
     def receipt(self, tick: Tick) -> str | None:
-        """The hash of this tick's row, which travels with its release."""
         if self._latest is not None and self._latest[0] == tick:
             return self._latest[1]
-        row = self._execute(
-            "SELECT hash FROM ticks WHERE kind = 'tick' AND job = ? AND round = ? AND phase = ?",
-            *(tick.job, tick.round, tick.phase),
-        ).fetchone()
+        row = self._execute(f"SELECT hash FROM ticks {OF_TICK} AND kind = 'tick'", *astuple(tick)).fetchone()
         return None if row is None else str(row[0])
 
     def close(self) -> None:

@@ -1,6 +1,11 @@
-"""Looking a durable ledger through: every hash, every state, every total, and what others received from it."""
+"""Verify a durable ledger: in full, when a job begins or its steward asks, and from the last verified row at every use.
+
+In full means every page, hash, state, total and summary of the file, and the receipts that others keep of it. That
+takes the longer the more was ever released; `Accounts` verifies only the rows that were added since the last use.
+"""
 
 import math
+import sqlite3
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import closing
@@ -9,8 +14,9 @@ from pathlib import Path
 
 from privadmm.errors import LedgerError
 from privadmm.privacy.accounting import epsilon, printed
-from privadmm.privacy.events import Spent, merge
+from privadmm.privacy.events import merge_all
 from privadmm.privacy.ledger_file import (
+    ROWS,
     Account,
     Identity,
     Receipt,
@@ -22,10 +28,87 @@ from privadmm.privacy.ledger_file import (
     unpack_charges,
 )
 
+ALTERED = "its hash does not fit; this row or one before it was altered or removed"
+
+
+class Accounts:
+    """The accounts of a ledger's jobs, from its summaries and the rows after them.
+
+    The table `summaries` holds, for each job, its account up to one of its rows (`seq`), sealed with that row's hash.
+    All rows up to the newest of these are covered by the summaries, and were verified before. Rows after it must chain
+    on from its hash, and are verified here; `save` then moves the summaries on. So each use reads what the last one
+    wrote, whatever the ledger's age. A ledger without summaries is read from its first row.
+
+    An altered row that a summary covers is noticed by the next full verification. Everything else fails closed here: a
+    summary without its row or with another account, a job without its summary, rows that do not chain on.
+    """
+
+    def __init__(self, path: Path, db: sqlite3.Connection, start: str) -> None:
+        """Read them in one transaction of `db`. The first row chains on from `start`."""
+        self._path, self._db = path, db
+        self._known: dict[str, Account] = {}
+        self._unsaved: dict[str, tuple[int, str]] = {}  # of each job with new rows: number and hash of its last one
+        with readable(path):
+            self._verify_tail(start)
+
+    def _verify_tail(self, head: str) -> None:
+        db = self._db
+        self._covered: int = db.execute("SELECT coalesce(max(seq), 0) FROM summaries").fetchone()[0]
+        seq = self._covered
+        if seq:
+            row = db.execute("SELECT hash FROM ticks WHERE seq = ?", (seq,)).fetchone()
+            if row is None:
+                raise LedgerError(f"row {seq}, the last one that was verified, is missing: a tail was cut off")
+            head = row[0]
+        elif damage := damaged_pages(db):
+            raise LedgerError(damage[0])
+        for *row, stored in db.execute(f"{ROWS} WHERE seq > ? ORDER BY seq", (seq,)):
+            number, kind, job, round, phase, _, charges, _, state = row
+            self.of(job).read(kind, unpack_charges(charges), (round, phase, state))
+            seq, head = seq + 1, link(head, tuple(row))
+            if (number, stored) != (seq, head):
+                raise LedgerError(f"row {number}: {ALTERED}")
+            self._unsaved[job] = (seq, head)
+
+    def of(self, job: str) -> Account:
+        """The account of one job: an empty one, if the ledger has no row of it."""
+        if job not in self._known:
+            with readable(self._path):
+                self._known[job] = self._summary(job)
+        return self._known[job]
+
+    def all(self) -> dict[str, Account]:
+        for (job,) in self._db.execute("SELECT job FROM summaries").fetchall():
+            self.of(job)
+        return self._known
+
+    def _summary(self, job: str) -> Account:
+        row = self._db.execute(
+            "SELECT account, seal, hash FROM summaries LEFT JOIN ticks USING (seq, job) WHERE job = ?", (job,)
+        ).fetchone()
+        if row is not None:
+            account, seal, head = row
+            if head is None or seal != sha(head, job, account):
+                raise LedgerError(f"the summary of job {printable(job)} does not match its last row")
+            return Account.unpack(account)
+        before = "SELECT count(*) FROM (SELECT 1 FROM ticks WHERE job = ? AND seq <= ? LIMIT 1)"
+        if self._db.execute(before, (job, self._covered)).fetchone()[0]:
+            raise LedgerError(f"job {printable(job)} has rows and no summary of them")
+        return Account()
+
+    def save(self) -> None:
+        """Put the accounts of verified rows on record. Call it in a transaction, before another row is counted."""
+        for job, (seq, head) in self._unsaved.items():
+            account = self._known[job].pack()
+            self._db.execute(
+                "INSERT OR REPLACE INTO summaries VALUES (?, ?, ?, ?)", (seq, job, account, sha(head, job, account))
+            )
+        self._unsaved = {}
+
 
 @dataclass(frozen=True)
 class Verification:
-    """What a look at a ledger file found; `problems` is empty when everything fits."""
+    """What the full verification of a ledger found; `problems` is empty when everything fits."""
 
     rows: int
     head: str
@@ -36,8 +119,9 @@ class Verification:
 
 def verify(path: Path, heads: Sequence[Receipt] = ()) -> Verification:
     """Recompute every hash and every total. `heads` are (job, round, phase, head) as others received them."""
-    with readable(path):
-        return looked_through(path, heads)
+    with readable(path), closing(connect(path, read_only=True)) as db:
+        db.execute("BEGIN")  # one moment of the file, whoever writes to it
+        return _verify(db, heads)
 
 
 def sound(path: Path) -> None:
@@ -46,47 +130,49 @@ def sound(path: Path) -> None:
         raise LedgerError(f"{path}: {problems[0]}; see `privadmm ledger verify {path}`")
 
 
-def looked_through(path: Path, heads: Sequence[Receipt]) -> Verification:
-    problems: list[str] = []
-    with closing(connect(path, read_only=True)) as db:
-        db.execute("BEGIN")  # one moment of the file, whoever writes to it
-        # An index that lacks a row would have a release made a second time: the hashes of rows do not show that.
-        for (said,) in db.execute("PRAGMA integrity_check"):
-            if said != "ok":
-                problems.append(f"SQLite finds the file damaged: {printable(said)}")
-        if db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'intents'").fetchone()[0]:
-            for (charges,) in db.execute("SELECT charges FROM intents"):
-                unpack_charges(charges)  # a step that is under way, or was killed: what it costs must be readable
-        identity = Identity.of(dict(db.execute("SELECT fact, value FROM identity")))
-        rows = db.execute(
-            "SELECT seq, kind, job, round, phase, inbox, charges, outbox, state, hash FROM ticks ORDER BY seq"
-        ).fetchall()
-        states = {row[0]: row[1:] for row in db.execute("SELECT job, round, phase, state FROM states")}
-    charges = [unpack_charges(row[6]) for row in rows]
-    head, known, kept, accounts = identity.hash, {}, {}, defaultdict[str, Account](Account)
-    for place, ((*row, stored), charge) in enumerate(zip(rows, charges, strict=True), start=1):
-        seq, kind, job, round, phase, *_, state = row
+def damaged_pages(db: sqlite3.Connection) -> list[str]:
+    """What SQLite finds wrong with the file, such as an index that lacks a row, which the rows' hashes do not show."""
+    lines = (line for (line,) in db.execute("PRAGMA integrity_check"))
+    return [f"SQLite finds the file damaged: {printable(line)}" for line in lines if line != "ok"]
+
+
+def _verify(db: sqlite3.Connection, heads: Sequence[Receipt]) -> Verification:
+    problems = damaged_pages(db)
+    tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
+    if "intents" in tables:
+        for (charges,) in db.execute("SELECT charges FROM intents"):
+            unpack_charges(charges)  # a step that is under way, or was killed: what it costs must be readable
+    identity = Identity.of(dict(db.execute("SELECT fact, value FROM identity")))
+    rows = db.execute(f"{ROWS} ORDER BY seq").fetchall()
+    states = {job: (round, phase, sha(state)) for job, round, phase, state in db.execute("SELECT * FROM states")}
+    summaries = db.execute("SELECT * FROM summaries").fetchall() if "summaries" in tables else []
+    covered = max((seq for seq, *_ in summaries), default=0)
+    head, known, accounts = identity.hash, {}, defaultdict[str, Account](Account)
+    ends: dict[str, tuple[int, str]] = {}  # number and hash of each job's last row so far
+    for place, (*row, stored) in enumerate(rows, start=1):
+        seq, kind, job, round, phase, _, charges, _, state = row
         whose = printable(f"job {job}" if job else "the data set")
         name = f"row {seq} ({f'round {round + 1}' if kind == 'tick' else printable(kind)} of {whose})"
         if seq != place:
             problems.append(f"{name}: stands where row {place} should")
-        head = link(head, tuple(row))
-        if head != stored:
-            problems.append(f"{name}: its hash does not fit; this row or one before it was altered or removed")
-            head = stored  # go on from what is there, to name the next break and not every row after this one
-        accounts[job].read(kind, charge)
+        if link(head, tuple(row)) != stored:
+            problems.append(f"{name}: {ALTERED}")
+        head = stored  # also after a break, to name the next one and not every row after this one
+        accounts[job].read(kind, unpack_charges(charges), (round, phase, state))
+        ends[job] = (seq, stored)
         if kind == "tick":
-            known[job, round, phase], kept[job] = stored, (round, phase, state)
-    for job, (round, phase, state) in kept.items():
-        found = states.get(job)
-        if found is None or (*found[:2], sha(found[2])) != (round, phase, state):
+            known[job, round, phase] = stored
+        if seq == covered and not _fit(summaries, ends, accounts):
+            problems.append(f"{name}: the summaries that end with it do not match the rows")
+    if covered > len(rows):
+        problems.append(f"row {covered}, which was verified before, is missing: a tail was cut off")
+    for job, account in accounts.items():
+        if account.last is not None and states.get(job) != account.last:
             problems.append(f"job {printable(job)}: the state that is kept is not the one of its last row")
-    strangers = {job for job, *_ in heads} - {row[2] for row in rows}
+    strangers = {job for job, *_ in heads} - accounts.keys()
     problems += [f"job {job} is not in this ledger: it was made with another, or removed" for job in strangers]
     for job, round, phase, seen in heads:
-        if job in strangers:
-            continue
-        if known.get((job, round, phase)) != seen:
+        if job not in strangers and known.get((job, round, phase)) != seen:
             what = "is another now" if (job, round, phase) in known else "is not in the ledger"
             problems.append(
                 f"round {round + 1} of job {job} was received from these parties, and {what}: "
@@ -94,12 +180,20 @@ def looked_through(path: Path, heads: Sequence[Receipt]) -> Verification:
             )
     budget, totals = identity.policy.budget, {}
     for party in identity.parties:
-        spent: Spent = ()
-        for account in accounts.values():
-            spent = merge(spent, account.spent.get(party, ()))
+        spent = merge_all(account.spent.get(party, ()) for account in accounts.values())
         totals[party] = epsilon(spent, budget.delta) if budget else math.inf
         if budget is not None and totals[party] > budget.epsilon:
             problems.append(
                 f"party {party} has spent epsilon = {printed(totals[party], '.6g')} of {budget.epsilon:.6g}"
             )
     return Verification(len(rows), head, tuple(problems), totals, identity.policy.adjacency)
+
+
+def _fit(
+    summaries: list[tuple[int, str, str, str]], ends: dict[str, tuple[int, str]], accounts: dict[str, Account]
+) -> bool:
+    """Whether the summaries (seq, job, account, seal) say of every job what its rows say."""
+    return {job: seq for seq, job, _, _ in summaries} == {job: seq for job, (seq, _) in ends.items()} and all(
+        seal == sha(ends[job][1], job, account) and Account.unpack(account) == accounts[job]
+        for _, job, account, seal in summaries
+    )

@@ -8,7 +8,7 @@ coordinate of the averaged gradient, is
 
     noise = sqrt(sum_i (omega_i Delta/(m_i mu_i))^2) / N      = Delta unit, unit = sqrt(sum_i 1/mu_i^2)/n       (1)
 
-with Delta = 2 L, mu_i the Gaussian worth of what party i spends on gradients, and omega_i its weight. A record has norm
+with Delta = 2 L, mu_i the GDP parameter of what party i spends on gradients, and omega_i its weight. A record has norm
 at most 1, so the noise moves its score by `noise` (standard deviation) however many features there are; the signal
 moves it by s c^2, up for one class and down for the other. So
 
@@ -35,7 +35,7 @@ from privadmm.optim.losses import Debiased, Loss
 from privadmm.params import check_positive, check_probability, check_whole
 from privadmm.privacy.accounting import epsilon as cost
 from privadmm.privacy.accounting import totals
-from privadmm.privacy.calibration import Target, worth
+from privadmm.privacy.calibration import Target, gdp_parameter
 from privadmm.privacy.events import (
     DiscreteGaussian,
     Event,
@@ -80,7 +80,7 @@ class Facts:
     @property
     def unit(self) -> float:
         """The noise of an averaged release of unit sensitivity."""
-        return math.sqrt(sum(worth(value, self.delta) ** -2 for value in self.epsilons)) / self.records
+        return math.sqrt(sum(gdp_parameter(value, self.delta) ** -2 for value in self.epsilons)) / self.records
 
 
 @dataclass(frozen=True)
@@ -180,8 +180,8 @@ def too_small(found: Expected, records: int, parties: int, epsilon: float, delta
 
 
 def needed(epsilon: float, delta: float, factor: float) -> float:
-    """The epsilon whose Gaussian worth is that of this one times the factor."""
-    return cost(((Gaussian(1 / (worth(epsilon, delta) * factor)), 1),), delta)
+    """The epsilon whose GDP parameter mu is that of this one times the factor."""
+    return cost(((Gaussian(1 / (gdp_parameter(epsilon, delta) * factor)), 1),), delta)
 
 
 @dataclass(frozen=True)
@@ -239,7 +239,7 @@ def recommend(facts: Facts, signal: float = SIGNAL) -> Recommendation:
         return Expected(2 * sensitivity * unit / c**2, signal)
 
     unit, rest = facts.unit, math.sqrt(1 - SHARE)
-    most = max(worth(value, facts.delta) for value in facts.epsilons)
+    most = max(gdp_parameter(value, facts.delta) for value in facts.epsilons)
     plain = signal / CENTRED
     methods = (
         ("recommended: first_order_consensus, moments, half-logistic", ratio(unit / rest)),

@@ -18,9 +18,8 @@ from privadmm.engine.public import Public
 from privadmm.optim import graphs
 from privadmm.optim.losses import Logistic
 from privadmm.optim.regularizers import L2
-from privadmm.papers.dp_admm.bounds import Constants, corrected, published
-from privadmm.papers.dp_admm.curves import dp_admm
 from privadmm.papers.dp_admm.runs import best
+from privadmm.papers.dp_admm.theory import Constants, corrected, dp_admm, published
 from privadmm.privacy.accounting import classical_ratio, epsilon, moments_accountant
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.events import Gaussian

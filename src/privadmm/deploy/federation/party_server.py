@@ -29,7 +29,7 @@ from privadmm.deploy.federation.proposal import Kept, Proposal, parties_of, read
 from privadmm.deploy.federation.protocol import Letter, data, text, whole
 from privadmm.deploy.federation.records import Held, bound_of
 from privadmm.deploy.federation.records import held as read_records
-from privadmm.deploy.remote_block import Order, open_ledger
+from privadmm.deploy.remote_block import Order, check_budget, check_in_full
 from privadmm.engine.block import beside, open_block, reopen_block
 from privadmm.engine.job import Job
 from privadmm.engine.mail import Mail
@@ -182,7 +182,7 @@ class Desk:
     def give_up(self, letter: Letter) -> Answer:
         """Close a job, unless something was released for it, or it failed: then its steward decides."""
         kept = Kept.at(self.party.jobs, text(letter, "job"))
-        if kept is not None and identity_of(self.party.ledger) is not None:
+        if kept is not None and self.party.ledger.exists():
             with closing(self.opened()) as ledger, ledger.turn():
                 if ledger.latest(kept.proposal.id) is None:
                     ledger.close_job(kept.proposal.id)
@@ -198,16 +198,26 @@ class Desk:
             self.party.admit(config, parties)
             bound_of(self.party, config)
 
-    def ledger(self, config: Config, job: Job, heads: Sequence[Receipt] = ()) -> SqliteLedger:
-        """Its ledger, looked through, with the policy of party.toml and room for this job."""
-        self.agreed()
-        return open_ledger(
-            Order(config, job, (self.party.number,), self.party.ledger, tuple(heads)), self.party.policy.mode
-        )
+    def ledger(self, config: Config, job: Job, heads: Sequence[Receipt] | None = None) -> SqliteLedger:
+        """Its ledger, with the policy of party.toml and room for this job; verified in full where heads are given."""
+        order = Order(config, job, (self.party.number,), self.party.ledger, tuple(heads or ()))
+        if heads is not None:
+            self.agreed()
+            check_in_full(order)
+        check_budget(order, self.party.fixed)
+        return self.opened()
 
     def opened(self) -> SqliteLedger:
-        self.agreed()
-        return SqliteLedger(self.party.ledger, (self.party.number,), self.party.fixed, self.party.policy.mode)
+        """Its ledger, verified from the last verified row on. Every other connection to it would cost a letter time."""
+        if not self.party.ledger.exists():
+            self.agreed()
+        mine = Identity(self.party.policy.mode, (self.party.number,), self.party.fixed)
+        mine = Identity.of(mine.facts())  # as the ledger has it, which does not record default limits
+        try:
+            return SqliteLedger(self.party.ledger, mine.parties, mine.policy, mine.mode)
+        except LedgerError:
+            self.agreed()
+            raise
 
     def agreed(self) -> None:
         """party.toml and the ledger say the same: a ledger fixes its policy for good. How they differ stays here."""

@@ -1,4 +1,4 @@
-"""The bounds for vertical sharing as attacks: look for a row or a column that moves the scores further than certified.
+"""Attack the bounds for vertical sharing: look for a row or a column that moves the scores further than certified.
 
 A party fits its features D, a row for each person, to a public target t and releases the scores u = D x:
 
@@ -39,7 +39,7 @@ Fit = Callable[[Floats, Floats, Floats], Floats]
 
 
 def ball_argmin(A: Floats, c: Floats, b: Floats) -> Floats:
-    """The x of norm at most b that minimises x.A x/2 - c.x, for positive definite A (n, d, d).
+    """Minimise x.A x/2 - c.x over |x| <= b, for positive definite A (n, d, d).
 
     Either the minimiser is inside, or x = (A + nu I)^-1 c with the nu > 0 at which |x| = b.
     """
@@ -49,7 +49,7 @@ def ball_argmin(A: Floats, c: Floats, b: Floats) -> Floats:
 
 
 def ridge_then_clip(A: Floats, c: Floats, b: Floats) -> Floats:
-    """What must not be done: scaling down an outlier's pull in one direction moves the scores in all others."""
+    """Fit, then clip: what must not be done. Scaling down an outlier's pull in one direction moves all other scores."""
     x = np.linalg.solve(A, c[..., None])[..., 0]
     return np.asarray(x * np.minimum(1.0, b / np.maximum(np.linalg.norm(x, axis=1), 1e-300))[:, None])
 
@@ -90,34 +90,29 @@ def person_bound(people: People) -> Floats:
     return ridge_sensitivity.person_scores(people.lam / people.rho, people.b, np.max(np.abs(people.t), axis=1))
 
 
-def weights_bound(people: People) -> Floats:
-    """(3)"""
-    return ridge_sensitivity.person_weights(people.lam / people.rho, people.b, np.max(np.abs(people.t), axis=1))
-
-
 def scores_ratio(people: People, fit: Fit = ball_argmin) -> Floats:
+    """How far the scores move, over (2)."""
     return people.moved(fit) / person_bound(people)
 
 
 def fit_ratio(people: People) -> Floats:
-    """The same where the replaced row's own score is little of the bound, else 0: a climb ends on it too easily."""
+    """`scores_ratio` where the replaced row's own score is little of (2), else 0: a climb ends on it too easily."""
     little = 40 * (2 * people.b) ** 2 < person_bound(people) ** 2
     return np.where(little, scores_ratio(people), 0.0)
 
 
 def weights_ratio(people: People, fit: Fit = ball_argmin) -> Floats:
+    """How far the weights move, over (3)."""
     first, second = people.fits(fit)
-    return np.asarray(np.linalg.norm(first - second, axis=1) / weights_bound(people))
+    largest = np.max(np.abs(people.t), axis=1)
+    bound = ridge_sensitivity.person_weights(people.lam / people.rho, people.b, largest)
+    return np.asarray(np.linalg.norm(first - second, axis=1) / bound)
 
 
 def search_person(
-    d: int,
-    rng: Rng,
-    budget: int,
-    ratio: Callable[[People], Floats] = scores_ratio,
-    common: int = 3,
+    d: int, rng: Rng, budget: int, ratio: Callable[[People], Floats] = scores_ratio, common: int = 3
 ) -> Worst[People]:
-    """The worst of (2) or (3), or of them with another fit."""
+    """Search for the worst of (2) or (3), or of them with another fit."""
 
     def decode(z: Floats) -> People:
         rows, t, counts, rest = np.split(z, np.cumsum([(2 + common) * d, 1 + common, common]), axis=1)
@@ -188,7 +183,7 @@ def search_column(
     inside_ball: bool = False,
     moved: Callable[[Columns], Floats] = Columns.moved,
 ) -> Worst[Columns]:
-    """The worst of (4) or, with `moved`, of (6), or of another bound to be refuted."""
+    """Search for the worst of (4) or, with `moved`, of (6), or of another bound to be refuted."""
 
     def decode(z: Floats) -> Columns:
         D, other, t, rest = np.split(z, np.cumsum([N * d, N, N]), axis=1)

@@ -1,4 +1,4 @@
-"""The proofs about objective perturbation as attacks: look for neighbours whose outputs differ more than is certified.
+"""Attack the proofs of objective perturbation: look for neighbours whose outputs differ more than is certified.
 
 One round at a party of m records minimises
 
@@ -56,7 +56,7 @@ class Worst(Generic[T]):
 
 
 def attack(ratio: Callable[[T], Floats], decode: Callable[[Floats], T], genes: int, rng: Rng, budget: int) -> Worst[T]:
-    """A quarter of the budget at random, the rest by differential evolution from the worst that chance found.
+    """Search a quarter of the budget at random, the rest by differential evolution from the worst that chance found.
 
     Instances are decoded from standard normal genes, a row each. A ratio that is not a number could not be resolved.
     """
@@ -66,9 +66,9 @@ def attack(ratio: Callable[[T], Floats], decode: Callable[[Floats], T], genes: i
 
     def score(z: Floats) -> Floats:
         nonlocal tried, unresolved
-        found = ratio(decode(z))
-        tried, unresolved = tried + len(z), unresolved + int(np.isnan(found).sum())
-        return np.nan_to_num(found, nan=-np.inf)
+        ratios = ratio(decode(z))
+        tried, unresolved = tried + len(z), unresolved + int(np.isnan(ratios).sum())
+        return np.nan_to_num(ratios, nan=-np.inf)
 
     while tried < budget / 4:
         z = rng.normal(size=(512, genes))
@@ -90,12 +90,12 @@ def attack(ratio: Callable[[T], Floats], decode: Callable[[Floats], T], genes: i
 
 
 def within(z: Floats, low: float, high: float) -> Floats:
-    """A gene as a positive quantity between two powers of ten; three standard deviations span the range."""
+    """Decode a gene as a positive quantity between two powers of ten; three standard deviations span the range."""
     return np.asarray(10.0 ** (low + (high - low) * (1 + np.tanh(0.75 * z)) / 2))
 
 
 def ball(z: Floats) -> Floats:
-    """Genes as points of the unit ball, more often than not on its surface, where the worst are."""
+    """Decode genes as points of the unit ball, more often than not on its surface, where the worst are."""
     return np.asarray(z / np.maximum(1.0, np.linalg.norm(z, axis=-1, keepdims=True)))
 
 
@@ -138,8 +138,8 @@ class Pairs:
         """(1) at f (n, q, d), for D and D': (2, n, q, d)."""
         slopes = self.loss.deriv(f @ self.X.transpose(0, 2, 1), self.y[:, None, :])
         # What is common is summed first: its rounding error is then a change of the public vector, the same in both.
-        given = self.public[:, None, :] + self.k[:, None, None] * f
-        common = slopes[..., 2:] @ self.X[:, 2:] + (self.m / self.C)[:, None, None] * given
+        pulled = self.public[:, None, :] + self.k[:, None, None] * f
+        common = slopes[..., 2:] @ self.X[:, 2:] + (self.m / self.C)[:, None, None] * pulled
         return -np.stack([common + slopes[..., i, None] * self.X[:, None, i] for i in (0, 1)])
 
     def log_det(self, f: Floats) -> Floats:
@@ -152,7 +152,7 @@ class Pairs:
 
 
 def log_det(H: Floats) -> Floats:
-    """Of positive definite matrices, by elimination: for two or three dimensions this beats a call per matrix."""
+    """ln det of positive definite matrices, by elimination: in two or three dimensions this beats a call per matrix."""
     total = np.zeros(H.shape[:-2])
     while H.shape[-1]:
         pivot = H[..., 0, 0]
@@ -162,14 +162,14 @@ def log_det(H: Floats) -> Floats:
 
 
 def steer(pairs: Pairs, noise: Floats) -> Pairs:
-    """The public vector that makes `noise` the b of output f on D: the adversary may send any."""
+    """Choose the public vector that makes `noise` the b of output f on D: the adversary may send any."""
     here = pairs.noise(pairs.f[:, None, :])[0, :, 0, :]
     return replace(pairs, public=pairs.public + (here - noise) * (pairs.C / pairs.m)[:, None])
 
 
 @dataclass(frozen=True)
 class Space:
-    """Where a search looks: dimension, common records, and the ranges of |f|, w and the noise scale."""
+    """The space of a search: dimension, common records, and the ranges of |f|, w and the noise scale."""
 
     loss: Loss
     d: int
@@ -209,7 +209,7 @@ def divergence(pairs: Pairs) -> Floats:
 def search_pure(
     loss: Loss, d: int, rng: Rng, budget: int, bound: Callable[[Pairs], Floats] = pure_bound
 ) -> Worst[Pairs]:
-    """The worst of (4), or of another bound to be refuted."""
+    """Search for the worst of (4), or of another bound to be refuted."""
     space = Space(loss, d, common=3, reach=(-5, 4), w=(-4, 4), scale=(-3, 1))
 
     def decode(z: Floats) -> Pairs:
@@ -318,7 +318,7 @@ def search_renyi(
     bound: Callable[[Pairs, Floats], Floats] = renyi_bound,
     flip: bool = False,
 ) -> Worst[tuple[Pairs, Floats]]:
-    """The worst of (5), or of another bound to be refuted; with `flip`, among neighbours that differ in one label."""
+    """Search for the worst of (5), or of another bound; with `flip`, among neighbours that differ in one label."""
     space = Space(loss, d, common=1, reach=(-3, 2.5), w=(-3, 0.5), scale=(-1, 2.5))
 
     def decode(z: Floats) -> tuple[Pairs, Floats]:
@@ -379,7 +379,7 @@ class DvpParty:
 
 
 def search_dvp(party: DvpParty, noise: Calibration, loss: Loss, rng: Rng, budget: int) -> Worst[Pairs]:
-    """The worst log density ratio, over alpha, in two dimensions under a calibration of DVP."""
+    """Search for the worst log density ratio, over alpha, in two dimensions under a calibration of DVP."""
     space = Space(loss, 2, common=1, reach=(-2, 3), w=(0, 0), scale=(0, 0))
 
     def decode(z: Floats) -> Pairs:

@@ -6,24 +6,12 @@ text says of orderings that is checked. Accuracy hardly tells these methods apar
 
 from typing import Any
 
+from privadmm.papers.dp_admm import runs
 from privadmm.papers.dp_admm.checks import checks
-from privadmm.papers.dp_admm.runs import (
-    LAMBDA,
-    PROVIDERS,
-    RHO,
-    TOLERANCE,
-    Case,
-    Method,
-    Noise,
-    Penalty,
-    Ran,
-    passes,
-    references,
-    several,
-)
+from privadmm.papers.dp_admm.runs import PENALTIES, Case, Family, Ran, passes, references, several
 from privadmm.papers.dp_admm.tables import METHODS, PLAIN, TABLE_III, figures, grids
 from privadmm.papers.framework.bench import Setting, Task
-from privadmm.papers.framework.study import Parameter, Study, spread_words
+from privadmm.papers.framework.study import Parameter, Study, listed, ours, spread_words
 
 NAME, TITLE = "dp-admm", "DP-ADMM"
 EPSILONS = (0.01, 0.02, 0.05, 0.07, 0.1, 0.2)  # of one round
@@ -37,46 +25,30 @@ def grid(quick: bool) -> tuple[tuple[float, ...], tuple[float, ...], int]:
     return ((0.05, 0.1, 0.2), (1e-3, 1e-6), 20) if quick else (EPSILONS, DELTAS, ROUNDS)
 
 
-def families(deltas: tuple[float, ...]) -> list[tuple[Penalty, Method, Noise, float]]:
+def families(deltas: tuple[float, ...]) -> list[Family]:
     """The curves of all figures, a family for all epsilons. Algorithm 2 has the delta of Figures 4 and 5."""
-    penalties: tuple[Penalty, ...] = ("l1", "l2")
-    found: list[tuple[Penalty, Method, Noise, float]] = []
-    for penalty in penalties:
-        found += [(penalty, "DP-ADMM", "published", delta) for delta in deltas]
-        found.append((penalty, "DP-ADMM", "certified", 1e-3))
-    return [*found, ("l2", "Algorithm 2", "published", 1e-3), ("l2", "Algorithm 2", "certified", 1e-3)]
+    made: list[Family] = []
+    for penalty in PENALTIES:
+        made += [(penalty, "DP-ADMM", "published", delta) for delta in deltas]
+        made.append((penalty, "DP-ADMM", "certified", 1e-3))
+    return [*made, ("l2", "Algorithm 2", "published", 1e-3), ("l2", "Algorithm 2", "certified", 1e-3)]
 
 
 def tasks(setting: Setting) -> list[Task]:
     epsilons, deltas, rounds = grid(setting.quick)
-    runs = rounds * setting.seeds
     groups = {family: [Case(*family[:3], epsilon, family[3]) for epsilon in epsilons] for family in families(deltas)}
-    groups |= {
-        (penalty, "Algorithm 1", "off", 0.0): [Case(penalty, "Algorithm 1", "off", *PLAIN)] for penalty in ("l1", "l2")
-    }
-    found = []
-    for family, cases in groups.items():
-        penalty, method, noise, delta = family
+    for penalty in PENALTIES:
+        groups[penalty, "Algorithm 1", "off", 0.0] = [Case(penalty, "Algorithm 1", "off", *PLAIN)]
+    made = []
+    for (penalty, method, noise, delta), cases in groups.items():
         name = f"{method}, {penalty}" + ("" if noise == "off" else f", {noise} noise at delta = {delta:g}")
-        cost = SECONDS[method] * runs * len(cases)
-        found.append(Task(family, several, (cases, rounds, setting.seeds), name, cost))
+        cost = SECONDS[method] * (rounds * setting.seeds) * len(cases)
+        made.append(Task((penalty, method, noise, delta), several, (cases, rounds, setting.seeds), name, cost))
     for epsilon in TABLE_III:
-        for method, noise in METHODS:
-            case = Case("l2", method, noise, epsilon, 1e-3)
-            name = f"Table III, {method}, epsilon = {epsilon:g}"
-            found.append(Task(("passes", epsilon, method), passes, (case, rounds), name, 5e-3 * rounds))
-    found.append(Task(("references",), references, (setting.seeds,), "optima", 0.3 * setting.seeds))
-    return found
-
-
-def study(setting: Setting, results: dict[Any, Any]) -> Study:
-    epsilons, deltas, rounds = grid(setting.quick)
-    known = results[("references",)]
-    work = {key[1:]: value for key, value in results.items() if key[0] == "passes"}
-    curves = {case: found for key, value in results.items() if key[0] in ("l1", "l2") for case, found in value.items()}
-    ran = Ran(curves, known, work, epsilons, deltas, rounds)
-    notes = (*NOTES, ZERO) if any(found.certified == 0 for found in curves.values()) else NOTES
-    return Study(NAME, TITLE, parameters(ran), checks(ran), figures(ran), grids(ran), notes)
+        for method, noise in METHODS.items():
+            case, name = Case("l2", method, noise, epsilon, 1e-3), f"Table III, {method}, epsilon = {epsilon:g}"
+            made.append(Task(("passes", epsilon, method), passes, (case, rounds), name, 5e-3 * rounds))
+    return [*made, Task(("references",), references, (setting.seeds,), "optima", 0.3 * setting.seeds)]
 
 
 NOTES = (
@@ -92,38 +64,39 @@ ZERO = (
 )
 
 
+def study(setting: Setting, results: dict[Any, Any]) -> Study:
+    work = {key[1:]: value for key, value in results.items() if key[0] == "passes"}
+    curves = {case: found for key, value in results.items() if key[0] in PENALTIES for case, found in value.items()}
+    ran = Ran(curves, results["references",], work, *grid(setting.quick))
+    notes = (*NOTES, ZERO) if any(found.certified == 0 for found in curves.values()) else NOTES
+    return Study(NAME, TITLE, parameters(ran), tuple(checks(ran)), figures(ran), grids(ran), notes)
+
+
 def parameters(ran: Ran) -> tuple[Parameter, ...]:
-    l1, l2 = (spread_words(ran.known[f"D_w {penalty}"], 3) for penalty in ("l1", "l2"))
+    l1, l2 = (spread_words(ran.known[f"D_w {penalty}"], 3) for penalty in PENALTIES)
     quick = "" if ran.rounds == ROUNDS else f"a quick run; the paper has {ROUNDS}"
     fewer = "a quick run; a full one has more" if quick else ""
     return (
-        Parameter("N, m_i, d", f"{PROVIDERS}, 210, 14", True),
-        Parameter("rho, lambda", f"{RHO:g}, {LAMBDA:g}", True),
+        Parameter("N, m_i, d", f"{runs.PROVIDERS}, 210, 14", True),
+        Parameter("rho, lambda", f"{runs.RHO:g}, {runs.LAMBDA:g}", True),
         Parameter("T", str(ran.rounds), not quick, quick),
-        Parameter("epsilon of a round", ", ".join(f"{epsilon:g}" for epsilon in ran.epsilons), True, fewer),
-        Parameter("delta", ", ".join(f"{delta:g}" for delta in ran.deltas), True, fewer),
+        Parameter("epsilon of a round", listed(ran.epsilons), True, fewer),
+        Parameter("delta", listed(ran.deltas), True, fewer),
         Parameter("S1, S3, S4", "1, 1/4, 1", True),
         Parameter("records", "162, 21,000 and 9,000, drawn anew for every run", True),
-        Parameter(
+        ours(
             "normalisation",
             "14 columns to [0, 1] by declared ranges, then rows to norm 1 at most",
-            False,
             "the paper says that data are normalised, not how; a category is its place in a declared list",
         ),
-        Parameter(
+        ours(
             "D_w",
             f"l1 {l1}, l2 {l2}",
-            False,
             "|w| of the exact optimum on the 162 records; the paper says approximate. Certified totals are of the "
             "records trained on: the 162 count as public",
         ),
-        Parameter("averages", "of rounds 1 to k", False, "Theorem 3 has w_i from round 0; drawn alike here"),
-        Parameter("local solves", f"gradient norm {TOLERANCE:g}", False, "not stated"),
-        Parameter("l1 in Algorithm 1", "the coordinator's prox", False, "an exact argmin needs a smooth problem"),
-        Parameter(
-            "certified noise",
-            "whole runs at the paper's totals",
-            False,
-            "the paper has its own calibration alone",
-        ),
+        ours("averages", "of rounds 1 to k", "Theorem 3 has w_i from round 0; drawn alike here"),
+        ours("local solves", f"gradient norm {runs.TOLERANCE:g}", "not stated"),
+        ours("l1 in Algorithm 1", "the coordinator's prox", "an exact argmin needs a smooth problem"),
+        ours("certified noise", "whole runs at the paper's totals", "the paper has its own calibration alone"),
     )

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -40,6 +40,8 @@ TOLERANCE = 1e-6  # of every argmin, ours
 Penalty = Literal["l1", "l2"]
 Method = Literal["Algorithm 1", "Algorithm 2", "DP-ADMM"]
 Noise = Literal["off", "published", "certified"]
+Family = tuple[Penalty, Method, Noise, float]  # and delta: the curves of all epsilons
+PENALTIES: tuple[Penalty, ...] = ("l1", "l2")
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Found:
-    """Of one curve: sums over providers, (rounds looked at, simulations), and accuracies (simulations,)."""
+    """The values of one curve: sums over providers, (rounds looked at, simulations), and accuracies (simulations,)."""
 
     objective: Floats  # sum_i f_i(mean of w_i) + |mean of w_i - mean of w|, means over the rounds so far
     loss: Floats  # sum_i mean loss of w
@@ -82,12 +84,11 @@ class Ran:
         return self.of(penalty, "Algorithm 1", "off")
 
     def total(self, epsilon: float, delta: float) -> float:
-        """As the paper counts."""
+        """The total epsilon, as the paper counts."""
         return moments_accountant(epsilon, delta, self.rounds)
 
 
-@dataclass(frozen=True)
-class Draw:
+class Draw(NamedTuple):
     """The records of one simulation."""
 
     train: Shards
@@ -98,14 +99,14 @@ class Draw:
 @cache
 def attributes() -> tuple[Floats, Floats]:
     """The complete rows of adult.data: 14 columns, each brought to [0, 1] by its declared range, and labels."""
-    found = adult.load("raw")
-    found = found.take(np.flatnonzero(found.columns["part"] == "train"))
+    every = adult.load("raw")
+    records = every.take(np.flatnonzero(every.columns["part"] == "train"))
     ends = [
         (column.low, column.high) if isinstance(column, Number) else (0, len(column.values) - 1)
         for column in adult.SCHEMA.columns.values()
     ]
     low, high = np.array(ends, dtype=float).T
-    return np.clip((np.asarray(found.X) - low) / (high - low), 0.0, 1.0), found.y
+    return np.clip((np.asarray(records.X) - low) / (high - low), 0.0, 1.0), records.y
 
 
 @cache
@@ -119,17 +120,9 @@ def draw(seed: int) -> Draw:
 
 
 def public(shards: Shards, penalty: Penalty, privacy: Target | NoPrivacy, rounds: int) -> Public:
-    weight = LAMBDA / PROVIDERS
-    return Public(
-        sizes=shards.sizes,
-        dim=shards.dim,
-        rounds=rounds,
-        graph=graphs.star(len(shards.sizes)),
-        loss=Logistic(),
-        regularizer=L1(weight) if penalty == "l1" else L2(weight),
-        privacy=privacy,
-        weighting="parties",
-    )
+    regularizer, star = (L1 if penalty == "l1" else L2)(LAMBDA / PROVIDERS), graphs.star(len(shards.sizes))
+    facts = (shards.sizes, shards.dim, rounds, star, Logistic(), regularizer, privacy)
+    return Public(*facts, weighting="parties")
 
 
 def best(shards: Shards, penalty: Penalty) -> Optimum:
@@ -138,33 +131,32 @@ def best(shards: Shards, penalty: Penalty) -> Optimum:
 
 @cache
 def reach(seed: int, penalty: Penalty) -> float:
-    """D_w: the |w| of the classifier that the 162 records give."""
+    """D_w: the |w| of the classifier that the 162 records of pretraining give."""
     return float(np.linalg.norm(best(draw(seed).pretraining, penalty).w))
 
 
 def job(case: Case, rounds: int, seed: int) -> Job:
-    published, total = case.noise == "published", moments_accountant(case.epsilon, case.delta, rounds)
-    privacy: Target | NoPrivacy = Target(None if published else total, case.delta, Simulation.kind)
-    calibration: Literal["published", "certified"] = "published" if published else "certified"
-    own = case.epsilon if published else None
-    method: Algorithm
-    if case.method == "DP-ADMM":
+    method: Algorithm = ADMMStar(RHO, TOLERANCE)
+    privacy: Target | NoPrivacy = NoPrivacy()
+    if case.method != "Algorithm 1":
+        published, total = case.noise == "published", moments_accountant(case.epsilon, case.delta, rounds)
+        calibration: Literal["published", "certified"] = "published" if published else "certified"
+        privacy = Target(None if published else total, case.delta, Simulation.kind)
+        own = case.epsilon if published else None
         step: Literal["smooth", "nonsmooth"] = "smooth" if case.penalty == "l2" else "nonsmooth"
-        method = DPADMM(reach(seed, case.penalty), RHO, step, calibration, own)
-    elif case.method == "Algorithm 2":
         method = PVP(RHO, TOLERANCE, calibration, own)
-    else:
-        method, privacy = ADMMStar(RHO, TOLERANCE), NoPrivacy()
+        if case.method == "DP-ADMM":
+            method = DPADMM(reach(seed, case.penalty), RHO, step, calibration, own)
     return Job(method, public(draw(seed).train, case.penalty, privacy, rounds))
 
 
 def looked(rounds: int) -> list[int]:
-    """After which rounds records are read to measure: the first five, and every fifth."""
+    """Rounds after which something is measured: the first five, and every fifth."""
     return [t for t in range(1, rounds + 1) if t <= 5 or t % 5 == 0 or t == rounds]
 
 
 class Look:
-    """The augmented objective of the averages, the loss and the accuracy of the global classifier."""
+    """Measures the augmented objective of the averages, the loss and the accuracy of the global classifier."""
 
     def __init__(self, job: Job, records: Draw) -> None:
         self.local, self.records = Local(job.public, records.train), records
@@ -176,23 +168,22 @@ class Look:
         if t not in looked(view.public.rounds):
             return np.full((3, *w.shape[:-2]), np.nan)
         apart = np.linalg.norm((self.own - self.whole) / t, axis=-1)
-        shards, loss = self.records.train, self.local.public.loss
+        shards = self.records.train
         margins = shards.margins(np.broadcast_to(w, self.own.shape))
-        losses = shards.sums(loss.value(margins, shards.y)) / shards.sizes
+        losses = shards.sums(view.public.loss.value(margins, shards.y)) / shards.sizes
         objective = (shares(self.local, self.own / t) + apart).sum(axis=-1)
         return np.stack([objective, losses.sum(axis=-1), accuracies(self.records.test, view.model)])
 
 
 def simulate(case: Case, rounds: int, simulations: int) -> Found:
-    """Every simulation has records and noise of its own."""
+    """Run a case several times; every simulation has records and noise of its own."""
     seen = []
     for seed in range(simulations):
         this = job(case, rounds, seed)
         seen.append(follow(this, draw(seed).train, 1, Look(this, draw(seed)), seed)[..., 0])
-    at = np.array(looked(rounds)) - 1
-    objective, loss, accuracy = np.stack(seen, axis=-1)[at].transpose(1, 0, 2)
+    objective, loss, accuracy = np.stack(seen, axis=-1)[np.array(looked(rounds)) - 1].transpose(1, 0, 2)
     spent = () if this.epsilon is None else set(totals(this.plan, PROVIDERS))
-    alone = max((delta_curve(each)(0.0) for each in spent), default=None)
+    alone = max((delta_curve(events)(0.0) for events in spent), default=None)
     return Found(objective, loss, accuracy[-1], this.epsilon, alone)
 
 
@@ -201,23 +192,21 @@ def several(cases: Sequence[Case], rounds: int, simulations: int) -> dict[Case, 
 
 
 def references(simulations: int) -> dict[str, list[float]]:
-    """Of every simulation: what the majority has, and what the exact optimum of the l2 problem would have."""
-    found: dict[str, list[float]] = {"majority": [], "loss": [], "accuracy": [], "D_w l1": [], "D_w l2": []}
+    """For every simulation, what the majority has, what the exact optimum of the l2 problem has, and D_w."""
+    rows = []
     for seed in range(simulations):
-        records = draw(seed)
-        w = best(records.train, "l2").w
-        value = Logistic().value(records.train.margins(np.tile(w, (PROVIDERS, 1))), records.train.y)
-        found["majority"].append(float(max(np.mean(records.test.y > 0), np.mean(records.test.y < 0))))
-        found["loss"].append(float(PROVIDERS * value.mean()))
-        found["accuracy"].append(float(accuracies(records.test, w)))
-        found["D_w l1"].append(reach(seed, "l1"))
-        found["D_w l2"].append(reach(seed, "l2"))
-    return found
+        train, test, _ = draw(seed)
+        w = best(train, "l2").w
+        loss = PROVIDERS * Logistic().value(train.margins(np.tile(w, (PROVIDERS, 1))), train.y).mean()
+        majority = max(np.mean(test.y > 0), np.mean(test.y < 0))
+        rows.append((majority, loss, accuracies(test, w), *(reach(seed, penalty) for penalty in PENALTIES)))
+    names = ("majority", "loss", "accuracy", "D_w l1", "D_w l2")
+    return dict(zip(names, np.array(rows, dtype=float).T.tolist(), strict=True))
 
 
 @dataclass(frozen=True)
 class Counted(Logistic):
-    """The logistic loss that counts for how many records a derivative was asked for."""
+    """A logistic loss that counts for how many records a derivative was asked for."""
 
     asked: list[int] = field(default_factory=list, compare=False)
 
@@ -231,7 +220,7 @@ class Counted(Logistic):
 
 
 def passes(case: Case, rounds: int) -> float:
-    """How often a run reads all records: Table III without a clock, so that it is the same on every machine."""
+    """Count how often a run reads all records: Table III without a clock, the same on every machine."""
     this, loss = job(case, rounds, 0), Counted()
     this = replace(this, public=replace(this.public, loss=loss))
     follow(this, draw(0).train, 1, lambda view, parties: np.zeros(1))

@@ -14,15 +14,13 @@ from typing import Any
 
 from privadmm.algorithms.admm_graph import ADMMGraph
 from privadmm.algorithms.dvp import DVP
-from privadmm.papers.dvp import checks
-from privadmm.papers.dvp.figures import figures, grids
-from privadmm.papers.dvp.results import Results
-from privadmm.papers.dvp.tradeoff import WEIGHTS
-from privadmm.papers.dvp.tradeoff_runs import costing
+from privadmm.papers.dvp.checks import checks
+from privadmm.papers.dvp.results import Results, figures, grids
+from privadmm.papers.dvp.tradeoff import WEIGHTS, costing
 from privadmm.papers.framework import nodes
 from privadmm.papers.framework.bench import Setting, Task
 from privadmm.papers.framework.nodes import DELTA, PUBLISHED, TOLERANCE, Seen
-from privadmm.papers.framework.study import Parameter, Study
+from privadmm.papers.framework.study import Parameter, Study, listed, ours
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.mechanisms import Simulation
 
@@ -35,19 +33,18 @@ CHOSEN = 0.3  # the alpha at which the paper chose rho
 RHOS = (1e-10, 1.0, 10.0, 100.0)  # besides the paper's own
 
 
-def parameters(found: Results) -> tuple[Parameter, ...]:
-    """As they were run."""
-    whole = found.rounds == ROUNDS
+def parameters(ran: Results) -> tuple[Parameter, ...]:
+    """The settings of this run."""
+    whole = ran.rounds == ROUNDS
     stop = "as in Figure 2; when the final output stops is not stated"
-    alphas = ", ".join(f"{one:g}" for one in found.alphas("proof"))
     return (
         Parameter("C^R", "1750", True),
         Parameter("rho", "10^-2.5; 10^-10 without noise", True),
         Parameter("R(f), c_1", "|f|^2/2, 1/4", True),
-        Parameter("rounds", str(found.rounds), whole, stop if whole else f"a quick run; the paper has {ROUNDS}"),
-        Parameter("omega_p1..4", ", ".join(f"{one:g}" for one in WEIGHTS), True),
-        Parameter("eta", f"{ETA:g}", False, "not stated; the paper on recycled ADMM has 1 on the same data"),
-        Parameter("alpha", alphas, False, "the text names 0.3 alone"),
+        Parameter("rounds", str(ran.rounds), whole, stop if whole else f"a quick run; the paper has {ROUNDS}"),
+        Parameter("omega_p1..4", listed(WEIGHTS), True),
+        ours("eta", f"{ETA:g}", "not stated; the paper on recycled ADMM has 1 on the same data"),
+        ours("alpha", listed(ran.alphas("proof")), "the text names 0.3 alone"),
         *nodes.OURS,
     )
 
@@ -78,40 +75,24 @@ def tasks(setting: Setting) -> list[Task]:
     rounds, short = (6, 4) if quick else (ROUNDS, 30)
     alphas, gaussian = ((0.05, 0.1, 0.3, 1.0), (0.1, 1.0)) if quick else (ALPHAS, CERTIFIED)
     boxed, rhos, printed = ((0.3,), (10.0,), 8) if quick else (BOXED, RHOS, 20)
-    found = [
-        Task(("proof", a), proof, (a, RHO, rounds, seeds), f"the proof's noise, alpha = {a:g}", 25.0) for a in alphas
+    noise, arguments = "noise, alpha =", (rounds, seeds)
+    return [
+        *(Task(("proof", a), proof, (a, RHO, *arguments), f"the proof's {noise} {a:g}", 25.0) for a in alphas),
+        *(Task(("certified", a), certified, (a, *arguments), f"certified {noise} {a:g}", 20.0) for a in gaussian),
+        *(Task(("box", a), box, (a, printed, 3, True), f"the box's {noise} {a:g}", 6.0) for a in boxed),
+        *(Task(("rho", rho), proof, (CHOSEN, rho, short, seeds), f"rho = {rho:g}", 10.0) for rho in rhos),
+        Task(("plain", CONTROL), plain, (CONTROL, rounds), "no noise", 4.0),
+        Task(("refused", CHOSEN), box, (CHOSEN, 1, 1, False), "the box", 1.0, may_fail=True),
     ]
-    found += [
-        Task(("certified", a), certified, (a, rounds, seeds), f"certified noise, alpha = {a:g}", 20.0) for a in gaussian
-    ]
-    found += [Task(("box", a), box, (a, printed, 3, True), f"the box's noise, alpha = {a:g}", 6.0) for a in boxed]
-    found += [Task(("rho", rho), proof, (CHOSEN, rho, short, seeds), f"rho = {rho:g}", 10.0) for rho in rhos]
-    found.append(Task(("plain", CONTROL), plain, (CONTROL, rounds), "no noise", 4.0))
-    found.append(Task(("refused", CHOSEN), box, (CHOSEN, 1, 1, False), "the box", 1.0, may_fail=True))
-    return found
 
 
 def study(setting: Setting, results: dict[Any, Any]) -> Study:
     rounds = len(next(seen.loss for (kind, _), seen in results.items() if kind == "proof"))
-    found = Results(results, rho=RHO, chosen=CHOSEN, middle=max(1, rounds // 5))
-    return Study(
-        NAME,
-        TITLE,
-        parameters(found),
-        tuple(checks.checks(found)),
-        figures(found),
-        grids(found),
-        notes(setting, found),
-    )
-
-
-def notes(setting: Setting, found: Results) -> tuple[str, ...]:
-    said = [
+    ran = Results(results, rho=RHO, chosen=CHOSEN, middle=max(1, rounds // 5))
+    notes = [
         "The figures of the paper are drawings without numbers: their trends are checked as the text tells them.",
         "Figure 3(c) is the final output. Without a stop time it is the last round's, the same points as 3(b).",
     ]
     if setting.quick:
-        said.append(
-            f"Quick: {found.rounds} rounds of {ROUNDS} and {setting.seeds} seeds; orderings may come out otherwise."
-        )
-    return tuple(said)
+        notes.append(f"Quick: {rounds} rounds of {ROUNDS} and {setting.seeds} seeds; orderings may come out otherwise.")
+    return Study(NAME, TITLE, parameters(ran), tuple(checks(ran)), figures(ran), grids(ran), notes)

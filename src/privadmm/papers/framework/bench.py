@@ -1,4 +1,4 @@
-"""Tasks of papers, run in as many processes as there are cores. What a task returns depends on its arguments alone."""
+"""Run the tasks of a paper in as many processes as there are cores. A task's result depends on its arguments alone."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -15,22 +15,22 @@ Done = Callable[[int, int, Sequence[str]], None]  # tasks done, of how many, and
 
 @dataclass(frozen=True)
 class Setting:
-    """How thorough to be, and where data are that the package does not carry."""
+    """How thorough to be, and the folder of data that the package does not carry."""
 
     quick: bool = False
     data: Path | None = None
 
     @property
     def seeds(self) -> int:
-        """Runs with noise of their own."""
+        """How many runs there are, each with its own noise."""
         return 3 if self.quick else 10
 
 
 @dataclass(frozen=True)
 class Task:
-    """`run(*arguments)` under a key of its own; `run` is a function of a module, so that another process finds it.
+    """A call `run(*arguments)` and the key of its result; `run` is a module's function, so other processes find it.
 
-    What a paper prints may fail when it is run: with `may_fail`, a named error is the task's result.
+    With `may_fail`, a named error is the task's result: what a paper prints may fail when it is run.
     """
 
     key: Any
@@ -43,12 +43,13 @@ class Task:
 
 @dataclass(frozen=True)
 class Failed:
-    """What the error of a task said that may fail."""
+    """The result of a task that may fail, and did: its error."""
 
     message: str
 
 
 def perform(task: Task) -> Any:
+    """Run one task, with one thread."""
     from privadmm.engine.loop import one_blas_thread
 
     try:
@@ -61,42 +62,34 @@ def perform(task: Task) -> Any:
 
 
 def run(tasks: Sequence[Task], workers: int | None = None, done: Done = lambda n, of, now: None) -> dict[Any, Any]:
-    """The results by key, whatever the number of workers (1: in this process)."""
+    """Return the results by key, which do not depend on the number of workers (1: in this process)."""
     if len({task.key for task in tasks}) != len(tasks):
         raise ValueError("two tasks have the same key")
+    results: dict[Any, Any] = {}
     ordered = sorted(tasks, key=lambda task: -task.cost)
-    count = min(workers or cores(), len(tasks))
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    count = min(workers or cores, len(tasks))
     if count <= 1:
-        return in_turn(ordered, done)
-    found: dict[Any, Any] = {}
+        for task in ordered:
+            done(len(results), len(tasks), (task.label,))
+            results[task.key] = perform(task)
+        done(len(results), len(tasks), ())
+        return results
     pool = ProcessPoolExecutor(count, mp_context=get_context("spawn"))
     try:
         pending: dict[Future[Any], Task] = {pool.submit(perform, task): task for task in ordered}
         while pending:
             now = [task.label for future, task in pending.items() if future.running()]
-            done(len(found), len(tasks), now[:count])
+            done(len(results), len(tasks), now[:count])
             ready, _ = wait(pending, timeout=1.0, return_when=FIRST_COMPLETED)
             for future in ready:
-                found[pending.pop(future).key] = future.result()
-        done(len(found), len(tasks), ())
+                results[pending.pop(future).key] = future.result()
+        done(len(results), len(tasks), ())
     except BaseException:
-        # Nobody waits for what is running: it is of no use any more.
+        # Do not wait for running tasks: nobody needs their results any more.
         for process in list(pool._processes.values()):
             process.terminate()
         pool.shutdown(wait=False, cancel_futures=True)
         raise
     pool.shutdown()
-    return found
-
-
-def in_turn(tasks: Sequence[Task], done: Done) -> dict[Any, Any]:
-    found: dict[Any, Any] = {}
-    for task in tasks:
-        done(len(found), len(tasks), (task.label,))
-        found[task.key] = perform(task)
-    done(len(found), len(tasks), ())
-    return found
-
-
-def cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return results

@@ -9,20 +9,8 @@ from privadmm.papers.framework.study import Figure, Line, Panel
 from privadmm.runs.model import SIMULATED
 from privadmm.runs.plots import BEYOND, GREY, RED, canvas
 
-COLORS = (
-    "#2a6fbb",
-    "#d9730d",
-    "#2e8b57",
-    "#8e44ad",
-    "#c0392b",
-    "#7f8c8d",
-    "#b7950b",
-    "#17a2b8",
-    "#e377c2",
-    "#5d4037",
-    "#7cb342",
-    "#1a237e",
-)
+COLORS: tuple[str, ...] = ("#2a6fbb", "#d9730d", "#2e8b57", "#8e44ad", "#c0392b", "#7f8c8d")
+COLORS += ("#b7950b", "#17a2b8", "#e377c2", "#5d4037", "#7cb342", "#1a237e")
 WIDTH, HEIGHT = 5.2, 4.2
 MANY, LONG = 4, 45  # lines, and characters of a label, beyond which legends go below the axes
 QUICK = "QUICK RUN: fewer seeds, rounds and settings than a full one"
@@ -31,11 +19,12 @@ COUNTED = ("round", "epoch", "iteration")  # x axes that have whole numbers alon
 
 
 def draw(figure: Figure, path: Path, quick: bool = False) -> None:
-    """Draw the figure; of a quick run it says so on the picture itself."""
+    """Draw the figure; the picture of a quick run says so."""
+    lines = [line for panel in figure.panels for line in panel.lines]
     columns = 2 if len(figure.panels) == 4 else min(3, len(figure.panels))
     rows = -(-len(figure.panels) // columns)
     most = max(len(panel.lines) for panel in figure.panels)
-    below = most > MANY or any(len(line.label) > LONG for panel in figure.panels for line in panel.lines)
+    below = most > MANY or any(len(line.label) > LONG for line in lines)
     height = HEIGHT + (0.18 * most if below else 0.0)
     drawing = canvas(height=height * rows)
     drawing.set_size_inches(WIDTH * columns, height * rows + 0.5)
@@ -44,21 +33,16 @@ def draw(figure: Figure, path: Path, quick: bool = False) -> None:
         fill(axes, panel, colors, below)
     for axes in boxes[len(figure.panels) :]:
         axes.set_axis_off()
-    drawing.suptitle(
-        f"{QUICK}\n{figure.caption}" if quick else figure.caption, fontsize=11, color=RED if quick else None
-    )
-    if any(banded(line) for panel in figure.panels for line in panel.lines):
+    title = f"{QUICK}\n{figure.caption}" if quick else figure.caption
+    drawing.suptitle(title, fontsize=11, color=RED if quick else None)
+    if any(banded(line) for line in lines):
         drawing.supxlabel(f"Bands: the range over runs. {SIMULATED}", fontsize=8, color=GREY)
     drawing.savefig(path)
 
 
-def series(line: Line) -> str:
-    return line.series or line.label
-
-
 def colored(figure: Figure) -> dict[str, str]:
-    """A colour for every series, in the order in which they come; the same in all panels."""
-    names = dict.fromkeys(series(line) for panel in figure.panels for line in panel.lines)
+    """Give every series a colour, in the order in which they come; the same in all panels."""
+    names = dict.fromkeys(line.series or line.label for panel in figure.panels for line in panel.lines)
     return {name: COLORS[number % len(COLORS)] for number, name in enumerate(names)}
 
 
@@ -66,14 +50,9 @@ def fill(axes: Any, panel: Panel, colors: dict[str, str], below: bool = False) -
     from matplotlib.ticker import MaxNLocator
 
     for line in panel.lines:
-        one(axes, line, colors[series(line)])
-    axes.set(
-        title=panel.title,
-        xlabel=panel.xlabel,
-        ylabel=panel.ylabel,
-        xscale=panel.xscale,
-        yscale=panel.yscale if wide(panel) else "linear",
-    )
+        plot(axes, line, colors[line.series or line.label])
+    yscale = panel.yscale if wide(panel) else "linear"
+    axes.set(title=panel.title, xlabel=panel.xlabel, ylabel=panel.ylabel, xscale=panel.xscale, yscale=yscale)
     if panel.xscale == "linear" and panel.xlabel.startswith(COUNTED):
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
     axes.title.set_fontsize(10)
@@ -86,7 +65,7 @@ def fill(axes: Any, panel: Panel, colors: dict[str, str], below: bool = False) -
 
 
 def wide(panel: Panel) -> bool:
-    """Whether what is drawn spans enough for a logarithmic axis."""
+    """Tell whether what is drawn spans enough for a logarithmic axis."""
     means = [np.asarray(line.y.mean, dtype=float) for line in panel.lines]
     drawn = np.concatenate([[], *(mean[np.isfinite(mean) & (np.abs(mean) < BEYOND) & (mean > 0)] for mean in means)])
     return bool(drawn.size and drawn.max() >= NARROW * drawn.min())
@@ -96,16 +75,15 @@ def banded(line: Line) -> bool:
     return not line.published and bool((np.asarray(line.y.high) > np.asarray(line.y.low)).any())
 
 
-def one(axes: Any, line: Line, color: str) -> None:
+def plot(axes: Any, line: Line, color: str) -> None:
     x, mean = np.asarray(line.x, dtype=float), np.asarray(line.y.mean, dtype=float)
     shown = np.isfinite(mean) & (np.abs(mean) < BEYOND)
-    gone = "" if shown.all() else " (ran away)"
     if line.published:
         axes.plot(x[shown], mean[shown], "x", color=color, label=f"{line.label}, published")
         return
-    style = "--" if line.dashed else "-"
-    marker = "o" if len(x) < 12 else ""
-    axes.plot(x[shown], mean[shown], style, marker=marker, markersize=4, color=color, label=line.label + gone)
-    low, high = (np.clip(np.asarray(side, dtype=float), -BEYOND, BEYOND) for side in (line.y.low, line.y.high))
+    style, marker = "--" if line.dashed else "-", "o" if len(x) < 12 else ""
+    label = line.label if shown.all() else f"{line.label} (ran away)"
+    axes.plot(x[shown], mean[shown], style, marker=marker, markersize=4, color=color, label=label)
     if banded(line):
+        low, high = (np.clip(np.asarray(side, dtype=float), -BEYOND, BEYOND) for side in (line.y.low, line.y.high))
         axes.fill_between(x, low, high, where=shown, color=color, alpha=0.15, linewidth=0)

@@ -6,6 +6,7 @@ neither, and gets the same. Records are one-hot, 105 columns of norm at most 1. 
 
 import functools
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,8 +22,8 @@ from privadmm.optim import graphs
 from privadmm.optim.graphs import Graph
 from privadmm.optim.losses import Logistic
 from privadmm.optim.regularizers import L2
-from privadmm.papers.framework.runs import Look, accuracies, follow, own_losses
-from privadmm.papers.framework.study import Parameter
+from privadmm.papers.framework.runs import accuracies, follow, own_losses
+from privadmm.papers.framework.study import ours
 from privadmm.privacy.accounting import totals, worst
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.mechanisms import Simulation
@@ -33,17 +34,14 @@ EDGES = {5: 7, 20: 40}  # of the random network, by its nodes
 PUBLISHED = Target(None, DELTA, Simulation.kind)  # noise from a paper's own formula; delta is for what it costs
 
 OURS = (
-    Parameter("nodes", "5, of 8000 records each, 7 edges at random", False, "degrees are not stated"),
-    Parameter("row bound", "3, declared", False, "rows are clipped to it and divided by it, never by a row's own"),
-    Parameter(
-        "tolerance", f"{TOLERANCE:g}", False, "gradient norm of a local solve; the noise that covers it is small"
-    ),
-    Parameter("delta", f"{DELTA:g}", False, "of certified epsilons; the papers' own figures have none"),
-)  # fmt: skip
+    ours("nodes", "5, of 8000 records each, 7 edges at random", "degrees are not stated"),
+    ours("row bound", "3, declared", "rows are clipped to it and divided by it, never by a row's own"),
+    ours("tolerance", f"{TOLERANCE:g}", "gradient norm of a local solve; the noise that covers it is small"),
+    ours("delta", f"{DELTA:g}", "of certified epsilons; the papers' own figures have none"),
+)
 
 
-@dataclass(frozen=True)
-class Held:
+class Held(NamedTuple):
     """Records at the nodes, and those kept for testing, in one hand."""
 
     nodes: Shards
@@ -54,11 +52,10 @@ class Held:
 def held(nodes: int) -> Held:
     from scipy.sparse import csr_array
 
-    found, bound = adult.load("onehot"), adult.SCHEMA.row_bound
-    rows = np.random.default_rng(0).permutation(len(found))
-    parts = np.split(rows[:TRAINING], nodes)
-    X, y = csr_array(found.X), found.y
-    return Held(Shards.build(X, y, parts, row_bound=bound), Shards.build(X, y, [rows[TRAINING:]], row_bound=bound))
+    records, bound = adult.load("onehot"), adult.SCHEMA.row_bound
+    rows = np.random.default_rng(0).permutation(len(records))
+    parts, X = (np.split(rows[:TRAINING], nodes), [rows[TRAINING:]]), csr_array(records.X)
+    return Held(*(Shards.build(X, records.y, part, row_bound=bound) for part in parts))
 
 
 def network(nodes: int) -> Graph:
@@ -66,29 +63,19 @@ def network(nodes: int) -> Graph:
 
 
 def job(algorithm: Algorithm, rounds: int, weight: float, privacy: Target | NoPrivacy, nodes: int = 5) -> Job:
-    """This method on Adult with the penalty weight/2 |f|^2 in every node's problem."""
+    """Set this method up on Adult, with the penalty weight/2 |f|^2 in every node's problem."""
     shards = held(nodes).nodes
-    public = Public(
-        sizes=shards.sizes,
-        dim=shards.dim,
-        rounds=rounds,
-        graph=network(nodes),
-        loss=Logistic(),
-        regularizer=L2(weight),
-        privacy=privacy,
-        C=C,
-    )
-    return Job(algorithm, public)
+    facts = (shards.sizes, shards.dim, rounds, network(nodes), Logistic(), L2(weight), privacy)
+    return Job(algorithm, Public(*facts, C=C))
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What a task found. Arrays (rounds, seeds): the nodes' mean loss on their own records, without C; the error
-    rate of their mean classifier on the test records; and the mean loss at what is sent beside the iterates, if any."""
+    """What a run showed, in arrays (rounds, seeds), and what it cost."""
 
-    loss: Floats
-    error: Floats
-    even: Floats
+    loss: Floats  # the nodes' mean loss on their own records, without C
+    error: Floats  # error rate of their mean classifier on the test records
+    even: Floats  # the loss at what is sent beside the iterates, if anything is; else as `loss`
     epsilon: float | None  # certified, of all rounds
     one_round: float | None  # certified, of the first round alone
     claimed: float | None  # by the paper
@@ -98,26 +85,25 @@ class Seen:
         return np.asarray(self.loss[-1])
 
 
-def run(this: Job, seeds: int, failing: bool = False) -> Seen:
-    """With `failing`, a run that breaks down is infinite from there on."""
-    public = this.public
-    found = follow(this, held(public.parties).nodes, seeds, look(this), failing=failing)
-    loss, even, error = np.moveaxis(found, 1, 0)
-    first = None if this.delta is None else worst(totals({(0, 0): this.plan[0, 0]}, public.parties), this.delta)
-    claim = this.published
-    return Seen(loss, error, even, this.epsilon, first, None if claim is None else claim.epsilon)
-
-
-def look(this: Job) -> Look:
-    """(3, seeds) after a round: the loss, that of the even iterates (mail of [odd, even]), the error rate."""
-    data, d = held(this.public.parties), this.public.dim
+def run(job: Job, seeds: int, failing: bool = False) -> Seen:
+    """Run what `job` set up, once per seed. With `failing`, a run that breaks down is infinite from there on."""
+    public, data = job.public, held(job.public.parties)
 
     def loss(f: Floats) -> Floats:
-        return np.asarray(own_losses(this, data.nodes, f).mean(axis=-1) / C)
+        return np.asarray(own_losses(public, data.nodes, f).mean(axis=-1) / C)
 
-    def seen(view: View, parties: InProcess) -> Floats:
+    def look(view: View, parties: InProcess) -> Floats:
+        """(3, seeds): the loss, that of the even iterates (mail of [odd, even]), the error rate."""
         odd, mail = loss(parties.local_models()), view.progress.mail.values
-        even = loss(mail[..., d:]) if mail.shape[-1] == 2 * d else odd
+        even = loss(mail[..., public.dim :]) if mail.shape[-1] == 2 * public.dim else odd
         return np.stack([odd, even, 1 - accuracies(data.test, view.model)])
 
-    return seen
+    losses, even, error = np.moveaxis(follow(job, data.nodes, seeds, look, failing=failing), 1, 0)
+    first = None if job.delta is None else one_round(job)
+    return Seen(losses, error, even, job.epsilon, first, None if job.published is None else job.published.epsilon)
+
+
+def one_round(job: Job) -> float:
+    """What the first round alone is certified to cost the worst party."""
+    assert job.delta is not None
+    return worst(totals({(0, 0): job.plan[0, 0]}, job.public.parties), job.delta)

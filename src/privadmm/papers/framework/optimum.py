@@ -8,7 +8,9 @@ rounded problem, less what rounding can have added, is a lower bound on the mini
 against it is never too small.
 """
 
+import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -35,6 +37,18 @@ class Optimum:
     slack: float
 
 
+def condition(words: str, value: float, limit: float) -> dict[str, Any]:
+    """Record of what a theorem assumes, value <= limit, and whether it holds."""
+    return {"condition": words, "value": value, "limit": limit, "holds": value <= limit}
+
+
+def measured_record(values: Floats) -> dict[str, Any]:
+    """Record of values (rounds, seeds): their means, and standard errors if there are several seeds."""
+    seeds = values.shape[1]
+    error = (values.std(axis=1, ddof=1) / math.sqrt(seeds)).tolist() if seeds > 1 else None
+    return {"measured": values.mean(axis=1).tolist(), "standard_error": error}
+
+
 def shares(local: Local, w: Floats) -> Floats:
     """f_i(w_i) of every party, (..., P), for weights (..., P, d) of their own."""
     losses = local.shards.sums(local.public.loss.value(local.shards.margins(w), local.shards.y))
@@ -42,7 +56,7 @@ def shares(local: Local, w: Floats) -> Floats:
 
 
 def optimum(local: Local) -> Optimum:
-    """Of (1), for the labels that these parties train on."""
+    """Minimise (1), for the labels that these parties train on."""
     public = local.public
     if not public.loss.convex:
         raise ConfigError(
@@ -76,23 +90,20 @@ class Rounded:
 
     def value(self, w: Floats) -> float:
         losses = self.local.shards.sums(self.loss.value(self.margins(w), self.local.shards.y))
-        smooth = float(self.local.public.regularizer.smooth.value(w))
-        return float((self.local.weight[:, 0] * losses).mean()) + smooth + self.kinks * float(self.size(w).sum())
-
-    def size(self, w: Floats) -> Floats:
-        return np.hypot(w, self.s)
+        smooth, rounded = float(self.local.public.regularizer.smooth.value(w)), float(np.hypot(w, self.s).sum())
+        return float((self.local.weight[:, 0] * losses).mean()) + smooth + self.kinks * rounded
 
     def gradient(self, w: Floats) -> Floats:
         pulls = self.local.shards.pull(self.loss.deriv(self.margins(w), self.local.shards.y))
-        rest = self.kinks * w / self.size(w) if self.kinks else 0.0
+        rest = self.kinks * w / np.hypot(w, self.s) if self.kinks else 0.0
         smooth = self.local.public.regularizer.smooth.subgradient(w)
         return np.asarray((self.local.weight * pulls).mean(axis=0) + smooth + rest)
 
     def hessian(self, w: Floats, more: float) -> Floats:
-        """And `more` on its diagonal, where the problem itself may be flat."""
+        """The Hessian, with `more` on its diagonal, as the problem itself may be flat."""
         grams = self.local.shards.gram(self.loss.curv(self.margins(w), self.local.shards.y))
         bend = self.local.public.regularizer.smooth.weight + more
-        diagonal = bend + (self.kinks * self.s**2 / self.size(w) ** 3 if self.kinks else np.zeros_like(w))
+        diagonal = bend + (self.kinks * self.s**2 / np.hypot(w, self.s) ** 3 if self.kinks else np.zeros_like(w))
         return np.asarray((self.local.weight[:, :, None] * grams).mean(axis=0) + np.diag(diagonal))
 
     def minimise(self, w: Floats) -> Floats:
@@ -107,7 +118,7 @@ class Rounded:
         raise ToleranceError(LOST)
 
     def descend(self, w: Floats, step: Floats, down: float, slope: float) -> Floats:
-        """The longest of step, step/2, step/4, ... that makes enough of the promised descent."""
+        """Take the longest of step, step/2, step/4, ... that makes enough of the promised descent."""
         here = self.value(w)
         # Where values agree to their last digits, only the slope can tell.
         flat = down <= 1e-12 * (1 + abs(here))

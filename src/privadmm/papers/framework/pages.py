@@ -8,10 +8,11 @@ from privadmm.data.files import write_json
 from privadmm.papers.framework.study import VERDICTS, Check, Study
 
 WHOLE = 1e9  # whole figures below this are written out
+BY = {"paper": "the paper", "ours": "us"}
 
 
 def save(study: Study, out: Path, quick: bool = False) -> None:
-    """`out` gets study.json, results.md and a file for each figure."""
+    """Write study.json, results.md and a file for each figure into `out`."""
     from privadmm.papers.framework.drawing import draw
 
     out.mkdir(parents=True, exist_ok=True)
@@ -26,20 +27,14 @@ def kind(quick: bool) -> str:
 
 
 def page(study: Study, quick: bool = False) -> str:
-    """In Markdown: what was run, every check, every table."""
-    parts = [
-        f"# {study.title} ({study.paper}): {kind(quick)}",
-        f"{study.tally}.",
-        "### Settings",
-        settings(study),
-        "### Checks",
+    """Write in Markdown what was run, every check and every table."""
+    settings = [
+        (each.symbol, each.value, "the paper" if each.stated else "ours", each.why) for each in study.parameters
     ]
-    parts.append(
-        table(
-            ("check", "claimed by", "published", "ours", "verdict", "remark"),
-            [cells(check) for check in study.checks],
-        )
-    )
+    headings = ("check", "claimed by", "published", "ours", "verdict", "remark")
+    parts = [f"# {study.title} ({study.paper}): {kind(quick)}", f"{study.tally}."]
+    parts += ["### Settings", table(("setting", "value", "from", "reason"), settings)]
+    parts += ["### Checks", table(headings, [cells(check) for check in study.checks])]
     for grid in study.grids:
         parts += [f"### {grid.caption}", table(grid.columns, [tuple(map(word, row)) for row in grid.rows])]
     for figure in study.figures:
@@ -48,24 +43,11 @@ def page(study: Study, quick: bool = False) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def settings(study: Study) -> str:
-    rows = [(one.symbol, one.value, "the paper" if one.stated else "ours", one.why) for one in study.parameters]
-    return table(("setting", "value", "from", "reason"), rows)
-
-
-BY = {"paper": "the paper", "ours": "us"}
-
-
 def cells(check: Check) -> tuple[str, ...]:
+    """A check's row of the table, without Markdown's bars."""
     within = "" if check.tolerance is None else f" +- {check.tolerance:g}"
-    return (
-        check.name,
-        BY[check.of],
-        word(check.published) + within,
-        word(check.ours),
-        f"**{VERDICTS[False]}**" if check.ok is False else VERDICTS[check.ok],
-        check.why,
-    )
+    verdict = f"**{VERDICTS[False]}**" if check.ok is False else VERDICTS[check.ok]
+    return check.name, BY[check.of], word(check.published) + within, word(check.ours), verdict, check.why
 
 
 def table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
@@ -74,6 +56,7 @@ def table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def word(value: Any) -> str:
+    """A cell as text."""
     if value is None:
         return "-"
     if not isinstance(value, float):

@@ -1,9 +1,8 @@
 """Data that the package does not carry, from `--data-dir`: Raetsch's sets and gisette."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +14,7 @@ from privadmm.errors import ConfigError, DataError
 RAETSCH = ("banana", "german", "image", "ringnorm", "splice", "twonorm", "waveform")
 
 
-@dataclass(frozen=True)
-class Raw:
+class Raw(NamedTuple):
     """Features and labels -1, +1, as they are in the file."""
 
     X: Floats
@@ -24,17 +22,15 @@ class Raw:
 
 
 def need(data: Path | None, files: Sequence[str], what: str, about: str = "") -> Path:
-    """The folder, if these files are in it; `about` says what they hold and where they come from."""
-    said, about = f"{what} needs {', '.join(files)}, which the package does not carry", about and f". {about}"
+    """Return the folder if these files are in it; `about` says what they hold and where they come from."""
+    needed, about = f"{what} needs {', '.join(files)}, which the package does not carry", about and f". {about}"
     if data is None:
-        raise ConfigError(f"{said}: name the folder that has them with --data-dir{about}")
-    missing = [name for name in files if not (data / name).is_file()]
-    if missing:
-        raise ConfigError(f"{data}: {said}; missing here: {', '.join(missing)}. Correct --data-dir{about}")
+        raise ConfigError(f"{needed}: name the folder that has them with --data-dir{about}")
+    if missing := [name for name in files if not (data / name).is_file()]:
+        raise ConfigError(f"{data}: {needed}; missing here: {', '.join(missing)}. Correct --data-dir{about}")
     return data
 
 
-KEYS = ("X", "y", "unique_idx")
 ABOUT_RAETSCH = (
     "They are Raetsch's benchmark collection (the IDA repository), a NumPy file for each set with X (records by "
     "columns), y (-1 or +1) and unique_idx (the rows left when records that are there twice are dropped)"
@@ -46,13 +42,11 @@ def raetsch_files() -> list[str]:
 
 
 def raetsch(data: Path, name: str, unique: bool = False) -> Raw:
-    """One of Raetsch's sets; `unique` leaves out records that are there twice."""
-    folder = need(data, [f"raetsch/{name}.npz"], f"the set {name}", ABOUT_RAETSCH)
-    with np.load(folder / f"raetsch/{name}.npz") as file:
-        if lacking := [key for key in KEYS if key not in file]:
-            raise DataError(
-                f"{folder / f'raetsch/{name}.npz'}: has no {', '.join(lacking)}. {ABOUT_RAETSCH}; write it anew"
-            )
+    """Read one of Raetsch's sets; `unique` leaves out records that are there twice."""
+    path = need(data, [f"raetsch/{name}.npz"], f"the set {name}", ABOUT_RAETSCH) / f"raetsch/{name}.npz"
+    with np.load(path) as file:
+        if lacking := [key for key in ("X", "y", "unique_idx") if key not in file]:
+            raise DataError(f"{path}: has no {', '.join(lacking)}. {ABOUT_RAETSCH}; write it anew")
         rows: NDArray[np.int64] | slice = file["unique_idx"] if unique else slice(None)
         return Raw(file["X"][rows].astype(float), file["y"][rows].astype(float))
 
@@ -60,10 +54,7 @@ def raetsch(data: Path, name: str, unique: bool = False) -> Raw:
 GISETTE_WIDTH, GISETTE_LARGEST = 5000, 999
 SURROGATE = "a surrogate of gisette"
 GISETTE: dict[str, tuple[tuple[str, ...], ...]] = {
-    "gisette, as LIBSVM has it": (
-        ("gisette_scale", "gisette_scale.t"),
-        ("gisette_scale.bz2", "gisette_scale.t.bz2"),
-    ),
+    "gisette, as LIBSVM has it": (("gisette_scale", "gisette_scale.t"), ("gisette_scale.bz2", "gisette_scale.t.bz2")),
     "gisette, as UCI has it": (
         ("gisette_train.data", "gisette_train.labels", "gisette_valid.data", "gisette_valid.labels"),
     ),
@@ -72,25 +63,22 @@ GISETTE: dict[str, tuple[tuple[str, ...], ...]] = {
 
 
 def gisette_source(data: Path | None) -> tuple[str, tuple[str, ...]] | None:
-    """What of gisette is in the folder, the real one first, and its files; None if nothing is."""
-    found = [
-        (source, files)
-        for source, forms in GISETTE.items()
-        for files in forms
-        if data is not None and all((data / name).is_file() for name in files)
-    ]
-    return found[0] if found else None
+    """Find gisette in the folder, the real one first: its name and files; None if there is none."""
+    for source, forms in GISETTE.items():
+        for files in forms:
+            if data is not None and all((data / name).is_file() for name in files):
+                return source, files
+    return None
 
 
 def gisette(data: Path) -> tuple[Raw, Raw]:
-    """6,000 records to train on and 1,000 to test on; LIBSVM's as they are, others from 0..999 to [-1, 1]."""
-    found = gisette_source(data)
-    if found is None:
+    """Read 6,000 records to train on and 1,000 to test on; LIBSVM's as they are, others from 0..999 to [-1, 1]."""
+    if (present := gisette_source(data)) is None:
         raise ConfigError(
             f"{data}: no gisette here. Give gisette_scale and gisette_scale.t from LIBSVM, packed by bz2 or not; "
             "or gisette_train.data, .labels, gisette_valid.data and .labels from UCI"
         )
-    source, files = found
+    source, files = present
     if source.endswith("LIBSVM has it"):
         return libsvm(data / files[0]), libsvm(data / files[1])
     if source == SURROGATE:
@@ -105,18 +93,17 @@ def gisette(data: Path) -> tuple[Raw, Raw]:
 
 
 def libsvm(path: Path) -> Raw:
-    found = read(path, "libsvm", classes=(-1, 1), dim=GISETTE_WIDTH)
-    X: Any = found.X
-    return Raw(X.toarray(), found.y)
+    records: Any = read(path, "libsvm", classes=(-1, 1), dim=GISETTE_WIDTH)
+    return Raw(records.X.toarray(), records.y)
 
 
 def ranged(X: NDArray[np.integer | np.floating]) -> Floats:
-    """The declared range 0..999 to [-1, 1]. LIBSVM takes each column's own, which is read off the records."""
+    """Bring the declared range 0..999 to [-1, 1]. LIBSVM takes each column's own, which is read off the records."""
     return np.clip(2 * X.astype(float) / GISETTE_LARGEST - 1, -1.0, 1.0)
 
 
 def table(path: Path) -> Floats:
-    """Whole numbers apart by blanks."""
+    """Read whole numbers that are separated by blanks."""
     try:
         return np.loadtxt(path, dtype=float, ndmin=1)
     except ValueError as error:

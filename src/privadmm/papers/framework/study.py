@@ -1,10 +1,10 @@
-"""What comes of reproducing a paper: checks, the parameters they rest on, tables and figures."""
+"""What reproducing a paper yields: checks, the settings they rest on, tables and figures."""
 
 import math
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,18 +12,19 @@ from numpy.typing import ArrayLike
 from privadmm.data.arrays import Floats
 
 Whose = Literal["paper", "ours"]
+Scale = Literal["linear", "log"]
+Row = tuple[str | float | None, ...]
 VERDICTS = {True: "holds", False: "does not hold", None: "cannot be judged"}
 TOO_FEW = "too few settings were run to judge it"
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that a paper prints or claims, or that we expect, and whether it came out.
+    """Something that a paper prints or claims, or that we expect, and whether it came out.
 
-    published and ours are figures within `tolerance` of each other, or a claim in words and what was seen. `ok` is one
-    of VERDICTS: None where what was run cannot decide. `why` explains a check that does not hold or cannot be judged,
-    and says of any other what it rests on. `of` says whose claim it is: the paper's own, or ours (an earlier trial, a
-    control, a certified variant).
+    `published` and `ours` are figures within `tolerance` of each other, or words. `ok` is a key of VERDICTS; None means
+    that the runs cannot decide. `why` explains a check that does not hold or cannot be judged, and says what any other
+    rests on. `of` says whose claim it is: the paper's, or ours (an earlier trial, a control, a certified variant).
     """
 
     name: str
@@ -36,31 +37,34 @@ class Check:
 
     @property
     def record(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "of": self.of,
-            "published": self.published,
-            "ours": self.ours,
-            "tolerance": self.tolerance,
-            "ok": self.ok,
-            "why": self.why,
-        }
+        return {key: getattr(self, key) for key in ("name", "of", "published", "ours", "tolerance", "ok", "why")}
 
 
 def near(name: str, published: float, ours: float, tolerance: float, why: str = "", of: Whose = "paper") -> Check:
-    """A printed figure against ours."""
+    """Compare a printed figure with ours."""
     return Check(name, published, ours, bool(abs(ours - published) <= tolerance), tolerance, why, of)
 
 
-def claim(name: str, words: str, seen: str, ok: bool | None, why: str = "", of: Whose = "paper") -> Check:
-    """What a paper says in words, or what we expect, and what was seen."""
-    if ok is None:
-        return Check(name, words, seen, None, None, why or TOO_FEW, of)
-    return Check(name, words, seen, bool(ok), None, why, of)
+class Claim(NamedTuple):
+    """What a paper says in words; or, if it is ours, what we expect and the paper does not claim."""
+
+    name: str
+    words: str
+    of: Whose = "paper"
+
+    def judged(self, seen: str, ok: bool | np.bool_ | None, why: str = "") -> Check:
+        """Judge it by what was seen."""
+        unjudged = ok is None
+        why = why or (TOO_FEW if unjudged else "")
+        return Check(self.name, self.words, seen, None if unjudged else bool(ok), None, why, self.of)
+
+
+def expect(name: str, words: str) -> Claim:
+    return Claim(name, words, "ours")
 
 
 def falls(values: ArrayLike) -> bool | None:
-    """Whether every value is below the one before; None if there are fewer than two."""
+    """Tell whether every value is below the one before; None if there are fewer than two."""
     steps = np.diff(np.asarray(values, dtype=float))
     return bool(np.all(steps < 0)) if steps.size else None
 
@@ -69,9 +73,24 @@ def rises(values: ArrayLike) -> bool | None:
     return falls(-np.asarray(values, dtype=float))
 
 
+def listed(values: Iterable[float], digits: str = "g") -> str:
+    return ", ".join(f"{value:{digits}}" for value in values)
+
+
+def pairs(name: str, at: Iterable[float], values: Iterable[float]) -> str:
+    """`name a: value, b: value`"""
+    return f"{name} " + ", ".join(f"{a:.3g}: {value:.4g}" for a, value in zip(at, values, strict=True))
+
+
+def spread_words(values: ArrayLike, digits: int = 4) -> str:
+    """`mean (low to high)` of several runs."""
+    runs = np.asarray(values, dtype=float)
+    return f"{runs.mean():.{digits}g} ({runs.min():.{digits}g} to {runs.max():.{digits}g})"
+
+
 @dataclass(frozen=True)
 class Spread:
-    """Mean and range over runs, for each point of a curve. Made from an array (points, runs)."""
+    """Mean and range over runs, for each point of a curve."""
 
     mean: Floats
     low: Floats
@@ -79,14 +98,9 @@ class Spread:
 
     @staticmethod
     def of(values: ArrayLike) -> "Spread":
-        found = np.asarray(values, dtype=float)
-        return Spread(found.mean(axis=-1), found.min(axis=-1), found.max(axis=-1))
-
-
-def spread_words(values: ArrayLike, digits: int = 4) -> str:
-    """`mean (low to high)` of several runs."""
-    found = np.asarray(values, dtype=float)
-    return f"{found.mean():.{digits}g} ({found.min():.{digits}g} to {found.max():.{digits}g})"
+        """Summarise an array (points, runs)."""
+        runs = np.asarray(values, dtype=float)
+        return Spread(runs.mean(axis=-1), runs.min(axis=-1), runs.max(axis=-1))
 
 
 @dataclass(frozen=True)
@@ -103,21 +117,23 @@ class Line:
     dashed: bool = False
     series: str = ""
 
+    @staticmethod
+    def of(
+        label: str, values: ArrayLike, x: Sequence[float] | None = None, dashed: bool = False, series: str = ""
+    ) -> "Line":
+        """Draw values (points, runs), or (points,) of a single run, over x or else over rounds 1, 2, ..."""
+        runs = np.asarray(values, dtype=float)
+        y = Spread.of(runs.reshape(len(runs), -1))
+        return Line(label, range(1, len(runs) + 1) if x is None else x, y, dashed=dashed, series=series)
+
     @property
     def record(self) -> dict[str, Any]:
-        return {
-            "label": self.label,
-            "x": [float(one) for one in self.x],
-            "mean": finite(self.y.mean),
-            "low": finite(self.y.low),
-            "high": finite(self.y.high),
-            "published": self.published,
+        # JSON has no infinity: what ran away is null.
+        ends = {
+            name: [float(value) if math.isfinite(value) else None for value in np.asarray(getattr(self.y, name))]
+            for name in ("mean", "low", "high")
         }
-
-
-def finite(values: Floats) -> list[float | None]:
-    """For JSON, which has no infinity: what ran away is null."""
-    return [float(one) if math.isfinite(one) else None for one in np.asarray(values)]
+        return {"label": self.label, "x": [float(x) for x in self.x], **ends, "published": self.published}
 
 
 @dataclass(frozen=True)
@@ -125,9 +141,9 @@ class Panel:
     title: str
     xlabel: str
     ylabel: str
-    lines: tuple[Line, ...]
-    xscale: Literal["linear", "log"] = "linear"
-    yscale: Literal["linear", "log"] = "linear"
+    lines: Sequence[Line]
+    xscale: Scale = "linear"
+    yscale: Scale = "linear"
 
     @property
     def record(self) -> dict[str, Any]:
@@ -136,15 +152,15 @@ class Panel:
 
 @dataclass(frozen=True)
 class Figure:
-    """Panels side by side; `name` is its file's, as `figure-2`."""
+    """Panels side by side, in the file NAME.png."""
 
     name: str
     caption: str
-    panels: tuple[Panel, ...]
+    panels: Sequence[Panel]
 
     @property
     def record(self) -> dict[str, Any]:
-        return {"name": self.name, "caption": self.caption, "panels": [one.record for one in self.panels]}
+        return {"name": self.name, "caption": self.caption, "panels": [panel.record for panel in self.panels]}
 
 
 @dataclass(frozen=True)
@@ -154,7 +170,7 @@ class Grid:
     name: str
     caption: str
     columns: tuple[str, ...]
-    rows: tuple[tuple[str | float | None, ...], ...]
+    rows: Sequence[Row]
 
     @property
     def record(self) -> dict[str, Any]:
@@ -163,7 +179,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A setting of the experiment. `stated` by the paper, or else ours, with the reason."""
+    """A setting of the experiment: `stated` by the paper, or else ours, with the reason."""
 
     symbol: str
     value: str
@@ -171,15 +187,19 @@ class Parameter:
     why: str = ""
 
 
+def ours(symbol: str, value: str, why: str) -> Parameter:
+    return Parameter(symbol, value, False, why)
+
+
 @dataclass(frozen=True)
 class Study:
     paper: str
     title: str
-    parameters: tuple[Parameter, ...]
-    checks: tuple[Check, ...]
-    figures: tuple[Figure, ...] = ()
-    grids: tuple[Grid, ...] = ()
-    notes: tuple[str, ...] = field(default=())  # what was not run, and why
+    parameters: Sequence[Parameter]
+    checks: Sequence[Check]
+    figures: Sequence[Figure] = ()
+    grids: Sequence[Grid] = ()
+    notes: Sequence[str] = ()  # what was not run, and why
 
     @property
     def counts(self) -> dict[str, int]:
@@ -190,13 +210,13 @@ class Study:
     @property
     def tally(self) -> str:
         """How many checks hold, the paper's claims and our own expectations apart."""
-        said = []
+        parts = []
         for of, what in (("paper", "the paper's claims"), ("ours", "our own expectations")):
             verdicts = Counter(check.ok for check in self.checks if check.of == of)
             if verdicts:
                 unjudged = f", {verdicts[None]} cannot be judged" if verdicts[None] else ""
-                said.append(f"{verdicts[True]} of {verdicts.total()} of {what} hold{unjudged}")
-        return "; ".join(said)
+                parts.append(f"{verdicts[True]} of {verdicts.total()} of {what} hold{unjudged}")
+        return "; ".join(parts)
 
     @property
     def record(self) -> dict[str, Any]:
@@ -206,10 +226,7 @@ class Study:
             "checks": [check.record for check in self.checks],
             **self.counts,
             "tally": self.tally,
-            "parameters": [
-                {"symbol": one.symbol, "value": one.value, "stated": one.stated, "why": one.why}
-                for one in self.parameters
-            ],
+            "parameters": [asdict(parameter) for parameter in self.parameters],
             "tables": [grid.record for grid in self.grids],
             "figures": [figure.record for figure in self.figures],
             "notes": list(self.notes),

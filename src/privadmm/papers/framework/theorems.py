@@ -1,6 +1,5 @@
 """`privadmm theory`: the utility theorem of a config's algorithm, beside what a simulation of it measures."""
 
-from collections.abc import Callable
 from typing import Any
 
 from privadmm.algorithms.dp_admm import DPADMM
@@ -8,21 +7,16 @@ from privadmm.algorithms.pdml import PDML
 from privadmm.config import build
 from privadmm.config.file import Config
 from privadmm.errors import ConfigError
-from privadmm.papers.dp_admm.curves import dp_admm
+from privadmm.papers.dp_admm.theory import Done, dp_admm
 from privadmm.papers.pdml.curves import pdml
 from privadmm.params import check_whole
 from privadmm.privacy.mechanisms import Simulation
 
 
 def study(
-    config: Config,
-    seeds: int,
-    beta: float,
-    radius: float | None,
-    delta: float,
-    done: Callable[[int, int], None] = lambda rounds, of: None,
+    config: Config, seeds: int, beta: float, radius: float | None, delta: float, done: Done = lambda rounds, of: None
 ) -> dict[str, Any]:
-    """Bounds and measured curves by round.
+    """Record bounds and measured curves by round.
 
     beta     weight of the distance from consensus in Theorems 3 and 4; the paper draws 1
     radius   W, the ball in which PDML's classifiers are declared to lie; the one of every optimum if None
@@ -41,14 +35,14 @@ def study(
     job = build.job(config, shards.sizes, shards.dim)
     seed = config.run.seed or 0
     if isinstance(algorithm, DPADMM):
-        found = dp_admm(job, shards, Simulation(seed), seeds, beta, done)
+        theorem = dp_admm(job, shards, Simulation(seed), seeds, beta, done)
     else:
-        found = pdml(job, shards, seed, seeds, radius, delta, done)
+        theorem = pdml(job, shards, seed, seeds, radius, delta, done)
     return {
         "algorithm": algorithm.name,
         "parties": job.public.parties,
         "seeds": seeds,
         "epsilon": job.epsilon,
         "privacy_delta": job.delta,
-        **found,
+        **theorem,
     }

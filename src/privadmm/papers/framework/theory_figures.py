@@ -13,7 +13,7 @@ from privadmm.runs.plots import BLUE, GREY, ORANGE, RED, canvas
 
 
 def save(result: dict[str, Any], out: Path, name: str) -> None:
-    """NAME.json and NAME.png."""
+    """Write NAME.json and NAME.png."""
     write_json(out / f"{name}.json", result)
     (draw_theory if name == "theory" else draw_tradeoff)(result, out / f"{name}.png")
 
@@ -24,7 +24,7 @@ def heading(result: dict[str, Any]) -> str:
 
 
 def draw_theory(result: dict[str, Any], path: Path) -> None:
-    """Bounds and measured curve by round; a band of two standard errors."""
+    """Draw bounds and the measured curve by round, with a band of two standard errors."""
     drawing = canvas(height=4.6)
     axes, rounds = drawing.subplots(), np.array(result["rounds"])
     marker = "o" if len(rounds) < 3 else ""
@@ -40,7 +40,7 @@ def draw_theory(result: dict[str, Any], path: Path) -> None:
         error = 2 * np.array(result["standard_error"])
         low = np.maximum(measured - error, measured / 100)
         axes.fill_between(rounds, low, measured + error, color=BLUE, alpha=0.2, linewidth=0)
-    failed = sum(not one["holds"] for one in result["conditions"])
+    failed = sum(not condition["holds"] for condition in result["conditions"])
     note = f"{amount(failed, 'condition')} of the theorem not met. " if failed else ""
     axes.set(xlabel="round", ylabel="expected distance from the optimum", yscale="log", title=heading(result))
     finish(axes)
@@ -49,17 +49,17 @@ def draw_theory(result: dict[str, Any], path: Path) -> None:
 
 
 def draw_tradeoff(result: dict[str, Any], path: Path) -> None:
-    """After the last round, a column for each noise: points and fit, below them the utilities and the best alpha."""
+    """Draw the last round, a column for each noise: points and fit, below them the utilities and the best alpha."""
     drawing = canvas(height=6.2)
     drawing.set_size_inches(10, 6.2)
     weights, last = Weights(*result["weights"]), result["rounds"][-1]
     lines = [line for line in result["lines"] if line["round"] == last]
     for line, (above, below) in zip(lines, drawing.subplots(2, len(lines), sharex=True).T, strict=True):
         color = BLUE if line["calibration"] == "certified" else ORANGE
-        ran = [one for one in line["points"] if one["problem"] is None]
-        alphas, losses = (np.array([one[key] for one in ran]) for key in ("alpha", "loss"))
+        ran = [point for point in line["points"] if point["problem"] is None]
+        alphas, losses = (np.array([point[key] for point in ran]) for key in ("alpha", "loss"))
         fine, curve = np.geomspace(alphas[0], alphas[-1], 400), Fit(**line["fit"])
-        errors = [2 * (one["standard_error"] or 0.0) for one in ran]
+        errors = [2 * (point["standard_error"] or 0.0) for point in ran]
         above.errorbar(alphas, losses, yerr=errors, fmt="o", color=color, markersize=4, label="measured")
         quality = f"{'' if curve.good else 'a poor '}fit, R$^2$ = {curve.r2:.3f}"
         above.plot(fine, curve(fine), color=color, label=quality)

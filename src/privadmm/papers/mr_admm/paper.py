@@ -10,29 +10,11 @@ from typing import Any
 
 from privadmm.papers.framework import nodes
 from privadmm.papers.framework.bench import Setting, Task
-from privadmm.papers.framework.study import Parameter, Study
-from privadmm.papers.mr_admm import checks
-from privadmm.papers.mr_admm.figures import figures, grids
-from privadmm.papers.mr_admm.results import Results
-from privadmm.papers.mr_admm.runs import (
-    ADMM,
-    GAMMA,
-    GROWING,
-    GROWTH,
-    HALF,
-    MR,
-    RHO,
-    STILL,
-    M,
-    Plan,
-    R,
-    certified,
-    gammas,
-    overfitting,
-    plans,
-    published,
-    speeds,
-)
+from privadmm.papers.framework.study import Parameter, Study, listed, ours
+from privadmm.papers.mr_admm import runs
+from privadmm.papers.mr_admm.checks import checks
+from privadmm.papers.mr_admm.results import Results, figures, grids
+from privadmm.papers.mr_admm.runs import ADMM, GAMMA, GROWING, GROWTH, HALF, MR, RHO, STILL, M, Plan, R
 
 NAME, TITLE = "mr-admm", "Recycled ADMM"
 ALPHAS, PAIRS, RUNS = (2.0, 1.0, 0.5), 25, 10
@@ -43,100 +25,76 @@ EPSILONS = (1.0, 4.0)
 TRIED = ((1.0, 1.15, 10), (1.0, 1.15, 25), (3.0, 1.05, 10), (3.0, 1.05, 25))
 
 
-def parameters(setting: Setting, found: Results) -> tuple[Parameter, ...]:
-    """As they were run."""
-    whole, whys = found.pairs == PAIRS, "stated for Figure 2; 100 for Figure 1, as curves end slowly there"
+def parameters(setting: Setting, ran: Results) -> list[Parameter]:
+    """The settings of this run."""
+    alphas, seeds, edges = ran.levels("published"), setting.seeds, "40 edges at random"
+    every, enough, whole = alphas == list(ALPHAS), seeds == RUNS, ran.pairs == PAIRS
+    why = "stated for Figure 2; 100 for Figure 1, as curves end slowly there"
     short = f"a quick run, with twice as many in Figure 1; a full one has {2 * PAIRS}, and twice as many there"
-    alphas = found.levels("published")
-    every, runs = alphas == list(ALPHAS), setting.seeds
-    made = (
+    training = "40,000 and 5,222 of 45,222 records"
+    return [
         Parameter("C", "1750", True),
         Parameter("rho", f"{RHO:g}", True),
         Parameter("gamma", f"{GAMMA:g}; Figures 1(a) and 3 vary it", True, "their values are not stated: 0.5, 2, 10"),
         Parameter("eta", "1; 0.5 in Figure 1(a); 1.04^k in MR-ADMM of Figure 5", True),
-        Parameter(
-            "alpha",
-            ", ".join(f"{one:g}" for one in alphas),
-            every,
-            "" if every else "a quick run; the paper has 2, 1 and 0.5",
-        ),
-        Parameter("runs", str(runs), runs == RUNS, "" if runs == RUNS else f"a quick run; the paper has {RUNS}"),
-        Parameter(
-            "training, testing",
-            "40,000 and 5,222 of 45,222 records",
-            True,
-            "the paper counts 45,223 and 5,223",
-        ),
-        Parameter("iterations", str(2 * found.pairs), False, whys if whole else short),
-        Parameter("M-ADMM's growth", "1.04^(t/2)", False, "ends where MR-ADMM's penalty does"),
-    )
-    wide = (Parameter("network of 20", "40 edges at random", False, "degrees are not stated"),)
-    return (*made, *(wide if 20 in found.sizes() else ()), *nodes.OURS)
+        Parameter("alpha", listed(alphas), every, "" if every else "a quick run; the paper has 2, 1 and 0.5"),
+        Parameter("runs", str(seeds), enough, "" if enough else f"a quick run; the paper has {RUNS}"),
+        Parameter("training, testing", training, True, "the paper counts 45,223 and 5,223"),
+        ours("iterations", str(2 * ran.pairs), why if whole else short),
+        ours("M-ADMM's growth", "1.04^(t/2)", "ends where MR-ADMM's penalty does"),
+        *([ours("network of 20", edges, "degrees are not stated")] if 20 in ran.sizes() else []),
+        *nodes.OURS,
+    ]
 
 
 def tasks(setting: Setting) -> list[Task]:
     quick, seeds = setting.quick, setting.seeds
     pairs, alphas, epsilons = (5, (1.0,), (1.0,)) if quick else (PAIRS, ALPHAS, EPSILONS)
-    known, found = plans(pairs), list[Task]()
+    known, made = runs.plans(pairs), list[Task]()
+
+    def published(key: Any, plan: Plan, alpha: float, label: str, like: Plan | None = None) -> None:
+        made.append(
+            Task(key, runs.published, (plan, alpha, like, seeds), f"{label}, alpha = {alpha:g}", 0.33 * plan.rounds)
+        )
+
+    def certified(key: Any, plan: Plan, epsilon: float, label: str) -> None:
+        made.append(Task(key, runs.certified, (plan, epsilon, seeds), label, 0.33 * plan.rounds))
+
     for alpha in alphas:
         for name, plan in known.items():
-            like = known[R] if name in (ADMM, M) else None
-            found.append(
-                Task(
-                    ("published", name, alpha),
-                    published,
-                    (plan, alpha, like, seeds),
-                    f"{name}, alpha = {alpha:g}",
-                    0.33 * plan.rounds,
-                )
-            )
+            published(("published", name, alpha), plan, alpha, name, known[R] if name in (ADMM, M) else None)
     for alpha in alphas if quick else ALPHAS[:2]:
         for growth in (1.01,) if quick else GROWTHS:
             for gamma in GAMMAS if growth == 1.01 else (GAMMA,):
                 if (growth, gamma) != (GROWTH, GAMMA):  # which is Figure 5's
-                    plan = Plan(growth, gamma, pairs)
-                    label = f"gamma = {gamma:g}, growth {growth:g}, alpha = {alpha:g}"
-                    key = ("varied", alpha, gamma, growth)
-                    found.append(Task(key, published, (plan, alpha, None, seeds), label, 0.33 * pairs))
+                    label = f"gamma = {gamma:g}, growth {growth:g}"
+                    published(("varied", alpha, gamma, growth), Plan(growth, gamma, pairs), alpha, label)
     for epsilon in epsilons:
         # At the larger epsilon only what makes as many releases, to save time.
         for name in known if epsilon == 1 and not quick else (MR, R, HALF, GROWING):
-            label = f"{name}, epsilon = {epsilon:g}"
-            cost = 0.33 * known[name].rounds
-            found.append(Task(("certified", name, epsilon), certified, (known[name], epsilon, seeds), label, cost))
+            certified(("certified", name, epsilon), known[name], epsilon, f"{name}, epsilon = {epsilon:g}")
     for eta, growth, rounds in () if quick else TRIED:
         for gamma in (GAMMA, STILL):
             plan = Plan(growth, gamma, rounds, eta)
-            label = f"penalty {eta:g}, growth {growth:g}"
-            of = ("tried", gamma, eta, growth, rounds)
-            found.append(Task(of, certified, (plan, 1.0, seeds), label, 0.33 * rounds))
+            certified(("tried", gamma, eta, growth, rounds), plan, 1.0, f"penalty {eta:g}, growth {growth:g}")
     sizes, steps, rhos = ((5,), (0, 5), (0.01, RHO, 5.0)) if quick else ((5, 20), (0, 1, 2, 3, 4, 5), RHOS)
-    found += [
-        Task(("gammas", size), gammas, (size, (0.0, *GAMMAS), 2 * pairs), f"no noise, {size} nodes", 8.0)
-        for size in sizes
-    ]
-    found.append(Task("speeds", speeds, (steps, 2 * pairs), "no noise, growing penalties", 14.0))
-    found.append(Task("overfitting", overfitting, (rhos, 2 * pairs), "no noise, rho", 8.0))
-    return found
+    for size in sizes:
+        arguments = (size, (0.0, *GAMMAS), 2 * pairs)
+        made.append(Task(("gammas", size), runs.gammas, arguments, f"no noise, {size} nodes", 8.0))
+    made.append(Task("speeds", runs.speeds, (steps, 2 * pairs), "no noise, growing penalties", 14.0))
+    made.append(Task("overfitting", runs.overfitting, (rhos, 2 * pairs), "no noise, rho", 8.0))
+    return made
 
 
 def study(setting: Setting, results: dict[Any, Any]) -> Study:
-    found = Results(results)
+    ran = Results(results)
     notes = [
         "The figures of the paper are drawings without numbers: what the text says of them is checked.",
         "ADMM and M-ADMM get the noise for which the paper claims R-ADMM's total. The claim adds rounds up, so that "
         "they are certified to spend less than R-ADMM there: a comparison at one published total favours few releases.",
         "Losses of R- and MR-ADMM are those of odd iterations, which the paper's proof is about; the even ones, at its "
         "output f(2K), are in the table.",
-    ]  # fmt: skip
+    ]
     if setting.quick:
-        notes.append(f"Quick: {found.pairs} pairs of {PAIRS}, {setting.seeds} seeds, alpha = 1 and epsilon = 1 alone.")
-    return Study(
-        NAME,
-        TITLE,
-        parameters(setting, found),
-        tuple(checks.checks(found)),
-        figures(found),
-        grids(found),
-        tuple(notes),
-    )
+        notes.append(f"Quick: {ran.pairs} pairs of {PAIRS}, {setting.seeds} seeds, alpha = 1 and epsilon = 1 alone.")
+    return Study(NAME, TITLE, parameters(setting, ran), tuple(checks(ran)), figures(ran), grids(ran), notes)

@@ -1,20 +1,20 @@
-"""What the runs of the paper on recycled ADMM found, by figure."""
+"""What the runs of the paper on recycled ADMM found, its Figures 1 to 5 drawn again, and the tables beside them."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from privadmm.data.arrays import Floats
 from privadmm.papers.framework.nodes import Seen
-from privadmm.papers.mr_admm.runs import GAMMA, GROWTH, MR, STILL, R, Run, plans
+from privadmm.papers.framework.study import Figure, Grid, Line, Panel, Row, spread_words
+from privadmm.papers.mr_admm.runs import GAMMA, GROWTH, MR, RHO, STILL, R, Run, plans
+
+KINDS = ("published", "certified")
 
 
 @dataclass(frozen=True)
 class Results:
-    """By the keys of the tasks; see mr_admm.py."""
+    """Results by the keys of the tasks; see paper.py."""
 
     of: dict[Any, Any]
 
@@ -30,53 +30,136 @@ class Results:
         return [name for name in plans(1) if (kind, name, level) in self.of]
 
     def run(self, kind: str, name: str, level: float) -> Run:
-        found: Run = self.of[kind, name, level]
-        return found
+        run: Run = self.of[kind, name, level]
+        return run
+
+    def runs(self, kind: str, level: float) -> dict[str, Run]:
+        return {name: self.run(kind, name, level) for name in self.names(kind, level)}
 
     def varied(self, alpha: float) -> dict[tuple[float, float], Run]:
-        """Figures 3 and 4: MR-ADMM by gamma and growth; one of them is Figure 5's."""
-        found = {(key[2], key[3]): run for key, run in self.of.items() if key[:2] == ("varied", alpha)}
-        if found:
-            found[GAMMA, GROWTH] = self.run("published", MR, alpha)
-        return dict(sorted(found.items()))
+        """MR-ADMM by gamma and growth, for Figures 3 and 4; one of them is Figure 5's."""
+        runs = {(key[2], key[3]): run for key, run in self.of.items() if key[:2] == ("varied", alpha)}
+        if runs:
+            runs[GAMMA, GROWTH] = self.run("published", MR, alpha)
+        return dict(sorted(runs.items()))
 
     @property
     def tried(self) -> dict[bool, dict[tuple[float, float, int], Run]]:
         """At a certified epsilon of 1, recycled rounds (True) and plain ones, by eta, growth and releases."""
-        found: dict[bool, dict[tuple[float, float, int], Run]] = {True: {}, False: {}}
-        for key, run in self.of.items():
-            if key[0] == "tried":
-                found[key[1] < STILL][key[2:]] = run
-        return found
+        runs = {key[1:]: run for key, run in self.of.items() if key[0] == "tried"}
+        return {
+            pairs: {key[1:]: run for key, run in runs.items() if (key[0] < STILL) == pairs} for pairs in (True, False)
+        }
 
     def sizes(self) -> list[int]:
         return sorted(key[1] for key in self.of if key[0] == "gammas")
 
     def gammas(self, size: int) -> dict[float, Seen]:
-        found: dict[float, Seen] = self.of["gammas", size]
-        return found
+        runs: dict[float, Seen] = self.of["gammas", size]
+        return runs
 
     def speeds(self, name: str) -> dict[int, Seen]:
         return {k: seen for (kind, k), seen in self.of["speeds"].items() if kind == name}
 
     @property
     def overfitting(self) -> dict[float, Seen]:
-        found: dict[float, Seen] = self.of["overfitting"]
-        return found
+        return dict(sorted(self.of["overfitting"].items()))
 
 
-def oscillation(seen: Seen) -> float:
-    """How far an even iterate raises the loss above that of the odd one before, averaged over pairs."""
-    return float(np.maximum(seen.even - seen.loss, 0).mean())
+def figures(ran: Results) -> tuple[Figure, ...]:
+    rhos = ran.overfitting
+    line = Line.of("ADMM", [seen.error[-1] for seen in rhos.values()], list(rhos))
+    panel = Panel("no noise", "rho", "error rate on test records", [line], xscale="log")
+    varied_panels = [varied(ran, alpha) for alpha in ran.levels("published") if ran.varied(alpha)]
+    return (
+        convergence(ran),
+        Figure("figure-2", "Figure 2: the effect of rho", [panel]),
+        Figure("figures-3-and-4", "Figures 3 and 4: MR-ADMM by gamma and growth of its penalty", varied_panels),
+        *(comparison(ran, kind) for kind in KINDS),
+    )
 
 
-def listed(at: list[float] | list[int], values: list[float] | Floats, name: str = "gamma") -> str:
-    return f"{name} " + ", ".join(f"{a:g}: {value:.4g}" for a, value in zip(at, values, strict=True))
+def convergence(ran: Results) -> Figure:
+    panels = []
+    for size in ran.sizes():
+        lines = [both(f"gamma = {gamma:g}", seen) for gamma, seen in ran.gammas(size).items() if gamma < STILL]
+        lines.append(Line.of("ADMM", ran.gammas(size)[STILL].loss, dashed=True))
+        panels.append(Panel(f"(a) R-ADMM, {size} nodes", "iteration", "mean loss", lines))
+    for place, name, words in (("(b)", "apart", "1 + {k} q_2"), ("(c)", "alike", "1 + {k}/100")):
+        lines = [both(words.format(k=k), seen, f"k = {k}") for k, seen in ran.speeds(name).items()]
+        panels.append(Panel(f"{place} MR-ADMM, penalties grow by", "iteration", "mean loss", lines))
+    return Figure("figure-1", "Figure 1: convergence without noise", panels)
 
 
-def ranges(runs: Mapping[str, Floats]) -> str:
-    """Runs of methods or settings, in the order that is claimed of their means: how far their ranges agree with it."""
-    pairs = [(a, b) for a, b in pairwise(runs) if runs[a].max() >= runs[b].min() and runs[b].max() >= runs[a].min()]
-    if not pairs:
-        return "judged by means; neighbouring ranges do not touch"
-    return "judged by means; ranges overlap: " + ", ".join(f"{a} and {b}" for a, b in pairs)
+def both(label: str, seen: Seen, series: str = "") -> Line:
+    """Odd and even iterates in turn."""
+    return Line.of(label, np.stack([seen.loss, seen.even], axis=1).reshape(-1, seen.loss.shape[-1]), series=series)
+
+
+def varied(ran: Results, alpha: float) -> Panel:
+    lines = []
+    for (gamma, growth), run in ran.varied(alpha).items():
+        name = f"gamma {gamma:g}, growth {growth:g}"
+        label = f"{name}; published {run.seen.claimed:.3g}, certified {run.seen.epsilon:.3g}"
+        lines.append(Line.of(label, run.seen.loss, run.iterations, series=name))
+    return Panel(f"alpha = {alpha:g}", "iteration", "mean loss", lines)
+
+
+def comparison(ran: Results, kind: str) -> Figure:
+    """Draw Figure 5: the losses, published totals (its panels d to f) and error rates."""
+    letter, caption = {
+        "published": ("alpha", "Figure 5: noise by the paper, at its own total"),
+        "certified": ("epsilon", "Figure 5, certified: the same total epsilon for all"),
+    }[kind]
+    runs, panels = {level: ran.runs(kind, level) for level in ran.levels(kind)}, []
+    for level, by_name in runs.items():
+        lines = []
+        for name, run in by_name.items():
+            claimed = f"; published {run.seen.claimed:.3g}" if run.seen.claimed is not None else ""
+            label = f"{name}{claimed}; certified {run.seen.epsilon:.3g}"
+            lines.append(Line.of(label, run.seen.loss, run.iterations, series=name))
+        lines.append(Line.of("ADMM, no noise", ran.overfitting[RHO].loss, dashed=True))
+        panels.append(Panel(f"{letter} = {level:g}", "iteration", "mean loss", lines))
+    for level, by_name in runs.items() if kind == "published" else ():
+        lines = [Line.of(name, run.spent, run.iterations) for name, run in by_name.items()]
+        panels.append(Panel(f"published total, alpha = {level:g}", "iteration", "P(t)", lines))
+    rates = [
+        Line.of(name, [by_name[name].error for by_name in runs.values()], list(runs))
+        for name in plans(1)
+        if all(name in by_name for by_name in runs.values())
+    ]
+    panels.append(Panel("error rate at the end", letter, "error rate on test records", rates))
+    return Figure(f"figure-5-{kind}", caption, panels)
+
+
+def grids(ran: Results) -> list[Grid]:
+    captions = {"published": "Figure 5 at the end: noise by the paper", "certified": "The same with certified noise"}
+    columns = ("level", "method", "releases", "published", "certified", "loss", "loss, even", "error rate")
+    tables = [
+        Grid(
+            f"comparison-{kind}",
+            captions[kind],
+            columns,
+            [row(level, name, run) for level in ran.levels(kind) for name, run in ran.runs(kind, level).items()],
+        )
+        for kind in KINDS
+    ]
+    rows = [
+        (
+            "recycled" if recycled else "plain",
+            f"{eta:g}, {growth:g}, {rounds}",
+            *map(spread_words, (run.last, run.error)),
+        )
+        for recycled, runs in ran.tried.items()
+        for (eta, growth, rounds), run in runs.items()
+    ]
+    if rows:
+        headings = ("rounds", "eta, growth, releases", "loss", "error rate")
+        tables.append(Grid("tried", "Certified epsilon = 1, other penalties", headings, rows))
+    return tables
+
+
+def row(level: float, name: str, run: Run) -> Row:
+    seen = run.seen
+    ends = (spread_words(values) for values in (run.last, seen.even[-1], run.error))
+    return level, name, float(len(seen.loss)), seen.claimed, seen.epsilon, *ends

@@ -14,6 +14,7 @@ from privadmm.algorithms.m_admm import MADMM
 from privadmm.algorithms.mr_admm import MRADMM
 from privadmm.data.arrays import Floats
 from privadmm.engine.job import Job
+from privadmm.engine.phases import Algorithm
 from privadmm.engine.public import Public
 from privadmm.papers.framework import nodes
 from privadmm.papers.framework.nodes import DELTA, PUBLISHED, TOLERANCE, Seen
@@ -37,8 +38,10 @@ class Plan:
     inside: bool = False  # the noise is in the penalty, as M-ADMM has it
 
     @property
-    def pairs(self) -> bool:
-        return self.gamma < STILL and not self.inside
+    def iterations(self) -> list[int]:
+        """Those after which it is measured: a method of pairs, in its odd ones."""
+        pairs = self.gamma < STILL and not self.inside
+        return [2 * t + 1 if pairs else t + 1 for t in range(self.rounds)]
 
     @property
     def method(self) -> MADMM | MRADMM:
@@ -49,7 +52,7 @@ class Plan:
 
 
 def plans(pairs: int) -> dict[str, Plan]:
-    """M-ADMM's growth is not stated: that with which its penalty ends where MR-ADMM's does."""
+    """The methods and controls. M-ADMM's growth is not stated: its penalty ends where MR-ADMM's does."""
     return {
         MR: Plan(GROWTH, GAMMA, pairs),
         R: Plan(1.0, GAMMA, pairs),
@@ -84,31 +87,25 @@ def job(plan: Plan, privacy: Target | NoPrivacy, alpha: float | None = None, rho
 
 
 def published(plan: Plan, alpha: float, like: Plan | None, seeds: int) -> Run:
-    """With noise exp(-alpha |e|), or with the noise for which the paper claims what it does for `like` with that."""
+    """Run with noise exp(-alpha |e|), or with the noise for which the paper claims the total of `like` with that."""
     if like is not None:
         total = claim(job(like, PUBLISHED, alpha))
         alpha = claiming(lambda value: job(plan, PUBLISHED, value), total)
     this = job(plan, PUBLISHED, alpha)
-    method, public = plan.method, this.public
-    spent = np.cumsum([method.claimed(public, t, alpha) for t in range(plan.rounds)], axis=0).max(axis=1)
-    return Run(nodes.run(this, seeds), iterations(plan), spent, alpha)
+    spent = np.cumsum([plan.method.claimed(this.public, t, alpha) for t in range(plan.rounds)], axis=0).max(axis=1)
+    return Run(nodes.run(this, seeds), plan.iterations, spent, alpha)
 
 
 def certified(plan: Plan, epsilon: float, seeds: int) -> Run:
     this = job(plan, Target(epsilon, DELTA, Simulation.kind))
-    return Run(nodes.run(this, seeds), iterations(plan), np.array([]), None)
-
-
-def iterations(plan: Plan) -> list[int]:
-    """A method of pairs is looked at in its odd iterations."""
-    return [2 * t + 1 if plan.pairs else t + 1 for t in range(plan.rounds)]
+    return Run(nodes.run(this, seeds), plan.iterations, np.array([]), None)
 
 
 def claim(this: Job) -> float:
-    found = this.published
-    assert found is not None
-    assert found.epsilon is not None
-    return found.epsilon
+    """The total that the paper claims."""
+    assert this.published is not None
+    assert this.published.epsilon is not None
+    return this.published.epsilon
 
 
 def claiming(at: Callable[[float], Job], total: float) -> float:
@@ -134,26 +131,27 @@ RATES = (0.01, 0.005, 0.003, 0.015, 0.01)  # its q_2
 
 def gammas(size: int, values: tuple[float, ...], pairs: int) -> dict[float, Seen]:
     """Figure 1(a): without noise, eta = 0.5; gamma = STILL for twice the rounds is conventional ADMM."""
-    found = {}
-    for gamma in (*values, STILL):
-        method = MRADMM(eta=0.5, gamma=gamma, tolerance=TOLERANCE)
-        rounds = 2 * pairs if gamma == STILL else pairs
-        found[gamma] = nodes.run(nodes.job(method, rounds, RHO / size, NoPrivacy(), size), 1)
-    return found
+    return {
+        gamma: quiet(MRADMM(eta=0.5, gamma=gamma, tolerance=TOLERANCE), pairs * (2 if gamma == STILL else 1), size=size)
+        for gamma in (*values, STILL)
+    }
 
 
 def speeds(steps: tuple[int, ...], pairs: int) -> dict[tuple[str, int], Seen]:
     """Figures 1(b) and 1(c): without noise, rates of each node's own, 1 + k q_2, and a rate for all, 1 + k/100."""
-    found = {}
+    seen = {}
     for k in steps:
-        own = Apart(gamma=GAMMA, tolerance=TOLERANCE, party_eta=FIRST, rates=tuple(1 + k * one for one in RATES))
-        alike = Plan(1 + k / 100, GAMMA, pairs).method
-        found["apart", k] = nodes.run(nodes.job(own, pairs, RHO / 5, NoPrivacy()), 1)
-        found["alike", k] = nodes.run(nodes.job(alike, pairs, RHO / 5, NoPrivacy()), 1)
-    return found
+        rates = tuple(1 + k * rate for rate in RATES)
+        seen["apart", k] = quiet(Apart(gamma=GAMMA, tolerance=TOLERANCE, party_eta=FIRST, rates=rates), pairs)
+        seen["alike", k] = quiet(Plan(1 + k / 100, GAMMA, pairs).method, pairs)
+    return seen
 
 
 def overfitting(rhos: tuple[float, ...], rounds: int) -> dict[float, Seen]:
     """Figure 2: conventional ADMM without noise."""
-    method = ADMMGraph(eta=1.0, tolerance=TOLERANCE)
-    return {rho: nodes.run(nodes.job(method, rounds, rho / 5, NoPrivacy()), 1) for rho in rhos}
+    return {rho: quiet(ADMMGraph(eta=1.0, tolerance=TOLERANCE), rounds, rho) for rho in rhos}
+
+
+def quiet(method: Algorithm, rounds: int, rho: float = RHO, size: int = 5) -> Seen:
+    """Run a method once, without noise."""
+    return nodes.run(nodes.job(method, rounds, rho / size, NoPrivacy(), size), 1)

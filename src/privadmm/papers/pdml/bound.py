@@ -45,7 +45,7 @@ from privadmm.papers.pdml.lemma import Chosen, Lemma5, Spectrum
 
 @dataclass(frozen=True)
 class Facts:
-    """What (27) is a function of: public facts and declared constants."""
+    """The arguments of (27): public facts and declared constants."""
 
     spectrum: Spectrum
     degrees: Floats
@@ -116,11 +116,10 @@ class Facts:
 
     def published(self, t: int) -> dict[str, float | None]:
         """The terms of (27) as printed; None where a condition fails."""
-        s, chosen, decay = self.spectrum, self.chosen, self.decay
-        lemma = through = None
-        if chosen is not None and decay is not None:
-            C, late = chosen.C, decay * chosen.H2 / (chosen.C - decay) * self.noise
-            lemma = C / (2 * t * (1 - C)) * (chosen.H1 + late)
+        s, decay, lemma, through = self.spectrum, self.decay, None, None
+        if (chosen := self.chosen) is not None and decay is not None:
+            late = decay * chosen.H2 / (chosen.C - decay) * self.noise
+            lemma = chosen.C / (2 * t * (1 - chosen.C)) * (chosen.H1 + late)
         if decay is not None and decay < 1:
             ratio = s.plus_max**2 / (2 * s.minus_max**2) + s.minus_max
             through = self.beta / t * ratio * self.noise / (1 - decay)
@@ -134,7 +133,7 @@ class Facts:
         }
 
     def corrected(self, t: int) -> dict[str, float | None]:
-        """The same by (A) and (B), for any graph."""
+        """The terms by (A) and (B), for any graph."""
         n, noise = self.n, self.dim * float((self.V2[:t] @ self.degrees).sum())
         apart = 2 * self.beta / (self.weight * t) * (self.dual + self.H3 + noise)
         return {
@@ -148,9 +147,8 @@ class Facts:
 
     def sample(self, log: float) -> dict[str, float | None]:
         """(28)"""
-        rademacher = self.radius / np.sqrt(self.sizes)
         return {
-            "rademacher": 4 * self.spread * float(np.sum(self.c2 * rademacher)),
+            "rademacher": 4 * self.spread * float(np.sum(self.c2 * (self.radius / np.sqrt(self.sizes)))),
             "confidence": 8 * self.spread * float(np.sum(self.c1 * np.sqrt(2 * log / self.sizes))),
         }
 

@@ -22,9 +22,10 @@ from privadmm.engine.block import cluster
 from privadmm.engine.job import Job, train
 from privadmm.engine.loop import View
 from privadmm.engine.party import Local
+from privadmm.engine.public import Public
 from privadmm.errors import ConfigError, DivergedError
 from privadmm.optim.losses import Debiased
-from privadmm.papers.framework.optimum import optimum, shares
+from privadmm.papers.framework.optimum import condition, measured_record, optimum, shares
 from privadmm.papers.pdml.bound import SAMPLE, TERMS, Facts
 from privadmm.papers.pdml.lemma import Spectrum
 from privadmm.params import check_positive, check_probability
@@ -46,7 +47,7 @@ class Watched(Simulation):
 
 
 def facts(job: Job, radius: float | None, delta: float) -> Facts:
-    """From public facts alone. Without a declared ball, the one in which every optimum lies."""
+    """Derive the facts from what is public. Without a declared ball, take the one in which every optimum lies."""
     algorithm, public = job.algorithm, job.public
     assert isinstance(algorithm, PDML)
     check_probability(confidence=delta)
@@ -68,6 +69,10 @@ def facts(job: Job, radius: float | None, delta: float) -> Facts:
             radius = min(radius, math.sqrt(2 * public.C * float(loss.value(np.zeros(1), np.ones(1))[0]) / weight))
     check_positive(radius=radius)
     largest = float(plain.value(np.array([radius, -radius]), np.ones(2)).max())
+    # Variances without the rounding and the tolerance that sensitivities also cover.
+    moves = public.sensitivity * scale / public.sizes / algorithm.curvature(public)[:, 0]
+    plans = [job.plan[t, 0][0] for t in range(public.rounds)]
+    ratios = [[event.ratio if isinstance(event, Gaussian) else 0.0 for event in events] for events in plans]
     return Facts(
         spectrum=Spectrum.of(public.graph),
         degrees=public.graph.degrees.astype(float),
@@ -83,21 +88,9 @@ def facts(job: Job, radius: float | None, delta: float) -> Facts:
         spread=loss.spread if isinstance(loss, Debiased) else 1.0,
         radius=radius,
         delta=delta,
-        V2=variances(job)[:, ids],
+        V2=np.square(np.array(ratios) * moves)[:, ids],
         decay=public.privacy.decay if isinstance(public.privacy, Target) and not public.privacy.profile else None,
     )
-
-
-def variances(job: Job) -> Floats:
-    """V_i^2 of every round, (rounds, n), but for the rounding and the tolerance that sensitivities also cover."""
-    algorithm, public = job.algorithm, job.public
-    assert isinstance(algorithm, PDML)
-    moves = public.sensitivity * public.scale(public.ids)[:, 0] / public.sizes / algorithm.curvature(public)[:, 0]
-    ratios = [
-        [event.ratio if isinstance(event, Gaussian) else 0.0 for event in job.plan[(t, 0)][0]]
-        for t in range(public.rounds)
-    ]
-    return np.square(np.array(ratios) * moves)
 
 
 def pdml(
@@ -124,7 +117,6 @@ def pdml(
     if not np.isfinite(excess).all():
         raise DivergedError("the iterates ran away, and there is no curve to draw: raise beta or [privacy] epsilon")
     printed, proved = ([terms(t) for t in rounds] for terms in (known.published, known.corrected))
-    last = len(rounds) - 1
     return {
         "theorem": 1,
         "lemma5": {
@@ -135,7 +127,7 @@ def pdml(
             "kappa": known.lemma.kappa,
             "steep": known.lemma.steep,
             **asdict(known.spectrum),
-            "chosen": None if known.chosen is None else known.chosen.record,
+            "chosen": None if known.chosen is None else known.chosen._asdict(),
         },
         "constants": {
             **{name: getattr(known, name) for name in ("radius", "delta", "beta", "R", "decay", "spread", "c3", "H3")},
@@ -144,49 +136,38 @@ def pdml(
             "V": np.sqrt(known.V2[0]).tolist(),
         },
         "terms": [
-            {
-                "term": words,
-                "equation": where,
-                "published": printed[last][name],
-                "corrected": proved[last][name],
-            }
+            {"term": words, "equation": where, "published": printed[-1][name], "corrected": proved[-1][name]}
             for name, (words, where) in TERMS.items()
         ],
         "rounds": list(rounds),
         "published": [total_of(terms) for terms in printed] if known.chosen is not None else None,
         "corrected": [total_of(terms) for terms in proved],
         "corrected_records": [total_of(terms, without=SAMPLE) for terms in proved],
-        "measured": excess.mean(axis=1).tolist(),
-        "standard_error": (excess.std(axis=1, ddof=1) / math.sqrt(seeds)).tolist() if seeds > 1 else None,
+        **measured_record(excess),
         "conditions": [
-            holds("the optimum lies in the ball, |w*| <= W", float(np.linalg.norm(best.w)), known.radius),
-            holds("the averaged classifiers stay in the ball", largest, known.radius),
+            condition("the optimum lies in the ball, |w*| <= W", float(np.linalg.norm(best.w)), known.radius),
+            condition("the averaged classifiers stay in the ball", largest, known.radius),
         ],
-        "deviations": deviations(job),
+        "deviations": deviations(job.public),
     }
-
-
-def holds(words: str, value: float, limit: float) -> dict[str, Any]:
-    return {"condition": words, "value": value, "limit": limit, "holds": value <= limit}
 
 
 def total_of(terms: dict[str, float | None], without: tuple[str, ...] = ()) -> float | None:
     """Their sum; None if one is missing."""
     kept = [value for name, value in terms.items() if name not in without]
-    known = [value for value in kept if value is not None]
-    return sum(known) if len(known) == len(kept) else None
+    return None if None in kept else sum(value for value in kept if value is not None)
 
 
-def deviations(job: Job) -> list[str]:
+def deviations(public: Public) -> list[str]:
     """Where this run is not the paper's, and what becomes of the theorem."""
-    public, omega = job.public, job.public.scale(job.public.ids)[:, 0] / job.public.C
-    found = [
+    omega = public.scale(public.ids)[:, 0] / public.C
+    texts = [
         "the theorem averages the iterates before their noise; the model handed out is the mean of the noisy ones",
         "[regularizer] weight is the paper's a/n",
         "the ball |w| <= W is declared or follows from the regulariser; no iterate is projected on it",
     ]
     if np.ptp(omega) > 1e-12 or public.C != 1:
-        found.append("J_i carries C omega_i: c1, c2 and c3 are each party's own, and so is its share of the error")
+        texts.append("J_i carries C omega_i: c1, c2 and c3 are each party's own, and so is its share of the error")
     if public.label_epsilon is None:
-        found.append("labels are not randomised: (e^eps + 1)/(e^eps - 1) is its limit, 1")
-    return found
+        texts.append("labels are not randomised: (e^eps + 1)/(e^eps - 1) is its limit, 1")
+    return texts

@@ -21,7 +21,8 @@ which the lemma's share of (27) is least. A published formula that the scan prin
 """
 
 import math
-from dataclasses import asdict, dataclass
+from collections import namedtuple
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -58,31 +59,13 @@ class Spectrum:
         return (self.plus_max / self.plus_min) ** 2
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """Parameters of the lemma that satisfy all of its conditions, and what follows from them."""
-
-    b: float
-    alpha: float
-    lambda1: float
-    lambda2: float
-    lambda3: float
-    lambda4: float
-    phi: float
-    M1: float
-    M2: float
-    C: float
-    H1: float
-    H2: float
-
-    @property
-    def record(self) -> dict[str, float]:
-        return asdict(self)
+# Parameters of the lemma that satisfy all of its conditions, and what follows from them.
+Chosen = namedtuple("Chosen", "b alpha lambda1 lambda2 lambda3 lambda4 phi M1 M2 C H1 H2")
 
 
 @dataclass(frozen=True)
 class Lemma5:
-    """The lemma for one graph and one pair of constants; `far` and `dual` bound |w(0) - w*|^2 and |r(0) - r_opt|^2."""
+    """Lemma 5 for one graph and one pair of constants; `far` and `dual` bound |w(0) - w*|^2 and |r(0) - r_opt|^2."""
 
     spectrum: Spectrum
     kappa: float
@@ -106,7 +89,7 @@ class Lemma5:
 
     @property
     def betas(self) -> tuple[float, float]:
-        """Between which beta the lemma has parameters, for small alpha."""
+        """The range of beta in which the lemma has parameters, for small alpha."""
         needed = self.spectrum.ratio - 1
         most = self.phi_max / needed if needed > 1e-12 else math.inf
         return math.sqrt(self.unit), math.sqrt(self.unit * most)
@@ -117,7 +100,7 @@ class Lemma5:
         return self.lambda3 * self.steep**2 / (self.spectrum.plus_max**2 * self.spectrum.q2)
 
     def best(self, beta: float, decay: float, noise: float) -> Chosen | None:
-        """The parameters, with this beta and C above `decay`, that make the lemma's share of (27) least."""
+        """Choose parameters, with this beta and C above `decay`, that make the lemma's share of (27) least."""
         s = self.spectrum
         alpha = np.geomspace(1e-9, 1.0, 2 * GRID)[:, None, None]
         b = np.geomspace(1e-6, 0.999, GRID)[:, None]
@@ -142,15 +125,7 @@ class Lemma5:
         if not good.any():
             return None
         at = np.unravel_index(int(np.argmin(cost)), cost.shape)
-        arrays = {
-            "b": b,
-            "alpha": alpha,
-            "lambda1": lambda1,
-            "lambda2": lambda2,
-            "phi": phi,
-            "M1": M1,
-            "M2": M2,
-        }
-        arrays |= {"C": C, "H1": H1, "H2": H2}
-        picked = {name: float(np.broadcast_to(array, cost.shape)[at]) for name, array in arrays.items()}
-        return Chosen(lambda3=self.lambda3, lambda4=1 + picked["alpha"] ** -0.5, **picked)
+        # lambda4 = 1 + alpha^-1/2, put in last: of the one alpha.
+        values = (b, alpha, lambda1, lambda2, self.lambda3, np.nan, phi, M1, M2, C, H1, H2)
+        chosen = Chosen(*(float(np.broadcast_to(value, cost.shape)[at]) for value in values))
+        return chosen._replace(lambda4=1 + chosen.alpha**-0.5)

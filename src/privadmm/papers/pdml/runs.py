@@ -40,8 +40,7 @@ class Setup:
     def algorithm(self) -> PDML:
         if self.noise == "printed":
             return PDML(beta=BETA, R=self.R, tolerance=1e-6, calibration="published", V=self.V)
-        beta = BETA if self.noise == "off" else STIFF
-        return PDML(beta=beta, R=self.R, tolerance=1e-6)
+        return PDML(beta=BETA if self.noise == "off" else STIFF, R=self.R, tolerance=1e-6)
 
     @property
     def privacy(self) -> Target | NoPrivacy:
@@ -62,19 +61,14 @@ def graph(seed: int = 0) -> Graph:
 
 
 def against(job: Job) -> tuple[float | None, float | None]:
-    """What other servers learn of a record, and of a label: the epsilons; None where there is none."""
-    others = job.adversaries["others"]
-    return figure(others["record"]), figure(others["label"])
-
-
-def figure(guarantee: Any) -> float | None:
-    return float(guarantee["epsilon"]) if isinstance(guarantee, dict) else None
+    """The epsilons of what other servers learn of a record, and of a label; None where there is no guarantee."""
+    others: dict[str, Any] = job.adversaries["others"]
+    known = (others[name] for name in ("record", "label"))
+    record, label = (float(each["epsilon"]) if isinstance(each, dict) else None for each in known)
+    return record, label
 
 
 def guarantee_words(record: float | None, label: float | None) -> str:
     """For the labels of curves: the epsilons certified against other servers."""
-    of = [
-        f"{name} {'bare' if value is None else f'{value:.3g}'}"
-        for name, value in (("record", record), ("label", label))
-    ]
-    return f"others: {', '.join(of)}"
+    record_words, label_words = ("bare" if value is None else f"{value:.3g}" for value in (record, label))
+    return f"others: record {record_words}, label {label_words}"

@@ -21,15 +21,8 @@ BRIEF = 20  # rounds of the certified columns
 SWEEP = (0.01, 0.03, 0.05, 0.15, 0.3, 1.0)  # of a
 APART = 1000  # the first seed of the sweep
 
-COUNTS = {  # section VI-A1
-    "german": 1000,
-    "image": 2086,
-    "ringnorm": 7400,
-    "banana": 5300,
-    "splice": 2991,
-    "twonorm": 7400,
-    "waveform": 5000,
-}
+COUNTS = {"german": 1000, "image": 2086, "ringnorm": 7400, "banana": 5300}  # section VI-A1
+COUNTS |= {"splice": 2991, "twonorm": 7400, "waveform": 5000}
 CONFIGURATIONS = ((None, 0), (0.4, 0), (1.0, 0), (0.4, 1), (0.4, 9), (1.0, 1), (1.0, 9))  # (epsilon, R)
 TABLE = {  # Table I, in per cent, as printed
     "german": ("75.00", "71.00", "74.00", "69.67", "64.00", "74.33", "67.67"),
@@ -56,30 +49,25 @@ class Cell:
     @property
     def setup(self) -> Setup:
         if self.certified:
-            return Setup(self.label, noise="certified", rho=0.8 if self.decays else 1.0, rounds=self.rounds)
-        return Setup(self.label, self.R * self.share, "printed" if self.R else "off", rounds=self.rounds)
-
-    @property
-    def rounds(self) -> int:
-        return BRIEF if self.certified else 40
+            return Setup(self.label, noise="certified", rho=0.8 if self.decays else 1.0, rounds=BRIEF)
+        return Setup(self.label, self.R * self.share, "printed" if self.R else "off")
 
 
-PRIVATE = tuple(pair for pair in CONFIGURATIONS if pair[1])
 CELLS = (
     *(Cell(label, R) for label, R in CONFIGURATIONS),
-    *(Cell(label, R, TENTH) for label, R in PRIVATE),
+    *(Cell(label, R, TENTH) for label, R in CONFIGURATIONS if R),
     *(Cell(label, certified=True) for label in (0.4, 1.0)),
     Cell(1.0, certified=True, decays=True),
 )
 
 
 def fits(size: int, cells: tuple[str, ...]) -> bool:
-    """Whether every printed figure is, to its two digits, a whole number out of `size`."""
-    return all(any(f"{100 * right / size:.2f}" == cell for right in near(float(cell) * size / 100)) for cell in cells)
-
-
-def near(x: float) -> range:
-    return range(max(0, int(x) - 1), int(x) + 3)
+    """Tell whether every printed figure is, to its two digits, a whole number out of `size`."""
+    counts = {cell: int(float(cell) * size / 100) for cell in cells}
+    return all(
+        any(f"{100 * right / size:.2f}" == cell for right in range(max(0, count - 1), count + 3))
+        for cell, count in counts.items()
+    )
 
 
 def allowed_sizes(name: str) -> list[int]:
@@ -88,38 +76,34 @@ def allowed_sizes(name: str) -> list[int]:
     return [size for size in range(1, count) if (count - size) % SERVERS == 0 and fits(size, TABLE[name])]
 
 
-def held_out(name: str) -> int:
-    return allowed_sizes(name)[0]
-
-
 def split(data: Path, name: str, seed: int) -> tuple[Shards, Shards]:
-    """Ten servers' records, and those to test on in one hand."""
+    """Deal out records to ten servers, and keep those to test on in one hand."""
     raw = sets.raetsch(data, name, unique=True)
-    order, size = np.random.default_rng(seed).permutation(len(raw.y)), held_out(name)
+    order, size = np.random.default_rng(seed).permutation(len(raw.y)), allowed_sizes(name)[0]
     parts = np.split(order[size:], SERVERS), [order[:size]]
     train, test = (Shards.build(raw.X, raw.y, part, row_bound=1.0, intercept=INTERCEPT) for part in parts)
     return train, test
 
 
 def accuracy(setup: Setup, records: tuple[Shards, Shards], seed: int) -> float:
-    """Of the model that is handed out, in per cent."""
+    """The accuracy of the model that is handed out, in per cent."""
     job = setup.job(records[0])
     done = train(job, cluster(job, records[0], Simulation(seed)))
     return 100 * float(accuracies(records[1], weights(job, done)))
 
 
 def row(data: Path, name: str, seeds: range) -> Floats:
-    """Every cell of a set, (cells, seeds)."""
-    found = []
-    for seed in seeds:
-        records = split(data, name, seed)
-        found.append([accuracy(cell.setup, records, seed) for cell in CELLS])
-    return np.array(found).T
+    """Run every cell of a set, (cells, seeds)."""
+    records = {seed: split(data, name, seed) for seed in seeds}
+    return np.array([[accuracy(cell.setup, records[seed], seed) for seed in seeds] for cell in CELLS])
 
 
 def sweep(data: Path, name: str, seeds: int) -> tuple[Floats, Floats, Floats]:
-    """For every a, on splits that Table I does not use: the columns without phase 2, (a, 3); the first of them at
-    the exact optimum, (a,); and of twonorm the loudest column as printed, (a,), else nothing."""
+    """Run every a on splits that Table I does not use.
+
+    Returned are the columns without phase 2, (a, 3); the first of them at the exact optimum, (a,); and for twonorm the
+    loudest column as printed, (a,), else nothing.
+    """
     own = range(APART, APART + seeds)
     records = {seed: split(data, name, seed) for seed in own}
 
@@ -154,6 +138,6 @@ def majority(data: Path, name: str) -> float:
 
 
 def costs(data: Path, name: str) -> list[tuple[float | None, float | None]]:
-    """What other servers learn, (record, label), by cell; it does not depend on the seed."""
+    """The epsilons of what other servers learn, (record, label), by cell; they do not depend on the seed."""
     records = split(data, name, 0)[0]
     return [against(cell.setup.job(records)) for cell in CELLS]

@@ -4,15 +4,15 @@ The package carries a9a. gisette, which is wide, is taken from --data-dir: the r
 surrogate, which is named so wherever it is shown. The paper states neither lambda nor rho, step sizes or noise levels.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from privadmm.papers.framework import sets
 from privadmm.papers.framework.bench import Setting, Task
-from privadmm.papers.framework.study import Parameter, Study
+from privadmm.papers.framework.study import Parameter, Study, listed, ours
 from privadmm.papers.sharing.checks import checks
-from privadmm.papers.sharing.pages import Ran, figures, grids
+from privadmm.papers.sharing.results import Ran, figures, grids
 from privadmm.papers.sharing.runs import BOUNDS, DELTA, LAM, WIDTHS, Level, Where, admm, alone, noisy, sgd
 
 NAME, TITLE = "sharing", "ADMM sharing"
@@ -22,48 +22,32 @@ NAME, TITLE = "sharing", "ADMM sharing"
 class Plan:
     """What is run on a data set. All of it is ours."""
 
-    epochs: int
     rho: float
     rhos: tuple[float, ...]  # at which the printed update and the scaled one are compared
-    steps: tuple[float, ...]  # of SGD, the best of which is drawn
     batches: int
     published: tuple[float, ...]  # the paper's epsilon of a round
     certified: tuple[tuple[float, float, float], ...]  # epsilon of a run at one party, ball, weight
     runs: tuple[int, ...]  # epochs of noisy runs
     round: float  # seconds of a round, roughly
-    people: int | None = None
+    epochs: int = 40
+    steps: tuple[float, ...] = (3.0, 10.0, 30.0)  # of SGD, the best of which is drawn
 
     @property
     def short(self) -> "Plan":
         """For a quick run."""
-        return replace(
-            self,
-            epochs=10,
-            batches=10,
-            runs=(1, 3),
-            steps=self.steps[1:2],
-            rhos=self.rhos[:2],
-            published=self.published[:2],
-            certified=self.certified[1:3],
-        )
+        fewer = {"rhos": self.rhos[:2], "published": self.published[:2], "certified": self.certified[1:3]}
+        return replace(self, epochs=10, batches=10, runs=(1, 3), steps=self.steps[1:2], **fewer)  # type: ignore[arg-type]
 
     @property
     def levels(self) -> list[Level]:
-        return [Level("published", epsilon, self.rho) for epsilon in self.published] + [
-            Level("certified", epsilon, self.rho, ball, weight) for epsilon, ball, weight in self.certified
-        ]
-
-    def epochs_of(self, level: Level) -> tuple[int, ...]:
-        """A published run of one epoch would hand over its weights and have no noise at all."""
-        return self.runs[1:] if level.kind == "published" else self.runs
+        published = [Level("published", epsilon, self.rho) for epsilon in self.published]
+        return published + [Level("certified", epsilon, self.rho, *limits) for epsilon, *limits in self.certified]
 
 
 PLANS = {
     "a9a": Plan(
-        epochs=40,
         rho=0.1,
         rhos=(0.01, 0.03, 0.1, 0.3, 1.0),
-        steps=(3.0, 10.0, 30.0),
         batches=50,
         published=(10.0, 1.0, 0.1),
         certified=((1.0, 6.0, 30.0), (10.0, 6.0, 10.0), (100.0, 8.0, 10.0), (1000.0, 10.0, 3.0)),
@@ -71,10 +55,8 @@ PLANS = {
         round=0.05,
     ),
     "gisette": Plan(
-        epochs=40,
         rho=0.1,
         rhos=(0.001, 0.01),
-        steps=(3.0, 10.0, 30.0),
         batches=20,
         published=(1.0, 0.1, 0.01),
         certified=((1.0, 3.0, 10.0), (10.0, 10.0, 3.0), (100.0, 30.0, 1.0), (1000.0, 30.0, 0.3)),
@@ -82,63 +64,6 @@ PLANS = {
         round=0.1,
     ),
 }
-
-
-def plans(setting: Setting) -> dict[Where, Plan]:
-    """What is run, and on what; gisette if there is one."""
-    found = {Where("a9a"): PLANS["a9a"]}
-    if sets.gisette_source(setting.data) is not None:
-        found[Where("gisette", setting.data)] = PLANS["gisette"]
-    if not setting.quick:
-        return found
-    people = {"a9a": 4000, "gisette": 600}
-    return {replace(where, people=people[where.name]): plan.short for where, plan in found.items()}
-
-
-def tasks(setting: Setting) -> list[Task]:
-    found = []
-    for where, plan in plans(setting).items():
-        name, second = where.name, plan.round
-        for rho in sorted({plan.rho, *plan.rhos}):
-            for form in ("sharing", "printed"):
-                text = f"{name}: {form} form, rho = {rho:g}"
-                found.append(Task((name, form, rho), admm, (where, rho, form, plan.epochs), text, second * plan.epochs))
-        for step in plan.steps:
-            text, cost = f"{name}: SGD, step {step:g}", second * plan.epochs * plan.batches / 5
-            found.append(Task((name, "sgd", step), sgd, (where, step, plan.batches, plan.epochs), text, cost))
-        for who, parties in (("pooled", None), ("first", 1)):
-            found.append(Task((name, who), alone, (where, parties), f"{name}: {who}, sklearn", 50 * second))
-        for level in plan.levels:
-            epochs, text = plan.epochs_of(level), f"{name}: {level.kind} noise, {level.epsilon:g}"
-            cost = second * sum(epochs) * setting.seeds
-            found.append(Task((name, level), noisy, (where, level, epochs, setting.seeds), text, cost))
-    return found
-
-
-def study(setting: Setting, results: dict[Any, Any]) -> Study:
-    source = sets.gisette_source(setting.data)
-    called = {"a9a": "a9a", "gisette": "" if source is None else source[0]}
-    ran = [
-        Ran(
-            called[where.name],
-            plan.rho,
-            plan.levels,
-            {key[1:]: value for key, value in results.items() if key[0] == where.name},
-        )
-        for where, plan in plans(setting).items()
-    ]
-    notes = tuple(
-        f"a quick run: the first {where.people} people of {called[where.name]}"
-        for where in plans(setting)
-        if where.people
-    )
-    if source is None:
-        notes = (*notes, MISSING)
-    elif source[0] == sets.SURROGATE:
-        notes = (*notes, STANDS_IN)
-    return Study(NAME, TITLE, parameters(setting), checks(ran), figures(ran), grids(ran), notes)
-
-
 MISSING = (
     "Figures 2 and 3(b), on gisette, were not run: name with --data-dir a folder that has gisette_scale and "
     "gisette_scale.t (LIBSVM, packed by bz2 or not), or gisette_train.data, gisette_train.labels, "
@@ -150,27 +75,58 @@ STANDS_IN = (
 )
 
 
-def parameters(setting: Setting) -> tuple[Parameter, ...]:
-    chosen = plans(setting)
+def plans(setting: Setting) -> dict[Where, Plan]:
+    """What is run on which data; gisette only if there is one."""
+    every = {Where("a9a"): PLANS["a9a"]}
+    if sets.gisette_source(setting.data) is not None:
+        every[Where("gisette", setting.data)] = PLANS["gisette"]
+    people = {"a9a": 4000, "gisette": 600}
+    short = {replace(where, people=people[where.name]): plan.short for where, plan in every.items()}
+    return short if setting.quick else every
+
+
+def tasks(setting: Setting) -> list[Task]:
+    made = []
+    for where, plan in plans(setting).items():
+        name, second, epochs = where.name, plan.round, plan.epochs
+        for rho in sorted({plan.rho, *plan.rhos}):
+            for form in ("sharing", "printed"):
+                text = f"{name}: {form} form, rho = {rho:g}"
+                made.append(Task((name, form, rho), admm, (where, rho, form, epochs), text, second * epochs))
+        for step in plan.steps:
+            text, cost = f"{name}: SGD, step {step:g}", second * epochs * plan.batches / 5
+            made.append(Task((name, "sgd", step), sgd, (where, step, plan.batches, epochs), text, cost))
+        for who, parties in (("pooled", None), ("first", 1)):
+            made.append(Task((name, who), alone, (where, parties), f"{name}: {who}, sklearn", 50 * second))
+        for level in plan.levels:
+            # A published run of one epoch would hand over its weights and have no noise at all.
+            lengths = plan.runs[1:] if level.kind == "published" else plan.runs
+            text, cost = f"{name}: {level.kind} noise, {level.epsilon:g}", second * sum(lengths) * setting.seeds
+            made.append(Task((name, level), noisy, (where, level, lengths, setting.seeds), text, cost))
+    return made
+
+
+def study(setting: Setting, results: dict[Any, Any]) -> Study:
+    source, chosen = sets.gisette_source(setting.data), plans(setting)
+    called = {"a9a": "a9a", "gisette": "" if source is None else source[0]}
+    ran, notes = [], []
+    for where, plan in chosen.items():
+        own = {key[1:]: value for key, value in results.items() if key[0] == where.name}
+        ran.append(Ran(called[where.name], plan.rho, plan.levels, own))
+        if where.people:
+            notes.append(f"a quick run: the first {where.people} people of {called[where.name]}")
+    if source is None or source[0] == sets.SURROGATE:
+        notes.append(MISSING if source is None else STANDS_IN)
+    return Study(NAME, TITLE, parameters(chosen), tuple(checks(ran)), figures(ran), grids(ran), notes)
+
+
+def parameters(chosen: dict[Where, Plan]) -> list[Parameter]:
+    """The settings of this run."""
 
     def each(what: Callable[[Where, Plan], object]) -> str:
         return "; ".join(f"{where.name}: {what(where, plan)}" for where, plan in chosen.items())
 
-    def ours(symbol: str, value: str, why: str) -> Parameter:
-        return Parameter(symbol, value, False, why)
-
-    return (
-        *(
-            [
-                ours(
-                    "people",
-                    each(lambda where, plan: f"the first {where.people}"),
-                    "a quick run; the paper has all",
-                )
-            ]
-            if setting.quick
-            else []
-        ),
+    made = [
         Parameter("columns of the parties", each(lambda where, plan: listed(WIDTHS[where.name])), True),
         Parameter("start", "0", True, "SGD too, where the paper has random weights"),
         ours(
@@ -202,8 +158,8 @@ def parameters(setting: Setting) -> tuple[Parameter, ...]:
             each(lambda where, plan: f"{BOUNDS[where.name]:.4g}"),
             "declared: eight ones in a row at most, or entries within [-1, 1]",
         ),
-    )
-
-
-def listed(values: Sequence[float]) -> str:
-    return ", ".join(f"{value:g}" for value in values)
+    ]
+    if all(where.people for where in chosen):
+        people = each(lambda where, plan: f"the first {where.people}")
+        return [ours("people", people, "a quick run; the paper has all"), *made]
+    return made

@@ -64,64 +64,52 @@ class Split:
         """LAM, for weights on divided rows."""
         return LAM / self.bound**2
 
+    def look(self, view: View, parties: InProcess) -> Floats:
+        return self.measure(view.model)
+
     def measure(self, x: Floats) -> Floats:
         """Objective, test loss and accuracy of weights x (..., d): (3, ...)."""
-        return np.stack([self._measure(one) for one in np.atleast_2d(x)], axis=-1)
+        weight = self.lam / (2 * self.train.dim)
+        rows = [self.judge(self.train.scores(w), self.test.scores(w), weight * (w @ w)) for w in np.atleast_2d(x)]
+        return np.stack(rows, axis=-1)
 
-    def _measure(self, x: Floats) -> Floats:
-        loss, train, test = Logistic(), self.train.scores(x), self.test.scores(x)
-        objective = loss.value(train, self.train.y).mean() + self.lam / (2 * self.train.dim) * (x @ x)
-        return np.array([objective, loss.value(test, self.test.y).mean(), (test * self.test.y > 0).mean()])
+    def judge(self, train: Floats, test: Floats, penalty: float) -> Floats:
+        """Objective, test loss and accuracy of these scores, (3,)."""
+        objective = Logistic().value(train, self.train.y).mean() + penalty
+        return np.array([objective, Logistic().value(test, self.test.y).mean(), (test * self.test.y > 0).mean()])
 
 
 @cache
 def load(where: Where) -> Split:
     if where.name == "a9a":
-        found = adult.load("a9a")
-        part = found.columns["part"]
-        pairs = [(found.X[part == one], found.y[part == one]) for one in ("train", "test")]
+        records = adult.load("a9a")
+        part = records.columns["part"]
+        (X, y), test = ((records.X[part == name], records.y[part == name]) for name in ("train", "test"))
     else:
         assert where.data is not None
-        pairs = [(raw.X, raw.y) for raw in sets.gisette(where.data)]
-    X, y = pairs[0]
-    pairs[0] = X[: where.people], y[: where.people]
-    train, test = (split(where.name, *pair) for pair in pairs)
-    return Split(train, test, BOUNDS[where.name])
+        (X, y), test = sets.gisette(where.data)
+    train = X[: where.people], y[: where.people]
+    return Split(split(where.name, *train), split(where.name, *test), BOUNDS[where.name])
 
 
 def split(name: str, X: Any, y: Floats) -> People:
-    ends = np.cumsum((0, *WIDTHS[name]))
-    parts = [X[:, a:b] for a, b in pairwise(ends)]
+    """Give every party its columns."""
+    parts = [X[:, a:b] for a, b in pairwise(np.cumsum((0, *WIDTHS[name])))]
     return People.build(Columns.build(parts, row_bounds=[BOUNDS[name]] * len(parts)), y)
 
 
 def job(data: Split, method: Algorithm, rounds: int, lam: float, privacy: Target | NoPrivacy) -> Job:
-    people = data.train
-    return Job(
-        method,
-        Public(
-            sizes=people.sizes,
-            dim=people.dim,
-            rounds=rounds,
-            graph=graphs.star(len(people.widths)),
-            loss=Logistic(),
-            regularizer=L2(lam / people.dim),
-            privacy=privacy,
-            columns=people.widths,
-        ),
-    )
+    people, star = data.train, graphs.star(len(data.train.widths))
+    facts = (people.sizes, people.dim, rounds, star, Logistic(), L2(lam / people.dim), privacy)
+    return Job(method, Public(*facts, columns=people.widths))
 
 
 def by_epoch(where: Where, method: Algorithm, epochs: int, rounds: int = 1) -> Floats:
-    """Of a method without noise after each epoch, which has so many rounds: (epochs, 3)."""
+    """Measure a method without noise after each epoch of so many rounds: (epochs, 3)."""
     data = load(where)
     this = job(data, method, epochs * rounds, data.lam, NoPrivacy())
-
-    def look(view: View, parties: InProcess) -> Floats:
-        whole = view.progress.round % rounds == 0
-        return data.measure(view.model) if whole else np.full((3, 1), np.nan)
-
-    return follow(this, data.train, 1, look)[rounds - 1 :: rounds, :, 0]
+    ends = range(rounds, epochs * rounds + 1, rounds)
+    return np.asarray(follow(this, data.train, 1, data.look, at=ends)[..., 0])
 
 
 def admm(where: Where, rho: float, form: Literal["sharing", "printed"], epochs: int) -> Floats:
@@ -138,16 +126,14 @@ def alone(where: Where, parties: int | None) -> Floats:
 
     data = load(where)
     first = sum(WIDTHS[where.name][:parties])
-    rows = [beside(people, first) * data.bound for people in (data.train, data.test)]
-    model = LogisticRegression(C=1 / LAM).fit(rows[0], data.train.y)
-    loss, scores = Logistic(), [model.decision_function(X) for X in rows]
-    objective = loss.value(scores[0], data.train.y).mean() + LAM / (2 * data.train.dim) * np.sum(model.coef_**2)
-    right = (scores[1] * data.test.y > 0).mean()
-    return np.array([objective, loss.value(scores[1], data.test.y).mean(), right])
+    train, test = (beside(people, first) * data.bound for people in (data.train, data.test))
+    model = LogisticRegression(C=1 / LAM).fit(train, data.train.y)
+    penalty = LAM / (2 * data.train.dim) * np.sum(model.coef_**2)
+    return data.judge(model.decision_function(train), model.decision_function(test), penalty)
 
 
 def beside(people: People, first: int) -> Any:
-    """The first columns of all parties' side by side."""
+    """All parties' columns side by side, and of these the first."""
     parts = [features.A for features in people.columns.features]
     if hasattr(parts[0], "tocsr"):
         from scipy.sparse import hstack
@@ -168,7 +154,7 @@ class Noisy:
 
     @property
     def best(self) -> int:
-        """Which of the runs has the least mean test loss."""
+        """The index of the run with the least mean test loss."""
         return int(np.argmin(self.values[:, LOSS].mean(axis=-1)))
 
 
@@ -195,16 +181,11 @@ class Level:
 
 
 def noisy(where: Where, level: Level, epochs: Sequence[int], seeds: int) -> Noisy:
-    """A run for each number of epochs: weights leave at the end of a run, and not before."""
+    """Run each number of epochs on its own: weights leave at the end of a run, and not before."""
     data, values, claimed = load(where), [], list[float | None]()
     for rounds in epochs:
         this = level.job(data, rounds)
-
-        def look(view: View, parties: InProcess, last: int = rounds) -> Floats:
-            done = view.progress.round == last
-            return data.measure(view.model) if done else np.full((3, seeds), np.nan)
-
-        values.append(follow(this, data.train, seeds, look)[-1])
+        values.append(follow(this, data.train, seeds, data.look, at=(rounds,))[-1])
         claimed.append(None if this.published is None else this.published.epsilon)
     people = this.of_people  # the same for all: a certified total is that of a whole run, whatever its length
     return Noisy(tuple(epochs), np.array(values), tuple(claimed), people["per_party"], people["per_person"])

@@ -26,7 +26,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import Progress
 
-from privadmm.cli.views import comparison
+from privadmm.cli.views import study as view
 from privadmm.config.file import Config, read
 from privadmm.runs.compare import compare, with_parties
 
@@ -185,7 +185,7 @@ def main() -> None:
         results[parties] = pooled(found)
         if not chosen.json:
             print(f"{parties} parties, {chosen.splits} splits")
-            print(comparison.shown(results[parties], None), flush=True)
+            print(view.compare(results[parties], None), flush=True)
     if chosen.json:
         print(json.dumps({"parties": results}))
     if chosen.markdown:

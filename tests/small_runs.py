@@ -179,7 +179,7 @@ def no_plots(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Skip plots, which take most of a small run's time. The list notes what would have been drawn."""
     drawn: list[str] = []
     for name in ("convergence", "spending"):
-        monkeypatch.setattr(f"privadmm.runs.run.plots.{name}", lambda *arguments, name=name: drawn.append(name))
+        monkeypatch.setattr(f"privadmm.runs.plots.{name}", lambda *arguments, name=name: drawn.append(name))
     return drawn
 
 

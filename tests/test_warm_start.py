@@ -40,7 +40,8 @@ from privadmm.optim.losses import Debiased, Logistic
 from privadmm.privacy.accounting import epsilon
 from privadmm.privacy.calibration import NoPrivacy
 from privadmm.privacy.events import DiscreteGaussian, Event, Spent, load, merge
-from privadmm.runs.model import NOT_PRIVATE, about
+from privadmm.runs.ending import about
+from privadmm.runs.model import NOT_PRIVATE
 from privadmm.runs.plots import spending
 from small_runs import Place, rows
 

@@ -27,7 +27,7 @@ from privadmm.data.frame import Frame
 from privadmm.data.raw import labels
 from privadmm.data.shards import Shards
 from privadmm.engine.block import cluster
-from privadmm.engine.job import Job, features, train, weights
+from privadmm.engine.job import Job, train
 from privadmm.engine.phases import Algorithm
 from privadmm.engine.public import Public
 from privadmm.errors import BudgetWarning, ConfigError, DataError
@@ -40,50 +40,35 @@ from privadmm.privacy.accounting import together as of_a_person
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.history import STARTED_UNPROTECTED, Start
 from privadmm.privacy.mechanisms import Simulation
+from privadmm.runs.ending import model_of
 from privadmm.runs.model import Model, label_array
 from privadmm.runs.recommend import warning
 from privadmm.runs.refits import Fit, coefficients, cost, starts_of
 
 
 class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
-    """What the classifier and the regressor share: parties, budget, jobs, and a linear model of clipped rows."""
+    """The part that classifier and regressor share: parties, budget, jobs, and a linear model of clipped rows."""
 
-    def __init__(
-        self,
-        *,
-        row_bound: float | None = None,
-        epsilon: float | None = 1.0,
-        delta: float | None = 1e-6,
-        party_epsilon: Sequence[float] | None = None,
-        adjacency: str = "replace-one",
-        label_epsilon: float | None = None,
-        parties: int = 10,
-        algorithm: Algorithm | None = None,
-        rounds: int | None = None,
-        loss: Loss | None = None,
-        regularizer: Regularizer | None = None,
-        intercept: float = 0.0,
-        graph: Graph | None = None,
-        warm_start: bool = False,
-        random_state: int | None = None,
-        columns: Sequence[int] | None = None,
-    ) -> None:
-        self.row_bound = row_bound
-        self.epsilon = epsilon
-        self.delta = delta
-        self.party_epsilon = party_epsilon
-        self.adjacency = adjacency
-        self.label_epsilon = label_epsilon
-        self.parties = parties
-        self.algorithm = algorithm
-        self.rounds = rounds
-        self.loss = loss
-        self.regularizer = regularizer
-        self.intercept = intercept
-        self.graph = graph
-        self.warm_start = warm_start
-        self.random_state = random_state
-        self.columns = columns
+    row_bound: float | None
+    epsilon: float | None
+    delta: float | None
+    party_epsilon: Sequence[float] | None
+    adjacency: str
+    label_epsilon: float | None = None
+    parties: int
+    algorithm: Algorithm | None
+    rounds: int | None
+    loss: Loss | None = None
+    regularizer: Regularizer | None
+    intercept: float
+    graph: Graph | None
+    warm_start: bool
+    random_state: int | None
+    columns: Sequence[int] | None = None
+
+    def _keep(self, arguments: dict[str, Any]) -> None:
+        """Set each argument of a constructor as the attribute of that name, as scikit-learn expects."""
+        self.__dict__.update({name: value for name, value in arguments.items() if name != "self"})
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -97,16 +82,21 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
         return [model.scores(X) for model in self.models_]
 
     def _fit(self, X: Any, targets: list[Floats], classes: tuple[Any, Any] | None, groups: Any) -> None:
-        """One job for each target, all under one budget, with noise of their own."""
+        """Train one job for each target, all under one budget, each with noise of its own."""
         row_bound, seed = self._declared()
         frame = Frame(row_bound, self.intercept, self._names(), classes)
         rows, all_rows = list[Any](), np.arange(X.shape[0])
+        if X.shape[0] != len(targets[0]):
+            raise DataError(f"X has {X.shape[0]} rows and y has {len(targets[0])}")
         if self.columns is None:
-            owner, names = self._owners(X.shape[0], len(targets[0]), groups, seed)
+            owner, names = self._owners(X.shape[0], groups, seed)
             rows = splits.gather(X, owner, len(names))
+        elif groups is not None:
+            raise ConfigError("groups name the parties of rows, and with columns every party has all rows")
         else:
-            frame = self._split_columns(frame, X.shape, len(targets[0]), groups)
-            names = tuple(str(party) for party in range(len(frame.groups)))
+            held = splits.by_columns(X.shape[1], self.columns)
+            frame = frame.split([part.tolist() for part in held], clipped=self.adjacency != "column")
+            names = tuple(str(party) for party in range(len(held)))
         q = None if frame.clipped else getattr(self.algorithm, "column_bound", None)
         starts = starts_of(self, frame, len(targets)) if self.warm_start else []
         fit = Fit(names, groups is None, starts[0].past if starts else ())
@@ -126,10 +116,7 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
                     data, job = data.mapped([map] * len(data.ids), data.dim + 1), behind(fit.jobs[0])
                 blocks = cluster(job, data, Simulation(stream(seed, number, len(fit.before))))
                 fit.begin(job, blocks.workers[0].ledger)
-                progress = train(job, blocks)
-                claim = (job.algorithm.name, Simulation.mode, job.epsilon, job.delta)
-                w, caveats = frame.arranged(weights(job, progress)), tuple(job.caveats)
-                models.append(Model(w, frame, *claim, map or features(job, progress), caveats))
+                models.append(model_of(job, train(job, blocks), frame, Simulation.mode, map))
             self.history_ = fit.finished(models)
         except BaseException:
             if fit.jobs:  # no model is handed out, but what was released stays spent
@@ -138,7 +125,7 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
         self._publish(fit, models)
 
     def _publish(self, fit: Fit, models: list[Model]) -> None:
-        """Sets what a fit hands out, and takes away what an earlier one left and this one has not."""
+        """Set the fitted attributes, and remove those of an earlier fit that this one does not have."""
         for name in ("coef_", "intercept_", "epsilon_person_", "model_", "ledger_"):
             self.__dict__.pop(name, None)
         self.epsilon_ = total = cost(self.history_)
@@ -150,6 +137,8 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
         shown = total if self.private_ else None
         self.models_ = [replace(model, epsilon=shown, delta=self.delta_) for model in models]
         self.ledgers_ = fit.exports(total)
+        if len(models) == 1:
+            self.model_, self.ledger_ = self.models_[0], self.ledgers_[0]
         if (linear := coefficients(models)) is not None:
             self.coef_, self.intercept_ = linear
         if models[0].frame.groups:
@@ -159,14 +148,6 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
         self.parties_ = fit.parties
         self.n_iter_ = fit.jobs[0].public.rounds
 
-    def _split_columns(self, frame: Frame, shape: tuple[int, ...], labelled: int, groups: Any) -> Frame:
-        if groups is not None:
-            raise ConfigError("groups name the parties of rows, and with columns every party has all rows")
-        if labelled != shape[0]:
-            raise DataError(f"X has {shape[0]} rows and y has {labelled}")
-        held = splits.by_columns(shape[1], self.columns or ())
-        return frame.split([part.tolist() for part in held], clipped=self.adjacency != "column")
-
     def _declared(self) -> tuple[float, int]:
         if self.row_bound is None:
             raise ConfigError("declare row_bound, the l2 norm that rows are clipped to; reading it off X is a release")
@@ -174,40 +155,26 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
             raise ConfigError("fit is a simulation and needs a seed: random_state=0, say")
         return float(self.row_bound), Simulation(self.random_state).seed
 
-    def _owners(self, rows: int, labelled: int, groups: ArrayLike | None, seed: int) -> tuple[Ints, tuple[str, ...]]:
-        if labelled != rows:
-            raise DataError(f"X has {rows} rows and y has {labelled}")
+    def _owners(self, rows: int, groups: ArrayLike | None, seed: int) -> tuple[Ints, tuple[str, ...]]:
+        """The party of each row, and the parties' names."""
         if groups is None:
             check_whole(parties=self.parties)
-            owner = splits.even(rows, self.parties, seed)
-            return owner, tuple(str(party) for party in range(self.parties))
+            return splits.even(rows, self.parties, seed), tuple(str(party) for party in range(self.parties))
         named = np.asarray(groups)
         if named.shape != (rows,):
             raise DataError(f"groups must name the party of each of the {rows} rows, not be {named.shape}")
         return splits.by_column(named)
 
-    def _job(
-        self,
-        sizes: Ints,
-        dim: int,
-        copies: int,
-        start: Start | None,
-        columns: tuple[int, ...] = (),
-    ) -> Job:
-        algorithm = self._method()
+    def _job(self, sizes: Ints, dim: int, copies: int, start: Start | None, columns: tuple[int, ...] = ()) -> Job:
+        algorithm = self.algorithm or Centred(FirstOrderConsensus())
         privacy: Target | NoPrivacy = NoPrivacy("no epsilon was asked for")
         shares = tuple(float(share) for share in (() if self.party_epsilon is None else self.party_epsilon))
         asked = self.epsilon is not None or bool(shares)
         if asked and self.delta is None:
             raise ConfigError("epsilon means little without delta: give both, or epsilon=None for no privacy")
         if self.delta is not None and (asked or algorithm.adjacencies):
-            privacy = Target(
-                self.epsilon,
-                self.delta,
-                adjacency=self.adjacency,  # type: ignore[arg-type]
-                party_epsilon=shares,
-                copies=copies,
-            )
+            related: Any = self.adjacency  # checked by Target
+            privacy = Target(self.epsilon, self.delta, adjacency=related, party_epsilon=shares, copies=copies)
         public = Public(
             sizes=sizes,
             dim=dim,
@@ -222,9 +189,6 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
         allowance = max(shares) if shares else self.epsilon
         return Job(algorithm, public, allowance if isinstance(privacy, Target) else None)
 
-    def _method(self) -> Algorithm:
-        return self.algorithm or Centred(FirstOrderConsensus())
-
     def _loss(self) -> Loss:
         loss = self.loss or (HalfLogistic() if self.algorithm is None else Logistic())
         return loss if self.label_epsilon is None else Debiased(loss, self.label_epsilon)
@@ -236,21 +200,21 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
 
 
 def stream(seed: int, number: int, fits: int) -> int:
-    """A seed for each of several jobs: one noise vector for two classes, or two fits, would tell their difference."""
+    """A seed for each job of a fit: one noise vector for two classes, or two fits, would tell their difference."""
     if number == fits == 0:
         return seed
     return int.from_bytes(hashlib.sha256(f"{seed}/{number}/{fits}".encode()).digest()[:8], "little")
 
 
 def behind(first: Job) -> Job:
-    """The job of a further class: moments are of features alone, so those that the first one released serve it."""
+    """The job of a further class. Moments are of features alone, so it uses those that the first job released."""
     assert isinstance(first.algorithm, Centred)
     return Job(first.algorithm.method, first.algorithm.inside(first.public), first.allowance)
 
 
 def _is_logistic(estimator: Any) -> bool:
-    given = estimator.loss is None and estimator.algorithm is not None
-    return (given or isinstance(estimator.loss, Logistic)) and estimator.label_epsilon is None
+    default = estimator.loss is None and estimator.algorithm is not None
+    return (default or isinstance(estimator.loss, Logistic)) and estimator.label_epsilon is None
 
 
 class ADMMClassifier(ClassifierMixin, ADMMEstimator):  # type: ignore[misc]
@@ -265,17 +229,17 @@ class ADMMClassifier(ClassifierMixin, ADMMEstimator):  # type: ignore[misc]
     parties       how many to split the rows among, evenly; ignored when `fit` is given groups
     label_epsilon  labels are randomised first, and the loss debiased for it; a fit with another random_state reports
                   every label once more
-    algorithm     an algorithm object such as DPADMM(D_w=30, rho=0.01) or ADMMStar(); None is the recommended method,
+    algorithm     an object such as DPADMM(D_w=30, rho=0.01) or ADMMStar(); None is the recommended method,
                   Centred(FirstOrderConsensus())
-    rounds        how many; 41 of the recommended method, 200 of others
+    rounds        None is 41 for the recommended method, and 200 for others
     loss          None is HalfLogistic() for the recommended method, and Logistic() for others
     regularizer   None is no penalty for the recommended method, and L2(1e-6) for others
     intercept     share of a row's norm that a constant feature takes, in [0, 1); 0 for none
     graph         for algorithms without a coordinator
-    warm_start    start from the model of the last fit. Each fit has noise of its own (of two estimators with one
-                  random_state that is not so) and may cost `epsilon` once more: what all of them released, also
-                  those that failed half way, is composed into epsilon_, and after one that was not private nothing
-                  is. The fits agree on delta, adjacency and parties
+    warm_start    start from the model of the last fit. Each fit draws its own noise (two estimators with one
+                  random_state draw the same) and may cost `epsilon` once more. What all fits released, also those
+                  that failed half way, is composed into epsilon_; after a fit that was not private, none is. The fits
+                  agree on delta, adjacency and parties
     random_state  seed of the simulated noise and of the split; needed
     columns       how many columns each party holds, from left to right, instead of rows: for Sharing(ball=...) with
                   adjacency="person" and its like. All rows of X are then everybody's, and `parties` is not used
@@ -283,16 +247,16 @@ class ADMMClassifier(ClassifierMixin, ADMMEstimator):  # type: ignore[misc]
     `fit` gives a BudgetWarning where the budget is too small, by the number of records and parties, to beat a constant.
     After it:
 
-    coef_, intercept_  of rows within the bound: decision_function(X) = X @ coef_.T + intercept_; not there if the
+    coef_, intercept_  for rows within the bound: decision_function(X) = X @ coef_.T + intercept_; missing if the
                        algorithm maps features, as Centred does
-    epsilon_, delta_   certified, the worst party, over all classes and over all fits that a warm start descends from;
+    epsilon_, delta_   certified for the worst party, over all classes and all fits that a warm start descends from;
                        infinite and None where nothing is private
-    epsilon_person_    where parties hold columns: of a person's rows at all parties together
+    epsilon_person_    where parties hold columns: epsilon of a person's rows at all parties together
     private_           whether an epsilon covers the model
-    ledger_            events and epsilon of every party, over the same fits; of one job for each class, `ledgers_`
+    ledger_            events and epsilon of every party, over the same fits; with more than two classes `ledgers_`
     history_           what each of these fits released, oldest first
     parties_           the parties' names, in their order
-    model_             the weights with all of that, to save; of one job for each class, `models_`
+    model_             the weights with all of that, to save; with more than two classes `models_`
     classes_, n_iter_, n_features_in_  as everywhere in scikit-learn
     """
 
@@ -317,25 +281,7 @@ class ADMMClassifier(ClassifierMixin, ADMMEstimator):  # type: ignore[misc]
         random_state: int | None = None,
         columns: Sequence[int] | None = None,
     ) -> None:
-        super().__init__(
-            row_bound=row_bound,
-            epsilon=epsilon,
-            delta=delta,
-            party_epsilon=party_epsilon,
-            adjacency=adjacency,
-            label_epsilon=label_epsilon,
-            parties=parties,
-            algorithm=algorithm,
-            rounds=rounds,
-            loss=loss,
-            regularizer=regularizer,
-            intercept=intercept,
-            graph=graph,
-            warm_start=warm_start,
-            random_state=random_state,
-            columns=columns,
-        )
-        self.classes = classes
+        self._keep(locals())
 
     def fit(self, X: Any, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
         """Train. `groups` names the party of each row; otherwise rows are dealt out evenly."""
@@ -344,18 +290,15 @@ class ADMMClassifier(ClassifierMixin, ADMMEstimator):  # type: ignore[misc]
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64)
         if y is None:
             raise DataError("requires y to be passed, but the target y is None")
-        found = column_or_1d(y, warn=True)
+        answers, kinds = column_or_1d(y, warn=True), label_array(classes)
         if len(classes) == 2:
-            targets = [labels(found, (classes[0], classes[1]))]
-            self._fit(X, targets, (classes[0], classes[1]), groups)
+            pair = (classes[0], classes[1])
+            self._fit(X, [labels(answers, pair)], pair, groups)
+        elif not np.isin(answers, kinds).all():
+            raise DataError(f"y has labels that are not among the declared classes {list(classes)}")
         else:
-            kinds = label_array(classes)
-            if not np.isin(found, kinds).all():
-                raise DataError(f"y has labels that are not among the declared classes {list(classes)}")
-            self._fit(X, [np.where(found == kind, 1.0, -1.0) for kind in kinds], (False, True), groups)
-        self.classes_ = label_array(classes)
-        if len(classes) == 2:
-            self.model_, self.ledger_ = self.models_[0], self.ledgers_[0]
+            self._fit(X, [np.where(answers == kind, 1.0, -1.0) for kind in kinds], (False, True), groups)
+        self.classes_ = kinds
         return self
 
     def decision_function(self, X: Any) -> Floats:
@@ -366,12 +309,11 @@ class ADMMClassifier(ClassifierMixin, ADMMEstimator):  # type: ignore[misc]
     def predict(self, X: Any) -> NDArray[Any]:
         scores = self.decision_function(X)
         chosen = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
-        found: NDArray[Any] = self.classes_[chosen]
-        return found
+        return np.asarray(self.classes_[chosen])
 
     @available_if(_is_logistic)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Floats:
-        """Of the logistic loss only, whose score is a log-odds: each class's probability, normalised over all."""
+        """Each class's probability, normalised over all. Only for the logistic loss, whose score is a log-odds."""
         scores = self.decision_function(X)
         if scores.ndim == 1:
             return np.stack([expit(-scores), expit(scores)], axis=1)
@@ -383,10 +325,10 @@ class ADMMClassifier(ClassifierMixin, ADMMEstimator):  # type: ignore[misc]
             raise ConfigError(
                 "declare the labels, classes=(negative, positive) or all of them; reading them off y is a release"
             )
-        known = tuple(label.item() if isinstance(label, np.generic) else label for label in self.classes)
-        if len(set(known)) != len(known):
+        classes = tuple(label.item() if isinstance(label, np.generic) else label for label in self.classes)
+        if len(set(classes)) != len(classes):
             raise ConfigError("classes must be different values, each named once: two different values at least")
-        return known
+        return classes
 
 
 class ADMMRegressor(RegressorMixin, ADMMEstimator):  # type: ignore[misc]
@@ -416,23 +358,7 @@ class ADMMRegressor(RegressorMixin, ADMMEstimator):  # type: ignore[misc]
         warm_start: bool = False,
         random_state: int | None = None,
     ) -> None:
-        super().__init__(
-            row_bound=row_bound,
-            epsilon=epsilon,
-            delta=delta,
-            party_epsilon=party_epsilon,
-            adjacency=adjacency,
-            parties=parties,
-            algorithm=algorithm,
-            rounds=rounds,
-            regularizer=regularizer,
-            intercept=intercept,
-            graph=graph,
-            warm_start=warm_start,
-            random_state=random_state,
-        )
-        self.label_bound = label_bound
-        self.radius = radius
+        self._keep(locals())
 
     def fit(self, X: Any, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
         """Train. `groups` names the party of each row; otherwise rows are dealt out evenly."""
@@ -441,7 +367,6 @@ class ADMMRegressor(RegressorMixin, ADMMEstimator):  # type: ignore[misc]
         self._declared()
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, y_numeric=True)
         self._fit(X, [np.asarray(y, dtype=np.float64)], None, groups)
-        self.model_, self.ledger_ = self.models_[0], self.ledgers_[0]
         return self
 
     def predict(self, X: Any) -> Floats:

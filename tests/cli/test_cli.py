@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import privadmm
-from privadmm import cli
+from privadmm.cli.jobs import progress_bar
 from privadmm.config import file as configs
 from privadmm.runs import demo, metrics, plots
 from small_runs import CLEAR, PARTIES, PNG, PRIVATE, TRAINED, Place, no_plots, result, spawn, with_changes, write_npz
@@ -253,10 +253,10 @@ def test_the_bar_gives_the_terminal_back(
     monkeypatch.delenv("NO_COLOR", raising=False)
     show, hide = "\x1b[?25h", "\x1b[?25l"
     if ends is None:
-        with cli.progress_bar(job, 2):
+        with progress_bar(job, 2):
             assert hide in screen.getvalue()
     else:
-        with pytest.raises(ends), cli.progress_bar(job, 2):
+        with pytest.raises(ends), progress_bar(job, 2):
             raise ends
     assert screen.getvalue().rfind(show) > screen.getvalue().rfind(hide)
 

@@ -27,6 +27,7 @@ from config_cases import (
     with_key,
     wrong_types,
 )
+from privadmm.config import docs
 from privadmm.config import file as config
 from privadmm.errors import ConfigError
 
@@ -203,9 +204,9 @@ def test_a_simulation_needs_a_seed_and_a_deployment_refuses_one(tmp_path):
 
 
 def test_the_page_is_current():
-    assert PAGE.read_text(encoding="utf-8") == config.schema_markdown(), (
+    assert PAGE.read_text(encoding="utf-8") == docs.schema_markdown(), (
         "after a change of declarations, write the page anew: "
-        "python -c 'from privadmm.config import file; print(file.schema_markdown(), end=\"\")' > docs/config.md"
+        "python -c 'from privadmm.config import docs; print(docs.schema_markdown(), end=\"\")' > docs/config.md"
     )
 
 
@@ -216,7 +217,7 @@ def test_the_example_on_the_page_is_a_config(tmp_path):
 
 
 def test_the_schema_for_people_names_every_key_with_what_is_allowed():
-    text, page = re.sub(r"\s+", " ", config.schema_text(TOYS)), config.schema_markdown(TOYS)
+    text, page = re.sub(r"\s+", " ", docs.schema_text(TOYS)), docs.schema_markdown(TOYS)
     for field in FIELDS.values():
         assert f" {field.name}: {field.doc} allowed: {field.kind.allowed()} " in text
         assert f"| `{field.name}` | {field.doc} | {field.kind.allowed().replace('<', '&lt;')} | " in page
@@ -266,7 +267,7 @@ def valid(schema, value):
 
 @pytest.mark.parametrize(("section", "key"), FIELDS)
 def test_the_json_schema_agrees_with_the_reader(section, key):
-    schema, field = config.schema_json(TOYS), FIELDS[section, key]
+    schema, field = docs.schema_json(TOYS), FIELDS[section, key]
     json.dumps(schema, allow_nan=False)
     assert valid(schema, with_key(section, key))
     beyond_json_schema = [*(f"dirichlet:{alpha}" for alpha in ("0", "-1", "nan", "x")), [0, False]]

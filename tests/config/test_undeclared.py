@@ -27,7 +27,8 @@ from privadmm.config.undeclared import (
 from privadmm.engine.job import Job
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError, PrivadmmError
-from privadmm.runs.preview import charges, foreseen
+from privadmm.runs.charges import charges
+from privadmm.runs.preview import foreseen
 from small_runs import CLEAR, PRIVATE, TRAINED, Place, Tables, with_changes, write_config
 
 A = np.arange(1.0, 4.0)
@@ -228,7 +229,7 @@ def test_a_method_without_noise_needs_no_sizes(place: Place) -> None:
 
 def test_charges_are_in_the_order_of_the_ledger(place: Place) -> None:
     job = foreseen(configs.read(place.config(PRIVATE)), TRAINED)
-    assert [party["party"] for party in charges(job)] == [0, 1, 2]
+    assert [party["party"] for party in charges(job, job.leave)] == [0, 1, 2]
 
 
 def test_an_outline_is_checked_as_far_as_it_is_known() -> None:

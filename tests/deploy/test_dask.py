@@ -23,8 +23,8 @@ from privadmm.engine.loop import Callback, View, drive
 from privadmm.engine.mail import Mail
 from privadmm.errors import ClusterError, ConfigError, DataError, LedgerError, LockedError, RefusedError
 from privadmm.privacy.verification import verify
-from privadmm.runs import receipts
 from privadmm.runs.run import Bar, Finished
+from privadmm.runs.rundir import read_receipts, receipts_of
 from small_runs import (
     CLEAR,
     DVP,
@@ -237,10 +237,10 @@ def test_who_starts_a_deployment_reads_no_party_s_file(
 
 def test_receipts_are_of_their_block(cluster: Deployed, place: Place) -> None:
     place.run(dasked(STAR, cluster))
-    found = receipts.read(place.out)
+    found = read_receipts(place.out)
     assert {party for _, party in found} == {0, 3}
     for path in ledgers(place.out):
-        assert len(receipts.of_ledger(place.out, path)) == len(found) / 2
+        assert len(receipts_of(place.out, path)) == len(found) / 2
         assert place.call("ledger", "verify", path, "--against", place.out).code == 0
 
 

@@ -29,8 +29,8 @@ from privadmm.errors import (
     ToleranceError,
 )
 from privadmm.privacy.verification import verify
-from privadmm.runs import receipts
 from privadmm.runs.model import Model
+from privadmm.runs.rundir import receipts_of
 from small_runs import (
     DVP,
     ENVIRONMENT,
@@ -102,7 +102,7 @@ def test_the_same_transcript_as_in_process(kind: str, place: Place) -> None:
     assert model.weights.tobytes() == whole.model.weights.tobytes()
     assert (result["epsilon"], result["accuracy_test"]) == (whole.result["epsilon"], None)
     for party, ledger in enumerate(made.ledgers):
-        assert verify(ledger, receipts.of_ledger(Path(result["out"]), ledger)).problems == ()
+        assert verify(ledger, receipts_of(Path(result["out"]), ledger)).problems == ()
         only_releases(ledger, [said for one, _, said in post.captured if one == party])
     assert sum(map(charged, made.ledgers)) == charged(place.path / "whole" / "ledger.sqlite")
     account = json.loads((Path(result["out"]) / "ledger.json").read_text())
@@ -412,7 +412,7 @@ def test_going_on_without_a_party_after_a_crash(made: Federated) -> None:
             raise ClusterError("gone")
 
     post.before = leave
-    with pytest.raises(ClusterError, match="gone; go on with resume = true"):
+    with pytest.raises(ClusterError, match="gone; then go on with resume = true"):
         made.run(post, absent="continue")
 
     class Two(Desks):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from privadmm.privacy.verification import verify
-from privadmm.runs import receipts
+from privadmm.runs.rundir import receipts_of
 from small_runs import ENVIRONMENT, PRIVATE, Place, charged, no_plots, with_changes
 
 pytest.importorskip("flwr", reason="the extra flower is not installed: pip install 'privadmm[flower]'")
@@ -32,7 +32,7 @@ def test_a_short_deployment_has_the_transcript_of_one_process(place: Place, monk
             found = made.captured(number)
             assert [letter["kind"] for letter, _ in found] == ["hello", "begin", "step", "step"]
             only_releases(ledger, [said for _, said in found])
-            assert verify(ledger, receipts.of_ledger(Path(result["out"]), ledger)).problems == ()
+            assert verify(ledger, receipts_of(Path(result["out"]), ledger)).problems == ()
             assert charged(ledger) == 2
         # The app bundle of the run was not unpacked anywhere.
         places = [made.place.folder, *made.federated.folders]

@@ -16,7 +16,7 @@ import pytest
 from privadmm.engine.mail import Mail
 from privadmm.privacy.ledger_file import connect, unpack_charges
 from privadmm.privacy.verification import verify
-from privadmm.runs import receipts
+from privadmm.runs.rundir import receipts_of
 from small_runs import PRIVATE, SHARING, Place, no_plots, with_changes, write_npz
 
 pytest.importorskip("flwr", reason="the extra flower is not installed: pip install 'privadmm[flower]'")
@@ -79,7 +79,7 @@ def in_order(made: Deployed, result: dict[str, Any], counts: list[int]) -> None:
     """Check that ledgers verify, hold what the run received, have so many releases, and that nothing else left."""
     out = Path(result["out"])
     for number, ledger in enumerate(made.federated.ledgers):
-        assert verify(ledger, receipts.of_ledger(out, ledger)).problems == ()
+        assert verify(ledger, receipts_of(out, ledger)).problems == ()
         assert paid(ledger, job_of(out)) == counts[number]
         only_releases(ledger, [said for _, said in made.captured(number)])
 
@@ -171,8 +171,8 @@ def steal(message, context):
 UNRULY = '''"""The coordinator's app over a post that brings letters twice, too early and too late."""
 from flwr.serverapp import ServerApp
 
-from privadmm.deploy.flower import server
 from privadmm.deploy.flower.post import FlowerPost
+from privadmm.runs import flower_app as server
 
 
 class Unruly(FlowerPost):

@@ -327,21 +327,15 @@ def test_an_answer_serves_in_one_federation(tmp_path: Path) -> None:
 
 def test_one_authority_for_two_coordinators(tmp_path: Path) -> None:
     """If one organisation signs all its servers, the coordinators differ by their own keys."""
-    from cryptography import x509
     from cryptography.hazmat.primitives import serialization
-    from cryptography.x509.oid import NameOID
 
     from privadmm.deploy.federation import keys
 
     here, there = two_federations(tmp_path)
     ours, theirs = here.made.coordinator.certificates, there.made.coordinator.certificates
-    ca = x509.load_pem_x509_certificate((ours / "ca.pem").read_bytes())
     authority: Any = serialization.load_pem_private_key((ours / "ca-key.pem").read_bytes(), None)
     server: Any = serialization.load_pem_private_key((theirs / "server-key.pem").read_bytes(), None)
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
-    parts = [x509.BasicConstraints(False, None), x509.SubjectAlternativeName(keys.named("127.0.0.1"))]
-    signed = keys.signed(name, ca.subject, server.public_key(), authority, parts)
-    (theirs / "server.pem").write_bytes(signed)
+    (theirs / "server.pem").write_bytes(keys.issue("127.0.0.1", server.public_key(), authority))
     for path in (theirs / "ca.pem", *(folder / "ca.pem" for folder in there.folders)):
         path.write_bytes((ours / "ca.pem").read_bytes())
     assert there.run()["rounds"] == 2

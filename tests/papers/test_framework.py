@@ -99,7 +99,7 @@ def test_a_study_is_written_with_what_does_not_hold(tmp_path: Path) -> None:
 
 
 def test_the_terminal_tells_reasons_in_whole_lines(tmp_path: Path) -> None:
-    shown = view.shown(a_study(), tmp_path, quick=True)
+    shown = view.reproduce(a_study(), tmp_path, quick=True)
     assert "a quick run" in shown
     assert APART in " ".join(shown.split())
     assert "\ndoes not hold: a figure\n    it is larger\n" in shown

@@ -154,7 +154,7 @@ def test_a_run_that_was_interrupted_goes_on_only_with_its_own_records(
 ) -> None:
     config = place.config(REPORTED)
     with monkeypatch.context() as patch:
-        patch.setattr("privadmm.runs.run.write", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr("privadmm.runs.run.finish", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
         assert place.train(config).code == 1
     order = np.arange(len(Y))[::-1]
     write_people(place.path / "data.csv", X[order], Y[order], OTHER[order])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from config_draws import KNOBS, coherent, config_of, tables
 from privadmm.algorithms import ALGORITHMS
-from privadmm.cli.views import screen
+from privadmm.cli.views import jobs
 from privadmm.config import file as configs
 from privadmm.config.build import job as job_of
 from privadmm.config.build import prepare
@@ -332,7 +332,7 @@ def ends_alike(folder: Path, content: Tables) -> bool:
         return False
     else:
         said = account(known)
-        assert screen.account(said, None)
+        assert jobs.account(said, None)
         same_figures(said, out)
         for other in less_known(given, known):
             assert without_sizes(other) == without_sizes(said)

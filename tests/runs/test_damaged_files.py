@@ -14,7 +14,7 @@ from privadmm.errors import LedgerError
 from privadmm.privacy.ledger import Policy
 from privadmm.privacy.ledger_file import identity_of
 from privadmm.privacy.sqlite_ledger import SqliteLedger
-from privadmm.runs.receipts import read as read_receipts
+from privadmm.runs.rundir import read_receipts
 from small_runs import CLEAR, PRIVATE, SHARING, Outcome, Place, rows, with_changes, write_csv
 
 pytestmark = pytest.mark.usefixtures("skipped_plots")
@@ -271,7 +271,7 @@ def test_damaged_receipts_are_not_left_out(harm: Any, place: Place) -> None:
 def test_a_receipt_torn_by_a_crash_is_left_out_and_written_over(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     config = place.config(run={"ledger": FILE})
     with monkeypatch.context() as patch:
-        patch.setattr("privadmm.runs.run.write", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr("privadmm.runs.run.finish", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
         assert place.train(config).code == 1
     path, checkpoint = place.out / "receipts.csv", place.out / "checkpoint"
     whole, torn = read_receipts(place.out), path.read_bytes()[:-30]

@@ -289,7 +289,7 @@ def test_a_disk_that_fills_while_the_results_are_written(place: Place, monkeypat
 
     config = place.config()
     with monkeypatch.context() as patch:
-        patch.setattr("privadmm.runs.run.plots.spending", full)
+        patch.setattr("privadmm.runs.plots.spending", full)
         said = place.train(config, "--json")
     assert (said.code, said.object["error"]) == (1, "StorageError")
     assert f"{place.out}: No space left on device" in said.err

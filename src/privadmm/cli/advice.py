@@ -1,95 +1,118 @@
-"""`privadmm recommend` and `privadmm frontier`: what a budget can buy, from public facts. Neither touches data."""
+"""`privadmm recommend`, `frontier` and `scale`: what to expect of a method, from public facts. None touches data."""
 
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import click
-import typer
+from typer import Argument, Option
 
-from privadmm.cli.output import AsJson, emit, numbers
+from privadmm.cli.output import AsJson, ConfigFile, emit, finish, numbers
+from privadmm.config.file import read
 
 if TYPE_CHECKING:
     from privadmm.runs.recommend import Facts
 
-Config = Annotated[
-    Path | None, typer.Argument(metavar="[CONFIG.toml]", help="take the facts from it; or give them below")
-]
-Records = Annotated[int | None, typer.Option(min=1, help="how many to train on, at all parties together")]
-Parties = Annotated[int | None, typer.Option(min=1, help="how many, if there is no config")]
-Epsilon = Annotated[float | None, typer.Option(help="what each party may lose; the config's if left out")]
-Delta = Annotated[float | None, typer.Option(help="with what probability it may be more; 1e-6 without a config")]
-Signal = Annotated[
-    float | None,
-    typer.Option(help="how much labels say about features, between 0 and 1; 1/6 if left out"),
-]
+MaybeConfig = Annotated[Path | None, Argument(metavar="[CONFIG.toml]", help="has the facts; or give them below")]
+Records = Annotated[int | None, Option(min=1, help="how many to train on, at all parties together")]
+Parties = Annotated[int | None, Option(min=1, help="how many, if there is no config")]
+Delta = Annotated[float | None, Option(help="with what probability it may be more; 1e-6 without a config")]
+Signal = Annotated[float | None, Option(help="how much labels say about features, between 0 and 1; 1/6 if left out")]
 
 
 def recommend(
-    config: Config = None,
+    config: MaybeConfig = None,
     records: Records = None,
     parties: Parties = None,
-    epsilon: Epsilon = None,
+    epsilon: Annotated[float | None, Option(help="what each party may lose; the config's if left out")] = None,
     delta: Delta = None,
     signal: Signal = None,
     as_json: AsJson = False,
 ) -> None:
     """Recommend method, rounds and encoding for two classes, and say whether data of this size can stand the noise."""
+    from privadmm.cli.views import advice
     from privadmm.runs.recommend import SIGNAL
     from privadmm.runs.recommend import recommend as advise
 
-    found = advise(known(config, records, parties, epsilon, delta), SIGNAL if signal is None else signal).table
-    if as_json:
-        emit(json.dumps(found))
-    else:
-        from privadmm.cli.views import advice
-
-        emit(advice.recommendation(found))
+    result = advise(known(config, records, parties, epsilon, delta), SIGNAL if signal is None else signal).table
+    emit(json.dumps(result) if as_json else advice.recommendation(result))
 
 
 def frontier(
-    config: Config = None,
+    config: MaybeConfig = None,
     records: Records = None,
     parties: Parties = None,
     delta: Delta = None,
     signal: Signal = None,
-    epsilons: Annotated[str | None, typer.Option(help="which to look at, as 0.1,0.5,1; 0.05 to 10 if left out")] = None,
-    out: Annotated[Path | None, typer.Option(help="where to put frontier.json and frontier.png")] = None,
+    epsilons: Annotated[str | None, Option(help="which to look at, as 0.1,0.5,1; 0.05 to 10 if left out")] = None,
+    out: Annotated[Path | None, Option(help="where to put frontier.json and frontier.png")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show how noise against signal falls as epsilon grows. An estimate for two classes from public facts."""
+    from privadmm.cli.views import advice
     from privadmm.runs.recommend import GRID, SIGNAL
     from privadmm.runs.recommend import frontier as trace
 
     grid = numbers("--epsilons", epsilons, float) or GRID
     facts = known(config, records, parties, 1.0, delta)  # an epsilon for each point comes in its place
-    found = trace(facts, grid, SIGNAL if signal is None else signal)
-    if out is not None:
-        from privadmm.cli.views.advice import save
-
-        out.mkdir(parents=True, exist_ok=True)
-        save(found, out)
-    if as_json:
-        emit(json.dumps(found))
-    else:
-        from privadmm.cli.views import advice
-
-        emit(advice.frontier(found, out))
+    result = trace(facts, grid, SIGNAL if signal is None else signal)
+    finish(result, out, as_json, advice.save_frontier, advice.frontier)
 
 
 def known(
     config: Path | None, records: int | None, parties: int | None, epsilon: float | None, delta: float | None
 ) -> "Facts":
     """The facts of a config, or those of the options."""
+    from privadmm.runs.preview import facts
     from privadmm.runs.recommend import Facts
 
     if config is not None:
-        from privadmm.config.file import read
-        from privadmm.runs.preview import facts
-
         if parties is not None:
             raise click.UsageError("--parties goes without a config, which says how many there are")
         return facts(read(config), records, epsilon, delta)
     if records is None or parties is None or epsilon is None:
         raise click.UsageError("give a CONFIG.toml, or --records, --parties and --epsilon")
     return Facts(records, (epsilon,) * parties, 1e-6 if delta is None else delta)
+
+
+def scale(
+    config: ConfigFile,
+    parties: Annotated[str, Option(help="how many, several with commas")] = "3,10,100,1000,10000,100000",
+    engine: Annotated[str, Option(help="whose constants: ideal, dask or flower")] = "flower",
+    latency: Annotated[float, Option(help="seconds one way")] = 0.02,
+    bandwidth: Annotated[float, Option(help="bytes a second of a party's wire")] = 12.5e6,
+    hub: Annotated[float, Option(help="bytes a second of the coordinator's")] = 125e6,
+    spread: Annotated[float, Option(help="how unequal parties are: sigma of log latency and work")] = 0.0,
+    work: Annotated[float, Option(help="seconds that a party computes in a round")] = 0.01,
+    dim: Annotated[int | None, Option(min=1, help="features, where the config does not tell")] = None,
+    people: Annotated[int | None, Option(min=1, help="people of vertical parties, if the config does not tell")] = None,
+    out: Annotated[Path | None, Option(help="where to put scale.json and scale.png")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say how long a round of CONFIG.toml would take, and what it carries, with ever more parties."""
+    from privadmm.cli.views import advice
+    from privadmm.config import build
+    from privadmm.config.undeclared import Undeclared
+    from privadmm.engine.job import check_holding
+    from privadmm.errors import ConfigError
+    from privadmm.runs.preview import shape
+    from privadmm.runs.scale import ENGINES, Network, of_method
+
+    if engine not in ENGINES:
+        raise click.UsageError(f"--engine is one of {', '.join(ENGINES)}, not {engine!r}")
+    counts, chosen = numbers("--parties", parties, int), read(config)
+    columns = chosen.parties.split == "features"
+    check_holding(chosen.algorithm.parameters, columns)
+    declared, names = shape(chosen), build.names(chosen)
+    d = dim or (None if names is None else len(names))
+    n = people or (None if isinstance(declared.dim, Undeclared) else declared.dim)
+    if d is None or (columns and n is None):
+        raise ConfigError(f"{config}: only the data tell how wide messages are; give --dim{' and --people' * columns}")
+    held = declared.parties
+    if columns:
+        public = build.public(chosen, (n,) * held, n, (-(-d // held),) * held)
+    else:
+        public = build.public(chosen, declared.sizes, d + (chosen.data.intercept > 0))
+    network = Network(latency, bandwidth, hub, spread)
+    result = of_method(build.algorithm(chosen), public, d, counts, network, engine, work)
+    finish(result, out, as_json, advice.save_scale, advice.scale)

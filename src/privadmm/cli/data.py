@@ -1,4 +1,4 @@
-"""`privadmm schema`, `init` and `predict`: from a file of records to a config, and from a model to predictions."""
+"""`privadmm schema`, `init`, `config` and `predict`: from records to a config, and from a model to predictions."""
 
 import json
 from pathlib import Path
@@ -6,84 +6,70 @@ from typing import Annotated, Any
 
 import click
 import typer
+from typer import Argument, Option
 
 from privadmm.cli.output import AsJson, emit
+from privadmm.errors import ConfigError
 
-Label = Annotated[str, typer.Option(help="the column to predict")]
-PublicFile = Annotated[
-    bool,
-    typer.Option("--public", help="I state that FILE is public or made up; without this nothing is read"),
-]
-PublicSource = Annotated[
-    bool,
-    typer.Option("--public", help="I state that --source is public or made up; without this it is not read"),
-]
-Most = Annotated[int, typer.Option(min=2, help="categories that a column may have and still be one-hot")]
-Drop = Annotated[list[str] | None, typer.Option(help="leave this column out (may be repeated)")]
+Label = Annotated[str, Option(help="the column to predict")]
+Most = Annotated[int, Option(min=2, help="categories that a column may have and still be one-hot")]
+Drop = Annotated[list[str] | None, Option(help="leave this column out (may be repeated)")]
 
 
 def schema(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="csv or parquet, public or made up")],
+    file: Annotated[Path, Argument(metavar="FILE", help="csv or parquet, public or made up")],
     label: Label,
-    public: PublicFile = False,
+    public: Annotated[
+        bool, Option("--public", help="I state that FILE is public or made up; without this nothing is read")
+    ] = False,
     drop: Drop = None,
     most: Most = 50,
-    out: Annotated[Path | None, typer.Option(help="the schema to write; printed if left out")] = None,
+    out: Annotated[Path | None, Option(help="the schema to write; printed if left out")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Declare a schema, ranges and categories, from a file that is public or made up. Never from private records."""
+    from privadmm.cli.views import data as view
     from privadmm.runs.new_schema import declare, need_public, schema_file
 
     need_public(file, public)
-    free(out)
-    found = declare(file, label, drop=drop or (), most=most)
-    text = schema_file(found)
+    refuse_existing(out)
+    declared = declare(file, label, drop=drop or (), most=most)
+    text = schema_file(declared)
     if out is not None:
         write(out, text)
     if as_json:
-        emit(json.dumps({**found.table, "out": None if out is None else str(out)}))
+        emit(json.dumps({**declared.table, "out": None if out is None else str(out)}))
         return
-    for note in found.notes:
+    for note in declared.notes:
         typer.echo(f"{note.column}: {note.text}", err=True)
-    if out is None:
-        emit(text)
-    else:
-        from privadmm.cli.views import declared
-
-        emit(declared.schema(found, out))
+    emit(text if out is None else view.schema(declared, out))
 
 
 def init(
-    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="the config to write")],
-    source: Annotated[Path, typer.Option(help="the records to train on, csv or parquet")],
+    config: Annotated[Path, Argument(metavar="CONFIG.toml", help="the config to write")],
+    source: Annotated[Path, Option(help="the records to train on, csv or parquet")],
     label: Label,
-    records: Annotated[
-        int | None, typer.Option(min=1, help="how many there are in all; counted in a public source")
-    ] = None,
-    parties: Annotated[
-        int | None, typer.Option(min=1, help="how many, between which rows are dealt out; 10 if left out")
-    ] = None,
+    records: Annotated[int | None, Option(min=1, help="how many there are in all; counted in a public source")] = None,
+    parties: Annotated[int | None, Option(min=1, help="how many to deal rows out to; 10 if left out")] = None,
     party_column: Annotated[
-        str | None,
-        typer.Option(
-            help="a column that says whose a row is, and no feature; with --schema give --parties, its number of values"
-        ),
+        str | None, Option(help="column that says whose a row is, no feature; with --schema give --parties as well")
     ] = None,
-    epsilon: Annotated[float, typer.Option(help="what each party may lose in all")] = 1.0,
-    delta: Annotated[float, typer.Option(help="with what probability it may be more")] = 1e-6,
-    schema: Annotated[Path | None, typer.Option(help="a schema file; without one --source has to be --public")] = None,
-    classes: Annotated[
-        str | None, typer.Option(help="the label's two values, as no,yes: negative first; with --schema")
-    ] = None,
-    public: PublicSource = False,
+    epsilon: Annotated[float, Option(help="what each party may lose in all")] = 1.0,
+    delta: Annotated[float, Option(help="with what probability it may be more")] = 1e-6,
+    schema: Annotated[Path | None, Option(help="a schema file; without one --source has to be --public")] = None,
+    classes: Annotated[str | None, Option(help="the label's two values, negative first: no,yes; with --schema")] = None,
+    public: Annotated[
+        bool, Option("--public", help="I state that --source is public or made up; without this it is not read")
+    ] = False,
     drop: Drop = None,
     most: Most = 50,
     as_json: AsJson = False,
 ) -> None:
     """Write a config with the recommended method for these facts; it trains as it stands, and says why each line."""
+    from privadmm.cli.views import data as view
     from privadmm.runs.new_config import Start, start
 
-    free(config)
+    refuse_existing(config)
     asked = Start(config, source, label, records, parties, party_column, epsilon, delta, schema)
     pair = None if classes is None else tuple(word.strip() for word in classes.split(","))
     if pair is not None and (len(pair) != 2 or not all(pair)):
@@ -95,58 +81,56 @@ def init(
         return
     for note in made.notes:
         typer.echo(f"{note.column}: {note.text}", err=True)
-    from privadmm.cli.views import declared
-
-    emit(declared.init(made, config))
+    emit(view.init(made, config))
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(metavar="RUNDIR", help="a run directory, or its model.json")],
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="csv or parquet with the schema's columns, raw")],
-    out: Annotated[Path | None, typer.Option(help="the csv to write; printed if left out")] = None,
-    keep: Annotated[
-        list[str] | None, typer.Option(help="copy this column to the predictions (may be repeated)")
-    ] = None,
-    extra: Annotated[str, typer.Option(help="a column that the model does not know: refuse or ignore")] = "refuse",
+    model: Annotated[Path, Argument(metavar="RUNDIR", help="a run directory, or its model.json")],
+    file: Annotated[Path, Argument(metavar="FILE", help="csv or parquet with the schema's columns, raw")],
+    out: Annotated[Path | None, Option(help="the csv to write; printed if left out")] = None,
+    keep: Annotated[list[str] | None, Option(help="copy this column to the predictions (may be repeated)")] = None,
+    extra: Annotated[str, Option(help="a column that the model does not know: refuse or ignore")] = "refuse",
     as_json: AsJson = False,
 ) -> None:
     """Predict for raw rows with a trained model, encoded as it was declared for training. Costs no budget."""
+    from privadmm.cli.views import data as view
     from privadmm.data.encoder import amiss, as_csv
     from privadmm.runs.model import Model, notices
 
-    free(out)
+    refuse_existing(out)
     fitted = Model.load(model)
     rows = fitted.read(file, keep=keep or (), extra=extra)  # type: ignore[arg-type]
-    scores, found = fitted.scores(rows.X), fitted.predict(rows.X)
-    text = as_csv(rows, scores, found if fitted.frame.classes is not None else None)
+    scores, predicted = fitted.scores(rows.X), fitted.predict(rows.X)
+    text = as_csv(rows, scores, None if fitted.frame.classes is None else predicted)
     if out is not None:
         write(out, text)
-    said = [*notices(fitted.epsilon is not None, fitted.mode), *fitted.caveats]
+    told = [*notices(fitted.epsilon is not None, fitted.mode), *fitted.caveats]
     if as_json:
-        result: dict[str, Any] = {
-            "rows": len(rows.X),
-            "notices": said,
-            "unread": rows.unread,
-            "out": None if out is None else str(out),
-        }
+        place = None if out is None else str(out)
+        result: dict[str, Any] = {"rows": len(rows.X), "notices": told, "unread": rows.unread, "out": place}
         if out is None:
-            result |= {"scores": scores.tolist(), "predictions": found.tolist()}
+            result |= {"scores": scores.tolist(), "predictions": predicted.tolist()}
         emit(json.dumps(result))
         return
-    for line in (*said, *amiss(rows.unread, len(rows.X))):
+    for line in (*told, *amiss(rows.unread, len(rows.X))):
         typer.echo(line, err=True)
-    if out is None:
-        emit(text)
-    else:
-        from privadmm.cli.views import declared
-
-        emit(declared.predictions(fitted, found, out))
+    emit(text if out is None else view.predictions(fitted, predicted, out))
 
 
-def free(path: Path | None) -> None:
-    """What would be overwritten is refused before anything is read."""
-    from privadmm.errors import ConfigError
+def config(
+    schema: Annotated[bool, Option("--schema", help="every section and key that a config may have")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print the schema of the config file (with --json, as JSON Schema)."""
+    from privadmm.config.docs import schema_json, schema_text
 
+    if not schema:
+        raise click.UsageError("say what to print: --schema")
+    emit(json.dumps(schema_json()) if as_json else schema_text())
+
+
+def refuse_existing(path: Path | None) -> None:
+    """Refuse to overwrite a file, before anything is read."""
     if path is not None and path.exists():
         raise ConfigError(f"{path}: exists already; name another file, or remove this one")
 

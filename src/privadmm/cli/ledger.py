@@ -3,10 +3,12 @@
 import json
 import tomllib
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
+from typer import Argument, Option
 
 from privadmm.cli.output import AsJson, emit
 from privadmm.errors import ConfigError, LedgerError
@@ -14,35 +16,33 @@ from privadmm.errors import ConfigError, LedgerError
 if TYPE_CHECKING:
     from privadmm.privacy.limits import Limits
 
-ledger = typer.Typer(
+app = typer.Typer(
     no_args_is_help=True, help="Make a ledger, look at it, check it, export it, close a job in it, unlock it."
 )
-File = Annotated[Path, typer.Argument(metavar="FILE", help="a ledger")]
+File = Annotated[Path, Argument(metavar="FILE", help="a ledger")]
 
 
-@ledger.command()
+@app.command()
 def create(
     file: File,
-    parties: Annotated[int, typer.Option(min=1, help="how many parties it is for, numbered from --first")],
-    epsilon: Annotated[float, typer.Option(help="what each party may spend, over all jobs")],
-    delta: Annotated[float, typer.Option(help="at this delta, fixed for ever")],
-    per_job: Annotated[float | None, typer.Option(help="the most that one job may cost")] = None,
-    algorithm: Annotated[list[str] | None, typer.Option(help="allow this one (may be repeated)")] = None,
-    row_bound: Annotated[float | None, typer.Option(help="the only bound that records may be clipped to")] = None,
-    adjacency: Annotated[str, typer.Option(help="between which neighbours it counts, fixed for ever")] = "replace-one",
-    label_epsilon: Annotated[
-        float | None, typer.Option(help="randomise labels with this epsilon, once for all jobs")
-    ] = None,
-    first: Annotated[int, typer.Option(min=0, help="the number of the first; 0 unless it is a block's")] = 0,
+    parties: Annotated[int, Option(min=1, help="how many parties it is for, numbered from --first")],
+    epsilon: Annotated[float, Option(help="what each party may spend, over all jobs")],
+    delta: Annotated[float, Option(help="at this delta, fixed for ever")],
+    per_job: Annotated[float | None, Option(help="the most that one job may cost")] = None,
+    algorithm: Annotated[list[str] | None, Option(help="allow this one (may be repeated)")] = None,
+    row_bound: Annotated[float | None, Option(help="the only bound that records may be clipped to")] = None,
+    adjacency: Annotated[str, Option(help="between which neighbours it counts, fixed for ever")] = "replace-one",
+    label_epsilon: Annotated[float | None, Option(help="randomise labels with this epsilon, once for all jobs")] = None,
+    first: Annotated[int, Option(min=0, help="the number of the first; 0 unless it is a block's")] = 0,
     limit: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="NAME=VALUE",
             help="what a job may ask for: rounds, parties, edges, releases, dim, smallest, largest, tolerance, "
             "condition (may be repeated)",
         ),
     ] = None,
-    mode: Annotated[str, typer.Option(help="deployment or simulation")] = "deployment",
+    mode: Annotated[str, Option(help="deployment or simulation")] = "deployment",
     as_json: AsJson = False,
 ) -> None:
     """Make a ledger with the party's own policy, which every later job has to keep."""
@@ -61,25 +61,24 @@ def create(
     check_positive(epsilon=epsilon)
     if adjacency not in get_args(Adjacency):
         raise ConfigError(f"--adjacency must be one of {', '.join(get_args(Adjacency))}, not {adjacency!r}")
-    allowed = tuple(algorithm) if algorithm else None
-    known = cast(Adjacency, adjacency)
     file.parent.mkdir(parents=True, exist_ok=True)
-    limits = limits_of(limit) if limit else None
-    policy = Policy(Budget(epsilon, delta), per_job, allowed, row_bound, known, label_epsilon, limits)
+    allowed, limits = tuple(algorithm) if algorithm else None, limits_of(limit) if limit else None
+    neighbours = cast(Adjacency, adjacency)
+    policy = Policy(Budget(epsilon, delta), per_job, allowed, row_bound, neighbours, label_epsilon, limits)
     SqliteLedger(file, range(first, first + parties), policy, mode).close()
     show(file, as_json)
 
 
-@ledger.command()
+@app.command()
 def show(file: File, as_json: AsJson = False) -> None:
     """Policy, jobs, and what each party has spent."""
     from privadmm.cli.views import steward
 
-    found = steward.overview(file)
-    emit(json.dumps(found) if as_json else steward.as_text(found))
+    overview = steward.overview(file)
+    emit(json.dumps(overview) if as_json else steward.as_text(overview))
 
 
-@ledger.command()
+@app.command()
 def export(file: File, as_json: AsJson = False) -> None:
     """Every row without the released values: job, round, digest of the inbox, events by party, hash. JSON."""
     from privadmm.cli.views import steward
@@ -87,35 +86,31 @@ def export(file: File, as_json: AsJson = False) -> None:
     emit(json.dumps(steward.rows(file), indent=None if as_json else 1))
 
 
-@ledger.command()
+@app.command()
 def verify(
     file: File,
-    against: Annotated[
-        Path | None, typer.Option(metavar="RUNDIR", help="compare the receipts that this run kept")
-    ] = None,
+    against: Annotated[Path | None, Option(metavar="RUNDIR", help="compare the receipts that this run kept")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Recompute every hash and every total. Exit code 1 if anything does not fit."""
     from privadmm.cli.views import steward
     from privadmm.privacy.verification import verify as look
-    from privadmm.runs import receipts
+    from privadmm.runs.rundir import receipts_of
 
-    found = look(file, receipts.of_ledger(against, file) if against else ())
-    report = steward.verification(file, found, against)
+    checked = look(file, receipts_of(against, file) if against else ())
+    report = steward.verification(file, checked, against)
     emit(json.dumps(report) if as_json else steward.verified(report))
-    if found.problems:
+    if checked.problems:
         raise typer.Exit(1)
 
 
-@ledger.command()
+@app.command()
 def unlock(
     file: File,
-    why: Annotated[str, typer.Option("--because", help="what the failure was and why it is safe to go on; kept")],
+    why: Annotated[str, Option("--because", help="what the failure was and why it is safe to go on; kept")],
     as_json: AsJson = False,
 ) -> None:
     """Let a ledger go on after a step failed. What that step cost stays charged, and its job stays over."""
-    from contextlib import closing
-
     from privadmm.cli.views import steward
 
     if not why.strip():
@@ -126,11 +121,9 @@ def unlock(
     show(file, as_json)
 
 
-@ledger.command()
-def close(file: File, job: Annotated[str, typer.Argument(metavar="JOB")], as_json: AsJson = False) -> None:
+@app.command()
+def close(file: File, job: Annotated[str, Argument(metavar="JOB")], as_json: AsJson = False) -> None:
     """Give up a job: what it set aside and did not spend is free again, and it can release no more."""
-    from contextlib import closing
-
     from privadmm.cli.views import steward
 
     with closing(steward.opened(file)) as opened:
@@ -141,13 +134,13 @@ def close(file: File, job: Annotated[str, typer.Argument(metavar="JOB")], as_jso
     show(file, as_json)
 
 
-def limits_of(given: Sequence[str]) -> "Limits":
-    """From lines NAME = VALUE, as TOML has them."""
+def limits_of(pairs: Sequence[str]) -> "Limits":
+    """Read NAME=VALUE pairs, each a line of TOML."""
     from privadmm.config.reader import Lines, Report, read_table
     from privadmm.params import fields_of
     from privadmm.privacy.limits import Limits
 
-    text = "\n".join(["[limits]", *given])
+    text = "\n".join(["[limits]", *pairs])
     try:
         raw = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -1,20 +1,21 @@
-"""Printing a result, and seeing that it has gone out."""
+"""What commands share: common options, printing a result and seeing that it has gone out, a progress bar."""
 
+import json
 import os
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Protocol, TypeVar
 
 import click
-import typer
+from typer import Argument, Option
 
 from privadmm.errors import OutputError
 
 Number = TypeVar("Number", int, float)
-ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="see `privadmm config --schema`")]
-AsJson = Annotated[bool, typer.Option("--json", help="print one JSON object, for machines")]
+ConfigFile = Annotated[Path, Argument(metavar="CONFIG.toml", help="see `privadmm config --schema`")]
+AsJson = Annotated[bool, Option("--json", help="print one JSON object, for machines")]
 
 
 def emit(text: str, otherwise: str = "") -> None:
@@ -24,19 +25,58 @@ def emit(text: str, otherwise: str = "") -> None:
         sys.stdout.flush()
     except OSError as error:
         silence(sys.stdout)
-        found = f"; {otherwise}" if otherwise else ""
-        raise OutputError(f"the result could not be printed ({error.strerror}){found}") from None
+        hint = f"; {otherwise}" if otherwise else ""
+        raise OutputError(f"the result could not be printed ({error.strerror}){hint}") from None
 
 
 def silence(stream: Any) -> None:
-    """What is left in the stream's buffer goes nowhere: Python would fail on it again as it ends."""
+    """Discard what is left in the stream's buffer: Python would fail on it again as it ends."""
     with suppress(OSError, ValueError), open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), stream.fileno())
 
 
 def numbers(option: str, text: str | None, kind: Callable[[str], Number]) -> list[Number]:
-    """What an option lists, as 0.1,0.2; nothing if it was left out."""
+    """The numbers that an option lists, as 0.1,0.2; none if it was left out."""
     try:
         return [] if text is None else [kind(word) for word in text.split(",")]
     except ValueError:
         raise click.UsageError(f"{option} takes numbers with commas between them, not {text!r}") from None
+
+
+def new_folder(out: Path | None) -> None:
+    """Make the folder of --out before the work begins, so that it is not done in vain."""
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+
+
+def finish(result: Any, out: Path | None, as_json: bool, save: Callable[..., None], text: Callable[..., str]) -> None:
+    """Save a result to --out if there is one, and print it."""
+    if out is not None:
+        new_folder(out)
+        save(result, out)
+    emit(json.dumps(result) if as_json else text(result, out))
+
+
+class Update(Protocol):
+    """Moves a progress bar."""
+
+    def __call__(self, done: int, total: int | None, now: str | None = None, /) -> None: ...
+
+
+@contextmanager
+def bar(what: str = "", total: int | None = None, done: int = 0) -> Iterator[Update]:
+    """A progress bar on standard error, if that is a terminal; otherwise nothing.
+
+    `what` stands before the bar. Without it, what is going on `now` stands behind the bar.
+    """
+    if not (sys.stderr and sys.stderr.isatty()):
+        yield lambda done, total, now=None: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    text, columns = TextColumn("{task.description}"), (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    shown = (text, *columns) if what else (*columns, text)
+    with Progress(*shown, console=Console(stderr=True), transient=True) as display:
+        task = display.add_task(what, total=total, completed=done)
+        yield lambda done, total, now=None: display.update(task, completed=done, total=total, description=now)

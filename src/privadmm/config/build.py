@@ -1,4 +1,4 @@
-"""From a config to its parts: the objective, the records in their parties' hands, and the job.
+"""From a config to its parts: the objective, the job, and the records of each party.
 
 `job` reads no record: it takes their numbers, or an `Undeclared` in place of those that are not known yet.
 """
@@ -41,7 +41,7 @@ UNIT = 1e-150  # a row bound below any row's norm: every row but 0 is scaled to 
 class Prepared:
     """The records of all parties, clipped to the declared bound, and those held out."""
 
-    held: Shards | People | Elsewhere
+    held: Shards | People | Elsewhere  # to train on
     test: Shards | People | None
     frame: Frame
 
@@ -78,42 +78,27 @@ def loss(config: Config) -> Loss:
 
 
 def plain_loss(config: Config) -> Loss:
-    table = config.loss
-    match table.name:
-        case "logistic":
-            return Logistic()
-        case "half_logistic":
-            return HalfLogistic()
-        case "huber_hinge":
-            return HuberHinge(table.width)
-        case "hinge":
-            return Hinge()
-        case "squared":
-            return Squared(table.label_bound or 1.0, table.radius)
+    losses: dict[str, Loss] = {
+        "logistic": Logistic(),
+        "half_logistic": HalfLogistic(),
+        "huber_hinge": HuberHinge(config.loss.width),
+        "hinge": Hinge(),
+        "squared": Squared(config.loss.label_bound or 1.0, config.loss.radius),
+    }
+    return losses[config.loss.name]
 
 
 def regularizer(config: Config) -> Regularizer:
     table = config.regularizer
-    match table.name:
-        case "l2":
-            return L2(table.weight)
-        case "l1":
-            return L1(table.weight)
-        case "elastic_net":
-            return ElasticNet(table.weight, table.l1_ratio)
+    if table.name == "elastic_net":
+        return ElasticNet(table.weight, table.l1_ratio)
+    return L2(table.weight) if table.name == "l2" else L1(table.weight)
 
 
 def graph(config: Config, parties: int) -> Graph:
-    table = config.graph
-    match table.kind:
-        case "star":
-            return graphs.star(parties)
-        case "ring":
-            return graphs.ring(parties)
-        case "complete":
-            return graphs.complete(parties)
-        case "random":
-            return graphs.random(parties, table.edges or 0, table.seed)
+    if config.graph.kind == "random":
+        return graphs.random(parties, config.graph.edges or 0, config.graph.seed)
+    return {"star": graphs.star, "ring": graphs.ring, "complete": graphs.complete}[config.graph.kind](parties)
 
 
 def noise(config: Config) -> Noise:
@@ -128,15 +113,15 @@ def job(config: Config, sizes: Any, dim: Any, id: str | None = None, columns: An
     """The job of this config, for parties with so many records of `dim` features (with columns: of `dim` people)."""
     try:
         facts = public(config, sizes, dim, columns)
-        found = Job(algorithm(config), facts, allowance(config), leave=config.parties.departures)
-        _ = found.plan  # what has no plan is refused here, with the file's name
+        made = Job(algorithm(config), facts, allowance(config), leave=config.parties.departures)
+        _ = made.plan  # a job without a plan is refused here, with the file's name
     except ConfigError as error:
         raise type(error)(f"{config.path}: {str(error).removeprefix(f'{config.path}: ')}") from error
-    return found if id is None else replace(found, id=id)
+    return made if id is None else replace(made, id=id)
 
 
 def public(config: Config, sizes: Any, dim: Any, columns: Any = ()) -> Public:
-    """What everybody may know of the job. Each of the three numbers may be `Undeclared`."""
+    """The public facts of the job. Each of the three numbers may be `Undeclared`."""
     known = not any(isinstance(fact, Undeclared) for fact in (sizes, dim, columns))
     counted = not isinstance(sizes, UndeclaredSizes)
     return (Public if known else Outline)(
@@ -165,7 +150,7 @@ def privacy(config: Config) -> Target | NoPrivacy:
 
 
 def algorithm(config: Config) -> Algorithm:
-    """The config's own, with the moments in front of it where they are asked for."""
+    """The config's algorithm, behind a release of the moments where [features] asks for one."""
     method: Algorithm = config.algorithm.parameters
     table = config.features
     return Centred(method, table.share, table.constant, table.nonnegative) if table.moments else method
@@ -173,29 +158,29 @@ def algorithm(config: Config) -> Algorithm:
 
 def allowance(config: Config) -> float | None:
     """What each party's ledger allows in all: the budget, or else the target of this run."""
-    if config.privacy is None:
+    table = config.privacy
+    if table is None:
         return None
-    if config.privacy.budget is None and config.privacy.party_epsilon:
-        return max(config.privacy.party_epsilon)
-    return config.privacy.epsilon if config.privacy.budget is None else config.privacy.budget
+    target = max(table.party_epsilon) if table.party_epsilon else table.epsilon
+    return target if table.budget is None else table.budget
 
 
 def records(config: Config) -> tuple[Records, float, tuple[Any, Any] | None]:
-    """The records, the declared row bound and the declared classes."""
+    """The records of one file for all parties, the declared row bound and the declared classes."""
     table = config.data
     if table.by_party:
         raise ConfigError(
             f"{config.path}: [data] source = {table.source!r} is a file for each party, and this is for one file of all"
         )
-    if table.embedded:
-        check_embedded(config)
-        onehot = table.source == "embedded:adult"
-        found = adult.load("onehot", encoding=table.encoding) if onehot else adult.load("a9a")
-        # Every a9a row has at most fourteen ones.
-        bound = table.row_bound or (adult.SCHEMA.row_bound if onehot else 14**0.5)
-        found = stored(config, found, adult.SCHEMA.encoded(table.encoding) if onehot else None)
-        return found, UNIT if table.rows == "unit" else bound, adult.CLASSES
-    return read_file(config, config.resolve(table.source)), row_bound(config), table.classes
+    if not table.embedded:
+        return read_file(config, config.resolve(table.source)), row_bound(config), table.classes
+    check_embedded(config)
+    if table.source == "embedded:adult":
+        loaded = adult.load("onehot", encoding=table.encoding)
+        loaded, bound = stored(config, loaded, adult.SCHEMA.encoded(table.encoding)), adult.SCHEMA.row_bound
+    else:
+        loaded, bound = adult.load("a9a"), 14**0.5  # every a9a row has at most fourteen ones
+    return loaded, row_bound(config) or bound, adult.CLASSES
 
 
 def check_embedded(config: Config) -> None:
@@ -204,97 +189,95 @@ def check_embedded(config: Config) -> None:
 
 
 def people_of(config: Config) -> Records:
-    """The people of embedded data, as raw columns: `records` has the same ones in the same order, encoded."""
+    """The people of embedded data as raw columns, in the order in which `records` has them encoded."""
     check_embedded(config)
     return adult.load("raw", "complete" if config.data.source == "embedded:adult" else "all")
 
 
 def names(config: Config) -> tuple[str, ...] | None:
-    """Of the encoded features, where the config alone tells."""
-    table, declared = config.data, schema(config)
-    if table.embedded:
-        return adult.SCHEMA.encoded(table.encoding).names if table.source == "embedded:adult" else adult.A9A_NAMES
+    """The names of the encoded features, where the config alone tells them."""
+    if config.data.source == "embedded:a9a":
+        return adult.A9A_NAMES
+    declared = frame_schema(config)
     if declared is not None:
         return declared.names
-    return None if table.dim is None else feature_names(table.dim)
+    return None if config.data.dim is None else feature_names(config.data.dim)
 
 
 def read_file(config: Config, path: Path) -> Records:
-    """As [data] declares it."""
-    table = config.data
-    keep = tuple(name for name in (config.parties.column, table.id) if name is not None)
-    declared = schema(config)
-    found = read(
+    """Read a file as [data] declares it."""
+    table, declared = config.data, schema(config)
+    loaded = read(
         path,
         table.format,
         label=table.label,
         classes=table.classes,
         schema=declared,
-        keep=keep,
+        keep=tuple(name for name in (config.parties.column, table.id) if name is not None),
         on_bad=table.on_bad,
         dim=table.dim,
     )
-    return stored(config, found, declared)
+    return stored(config, loaded, declared)
 
 
-def stored(config: Config, found: Records, declared: Schema | None) -> Records:
-    """Mostly zeros by declaration: without them. What the records hold has no say, for the last bits depend on it."""
+def stored(config: Config, loaded: Records, declared: Schema | None) -> Records:
+    """Make the matrix sparse if the schema is. The choice never looks at values: last bits of results depend on it."""
     if declared is None or not declared.sparse or config.parties.split == "features":
-        return found
+        return loaded
     from scipy.sparse import csr_array
 
-    return replace(found, X=csr_array(found.X))
+    return replace(loaded, X=csr_array(loaded.X))
 
 
 def row_bound(config: Config) -> float:
-    """Of a file."""
+    """The norm to which rows are clipped; 0 if the file does not say."""
     return UNIT if config.data.rows == "unit" else config.data.row_bound or 0.0
 
 
 def schema(config: Config) -> Schema | None:
-    """Of a file."""
+    """The declared schema of a file."""
     table = config.data
     if table.schema is None:
         return None
-    return Schema.from_table(
-        table.schema, label=table.label or "y", classes=table.classes, row_bound=row_bound(config)
-    ).encoded(table.encoding)
+    bound, label = row_bound(config), table.label or "y"
+    declared = Schema.from_table(table.schema, label=label, classes=table.classes, row_bound=bound)
+    return declared.encoded(table.encoding)
+
+
+def frame_schema(config: Config) -> Schema | None:
+    """The declared schema of a file, or that of the embedded Adult data."""
+    return adult.SCHEMA.encoded(config.data.encoding) if config.data.source == "embedded:adult" else schema(config)
 
 
 def framed(config: Config, names: tuple[str, ...], bound: float, classes: tuple[Any, Any] | None) -> Frame:
     """How records with these features become rows, from their raw columns on: the model keeps it."""
-    table, declared, label = config.data, schema(config), config.data.label
-    if table.source == "embedded:adult":
-        declared, label = adult.SCHEMA.encoded(table.encoding), adult.SCHEMA.label
-    raw = {"schema": declared, "on_bad": table.on_bad, "label": label}
-    return Frame(bound, table.intercept, names, classes, **raw)  # type: ignore[arg-type]
+    table = config.data
+    label = adult.SCHEMA.label if table.source == "embedded:adult" else table.label
+    declared = frame_schema(config)
+    return Frame(bound, table.intercept, names, classes, schema=declared, on_bad=table.on_bad, label=label)
 
 
-def owners(config: Config, found: Records, rows: Any) -> tuple[Any, int]:
+def owners(config: Config, loaded: Records, rows: Any) -> tuple[Any, int]:
     """Who holds each of these rows, and how many parties there are."""
     table = config.parties
-    if table.column is not None:
-        # Who the parties are does not depend on who is held out: one that loses all its records is an error.
-        owner, names = splits.by_column(column(config, found, table.column))
-        if table.known is not None and table.known != len(names):
-            raise ConfigError(
-                f"{config.path}: [parties] names {table.known} parties, and the column {table.column!r} has "
-                f"{len(names)} values; correct one of them"
-            )
-        return owner[rows], len(names)
-    parties = table.known or 1
-    if table.alpha is not None:
-        return splits.dirichlet(found.y[rows], parties, table.alpha, table.seed), parties
-    return splits.even(len(rows), parties, table.seed), parties
-
-
-def column(config: Config, found: Records, name: str) -> Any:
-    if name not in found.columns:
+    if table.column is None:
+        parties = table.known or 1
+        if table.alpha is None:
+            return splits.even(len(rows), parties, table.seed), parties
+        return splits.dirichlet(loaded.y[rows], parties, table.alpha, table.seed), parties
+    if table.column not in loaded.columns:
         raise ConfigError(
-            f"{config.path}: [parties] split: {config.data.source} has no column {name!r}; "
-            f"it has {', '.join(found.columns) or 'none to split by'}"
+            f"{config.path}: [parties] split: {config.data.source} has no column {table.column!r}; "
+            f"it has {', '.join(loaded.columns) or 'none to split by'}"
         )
-    return found.columns[name]
+    # Who the parties are does not depend on who is held out: one that loses all its records is an error.
+    owner, names = splits.by_column(loaded.columns[table.column])
+    if table.known not in (None, len(names)):
+        raise ConfigError(
+            f"{config.path}: [parties] names {table.known} parties, and the column {table.column!r} has "
+            f"{len(names)} values; correct one of them"
+        )
+    return owner[rows], len(names)
 
 
 def prepare(config: Config, only: Sequence[int] | None = None) -> Prepared:
@@ -309,71 +292,68 @@ def prepare(config: Config, only: Sequence[int] | None = None) -> Prepared:
     if config.data.by_party:
         return prepare_parties(config, only)
     store = Store(config.run.limit)
-    found, bound, classes = records(config)
-    frame = framed(config, found.names, bound, classes)
-    rows, test = measured(config, len(found))
-    held = dealt(config, found, rows)
-    held_out = None
-    if test is not None and only is None:
-        held_out = frame.shards(found.X, found.y, [test], store=store, randomised=False)
+    loaded, bound, classes = records(config)
+    frame = framed(config, loaded.names, bound, classes)
+    rows, test = measured(config, len(loaded))
+    held, held_out = dealt(config, loaded, rows), None
     if only is not None:
         held = [held[party] for party in only]
-    train = frame.shards(found.X, found.y, held, only, store, config.randomises)
+    elif test is not None:
+        held_out = frame.shards(loaded.X, loaded.y, [test], store=store, randomised=False)
+    train = frame.shards(loaded.X, loaded.y, held, only, store, config.randomises)
     return Prepared(train, held_out, frame)
 
 
 def measured(config: Config, n: int) -> tuple[Any, Any]:
-    """Of n rows, those to train on and those held out to measure by; None are in a deployment, or if so asked."""
-    if config.data.test_fraction and config.run.mode == "simulation":
+    """Of n rows, those to train on and those held out to measure by, if any are."""
+    if config.holds_out:
         return splits.train_test(n, config.data.test_fraction, config.data.split_seed)
     return np.arange(n), None
 
 
-def dealt(config: Config, found: Records, rows: Any) -> list[Any]:
+def dealt(config: Config, loaded: Records, rows: Any) -> list[Any]:
     """Which of these rows each party trains on."""
-    owner, parties = owners(config, found, rows)
+    owner, parties = owners(config, loaded, rows)
     held = [rows[part] for part in splits.gather(rows, owner, parties)]
     check_sizes(config, [len(part) for part in held])
     return held
 
 
 def prepare_parties(config: Config, only: Sequence[int] | None) -> Prepared:
-    """The same for parties that have a file each. Of a deployment elsewhere nothing is read here."""
-    bound, classes, parties = row_bound(config), config.data.classes, config.parties.known or 1
+    """`prepare` for parties that have a file each. Where workers alone read them, no file is read here."""
+    bound, classes = row_bound(config), config.data.classes
     if only is None and read_by_workers(config.data, config.run):
         check_elsewhere(config)
         declared = names(config) or ()
-        held = build_rows.elsewhere(config, declared)
-        return Prepared(held, None, framed(config, declared, bound, classes))
-    chosen = range(parties) if only is None else only
-    train, test, found = build_rows.collect(config, read_file, bound, chosen, measured=only is None)
-    return Prepared(train, test, framed(config, found, bound, classes))
+        return Prepared(build_rows.elsewhere(config, declared), None, framed(config, declared, bound, classes))
+    chosen = range(config.parties.known or 1) if only is None else only
+    train, test, features = build_rows.collect(config, read_file, bound, chosen, measured=only is None)
+    return Prepared(train, test, framed(config, features, bound, classes))
 
 
 def prepare_columns(config: Config) -> Prepared:
-    """The same for parties that hold columns about the same people."""
+    """`prepare` for parties that hold columns about the same people."""
     if config.parties.files is not None:
-        found, held = build_columns.aligned(config, schema(config))
+        loaded, held = build_columns.aligned(config, schema(config))
         bound, classes = row_bound(config), config.data.classes
     else:
-        found, bound, classes = records(config)
-        held = build_columns.groups(config, found)
-    frame = framed(config, found.names, bound, classes)
-    found, frame = build_columns.framed(config, found, frame, held)
-    rows, test = measured(config, len(found))
-    held_out = None if test is None else build_columns.people(config, found, frame, test, train=False)
-    people = build_columns.people(config, found, frame, rows, train=True)
+        loaded, bound, classes = records(config)
+        held = build_columns.groups(config, loaded)
+    loaded, frame = build_columns.framed(config, loaded, framed(config, loaded.names, bound, classes), held)
+    rows, test = measured(config, len(loaded))
+    held_out = None if test is None else frame.people(loaded.X, loaded.y, test, None, False)
+    people = frame.people(loaded.X, loaded.y, rows, build_columns.scaling(config), config.randomises)
     check_sizes(config, people.sizes.tolist())
     return Prepared(people, held_out, frame)
 
 
-def check_sizes(config: Config, found: list[int]) -> None:
+def check_sizes(config: Config, sizes: list[int]) -> None:
     """Declared sizes are what `account` and the other parties rely on."""
-    sizes = config.parties.sizes or found
-    sizes = sizes[:1] if config.parties.use == "first" else sizes
-    for party, (declared, size) in enumerate(zip(sizes, found, strict=True)):
-        if declared != size:
+    declared = config.parties.sizes or sizes
+    declared = declared[:1] if config.parties.use == "first" else declared
+    for party, (expected, size) in enumerate(zip(declared, sizes, strict=True)):
+        if expected != size:
             raise ConfigError(
-                f"{config.path}: [parties] sizes declares {declared} records for party {party}, which has {size} "
+                f"{config.path}: [parties] sizes declares {expected} records for party {party}, which has {size} "
                 "to train on; correct or remove sizes"
             )

@@ -1,14 +1,11 @@
-"""The vertical half of assembly: from a config to who holds which columns, and people in vertical parties' hands."""
+"""Parties that hold columns about the same people: who holds which columns, and to what norms they are clipped."""
 
 import math
 from dataclasses import replace
-from typing import Any
-
-from numpy.typing import NDArray
 
 from privadmm.config.file import Config
 from privadmm.data import splits
-from privadmm.data.columns import People, by_names, read_aligned
+from privadmm.data.columns import by_names, read_aligned
 from privadmm.data.frame import Frame
 from privadmm.data.readers import Records
 from privadmm.data.schema import Schema
@@ -32,49 +29,49 @@ def aligned(config: Config, schema: Schema | None) -> tuple[Records, list[list[i
     )
 
 
-def groups(config: Config, found: Records) -> list[list[int]]:
-    """The columns that each party holds, of one table."""
-    return grouped(config, found.names)
+def groups(config: Config, loaded: Records) -> list[list[int]]:
+    """The columns of one table that each party holds."""
+    return grouped(config, loaded.names)
 
 
 def widths(config: Config, names: tuple[str, ...]) -> tuple[int, ...]:
-    """How many columns each party trains on, of one table with these; the last one's has the intercept too."""
+    """How many of these columns each party trains on; the last party has the intercept too."""
     held = [len(columns) for columns in grouped(config, names)]
     held = held[:1] if config.parties.use == "first" else held
     return (*held[:-1], held[-1] + (config.data.intercept > 0))
 
 
 def grouped(config: Config, names: tuple[str, ...]) -> list[list[int]]:
+    """The columns that each party holds, of a table with these names."""
     table, d = config.parties, len(names)
     if table.columns is None:
         if not (count := table.count or len(table.sizes or ())):
             raise ConfigError(f"{config.path}: [parties] count is missing; say how many parties share the columns")
         return [part.tolist() for part in splits.by_columns(d, count)]
-    named = [item for item in table.columns if not isinstance(item, int)]
+    counts = [item for item in table.columns if isinstance(item, int)]
+    lists = [item for item in table.columns if not isinstance(item, int)]
     try:
-        if named:
-            return [part.tolist() for part in splits.by_lists(d, by_names(names, named))]
-        counts = [item for item in table.columns if isinstance(item, int)]
-        return [part.tolist() for part in splits.by_columns(d, counts)]
+        parts = splits.by_lists(d, by_names(names, lists)) if lists else splits.by_columns(d, counts)
     except ConfigError as error:
         raise ConfigError(f"{config.path}: [parties] columns: {error}") from None
+    return [part.tolist() for part in parts]
 
 
-def framed(config: Config, found: Records, frame: Frame, held: list[list[int]]) -> tuple[Records, Frame]:
-    """The table and its frame with the parties' columns; of the first party alone if that is asked for."""
+def framed(config: Config, loaded: Records, frame: Frame, held: list[list[int]]) -> tuple[Records, Frame]:
+    """Split the frame into the parties' columns. If the first party alone is used, keep only its columns."""
     bounds = config.parties.row_bounds or (frame.row_bound,) * len(held)
     if config.parties.use == "first":
-        found = Records(found.X[:, held[0]], found.y, tuple(found.names[j] for j in held[0]), found.columns)
+        loaded = Records(loaded.X[:, held[0]], loaded.y, tuple(loaded.names[j] for j in held[0]), loaded.columns)
         held, bounds = [list(range(len(held[0])))], bounds[:1]
     if len(bounds) != len(held):
         raise ConfigError(f"{config.path}: [parties] row_bounds has {len(bounds)} figures for {len(held)} parties")
-    whole = scaling(config) is None
-    if not whole and config.data.rows == "unit":
+    rowwise = scaling(config) is None
+    if not rowwise and config.data.rows == "unit":
         raise ConfigError(
             f'{config.path}: [data] rows = "unit" changes all columns of a row with one of them, and '
             'adjacency = "column" forbids that: use rows = "clip" with a row_bound'
         )
-    return found, replace(frame, names=found.names).split(held, bounds, whole)
+    return loaded, replace(frame, names=loaded.names).split(held, bounds, rowwise)
 
 
 def scaling(config: Config) -> float | None:
@@ -83,8 +80,3 @@ def scaling(config: Config) -> float | None:
         return None
     bound = getattr(config.algorithm.parameters, "column_bound", None)
     return math.inf if bound is None else float(bound)
-
-
-def people(config: Config, found: Records, frame: Frame, rows: NDArray[Any], train: bool) -> People:
-    """Those of these rows. Columns are scaled down only where they are trained on."""
-    return frame.people(found.X, found.y, rows, scaling(config) if train else None, train and config.randomises)

@@ -1,7 +1,7 @@
-"""A file for each party that holds records: `{party}` in [data] source is its number. Who is not asked for is not read.
+"""Parties that hold records in a file each: `{party}` in [data] source is a party's number.
 
-Files are opened one after another, and a party's records are packed before the next file is read if memory is limited.
-What is held out to measure by is drawn in each file for itself, so it does not depend on who reads which.
+Files are opened one after another, those of other parties never. If memory is limited, a party's records are packed
+before the next file is read. Each file is split into training and test rows by itself, whoever reads it.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ Read = Callable[[Config, Path], Records]
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """Records that are read where the workers are: here, what is declared about them."""
+    """What is declared about records that only the workers read."""
 
     ids: NDArray[np.int64]
     sizes: NDArray[np.int64]
@@ -53,23 +53,28 @@ def collect(
     names: tuple[str, ...] | None = None
     for party in parties:
         path = path_of(config, party)
-        found = read(config, path)
-        if names not in (None, found.names):
+        loaded = read(config, path)
+        if names not in (None, loaded.names):
             raise DataError(
                 f"{path}: party {party}'s file has other columns than party {parties[0]}'s, or in another order; "
                 "make them alike, or declare [data] schema"
             )
-        names = found.names
-        rows, held_out = split(config, len(found), party)
-        check_size(config, path, party, len(rows))
-        train.add(party, found.X, found.y, rows)
+        names = loaded.names
+        rows, held_out = split(config, len(loaded), party)
+        declared = len(rows) if config.parties.sizes is None else config.parties.sizes[party]
+        if declared != len(rows):  # noise and weights rest on it
+            raise ConfigError(
+                f"{path}: [parties] sizes declares {declared} records for party {party}, whose file has {len(rows)} "
+                f"to train on; correct sizes in {config.path}, or the file"
+            )
+        train.add(party, loaded.X, loaded.y, rows)
         if measured and len(held_out):
-            test.add(party, found.X, found.y, held_out)
-        del found  # before the next file is read, and not after
+            test.add(party, loaded.X, loaded.y, held_out)
+        del loaded  # before the next file is read, and not after
     block, held = train.block(), test.block()
     if block is None or names is None:
         raise ConfigError(f"{config.path}: there are no parties whose files to read; set [parties] count")
-    if measured and held is None and splitting(config):
+    if measured and held is None and config.holds_out:
         raise DataError(
             f"{config.path}: [data] test_fraction = {config.data.test_fraction:g} leaves nothing to test on in any "
             "party's file; raise it, or set it to 0"
@@ -77,28 +82,14 @@ def collect(
     return block, held, names
 
 
-def splitting(config: Config) -> bool:
-    return config.data.test_fraction > 0 and config.run.mode == "simulation"
-
-
 def split(config: Config, n: int, party: int) -> tuple[Any, Any]:
-    """Rows to train on, and to test on; a deployment measures nothing, so it holds nothing out."""
-    if splitting(config):
+    """Rows of a party's file to train on, and to test on."""
+    if config.holds_out:
         return splits.of_party(n, config.data.test_fraction, config.data.split_seed, party)
     return np.arange(n), np.arange(0)
 
 
-def check_size(config: Config, path: Path, party: int, size: int) -> None:
-    """What a party declares is what noise and weights rest on."""
-    declared = None if config.parties.sizes is None else config.parties.sizes[party]
-    if declared not in (None, size):
-        raise ConfigError(
-            f"{path}: [parties] sizes declares {declared} records for party {party}, whose file has {size} to train "
-            f"on; correct sizes in {config.path}, or the file"
-        )
-
-
 def elsewhere(config: Config, names: Sequence[str]) -> Elsewhere:
-    """Of a deployment whose workers read: sizes are declared, and so is what a row is made of."""
+    """For a deployment whose workers read: sizes are declared, and so are the features of a row."""
     sizes = np.asarray(config.parties.sizes, dtype=np.int64)
     return Elsewhere(np.arange(len(sizes)), sizes, len(names) + (config.data.intercept > 0))

@@ -1,6 +1,9 @@
 """What must hold between keys of a config. Each complaint names both keys and their lines."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from inspect import signature
+from typing import Any
 
 from privadmm.config.reader import Report
 from privadmm.config.sections import (
@@ -12,99 +15,118 @@ from privadmm.config.sections import (
     PrivacyTable,
     RunTable,
 )
-from privadmm.params import At, fields_of, show
+from privadmm.params import BAD, fields_of, show
 
 
-def _check_source(data: DataTable, report: Report) -> None:
-    source = report.named(("data", "source"), data.source)
+@dataclass(frozen=True)
+class Complaints:
+    """Adds complaints about keys of these sections to a report."""
+
+    tables: Mapping[str, Any]  # by section
+    report: Report
+
+    def add(self, section: str, key: str, what: str, allowed: str, fix: str = "") -> None:
+        self.report.add((section, key), what, allowed, fix)
+
+    def misfit(self, section: str, key: str, other: str, allowed: str) -> None:
+        """A key that does not go with another one."""
+        self.add(section, key, f"does not go with {other}", allowed, "remove it")
+
+    def clash(self, section: str, key: str, other: str, allowed: str, fix: str = "") -> None:
+        """A value that is not allowed beside another one."""
+        self.add(section, key, f"is {show(getattr(self.tables[section], key))} beside {other}", allowed, fix)
+
+    def missing(self, section: str, key: str, beside: str) -> None:
+        allowed = fields_of(type(self.tables[section]))[key].kind.allowed()
+        self.add(section, key, f"missing beside {beside}", allowed, f"add {key} = ...")
+
+    def named(self, section: str, key: str) -> str:
+        """A key with its value and line."""
+        return self.report.named((section, key), getattr(self.tables[section], key))
+
+
+def _check_source(data: DataTable, to: Complaints) -> None:
+    source = to.named("data", "source")
     if data.rows == "unit" and data.row_bound is not None:
-        rows = report.named(("data", "rows"), data.rows)
-        report.add(("data", "row_bound"), f"does not go with {rows}", "for clipped rows only", "remove it")
+        to.misfit("data", "row_bound", to.named("data", "rows"), "for clipped rows only")
     if data.encoding != "minmax" and data.schema is None and data.source != "embedded:adult":
-        report.add(
-            ("data", "encoding"),
-            f"is {show(data.encoding)}, and [data] schema is missing",
-            '"minmax" without schema',
-        )
+        problem = f"is {show(data.encoding)}, and [data] schema is missing"
+        to.add("data", "encoding", problem, '"minmax" without schema')
     if data.embedded:
         for key in ("format", "schema", "dim", "id"):
             if getattr(data, key) is not None:
-                report.add(("data", key), f"does not go with {source}", "a key of files only", "remove it")
+                to.misfit("data", key, source, "a key of files only")
         return
-    kind = data.format or format_of(data.source)
+    kind = format_of(data)
     if kind is None:
-        missing(("data", "format"), DataTable, source, report)
+        to.missing("data", "format", source)
     if kind in ("csv", "parquet") and data.label is None:
-        missing(("data", "label"), DataTable, source, report)
+        to.missing("data", "label", source)
     if kind == "libsvm" and data.dim is None:
-        missing(("data", "dim"), DataTable, source, report)
+        to.missing("data", "dim", source)
     if kind in ("npz", "libsvm") and data.schema is not None:
-        report.add(("data", "schema"), f"does not go with {source}", "for csv and parquet only", "remove it")
+        to.misfit("data", "schema", source, "for csv and parquet only")
     if data.row_bound is None and data.rows == "clip":
-        missing(("data", "row_bound"), DataTable, source, report)
+        to.missing("data", "row_bound", source)
     if data.on_bad == "default" and data.schema is None:
-        report.add(("data", "on_bad"), 'is "default", and [data] schema is missing', '"refuse" without schema')
+        to.add("data", "on_bad", 'is "default", and [data] schema is missing', '"refuse" without schema')
     if data.schema is not None and data.label in data.schema:
-        label = report.named(("data", "label"), data.label)
-        report.add(("data", "schema", str(data.label)), f"is {label}", "columns that a model may see", "remove it")
+        problem = f"is {to.named('data', 'label')}"
+        to.report.add(("data", "schema", str(data.label)), problem, "columns that a model may see", "remove it")
 
 
-def format_of(source: str) -> str | None:
-    """By the extension, as the readers have it."""
+def format_of(data: DataTable) -> str | None:
+    """The declared format, or that of the extension, as the readers have it."""
     from privadmm.data.readers import EXTENSIONS
 
-    return next((kind for kind, ends in EXTENSIONS.items() if source.lower().endswith(ends)), None)
+    by_extension = (kind for kind, ends in EXTENSIONS.items() if data.source.lower().endswith(ends))
+    return data.format or next(by_extension, None)
 
 
-def missing(at: At, table: type, beside: str, report: Report) -> None:
-    report.add(at, f"missing beside {beside}", fields_of(table)[at[-1]].kind.allowed(), f"add {at[-1]} = ...")
-
-
-def _check_classes(data: DataTable, loss: LossTable, report: Report) -> None:
+def _check_classes(data: DataTable, loss: LossTable, to: Complaints) -> None:
     if not data.embedded and data.classes is None and loss.name != "squared":
-        missing(("data", "classes"), DataTable, report.named(("loss", "name"), loss.name), report)
+        to.missing("data", "classes", to.named("loss", "name"))
 
 
-def _check_count(parties: PartiesTable, report: Report) -> None:
+def _check_count(parties: PartiesTable, to: Complaints) -> None:
     if parties.known is None and parties.column is None:
-        missing(("parties", "count"), PartiesTable, report.named(("parties", "split"), parties.split), report)
+        to.missing("parties", "count", to.named("parties", "split"))
     if parties.count is not None and parties.sizes is not None and parties.count != len(parties.sizes):
-        count = report.named(("parties", "count"), parties.count)
-        report.add(("parties", "sizes"), f"has {len(parties.sizes)} items beside {count}", "as many as parties")
+        problem = f"has {len(parties.sizes)} items beside {to.named('parties', 'count')}"
+        to.add("parties", "sizes", problem, "as many as parties")
     if parties.columns is not None and parties.files is not None:
-        files = report.named(("parties", "files"), parties.files)
-        report.add(("parties", "columns"), f"is given beside {files}", "one of the two", "remove one")
-    lengths = {key: getattr(parties, key) for key in ("columns", "files", "row_bounds")}
-    for key, value in lengths.items():
+        to.add("parties", "columns", f"is given beside {to.named('parties', 'files')}", "one of the two", "remove one")
+    for key in ("columns", "files", "row_bounds"):
+        value = getattr(parties, key)
         if value is not None and parties.known not in (None, len(value)) and parties.use == "all":
-            first = report.named(("parties", parties.given), getattr(parties, parties.given))
-            report.add(("parties", key), f"has {len(value)} items beside {first}", "as many as parties")
+            problem = f"has {len(value)} items beside {to.named('parties', parties.given)}"
+            to.add("parties", key, problem, "as many as parties")
 
 
-def _check_files(data: DataTable, parties: PartiesTable, report: Report) -> None:
+def _check_files(data: DataTable, parties: PartiesTable, to: Complaints) -> None:
     if parties.files is None:
         return
-    files = report.named(("parties", "files"), parties.files)
+    files = to.named("parties", "files")
     for key in ("id", "label"):
         if getattr(data, key) is None:
-            missing(("data", key), DataTable, files, report)
+            to.missing("data", key, files)
     if data.embedded:
-        report.add(("data", "source"), f"is {show(data.source)} beside {files}", "a file with ids and labels")
+        to.clash("data", "source", files, "a file with ids and labels")
 
 
-def _check_party_files(data: DataTable, parties: PartiesTable, report: Report) -> None:
+def _check_party_files(data: DataTable, parties: PartiesTable, to: Complaints) -> None:
     """Where every party has a file of its own there is nothing to split."""
     if not data.by_party:
         return
-    source = report.named(("data", "source"), data.source)
+    source = to.named("data", "source")
     if parties.split == "features":
         allowed = '"even"; parties that hold columns have their files in [parties] files'
-        report.add(("parties", "split"), f"is {show(parties.split)} beside {source}", allowed)
+        to.clash("parties", "split", source, allowed)
     elif parties.split != "even":
-        problem = f"is {show(parties.split)} beside {source}, where every party's file is its own"
-        report.add(("parties", "split"), problem, '"even", or no such key', "remove it")
+        own = f"{source}, where every party's file is its own"
+        to.clash("parties", "split", own, '"even", or no such key', "remove it")
     if parties.seed:
-        report.add(("parties", "seed"), f"does not go with {source}", "for one file only", "remove it")
+        to.misfit("parties", "seed", source, "for one file only")
 
 
 def read_by_workers(data: DataTable, run: RunTable) -> bool:
@@ -112,117 +134,98 @@ def read_by_workers(data: DataTable, run: RunTable) -> bool:
     return data.by_party and run.engine == "dask" and run.mode == "deployment"
 
 
-def check_declared(data: DataTable, parties: PartiesTable, run: RunTable, report: Report) -> None:
-    """Then whoever starts the run has to know sizes and columns without them."""
+def check_declared(data: DataTable, parties: PartiesTable, run: RunTable, to: Complaints) -> None:
+    """Where only workers read records, whoever starts the run has to know sizes and columns without them."""
     if not read_by_workers(data, run):
         return
-    source = f"{report.named(('data', 'source'), data.source)}, which only workers read,"
+    source = f"{to.named('data', 'source')}, which only workers read,"
     if parties.sizes is None:
-        missing(("parties", "sizes"), PartiesTable, source, report)
-    named = (data.format or format_of(data.source)) in ("csv", "parquet")
-    if named and data.schema is None:
-        missing(("data", "schema"), DataTable, source, report)
-    if not named and data.dim is None:
-        missing(("data", "dim"), DataTable, source, report)
+        to.missing("parties", "sizes", source)
+    key = "schema" if format_of(data) in ("csv", "parquet") else "dim"
+    if getattr(data, key) is None:
+        to.missing("data", key, source)
 
 
-def _check_memory(parties: PartiesTable, run: RunTable, report: Report) -> None:
-    if run.memory is not None and parties.split == "features":
-        split = report.named(("parties", "split"), parties.split)
-        report.add(("run", "memory"), f"does not go with {split}", "for parties that hold records", "remove it")
-
-
-def _check_edges(parties: PartiesTable, graph: GraphTable, report: Report) -> None:
+def _check_edges(parties: PartiesTable, graph: GraphTable, to: Complaints) -> None:
     n = parties.known
     if graph.edges is not None and n is not None and not n - 1 <= graph.edges <= n * (n - 1) // 2:
-        given = report.named(("parties", parties.given), getattr(parties, parties.given))
-        report.add(("graph", "edges"), f"is {graph.edges} beside {given}", f"{n - 1} to {n * (n - 1) // 2}")
+        to.clash("graph", "edges", to.named("parties", parties.given), f"{n - 1} to {n * (n - 1) // 2}")
 
 
-def _check_topology(algorithm: AlgorithmTable, graph: GraphTable, report: Report) -> None:
+def _check_topology(algorithm: AlgorithmTable, graph: GraphTable, to: Complaints) -> None:
     needs = algorithm.parameters.topology
     if needs != "relay" and (needs == "star") != (graph.kind == "star"):
-        name = report.named(("algorithm", "name"), algorithm.name)
         allowed = '"star"' if needs == "star" else '"ring", "complete" or "random"'
-        report.add(("graph", "kind"), f"is {show(graph.kind)} beside {name}", allowed)
+        to.clash("graph", "kind", to.named("algorithm", "name"), allowed)
 
 
-def _check_epsilon(privacy: PrivacyTable, algorithm: AlgorithmTable, report: Report) -> None:
-    given = privacy.epsilon is not None or privacy.party_epsilon is not None
-    if not given and getattr(algorithm.parameters, "calibration", "certified") == "certified":
-        name = report.named(("algorithm", "name"), algorithm.name)
-        missing(("privacy", "epsilon"), PrivacyTable, name, report)
+def _check_epsilon(privacy: PrivacyTable, algorithm: AlgorithmTable, to: Complaints) -> None:
+    certified = getattr(algorithm.parameters, "calibration", "certified") == "certified"
+    if certified and privacy.epsilon is None and privacy.party_epsilon is None:
+        to.missing("privacy", "epsilon", to.named("algorithm", "name"))
 
 
-def _check_labels(privacy: PrivacyTable, loss: LossTable, report: Report) -> None:
+def _check_labels(privacy: PrivacyTable, loss: LossTable, to: Complaints) -> None:
     if privacy.label_epsilon is not None and loss.name == "squared":
-        name = report.named(("loss", "name"), loss.name)
-        report.add(("privacy", "label_epsilon"), f"is given beside {name}", "for losses of two classes only")
+        allowed = "for losses of two classes only"
+        to.add("privacy", "label_epsilon", f"is given beside {to.named('loss', 'name')}", allowed)
 
 
-def _check_split(run: RunTable, parties: PartiesTable, report: Report) -> None:
+def _check_run(run: RunTable, parties: PartiesTable, to: Complaints) -> None:
+    if run.memory is not None and parties.split == "features":
+        to.misfit("run", "memory", to.named("parties", "split"), "for parties that hold records")
     if run.mode == "deployment" and parties.alpha is not None:
-        mode = report.named(("run", "mode"), run.mode)
-        problem = f"is {show(parties.split)} beside {mode}, where sizes must not follow from private labels"
-        report.add(("parties", "split"), problem, '"even" or "column:NAME"')
+        mode = f"{to.named('run', 'mode')}, where sizes must not follow from private labels"
+        to.clash("parties", "split", mode, '"even" or "column:NAME"')
+    if run.engine == "dask" and parties.known is not None and run.workers > parties.known:
+        to.clash("run", "workers", to.named("parties", parties.given), f"1 to {parties.known}")
 
 
-def _check_tls(run: RunTable, report: Report) -> None:
+def _check_tls(run: RunTable, to: Complaints) -> None:
     """All three files or none: neither side talks to one without a certificate."""
     keys = ("tls_ca", "tls_cert", "tls_key")
     given = [key for key in keys if getattr(run, key) is not None]
     tls = run.scheduler is not None and run.scheduler.startswith("tls:")
     if given or tls:
-        beside = report.named(("run", given[0]), getattr(run, given[0])) if given else ""
-        beside = beside or report.named(("run", "scheduler"), run.scheduler)
+        beside = to.named("run", given[0] if given else "scheduler")
         for key in keys:
             if key not in given:
-                missing(("run", key), RunTable, beside, report)
+                to.missing("run", key, beside)
     if given and run.scheduler is not None and not tls:
-        scheduler = report.named(("run", "scheduler"), run.scheduler)
-        report.add(("run", given[0]), f"does not go with {scheduler}", "for a tls:// scheduler only")
+        to.add("run", given[0], f"does not go with {to.named('run', 'scheduler')}", "for a tls:// scheduler only")
 
 
-def _check_workers(run: RunTable, parties: PartiesTable, report: Report) -> None:
-    if run.engine == "dask" and parties.known is not None and run.workers > parties.known:
-        known = report.named(("parties", parties.given), getattr(parties, parties.given))
-        report.add(("run", "workers"), f"is {run.workers} beside {known}", f"1 to {parties.known}")
-
-
-def _check_leave(parties: PartiesTable, algorithm: AlgorithmTable, run: RunTable, report: Report) -> None:
-    at, leaving = ("parties", "leave"), parties.departures
-    if not leaving:
+def _check_leave(parties: PartiesTable, algorithm: AlgorithmTable, run: RunTable, to: Complaints) -> None:
+    if not (leaving := parties.departures):
         return
-    known, rounds = parties.known, algorithm.rounds
+
+    def add(problem: str, allowed: str) -> None:
+        to.add("parties", "leave", problem, allowed)
+
+    known, rounds, last = parties.known, algorithm.rounds, max(leaving.values()) + 1
     if run.mode == "deployment":
-        report.add(at, f"is given beside {report.named(('run', 'mode'), run.mode)}", "for a simulation only")
+        add(f"is given beside {to.named('run', 'mode')}", "for a simulation only")
     if parties.split == "features":
-        split = report.named(("parties", "split"), parties.split)
-        report.add(at, f"is given beside {split}, where every party's columns are needed", "no such key")
+        split = to.named("parties", "split")
+        add(f"is given beside {split}, where every party's columns are needed", "no such key")
     if known is not None and max(leaving) >= known:
-        given = report.named(("parties", parties.given), getattr(parties, parties.given))
-        report.add(at, f"names party {max(leaving)} beside {given}", f"parties 0 to {known - 1}")
+        add(f"names party {max(leaving)} beside {to.named('parties', parties.given)}", f"parties 0 to {known - 1}")
     elif len(leaving) == known:
-        report.add(at, "names every party", "some of the parties, not all")
-    if (last := max(leaving.values()) + 1) > rounds:
-        given = report.named(("algorithm", "rounds"), rounds)
-        report.add(at, f"names round {last} beside {given}", f"rounds 1 to {rounds}")
+        add("names every party", "some of the parties, not all")
+    if last > rounds:
+        add(f"names round {last} beside {to.named('algorithm', 'rounds')}", f"rounds 1 to {rounds}")
 
 
-CROSS_CHECKS: tuple[tuple[tuple[str, ...], Callable[..., None]], ...] = (
-    (("data",), _check_source),
-    (("data", "loss"), _check_classes),
-    (("parties",), _check_count),
-    (("data", "parties"), _check_files),
-    (("data", "parties"), _check_party_files),
-    (("data", "parties", "run"), check_declared),
-    (("parties", "run"), _check_memory),
-    (("parties", "graph"), _check_edges),
-    (("algorithm", "graph"), _check_topology),
-    (("privacy", "algorithm"), _check_epsilon),
-    (("privacy", "loss"), _check_labels),
-    (("run", "parties"), _check_split),
-    (("run",), _check_tls),
-    (("run", "parties"), _check_workers),
-    (("parties", "algorithm", "run"), _check_leave),
+# A check takes, by name, the sections that it compares, and `to`, which collects its complaints.
+CHECKS: tuple[Callable[..., None], ...] = (
+    *(_check_source, _check_classes, _check_count, _check_files, _check_party_files, check_declared),
+    *(_check_edges, _check_topology, _check_epsilon, _check_labels, _check_run, _check_tls, _check_leave),
 )
+
+
+def check_sections(tables: Mapping[str, Any], report: Report) -> None:
+    """Run every check whose sections are there and could be read."""
+    for check in CHECKS:
+        compared = [tables[name] for name in signature(check).parameters if name != "to"]
+        if not any(table in (BAD, None) for table in compared):
+            check(*compared, Complaints(tables, report))

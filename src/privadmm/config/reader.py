@@ -1,7 +1,7 @@
-"""A TOML file into checked values. Problems are collected, so that one reading reports them all.
+"""Read a TOML file into checked values. Problems are collected, so that one reading reports them all.
 
-Each is one line, `FILE:LINE: [section] key: what is wrong; what is allowed; the fix`.
-tomllib does not say where a key stands, so `Lines` finds out.
+Each is one line, `FILE:LINE: [section] key: what is wrong; what is allowed; the fix`. tomllib does not say where a key
+stands, so `Lines` finds out.
 """
 
 import re
@@ -24,7 +24,7 @@ _BETWEEN = re.compile(r"(?:[\s,]|#[^\n]*)*")
 
 
 class Lines:
-    """Where each table and key of a valid TOML text stands; `root` is where the text's own keys belong."""
+    """The line of each table and key of a valid TOML text; `root` is the table to which the text belongs."""
 
     def __init__(self, text: str, root: At = ()) -> None:
         self.last = _last_line(text)
@@ -44,10 +44,8 @@ class Lines:
 
     def __getitem__(self, at: At) -> int:
         """The line of a key; for one that is not there, of its table; failing that, the last line."""
-        for depth in range(len(at), 0, -1):
-            if at[:depth] in self._line:
-                return self._line[at[:depth]]
-        return self.last
+        places = (at[:depth] for depth in range(len(at), 0, -1))
+        return next((self._line[place] for place in places if place in self._line), self.last)
 
 
 def _statements(text: str, root: At) -> Iterator[tuple[At, int]]:
@@ -67,7 +65,7 @@ def _statements(text: str, root: At) -> Iterator[tuple[At, int]]:
 
 
 def _end(text: str, here: int) -> int:
-    """Past blanks, comments, and the commas of an inline table."""
+    """Skip blanks, comments, and the commas of an inline table."""
     between = _BETWEEN.match(text, here)
     return between.end() if between else here
 
@@ -79,7 +77,7 @@ def _parts(key: str) -> At:
 
 
 def _value(text: str, here: int, at: At) -> Generator[tuple[At, int], None, int]:
-    """The keys of an inline table, if the value is one; returns where the value ends."""
+    """Yield the keys of an inline table, if the value is one; return where the value ends."""
     here = _end(text, here)
     if text.startswith("{", here):
         here = _end(text, here + 1)
@@ -111,7 +109,7 @@ class Report:
         self.problems.append((self.file, self.lines[at], where + "; ".join(part for part in parts if part)))
 
     def wrong(self, allowed: str) -> Wrong:
-        """`add`, for a key of which this is allowed."""
+        """The function `add` for a key for which this is allowed."""
 
         def add(at: At, what: str, fix: str = "", allowed: str = allowed) -> None:
             self.add(at, what, allowed, fix)
@@ -120,8 +118,8 @@ class Report:
 
     def named(self, at: At, value: object) -> str:
         """A second key, for a message about two: its place, value and line."""
-        given = f"line {self.lines[at]}" if self.lines.has(at) else "the default"
-        return f"{_place(at)} = {show(value)} ({given})"
+        where = f"line {self.lines[at]}" if self.lines.has(at) else "the default"
+        return f"{_place(at)} = {show(value)} ({where})"
 
     def check(self) -> None:
         if self.problems:
@@ -130,17 +128,12 @@ class Report:
 
 
 def _place(at: At) -> str:
-    def key(name: str) -> str:
-        bare = re.fullmatch(r"[A-Za-z0-9_-]{1,60}", name)
-        return name if bare else show(name)
-
-    if len(at) == 1:
-        return f"[{key(at[0])}]"
-    return f"[{'.'.join(key(name) for name in at[:-1])}] {key(at[-1])}"
+    *tables, key = (name if re.fullmatch(r"[A-Za-z0-9_-]{1,60}", name) else show(name) for name in at)
+    return f"[{'.'.join(tables)}] {key}" if tables else f"[{key}]"
 
 
 def load(path: Path) -> tuple[str, dict[str, Any]]:
-    """The text of a TOML file and what it holds."""
+    """The text of a TOML file, and its tables."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -152,16 +145,15 @@ def load(path: Path) -> tuple[str, dict[str, Any]]:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
-        raise ConfigError(
-            f"{path}:{line}: byte 0x{error.object[error.start]:02x} is not UTF-8; save it as UTF-8"
-        ) from None
+        odd = f"byte 0x{error.object[error.start]:02x}"
+        raise ConfigError(f"{path}:{line}: {odd} is not UTF-8; save it as UTF-8") from None
     try:
         return text, tomllib.loads(text)
     except RecursionError:
         raise ConfigError(f"{path}: not a config: lists or tables are nested too deep") from None
     except ValueError as error:  # a TOMLDecodeError, or an integer too long for Python
-        found = re.search(r" \(at line (\d+), column \d+\)", str(error))
-        line = int(found[1]) if found else _last_line(text)
+        place = re.search(r" \(at line (\d+), column \d+\)", str(error))
+        line = int(place[1]) if place else _last_line(text)
         raise ConfigError(f"{path}:{line}: not valid TOML: {error}") from None
 
 
@@ -172,10 +164,7 @@ def _last_line(text: str) -> int:
 def read_table(
     fields: Mapping[str, Field], raw: object, at: At, report: Report, owners: Mapping[str, str] | None = None
 ) -> dict[str, Any] | None:
-    """The values of one table, defaults filled in, or None after a complaint.
-
-    `owners` says of keys that are not in `fields` where they belong.
-    """
+    """The values of one table, defaults filled in, or None after a complaint. `owners`: where other keys belong."""
     if not isinstance(raw, dict):
         report.add(at, f"is {show(raw)}", f"a section with the keys {', '.join(fields)}")
         return None

@@ -1,9 +1,8 @@
 """Public facts before any record is read: a fact that nobody declared may not be used.
 
-`account` and every other command that says what a job will cost builds the job that `train` builds, on the same public
-facts. A fact that only unread records tell (how many each party holds, how many features they have) is an `Undeclared`.
-Every use of one raises an error that names the key to declare. So a figure that was computed all the same did not look
-at the fact, and is the same whatever the fact turns out to be.
+`account` and every other command that says what a job will cost build the job that `train` builds, on the same public
+facts. A fact that only the records tell (how many each party holds, how many features they have) is an `Undeclared`.
+Using one raises an error that names the key to declare. So a figure that comes out did not depend on it.
 """
 
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ class UndeclaredError(ConfigError):
 
 
 class Undeclared:
-    """Stands for a number, or a list of them, that only unread records tell. It can be passed on and not used."""
+    """Stands for a number, or a list of numbers, that only the records tell. It can be passed on, but not used."""
 
     def __init__(self, message: str) -> None:
         self._message = message
@@ -32,12 +31,12 @@ class Undeclared:
         """One more than an undeclared number is not declared either."""
         return self
 
-    def _refuse(self, *given: Any, **named: Any) -> NoReturn:
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise UndeclaredError(self._message)
 
 
-# What Python would answer for any object (equality, truth, text, an array of objects), and what numbers and lists can
-# do. An operation that is missing here is a TypeError.
+# What Python answers for every object (equality, truth, text, an array of objects), and what numbers and lists can do.
+# Any other operation is a TypeError.
 _REFUSED = (
     *("eq", "ne", "lt", "le", "gt", "ge", "hash", "bool", "str", "format", "reduce_ex"),
     *("array", "array_ufunc", "array_function", "index", "int", "float"),
@@ -50,7 +49,7 @@ for _name in _REFUSED:
 
 
 class UndeclaredSizes(Undeclared):
-    """How many records each party has, where that is not declared; how many parties there are is known."""
+    """How many records each party has, not declared; the number of parties is known."""
 
     def __init__(self, message: str, parties: int) -> None:
         super().__init__(message)
@@ -58,7 +57,7 @@ class UndeclaredSizes(Undeclared):
 
 
 class UndeclaredColumns(Undeclared):
-    """How many columns each vertical party holds, where that is not declared; that there are some is known."""
+    """How many columns each vertical party holds, not declared; it is known that there are some."""
 
     def __bool__(self) -> bool:
         return True
@@ -66,7 +65,7 @@ class UndeclaredColumns(Undeclared):
 
 @dataclass(frozen=True)
 class Outline(Public):
-    """Public facts of which some are undeclared. How many parties there are is known."""
+    """Public facts of which some are undeclared. The number of parties is known."""
 
     def __post_init__(self) -> None:
         check_positive(C=self.C)
@@ -78,7 +77,7 @@ class Outline(Public):
 
 
 def undeclared_sizes(config: Config, parties: int, otherwise: str = "") -> UndeclaredSizes:
-    """In place of these parties' numbers of records. `otherwise` is another way to give them."""
+    """Stands for these parties' numbers of records. `otherwise` is another way to give them."""
     return UndeclaredSizes(
         f"{config.path}: [parties] sizes is missing, and figures of this job depend on it: declare how many records "
         f"each of the {parties} parties has to train on, sizes = [...]{otherwise}",
@@ -87,7 +86,7 @@ def undeclared_sizes(config: Config, parties: int, otherwise: str = "") -> Undec
 
 
 def undeclared_dim(config: Config) -> Undeclared:
-    """In place of the number of features."""
+    """Stands for the number of features."""
     return Undeclared(
         f"{config.path}: [data] dim is missing, and figures of this job depend on it: declare how many features a "
         "record has, or a [data] schema"
@@ -95,8 +94,8 @@ def undeclared_dim(config: Config) -> Undeclared:
 
 
 def undeclared_columns(config: Config) -> UndeclaredColumns:
-    """In place of the numbers of columns of vertical parties."""
-    fix = "declare [parties] columns, the number of each party's, with the parties' columns in one file"
+    """Stands for the numbers of columns of vertical parties."""
     return UndeclaredColumns(
-        f"{config.path}: how many columns each party holds is not declared, and figures of this job depend on it: {fix}"
+        f"{config.path}: how many columns each party holds is not declared, and figures of this job depend on it: "
+        "declare [parties] columns, the number of each party's, with the parties' columns in one file"
     )

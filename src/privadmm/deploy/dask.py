@@ -1,24 +1,25 @@
 """The Dask engine (extra `dask`): an actor for each block of parties, on workers inside one trust domain.
 
-A worker reads its parties' records itself and keeps their ledger; between it and the driver go packed mail, and nothing
-else through the scheduler than orders. A worker process that dies is started again by its nanny, its block is made
-again from its order and its ledger, and the same request is asked again: it gets the bytes that were committed, or, if
-none were, is answered for the first time. So a run that lost workers has the transcript of one that did not.
+A worker reads its parties' records itself and keeps their ledger. Between worker and driver goes packed mail; through
+the scheduler go only orders. When a worker process dies, its nanny starts it again, its block is rebuilt from its order
+and its ledger, and the request is repeated: it gets the bytes that were committed or, if there are none, is answered
+for the first time. So a run that lost workers has the transcript of one that did not.
 
-All blocks are asked in one visit to the client's thread, and bytes go as they are: Dask's own proxy of an actor pickles
-every argument and changes threads for each call and each answer, which takes longer than a round's own work.
+All blocks are asked at once, and bytes go as they are: Dask's own proxy of an actor pickles every argument and changes
+threads for each call and each answer, which takes longer than a round's own work.
 
-Everything here is a wait with an end: an answer, a worker's return, a connection. When it comes, the run ends with a
-`ClusterError`, and what was released is in the ledgers.
+Every wait has an end: for an answer, a worker's return, a connection. Then the run ends with a `ClusterError`, and what
+was released is in the ledgers.
 """
 
 import asyncio
+import concurrent.futures
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from time import monotonic, sleep
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -34,19 +35,18 @@ from privadmm.privacy.ledger_file import Receipt
 
 logger = logging.getLogger(__name__)
 Request = tuple["Block", str, tuple[Any, ...]]  # whom, which method of its site, with what
-Answer = asyncio.Task[dict[str, Any]]
+Answer = concurrent.futures.Future[dict[str, Any]]
 ATTEMPTS = 4  # how often one request is asked before its worker is given up
 POLL = 0.25  # seconds between looks at whether a worker that has not answered is still there
-GRACE = 5.0  # in which the scheduler notices that a worker is gone
-LEAVING = 10.0  # for what is asked at the end, when a worker may be stuck
+GRACE = 5.0  # seconds in which the scheduler notices that a worker is gone
+LEAVING = 10.0  # seconds for what is asked at the end, when a worker may be stuck
+STAGES = ("open", "begin")  # methods that a site must be asked for, in this order, before anything else
 
 
 class Lost(Exception):  # noqa: N818  it never leaves this module
     """The worker that holds a block cannot be reached any more."""
 
 
-Stage = Literal["placed", "opened", "begun"]
-STAGES: dict[str, Stage] = {"open": "opened", "begin": "begun"}  # by the method that leads there
 GONE: dict[str, Any] = {"status": "gone", "exception": Lost}
 
 
@@ -58,9 +58,9 @@ class Block:
     senders: Ints
     home: str  # the worker that it belongs to, under a name that outlives the process
     future: Future | None = None
-    address: str = ""  # where its actor is, while there is one
-    stage: Stage = "placed"  # that it has come to
-    made: Stage = "placed"  # that its actor has come to, which may be another than before
+    address: str = ""  # of its actor
+    stage: int = 0  # how many of STAGES the block has passed
+    made: int = 0  # how many of them its present actor has passed
     receipts: dict[int, list[Receipt]] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -73,23 +73,23 @@ class Block:
 
 
 class DaskCluster:
-    """A cluster whose blocks are actors. Made with their ledgers open; `begin` sets the cost aside."""
+    """A cluster whose blocks are actors. The constructor opens their ledgers; `begin` sets the cost aside."""
 
     def __init__(self, orders: Sequence[Order], labels: Floats | None = None) -> None:
-        """`labels` are those at the coordinator, where the parties have none."""
+        """`labels` are the coordinator's, where the parties have none."""
         config, job = orders[0].config, orders[0].job
         self.labels, self.timeout = labels, config.run.timeout
-        self._leaving = False
+        self.blocks: list[Block] = []
         self._stack = ExitStack()
         try:
             self.client = self._stack.enter_context(connected(config, len(orders)))
             self.address = self.client.scheduler.address
-            self.blocks = [
-                Block(order, heard(job.algorithm, job.public, np.array(order.parties)), home)
-                for order, home in zip(map(bare, orders), self._homes(len(orders)), strict=True)
-            ]
+            for order, home in zip(orders, self._homes(len(orders)), strict=True):
+                # A copy, without what was derived and cached here: its worker derives it for itself.
+                order = replace(order, job=replace(order.job, public=replace(order.job.public)))
+                self.blocks.append(Block(order, heard(job.algorithm, job.public, np.array(order.parties)), home))
             for block in self.blocks:
-                with suppress(Lost):  # then asking finds it again
+                with suppress(Lost):  # asking then finds it again
                     self._place(block)
             self._ask("open")
         except BaseException:
@@ -107,14 +107,14 @@ class DaskCluster:
                 f"`dask worker {self.address}`, or set [run] workers = {max(found, 1)}"
             ) from None
         except OSError as error:
-            self._scheduler_there()
+            self._check_scheduler()
             raise ClusterError(f"the connection to {self.address} broke ({error}): try again") from error
-        known = sorted(self._workers().items(), key=lambda item: str(item[1]["name"]))
-        return [home(info) for _, info in known[:count]]
+        return [home(info) for info in sorted(self._workers().values(), key=lambda info: str(info["name"]))[:count]]
 
     def _workers(self) -> dict[str, Any]:
-        found = self.client.scheduler_info(n_workers=-1).get("workers", {})
-        return {address: info for address, info in found.items() if info["status"] == "running"}
+        """What Dask knows of each running worker, by its address."""
+        workers = self.client.scheduler_info(n_workers=-1).get("workers", {})
+        return {address: info for address, info in workers.items() if info["status"] == "running"}
 
     def begin(self) -> "DaskCluster":
         """Set the plan's cost aside in every ledger, or refuse; then a block goes on from what its ledger holds."""
@@ -130,53 +130,42 @@ class DaskCluster:
         return self
 
     def step(self, round: int, phase: int, inbox: Mail) -> Mail:
-        asked = [(round, phase, inbox.only(block.senders).pack()) for block in self.blocks]
-        answers = self._ask("step", asked)
+        answers = self._ask("step", [(round, phase, inbox.only(block.senders).pack()) for block in self.blocks])
         mails = []
         for block, (sent, head) in zip(self.blocks, answers, strict=True):
-            like = at_parties(block.order.job.algorithm, phase).sends(block.order.job.public, round)
+            job = block.order.job
+            like = at_parties(job.algorithm, phase).sends(job.public, round)
             mails.append(unpack_sent(sent, np.array(block.order.parties), like, str(block)))
             if head is not None:
-                block.receipts.setdefault(round, []).append((block.order.job.id, round, phase, head))
+                block.receipts.setdefault(round, []).append((job.id, round, phase, head))
         return Mail.join(mails)
 
     def receipts(self, round: int) -> list[tuple[str, int, int, str, int]]:
-        return [(*seen, block.order.parties[0]) for block in self.blocks for seen in block.receipts.get(round, ())]
+        return [(*head, block.order.parties[0]) for block in self.blocks for head in block.receipts.get(round, ())]
 
     def iterates(self, rounds: int) -> Floats | None:
-        found = self._ask("iterates", [(rounds,)] * len(self.blocks))
-        if any(one is None for one in found):
+        packed = self._ask("iterates", [(rounds,)] * len(self.blocks))
+        if None in packed:
             return None
-        blocks = [arrays.unpack(packed)[0] for packed in found]
+        blocks = [arrays.unpack(block)[0] for block in packed]
         order = np.argsort(np.concatenate([block["ids"] for block in blocks]))
         rows: Floats = np.concatenate([block["x"] for block in blocks], axis=-2)
         return rows[..., order, :]
 
     def paid(self) -> list[int | None]:
         """How many rounds each block's ledger holds; None: not one release."""
-        with self._short():
-            return self._ask("paid")
+        return self._ask("paid", leaving=True)
 
     def statement(self) -> Statement:
         return Statement.join(self._ask("statement"))
 
     def give_up(self) -> None:
-        with self._short():
-            self._ask("give_up")
-
-    @contextmanager
-    def _short(self) -> Iterator[None]:
-        """Of those who are there, and without much patience: whoever asks may be about to leave."""
-        self._leaving = True
-        try:
-            yield
-        finally:
-            self._leaving = False
+        self._ask("give_up", leaving=True)
 
     def close(self) -> None:
-        """Ledgers are closed where a worker still answers; workers of this run are ended, others let go."""
+        """Close the ledgers where a worker still answers; end the workers of this run, and let others go."""
         with self._stack:
-            blocks = [block for block in getattr(self, "blocks", ()) if block.there]
+            blocks = [block for block in self.blocks if block.there]
             with suppress(ClusterError):
                 if blocks:
                     self._sent([(block, "close", ()) for block in blocks])
@@ -188,90 +177,86 @@ class DaskCluster:
         method: str,
         arguments: Sequence[tuple[Any, ...]] | None = None,
         blocks: Sequence[Block] | None = None,
+        leaving: bool = False,
     ) -> list[Any]:
-        """Of every block at once, unless some are named; the answers in the order of blocks."""
-        asked = self.blocks if blocks is None else blocks
-        given = arguments or [()] * len(asked)
-        requests = [(block, method, args) for block, args in zip(asked, given, strict=True)]
-        answers = self._sent(requests)
-        return [self._settle(request, answer) for request, answer in zip(requests, answers, strict=True)]
+        """Ask every block at once, or those that are named; the answers in their order.
 
-    def _settle(self, request: Request, answer: Answer | None) -> Any:
-        """What is answered; if the worker is lost, by the one that takes its place."""
+        If `leaving`, the caller may be about to end: it waits less, and does not ask again when a worker is lost.
+        """
+        asked = self.blocks if blocks is None else blocks
+        requests = [(block, method, args) for block, args in zip(asked, arguments or [()] * len(asked), strict=True)]
+        answers = self._sent(requests)
+        return [self._settle(request, answer, leaving) for request, answer in zip(requests, answers, strict=True)]
+
+    def _settle(self, request: Request, answer: Answer | None, leaving: bool) -> Any:
+        """The answer; if the worker is lost, that of the one that takes its place."""
         block, method, _ = request
         for _ in range(ATTEMPTS):
             try:
                 if answer is None:
-                    self._restore(block)
+                    self._restore(block, leaving)
                     (answer,) = self._sent([request])
-                found = self._wait(block, answer)
+                result = self._wait(block, answer, leaving)
             except Lost:
-                if self._leaving:
+                if leaving:
                     raise ClusterError(f"{block} is gone") from None
                 answer = None
                 continue
             if method in STAGES:
-                block.stage = block.made = STAGES[method]
-            return found
+                block.stage = block.made = STAGES.index(method) + 1
+            return result
         raise ClusterError(
             f"{block} was lost {ATTEMPTS} times at one request: see what ends it (is there memory enough?)"
         )
 
     def _sent(self, requests: Sequence[Request]) -> list[Answer | None]:
-        """The answers to be, after a moment in which most have come; None: there is nobody to ask."""
-        self._scheduler_there()
-        answers: list[Answer | None] = []
+        """Send requests, and wait a moment in which most are answered; None: there is nobody to ask."""
+        self._check_scheduler()
+        loop = self.client.loop.asyncio_loop
+        answers = [
+            asyncio.run_coroutine_threadsafe(answered(self.client, *request), loop) if request[0].there else None
+            for request in requests
+        ]
+        concurrent.futures.wait([answer for answer in answers if answer is not None], timeout=POLL)
+        return answers
 
-        async def send() -> None:
-            answers.extend(
-                asyncio.ensure_future(answered(self.client, *one)) if one[0].there else None for one in requests
-            )
-            await moment(answers)
-
-        self._visit(send)
-        return answers or [None] * len(requests)
-
-    def _wait(self, block: Block, answer: Answer | None) -> Any:
-        limit = min(self.timeout, LEAVING) if self._leaving else self.timeout
+    def _wait(self, block: Block, answer: Answer | None, leaving: bool = False) -> Any:
+        """The result of an answer, or the error that it brings."""
+        limit = min(self.timeout, LEAVING) if leaving else self.timeout
         deadline = monotonic() + limit
         while answer is not None and not answer.done():
-            self._scheduler_there()
+            self._check_scheduler()
             if not block.there:
                 raise Lost
             if monotonic() > deadline:
                 raise ClusterError(
                     f"{block} has not answered for {limit:g} s: see whether it is at work, or raise [run] timeout"
                 )
-            self._visit(moment, [answer])
-        found = GONE if answer is None or answer.cancelled() else answer.result()
-        if found["status"] == "OK":
-            return found["result"]
-        raise found["exception"]
+            concurrent.futures.wait([answer], timeout=POLL)
+        outcome = GONE if answer is None or answer.cancelled() else answer.result()
+        if outcome["status"] == "OK":
+            return outcome["result"]
+        raise outcome["exception"]
 
-    def _visit(self, what: Callable[..., Any], *args: Any) -> None:
-        """Have it run in the client's thread."""
-        with suppress(TimeoutError):  # this process was held up
-            self.client.sync(what, *args, callback_timeout=LEAVING)
-
-    def _restore(self, block: Block) -> None:
+    def _restore(self, block: Block, leaving: bool) -> None:
         """Put the block where it belongs, in the stage it was in."""
         until = monotonic() + GRACE
         while block.there and monotonic() < until:
-            self._scheduler_there()
+            self._check_scheduler()
             sleep(POLL / 10)
         if not block.there:  # otherwise the connection broke, and not the worker
             if block.future is not None:
                 logger.warning("%s was lost; it goes on from its ledger when the worker is back", block)
             self._place(block)
-        for method, stage in STAGES.items():
-            if block.made != block.stage:
-                self._wait(block, self._sent([(block, method, ())])[0])
-                block.made = stage
+        for method in STAGES[block.made : block.stage]:
+            self._wait(block, self._sent([(block, method, ())])[0], leaving)
+            block.made += 1
 
     def _place(self, block: Block) -> None:
+        """Make the block's actor on its worker."""
         address = self._address(block)
-        seen = tuple(one for round in block.receipts.values() for one in round)
-        order = replace(block.order, heads=(*block.order.heads, *seen))
+        heads = (head for heads in block.receipts.values() for head in heads)
+        order = replace(block.order, heads=(*block.order.heads, *heads))
         future = self.client.submit(Site, order, actor=True, workers=[address], allow_other_workers=False)
         try:
             with self.client.as_current():
@@ -280,13 +265,13 @@ class DaskCluster:
             raise ClusterError(f"{block}, {address}, has not this privadmm installed ({error})") from error
         except (OSError, RuntimeError, CancelledError, KilledWorker) as error:
             raise Lost from error
-        block.future, block.address, block.made = future, address, "placed"
+        block.future, block.address, block.made = future, address, 0
 
     def _address(self, block: Block) -> str:
         """Where the block's worker is now; a nanny takes a moment to start another process."""
         deadline = monotonic() + self.timeout
         while monotonic() < deadline:
-            self._scheduler_there()
+            self._check_scheduler()
             for address, info in self._workers().items():
                 if home(info) == block.home:
                     return address
@@ -295,7 +280,7 @@ class DaskCluster:
             f"{block} is gone and did not come back within {self.timeout:g} s: start it again, with its nanny"
         )
 
-    def _scheduler_there(self) -> None:
+    def _check_scheduler(self) -> None:
         if self.client.status != "running":
             raise ClusterError(f"the scheduler at {self.address} is gone: start it and its workers again")
 
@@ -305,26 +290,14 @@ async def answered(client: Any, block: Block, method: str, args: tuple[Any, ...]
     assert block.future is not None
     try:
         worker = client.rpc(block.address)
-        found: dict[str, Any] = await worker.actor_execute(
+        answer: dict[str, Any] = await worker.actor_execute(
             function=method, actor=block.future.key, args=args, kwargs={}
         )
     except (OSError, KeyError, RuntimeError):  # no connection; another process, that knows no such actor
         return GONE
-    return found
-
-
-async def moment(answers: Sequence[Answer | None]) -> None:
-    """Until all have come, or not much longer."""
-    awaited = [answer for answer in answers if answer is not None]
-    if awaited:
-        await asyncio.wait(awaited, timeout=POLL)
-
-
-def bare(order: Order) -> Order:
-    """The order without what was derived from it here, which its worker derives for itself."""
-    return replace(order, job=replace(order.job, public=replace(order.job.public)))
+    return answer
 
 
 def home(info: dict[str, Any]) -> str:
-    """What stays of a worker when its process is another: the address of its nanny, or else its name."""
+    """What stays the same when a worker's process is replaced: the address of its nanny, or else its name."""
     return str(info.get("nanny") or info["name"])

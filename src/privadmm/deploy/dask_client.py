@@ -5,7 +5,7 @@ import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import NoReturn
+from typing import Any
 from urllib.parse import urlsplit
 
 from privadmm.config.file import Config
@@ -14,47 +14,26 @@ from privadmm.errors import ClusterError, ConfigError
 try:
     import cryptography  # noqa: F401  distributed needs it for the certificates of workers on this machine
     import dask.config
-    from distributed import (
-        CancelledError,
-        Client,
-        Future,
-        KilledWorker,
-        Nanny,
-        Scheduler,
-        Security,
-        SpecCluster,
-    )
+    from distributed import CancelledError, Client, Future, KilledWorker, Nanny, Scheduler, Security, SpecCluster
 except ImportError as error:
     raise ConfigError("the engine dask needs Dask, which is not installed: pip install 'privadmm[dask]'") from error
 
 __all__ = ["CONNECT", "CancelledError", "Future", "KilledWorker", "connected"]
 
-CONNECT = 30.0
+CONNECT = 30.0  # seconds that a connection may take
 SETTINGS = {
     "distributed.worker.profile.enabled": False,  # statistics of what workers do cost them time
     "distributed.worker.http.routes": [],  # no pages
     "distributed.scheduler.http.routes": [],
 }
-# Ctrl-C in a terminal reaches every process; this one ends the workers when it has asked them how far they are.
-DEAF = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)"
-
-
-@contextmanager
-def quiet(name: str) -> Iterator[None]:
-    """Without what this logger says of a lost scheduler: it is told by its name, and not by a traceback."""
-    logger = logging.getLogger(name)
-    before = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)
+# Ctrl-C in a terminal reaches every process. Workers ignore it: the driver ends them once they said how far they are.
+IGNORE_INTERRUPT = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)"
 
 
 def on_this_machine(count: int) -> SpecCluster:
     """A scheduler in this process and so many worker processes, on loopback, with certificates of their own.
 
-    As a LocalCluster, but for its pages: even switched off, those of workers would listen on every interface.
+    Not a LocalCluster: the pages of its workers would listen on every interface even when switched off.
     """
     shared = {
         "host": "127.0.0.1",
@@ -63,7 +42,7 @@ def on_this_machine(count: int) -> SpecCluster:
         "dashboard": False,
         "dashboard_address": "127.0.0.1:0",
     }
-    worker = {"nthreads": 1, "memory_limit": None, "preload": [DEAF], "silence_logs": logging.CRITICAL}
+    worker = {"nthreads": 1, "memory_limit": None, "preload": [IGNORE_INTERRUPT], "silence_logs": logging.CRITICAL}
     return SpecCluster(
         scheduler={"cls": Scheduler, "options": {**shared, "port": 0}},
         workers={name: {"cls": Nanny, "options": {**shared, **worker}} for name in range(count)},
@@ -75,31 +54,33 @@ def on_this_machine(count: int) -> SpecCluster:
 @contextmanager
 def connected(config: Config, count: int) -> Iterator[Client]:
     """A client of the scheduler that the config names, or of one with so many workers on this machine."""
+    logger, address = logging.getLogger("distributed.client"), config.run.scheduler
+    options: dict[str, Any] = {"direct_to_workers": True, "set_as_default": False}
     with ExitStack() as stack:
         stack.enter_context(dask.config.set(SETTINGS))
-        stack.enter_context(quiet("distributed.client"))
-        options = {"direct_to_workers": True, "set_as_default": False}
+        stack.callback(logger.setLevel, logger.level)
+        logger.setLevel(logging.CRITICAL)  # a lost scheduler is a ClusterError here, and no traceback
         try:
-            if config.run.scheduler is None:
+            if address is None:
                 local = stack.enter_context(on_this_machine(count))
                 client = stack.enter_context(Client(local, **options))
             else:
-                patience = min(config.run.timeout, CONNECT)
-                secured = security(config)
-                client = stack.enter_context(
-                    Client(config.run.scheduler, security=secured, timeout=patience, **options)
-                )
+                options |= {"security": security(config), "timeout": min(config.run.timeout, CONNECT)}
+                client = stack.enter_context(Client(address, **options))
         except ssl.SSLError as error:
-            unusable(config, error)
+            raise ConfigError(
+                f"{config.path}: [run] tls_ca, tls_cert and tls_key cannot be used together ({error}): they must be "
+                "PEM files, and the key that of the certificate"
+            ) from error
         except (OSError, RuntimeError) as error:
-            if config.run.scheduler is not None:
-                raise ClusterError(unreached(config.run.scheduler, error)) from error
+            if address is not None:
+                raise ClusterError(unreached(address, error)) from error
             raise ClusterError(f"the workers could not be started ({error})") from error
         yield client
 
 
 def security(config: Config) -> Security:
-    """Certificates on both sides of a tls:// address; plain text nowhere but on this machine."""
+    """Certificates for a tls:// scheduler, an SSLError if they cannot be used; plain text on this machine only."""
     run = config.run
     if urlsplit(run.scheduler).scheme == "tcp":
         return Security(require_encryption=False)
@@ -115,55 +96,43 @@ def security(config: Config) -> Security:
         if not path.is_file():
             raise ConfigError(f"{config.path}: [run] {key}: there is no file {path}")
         files[key] = str(path)
-    made = Security(
+    secured = Security(
         require_encryption=True,
         tls_ca_file=files["tls_ca"],
         tls_client_cert=files["tls_cert"],
         tls_client_key=files["tls_key"],
     )
-    try:
-        made.get_connection_args("client")
-    except ssl.SSLError as error:
-        unusable(config, error)
-    return made
-
-
-def unusable(config: Config, error: Exception) -> NoReturn:
-    raise ConfigError(
-        f"{config.path}: [run] tls_ca, tls_cert and tls_key cannot be used together ({error}): they must be PEM files, "
-        "and the key that of the certificate"
-    ) from error
+    secured.get_connection_args("client")
+    return secured
 
 
 def unreached(address: str, error: Exception) -> str:
-    """What is wrong, and the fix; `error` is what a client of it met."""
+    """Why the scheduler cannot be talked to, and the fix; `error` is what a client met."""
     where = urlsplit(address)
-    secret = speaks_tls(str(where.hostname), where.port or 8786)
-    if secret is None:
-        return f"nothing answers at {address}: start `dask scheduler` there, or correct [run] scheduler"
-    if secret and where.scheme == "tcp":
-        return (
-            f"the scheduler at {address} speaks TLS and refuses plain text: name it "
-            f"tls://{where.netloc} and set tls_ca, tls_cert and tls_key"
-        )
-    if not secret and where.scheme == "tls":
-        return (
-            f"the scheduler at {address} speaks plain text, and nothing was sent to it: start it with "
-            "--tls-ca-file, --tls-cert and --tls-key"
-        )
-    if where.scheme == "tls":
+    encrypted = speaks_tls(str(where.hostname), where.port or 8786)
+    match encrypted, where.scheme:
+        case None, _:
+            return f"nothing answers at {address}: start `dask scheduler` there, or correct [run] scheduler"
+        case True, "tcp":
+            return (
+                f"the scheduler at {address} speaks TLS and refuses plain text: name it "
+                f"tls://{where.netloc} and set tls_ca, tls_cert and tls_key"
+            )
+        case False, "tls":
+            return (
+                f"the scheduler at {address} speaks plain text, and nothing was sent to it: start it with "
+                "--tls-ca-file, --tls-cert and --tls-key"
+            )
+    cause: BaseException = error
+    while (deeper := cause.__cause__ or cause.__context__) is not None:
+        cause = deeper  # libraries put what happened into the innermost
+    why = str(cause) or type(cause).__name__
+    if encrypted:
         return (
             f"the scheduler at {address} and this run do not accept each other's certificates: both must be signed by "
-            f"the authority in [run] tls_ca ({reason(error)})"
+            f"the authority in [run] tls_ca ({why})"
         )
-    return f"the scheduler at {address} cannot be talked to ({reason(error)})"
-
-
-def reason(error: BaseException) -> str:
-    """The innermost cause, in which libraries put what happened."""
-    while (deeper := error.__cause__ or error.__context__) is not None:
-        error = deeper
-    return str(error) or type(error).__name__
+    return f"the scheduler at {address} cannot be talked to ({why})"
 
 
 def speaks_tls(host: str, port: int) -> bool | None:
@@ -171,11 +140,12 @@ def speaks_tls(host: str, port: int) -> bool | None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
-        with socket.create_connection((host, port), timeout=3) as plain:
-            try:
-                with context.wrap_socket(plain):
-                    return True
-            except (ssl.SSLError, OSError):
-                return False
+        plain = socket.create_connection((host, port), timeout=3)
     except OSError:
         return None
+    with plain:
+        try:
+            context.wrap_socket(plain).close()
+        except OSError:  # of which SSLError is one
+            return False
+    return True

@@ -1,4 +1,4 @@
-"""Several configs side by side at one budget: what each method makes of it, certified and with its paper's own noise.
+"""Compare several configs at one budget: each method certified, and with its paper's own noise.
 
 A paper's noise is set so that the paper's own claim is the budget; what it is certified to cost stands beside it.
 Every line is the mean over noise seeds on one split of the same records.
@@ -6,8 +6,9 @@ Every line is the mean over noise seeds on one split of the same records.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any, get_args, get_origin
+from dataclasses import fields, replace
+from itertools import count
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 
@@ -27,37 +28,6 @@ from privadmm.runs import metrics
 KNOBS = ("round_epsilon", "alpha", "V")  # by which a paper's noise is set
 
 
-@dataclass(frozen=True)
-class Line:
-    """One method in one calibration. `problem` says why it could not be run."""
-
-    config: str
-    name: str
-    calibration: str
-    epsilon: float | None = None
-    claimed: float | None = None
-    accuracies: tuple[float, ...] = ()
-    problem: str | None = None
-
-    @property
-    def record(self) -> dict[str, Any]:
-        found = np.array(self.accuracies)
-        return {
-            "config": self.config,
-            "algorithm": self.name,
-            "calibration": self.calibration,
-            "epsilon_certified": self.epsilon,
-            "epsilon_published": self.claimed,
-            "accuracy": float(found.mean()) if len(found) else None,
-            "standard_error": float(found.std(ddof=1) / math.sqrt(len(found))) if len(found) > 1 else None,
-            "accuracies": list(self.accuracies),
-            "problem": self.problem,
-        }
-
-
-Work = list[tuple[str, str, Job | Line, Prepared]]  # config, calibration, job or why there is none, records
-
-
 def compare(
     configs: Sequence[Config],
     epsilons: Sequence[float],
@@ -66,61 +36,59 @@ def compare(
     published: bool,
     done: Callable[[int, int], None] = lambda runs, of: None,
 ) -> dict[str, Any]:
-    """A table for each epsilon: every config with that budget in place of its own, best first."""
+    """Make a table for each epsilon: every config with that budget in place of its own, best first."""
     for epsilon in epsilons:
         check_positive(epsilon=epsilon)
     check_probability(delta=delta)
     check_whole(seeds=seeds)
-    data = {id(config): prepared for config, prepared in prepare(configs)}
-    work: list[Work] = [
+    data = prepare(configs)
+    work = [
         [
-            (config.path.stem, calibration, job, data[id(config)])
-            for config in configs
-            for calibration, job in variants(config, data[id(config)], epsilon, delta, published)
+            (config, prepared, calibration, job)
+            for config, prepared in zip(configs, data, strict=True)
+            for calibration, job in variants(config, prepared, epsilon, delta, published)
         ]
         for epsilon in epsilons
     ]
-    total = sum(seeds if isinstance(job, Job) and job.private else 1 for jobs in work for _, _, job, _ in jobs)
-    ran = 0
-
-    def one_more() -> None:
-        nonlocal ran
-        done(ran := ran + 1, total)
-
-    test = next(iter(data.values())).test
+    total = sum(seeds if isinstance(job, Job) and job.private else 1 for jobs in work for _, _, _, job in jobs)
+    ran, test = count(1), data[0].test
     assert test is not None
-    return {
-        "delta": delta,
-        "seeds": seeds,
-        "majority": metrics.majority(test),
-        "tables": [
-            {"epsilon": epsilon, "lines": [line.record for line in table(jobs, seeds, one_more)]}
-            for epsilon, jobs in zip(epsilons, work, strict=True)
-        ],
-    }
 
+    def trained(job: Job, prepared: Prepared) -> Iterator[float]:
+        for seed in range(seeds if job.private else 1):
+            yield accuracy(job, prepared, seed)
+            done(next(ran), total)
 
-def table(jobs: Work, seeds: int, one_more: Callable[[], None]) -> list[Line]:
-    lines = []
-    for name, calibration, job, prepared in jobs:
-        if isinstance(job, Line):
-            lines.append(job)
-            continue
-        line = Line(name, job.algorithm.name, calibration, job.epsilon, claim_of(job))
-        found = []
-        try:
-            for seed in range(seeds if job.private else 1):
-                found.append(accuracy(job, prepared, seed))
-                one_more()
-        except PrivadmmError as error:
-            lines.append(replace(line, problem=str(error)))
-        else:
-            lines.append(replace(line, accuracies=tuple(found)))
-    return sorted(lines, key=lambda line: -line.record["accuracy"] if line.accuracies else math.inf)
+    def line(config: Config, prepared: Prepared, calibration: str, job: Job | str) -> dict[str, Any]:
+        accuracies, problem = np.empty(0), job if isinstance(job, str) else None
+        if isinstance(job, Job):
+            try:
+                accuracies = np.array(list(trained(job, prepared)))
+            except PrivadmmError as error:
+                problem = str(error)
+        runs = len(accuracies)
+        return {
+            "config": config.path.stem,
+            "algorithm": (job.algorithm if isinstance(job, Job) else config.algorithm.parameters).name,
+            "calibration": calibration,
+            "epsilon_certified": job.epsilon if isinstance(job, Job) else None,
+            "epsilon_published": claim_of(job) if isinstance(job, Job) else None,
+            "accuracy": float(accuracies.mean()) if runs else None,
+            "standard_error": float(accuracies.std(ddof=1) / math.sqrt(runs)) if runs > 1 else None,
+            "accuracies": accuracies.tolist(),
+            "problem": problem,
+        }
+
+    tables = []
+    for epsilon, jobs in zip(epsilons, work, strict=True):
+        lines = [line(*job) for job in jobs]
+        lines.sort(key=lambda line: -line["accuracy"] if line["accuracies"] else math.inf)
+        tables.append({"epsilon": epsilon, "lines": lines})
+    return {"delta": delta, "seeds": seeds, "majority": metrics.majority(test), "tables": tables}
 
 
 def with_parties(config: Config, count: int | None) -> Config:
-    """The config with so many parties, evenly, and as many edges for each as before."""
+    """The config with so many parties of equal size, each with as many edges as before."""
     if count is None:
         return config
     before, edges = config.parties.known or count, config.graph.edges
@@ -130,10 +98,10 @@ def with_parties(config: Config, count: int | None) -> Config:
     return replace(config, parties=spread, graph=replace(config.graph, edges=scaled))
 
 
-def prepare(configs: Sequence[Config]) -> Iterator[tuple[Config, Prepared]]:
-    """The records of every config; those that split alike share one copy."""
-    known: list[tuple[Config, Prepared]] = []
-    for config in configs:
+def prepare(configs: Sequence[Config]) -> list[Prepared]:
+    """Load the records of every config; those that split alike share one copy."""
+    loaded: list[Prepared] = []
+    for number, config in enumerate(configs):
         if split_of(config) != split_of(configs[0]):
             raise ConfigError(
                 f"{config.path}: [data] has other records, or holds out others, than {configs[0].path}: compare "
@@ -141,51 +109,54 @@ def prepare(configs: Sequence[Config]) -> Iterator[tuple[Config, Prepared]]:
             )
         if config.run.mode != "simulation" or not config.data.test_fraction:
             raise ConfigError(f"{config.path}: a comparison needs a simulation with a [data] test_fraction")
-        same = [p for other, p in known if held(other) == held(config)]
-        known.append((config, same[0] if same else build.prepare(config)))
-        if not known[-1][1].classifier:
+        same = (loaded[other] for other in range(number) if held(configs[other]) == held(config))
+        loaded.append(next(same, None) or build.prepare(config))
+        if not loaded[-1].classifier:
             raise ConfigError(f"{config.path}: a comparison is one of accuracies, and these data have no classes")
-    yield from known
+    return loaded
 
 
 def split_of(config: Config) -> tuple[Any, ...]:
-    data = config.data
-    return data.source, data.test_fraction, data.split_seed
+    return config.data.source, config.data.test_fraction, config.data.split_seed
 
 
 def held(config: Config) -> tuple[Any, ...]:
-    """What decides who holds what."""
+    """What decides who holds which records."""
     return config.parties, config.data, scaling(config), config.randomises
 
 
 def variants(
     config: Config, prepared: Prepared, epsilon: float, delta: float, published: bool
-) -> Iterator[tuple[str, Job | Line]]:
-    """The certified job of a config at this budget, and one for each of its paper's own calibrations."""
+) -> Iterator[tuple[str, Job | str]]:
+    """The certified job of a config at this budget, and one for each of its paper's own calibrations.
+
+    In place of a job that cannot be made stands the reason.
+    """
     algorithm: Algorithm = config.algorithm.parameters
     if not algorithm.adjacencies:
         yield "not private", job_of(replace(config, privacy=None), prepared, algorithm)
         return
     names = [item.name for item in fields(algorithm)]  # type: ignore[arg-type]
-    own = config.privacy or PrivacyTable(delta=delta)
     knob = next((name for name in KNOBS if name in names), None)
     certified = algorithm
     if "calibration" in names:
         off = {name: None for name in (*KNOBS, "party_alpha") if name in names}
         certified = replace(algorithm, calibration="certified", **off)  # type: ignore[type-var]
+    own = config.privacy or PrivacyTable(delta=delta)
     asked = replace(own, epsilon=epsilon, delta=delta, budget=None, party_epsilon=None)
     try:
         yield "certified", job_of(replace(config, privacy=asked), prepared, certified)
-    except RefusedError as error:  # no noise reaches this budget: a line that says so, beside those that it does
-        yield "certified", Line(config.path.stem, algorithm.name, "certified", problem=str(error))
+    except RefusedError as error:  # no noise reaches this budget, and others may
+        yield "certified", str(error)
     if not published or knob is None:
         return
     paper = replace(config, privacy=replace(asked, epsilon=None), features=FeaturesTable())
-    for calibration in calibrations(algorithm):
-        try:
-            yield calibration, claiming(paper, prepared, certified, calibration, knob, epsilon)
-        except PrivadmmError as error:
-            yield calibration, Line(config.path.stem, algorithm.name, calibration, problem=str(error))
+    for calibration in get_args(get_type_hints(type(algorithm)).get("calibration")):
+        if calibration != "certified":
+            try:
+                yield calibration, claiming(paper, prepared, certified, calibration, knob, epsilon)
+            except PrivadmmError as error:
+                yield calibration, str(error)
 
 
 def job_of(config: Config, prepared: Prepared, algorithm: Algorithm) -> Job:
@@ -193,18 +164,8 @@ def job_of(config: Config, prepared: Prepared, algorithm: Algorithm) -> Job:
     return build.job(chosen, prepared.train.sizes, prepared.train.dim, columns=prepared.columns)
 
 
-def calibrations(algorithm: Algorithm) -> list[str]:
-    """Its paper's own, as its field declares them."""
-    import typing
-
-    hints = typing.get_type_hints(type(algorithm), include_extras=True)
-    kinds = get_args(hints["calibration"])[0] if "calibration" in hints else None
-    words = get_args(kinds) if kinds is not None and get_origin(kinds) is not None else ()
-    return [word for word in words if word != "certified"]
-
-
 def claim_of(job: Job) -> float | None:
-    """What the paper says of the whole run; rounds that it takes for independent are added up."""
+    """Epsilon of the whole run that the paper claims; where it claims one for a round, rounds are added up."""
     claim = job.published
     if claim is None or claim.epsilon is None:
         return None
@@ -214,17 +175,17 @@ def claim_of(job: Job) -> float | None:
 def claiming(
     config: Config, prepared: Prepared, algorithm: Algorithm, calibration: str, knob: str, total: float
 ) -> Job:
-    """The job with the paper's noise for which the paper claims this total, found by bisection."""
+    """Find by bisection the paper's noise for which the paper claims this total."""
 
     def at(value: float) -> Job:
         chosen = replace(algorithm, calibration=calibration, **{knob: value})  # type: ignore[type-var]
         return job_of(config, prepared, chosen)
 
     def says(value: float) -> float:
-        found = claim_of(at(value))
-        if found is None:
+        claim = claim_of(at(value))
+        if claim is None:
             raise ConfigError(f"the paper of {algorithm.name} claims no figure for this noise")
-        return found
+        return claim
 
     low, high = 1e-9, 1e-9
     if (least := says(low)) > total:
@@ -238,7 +199,7 @@ def claiming(
 
 
 def accuracy(job: Job, prepared: Prepared, seed: int) -> float:
-    """Of the final model on the held-out records."""
+    """Train with this noise seed; the accuracy of the final model on the held-out records."""
     progress = train(job, cluster(job, prepared.train, Simulation(seed)))
     assert prepared.test is not None
     seen = metrics.through(prepared.test, features(job, progress))

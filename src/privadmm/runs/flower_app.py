@@ -1,4 +1,4 @@
-"""The ServerApp: runs the coordinator's job over Grid. The run's config names the coordinator's directory."""
+"""Flower's ServerApp: runs the coordinator's job. The run's config names the coordinator's directory."""
 
 import json
 import logging
@@ -25,8 +25,7 @@ logger = logging.getLogger("flwr")
 class Status:
     """status.json, which belongs to the run that began last.
 
-    A run outlives its SuperLink for some seconds. If another has begun by then, what the first says of its end is
-    not news of the second.
+    A run outlives its SuperLink for some seconds. If another has begun by then, the first must not write its end.
     """
 
     path: Path
@@ -34,7 +33,7 @@ class Status:
     out: str
 
     def begin(self) -> None:
-        write_json(self.path, self._said("running", at="started"))
+        self._replace("running", at="started")
 
     def write(self, state: str, **more: str | int) -> None:
         try:
@@ -42,17 +41,17 @@ class Status:
         except (OSError, ValueError, KeyError, TypeError):  # gone, or no status: then it is not this run's
             return
         if latest == self.run:
-            write_json(self.path, self._said(state, **more))
+            self._replace(state, **more)
 
-    def _said(self, state: str, **more: str | int) -> dict[str, str | int]:
-        return {"run": self.run, "out": self.out, "state": state, **more}
+    def _replace(self, state: str, **more: str | int) -> None:
+        write_json(self.path, {"run": self.run, "out": self.out, "state": state, **more})
 
 
 def main(grid: Grid, context: Context) -> None:
-    place = Coordinator(Path(os.environ.get(COORDINATOR) or said(context, "coordinator", str)))
-    out = place.folder / said(context, "out", str)
+    place = Coordinator(Path(os.environ.get(COORDINATOR) or setting(context, "coordinator", str)))
+    out = place.folder / setting(context, "out", str)
     if not out.resolve().is_relative_to(place.runs.resolve()):
-        raise ConfigError(f'out = "{said(context, "out", str)}" is not inside runs/ of the coordinator\'s directory')
+        raise ConfigError(f'out = "{setting(context, "out", str)}" is not inside runs/ of the coordinator\'s directory')
     status = Status(place.status, str(grid.run.run_id), str(out))
     status.begin()
 
@@ -61,11 +60,11 @@ def main(grid: Grid, context: Context) -> None:
         status.write("running", at=line)
 
     try:
-        absent = said(context, "absent", str)
+        absent = setting(context, "absent", str)
         if absent not in ("wait", "continue", "abort"):
             raise ConfigError(f'absent must be "wait", "continue" or "abort", not {absent!r}')
-        patience = Patience(float(said(context, "timeout", (int, float))), absent)
-        asked = Asked(out, place, said(context, "resume", bool), patience)
+        patience = Patience(float(setting(context, "timeout", (int, float))), absent)
+        asked = Asked(out, place, setting(context, "resume", bool), patience)
         result = federate(read(place.job), FlowerPost(grid), asked, tell)
     except PrivadmmError as error:
         status.write("failed", error=type(error).__name__, message=str(error), exit_code=error.exit_code)
@@ -77,7 +76,7 @@ def main(grid: Grid, context: Context) -> None:
     logger.info("privadmm: %s", f"finished: {result['transcript']}, see {out / 'result.json'}")
 
 
-def said(context: Context, key: str, kind: Any) -> Any:
+def setting(context: Context, key: str, kind: Any) -> Any:
     value = context.run_config.get(key)
     if not isinstance(value, kind):
         raise ConfigError(f"the Flower app's config lacks {key}; `privadmm federation init` writes it")

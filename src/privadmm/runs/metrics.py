@@ -1,9 +1,10 @@
-"""What a simulation may know and a deployment may not: figures of the current model on the pooled records."""
+"""Figures of the current model on the pooled records, which a simulation may look at and a deployment may not."""
 
 import csv
 import io
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import astuple, dataclass, field, fields
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,15 +17,19 @@ from privadmm.engine.loop import Parties, View
 from privadmm.engine.public import Public
 from privadmm.optim.losses import Debiased
 
+if TYPE_CHECKING:
+    from privadmm.config.build import Prepared
+
 Data = Shards | People
 
 
 @dataclass(frozen=True)
 class Row:
-    """After `round` rounds. `gap` is the largest distance of a party's own iterate from the model.
+    """A line of metrics.csv, after `round` rounds.
 
-    Accuracies are None unless two classes are declared, `accuracy_test` also without held-out records; `gap` is
-    None where the round was replayed from a ledger, which keeps a party's last iterate only.
+    Accuracies are None unless two classes are declared, `accuracy_test` also without held-out records. `gap` is the
+    largest distance of a party's own iterate from the model; it is None where the round was replayed from a ledger,
+    which keeps a party's last iterate only.
     """
 
     round: int
@@ -37,11 +42,9 @@ class Row:
 
 def through(shards: Data, features: Map | None) -> Data:
     """The records as a model with this map sees them."""
-    return (
-        shards
-        if features is None or isinstance(shards, People)
-        else shards.mapped([features] * len(shards.ids), shards.dim + 1)
-    )
+    if features is None or isinstance(shards, People):
+        return shards
+    return shards.mapped([features] * len(shards.ids), shards.dim + 1)
 
 
 def scores(shards: Data, w: Floats) -> Floats:
@@ -52,22 +55,21 @@ def scores(shards: Data, w: Floats) -> Floats:
 
 
 def mean(shards: Data, per_record: Floats) -> float:
-    """Summed within each party, then over parties by id, so that no partition changes its bits."""
+    """Sum within each party, then over parties by id, so that no partition changes a bit of the mean."""
     if isinstance(shards, People):
         return float(np.mean(per_record))
     total = np.sum(shards.sums(per_record)[np.argsort(shards.ids)])
     return float(total) / int(shards.sizes.sum())
 
 
-def objective(public: Public, shards: Data, w: Floats, found: Floats) -> float:
+def objective(public: Public, shards: Data, w: Floats, scores: Floats) -> float:
     """C mean(loss) + R(w) of the true labels, given the records' scores."""
     true = public.loss.loss if isinstance(public.loss, Debiased) else public.loss
-    loss = public.C * mean(shards, true.value(found, shards.y))
-    return loss + float(public.regularizer.value(w))
+    return public.C * mean(shards, true.value(scores, shards.y)) + float(public.regularizer.value(w))
 
 
-def accuracy(shards: Data, found: Floats) -> float:
-    return mean(shards, (np.where(found > 0, 1.0, -1.0) == shards.y).astype(np.float64))
+def accuracy(shards: Data, scores: Floats) -> float:
+    return mean(shards, (np.where(scores > 0, 1.0, -1.0) == shards.y).astype(np.float64))
 
 
 def majority(shards: Data) -> float:
@@ -80,9 +82,7 @@ def majority(shards: Data) -> float:
 class Observer:
     """A callback that keeps a row every so many rounds and after the last, in memory and in a CSV file."""
 
-    train: Data
-    test: Data | None
-    classifier: bool
+    data: "Prepared"
     cluster: Parties
     epsilon_by_round: list[float]
     every: int
@@ -91,9 +91,9 @@ class Observer:
     _mapped: tuple[bytes, Data, Data | None] | None = None
 
     def recover(self) -> None:
-        """Go on from the rows that an interrupted run left: the rounds that made them will not be measured again."""
+        """Take over the rows of an interrupted run: its rounds will not be measured again."""
         if self.path.exists():
-            self.rows = read(self.path)
+            self.rows[:] = read(self.path)
             write(self.path, self.rows)
 
     def __call__(self, view: View) -> None:
@@ -105,47 +105,37 @@ class Observer:
             append(self.path, self.rows[-1])
 
     def measure(self, view: View) -> Row:
-        t, w, public = view.progress.round, view.model, view.public
+        t, w, data = view.progress.round, view.model, self.data
+        epsilon = self.epsilon_by_round[t - 1] if self.epsilon_by_round else None
         # A model that has run away is worth a row that says so, not a warning.
         with np.errstate(over="ignore", invalid="ignore"):
             train, test = self._seen(view.features)
-            found = scores(train, w)
-            tested = None if test is None else scores(test, w)
-            return Row(
-                round=t,
-                epsilon=self.epsilon_by_round[t - 1] if self.epsilon_by_round else None,
-                objective=objective(public, self.train, w, found),
-                accuracy_train=accuracy(self.train, found) if self.classifier else None,
-                accuracy_test=accuracy(self.test, tested)
-                if self.classifier and self.test is not None and tested is not None
-                else None,
-                gap=self._gap(t, w),
-            )
+            margins = scores(train, w)
+            value = objective(view.public, data.train, w, margins)
+            # Vertical parties have no iterate of the whole model.
+            iterates = None if isinstance(data.train, People) else self.cluster.iterates(t)
+            gap = None if iterates is None else float(np.linalg.norm(iterates - w, axis=-1).max())
+            if not data.classifier:
+                return Row(t, epsilon, value, None, None, gap)
+            right = None if test is None else accuracy(test, scores(test, w))
+            return Row(t, epsilon, value, accuracy(data.train, margins), right, gap)
 
     def _seen(self, features: Map | None) -> tuple[Data, Data | None]:
         """Both sets of records as the model sees them, remembered while its map stays."""
         key = b"" if features is None else features.key
         if self._mapped is None or self._mapped[0] != key:
-            test = None if self.test is None else through(self.test, features)
-            self._mapped = key, through(self.train, features), test
+            test = None if self.data.test is None else through(self.data.test, features)
+            self._mapped = key, through(self.data.train, features), test
         return self._mapped[1:]
-
-    def _gap(self, t: int, w: Floats) -> float | None:
-        if isinstance(self.train, People):
-            return None  # vertical parties have no iterate of the whole model
-        iterates = self.cluster.iterates(t)
-        return None if iterates is None else float(np.linalg.norm(iterates - w, axis=-1).max())
 
 
 NAMES = [item.name for item in fields(Row)]
 
 
 def write(path: Path, rows: list[Row]) -> None:
-    """The whole table, in one step."""
+    """Write the whole table in one step."""
     table = io.StringIO(newline="")
-    writer = csv.DictWriter(table, NAMES, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(asdict(row) for row in rows)
+    csv.writer(table, lineterminator="\n").writerows([NAMES, *map(astuple, rows)])
     write_text(path, table.getvalue())
 
 
@@ -153,11 +143,11 @@ def append(path: Path, row: Row) -> None:
     if not path.exists():
         return write(path, [row])
     with path.open("a", newline="") as file:
-        csv.DictWriter(file, NAMES, lineterminator="\n").writerow(asdict(row))
+        csv.writer(file, lineterminator="\n").writerow(astuple(row))
 
 
 def read(path: Path) -> list[Row]:
-    """The whole rows of a table, in order; a crash may have torn the last one, and the rest starts anew."""
+    """Read the rows of a table up to one that is out of order or torn by a crash."""
     rows: list[Row] = []
     whole = [line for line in path.read_text(errors="replace").splitlines(keepends=True) if line[-1] == "\n"]
     for cells in csv.reader(whole[1:]):

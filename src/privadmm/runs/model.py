@@ -1,10 +1,10 @@
-"""A trained linear model as it is handed out: a function of the transcript, so using it costs nothing more."""
+"""A trained linear model: a function of the transcript, so that using it costs nothing more."""
 
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,36 +17,18 @@ from privadmm.data.readers import Format
 from privadmm.errors import ConfigError, DataError
 from privadmm.params import check_nonnegative
 
-if TYPE_CHECKING:
-    from privadmm.engine.job import Job
-
-
 NOT_PRIVATE = "NOT PRIVATE: no epsilon covers this run"
 SIMULATED = "simulation: noise from a seed, to study and not to publish"
 
 
 def notices(private: bool, mode: str) -> list[str]:
-    """What everybody has to know who meets this run's output, wherever that is."""
+    """Notices that stand beside every output of a run."""
     return [*([] if private else [NOT_PRIVATE]), *([SIMULATED] if mode == "simulation" else [])]
-
-
-def about(job: "Job", mode: str) -> dict[str, Any]:
-    """What every result says first of the job that it is of."""
-    return {
-        "notices": [*notices(job.private, mode), *job.caveats],
-        "algorithm": job.algorithm.name,
-        "private": job.private,
-        "parties": job.public.parties,
-        "rounds": job.public.rounds,
-        "epsilon": job.epsilon,
-        "delta": job.delta,
-        "mode": mode,
-    }
 
 
 @dataclass(frozen=True)
 class Model:
-    """Weights in the unit-ball frame, and the claim that comes with them (epsilon None: not private)."""
+    """Weights in the unit-ball frame, and the guarantee that comes with them (epsilon None: not private)."""
 
     weights: Floats
     frame: Frame
@@ -55,7 +37,7 @@ class Model:
     epsilon: float | None
     delta: float | None
     features: Map | None = None  # through which the weights see a record; it adds a constant
-    caveats: tuple[str, ...] = ()  # what that claim does not cover
+    caveats: tuple[str, ...] = ()  # what that guarantee does not cover
 
     def __post_init__(self) -> None:
         if self.weights.shape != (len(self.columns),):
@@ -65,7 +47,7 @@ class Model:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What each weight belongs to."""
+        """The name of each weight's column."""
         return self.frame.columns if self.features is None else (*self.frame.columns, "(constant)")
 
     def scores(self, X: Any) -> Floats:
@@ -86,25 +68,17 @@ class Model:
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The class of every row; its score if no classes were declared."""
-        found = self.scores(X)
-        if self.frame.classes is None:
-            return found
-        chosen: NDArray[Any] = label_array(self.frame.classes)[(found > 0).astype(int)]
-        return chosen
+        scores, classes = self.scores(X), self.frame.classes
+        return scores if classes is None else np.asarray(label_array(classes)[(scores > 0).astype(int)])
 
     def read(
-        self,
-        path: str | Path,
-        format: Format | None = None,
-        *,
-        keep: Sequence[str] = (),
-        extra: Extra = "refuse",
+        self, path: str | Path, format: Format | None = None, *, keep: Sequence[str] = (), extra: Extra = "refuse"
     ) -> RawRows:
-        """A csv or parquet file of raw rows, encoded as in training; `keep` names columns to carry along."""
+        """Read raw rows of a csv or parquet file, encoded as in training; `keep` names columns to carry along."""
         return encode_file(self.frame.encoder, path, format, keep=keep, extra=extra)
 
     def predict_rows(self, rows: Rows, *, extra: Extra = "refuse") -> NDArray[Any]:
-        """The class (or score) of raw rows, encoded as in training: mappings of column to cell, or one of columns."""
+        """The class (or score) of raw rows: mappings of column to cell, or one mapping of column to cells."""
         return self.predict(encode_rows(self.frame.encoder, rows, extra=extra))
 
     def score_rows(self, rows: Rows, *, extra: Extra = "refuse") -> Floats:
@@ -133,7 +107,7 @@ class Model:
 
     @staticmethod
     def load(path: str | Path) -> "Model":
-        """From the file, or from the run directory that holds it."""
+        """Load model.json, or the one in this run directory."""
         path = Path(path)
         if not path.exists():
             raise DataError(f"{path}: no such directory or file; give the run directory that a training wrote")
@@ -144,25 +118,17 @@ class Model:
             return of_facts(json.loads(path.read_text(encoding="utf-8")))
         except (DataError, ConfigError) as error:
             raise DataError(f"{path}: not a model that privadmm saved: {error}") from None
-        except (
-            OSError,
-            ArithmeticError,
-            LookupError,
-            AttributeError,
-            RuntimeError,
-            TypeError,
-            ValueError,
-        ) as error:
+        except (OSError, ArithmeticError, LookupError, AttributeError, RuntimeError, TypeError, ValueError) as error:
             raise DataError(f"{path}: not a model that privadmm saved ({type(error).__name__})") from error
 
 
 def load(path: str | Path) -> Model:
-    """The model of a run directory: `privadmm.load("runs/first").predict_file("new.csv")`."""
+    """Load the model of a run directory: `privadmm.load("runs/first").predict_file("new.csv")`."""
     return Model.load(path)
 
 
 def of_facts(facts: Any) -> Model:
-    """What `save` wrote, out of JSON. Nothing is taken over that a model would fail on later, or claim wrongly."""
+    """Make a model from what `save` wrote. Refuse what would fail later, or what claims a wrong guarantee."""
     frame = frame_of(facts["frame"])
     epsilon, delta = facts["epsilon"], facts["delta"]
     for name, claim in (("epsilon", epsilon), ("delta", delta)):
@@ -184,9 +150,8 @@ def of_facts(facts: Any) -> Model:
     return model
 
 
-def label_array(classes: tuple[Any, Any]) -> NDArray[Any]:
-    """Both labels as numpy keeps them best; a word beside a number stays what it is."""
+def label_array(classes: tuple[Any, ...]) -> NDArray[Any]:
+    """Labels as a numpy array; objects if words stand beside numbers, which would become words."""
     labels = np.asarray(classes)
-    if labels.dtype.kind in "US" and not all(isinstance(label, str) for label in classes):
-        labels = np.array(classes, dtype=object)
-    return labels
+    mixed = labels.dtype.kind in "US" and not all(isinstance(label, str) for label in classes)
+    return np.array(classes, dtype=object) if mixed else labels

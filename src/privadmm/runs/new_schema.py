@@ -1,11 +1,10 @@
-"""A schema written from a file that is public or made up: what the steward would otherwise type.
+"""Write a schema from a file that is public or made up, which a steward would otherwise type.
 
 A range or a category that is read off private records is a release that no ledger counts. So whoever asks has to state
-that the file is none of those (`need_public`), and the schema says what it was made from. Ranges are rounded outward to
+that the file is not private (`need_public`), and the schema says what it was made from. Ranges are rounded outward to
 readable numbers; a column that is no feature, an id or a constant, is left out, with a note.
 """
 
-import difflib
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -18,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privadmm.data.raw import MISSING, Classes, distinct_columns, numbers, words
-from privadmm.data.readers import Format, opened
+from privadmm.data.readers import opened
 from privadmm.data.schema import Category, Number, Schema
 from privadmm.errors import ConfigError, DataError
-from privadmm.params import HUGE, TINY, check_whole
+from privadmm.params import HUGE, TINY, check_whole, did_you_mean
 
 IDS_FROM = 20  # rows from which on a column that never repeats itself looks like an id
 SHOWN = 30  # names of columns in an error
@@ -63,7 +62,7 @@ class Declared:
 
 
 def need_public(path: Path, public: bool) -> None:
-    """Fail closed: nothing is read before its owner has said what it is."""
+    """Refuse a file before it is read, unless its owner has stated that it is public."""
     if not public:
         raise ConfigError(
             f"{path}: ranges and categories that are read off private records are a release which no budget counts, "
@@ -72,119 +71,108 @@ def need_public(path: Path, public: bool) -> None:
         )
 
 
-def declare(
-    path: str | Path, label: str, *, format: Format | None = None, drop: Sequence[str] = (), most: int = 50
-) -> Declared:
+def declare(path: str | Path, label: str, *, drop: Sequence[str] = (), most: int = 50) -> Declared:
     """Look at every column of a csv or parquet file that is public or made up."""
     check_whole(most=most)
-    path, notes = Path(path), list[Note]()
-    with opened(path, format) as table:
+    columns, missing = dict[str, Number | Category](), False
+    with opened(Path(path), None) as table:
         distinct_columns(table.header)
         for name in (label, *drop):
             named(name, table.header)
         cells = table.load((), table.header)
-        rows = len(cells[label])
-        if not rows:
+        if not len(cells[label]):
             raise DataError("has no records; give a file with at least one")
-        classes, bound = label_of(cells[label], label, notes)
-        columns: dict[str, Number | Category] = {}
-        gaps = False
+        classes, bound, notes = label_of(cells[label], label)
         for name in table.header:
             if name in drop or name == label:
                 continue
-            column, found, holes = look(name, cells[name], most)
-            notes += found
+            column, remarks, holes = look(name, cells[name], most)
+            notes += [Note(name, remark, left_out=column is None) for remark in remarks]
             if column is not None:
                 columns[name] = column
-                gaps |= holes and isinstance(column, Number)
+                missing |= holes > 0 and isinstance(column, Number)
         if not columns:
             raise DataError("no column is left to learn from; see what was left out, and give others")
         Schema(columns, label, classes, 1.0)  # refuses names that cannot stand side by side
-    return Declared(path, rows, label, columns, classes, bound, tuple(notes), gaps)
+    return Declared(Path(path), len(cells[label]), label, columns, classes, bound, tuple(notes), missing)
 
 
 def named(name: str, header: Sequence[str]) -> None:
-    """The file is public, so its first line may be shown, header or not."""
+    """Refuse a name that is no column. The file is public, so its first line may be shown, header or not."""
     if name not in header:
-        near = difflib.get_close_matches(name, header, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
+        hint = did_you_mean(name, header, repr)
+        more = f" and {len(header) - SHOWN} more" if len(header) > SHOWN else ""
         alone = " Only commas separate columns: is there another separator?" if len(header) == 1 else ""
-        raise DataError(
-            f"column {name!r} is missing; {hint}The first line has {', '.join(map(repr, header[:SHOWN]))}"
-            f"{f' and {len(header) - SHOWN} more' if len(header) > SHOWN else ''}.{alone}"
-        )
+        first_line = f"The first line has {', '.join(map(repr, header[:SHOWN]))}{more}.{alone}"
+        raise DataError(f"column {name!r} is missing; {hint + ' ' if hint else ''}{first_line}")
 
 
-def label_of(cells: NDArray[Any], name: str, notes: list[Note]) -> tuple[Classes | None, float | None]:
-    found = sorted({word for word in words(cells) if word.casefold() not in MISSING})
-    values = numbers(np.array(found, dtype=object))
-    numeric = bool(found) and not np.isnan(values).any()
-    if empty := sum(word.casefold() in MISSING for word in words(cells)):
+def filled(cells: NDArray[Any]) -> list[str]:
+    """The words of the cells that are not missing."""
+    return [word for word in words(cells) if word.casefold() not in MISSING]
+
+
+def label_of(cells: NDArray[Any], name: str) -> tuple[Classes | None, float | None, list[Note]]:
+    """The label's two classes, or the bound of a number to predict; and notes."""
+    present, notes = filled(cells), list[Note]()
+    kinds = sorted(set(present))
+    values = numbers(np.array(kinds, dtype=object))
+    numeric = bool(kinds) and not np.isnan(values).any()
+    if empty := len(cells) - len(present):
         notes.append(Note(name, f"{empty} rows have no label; drop them, training refuses them"))
     if numeric and len(set(values.tolist())) > 2:
         bound = float(max(outward(0.0, float(np.abs(values).max()))))
-        notes.append(
-            Note(
-                name,
-                f"a number to predict: [loss] name = 'squared', label_bound = {bound:g}; `init` writes none",
-            )
-        )
-        return None, bound
-    if len(found) != 2:
+        loss = f"[loss] name = 'squared', label_bound = {bound:g}"
+        return None, bound, [*notes, Note(name, f"a number to predict: {loss}; `init` writes none")]
+    if len(kinds) != 2:
         raise DataError(
-            f"label column {name!r} has {len(found)} different values; two classes are needed, or a number to predict. "
+            f"label column {name!r} has {len(kinds)} different values; two classes are needed, or a number to predict. "
             "Group them into two, or name another --label"
         )
-    order = np.argsort(values).tolist() if numeric else [0, 1]
-    negative, positive = found[order[0]], found[order[1]]
-    notes.append(Note(name, f"{negative!r} is the negative class and {positive!r} the positive; swap them if not"))
-    return (negative, positive), None
+    negative, positive = (kinds[place] for place in (np.argsort(values).tolist() if numeric else [0, 1]))
+    order = f"{negative!r} is the negative class and {positive!r} the positive; swap them if not"
+    return (negative, positive), None, [*notes, Note(name, order)]
 
 
-def look(name: str, cells: NDArray[Any], most: int) -> tuple[Number | Category | None, list[Note], bool]:
-    """A column's declaration, or None if it is left out; what to say of it; whether cells are missing."""
-    written = words(cells)
-    here = [word for word in written if word.casefold() not in MISSING]
-    holes = len(written) - len(here)
-    kinds, values = sorted(set(here)), numbers(np.array(here, dtype=object))
+def look(name: str, cells: NDArray[Any], most: int) -> tuple[Number | Category | None, list[str], int]:
+    """A column's declaration, or None if it is left out; remarks on it; how many of its cells are missing."""
+    present = filled(cells)
+    holes = len(cells) - len(present)
+    kinds, values = sorted(set(present)), numbers(np.array(present, dtype=object))
 
-    def out(why: str) -> tuple[None, list[Note], bool]:
-        return None, [Note(name, f"left out: {why}", left_out=True)], bool(holes)
+    def out(why: str) -> tuple[None, list[str], int]:
+        return None, [f"left out: {why}"], holes
 
     if not name or name != name.strip():
         return out("its name is blank, or has blanks around it; rename it")
-    if not kinds:
-        return out("it is empty")
-    if len(kinds) == 1:
-        return out("it is the same in every row")
-    numeric, alone = not np.isnan(values).any(), len(kinds) == len(here) >= IDS_FROM
-    notes: list[Note] = []
-    whole = numeric and bool((values == np.floor(values)).all())
+    if len(kinds) < 2:
+        return out("it is the same in every row" if kinds else "it is empty")
+    numeric, unique = not np.isnan(values).any(), len(kinds) == len(present) >= IDS_FROM
+    remarks, whole = list[str](), numeric and bool((values == np.floor(values)).all())
     if numeric and not (whole and len(kinds) == 2):
-        if alone and whole and values.max() - values.min() == len(here) - 1:
+        if unique and whole and values.max() - values.min() == len(present) - 1:
             return out("a running number, which looks like an id")
         if holes:
-            notes.append(Note(name, f"{holes} cells hold no number; they are read as the low end of the range"))
+            remarks.append(f"{holes} cells hold no number; they are read as the low end of the range")
         if whole and len(kinds) <= FEW:
-            notes.append(Note(name, f"{len(kinds)} whole numbers, taken as a range; if they are codes, list them"))
+            remarks.append(f"{len(kinds)} whole numbers, taken as a range; if they are codes, list them")
         low, high = outward(float(values.min()), float(values.max()))
         if max(abs(low), abs(high)) > HUGE or high - low < TINY:
             return out(f"its values are beyond what a config takes, {TINY:g} to {HUGE:g} in size")
-        return Number(float(low), float(high)), notes, bool(holes)
-    if alone:
+        return Number(float(low), float(high)), remarks, holes
+    if unique:
         return out("every row has another value, which looks like an id")
     if len(kinds) > most:
         return out(f"{len(kinds)} categories, more than {most}; group them, or raise --most")
-    odd = 0 if numeric else int(np.count_nonzero(~np.isnan(values)))
-    if odd:
-        notes.append(Note(name, f"{odd} cells are numbers beside words; all are taken as categories"))
+    if not numeric and (odd := int(np.count_nonzero(~np.isnan(values)))):
+        remarks.append(f"{odd} cells are numbers beside words; all are taken as categories")
     if holes:
-        notes.append(Note(name, f"{holes} cells are missing; like an unknown category they become zeros"))
-    return Category(tuple(kinds)), notes, bool(holes)
+        remarks.append(f"{holes} cells are missing; like an unknown category they become zeros")
+    return Category(tuple(kinds)), remarks, holes
 
 
 def outward(low: float, high: float) -> tuple[Decimal, Decimal]:
-    """The range in multiples of 1, 2 or 5 times a power of ten, a tenth of its length or so."""
+    """Round a range outward to multiples of 1, 2 or 5 times a power of ten, about a tenth of its length."""
     exact = Decimal(repr(low)), Decimal(repr(high))
     length = exact[1] - exact[0]
     if not length > 0:
@@ -197,41 +185,38 @@ def outward(low: float, high: float) -> tuple[Decimal, Decimal]:
 
 
 def entry(column: Number | Category) -> list[float | str]:
-    """As a TOML schema has it."""
-    return list(column.values) if isinstance(column, Category) else [short(column.low), short(column.high)]
-
-
-def short(value: float) -> float | int:
-    return int(value) if value.is_integer() and abs(value) < 1e15 else value
+    """A column as a TOML schema has it: its categories, or its range, without ".0" behind whole numbers."""
+    if isinstance(column, Category):
+        return list(column.values)
+    return [int(end) if end.is_integer() and abs(end) < 1e15 else end for end in (column.low, column.high)]
 
 
 def schema_lines(columns: Mapping[str, Number | Category]) -> list[str]:
-    """`age = [15, 90]`, a line for each column."""
+    """A line for each column, such as `age = [15, 90]`."""
     return [f"{key(name)} = {listed(entry(column))}" for name, column in columns.items()]
 
 
-def schema_file(found: Declared) -> str:
+def schema_file(declared: Declared) -> str:
     """The file that `[data] schema` names, with what it was made from."""
     head = [
-        f"Declared from {found.source.name}, {found.rows} rows, which its user stated to be public or made up.",
+        f"Declared from {declared.source.name}, {declared.rows} rows, which its user stated to be public or made up.",
         "Everything here is a fact for everybody to see: never put into it what private records say.",
         "A number beyond its range is clipped to it, and a category that is not listed becomes zeros.",
         "",
         "In the config, under [data]:",
-        f"  label = {text(found.label)}",
+        f"  label = {text(declared.label)}",
     ]
-    if found.classes is not None:
-        head.append(f"  classes = {listed(found.classes)}          (negative first)")
-    if found.missing:
+    if declared.classes is not None:
+        head.append(f"  classes = {listed(declared.classes)}          (negative first)")
+    if declared.missing:
         head.append('  on_bad = "default"          (a number that is missing counts as the low end of its range)')
-    head += ["", *(f"{note.column}: {note.text}" for note in found.notes)] if found.notes else []
-    return "\n".join([*comments(head), "", *schema_lines(found.columns), ""])
+    head += ["", *(f"{note.column}: {note.text}" for note in declared.notes)] if declared.notes else []
+    return "\n".join([*comments(head), "", *schema_lines(declared.columns), ""])
 
 
 def comments(lines: Sequence[str]) -> list[str]:
-    """No line break and no control character of a column's name ends a comment early."""
-    clean = ("".join(c if c.isprintable() else "?" for c in line) for line in lines)
-    return [f"# {line}".rstrip() for line in clean]
+    """Comment lines. A line break or control character in a column's name becomes "?": it must not end a comment."""
+    return [("# " + "".join(c if c.isprintable() else "?" for c in line)).rstrip() for line in lines]
 
 
 def listed(values: Sequence[Any]) -> str:
@@ -239,11 +224,11 @@ def listed(values: Sequence[Any]) -> str:
 
 
 def key(name: str) -> str:
-    """A bare key where TOML allows one."""
+    """A TOML key, bare where that is allowed."""
     bare = name.isascii() and name.replace("_", "").replace("-", "").isalnum()
     return name if bare else text(name)
 
 
 def text(value: str) -> str:
-    """A TOML string. It is JSON's but for one character, and surrogates, which no file holds."""
+    """A TOML string: as in JSON, but for one character (and surrogates, which no file holds)."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

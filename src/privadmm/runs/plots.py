@@ -1,4 +1,4 @@
-"""The two figures of a run: how it converged, and what each round cost. Both say what the run was."""
+"""Draw the two figures of a run: how it converged, and what each round cost."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,9 +16,9 @@ BEYOND = 1e100  # from which on a model has run away, and an axis has no ticks
 def convergence(
     rows: Sequence[Row], result: Mapping[str, Any], path: Path, reference: Mapping[str, Any] | None = None
 ) -> None:
-    """Objective and accuracy by round, or the consensus gap where nothing is classified.
+    """Draw objective and accuracy by round, or the consensus gap where nothing is classified.
 
-    Dashed lines: the non-private model, where `reference` is its result, and the majority class.
+    Dashed lines show the non-private model, where `reference` is its result, and the majority class.
     """
     drawing = figure(result, height=5.8)
     above, below = drawing.subplots(2, 1, sharex=True)
@@ -27,7 +27,8 @@ def convergence(
     line(above, values, BLUE, words if values else "the model ran away: no objective is finite")
     if reference is not None and reference["objective"] is not None:
         level(above, reference["objective"], "non-private model", "--")
-    above.set(ylabel="objective", yscale=scale(values))
+    heights = [value for _, value in values]
+    above.set(ylabel="objective", yscale="log" if heights and max(heights) > 100 * min(heights) > 0 else "linear")
     if result["accuracy_train"] is not None:
         shares = [(row.round, 100 * row.accuracy_train) for row in rows if row.accuracy_train is not None]
         line(below, shares, BLUE, f"train, {shares[-1][1]:.1f} % at the end")
@@ -48,7 +49,7 @@ def convergence(
 
 
 def spending(epsilons: Sequence[float], result: Mapping[str, Any], claim: Claim | None, path: Path) -> None:
-    """Epsilon of the transcript so far, by round. Without a guarantee the figure says so."""
+    """Draw epsilon of the transcript so far, by round. Without a guarantee the figure says so."""
     drawing = figure(result, height=4.4)
     axes = drawing.subplots()
     if not epsilons:
@@ -57,37 +58,32 @@ def spending(epsilons: Sequence[float], result: Mapping[str, Any], claim: Claim 
         axes.set_axis_off()
         drawing.savefig(path)
         return
+    marker = "o" if len(epsilons) < 3 else ""
     label = f"certified, {printed(epsilons[-1])} at the end"
-    axes.plot(
-        range(len(epsilons) + 1),
-        [0.0, *epsilons],
-        color=RED,
-        label=label,
-        marker="o" if len(epsilons) < 3 else "",
-    )
+    axes.plot(range(len(epsilons) + 1), [0.0, *epsilons], color=RED, label=label, marker=marker)
     if claim is not None and claim.epsilon is not None:
         # A published figure never stands without its caveat.
-        said = fill(f"published, {claim.epsilon:.4g} at the end ({claim.caveat})", 52)
-        axes.plot([len(epsilons)], [claim.epsilon], "x", color=GREY, label=said, clip_on=False)
+        label = fill(f"published, {claim.epsilon:.4g} at the end ({claim.caveat})", 52)
+        axes.plot([len(epsilons)], [claim.epsilon], "x", color=GREY, label=label, clip_on=False)
     axes.set(ylabel=f"epsilon spent by each party (delta = {result['delta']:g})", ylim=(0, None))
     finish(drawing, axes, path, len(epsilons))
 
 
 def figure(result: Mapping[str, Any], height: float) -> Any:
-    """An empty figure under a heading that says what is promised, and what is not."""
+    """Make an empty figure under a heading that names the method and its guarantee."""
     drawing = canvas(height)
     what = f"{result['algorithm']}, {amount(result['parties'], 'party')}, {amount(result['rounds'], 'round')}"
-    promise = (
-        f"epsilon = {printed(result['epsilon'])}, delta = {result['delta']:g}" if result["private"] else "NOT PRIVATE"
-    )
-    drawing.suptitle(f"{what}, {promise}", color="black" if result["private"] else RED)
+    promise, color = "NOT PRIVATE", RED
+    if result["private"]:
+        promise, color = f"epsilon = {printed(result['epsilon'])}, delta = {result['delta']:g}", "black"
+    drawing.suptitle(f"{what}, {promise}", color=color)
     if result["mode"] == "simulation":
         drawing.supxlabel(SIMULATED, fontsize=9, color=GREY)
     return drawing
 
 
 def canvas(height: float) -> Any:
-    """An empty figure that needs no display."""
+    """Make an empty figure that needs no display."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -99,14 +95,9 @@ def canvas(height: float) -> Any:
 
 
 def line(axes: Any, points: Sequence[tuple[int, float]], color: str, label: str) -> None:
-    # A line through a single round would not be seen.
     rounds, values = [point[0] for point in points], [point[1] for point in points]
+    # A line through a single round would not be seen.
     axes.plot(rounds, values, color=color, label=label, marker="o" if len(points) < 3 else "")
-
-
-def scale(points: Sequence[tuple[int, float]]) -> str:
-    values = [value for _, value in points]
-    return "log" if values and max(values) > 100 * min(values) > 0 else "linear"
 
 
 def level(axes: Any, value: float, label: str, style: str) -> None:

@@ -22,7 +22,7 @@ on each side of THIN and TOO_SMALL. This is an estimate, and it is not an accura
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -31,20 +31,13 @@ from privadmm.algorithms.moments import Centred
 from privadmm.data.schema import Encoding
 from privadmm.engine.job import Job
 from privadmm.errors import ConfigError
-from privadmm.optim.losses import Debiased, Loss
+from privadmm.optim.losses import Debiased
 from privadmm.params import check_positive, check_probability, check_whole
+from privadmm.privacy import events
 from privadmm.privacy.accounting import epsilon as cost
 from privadmm.privacy.accounting import totals
 from privadmm.privacy.calibration import Target, gdp_parameter
-from privadmm.privacy.events import (
-    DiscreteGaussian,
-    Event,
-    GammaObjective,
-    GammaOutput,
-    Gaussian,
-    GaussianObjective,
-    Spent,
-)
+from privadmm.privacy.events import Event, Gaussian, Spent
 
 Verdict = Literal["good", "thin", "too small"]
 LEAST = 1e-6  # of a signal: with less there is nothing to find
@@ -58,7 +51,7 @@ GRID = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 @dataclass(frozen=True)
 class Facts:
-    """What everybody may know. `dims` is the number of encoded features, by encoding, where that is known."""
+    """Public facts. `dims` is the number of encoded features, by encoding, where that is known."""
 
     records: int
     epsilons: tuple[float, ...]  # one for each party
@@ -85,16 +78,14 @@ class Facts:
 
 @dataclass(frozen=True)
 class Expected:
-    """(2), and what it means."""
+    """The estimate (2), and what it means."""
 
     noise_to_signal: float
     signal: float = SIGNAL
 
     @property
     def verdict(self) -> Verdict:
-        if self.noise_to_signal >= TOO_SMALL:
-            return "too small"
-        return "thin" if self.noise_to_signal >= THIN else "good"
+        return "too small" if self.noise_to_signal >= TOO_SMALL else "thin" if self.noise_to_signal >= THIN else "good"
 
     @property
     def meaning(self) -> str:
@@ -110,71 +101,74 @@ class Expected:
         return {"noise_to_signal": self.noise_to_signal, "signal": self.signal, "verdict": self.verdict}
 
 
-def expected(job: Job, signal: float = SIGNAL) -> Expected | None:
-    """Of a job, whose sizes are those of the records; None where (2) says nothing: no noise, no classes, columns."""
-    return job.public.once((job.algorithm, "expected", signal), lambda: judged(job, signal))
+def expected(job: Job) -> Expected | None:
+    """Estimate (2) for a job; None where it says nothing: no noise, no classes, parties that hold columns."""
+    return job.public.once((job.algorithm, "expected"), lambda: judged(job))
 
 
-def judged(job: Job, signal: float) -> Expected | None:
+def judged(job: Job) -> Expected | None:
     public, method = job.public, job.algorithm
     if not job.private or public.columns or not public.loss.classification:
         return None
     ahead = 1 if isinstance(method, Centred) else 0  # the moments tell nothing about labels
     rounds = {key: releases for key, releases in job.plan.items() if key[0] >= ahead}
     spent = totals(rounds, public.parties)
-    worths = {one: spent_worth(one, public.dim + ahead) for one in set(spent)}
-    mu = np.sqrt([worths[one] for one in spent])
+    squares = {party: mu_squared(party, public.dim + ahead) for party in set(spent)}
+    mu = np.sqrt([squares[party] for party in spent])
     if not (mu > 0).all():
         return None
     omega = public.scale(public.ids)[:, 0] / public.C
     each = omega * public.sensitivity / (public.sizes * mu)
     noise = math.sqrt(float(each @ each)) / public.parties  # (1)
-    c = signal if ahead else signal / CENTRED
-    return Expected(noise / (slope(public.loss) * c**2), signal)  # (2)
+    loss = public.loss.loss if isinstance(public.loss, Debiased) else public.loss  # equal in expectation
+    slope = float(abs(loss.deriv(np.zeros(1), np.ones(1))[0]))
+    c = SIGNAL if ahead else SIGNAL / CENTRED
+    return Expected(noise / (slope * c**2))  # (2)
 
 
-def spent_worth(spent: Spent, dim: int) -> float:
-    """mu^2 of what a party released; nan if some of it cannot be judged."""
-    return sum(count * worth_of(event, dim) for event, count in spent)
+def mu_squared(spent: Spent, dim: int) -> float:
+    """Sum of 1/z^2, z the noise in one coordinate over the sensitivity; nan if some event cannot be judged."""
 
+    def of(event: Event) -> float:
+        match event:
+            case Gaussian() | events.DiscreteGaussian() | events.GaussianObjective():
+                return 1 / event.ratio**2
+            case events.GammaObjective():  # a mean square of dim (dim + 1)/zeta^2, spread over dim coordinates
+                return event.slope**2 / (dim + 1)
+            case events.GammaOutput():
+                return 1 / event.ratio**2 / (dim + 1)
+        return math.nan
 
-def worth_of(event: Event, dim: int) -> float:
-    """1/z^2, z the noise in one coordinate over the sensitivity."""
-    match event:
-        case Gaussian() | DiscreteGaussian() | GaussianObjective():
-            return 1 / event.ratio**2
-        case GammaObjective():  # a mean square of dim (dim + 1)/zeta^2, spread over dim coordinates
-            return event.slope**2 / (dim + 1)
-        case GammaOutput():
-            return 1 / event.ratio**2 / (dim + 1)
-        case _:
-            return math.nan
-
-
-def slope(loss: Loss) -> float:
-    """s; of a debiased loss that of the loss it stands for in expectation."""
-    plain = loss.loss if isinstance(loss, Debiased) else loss
-    return float(abs(plain.deriv(np.zeros(1), np.ones(1))[0]))
+    return sum(count * of(event) for event, count in spent)
 
 
 def warning(job: Job) -> str | None:
-    """What to say before a job whose budget is too small; None if it is not, or cannot be judged."""
-    found, target = expected(job), job.public.privacy
-    if found is None or found.verdict != "too small" or not isinstance(target, Target):
+    """The warning before a job whose budget is too small; None if it is not, or cannot be judged."""
+    estimate, target = expected(job), job.public.privacy
+    if estimate is None or not isinstance(target, Target):
         return None
     asked = max(target.party_epsilon, default=target.epsilon or job.epsilon or 0.0)
-    return too_small(found, int(job.public.sizes.sum()), job.public.parties, asked, target.delta)
+    return too_small(estimate, int(job.public.sizes.sum()), job.public.parties, asked, target.delta)
 
 
-def too_small(found: Expected, records: int, parties: int, epsilon: float, delta: float) -> str:
-    short = found.noise_to_signal / THIN
+def expected_fields(job: Job) -> dict[str, Any] | None:
+    """What a result and an account tell of `expected`, with the warning."""
+    estimate = expected(job)
+    return None if estimate is None else {**estimate.table, "warning": warning(job)}
+
+
+def too_small(expected: Expected, records: int, parties: int, epsilon: float, delta: float) -> str | None:
+    """The warning, if the budget is too small."""
+    if expected.verdict != "too small":
+        return None
+    short = expected.noise_to_signal / THIN
     more = f"{math.ceil(records * short)} records"
     more_epsilon = needed(epsilon, delta, short) if delta else math.inf
     enough = f"{more}, or epsilon = {more_epsilon:.2g}," if more_epsilon <= GRID[-1] else more
     return (
         f"the budget is too small for these data: with {records} records, {parties} "
         f"{'party' if parties == 1 else 'parties'} and epsilon = {epsilon:.4g} the noise is "
-        f"{found.noise_to_signal:.2g} times the signal that data usually have. {found.meaning.capitalize()}. "
+        f"{expected.noise_to_signal:.2g} times the signal that data usually have. {expected.meaning.capitalize()}. "
         f"{enough} would bring it down to {THIN:g} times (an estimate from public facts)"
     )
 
@@ -186,16 +180,13 @@ def needed(epsilon: float, delta: float, factor: float) -> float:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """The recommended method with what it is set to, and (2) for it and for what else could be done."""
+    """The recommended method's settings, and the estimate (2) for it and for alternatives."""
 
     facts: Facts
     encoding: Encoding
     expected: Expected
     methods: tuple[tuple[str, Expected], ...]
-
-    @property
-    def rounds(self) -> int:
-        return ROUNDS + 1
+    rounds: int = ROUNDS + 1
 
     @property
     def dim(self) -> int | None:
@@ -203,19 +194,18 @@ class Recommendation:
 
     @property
     def warning(self) -> str | None:
-        if self.expected.verdict != "too small":
-            return None
-        f = self.facts
-        return too_small(self.expected, f.records, f.parties, max(f.epsilons), f.delta)
+        facts = self.facts
+        return too_small(self.expected, facts.records, facts.parties, max(facts.epsilons), facts.delta)
 
     @property
     def table(self) -> dict[str, Any]:
-        facts = asdict(self.facts)
+        facts = self.facts
         return {
-            **{name: facts[name] for name in ("records", "delta")},
-            "parties": self.facts.parties,
-            "epsilon": max(self.facts.epsilons),
-            "unit": self.facts.unit,
+            "records": facts.records,
+            "delta": facts.delta,
+            "parties": facts.parties,
+            "epsilon": max(facts.epsilons),
+            "unit": facts.unit,
             "method": METHOD,
             "rounds": self.rounds,
             "moments_share": SHARE,
@@ -223,13 +213,13 @@ class Recommendation:
             "encoding": self.encoding,
             "dim": self.dim,
             "expected": self.expected.table,
-            "methods": [{"method": name, **one.table} for name, one in self.methods],
+            "methods": [{"method": name, **expected.table} for name, expected in self.methods],
             "warning": self.warning,
         }
 
 
 def recommend(facts: Facts, signal: float = SIGNAL) -> Recommendation:
-    """METHOD's settings for these facts. A number gets ten bins where noise is small, else five."""
+    """Choose METHOD's settings for these facts. A number gets ten bins where noise is small, else five."""
     if not LEAST <= signal <= 1:
         raise ConfigError(
             f"signal must lie between {LEAST:g} and 1, which is all that any data can have; it is {signal!r}"
@@ -253,15 +243,14 @@ def recommend(facts: Facts, signal: float = SIGNAL) -> Recommendation:
 
 
 def frontier(facts: Facts, grid: Sequence[float] = GRID, signal: float = SIGNAL) -> dict[str, Any]:
-    """(2) of the recommended method by epsilon, the same for all parties, and the least epsilon for each verdict."""
+    """Estimate (2) of the recommended method by epsilon, equal for all parties; the least epsilon for each verdict."""
     if not grid:
         raise ConfigError("a frontier needs an epsilon at least")
-    lines = []
+    lines: list[dict[str, Any]] = []
     for value in sorted(grid):
-        found = recommend(Facts(facts.records, (value,) * facts.parties, facts.delta, facts.dims), signal)
-        lines.append({"epsilon": value, "encoding": found.encoding, **found.expected.table})
-    first = lines[0]
-    ratio, start = float(first["noise_to_signal"]), float(first["epsilon"])
+        advice = recommend(replace(facts, epsilons=(value,) * facts.parties), signal)
+        lines.append({"epsilon": value, "encoding": advice.encoding, **advice.expected.table})
+    start, ratio = lines[0]["epsilon"], lines[0]["noise_to_signal"]
     return {
         "records": facts.records,
         "parties": facts.parties,

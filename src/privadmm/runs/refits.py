@@ -1,4 +1,4 @@
-"""What a series of fits has released: the record that an estimator's warm start goes by."""
+"""What a series of fits has released: the record on which an estimator's warm start rests."""
 
 import math
 from collections.abc import Sequence
@@ -20,16 +20,11 @@ from privadmm.runs.model import Model
 
 @dataclass(frozen=True)
 class Fit:
-    """A fit under way: its parties, the fits that it descends from, and the jobs that it has begun.
+    """A fit under way, with the jobs that it has begun."""
 
-    parties  their names
-    dealt    the rows were dealt out to them, and not named by the caller
-    before   what the fits released that it descends from, oldest first
-    """
-
-    parties: tuple[str, ...]
-    dealt: bool
-    before: tuple[Past, ...]
+    parties: tuple[str, ...]  # their names
+    dealt: bool  # whether rows were dealt out to them, and not named by the caller
+    before: tuple[Past, ...]  # what the fits released that it descends from, oldest first
     jobs: list[Job] = field(default_factory=list)
     ledgers: list[Ledger] = field(default_factory=list)
 
@@ -46,29 +41,26 @@ class Fit:
         return self.jobs[0].delta
 
     def broken(self) -> Past:
-        """What it may have released when it failed half way."""
+        """What the fit may have released when it failed half way."""
         return self._past([begun(job, ledger) for job, ledger in zip(self.jobs, self.ledgers, strict=False)])
 
     def finished(self, models: Sequence[Model]) -> tuple[Past, ...]:
-        """The fits before it, and then what it released to hand out these models."""
+        """What the fits before released, and then this one to hand out these models."""
         spent = [[ledger.spent(party) for party in ledger.ids] for ledger in self.ledgers]
         return (*self.before, replace(self._past(spent), models=digests(models)))
 
     def exports(self, total: float) -> tuple[dict[str, Any], ...]:
-        """Of each job its ledger, to which the releases of the fits before are added; `total` is epsilon over all."""
-        statements = [Statement.of(ledger) for ledger in self.ledgers]
-        if self.before:
-            private = self.delta is not None and math.isfinite(total)
-            budget = Budget(total, self.delta or 0.0) if private else None
-            statements = [
-                replace(
-                    statement,
-                    policy=replace(statement.policy, budget=budget),
-                    charged=dict(zip(statement.ids, job.public.in_all(charges(statement)), strict=True)),
-                )
-                for statement, job in zip(statements, self.jobs, strict=True)
-            ]
-        return tuple(export(statement) for statement in statements)
+        """Each job's ledger with the releases of the fits before added; `total` is epsilon over all fits."""
+        exported, private = [], self.delta is not None and math.isfinite(total)
+        for job, ledger in zip(self.jobs, self.ledgers, strict=True):
+            statement = Statement.of(ledger)
+            if self.before:
+                spent = job.public.in_all([statement.charged[party] for party in statement.ids])
+                charged = dict(zip(statement.ids, spent, strict=True))
+                policy = replace(statement.policy, budget=Budget(total, self.delta or 0.0) if private else None)
+                statement = replace(statement, policy=policy, charged=charged)
+            exported.append(export(statement))
+        return tuple(exported)
 
     def _past(self, spends: Sequence[Sequence[Spent]]) -> Past:
         total = list(spends[0])
@@ -86,12 +78,8 @@ def cost(history: Sequence[Past]) -> float:
     return math.inf if delta is None else worst(list(spent), delta)
 
 
-def charges(statement: Statement) -> list[Spent]:
-    return [statement.charged[party] for party in statement.ids]
-
-
 def begun(job: Job, ledger: Ledger) -> list[Spent]:
-    """By party, the charges of every tick that was begun: those in the ledger, and the one that may have failed."""
+    """Charges of every tick that was begun, by party: those in the ledger, and the one that may have failed."""
     last, ticks = ledger.latest(job.id), sorted(job.plan)
     done = 0 if last is None else sum(tick <= (last[0].round, last[0].phase) for tick in ticks)
     return totals({tick: job.plan[tick] for tick in ticks[: done + 1]}, job.public.parties)
@@ -102,12 +90,12 @@ def digests(models: Sequence[Model]) -> tuple[str, ...]:
 
 
 def coefficients(models: Sequence[Model]) -> tuple[Floats, Floats] | None:
-    """coef_ and intercept_, for rows within the bound; None where the models see features through a map."""
+    """coef_ and intercept_ for rows within the bound; None where the models see features through a map."""
     frame, d = models[0].frame, len(models[0].frame.names)
     if models[0].features is not None:
         return None
     scale = np.full(d, 1 / frame.row_bound)
-    # Beside an intercept the rest of a row shrinks; of columns, the last party's.
+    # Beside an intercept the rest of a row shrinks; where parties hold columns, the last party's part does.
     scale[list(frame.groups[-1]) if frame.groups else slice(None)] *= math.sqrt(1 - frame.intercept**2)
     coef = np.stack([model.weights[:d] for model in models]) * scale
     constant = [frame.intercept * model.weights[d] if frame.intercept else 0.0 for model in models]
@@ -115,10 +103,9 @@ def coefficients(models: Sequence[Model]) -> tuple[Floats, Floats] | None:
 
 
 def starts_of(fitted: Any, frame: Frame, number: int) -> list[Start]:
-    """What the models of the next fit start from: this estimator's last ones, with what all its fits cost.
+    """Start the next fit from this estimator's last models, with what all its fits cost; empty before the first.
 
-    Empty if it has tried nothing yet. Weights that are not those which the last fit released are refused: nobody knows
-    what they cost.
+    Weights other than those which the last fit released are refused: nobody knows what they cost.
     """
     models, history = getattr(fitted, "models_", []), getattr(fitted, "history_", ())
     if not models and not history:
@@ -149,8 +136,5 @@ def starts_of(fitted: Any, frame: Frame, number: int) -> list[Start]:
 
 def untouched(fitted: Any, models: Sequence[Model]) -> bool:
     """Whether coef_ and intercept_ are those of the models."""
-    linear = coefficients(models)
-    return linear is None or all(
-        np.array_equal(getattr(fitted, name, value), value)
-        for name, value in zip(("coef_", "intercept_"), linear, strict=True)
-    )
+    linear = zip(("coef_", "intercept_"), coefficients(models) or (), strict=False)
+    return all(np.array_equal(getattr(fitted, name, value), value) for name, value in linear)

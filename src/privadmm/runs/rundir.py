@@ -1,86 +1,59 @@
 """The directory of a run: what was asked, how it went, what came out, what it cost.
 
-    config.toml     the config as it was read
-    job.json        the job's id, and what has to be the same for it to be resumed
-    ledger.sqlite   the parties' ledger, unless the config names one elsewhere; ledgers/ where each block has its own
-    checkpoint      where the rounds stand
-    receipts.csv    the hash of the ledger's row, as it came with each release
-    metrics.csv     a row per round, in a simulation
-    model.json      the weights
-    ledger.json     events and epsilon of every party
-    convergence.png, epsilon.png
-    result.json     the summary
-
 result.json is written last: a directory that has it is complete. Ledgers, receipts and the checkpoint may be read by
 their owner alone: ledgers keep what parties drew, and a coordinator's rounds may be derived from labels.
 """
 
 import contextlib
+import csv
 import json
+import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from privadmm.data.files import PARTIAL, write_text
-from privadmm.errors import CheckpointError, ConfigError
+from privadmm.data.files import PARTIAL, for_owner, write_text
+from privadmm.engine.job import Job
+from privadmm.engine.loop import Callback, Checkpoint, Parties, Progress, View
+from privadmm.errors import CheckpointError, ConfigError, LedgerError
+from privadmm.privacy.ledger_file import Receipt, identity_of
 
-# What job.json remembers besides the id, and how a person would call it.
-SAME = {
-    "config": "config or seed",
-    "shape": "number of parties, records or columns",
-    "ledger": "ledger",
-}
+# Facts that job.json keeps besides the job's id. All have to be the same when the run is resumed.
+SAME = {"config": "config or seed", "shape": "number of parties, records or columns", "ledger": "ledger"}
+HEADER = ("job", "round", "phase", "hash", "party")  # of receipts.csv
+ROW = re.compile(r"([ !#-+\--~]+),([0-9]{1,18}),([0-9]{1,18}),([0-9a-f]{64}),([0-9]{1,18})")
+
+
+@dataclass(frozen=True)
+class Inside:
+    """A path inside of the directory."""
+
+    name: str
+
+    def __get__(self, directory: "RunDir", kind: type["RunDir"]) -> Path:
+        return directory.path / self.name
 
 
 @dataclass(frozen=True)
 class RunDir:
     path: Path
-    resume: str = "--resume"  # how whoever reads a message says that
+    resume: str = "--resume"  # how the reader of a message asks for that
     out: str = "--out"
 
-    @property
-    def config(self) -> Path:
-        return self.path / "config.toml"
-
-    @property
-    def job(self) -> Path:
-        return self.path / "job.json"
-
-    @property
-    def ledger(self) -> Path:
-        return self.path / "ledger.sqlite"
-
-    @property
-    def ledgers(self) -> Path:
-        return self.path / "ledgers"
-
-    @property
-    def checkpoint(self) -> Path:
-        return self.path / "checkpoint"
-
-    @property
-    def metrics(self) -> Path:
-        return self.path / "metrics.csv"
-
-    @property
-    def model(self) -> Path:
-        return self.path / "model.json"
-
-    @property
-    def result(self) -> Path:
-        return self.path / "result.json"
-
-    @property
-    def ledger_export(self) -> Path:
-        return self.path / "ledger.json"
-
-    @property
-    def convergence(self) -> Path:
-        return self.path / "convergence.png"
-
-    @property
-    def spending(self) -> Path:
-        return self.path / "epsilon.png"
+    config = Inside("config.toml")  # as it was read
+    job = Inside("job.json")  # the job's id, and the facts of SAME
+    parties = Inside("parties.json")  # what the parties of a federation told of themselves
+    ledger = Inside("ledger.sqlite")  # the parties' ledger, unless the config names one elsewhere
+    ledgers = Inside("ledgers")  # in place of it, where each block of parties has its own
+    checkpoint = Inside("checkpoint")  # where the rounds stand
+    receipts = Inside("receipts.csv")  # the hash of the ledger's row, as it came with each release
+    metrics = Inside("metrics.csv")  # a row per round, in a simulation
+    model = Inside("model.json")  # the weights
+    ledger_export = Inside("ledger.json")  # events and epsilon of every party
+    convergence = Inside("convergence.png")
+    spending = Inside("epsilon.png")
+    result = Inside("result.json")  # the summary
 
     def check(self, resume: bool) -> None:
         """Refuse a place that this run may not use; cheap, so that it can come before the data are read."""
@@ -98,16 +71,24 @@ class RunDir:
 
     @contextlib.contextmanager
     def opened(self, facts: dict[str, str], text: str, fresh: str, resume: bool) -> Iterator[str]:
-        """The id of the job to run here: `fresh` in a new place; when resuming, the interrupted one if the
-        facts of SAME are what they were.
+        """Lock the directory for this process and yield the id of the job to run in it.
+
+        That is `fresh` in a new place. When resuming it is the id of the interrupted job, if the facts of SAME are
+        what they were. The lock ends with the process, however that ends.
         """
         self.check(resume)
-        if resume:
-            job = self._known(facts)
-        else:
-            job = fresh
-            self._begin(job, facts, text)
-        with self._held():
+        if not resume:
+            self._begin(fresh, facts, text)
+        job = self._known(facts) if resume else fresh
+        with self.job.open() as file:
+            try:
+                from fcntl import LOCK_EX, LOCK_NB, flock
+
+                flock(file, LOCK_EX | LOCK_NB)
+            except BlockingIOError:
+                raise CheckpointError(f"{self.path}: another process is at work on this run") from None
+            except (ImportError, OSError):  # there are no locks here: the ledger still refuses what is out of order
+                pass
             yield job
 
     def _begin(self, job: str, facts: dict[str, str], text: str) -> None:
@@ -137,27 +118,26 @@ class RunDir:
             )
         return job
 
-    @contextlib.contextmanager
-    def _held(self) -> Iterator[None]:
-        """One process at a time. The lock goes with the process, however it ends."""
-        try:
-            from fcntl import LOCK_EX, LOCK_NB, flock
-        except ImportError:  # not on this system: the ledger still refuses what is out of order
-            yield
-            return
-        with self.job.open() as file:
-            try:
-                flock(file, LOCK_EX | LOCK_NB)
-            except BlockingIOError:
-                raise CheckpointError(f"{self.path}: another process is at work on this run") from None
-            except OSError:  # a file system without locks
-                pass
-            yield
+    def progress(self, job: Job) -> Progress | None:
+        """Load the checkpoint. Without one the ledgers replay the rounds that were paid for, at no charge."""
+        if not self.checkpoint.exists():
+            return None
+        return Progress.load(self.checkpoint, job.id, job.algorithm.start(job.public)[0])
+
+    def heads(self) -> list[tuple[Receipt, int]]:
+        """Receipts of the rounds before the run was interrupted."""
+        return read_receipts(self.path) if self.receipts.exists() else []
+
+    def callbacks(self, job: Job, parties: Parties, every: int) -> list[Callback]:
+        """Keep the receipts of every round, and then a checkpoint every so many rounds."""
+        if self.receipts.exists():  # a line that a crash tore would be joined to the next
+            os.truncate(self.receipts, len(whole_lines(self.receipts.read_bytes())))
+        return [Receipts(self.receipts, parties), Checkpoint(self.checkpoint, job.id, every)]
 
     def discard(self) -> None:
-        """Take back what `opened` and a run without any release left, so that the place can be used again."""
-        for name in ("config.toml", "job.json", "checkpoint", "metrics.csv", "receipts.csv"):
-            (self.path / name).unlink(missing_ok=True)
+        """Remove what a run without any release left, so that the place can be used again."""
+        for path in (self.config, self.job, self.parties, self.checkpoint, self.metrics, self.receipts):
+            path.unlink(missing_ok=True)
         for ledger in (self.ledger, *self.ledgers.glob("*.sqlite")):
             for suffix in ("", "-wal", "-shm", "-journal"):
                 ledger.with_name(ledger.name + suffix).unlink(missing_ok=True)
@@ -167,3 +147,55 @@ class RunDir:
             for item in self.path.glob(f"*{PARTIAL}"):
                 item.unlink()
             self.path.rmdir()
+
+
+@dataclass(frozen=True)
+class Receipts:
+    """A callback that appends to receipts.csv what the ledgers answered in the round.
+
+    A ledger from which rows were cut off, or which was replaced by an older copy, does not fit these hashes.
+    """
+
+    path: Path
+    cluster: Parties
+
+    def __call__(self, view: View) -> None:
+        with open(self.path, "a", encoding="utf-8", newline="", opener=for_owner) as file:
+            table = csv.writer(file)
+            if not file.tell():
+                table.writerow(HEADER)
+            table.writerows(self.cluster.receipts(view.progress.round - 1))
+
+
+def whole_lines(data: bytes) -> bytes:
+    """Leave out a last line that has no end."""
+    return data[: data.rfind(b"\n") + 1]
+
+
+def read_receipts(directory: Path) -> list[tuple[Receipt, int]]:
+    """Read receipts, each with the first party of its block. A last line that a crash tore is left out.
+
+    Any other damaged line is an error: its receipt would be missed when a ledger is compared.
+    """
+    path = RunDir(directory).receipts
+    if not path.is_file():
+        raise LedgerError(f"{directory}: has no {path.name}; name the directory of a run")
+    receipts = []
+    for number, line in enumerate(whole_lines(path.read_bytes()).decode(errors="replace").splitlines(), start=1):
+        row = ROW.fullmatch(line)
+        if number > 1 and row is not None:
+            job, round, phase, hash, party = row.groups()
+            receipts.append(((job, int(round), int(phase), hash), int(party)))
+        elif number > 1 or line != ",".join(HEADER):
+            raise LedgerError(f"{path}: line {number} is damaged; put the file back as the run left it")
+    return receipts
+
+
+def receipts_of(directory: Path, ledger: Path) -> list[Receipt]:
+    """Receipts of the block whose ledger this file is; all of them if it is nobody's, so that a stranger shows."""
+    receipts, owner = read_receipts(directory), identity_of(ledger)
+    if not receipts:
+        path = RunDir(directory).receipts
+        raise LedgerError(f"{path}: holds no receipt, so there is nothing to compare the ledger with")
+    own = [receipt for receipt, first in receipts if owner is not None and first == owner.parties[0]]
+    return own or [receipt for receipt, _ in receipts]

@@ -1,6 +1,6 @@
-"""How long a round takes and what it carries, for parties that no machine here can hold: a model of the network.
+"""A model of the network: how long a round takes and how many bytes it carries, for any number of parties.
 
-A round of a phase at the parties, seen from the hub (whoever drives; on a graph it relays what neighbours say):
+A phase at the parties, seen from the hub (the coordinator; on a graph it relays what neighbours send):
 
     the hub sends to every node one after another   handling + down/hub each
     a node receives                                  latency + down/bandwidth, then waits for its next look: poll
@@ -28,7 +28,7 @@ from privadmm.data.arrays import Floats
 from privadmm.engine.phases import Algorithm, inbox_width, message_width
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
-from privadmm.params import check_positive, check_whole
+from privadmm.params import check_nonnegative, check_positive, check_whole
 
 MOST = 10_000_000
 Kind = Literal["star", "graph", "peers", "sharing"]
@@ -36,7 +36,7 @@ Kind = Literal["star", "graph", "peers", "sharing"]
 
 @dataclass(frozen=True)
 class Network:
-    """Of wires: seconds one way, bytes a second of a node and of the hub, and how unequal nodes are."""
+    """Wires: seconds one way, bytes a second of a node and of the hub, and how unequal nodes are."""
 
     latency: float = 0.02
     bandwidth: float = 12.5e6
@@ -45,14 +45,12 @@ class Network:
 
     def __post_init__(self) -> None:
         check_positive(bandwidth=self.bandwidth, hub=self.hub)
-        for name in ("latency", "spread"):
-            if not 0 <= getattr(self, name) < np.inf:
-                raise ConfigError(f"{name} must be 0 or more and finite, not {getattr(self, name)!r}")
+        check_nonnegative(latency=self.latency, spread=self.spread)
 
 
 @dataclass(frozen=True)
 class Engine:
-    """Of software, in seconds: what the hub spends on a message, how often nodes and hub look, how a node starts."""
+    """Software, in seconds: what the hub spends on a message, how often nodes and hub look, how a node starts."""
 
     handling: float = 0.0
     poll: float = 0.0
@@ -60,10 +58,6 @@ class Engine:
     start: float = 0.0
     frame: int = 0  # bytes around every message
     cores: float = math.inf  # that all nodes share, where they are processes of one machine
-
-    def turn(self, nodes: int) -> float:
-        """How many times longer a node starts and works because others do on the same cores."""
-        return max(1.0, nodes / self.cores)
 
 
 # Measured on loopback, two cores, by benchmarks/scale_model.py: see docs/scale.md.
@@ -76,75 +70,68 @@ ENGINES = {
 
 @dataclass(frozen=True)
 class Traffic:
-    """One phase of one round. `rows` are the senders that a node hears, `width` the numbers of each."""
+    """One phase of one round."""
 
     kind: Kind
     nodes: int
-    down: Floats  # bytes to each node
-    up: Floats  # bytes from each node
-    neighbours: Floats  # to how many others a node speaks where there is no hub
+    down: int  # bytes to each node
+    up: int  # bytes from each node
+    neighbours: int  # to how many others a node speaks where there is no hub
 
     @property
-    def total(self) -> float:
+    def sent(self) -> int:
+        """Bytes that a node puts on wires."""
+        return self.up * (self.neighbours if self.kind == "peers" else 1)
+
+    @property
+    def total(self) -> int:
         """Bytes on all wires."""
-        if self.kind == "peers":
-            return float((self.up * self.neighbours).sum())
-        return float(self.down.sum() + self.up.sum())
+        return self.nodes * (self.sent if self.kind == "peers" else self.down + self.up)
 
     @property
-    def at_hub(self) -> float:
-        return 0.0 if self.kind == "peers" else self.total
+    def at_hub(self) -> int:
+        return 0 if self.kind == "peers" else self.total
 
 
 def mail_bytes(rows: int, width: int) -> int:
-    """Of packed mail from so many senders."""
+    """Size of packed mail from so many senders."""
     return arrays.size([("senders", "<i8", (rows,)), ("values", "<f8", (rows, width))])
 
 
-def traffic(
-    kind: Kind,
-    nodes: int,
-    up: int,
-    down: int,
-    degree: float = 0.0,
-    block: int = 1,
-    frame: int = 0,
-) -> Traffic:
-    """Of nodes with `block` parties each, whose messages have `up` numbers and which hear `down` from each sender."""
+def traffic(kind: Kind, nodes: int, up: int, down: int, degree: float = 0.0, block: int = 1, frame: int = 0) -> Traffic:
+    """Traffic of nodes with `block` parties each, which send `up` numbers and hear `down` from each sender."""
     check_whole(nodes=nodes, up=up, down=down, block=block)
     heard = round(degree) if kind in ("graph", "peers") else 1
     if kind in ("graph", "peers") and not 0 < degree <= nodes * block - 1:
         raise ConfigError(f"a graph of {nodes * block} parties has no degree {degree:g}")
     sent = mail_bytes(block, up) + frame
     to = heard * sent if kind == "peers" else mail_bytes(min(heard * block, nodes * block), down) + frame
-    ones = np.ones(nodes)
-    return Traffic(kind, nodes, to * ones, sent * ones, heard * ones)
+    return Traffic(kind, nodes, to, sent, heard)
 
 
 def one_round(traffic: Traffic, network: Network, engine: Engine, work: float, rng: np.random.Generator) -> float:
-    """Seconds."""
+    """Seconds that a round takes."""
     slow = np.exp(network.spread * rng.standard_normal((2, traffic.nodes)))
-    latency, busy = network.latency * slow[0], (engine.start + work * slow[1]) * engine.turn(traffic.nodes)
+    crowd = max(1.0, traffic.nodes / engine.cores)  # how many times longer a node takes because it shares the cores
+    latency, busy = network.latency * slow[0], (engine.start + work * slow[1]) * crowd
     if traffic.kind == "peers":
         # All send at once, each over a wire of its own that carries both ways; the slowest is waited for.
         sending = traffic.neighbours * (engine.handling + traffic.up / network.bandwidth)
         return float(np.max(busy + sending + latency))
-    sent = np.cumsum(engine.handling + traffic.down / network.hub)
+    sent = np.cumsum(np.full(traffic.nodes, engine.handling + traffic.down / network.hub))
     received = sent + latency + traffic.down / network.bandwidth
     noticed = next_look(received, engine.poll, rng.random(traffic.nodes))
-    answered = noticed + busy + traffic.up / network.bandwidth + latency
-    return queue_end(next_look(answered, engine.look, 0.0), engine.handling + traffic.up / network.hub)
+    answered = next_look(noticed + busy + traffic.up / network.bandwidth + latency, engine.look, 0.0)
+    return queue_end(answered, np.full(traffic.nodes, engine.handling + traffic.up / network.hub))
 
 
 def next_look(times: Floats, every: float, phase: Floats | float) -> Floats:
-    """When each is noticed by somebody who looks at (phase + k) every."""
-    if every == 0:
-        return times
-    return np.asarray((np.ceil(times / every - phase) + phase) * every)
+    """When each is noticed by somebody who looks at the times (phase + k) every, k = 0, 1, ..."""
+    return times if every == 0 else np.asarray((np.ceil(times / every - phase) + phase) * every)
 
 
 def queue_end(arrivals: Floats, service: Floats) -> float:
-    """When the last is done if one is served after another: max over k of arrival_k + the service from k on."""
+    """When the last of a queue is served: the maximum over k of arrival_k + the service from k on."""
     order = np.argsort(arrivals, kind="stable")
     left = np.cumsum(service[order][::-1])[::-1]
     return float(np.max(arrivals[order] + left))
@@ -153,7 +140,7 @@ def queue_end(arrivals: Floats, service: Floats) -> float:
 def simulate(
     traffic: Traffic, network: Network, engine: Engine, work: float, rounds: int = 20, seed: int = 0
 ) -> dict[str, Any]:
-    """Mean and extremes over rounds with latencies of their own, and the bytes of one."""
+    """Mean and extremes over rounds, each with its own latencies, and the bytes of a round."""
     rng = np.random.default_rng(seed)
     seen = [one_round(traffic, network, engine, work, rng) for _ in range(rounds)]
     return {
@@ -162,11 +149,9 @@ def simulate(
         "seconds": float(np.mean(seen)),
         "fastest": float(np.min(seen)),
         "slowest": float(np.max(seen)),
-        "bytes": traffic.total,
-        "bytes_at_hub": traffic.at_hub,
-        "bytes_of_node": float(
-            np.max(traffic.up * (traffic.neighbours if traffic.kind == "peers" else 1) + traffic.down)
-        ),
+        "bytes": float(traffic.total),
+        "bytes_at_hub": float(traffic.at_hub),
+        "bytes_of_node": float(traffic.sent + traffic.down),
     }
 
 
@@ -179,12 +164,10 @@ def of_method(
     engine: str,
     work: float,
 ) -> dict[str, Any]:
-    """Rounds of this algorithm with so many parties in place of its own; a graph keeps its mean degree."""
-    made = ENGINES[engine]
-    kinds: tuple[Kind, ...] = ("star",)
-    if public.columns:
-        kinds = ("sharing",)
-    elif algorithm.topology != "star":
+    """Simulate rounds of this algorithm with other numbers of parties; a graph keeps its mean degree."""
+    software = ENGINES[engine]
+    kinds: tuple[Kind, ...] = ("sharing",) if public.columns else ("star",)
+    if not public.columns and algorithm.topology != "star":
         kinds = ("graph", "peers") if algorithm.topology == "graph" else ("graph",)
     degree = float(public.graph.degrees.mean())
     lines = []
@@ -199,8 +182,7 @@ def of_method(
             up, down = public.dim + -(-features // count), public.dim
         for kind in kinds:
             heard = min(degree, count - 1) if algorithm.topology == "graph" else 1.0
-            load = traffic(kind, count, up, down, heard, frame=made.frame)
-            lines.append(simulate(load, network, made, work))
+            lines.append(simulate(traffic(kind, count, up, down, heard, frame=software.frame), network, software, work))
     return {
         "algorithm": algorithm.name,
         "engine": engine,

@@ -1,10 +1,7 @@
-"""What `privadmm recommend` and `frontier` leave: text for people, a figure, and the figures as data."""
+"""What `privadmm recommend`, `frontier` and `scale` print, and the files that the last two write."""
 
 from pathlib import Path
 from typing import Any
-
-from rich.markup import escape
-from rich.table import Table
 
 from privadmm.cli.views import screen
 from privadmm.data.files import write_json
@@ -12,72 +9,58 @@ from privadmm.runs.metrics import amount
 from privadmm.runs.plots import BLUE, GREY, ORANGE, RED, canvas
 from privadmm.runs.recommend import THIN, TOO_SMALL, Expected
 
-COLOURS = {"good": "green", "thin": "yellow", "too small": "bold red"}
 HONEST = "an estimate for two classes from public facts; what the data hold decides, and it is not an accuracy"
+MODELLED = "A model of the network, not a measurement."
+TOPOLOGIES = {
+    "star": "star",
+    "graph": "graph, relayed by the coordinator",
+    "peers": "graph, neighbours directly",
+    "sharing": "split features",
+}
 
 
 def recommendation(r: dict[str, Any]) -> str:
     width = "" if r["dim"] is None else f", {r['dim']} features"
     bins = "ten" if r["encoding"] == "binned" else "five"
+    expected = Expected(r["expected"]["noise_to_signal"])
+    verdict = f"{screen.verdict(expected.verdict)}: {expected.meaning}"
     facts: screen.Facts = [
         ("facts", f"{r['records']} records to train on, {amount(r['parties'], 'party')}"),
         ("budget", f"epsilon = {r['epsilon']:g}, delta = {r['delta']:g}, for each party"),
         ("method", f"{r['method']}, {r['rounds']} rounds: one of moments, {r['rounds'] - 1} of gradients"),
         ("loss", r["loss"]),
         ("encoding", f"{r['encoding']}: numbers one-hot in {bins} bins, rows of norm 1{width}"),
+        ("warning", screen.alarm(r["warning"])),
+        ("verdict", verdict if r["warning"] is None else None),
+        ("mind", HONEST),
     ]
-    if r["warning"] is not None:
-        facts.append(("warning", f"[bold red]{escape(r['warning'])}[/]"))
-    else:
-        found = Expected(r["expected"]["noise_to_signal"])
-        facts.append(("verdict", f"[{COLOURS[found.verdict]}]{found.verdict}[/]: {found.meaning}"))
-    facts.append(("mind", HONEST))
-    made = Table(title="Noise, in times the signal of a middling data set", title_justify="left")
-    for heading in ("method", "noise", "verdict"):
-        made.add_column(heading, justify="right" if heading == "noise" else "left")
-    for one in r["methods"]:
-        colour = COLOURS[one["verdict"]]
-        made.add_row(one["method"], f"{one['noise_to_signal']:.2g}", f"[{colour}]{one['verdict']}[/]")
-    return screen.shown([screen.rows(facts), made])
+    methods = [(m["method"], f"{m['noise_to_signal']:.2g}", screen.verdict(m["verdict"])) for m in r["methods"]]
+    title = "Noise, in times the signal of a middling data set"
+    return screen.shown(
+        screen.rows(facts), screen.table(title, ("method", "noise", "verdict"), methods, left=("method", "verdict"))
+    )
 
 
 def frontier(r: dict[str, Any], out: Path | None) -> str:
-    made = Table(
-        title=f"{r['records']} records at {amount(r['parties'], 'party')}, delta = {r['delta']:g}",
-        title_justify="left",
-    )
-    for heading in ("epsilon", "noise / signal", "verdict", "encoding"):
-        made.add_column(heading, justify="right" if heading in ("epsilon", "noise / signal") else "left")
-    for line in r["lines"]:
-        colour = COLOURS[line["verdict"]]
-        made.add_row(
-            f"{line['epsilon']:g}",
-            f"{line['noise_to_signal']:.2g}",
-            f"[{colour}]{line['verdict']}[/]",
-            line["encoding"],
-        )
-    least = r["least_epsilon"]
-    facts: screen.Facts = [
-        ("not too small", f"from epsilon = {least['not too small']:.2g} on"),
-        ("good", f"from epsilon = {least['good']:.2g} on"),
-        ("mind", HONEST),
+    columns = ("epsilon", "noise / signal", "verdict", "encoding")
+    lines = [
+        (f"{at['epsilon']:g}", f"{at['noise_to_signal']:.2g}", screen.verdict(at["verdict"]), at["encoding"])
+        for at in r["lines"]
     ]
-    if out is not None:
-        facts.append(("written to", out))
-    return screen.shown([made, screen.rows(facts)])
+    title = f"{r['records']} records at {amount(r['parties'], 'party')}, delta = {r['delta']:g}"
+    facts: screen.Facts = [(word, f"from epsilon = {least:.2g} on") for word, least in r["least_epsilon"].items()]
+    facts += [("mind", HONEST), ("written to", out)]
+    return screen.shown(screen.table(title, columns, lines, left=columns[2:]), screen.rows(facts))
 
 
-def save(result: dict[str, Any], out: Path) -> None:
-    write_json(out / "frontier.json", result)
-    draw(result, out / "frontier.png")
-
-
-def draw(r: dict[str, Any], path: Path) -> None:
-    """Noise over signal by epsilon, both on logarithmic axes, with the two lines that divide the verdicts."""
+def save_frontier(r: dict[str, Any], out: Path) -> None:
+    """frontier.json, and noise over signal by epsilon with the two lines that divide the verdicts."""
+    write_json(out / "frontier.json", r)
     drawing = canvas(height=4.4)
     axes = drawing.subplots()
-    points = [(line["epsilon"], line["noise_to_signal"]) for line in r["lines"]]
-    axes.plot(*zip(*points, strict=True), color=BLUE, marker="o", label="recommended method")
+    epsilons = [line["epsilon"] for line in r["lines"]]
+    noise = [line["noise_to_signal"] for line in r["lines"]]
+    axes.plot(epsilons, noise, color=BLUE, marker="o", label="recommended method")
     axes.axhline(TOO_SMALL, color=RED, linestyle="--", linewidth=1, label="above: too small")
     axes.axhline(THIN, color=ORANGE, linestyle="--", linewidth=1, label="below: good")
     axes.set(
@@ -87,10 +70,58 @@ def draw(r: dict[str, Any], path: Path) -> None:
         ylabel="noise / signal",
         title=f"{r['records']} records at {amount(r['parties'], 'party')}",
     )
-    axes.set_xticks([point[0] for point in points], [f"{point[0]:g}" for point in points])
+    axes.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
     axes.xaxis.minorticks_off()
+    finish(axes)
+    drawing.supxlabel(HONEST, fontsize=9, color=GREY)
+    drawing.savefig(out / "frontier.png")
+
+
+def scale(r: dict[str, Any], out: Path | None) -> str:
+    columns = ("parties", "who talks to whom", "seconds", "bytes in all", "through the coordinator")
+    lines = [
+        (
+            f"{at['nodes']:,}",
+            TOPOLOGIES[at["kind"]],
+            f"{at['seconds']:.3g}" if at["seconds"] < 100 else f"{at['seconds']:,.0f}",
+            size(at["bytes"]),
+            size(at["bytes_at_hub"]),
+        )
+        for at in r["lines"]
+    ]
+    title = f"One round of {r['algorithm']} on {r['engine']}, latency {1000 * r['network']['latency']:g} ms"
+    facts: screen.Facts = [("note", MODELLED), ("written to", out)]
+    return screen.shown(screen.table(title, columns, lines, left=columns[1:2]), screen.rows(facts))
+
+
+def size(count: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:,.4g} TB"
+
+
+def save_scale(r: dict[str, Any], out: Path) -> None:
+    """scale.json, and seconds and bytes of a round by the number of parties."""
+    write_json(out / "scale.json", r)
+    drawing = canvas(height=4.6)
+    drawing.set_size_inches(9.5, 4.6)
+    plots = drawing.subplots(1, 2)
+    for axes, key, words in zip(
+        plots, ("seconds", "bytes"), ("seconds a round", "bytes a round, on all wires"), strict=True
+    ):
+        for kind, name in TOPOLOGIES.items():
+            if lines := [(line["nodes"], line[key]) for line in r["lines"] if line["kind"] == kind]:
+                axes.plot(*zip(*lines, strict=True), "o-", color=ORANGE if kind == "peers" else BLUE, label=name)
+        axes.set(xlabel="parties", ylabel=words, xscale="log", yscale="log")
+        finish(axes)
+    drawing.suptitle(f"{r['algorithm']} on {r['engine']}")
+    drawing.supxlabel(MODELLED, fontsize=9, color=GREY)
+    drawing.savefig(out / "scale.png")
+
+
+def finish(axes: Any) -> None:
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=9)
-    drawing.supxlabel(HONEST, fontsize=9, color=GREY)
-    drawing.savefig(path)

@@ -1,4 +1,4 @@
-"""A ledger as its steward sees it: policy, jobs, spending, and what a check found."""
+"""A ledger as its steward sees it: policy, jobs, spending, and the result of a check."""
 
 import json
 import math
@@ -7,8 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from privadmm.cli.views.screen import Facts, alike, shown
-from privadmm.cli.views.screen import rows as table
+from privadmm.cli.views import screen
 from privadmm.errors import LedgerError
 from privadmm.privacy.accounting import epsilon, printed
 from privadmm.privacy.events import Spent, merge
@@ -17,10 +16,11 @@ from privadmm.privacy.sqlite_ledger import SqliteLedger
 from privadmm.privacy.verification import Verification, sound
 
 Json = dict[str, Any]
+COLUMNS = ("seq", "kind", "job", "round", "phase", "inbox", "charges", "hash")
 
 
 def opened(path: Path) -> SqliteLedger:
-    """A ledger in which everything fits; none is shown or changed in which something does not."""
+    """Open a ledger in which everything fits; another one is neither shown nor changed."""
     sound(path)
     known = identity_of(path)
     if known is None:
@@ -29,28 +29,38 @@ def opened(path: Path) -> SqliteLedger:
 
 
 def cost(spent: Spent, delta: float | None) -> float | None:
-    """null where no epsilon can be given."""
-    total = math.inf if delta is None else epsilon(spent, delta)
+    """The epsilon spent; None where none can be given."""
+    return None if delta is None else finite(epsilon(spent, delta))
+
+
+def finite(total: float) -> float | None:
     return total if math.isfinite(total) else None
 
 
+def worst(spendings: list[Spent], delta: float | None) -> float | None:
+    """The largest epsilon of several parties; None if one of them has none."""
+    costs = [cost(spent, delta) for spent in set(spendings)]
+    known = [total for total in costs if total is not None]
+    return max(known, default=None) if len(known) == len(costs) else None
+
+
 def overview(path: Path) -> Json:
+    """What `ledger show` tells, as data."""
     with closing(opened(path)) as ledger:
         resting, failures = ledger.settle(), ledger.failures()
-        budget = ledger.policy.budget
+        budget, failed = ledger.policy.budget, ledger.failed
         delta = None if budget is None else budget.delta
         jobs = []
         for name in ledger.jobs():
-            set_aside = [merge(ledger.reserved(party, name) or (), ()) for party in ledger.ids]
-            spent = [ledger.spent(party, name) for party in ledger.ids]
             latest = ledger.latest(name)
+            set_aside = [merge(ledger.reserved(party, name) or (), ()) for party in ledger.ids]
             jobs.append(
                 {
                     "job": name,
                     "state": state(ledger, name, failures),
                     "rounds": 0 if latest is None else latest[0].round + 1,
-                    "epsilon_spent": worst([cost(one, delta) for one in set(spent)]),
-                    "epsilon_set_aside": worst([cost(one, delta) for one in set(set_aside)]),
+                    "epsilon_spent": worst([ledger.spent(party, name) for party in ledger.ids], delta),
+                    "epsilon_set_aside": worst(set_aside, delta),
                 }
             )
         parties = [
@@ -68,16 +78,17 @@ def overview(path: Path) -> Json:
             "adjacency": ledger.policy.adjacency,
             "policy": asdict(ledger.policy),
             "head": ledger.head,
-            "locked": locked(ledger),
+            # The failed tick, with the reason, which only the ledger's steward is told.
+            "locked": None if failed is None else {**asdict(failed), "why": ledger.why},
             "at_work": not resting,
-            "kept": [one.as_dict() for one in ledger.keepsakes()],
+            "kept": [draw.as_dict() for draw in ledger.keepsakes()],
             "jobs": jobs,
             "parties": parties,
         }
 
 
 def state(ledger: SqliteLedger, job: str, failures: set[str]) -> str:
-    """Of a failed job nothing certified is said: which of its steps failed may tell of records."""
+    """What became of a job. A failed one is only called failed: which step failed may tell of records."""
     if job in failures:
         return "failed"
     if ledger.over(job):
@@ -86,24 +97,13 @@ def state(ledger: SqliteLedger, job: str, failures: set[str]) -> str:
     return "finished" if whole else "open"
 
 
-def locked(ledger: SqliteLedger) -> Json | None:
-    """The tick that failed and locked the ledger, with what only its steward is told."""
-    tick = ledger.failed
-    return None if tick is None else {**asdict(tick), "why": ledger.why}
-
-
-def worst(costs: list[float | None]) -> float | None:
-    finite = [one for one in costs if one is not None]
-    return max(finite) if len(finite) == len(costs) and finite else None
-
-
 def rows(path: Path) -> Json:
+    """Every row without the released values, as `ledger export` prints them."""
     sound(path)
     with readable(path), closing(connect(path, read_only=True)) as db:
         facts = {fact: json.loads(value) for fact, value in db.execute("SELECT fact, value FROM identity")}
-        found = db.execute("SELECT seq, kind, job, round, phase, inbox, charges, hash FROM ticks ORDER BY seq")
-        names = ("seq", "kind", "job", "round", "phase", "inbox", "charges", "hash")
-        listed = [dict(zip(names, row, strict=True)) for row in found]
+        ticks = db.execute(f"SELECT {', '.join(COLUMNS)} FROM ticks ORDER BY seq")
+        listed = [dict(zip(COLUMNS, tick, strict=True)) for tick in ticks]
     for row in listed:
         row["charges"] = [
             {"parties": parties, "events": [{**json.loads(event), "count": count} for event, count in charge]}
@@ -118,67 +118,58 @@ def shown_cost(value: float | None) -> str:
     return "[bold red]not private[/]" if value is None else printed(value, ".6g")
 
 
-def as_text(found: Json) -> str:
-    policy, budget = found["policy"], found["policy"]["budget"]
-    facts: Facts = [("ledger", Path(found["file"])), ("mode", found["mode"])]
-    if budget is None:
-        facts.append(("budget", "none: nothing here is private"))
-    else:
-        facts.append(("budget", f"epsilon = {budget['epsilon']:g} at delta = {budget['delta']:g} for each party"))
-        facts.append(("adjacency", found["adjacency"]))
-    if policy["label_epsilon"] is not None:
-        facts.append(("labels", f"randomised once for all jobs, epsilon = {policy['label_epsilon']:g}"))
-    if policy["per_job"] is not None:
-        facts.append(("per job", f"epsilon = {policy['per_job']:g}"))
-    if policy["algorithms"] is not None:
-        facts.append(("algorithms", ", ".join(policy["algorithms"])))
-    if policy["row_bound"] is not None:
-        facts.append(("row bound", f"{policy['row_bound']:g}"))
+def as_text(ledger: Json) -> str:
+    """The `overview` of a ledger for people."""
+    policy, budget, failed = ledger["policy"], ledger["policy"]["budget"], ledger["locked"]
+    words = "epsilon = {epsilon:g} at delta = {delta:g} for each party"
+    facts: screen.Facts = [
+        ("ledger", Path(ledger["file"])),
+        ("mode", ledger["mode"]),
+        ("budget", "none: nothing here is private" if budget is None else words.format(**budget)),
+        ("adjacency", None if budget is None else ledger["adjacency"]),
+        ("labels", screen.given("randomised once for all jobs, epsilon = {:g}", policy["label_epsilon"])),
+        ("per job", screen.given("epsilon = {:g}", policy["per_job"])),
+        ("algorithms", None if policy["algorithms"] is None else ", ".join(policy["algorithms"])),
+        ("row bound", screen.given("{:g}", policy["row_bound"])),
+    ]
     if policy["limits"] is not None:
         facts.append(("limits", ", ".join(f"{name} {value:g}" for name, value in policy["limits"].items())))
-    if (failed := found["locked"]) is not None:
+    if failed is not None:
         last = failed["why"].strip().splitlines()[-1:] or [""]
         facts.append(("LOCKED", f"round {failed['round'] + 1} of job {failed['job']} failed: {last[0]}"))
-    if found["at_work"]:
-        facts.append(("now", "a process is in the middle of a step"))
-    for one in found["kept"]:
-        owner = "all jobs" if one["job"] is None else f"job {one['job']}"
-        facts.append(("drawn once", f"{one['name']}, for {owner}; it left to the party's own server only"))
-    for job in found["jobs"]:
-        spent, aside = shown_cost(job["epsilon_spent"]), shown_cost(job["epsilon_set_aside"])
-        facts.append(
-            (
-                f"job {job['job']}",
-                f"{job['state']}, {job['rounds']} rounds, epsilon {spent} spent of {aside} set aside",
-            )
-        )
-    for label, spent, releases in alike(found["parties"], "epsilon_spent", "releases"):
+    facts.append(("now", "a process is in the middle of a step" if ledger["at_work"] else None))
+    for draw in ledger["kept"]:
+        owner = "all jobs" if draw["job"] is None else f"job {draw['job']}"
+        facts.append(("drawn once", f"{draw['name']}, for {owner}; it left to the party's own server only"))
+    for job in ledger["jobs"]:
+        cost = f"epsilon {shown_cost(job['epsilon_spent'])} spent of {shown_cost(job['epsilon_set_aside'])} set aside"
+        facts.append((f"job {job['job']}", f"{job['state']}, {job['rounds']} rounds, {cost}"))
+    for label, spent, releases in screen.alike(ledger["parties"], "epsilon_spent", "releases"):
         facts.append((label, f"{releases} releases, epsilon {shown_cost(spent)}"))
-    facts.append(("head", found["head"]))
-    return shown([table(facts)])
+    return screen.shown(screen.rows([*facts, ("head", ledger["head"])]))
 
 
-def verification(path: Path, found: Verification, against: Path | None) -> Json:
+def verification(path: Path, checked: Verification, against: Path | None) -> Json:
+    """What `ledger verify` tells, as data."""
     return {
         "file": str(path),
-        "ok": not found.problems,
-        "rows": found.rows,
-        "head": found.head,
+        "ok": not checked.problems,
+        "rows": checked.rows,
+        "head": checked.head,
         "against": None if against is None else str(against),
-        "problems": list(found.problems),
-        "adjacency": found.adjacency,
-        "epsilon": {str(party): total if math.isfinite(total) else None for party, total in found.epsilon.items()},
+        "problems": list(checked.problems),
+        "adjacency": checked.adjacency,
+        "epsilon": {str(party): finite(total) for party, total in checked.epsilon.items()},
     }
 
 
 def verified(report: Json) -> str:
+    """The verification for people."""
     whose = ", OR OF ANOTHER RUN" if report["against"] else ""
     verdict = "[bold green]everything fits[/]" if report["ok"] else f"[bold red]TAMPERED WITH OR DAMAGED{whose}[/]"
-    facts: Facts = [("ledger", Path(report["file"])), ("rows", str(report["rows"])), ("verdict", verdict)]
+    facts: screen.Facts = [("ledger", Path(report["file"])), ("rows", str(report["rows"])), ("verdict", verdict)]
     facts += [("problem", problem) for problem in report["problems"]]
     totals = [{"party": party, "epsilon": total} for party, total in report["epsilon"].items()]
-    facts += [
-        (label, f"epsilon {shown_cost(total)}, {report['adjacency']}")
-        for label, total, _ in alike(totals, "epsilon", "epsilon")
-    ]
-    return shown([table([*facts, ("head", report["head"])])])
+    for label, total, _ in screen.alike(totals, "epsilon", "epsilon"):
+        facts.append((label, f"epsilon {shown_cost(total)}, {report['adjacency']}"))
+    return screen.shown(screen.rows([*facts, ("head", report["head"])]))

@@ -1,48 +1,182 @@
-"""What `privadmm reproduce` prints of a paper's study."""
+"""What `privadmm compare`, `theory`, `tradeoff` and `reproduce` print, and the files of `compare`."""
 
 from collections.abc import Sequence
 from pathlib import Path
-
-from rich.markup import escape
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING, Any
 
 from privadmm.cli.views import screen
+from privadmm.cli.views.screen import escape, number
+from privadmm.data.files import write_json
 from privadmm.papers.framework.pages import cells, kind, word
-from privadmm.papers.framework.study import VERDICTS, Check, Grid, Study
+from privadmm.papers.framework.study import VERDICTS, Check, Study
+from privadmm.papers.framework.theory_figures import heading
+from privadmm.privacy.accounting import printed
+from privadmm.runs.metrics import amount
+from privadmm.runs.model import SIMULATED
+from privadmm.runs.plots import BLUE, GREY, ORANGE, canvas
 
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
+RANKING = ("config", "noise", "accuracy", "s.e.", "claimed", "certified")
+BOUNDS = {
+    "published": "published",
+    "corrected": "corrected",
+    "corrected_records": "without (28)",
+    "measured": "measured",
+    "standard_error": "+-",
+}
+CHECKS = ("check", "claimed by", "published", "ours", "verdict")
 STYLES = {True: "green", False: "bold red", None: "bold yellow"}
 
 
-def shown(study: Study, out: Path, quick: bool = False) -> str:
-    """For the terminal."""
-    checks = Table(title=escape(f"{study.title}, {kind(quick)}: {study.tally}"), title_justify="left")
-    for name in ("check", "claimed by", "published", "ours", "verdict"):
-        checks.add_column(name)
-    for check in study.checks:
-        checks.add_row(*map(escape, cells(check)[:4]), f"[{STYLES[check.ok]}]{VERDICTS[check.ok]}[/]")
-    grids = [small(grid) for grid in study.grids]
-    facts: screen.Facts = [("note", escape(note)) for note in study.notes]
-    facts.append(("written to", out))
-    return screen.shown([*grids, checks, remarks(study.checks), screen.rows(facts)])
+def compare(result: dict[str, Any], out: Path | None) -> str:
+    """Best first; what could not be run is listed below the tables, with the reason."""
+    facts: screen.Facts = []
+    tables = []
+    for ranking in result["tables"]:
+        budget = f"epsilon = {ranking['epsilon']:g}, delta = {result['delta']:g}"
+        title = f"Test accuracy at {budget}, {amount(result['seeds'], 'noise seed')}"
+        rows = [ranked(line) for line in ranking["lines"] if line["problem"] is None]
+        rows.append(("always the majority", "", screen.percent(result["majority"]), "", "", ""))
+        tables.append(screen.table(title, RANKING, rows, left=RANKING[:2], no_wrap=True))
+        for line in ranking["lines"]:
+            if line["problem"] is not None:
+                what = f"{line['algorithm']}, {line['calibration']}, epsilon = {ranking['epsilon']:g}"
+                facts.append((what, escape(f"not run: {line['problem']}")))
+    return screen.shown(*tables, screen.rows([*facts, ("mode", SIMULATED), ("written to", out)]))
 
 
-def remarks(checks: Sequence[Check]) -> list[Text]:
+def ranked(line: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        line["config"],
+        "[bold red]NOT PRIVATE[/]" if line["calibration"] == "not private" else line["calibration"],
+        screen.percent(line["accuracy"]),
+        "" if line["standard_error"] is None else f"{100 * line['standard_error']:.2f}",
+        number(line["epsilon_published"]),
+        "[bold red]none[/]" if line["epsilon_certified"] is None else printed(line["epsilon_certified"]),
+    )
+
+
+def save_comparison(result: dict[str, Any], out: Path) -> None:
+    write_json(out / "comparison.json", result)
+    for ranking in result["tables"]:
+        name = "comparison" if len(result["tables"]) == 1 else f"comparison-{ranking['epsilon']:g}"
+        draw_comparison(result, ranking, out / f"{name}.png")
+
+
+def draw_comparison(result: dict[str, Any], ranking: dict[str, Any], path: Path) -> None:
+    """A point for each line that was run, with its standard error, and the majority class as a dashed line."""
+    lines = [line for line in ranking["lines"] if line["problem"] is None][::-1]
+    drawing = canvas(height=1.6 + 0.34 * len(lines))
+    axes = drawing.subplots()
+    colors = {"certified": BLUE, "not private": GREY}
+    for at, line in enumerate(lines):
+        value, error = 100 * line["accuracy"], 100 * (line["standard_error"] or 0.0)
+        color = colors.get(line["calibration"], ORANGE)
+        axes.errorbar(value, at, xerr=error, fmt="o", color=color, markersize=5, capsize=3)
+    axes.set_yticks(range(len(lines)), [f"{line['config']}, {line['calibration']}" for line in lines])
+    axes.grid(axis="y", color="0.93")
+    most = 100 * result["majority"]
+    axes.axvline(most, color="black", linestyle="--", linewidth=1, label=f"always the majority, {most:.1f} %")
+    axes.set(xlabel="test accuracy (%)")
+    axes.set_title(f"epsilon = {ranking['epsilon']:g}, delta = {result['delta']:g}", loc="right")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=9, loc="lower left", bbox_to_anchor=(0, 1))
+    drawing.supxlabel(f"blue: certified; orange: the paper's own noise. {SIMULATED}", fontsize=9, color=GREY)
+    drawing.savefig(path)
+
+
+def theory(r: dict[str, Any], out: Path | None) -> str:
+    """The bounds beside the measured curve at a few rounds, what they rest on, and where the run deviates."""
+    rounds, keys = len(r["rounds"]), [key for key in BOUNDS if key in r]
+    rows = [
+        (str(at + 1), *(number(None if r[key] is None else r[key][at]) for key in keys))
+        for at in sorted({0, rounds // 4, rounds // 2, rounds - 1})
+    ]
+    tables = [screen.table(heading(r), ("round", *(BOUNDS[key] for key in keys)), rows)]
+    facts: screen.Facts = []
+    if r["theorem"] == 1:
+        tables.append(terms(r))
+        facts.append(("measured", "the distance from the optimum of the records at hand, which (28) is not about"))
+        facts.append(("Lemma 5", escape(r["lemma5"]["statement"])))
+    elif r["rounds_above_published"]:
+        above = amount(r["rounds_above_published"], "round")
+        facts.append(("published", f"[bold red]exceeded in {above}[/]: it leaves out noise (docs/theory.md)"))
+    for one in r["conditions"]:
+        mark = "[green]holds[/]" if one["holds"] else "[bold red]FAILS[/]"
+        facts.append(("condition", f"{escape(one['condition'])}: {one['value']:.4g} <= {one['limit']:.4g} {mark}"))
+    facts += [("deviation", escape(words)) for words in r["deviations"]]
+    return screen.shown(*tables, screen.rows([*facts, ("mode", SIMULATED), ("written to", out)]))
+
+
+def terms(r: dict[str, Any]) -> "Table":
+    """The terms of bound (27), and their sum."""
+    rows = [(t["term"], t["equation"], number(t["published"]), number(t["corrected"])) for t in r["terms"]]
+    published = None if r["published"] is None else r["published"][-1]
+    rows.append(("total", "(27)", number(published), number(r["corrected"][-1])))
+    title = f"Terms of (27) after {amount(len(r['rounds']), 'round')}"
+    return screen.table(title, ("term", "", "published", "corrected"), rows, left=("term", ""))
+
+
+def tradeoff(r: dict[str, Any], out: Path | None) -> str:
+    """Losses, fits and the best alpha, by calibration and round."""
+    facts: screen.Facts = []
+    rows = []
+    for line in r["lines"]:
+        noise, after, fit = line["calibration"], line["round"], line["fit"]
+        for point in line["points"]:
+            figures = (point["loss"], point["standard_error"], point["epsilon_certified"])
+            rows.append((noise, str(after), f"{point['alpha']:g}", *map(number, figures)))
+            if point["problem"] is not None:
+                facts.append((f"alpha = {point['alpha']:g}", escape(f"not run: {point['problem']}")))
+        curve = f"{fit['c4']:.4g} exp(-{fit['c5']:.4g} alpha) + {fit['c6']:.4g}"
+        facts.append((f"{noise}, {after}", f"{curve}, R^2 = {fit['r2']:.4f}, off by up to {100 * fit['off']:.3g} %"))
+        facts.append(("best alpha", f"{best_alpha(line['best_measured'])}, as measured"))
+        fitted = line["best_fitted"]
+        poor = "[bold red]none to be read off the fit: it is poor[/]"
+        facts.append(("", poor if fitted is None else f"{best_alpha(fitted)}, as fitted"))
+    title, columns = (
+        f"Loss by alpha, {amount(r['seeds'], 'run')} each",
+        ("noise", "round", "alpha", "loss", "+-", "certified in all"),
+    )
+    return screen.shown(
+        screen.table(title, columns, rows, left=("noise",)),
+        screen.rows([*facts, ("mode", SIMULATED), ("written to", out)]),
+    )
+
+
+def best_alpha(best: dict[str, Any]) -> str:
+    edge = "" if best["where"] == "inside" else f", the {best['where']} that was run"
+    return f"{best['alpha']:.4g}{edge}; loss {best['loss']:.4g}"
+
+
+def reproduce(study: Study, out: Path, quick: bool = False) -> str:
+    grids = []
+    for grid in study.grids:
+        rows, names = (
+            [[escape(word(cell)) for cell in row] for row in grid.rows],
+            [escape(name) for name in grid.columns],
+        )
+        grids.append(screen.table(escape(grid.caption), names, rows, left=names))
+    checks = [(*map(escape, cells(c)[:4]), f"[{STYLES[c.ok]}]{VERDICTS[c.ok]}[/]") for c in study.checks]
+    title = escape(f"{study.title}, {kind(quick)}: {study.tally}")
+    return screen.shown(
+        *grids,
+        screen.table(title, CHECKS, checks, left=CHECKS),
+        remarks(study.checks),
+        screen.rows([*(("note", escape(note)) for note in study.notes), ("written to", out)]),
+    )
+
+
+def remarks(checks: Sequence[Check]) -> "list[Text]":
     """Why checks do not hold or cannot be judged, each below the check's name."""
-    room, lines = min(screen.console().width, 100) - 4, list[Text]()
+    from rich.text import Text
+
+    room, lines = min(screen.console().width, 100), list[Text]()
     for check in checks:
         if not check.ok and check.why:
-            lines += Text(f"{VERDICTS[check.ok]}: {check.name}", "bold").wrap(screen.console(), room + 4)
-            lines += [Text("    ") + part for part in Text(check.why).wrap(screen.console(), room)]
-    for line in lines:
-        line.rstrip()
+            lines += screen.wrapped(Text(f"{VERDICTS[check.ok]}: {check.name}", "bold"), room)
+            lines += [Text("    ") + part for part in screen.wrapped(Text(check.why), room - 4)]
     return lines
-
-
-def small(grid: Grid) -> Table:
-    made = Table(title=escape(grid.caption), title_justify="left")
-    for name in grid.columns:
-        made.add_column(escape(name))
-    for row in grid.rows:
-        made.add_row(*(escape(word(cell)) for cell in row))
-    return made

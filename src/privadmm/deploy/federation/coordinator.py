@@ -8,14 +8,15 @@ import json
 import logging
 import re
 import secrets
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from privadmm.data.arrays import Floats
+from privadmm.deploy.federation.keys import Credentials, sealed
 from privadmm.deploy.federation.proposal import MOST, Proposal
 from privadmm.deploy.federation.protocol import Greeting, Letter, text
 from privadmm.engine.job import Job
@@ -24,26 +25,20 @@ from privadmm.engine.phases import at_parties, heard
 from privadmm.errors import ClusterError, DataError, LockedError, MessageError, RefusedError
 from privadmm.privacy.ledger_file import Receipt
 
-if TYPE_CHECKING:
-    from privadmm.deploy.federation.keys import Credentials
-
 logger = logging.getLogger(__name__)
-Absent = Literal["wait", "continue", "abort"]
 HASH = re.compile("[0-9a-f]{64}")
-LONGEST = 1 << 24  # characters of what a party says of itself
-QUOTED = 2000  # characters of an error that a party tells
+LONGEST = 1 << 24  # characters of a party's facts
+QUOTED = 2000  # characters of a party's error that are shown
 
 
 class Post(Protocol):
     """Carries letters to nodes and answers back."""
 
     def nodes(self) -> Sequence[int]:
-        """Who is there now."""
-        ...
+        """The nodes that are there now."""
 
     def exchange(self, letters: Mapping[int, Letter], seconds: float) -> dict[int, Letter]:
-        """The answers that came within so many seconds, by node; it asks again where that helps."""
-        ...
+        """Send a letter to each node; the answers that came within so many seconds, by node."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +46,7 @@ class Patience:
     """How long a party may take, and what then: wait on, go on without it for good, or end the run to be resumed."""
 
     timeout: float = 600.0
-    absent: Absent = "abort"
+    absent: Literal["wait", "continue", "abort"] = "abort"
 
 
 @dataclass(frozen=True)
@@ -67,15 +62,15 @@ class Facts:
 
     @staticmethod
     def of(letter: Letter) -> "Facts":
-        """Read the facts in an answer to a hello; a ValueError if a field is missing or has another type."""
-        said = text(letter, "facts")
-        if len(said) > LONGEST:
-            raise ValueError(f"{len(said)} characters of facts")
-        found = json.loads(said)
-        if not isinstance(found, dict):
+        """Read the facts in an answer to a hello; a ValueError if a field is missing, of another type or impossible."""
+        packed = text(letter, "facts")
+        if len(packed) > LONGEST:
+            raise ValueError(f"{len(packed)} characters of facts")
+        table = json.loads(packed)
+        if not isinstance(table, dict):
             raise ValueError("facts are a table")
-        numbers: list[Any] = [found.get(key) for key in ("party", "records", "dim", "width")]
-        names, people = found.get("names"), found.get("people")
+        numbers: list[Any] = [table.get(key) for key in ("party", "records", "dim", "width")]
+        names, people = table.get("names"), table.get("people")
         if not all(type(value) is int and 0 <= value <= MOST for value in numbers):
             raise ValueError("a party, its records, dim and width are whole numbers")
         party, records, dim, width = numbers
@@ -98,134 +93,116 @@ class Federation:
     post: Post
     homes: Mapping[int, int]  # the node of each party
     patience: Patience = field(default_factory=Patience)
-    labels: Floats | None = None  # those at the coordinator, where parties hold columns
-    job: Job | None = None
+    labels: Floats | None = None  # the coordinator's, where parties hold columns
+    job: Job = field(init=False)  # from `begin` on
     asked: bool = False  # for a release, which a party may have made even if no answer came
     left: dict[int, str] = field(default_factory=dict)  # why a party is not asked any more
-    heads: dict[int, list[tuple[Receipt, int]]] = field(default_factory=dict)  # by round, with the party
-    hashes: dict[tuple[int, str], tuple[int, int]] = field(default_factory=dict)  # round and phase of a receipt
+    _heads: dict[int, list[tuple[str, int, int, str, int]]] = field(default_factory=dict)  # receipts by round
+    _seen: dict[tuple[int, str], tuple[int, int]] = field(default_factory=dict)  # round and phase of a party's hash
 
     def begin(self, job: Job, proposal: Proposal, seen: Sequence[tuple[Receipt, int]]) -> None:
-        """Set the cost aside at every party, or end with the first refusal. `seen` are receipts of rounds before."""
-        self.job = job
-        letters: dict[int, Letter] = {
-            party: {
-                "kind": "begin",
-                "proposal": proposal.pack(),
-                "heads": json.dumps([head for head, first in seen if first == party]),
-            }
-            for party in self.homes
-        }
-        self._ask(letters, Patience(self.patience.timeout, "abort"))
+        """Set the cost aside at every party, or end with the first refusal. `seen` are receipts of earlier rounds."""
+        self.job, packed = job, proposal.pack()
+        letters: dict[int, Letter] = {}
+        for party in self.homes:
+            heads = json.dumps([head for head, first in seen if first == party])
+            letters[party] = {"kind": "begin", "proposal": packed, "heads": heads}
+        self._ask(letters, replace(self.patience, absent="abort"))
 
     def step(self, round: int, phase: int, inbox: Mail) -> Mail:
-        assert self.job is not None, "begin comes first"
         self.asked = True
-        here = [party for party in sorted(self.homes) if party not in set(inbox.gone.tolist())]
         letters: dict[int, Letter] = {}
-        for party in here:
-            senders = heard(self.job.algorithm, self.job.public, np.array([party]))
-            mail = inbox.only(senders).pack()
-            letters[party] = {
-                "kind": "step",
-                "job": self.job.id,
-                "round": round,
-                "phase": phase,
-                "inbox": mail,
-            }
+        for party in sorted(self.homes.keys() - set(inbox.gone.tolist())):
+            mail = inbox.only(heard(self.job.algorithm, self.job.public, np.array([party]))).pack()
+            letters[party] = {"kind": "step", "job": self.job.id, "round": round, "phase": phase, "inbox": mail}
         mails = []
         for party, answer in self._ask(letters, self.patience).items():
             try:
-                said, seen = self._taken(party, round, phase, answer)
+                message, head = self._checked(party, round, phase, answer)
             except MessageError as error:
                 if self.patience.absent != "continue":
                     raise
                 self._lose(party, str(error))
                 continue
-            mails.append(said)
-            if seen:
-                self.heads.setdefault(round, []).append(((self.job.id, round, phase, seen), party))
+            mails.append(message)
+            if head:
+                self._heads.setdefault(round, []).append((self.job.id, round, phase, head, party))
         return Mail.join(mails or [Mail.empty()])
 
-    def _taken(self, party: int, round: int, phase: int, answer: Letter) -> tuple[Mail, str]:
-        """A party's message and its receipt, if they are what it sends in this round: a party speaks for itself."""
-        assert self.job is not None, "begin comes first"
-        sent, seen = answer.get("mail"), answer.get("receipt")
-        if not isinstance(sent, bytes) or not isinstance(seen, str):
+    def _checked(self, party: int, round: int, phase: int, answer: Letter) -> tuple[Mail, str]:
+        """A party's message and receipt, if they are what it sends in this round and are its own."""
+        sent, head = answer.get("mail"), answer.get("receipt")
+        if not isinstance(sent, bytes) or not isinstance(head, str):
             raise MessageError(f"party {party} sent an answer without mail or receipt")
         if self.job.leave.get(party, self.job.public.rounds) <= round:
-            if (sent, seen) != (Mail.empty().pack(), ""):
+            if (sent, head) != (Mail.empty().pack(), ""):
                 raise MessageError(f"party {party} sent mail after the round in which the job has it leave")
             return Mail.empty(), ""
-        if not HASH.fullmatch(seen):
+        if not HASH.fullmatch(head):
             raise MessageError(f"party {party} sent a receipt that is not 64 hexadecimal digits")
-        if self.hashes.setdefault((party, seen), (round, phase)) != (round, phase):
+        if self._seen.setdefault((party, head), (round, phase)) != (round, phase):
             raise MessageError(f"party {party} sent the receipt of another round")
-        return unpack_from(party, sent, at_parties(self.job.algorithm, phase).sends(self.job.public, round)), seen
+        return unpack_from(party, sent, at_parties(self.job.algorithm, phase).sends(self.job.public, round)), head
 
     def receipts(self, round: int) -> list[tuple[str, int, int, str, int]]:
-        return [(*seen, party) for seen, party in self.heads.get(round, ())]
+        return self._heads.get(round, [])
 
     def iterates(self, rounds: int) -> Floats | None:
-        """What is not released stays where it is."""
+        """None: what is not released stays at the parties."""
         return None
 
     def give_up(self) -> None:
-        assert self.job is not None, "begin comes first"
         letters = {node: {"kind": "give_up", "job": self.job.id} for node in self.homes.values()}
         self.post.exchange(letters, min(self.patience.timeout, 60.0))
 
     def _ask(self, letters: Mapping[int, Letter], patience: Patience) -> dict[int, Letter]:
-        """Answers by party, of those that gave one."""
-        waiting, found, refused = dict(letters), dict[int, Letter](), dict[int, str]()
+        """Send these letters; the answers by party. Parties that refuse or do not answer leave, or end the run."""
+        waiting, answers, refusals = dict(letters), dict[int, Letter](), dict[int, str]()
         while waiting:
-            asked = {self.homes[party]: letter for party, letter in waiting.items()}
-            answers = self.post.exchange(asked, patience.timeout)
-            for party in [party for party in waiting if self.homes[party] in answers]:
+            arrived = self.post.exchange({self.homes[party]: waiting[party] for party in waiting}, patience.timeout)
+            for party in [party for party in waiting if self.homes[party] in arrived]:
                 del waiting[party]
-                answer = answers[self.homes[party]]
-                if self._good(party, answer, patience):
-                    found[party] = answer
+                answer = arrived[self.homes[party]]
+                if answer.get("status") == "ok":
+                    answers[party] = answer
                 else:
-                    refused[party] = told(answer)[1]
+                    refusals[party] = refusal(party, answer, patience)
             if not waiting or patience.absent != "wait":
                 break
             logger.warning("no answer of %s for %g s; asked again", named(waiting), patience.timeout)
-        if found and 2 * len(refused) >= len(letters):
+        if answers and 2 * len(refusals) >= len(letters):
             # What was sent may have made them, and one of the others may have made what was sent.
             raise RefusedError(
-                f"{named(refused)} refused at once, half of those asked or more, and the run does not go on with the "
-                f"others alone: {next(iter(refused.values()))}"
+                f"{named(refusals)} refused at once, half of those asked or more, and the run does not go on with the "
+                f"others alone: {next(iter(refusals.values()))}"
             )
-        for party, why in refused.items():
+        for party, why in refusals.items():
             self._lose(party, f"refused: {why}")
+        if waiting and patience.absent == "abort":
+            raise ClusterError(
+                f"{named(waiting)} gave no answer for {patience.timeout:g} s: see whether its node is up, or raise "
+                'timeout; absent = "continue" would go on without it for good'
+            )
         for party in waiting:
-            if patience.absent == "abort":
-                raise ClusterError(
-                    f"{named(waiting)} gave no answer for {patience.timeout:g} s: see whether its node is up, or raise "
-                    'timeout; absent = "continue" would go on without it for good'
-                )
             self._lose(party, f"no answer for {patience.timeout:g} s")
-        return dict(sorted(found.items()))
-
-    def _good(self, party: int, answer: Letter, patience: Patience) -> bool:
-        """Whether it is an answer; a refusal is the party's right, and the others may go on without it."""
-        status = answer.get("status")
-        if status == "ok":
-            return True
-        kind, why = told(answer)
-        if status == "refused" and patience.absent == "continue":
-            return False
-        if status == "refused":
-            raise RefusedError(f"party {party} refused: {why}")
-        if status == "locked":
-            raise LockedError(f"party {party}: {why}")
-        # An abort that records may have caused must not look like a party that left, and the run go on.
-        raise ClusterError(f"party {party} failed, {kind}: {why}")
+        return dict(sorted(answers.items()))
 
     def _lose(self, party: int, why: str) -> None:
         logger.warning("party %d left: %s", party, why)
         self.left[party] = why
+
+
+def refusal(party: int, answer: Letter, patience: Patience) -> str:
+    """Why a party refused, if the others may go on without it; else an error ends the run."""
+    (kind, why), status = told(answer), answer.get("status")
+    if status == "refused" and patience.absent == "continue":
+        return why
+    if status == "refused":
+        raise RefusedError(f"party {party} refused: {why}")
+    if status == "locked":
+        raise LockedError(f"party {party}: {why}")
+    # A failure that records may have caused must not look like a party that left: the run would go on.
+    raise ClusterError(f"party {party} failed, {kind}: {why}")
 
 
 def greet(
@@ -234,49 +211,46 @@ def greet(
     parties: Mapping[int, Path],
     patience: Patience,
     nodes: Sequence[int],
-    credentials: "Credentials",
+    credentials: Credentials,
 ) -> dict[int, Facts]:
-    """Ask every node who it is; facts by node. Each of these parties, given with their public keys, has to be there.
+    """Ask every node who it is; facts by node. All of `parties`, given with their public keys, have to be there.
 
-    A key that is registered lets a node in and does not say which party's it is: that a party signs for itself, and for
-    this question of this coordinator.
+    A registered key lets a node in and does not say which party it is: a party signs that itself, for this question of
+    this coordinator.
     """
     greeting = credentials.greeting(secrets.token_hex(16), proposal)
     letter = credentials.hello(greeting, proposal)
-    wanted = {*parties, None}  # one that cannot say who it is may be one of them
-    answers = {
-        node: answer
-        for node, answer in post.exchange(dict.fromkeys(nodes, letter), patience.timeout).items()
-        if isinstance(number := answer.get("party"), int | None) and number in wanted
-    }
     facts: dict[int, Facts] = {}
-    for node, answer in sorted(answers.items()):
+    for node, answer in sorted(post.exchange(dict.fromkeys(nodes, letter), patience.timeout).items()):
+        number = answer.get("party")
+        # A node that does not say who it is may be one of the parties.
+        if not (number is None or (isinstance(number, int) and number in parties)):
+            continue
         if answer.get("status") != "ok":
-            # What a node says of a failure is not signed: the node is what is known.
+            # A failure is not signed, so the node is all that is known for sure.
             name, why = told(answer)
-            who = f"node {node}" if answer.get("party") is None else f"party {answer['party']!r} (node {node})"
+            who = f"node {node}" if number is None else f"party {number!r} (node {node})"
             kind = RefusedError if answer.get("status") == "refused" else ClusterError
             raise kind(f"{who} did not take the job, {name}: {why}")
         facts[node] = recognise(node, answer, greeting, parties)
-    numbers = sorted(found.party for found in facts.values())
+    known = sorted(facts.values(), key=lambda own: own.party)
+    numbers = [own.party for own in known]
     if twice := [number for number in set(numbers) if numbers.count(number) > 1]:
         raise ClusterError(f"two nodes say that they are party {twice[0]}: each party runs one node")
-    if missing := sorted(set(parties) - set(numbers)):
+    if missing := parties.keys() - set(numbers):
         raise ClusterError(
             f"{named(missing)} did not answer within {patience.timeout:g} s, and a run begins with all of them: start "
             "its node, see that its key is registered, and try again"
         )
-    agree([found for _, found in sorted(facts.items(), key=lambda item: item[1].party)])
+    agree(known)
     return facts
 
 
 def recognise(node: int, answer: Letter, greeting: Greeting, parties: Mapping[int, Path]) -> Facts:
-    """What a node says of itself; refused unless it has the key of the party which it says it is."""
-    from privadmm.deploy.federation.keys import sealed
-
+    """The facts in a node's answer; refused unless it is signed with the key of the party that it says it is."""
     try:
         facts = Facts.of(answer)
-        said, signature = text(answer, "facts"), text(answer, "signature")
+        packed, signature = text(answer, "facts"), text(answer, "signature")
     except (ValueError, RecursionError) as error:
         raise MessageError(f"node {node} sent what no party says of itself ({error})"[:QUOTED]) from None
     if facts.party not in parties:
@@ -284,7 +258,7 @@ def recognise(node: int, answer: Letter, greeting: Greeting, parties: Mapping[in
     key = parties[facts.party]
     if not key.is_file():
         raise ClusterError(f"{key}: no such file; put the public key of that party there, as it handed it over")
-    if not sealed(key.read_bytes(), greeting.answer(said), signature):
+    if not sealed(key.read_bytes(), greeting.answer(packed), signature):
         raise ClusterError(
             f"node {node} says that it is party {facts.party} and has not the key in {key}, or answers for another "
             "federation: unregister it, or put the key of that party there"
@@ -293,6 +267,7 @@ def recognise(node: int, answer: Letter, greeting: Greeting, parties: Mapping[in
 
 
 def agree(facts: Sequence[Facts]) -> None:
+    """Refuse parties that hold other columns, or other people, than the first."""
     first = facts[0]
     for other in facts[1:]:
         if other.dim != first.dim or other.people != first.people:
@@ -309,7 +284,7 @@ def agree(facts: Sequence[Facts]) -> None:
 
 
 def told(answer: Letter) -> tuple[str, str]:
-    """The kind of an error and its message, as far as they are fit to be shown: a party may say anything."""
+    """Kind and message of a party's error, cut and without control characters: a party may send anything."""
     kind, why = (
         "".join(c if c.isprintable() else " " for c in value[:QUOTED]) if isinstance(value, str) else "nothing said"
         for value in (answer.get("error"), answer.get("message"))
@@ -317,6 +292,5 @@ def told(answer: Letter) -> tuple[str, str]:
     return kind, why
 
 
-def named(parties: Any) -> str:
-    found = sorted(parties)
-    return f"party {found[0]}" if len(found) == 1 else f"parties {', '.join(map(str, found))}"
+def named(parties: Collection[int]) -> str:
+    return f"{'party' if len(parties) == 1 else 'parties'} {', '.join(map(str, sorted(parties)))}"

@@ -1,5 +1,6 @@
-"""The labels of a coordinator that holds them for everybody, where parties hold columns."""
+"""Labels that the coordinator holds, where parties hold columns."""
 
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -19,16 +20,16 @@ from privadmm.privacy.ledger import Policy
 from privadmm.privacy.sqlite_ledger import SqliteLedger
 from privadmm.privacy.verification import sound
 
-LABELS = "labels.sqlite"  # what the label holder has told, beside job.toml
+LABELS = "labels.sqlite"  # beside job.toml: what was reported of the labels
 
 
 def label_ledger(path: Path, adjacency: Adjacency, label_epsilon: float, mode: str) -> SqliteLedger:
-    """The ledger of a coordinator that holds labels: it keeps what was reported of them, once and for all jobs."""
+    """Ledger of a coordinator that holds labels: it keeps what was reported of them, once and for all jobs."""
     return SqliteLedger(path, (0,), Policy(None, adjacency=adjacency, label_epsilon=label_epsilon), mode)
 
 
 def labels(config: Config, job: Job, first: Facts) -> Floats | None:
-    """Those at the coordinator, in the order of its people; randomised once, where that is asked for."""
+    """The coordinator's labels in the order of the parties' people; randomised once, where that is asked for."""
     if not job.public.columns:
         return None
     table = config.data
@@ -39,10 +40,9 @@ def labels(config: Config, job: Job, first: Facts) -> Floats | None:
     (order,) = align([(str(source), ids)])
     if digest(ids[order]) != first.people:
         raise DataError(f"{source}: has labels of other people than the parties hold; agree on the people first")
-    found: Floats = np.asarray(y[order], dtype=np.float64)
-    chosen = job.public.label_epsilon
-    if chosen is None:
-        return found
+    own: Floats = np.asarray(y[order], dtype=np.float64)
+    if (chosen := job.public.label_epsilon) is None:
+        return own
     path, mode = config.resolve(LABELS), config.run.mode
     if mode == "deployment" and not path.exists():
         raise LedgerError(
@@ -52,9 +52,6 @@ def labels(config: Config, job: Job, first: Facts) -> Floats | None:
         )
     if path.exists():
         sound(path)
-    ledger = label_ledger(path, job.policy.adjacency, chosen, mode)
-    try:
-        people = LabelSource.declared(table.label, table.classes, [digest(ids[order])])
-        return reported_by_holder(found, people, ledger, build.noise(config), chosen)
-    finally:
-        ledger.close()
+    people = LabelSource.declared(table.label, table.classes, [first.people])
+    with closing(label_ledger(path, job.policy.adjacency, chosen, mode)) as ledger:
+        return reported_by_holder(own, people, ledger, build.noise(config), chosen)

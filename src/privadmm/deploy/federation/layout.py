@@ -1,10 +1,10 @@
-"""Where a federation's files are, and the commands that start it: the coordinator's directory, and each party's."""
+"""Where a federation's files are, and the commands that start its processes."""
 
+import json
 import os
 import secrets
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from privadmm.config.reader import load
@@ -12,70 +12,43 @@ from privadmm.data.files import for_owner
 from privadmm.deploy.federation.party import Party
 from privadmm.errors import ConfigError
 
-NAME = "federation"  # of the connection in Flower's own config
-FLOWER = "1.41"  # what pinned.py replaces is inside Flower, and may change with any minor version
+NAME = "federation"  # the connection's name in Flower's config
+FLOWER = "1.41"  # pinned.py replaces Flower's internals, which may change with any minor version
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
-# Flower asks its own processes for work this often, in seconds; it would once a second.
+# Seconds after which Flower's processes look for work again; its default is 1.
 PROMPT = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2"}
 CLIENT, SERVER = "flwr-clientapp", "flwr-serverapp"
 COMMANDS = ("flwr-agentapp", CLIENT, "flwr-connector", "flwr-model", SERVER, "flwr-simulation")
 SECRET = 32  # bytes
-COORDINATOR = "PRIVADMM_COORDINATOR"  # in the environment of a SuperLink: whose job it runs, and no other
+COORDINATOR = "PRIVADMM_COORDINATOR"  # environment variable of a SuperLink: the directory of the only job it runs
 
 
-@dataclass(frozen=True)
 class Coordinator:
-    """The coordinator's directory."""
+    """The coordinator's directory: its files, and the commands of Flower that use them."""
 
-    folder: Path
-
-    @property
-    def job(self) -> Path:
-        return self.folder / "job.toml"
-
-    @property
-    def app(self) -> Path:
-        return self.folder / "app"
-
-    @property
-    def flower(self) -> Path:
-        """Flower's home: its config, and what it unpacks."""
-        return self.folder / "flower"
-
-    @property
-    def certificates(self) -> Path:
-        return self.folder / "certificates"
-
-    @property
-    def keys(self) -> Path:
-        """The parties' public keys."""
-        return self.folder / "nodes"
-
-    @property
-    def runs(self) -> Path:
-        return self.folder / "runs"
-
-    @property
-    def status(self) -> Path:
-        """Where the latest run stands."""
-        return self.folder / "status.json"
-
-    @property
-    def environment(self) -> dict[str, str]:
-        return {"FLWR_HOME": str(self.flower.absolute()), **QUIET, **PROMPT}
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.job = folder / "job.toml"
+        self.app = folder / "app"
+        self.flower = folder / "flower"  # Flower's home: its config, and what it unpacks
+        self.certificates = folder / "certificates"
+        self.keys = folder / "nodes"  # the parties' public keys
+        self.runs = folder / "runs"
+        self.status = folder / "status.json"  # where the latest run stands
+        self.environment = {"FLWR_HOME": str(self.flower.absolute()), **QUIET, **PROMPT}
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where parties and Flower's own commands reach the SuperLink."""
+        """Host and port at which parties and Flower's commands reach the SuperLink."""
         path = self.flower / "config.toml"
-        given = str(load(path)[1].get("superlink", {}).get(NAME, {}).get("address"))
-        host, _, port = given.rpartition(":")
+        address = str(load(path)[1].get("superlink", {}).get(NAME, {}).get("address"))
+        host, _, port = address.rpartition(":")
         if not host or not port.isdigit() or not 0 < int(port) < 65536:
-            raise ConfigError(f"{path}: [superlink.{NAME}] address is {given!r} and not HOST:PORT")
+            raise ConfigError(f"{path}: [superlink.{NAME}] address is {address!r} and not HOST:PORT")
         return host, int(port)
 
     def superlink(self, host: str) -> list[str]:
-        """Listening at this address of the machine."""
+        """Command that starts the SuperLink, listening at this address of the machine."""
         path, (_, port) = self.certificates, self.address
         return [
             "flower-superlink",
@@ -88,7 +61,7 @@ class Coordinator:
         ]
 
     def superexec(self) -> list[str]:
-        """What runs the ServerApp, beside the SuperLink and not under it: so a run outlives a SuperLink that dies."""
+        """Command that runs the ServerApp as a process of its own, so that a run outlives a SuperLink that dies."""
         host, port = self.address
         return [
             "flower-superexec",
@@ -99,13 +72,13 @@ class Coordinator:
         ]
 
     def secret(self) -> Path:
-        """By which the SuperLink knows who may run the ServerApp; made when it is asked for first."""
+        """File of the secret by which the SuperLink knows who may run the ServerApp; made on first use."""
         path, fresh = self.folder / "superexec-secret", self.folder / f"superexec-secret.{os.getpid()}"
         if not path.exists():
             with open(fresh, "wb", opener=for_owner) as file:
                 file.write(secrets.token_bytes(SECRET))
             with suppress(FileExistsError):
-                os.link(fresh, path)  # whole, and only one of two that are made at once
+                os.link(fresh, path)  # atomic: of two processes that make one at once, the first wins
             fresh.unlink()
         state = path.stat()
         if state.st_size < SECRET or state.st_mode & 0o077:
@@ -116,19 +89,13 @@ class Coordinator:
         return ["flwr", "supernode", "register", str(self.keys / f"party-{number}.pub"), NAME]
 
     def run(self, **changes: str | float | bool) -> list[str]:
-        """`out` and the like in place of what the app's pyproject.toml has."""
-        given = [f"--run-config={key}={toml(value)}" for key, value in changes.items()]
-        return ["flwr", "run", str(self.app), NAME, *given]
-
-
-def toml(value: str | float | bool) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f'"{value}"' if isinstance(value, str) else f"{value:g}"
+        """Command that starts a run; `changes` replace options of the app's pyproject.toml, such as `out`."""
+        options = [f"--run-config={key}={json.dumps(value)}" for key, value in changes.items()]
+        return ["flwr", "run", str(self.app), NAME, *options]
 
 
 def node(party: Party) -> list[str]:
-    """The node of a party."""
+    """Command that starts the node of a party."""
     folder, table = party.folder.absolute(), party.node
     return [
         "flower-supernode",
@@ -151,18 +118,16 @@ def superlink_environment(place: Coordinator) -> dict[str, str]:
 
 
 def pinned(folder: Path, own: str) -> str:
-    """A path on which Flower finds, of the commands that run apps, privadmm's `own` one, and refusals.
+    """Make a PATH on which Flower finds privadmm's `own` app command, and a refusal for every other app command.
 
-    They are made anew whenever something is started, and are of this Python.
+    The files are written anew at every start, since they name this Python.
     """
-    made = folder / "bin"
-    made.mkdir(exist_ok=True)
+    scripts = folder / "bin"
+    scripts.mkdir(exist_ok=True)
     for name in COMMANDS:
         act = {CLIENT: "client", SERVER: "server"}[own] if name == own else "refuse"
-        path = made / name
-        path.write_text(
-            f"#!{sys.executable}\nfrom privadmm.deploy.flower.pinned import {act}\n\n{act}()\n",
-            encoding="utf-8",
-        )
+        path = scripts / name
+        code = f"#!{sys.executable}\nfrom privadmm.deploy.flower.pinned import {act}\n\n{act}()\n"
+        path.write_text(code, encoding="utf-8")
         path.chmod(0o755)
-    return os.pathsep.join([str(made), str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    return os.pathsep.join([str(scripts), str(Path(sys.executable).parent), os.environ.get("PATH", "")])

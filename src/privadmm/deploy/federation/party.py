@@ -1,11 +1,11 @@
 """A party's own directory: party.toml says who it is and what it allows, and is the authority on both.
 
-    party.toml      this page: the party, how its records are read, its policy
+    party.toml      who the party is, how its records are read, its policy
     ledger.sqlite   what it has released, and its state in every job
     jobs/           the jobs that it takes part in, as they were proposed
     requests.log    what it was asked and what it answered, a line each; it stays here
 
-A job is a proposal. Where records and ledger are is never the job's to say.
+A job is a proposal. It never says where records and ledger are.
 """
 
 from collections.abc import Mapping
@@ -17,13 +17,17 @@ from annotated_types import Ge, Gt, Le, Lt
 
 from privadmm.config.file import Config
 from privadmm.config.reader import Lines, Report, load, read_table
-from privadmm.config.sections import NAME, DataTable
+from privadmm.config.rules import NAME
+from privadmm.config.sections import DataTable
+from privadmm.deploy.federation.protocol import refused
 from privadmm.errors import ConfigError, RefusedError
 from privadmm.params import BAD, Doc, Rule, fields_of, show
 from privadmm.privacy.ledger import Budget, Policy
 from privadmm.privacy.limits import Limits
 
 FILE = "party.toml"
+# Keys of [data] that are the party's own affair: where its records are; and nothing is held out.
+ITS_OWN = ("source", "format", "test_fraction", "split_seed")
 
 
 def _algorithms_problem(value: tuple[str, ...]) -> str | None:
@@ -53,9 +57,7 @@ class PolicyTable:
         Doc("secure noise; or noise from a seed that the job brings, which protects nobody: for tests only"),
     ] = "deployment"
     epsilon: Annotated[
-        float | None,
-        Gt(0),
-        Doc("what it may spend in all; a deployment needs it, without it nothing is private"),
+        float | None, Gt(0), Doc("what it may spend in all; a deployment needs it, without it nothing is private")
     ] = None
     delta: Annotated[float, Ge(0), Lt(1), Doc("at this delta")] = 1e-6
     per_job: Annotated[float | None, Gt(0), Doc("the most that one job may cost")] = None
@@ -115,63 +117,41 @@ class Party:
         return self.folder / "jobs"
 
     @property
-    def log(self) -> Path:
-        return self.folder / "requests.log"
-
-    @property
     def fixed(self) -> Policy:
-        """What its ledger fixes when it is made."""
-        table = self.policy
-        budget = None if table.epsilon is None else Budget(table.epsilon, table.delta)
-        return Policy(
-            budget,
-            table.per_job,
-            table.algorithms,
-            table.row_bound,
-            table.adjacency,
-            table.label_epsilon,
-            self.limits,
-        )
+        """The policy that its ledger fixes when it is made."""
+        own = self.policy
+        budget = None if own.epsilon is None else Budget(own.epsilon, own.delta)
+        return Policy(budget, own.per_job, own.algorithms, own.row_bound, own.adjacency, own.label_epsilon, self.limits)
 
     def admit(self, config: Config, parties: int) -> None:
-        """Refuse, before a record is read, what this party does not take part in whatever it costs."""
-        mode, least = self.policy.mode, self.policy.minimum_parties
+        """Refuse, before a record is read, a job that this party does not take part in whatever it costs."""
+        mode, least, privacy = self.policy.mode, self.policy.minimum_parties, config.privacy
         if config.run.mode != mode:
             why = (
                 "noise from a seed protects nobody: the party's steward has to allow it, for a test"
                 if mode == "deployment"
                 else "it is set up for a test"
             )
-            raise RefusedError(
-                f'the policy has mode = "{mode}" and the job "{config.run.mode}"; {why}. Nothing was released'
-            )
+            raise refused(f'the policy has mode = "{mode}" and the job "{config.run.mode}"; {why}')
         if parties < least:
-            raise RefusedError(f"the policy has minimum_parties = {least} and the job {parties}. Nothing was released")
-        self.same_declaration(config)
+            raise refused(f"the policy has minimum_parties = {least} and the job {parties}")
+        for key in fields_of(DataTable):
+            own, asked = getattr(self.data, key), getattr(config.data, key)
+            # Whether records can be read in another way than the party declares would tell of them.
+            if key not in ITS_OWN and own != asked:
+                raise refused(
+                    f"party.toml has [data] {key} = {show(own)} and the job {show(asked)}: a party's records are read "
+                    "as it declares"
+                )
         self.fixed.admit(config.algorithm.name)
-        privacy = config.privacy
         if privacy is not None:
             self.fixed.agree(privacy.adjacency, privacy.label_epsilon)
             if privacy.delta != self.policy.delta:
-                raise RefusedError(
-                    f"the policy counts at delta = {self.policy.delta:g} and the job at {privacy.delta:g}. "
-                    "Nothing was released"
-                )
-
-    def same_declaration(self, config: Config) -> None:
-        """Records are read in the one way that the party declares: whether another works would tell of them."""
-        for key in fields_of(DataTable):
-            own, asked = getattr(self.data, key), getattr(config.data, key)
-            if key not in ITS_OWN and own != asked:
-                raise RefusedError(
-                    f"party.toml has [data] {key} = {show(own)} and the job {show(asked)}: a party's records are read "
-                    "as it declares. Nothing was released"
-                )
+                raise refused(f"the policy counts at delta = {self.policy.delta:g} and the job at {privacy.delta:g}")
 
     def stay(self, present: int) -> None:
-        """Refuse to go on among fewer than the policy asks for."""
-        least = self.policy.minimum_parties
-        if present < least:
+        """Refuse to go on among fewer parties than the policy asks for."""
+        if present < (least := self.policy.minimum_parties):
             raise RefusedError(
                 f"the policy has minimum_parties = {least}, and {present} are left. Nothing more was released"
             )
@@ -184,16 +164,10 @@ TABLES: Mapping[str, type[Any]] = {
     "node": NodeTable,
     "limits": Limits,
 }
-ITS_OWN = (
-    "source",
-    "format",
-    "test_fraction",
-    "split_seed",
-)  # of [data]: where it is; and nothing is held out
 
 
 def read(folder: Path) -> Party:
-    """The party of this directory; a ConfigError lists everything that is wrong with its file."""
+    """Read the party of this directory; a ConfigError lists everything that is wrong with its file."""
     path = folder / FILE
     text, raw = load(path)
     report = Report(str(path), Lines(text))
@@ -212,9 +186,9 @@ def read(folder: Path) -> Party:
     if policy is not BAD and policy.mode == "deployment" and policy.epsilon is None:
         report.add(("policy", "epsilon"), 'missing beside mode = "deployment"', "a number > 0")
     report.check()
+    party = Party(folder, **tables, schema=schema)
     try:
-        found = Party(folder, **tables, schema=schema)
-        _ = found.fixed
+        _ = party.fixed
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
-    return found
+    return party

@@ -1,13 +1,13 @@
 """A job as it is proposed to the parties: the config without anybody's files, and public facts.
 
-The text is TOML of the config's own language, so that a party reads it with the same checks as anybody else. What the
-coordinator alone decides (where it keeps the run, how long it waits) is not in it, and neither is a path.
+The text is a config file, so that a party reads it with the same checks as anybody else. It holds no path, and nothing
+that the coordinator alone decides, such as where it keeps the run or how long it waits.
 """
 
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,13 @@ from privadmm.config.reader import load
 from privadmm.config.undeclared import undeclared_columns, undeclared_dim, undeclared_sizes
 from privadmm.data import adult
 from privadmm.data.files import write_text
+from privadmm.deploy.federation.protocol import refused
 from privadmm.engine.job import Job
-from privadmm.errors import ConfigError, RefusedError
+from privadmm.errors import ConfigError
 from privadmm.params import fields_of
 
-OWN = "own.npz"  # stands where a config names a file; every party reads its own
 JOB = re.compile(r"[0-9a-f]{32}")
-MOST = 2**53  # of records, columns and dimensions: whole numbers that a float has
+MOST = 2**53  # records, columns and dimensions: whole numbers up to here are exact as floats
 
 
 def parties_of(config: Config) -> int:
@@ -37,22 +37,17 @@ def parties_of(config: Config) -> int:
 
 
 def neutral(config: Config) -> Config:
-    """The same job with nobody's files in it: each party holds what it holds."""
+    """The same job with nobody's files in it, whatever each party holds."""
     data, parties, run = config.data, config.parties, config.run
     split = "features" if parties.split == "features" else "even"
     if data.embedded:
         onehot = data.source == "embedded:adult"
         bound = data.row_bound or (adult.SCHEMA.row_bound if onehot else 14**0.5)
         data = replace(data, classes=adult.CLASSES, row_bound=None if data.rows == "unit" else bound, encoding="minmax")
+    source = "own.npz" if data.schema is None else "own.csv"  # a name where one is needed; every party reads its own
     return replace(
         config,
-        data=replace(
-            data,
-            source=OWN if data.schema is None else "own.csv",
-            format=None,
-            test_fraction=0.0,
-            split_seed=0,
-        ),
+        data=replace(data, source=source, format=None, test_fraction=0.0, split_seed=0),
         parties=replace(parties, count=parties_of(config), split=split, sizes=None, columns=None, files=None, seed=0),
         privacy=None if config.privacy is None else replace(config.privacy, budget=None),
         run=replace(type(run)(), mode=run.mode, seed=run.seed),
@@ -66,21 +61,18 @@ def written(config: Config) -> str:
 
 
 def section(name: str, table: Any) -> str:
-    keys = _said(table, type(table))
-    if name == "algorithm":
-        keys |= _said(table.parameters, type(table.parameters))
-    return "\n".join([f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in keys.items())])
-
-
-def _said(table: Any, kind: type[Any]) -> dict[str, Any]:
-    found = {key: (getattr(table, key), declared.default) for key, declared in fields_of(kind).items()}
-    return {key: value for key, (value, default) in found.items() if value != default}
+    """One section of a config as TOML."""
+    lines = [f"[{name}]"]
+    for part in (table, table.parameters) if name == "algorithm" else (table,):
+        values = {key: (getattr(part, key), declared.default) for key, declared in fields_of(type(part)).items()}
+        lines += [f"{key} = {_toml(value)}" for key, (value, default) in values.items() if value != default]
+    return "\n".join(lines)
 
 
 def _toml(value: Any) -> str:
-    # Of strings, numbers and lists, JSON's spelling is TOML's.
+    # JSON spells strings, numbers and lists as TOML does.
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{json.dumps(key)} = {_toml(one)}" for key, one in value.items()) + " }"
+        return "{ " + ", ".join(f"{json.dumps(key)} = {_toml(inner)}" for key, inner in value.items()) + " }"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_toml, value)) + "]"
     return json.dumps(value, ensure_ascii=False)
@@ -88,7 +80,7 @@ def _toml(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Proposal:
-    """What makes a job: the same at every party and at the coordinator."""
+    """A job's id, its config as text, and its public facts: the same at every party and at the coordinator."""
 
     id: str
     text: str
@@ -98,20 +90,13 @@ class Proposal:
 
     def __post_init__(self) -> None:
         if not JOB.fullmatch(self.id):
-            raise RefusedError("a job has an id of 32 hexadecimal digits. Nothing was released")
+            raise refused("a job has an id of 32 hexadecimal digits")
         numbers = (*self.sizes, *self.columns, self.dim)
         if not self.sizes or not all(type(number) is int and 1 <= number <= MOST for number in numbers):
-            raise RefusedError("sizes, columns and dim of a job are whole numbers from 1 on. Nothing was released")
+            raise refused("sizes, columns and dim of a job are whole numbers from 1 on")
 
     def pack(self) -> bytes:
-        facts = {
-            "id": self.id,
-            "text": self.text,
-            "sizes": self.sizes,
-            "dim": self.dim,
-            "columns": self.columns,
-        }
-        return json.dumps(facts, sort_keys=True).encode()
+        return json.dumps(asdict(self), sort_keys=True).encode()
 
     @staticmethod
     def unpack(data: bytes) -> "Proposal":
@@ -120,17 +105,15 @@ class Proposal:
             sizes, columns = tuple(facts["sizes"]), tuple(facts["columns"])
             return Proposal(str(facts["id"]), str(facts["text"]), sizes, facts["dim"], columns)
         except (ValueError, KeyError, TypeError, RecursionError):
-            raise RefusedError(
-                "a proposal is a table of id, text, sizes, dim and columns. Nothing was released"
-            ) from None
+            raise refused("a proposal is a table of id, text, sizes, dim and columns") from None
 
     def keep(self, folder: Path) -> "Kept":
-        """Write it down in a party's jobs/. The same again changes nothing, and another under its id is refused."""
+        """Write it into a party's jobs/. The same again changes nothing; another under the same id is refused."""
         folder.mkdir(exist_ok=True)
         path, config = folder / f"{self.id}.json", folder / f"{self.id}.toml"
-        if path.exists() and path.read_bytes() != self.pack():
-            raise RefusedError(f"job {self.id} was proposed before and said something else. Nothing was released")
         if path.exists():
+            if path.read_bytes() != self.pack():
+                raise refused(f"job {self.id} was proposed before and said something else")
             return Kept(self, read_text(config))
         write_text(config, self.text)
         try:
@@ -150,17 +133,14 @@ class Kept:
     config: Config
 
     def __post_init__(self) -> None:
-        """The facts beside the text are of as many parties as it says, and of columns if it splits these."""
-        parties, given = parties_of(self.config), self.proposal
-        wanted = parties if self.config.parties.split == "features" else 0
-        if (len(given.sizes), len(given.columns)) != (parties, wanted):
-            raise RefusedError(
-                f"the job has {parties} parties, with sizes of {len(given.sizes)} and columns of {len(given.columns)}. "
-                "Nothing was released"
-            )
+        """Refuse facts of another number of parties than the text has, or of columns where it splits none."""
+        parties, sizes, columns = parties_of(self.config), len(self.proposal.sizes), len(self.proposal.columns)
+        if (sizes, columns) != (parties, parties if self.config.parties.split == "features" else 0):
+            raise refused(f"the job has {parties} parties, with sizes of {sizes} and columns of {columns}")
 
     @staticmethod
     def at(folder: Path, job: str) -> "Kept | None":
+        """Read a job of a party's jobs/; None if it was never kept there."""
         if not JOB.fullmatch(job) or not (folder / f"{job}.json").is_file():
             return None
         proposal = Proposal.unpack((folder / f"{job}.json").read_bytes())
@@ -172,34 +152,28 @@ class Kept:
 
     @cached_property
     def job(self) -> Job:
-        given = self.proposal
-        sizes = np.array(given.sizes, dtype=np.int64)
-        return build.job(self.config, sizes, given.dim, given.id, given.columns or None)
+        facts = self.proposal
+        return build.job(self.config, np.array(facts.sizes), facts.dim, facts.id, facts.columns or None)
 
 
 def read_text(path: Path) -> Config:
-    """A proposal's config. It may name no file to read: which one would be the coordinator's choice."""
+    """Read a proposal's config. It may name no file to read: which one would be the coordinator's choice."""
     _, raw = load(path)
-    data = raw.get("data")
-    if isinstance(data, dict) and (
-        isinstance(data.get("schema"), str) or str(data.get("source")).startswith("embedded:")
-    ):
-        raise RefusedError("a proposal says everything itself and names no file. Nothing was released")
+    data = table if isinstance(table := raw.get("data"), dict) else {}
+    if isinstance(data.get("schema"), str) or str(data.get("source")).startswith("embedded:"):
+        raise refused("a proposal says everything itself and names no file")
     config = read(path)
     if config.parties.known is None or neutral(config) != config:
-        raise RefusedError(
+        raise refused(
             "a proposal leaves it to each party how its records are read and split: only what `privadmm federation` "
-            "writes is accepted. Nothing was released"
+            "writes is accepted"
         )
     check_seed(config)
     return config
 
 
 def expected(config: Config) -> Job:
-    """The job as far as it is known before parties are asked, with the sizes that the config declares.
-
-    Where its plan depends on numbers that are not declared, an error asks for them.
-    """
+    """The job as far as it is known before parties are asked; an error asks for numbers that its plan needs."""
     plain, sizes = neutral(config), config.parties.sizes
     known = undeclared_sizes(config, parties_of(config)) if sizes is None else sizes
     if plain.parties.split == "features":

@@ -1,53 +1,54 @@
-"""What goes between coordinator and party: a flat table of strings, whole numbers and bytes."""
+"""Letters between coordinator and party: flat tables of strings, whole numbers and bytes."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import TypeVar
 
+from privadmm.errors import RefusedError
+
+T = TypeVar("T")
 Letter = Mapping[str, str | int | bytes]
-LETTER = "letter"  # the name of the one record of a message that carries a letter
-Kind = Literal["hello", "begin", "step", "give_up"]
+LETTER = "letter"  # name of the record in a Flower message that carries a letter
 
 
 @dataclass(frozen=True)
 class Greeting:
-    """Who asks whom for what, in one hello: both sides sign it, so that neither's words serve anywhere else."""
+    """Who asks whom for what in one hello. Both sides sign it, so a signature is of no use in another exchange."""
 
     federation: str  # digest of the authority's certificate, by which a party knows its coordinator
     coordinator: str  # the coordinator's public key
-    nonce: str  # of this one question
+    nonce: str  # drawn for this hello
     proposal: str  # digest of the proposal's text
 
     def question(self) -> bytes:
-        """What the coordinator signs."""
-        return self._words("privadmm hello: question, version 2")
+        """Bytes that the coordinator signs."""
+        return self._signable("privadmm hello: question, version 2")
 
     def answer(self, facts: str) -> bytes:
-        """What the party signs, with what it says of itself."""
-        return self._words("privadmm hello: answer, version 2", facts)
+        """Bytes that the party signs, with the facts it tells of itself."""
+        return self._signable("privadmm hello: answer, version 2", facts)
 
-    def _words(self, *said: str) -> bytes:
-        # A JSON list: however odd its items are, no two lists have the same text.
-        return json.dumps([*said, self.federation, self.coordinator, self.nonce, self.proposal]).encode()
-
-
-def text(letter: Letter, key: str) -> str:
-    value = letter.get(key)
-    if not isinstance(value, str):
-        raise ValueError(f"the letter has no text {key!r}")
-    return value
+    def _signable(self, *start: str) -> bytes:
+        # Two different JSON lists never have the same text.
+        return json.dumps([*start, self.federation, self.coordinator, self.nonce, self.proposal]).encode()
 
 
-def whole(letter: Letter, key: str) -> int:
-    value = letter.get(key)
-    if type(value) is not int:
-        raise ValueError(f"the letter has no whole number {key!r}")
-    return value
+def _reader(kind: type[T], name: str) -> Callable[[Letter, str], T]:
+    """Make a function that returns one field of a letter, or raises ValueError if it is missing or of another type."""
+
+    def read(letter: Letter, key: str) -> T:
+        value = letter.get(key)
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise ValueError(f"the letter has no {name} {key!r}")
+        return value
+
+    return read
 
 
-def data(letter: Letter, key: str) -> bytes:
-    value = letter.get(key)
-    if not isinstance(value, bytes):
-        raise ValueError(f"the letter has no bytes {key!r}")
-    return value
+text, whole, data = _reader(str, "text"), _reader(int, "whole number"), _reader(bytes, "bytes")
+
+
+def refused(why: str) -> RefusedError:
+    """The error of a party that refuses a letter before it releases anything."""
+    return RefusedError(f"{why}. Nothing was released")

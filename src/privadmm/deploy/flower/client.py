@@ -1,6 +1,6 @@
-"""The ClientApp: one process per message, everything rebuilt from the party's directory, which its node names.
+"""The ClientApp: one process per message, which answers from the party's directory.
 
-Nothing of the message or of the run's config says where files are: `--node-config 'party="DIRECTORY"'` does.
+Its node says where that is, with `--node-config 'party="DIRECTORY"'`; no message and no run's config does.
 """
 
 import os
@@ -25,12 +25,13 @@ STRAY = {
 
 
 def query(message: Message, context: Context) -> Message:
-    folder, asked = context.node_config.get("party"), message.content.get(LETTER)
-    said: dict[str, str | int | bytes] = dict(STRAY)
-    if isinstance(folder, str) and isinstance(asked, ConfigRecord):
+    """Answer one letter."""
+    folder, letter = context.node_config.get("party"), message.content.get(LETTER)
+    reply: dict[str, str | int | bytes] = dict(STRAY)
+    if isinstance(folder, str) and isinstance(letter, ConfigRecord):
         with one_blas_thread():
-            said = answer(Path(folder), {str(key): value for key, value in asked.items()})
-    return Message(RecordDict({LETTER: ConfigRecord(said)}), reply_to=message)
+            reply = answer(Path(folder), {str(key): value for key, value in letter.items()})
+    return Message(RecordDict({LETTER: ConfigRecord(reply)}), reply_to=message)
 
 
 app = ClientApp()

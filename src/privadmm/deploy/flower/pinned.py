@@ -1,9 +1,8 @@
-"""Flower's commands that run apps, with privadmm's own in place of those that a bundle brings.
+"""Replaces Flower's commands that run apps: these run privadmm's own apps, and no code that comes with a run.
 
 In Flower the code that runs beside a party's records, and at the coordinator, comes in a bundle from whoever may start
-a run. Here both run what they have installed: these commands take messages as Flower's do, unpack no bundle and import
-nothing of it. `privadmm federation node` and `superlink` put them before Flower's on the path of what they start, and a
-refusal before every other command that a run could ask for.
+a run. These commands take messages as Flower's do, and neither unpack nor import a bundle. `privadmm federation node`
+and `superlink` put them before Flower's on PATH, with a refusal for every other command that a run could ask for.
 """
 
 import argparse
@@ -21,32 +20,22 @@ from privadmm.deploy.federation.layout import COORDINATOR, FLOWER, Coordinator
 
 
 def client() -> None:
-    """A party's."""
+    """Run a party's ClientApp."""
     known_flower()
     # Not by way of Flower's own command, which imports twice as much.
     runtime = import_module("flwr.supernode.runtime.run_clientapp")
     from privadmm.deploy.flower.client import app
 
-    replaced(
-        runtime,
-        install_from_fab=nothing,
-        get_project_dir=nothing,
-        get_load_client_app_fn=lambda *_, **__: lambda *bundle: app,
-    )
-    given = parsed()
-    certificates = None if given.root_certificates is None else Path(given.root_certificates).read_bytes()
-    runtime.run_clientapp(
-        runtime_api_address=given.runtime_api_address,
-        token=given.token,
-        insecure=given.insecure,
-        certificates=certificates,
-        parent_pid=given.parent_pid,
-        runtime_dependency_install=False,
-    )
+    replaced(runtime, install_from_fab=nothing, get_project_dir=nothing)
+    replaced(runtime, get_load_client_app_fn=lambda *_, **__: lambda *bundle: app)
+    options = parsed()
+    path = options.pop("root_certificates")
+    certificates = None if path is None else Path(path).read_bytes()
+    runtime.run_clientapp(**options, certificates=certificates, runtime_dependency_install=False)
 
 
 def server() -> None:
-    """A coordinator's: the app is that of its own directory, and whoever starts a run may change its options only."""
+    """Run a coordinator's ServerApp, from its own directory: whoever starts a run may change its options only."""
     known_flower()
     place = Coordinator(Path(os.environ[COORDINATOR]))
     command = import_module("flwr.superlink.cli.flwr_serverapp")
@@ -63,7 +52,7 @@ def known_flower() -> None:
 
 
 def replaced(runtime: ModuleType, **others: Callable[..., Any]) -> None:
-    """These functions of a module of Flower's; one that it has not ends the process."""
+    """Replace functions in a module of Flower's; the process ends if it has no such function."""
     for name, other in others.items():
         if not hasattr(runtime, name):
             sys.exit("this Flower unpacks bundles in another way than privadmm knows: nothing was run")
@@ -74,15 +63,15 @@ def nothing(*_: object, **__: object) -> None:
     """In place of unpacking a bundle."""
 
 
-def parsed() -> argparse.Namespace:
-    """What a node says to its ClientApp. An argument that is not known ends the process: nothing is guessed."""
+def parsed() -> dict[str, Any]:
+    """Options that a node gives its ClientApp. One that is not known ends the process: nothing is guessed."""
     parser = argparse.ArgumentParser("flwr-clientapp")
     parser.add_argument("--runtime-api-address", required=True)
     parser.add_argument("--token", required=True)
     parser.add_argument("--insecure", action="store_true")
     parser.add_argument("--root-certificates")
     parser.add_argument("--parent-pid", type=int)
-    return parser.parse_args()
+    return vars(parser.parse_args())
 
 
 def refuse() -> None:

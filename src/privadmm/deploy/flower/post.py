@@ -12,8 +12,8 @@ from privadmm.deploy.federation.protocol import LETTER, Letter
 
 logger = logging.getLogger(__name__)
 POLL = 0.2  # seconds between looks for answers
-AGAIN = 30.0  # a node that lost a letter with its process is asked again after so long, then after twice that, ...
-PAUSE = 3.0  # before one is asked again that Flower says is not there, or whose letter it did not take
+AGAIN = 30.0  # seconds after which a letter is sent again, in case its node lost it; doubled each time
+PAUSE = 3.0  # seconds after which a letter is sent again that Flower did not take or could not deliver
 
 
 class FlowerPost:
@@ -21,19 +21,19 @@ class FlowerPost:
 
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
-        self.longest = 0.0  # that an answer took
+        self.longest = 0.0  # seconds that an answer took
 
     def nodes(self) -> Sequence[int]:
         return sorted(self.grid.get_node_ids())
 
     def exchange(self, letters: Mapping[int, Letter], seconds: float) -> dict[int, Letter]:
         began = time.monotonic()
-        found: dict[int, Letter] = {}
+        answers: dict[int, Letter] = {}
         sent: dict[str, int] = {}  # message id -> node
         due = dict.fromkeys(letters, began)
         wait = dict.fromkeys(letters, max(AGAIN, 3 * self.longest))
-        while len(found) < len(letters) and (now := time.monotonic()) < began + seconds:
-            if ready := [node for node, at in due.items() if node not in found and at <= now]:
+        while len(answers) < len(letters) and (now := time.monotonic()) < began + seconds:
+            if ready := [node for node, at in due.items() if node not in answers and at <= now]:
                 pushed = self._push({node: letters[node] for node in ready}, began + seconds - now)
                 sent |= pushed
                 for node in ready:
@@ -43,26 +43,23 @@ class FlowerPost:
                         due[node] = now + PAUSE
             for reply in self.grid.pull_messages(list(sent)) if sent else ():
                 node = sent.pop(reply.metadata.reply_to_message_id, -1)
-                if node < 0 or node in found:
+                if node < 0 or node in answers:
                     continue
-                if reply.has_error():
-                    logger.info("node %d: %s", node, reply.error.reason)
+                if reply.has_error() or reply.metadata.src_node_id != node:
+                    other = f"node {reply.metadata.src_node_id} answered its letter"
+                    logger.info("node %d: %s", node, reply.error.reason if reply.has_error() else other)
                     due[node] = min(due[node], time.monotonic() + PAUSE)
                     continue
-                if reply.metadata.src_node_id != node:  # it is not the one who was asked
-                    logger.info("node %d answered a letter to node %d", reply.metadata.src_node_id, node)
-                    due[node] = min(due[node], time.monotonic() + PAUSE)
-                    continue
-                # An answer without a letter in it is one all the same: whoever asked says whose it is.
-                said = reply.content.get(LETTER)
-                found[node] = dict(said) if isinstance(said, ConfigRecord) else {}
+                # An answer without a letter is an answer too: whoever asked complains and names the node.
+                letter = reply.content.get(LETTER)
+                answers[node] = dict(letter) if isinstance(letter, ConfigRecord) else {}
                 self.longest = max(self.longest, time.monotonic() - began)
-            if len(found) < len(letters):
+            if len(answers) < len(letters):
                 time.sleep(POLL)
-        return found
+        return answers
 
     def _push(self, letters: Mapping[int, Letter], seconds: float) -> dict[str, int]:
-        """The ids of those that Flower took. On a slow machine its time for the parts of a message may run out."""
+        """Send letters; the nodes of those that Flower took, by message id. On a slow machine it may take none."""
         messages = [
             Message(RecordDict({LETTER: ConfigRecord(dict(letter))}), node, "query", ttl=max(seconds, 1.0))
             for node, letter in letters.items()

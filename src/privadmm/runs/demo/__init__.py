@@ -6,7 +6,8 @@ from importlib import resources
 from pathlib import Path
 
 from privadmm.config.file import read
-from privadmm.runs.run import Bar, Finished, free, run
+from privadmm.runs.ending import Finished
+from privadmm.runs.run import Bar, free, run
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,128 @@
+"""`privadmm train` and `demo` run a job; `account`, `plan` and `audit` say what it costs, and read no records."""
+
+import json
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import click
+import typer
+from typer import Option
+
+from privadmm.cli.output import AsJson, ConfigFile, bar, emit
+from privadmm.config.file import override, read
+from privadmm.errors import InterruptedRunError
+
+if TYPE_CHECKING:
+    from privadmm.engine.job import Job
+    from privadmm.engine.loop import Callback
+
+Records = Annotated[
+    int | None, Option(min=1, help="how many to train on, dealt evenly to all parties, if \\[parties] sizes is missing")
+]
+
+
+def train(
+    config: ConfigFile,
+    engine: Annotated[str | None, Option(help="what runs the parties: inprocess or dask")] = None,
+    scheduler: Annotated[
+        str | None, Option(metavar="ADDRESS", help="of Dask; tls://HOST:PORT in place of the file's")
+    ] = None,
+    seed: Annotated[int | None, Option(help="seed of a simulation, in place of the file's")] = None,
+    out: Annotated[Path | None, Option(help="the run directory; default runs/CONFIG-TIME")] = None,
+    resume: Annotated[bool, Option("--resume", help="go on with the run in --out")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train as CONFIG.toml says; leave config, metrics, model, ledger and plots in a run directory."""
+    from privadmm.cli.views import jobs
+    from privadmm.runs.run import default_out, run
+
+    chosen = override(read(config), seed=seed, engine=engine, scheduler=scheduler, out=out)
+    if scheduler is not None and chosen.run.engine != "dask":
+        raise click.UsageError("--scheduler goes with --engine dask")
+    if resume and chosen.run.out is None:
+        raise click.UsageError("--resume needs --out, the directory of the run to go on with")
+    place = Path(chosen.resolve(chosen.run.out)) if chosen.run.out else default_out(chosen)
+    try:
+        done = run(chosen, place, resume, bar=progress_bar)
+    except InterruptedRunError as error:
+        if not error.kept:
+            raise
+        options = {"--engine": engine, "--scheduler": scheduler, "--seed": seed, "--out": place}
+        given = [str(word) for pair in options.items() if pair[1] is not None for word in pair]
+        again = shlex.join(["privadmm", "train", str(config), *given, "--resume"])
+        raise InterruptedRunError(f"{error}. Go on with: {again}", kept=True) from None
+    where = f"the run is complete, see {done.directory.result}"
+    emit(json.dumps(done.printed) if as_json else jobs.run(done), where)
+
+
+def demo(
+    out: Annotated[Path | None, Option(help="where to put both runs; default runs/demo-TIME")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train privately on the embedded Adult data, beside a non-private model, and show both."""
+    from privadmm.cli.views import jobs
+    from privadmm.runs.demo import demonstrate
+
+    pair = demonstrate(out, bar=progress_bar)
+    printed = {"private": pair.private.printed, "reference": pair.reference.printed}
+    emit(json.dumps(printed) if as_json else jobs.demo(pair))
+
+
+def account(config: ConfigFile, records: Records = None, as_json: AsJson = False) -> None:
+    """Say what CONFIG.toml costs each party, certified and as published: what train will charge. Reads no file of
+    records."""
+    from privadmm.cli.views import jobs
+    from privadmm.config.build import allowance
+    from privadmm.runs.preview import account as cost
+
+    chosen = read(config)
+    result = cost(chosen, records)
+    emit(json.dumps(result) if as_json else jobs.account(result, allowance(chosen)))
+
+
+def plan(
+    config: ConfigFile,
+    epsilon: Annotated[float, Option(help="what each party may lose in all")],
+    delta: Annotated[float, Option(help="with what probability it may be more")],
+    records: Records = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what noise CONFIG.toml needs for this budget, what each party spends by round, and whether data of this
+    size can stand it. Reads no file of records."""
+    from privadmm.cli.views import jobs
+    from privadmm.runs.preview import planned
+
+    result = planned(read(config), epsilon, delta, records)
+    emit(json.dumps(result) if as_json else jobs.plan(result))
+
+
+def audit(
+    config: ConfigFile,
+    trials: Annotated[int, Option(min=1000, help="games on each of the two data sets")] = 400_000,
+    records: Records = None,
+    as_json: AsJson = False,
+) -> None:
+    """Attack the algorithm of CONFIG.toml, and planted bugs beside it; say what epsilon the attack proves."""
+    from privadmm.cli.views import jobs
+    from privadmm.runs.preview import audited
+
+    with bar("games") as update:
+        result = audited(read(config), trials, update, records)
+    emit(json.dumps(result) if as_json else jobs.audit(result))
+
+
+@contextmanager
+def progress_bar(job: "Job", done: int) -> "Iterator[Callback]":
+    """The bar of a run; before it, advice and warnings about the job."""
+    from privadmm.runs.recommend import warning
+
+    if (advice := job.algorithm.advice(job.public)) is not None:
+        typer.echo(f"{job.algorithm.name}: {advice}", err=True)
+    if done == 0 and (problem := warning(job)) is not None:
+        typer.echo(f"warning: {problem}", err=True)
+    rounds = job.public.rounds
+    with bar(f"{job.algorithm.name}, round", rounds, done) as update:
+        yield lambda view: update(view.progress.round, rounds)

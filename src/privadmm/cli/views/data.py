@@ -1,0 +1,50 @@
+"""What `privadmm schema`, `init` and `predict` print for people."""
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+from privadmm.cli.views import screen
+from privadmm.cli.views.screen import escape
+from privadmm.data.schema import Number
+
+if TYPE_CHECKING:
+    from privadmm.runs.model import Model
+    from privadmm.runs.new_config import Made
+    from privadmm.runs.new_schema import Declared
+
+
+def schema(declared: "Declared", out: Path) -> str:
+    ranges = sum(isinstance(column, Number) for column in declared.columns.values())
+    facts: screen.Facts = [
+        ("made from", escape(f"{declared.source}, {declared.rows} rows, stated to be public or made up")),
+        ("columns", f"{ranges} ranges, {len(declared.columns) - ranges} lists of categories"),
+        ("left out", escape(", ".join(note.column for note in declared.notes if note.left_out)) or None),
+        ("written to", out),
+        ("next", "read it through: everybody will see it; then name it in \\[data] schema, or use `privadmm init`"),
+    ]
+    return screen.shown(screen.rows(facts))
+
+
+def init(made: "Made", config: Path) -> str:
+    advice, expected = made.advice, made.advice.expected
+    verdict = f"{expected.verdict}: {expected.meaning} (an estimate)"
+    facts: screen.Facts = [
+        ("written to", config),
+        ("method", f"first_order_consensus, {advice.rounds} rounds, {advice.encoding}, {advice.dim} features"),
+        ("noise", f"{expected.noise_to_signal:.2g} times the signal of a middling data set"),
+        ("warning", screen.alarm(advice.warning)),
+        ("which is", verdict if advice.warning is None else None),
+        ("next", f"privadmm train {escape(config)}"),
+    ]
+    return screen.shown(screen.rows(facts))
+
+
+def predictions(model: "Model", predicted: NDArray[Any], out: Path) -> str:
+    facts: screen.Facts = [("rows", str(len(predicted)))]
+    if model.frame.classes is not None:
+        counts = Counter(predicted.tolist())
+        facts.append(("classes", ", ".join(f"{escape(k)} {counts[k]}" for k in model.frame.classes)))
+    return screen.shown(screen.rows([*facts, ("written to", out)]))

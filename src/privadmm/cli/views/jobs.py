@@ -1,0 +1,225 @@
+"""What is printed about a job: what it would cost (`account`, `plan`, `audit`), and what it did (`train`, `demo`)."""
+
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from privadmm.cli.views import screen
+from privadmm.cli.views.screen import Facts, escape, percent
+from privadmm.privacy.accounting import printed
+from privadmm.runs.metrics import amount
+from privadmm.runs.model import NOT_PRIVATE, SIMULATED
+
+if TYPE_CHECKING:
+    from privadmm.runs.demo import Pair
+    from privadmm.runs.ending import Finished
+
+
+def run(done: "Finished") -> str:
+    """The summary of one run."""
+    r = done.result
+    facts: Facts = [("algorithm", f"{r['algorithm']}, {amount(r['parties'], 'party')}, {amount(r['rounds'], 'round')}")]
+    certified = f"{guarantee(r)}, certified, for each party"
+    facts.append(("privacy", certified if r["private"] else screen.alarm(NOT_PRIVATE)))
+    if r["mode"] == "simulation":
+        facts += [("mode", SIMULATED), *measured(r)]
+    else:
+        facts.append(("mode", "deployment: nothing is measured on private records"))
+    facts += adversaries(r["adversaries"]) + of_people(r) + absent(r) + budgets(done)
+    facts += [("time", f"{r['seconds']:.1f} s"), ("run directory", Path(r["out"]))]
+    return screen.shown(screen.rows(facts))
+
+
+def guarantee(r: dict[str, Any]) -> str:
+    if not r["private"]:
+        return "[bold red]NOT PRIVATE[/]"
+    return f"[bold green]epsilon = {printed(r['epsilon'])}[/], delta = {r['delta']:g}"
+
+
+def measured(r: dict[str, Any]) -> Facts:
+    def shares(key: str) -> str | None:
+        train, test = percent(r[f"{key}_train"]), percent(r[f"{key}_test"])
+        return None if r["accuracy_train"] is None else f"train {train}, test {test}"
+
+    value = "none: the model ran away" if r["objective"] is None else f"{r['objective']:.8g}"
+    gap = screen.given("; parties' own iterates within {:.2g} of the model", r["gap"]) or ""
+    return [("accuracy", shares("accuracy")), ("majority", shares("majority")), ("objective", value + gap)]
+
+
+def adversaries(views: dict[str, Any]) -> Facts:
+    """What each adversary learns; no lines where nothing is protected."""
+
+    def learns(view: dict[str, float] | str) -> str:
+        if isinstance(view, str):
+            return view
+        at = f" at delta = {view['delta']:g}" if view["delta"] else ""
+        return f"epsilon = {printed(view['epsilon'])}{at}"
+
+    own, others = views["own_server"], views["others"]
+    if all(isinstance(view, str) for view in (*own.values(), *others.values())):
+        return []
+    names = {what: "its label alone" if what == "label" else f"a {what}" for what in others}
+    return [
+        ("own server", f"where the records are: features {own['features']}; a label {learns(own['label'])}"),
+        ("others", "; ".join(f"{names[what]} {learns(view)}" for what, view in others.items())),
+    ]
+
+
+def of_people(r: dict[str, Any]) -> Facts:
+    """For vertical parties: what a person loses at all of them together, and whether labels are protected."""
+    person = labels = None
+    if r.get("per_person") is not None:
+        total = f"epsilon = {printed(r['per_person'])} at delta = {r['delta']:g}"
+        person = f"{total}, over all parties together: a person has a row at each"
+    if r["private"] and "label_holder" in r:
+        labels = screen.given("randomised once, epsilon = {:g}", r["label_holder"]["epsilon"]) or (
+            "[bold red]labels are not protected[/]: what the coordinator sends is derived from them; "
+            "\\[privacy] label_epsilon would randomise them"
+        )
+    return [("per person", person), ("labels", labels)]
+
+
+def absent(r: dict[str, Any]) -> Facts:
+    """Who left, what that cost them, and what the objective of the others is."""
+    facts: Facts = []
+    for party in r.get("absent", ()):
+        words = f"gave no answer from round {party['from_round']} on"
+        if party["epsilon"] is not None:
+            spent, aside = printed(party["epsilon"]), printed(party["set_aside"])
+            words += f"; it had spent epsilon = {spent} of the {aside} set aside for it"
+            words += f"; `privadmm ledger close` with job {party['job']} frees the rest"
+        facts.append((f"party {party['party']}", words))
+    if facts:
+        facts.append(("those left", f"minimise their own losses with C = {r['C_present']:.6g}, at the planned weights"))
+    return facts
+
+
+def budgets(done: "Finished") -> Facts:
+    """What is left to each party, where a ledger outlives this run."""
+    r, budget = done.result, done.ledger["budget"]
+    if r["ledger"] in (str(done.directory.ledger), str(done.directory.ledgers)):
+        alone = "of this run alone; name \\[run] ledger to count other runs on these records with it"
+        return [("ledger", alone)] if r["mode"] == "deployment" and r["private"] else []
+    facts: Facts = [("ledger", Path(r["ledger"]))]
+    for label, spent, left in screen.alike(done.ledger["parties"], "epsilon", "left") if budget else ():
+        room = f"another run may ask for up to {left:.4g}" if left else "nothing is left"
+        facts.append((label, f"epsilon {printed(spent)} of {budget['epsilon']:.4g} spent; {room}"))
+    return facts
+
+
+def demo(pair: "Pair") -> str:
+    private, reference = pair.private.result, pair.reference.result
+    models = [
+        ("private", guarantee(private), percent(private["accuracy_test"])),
+        ("non-private", guarantee(reference), percent(reference["accuracy_test"])),
+        ("always the majority", "", percent(private["majority_test"])),
+    ]
+    ledger, spent = pair.private.ledger, []
+    for party in ledger["parties"]:
+        releases = sum(event["count"] for event in party["events"])
+        budget = f"{ledger['budget']['epsilon']:g}"
+        spent.append((str(party["party"]), str(releases), printed(party["epsilon"], ".6f"), budget))
+    below = 100 * (reference["accuracy_test"] - private["accuracy_test"])
+    above = 100 * (private["accuracy_test"] - private["majority_test"])
+    facts: Facts = [
+        ("in short", f"privacy costs {below:.1f} points of accuracy; {above:.1f} above the majority remain"),
+        ("mode", SIMULATED),
+        ("convergence", pair.private.directory.convergence),
+        ("epsilon by round", pair.private.directory.spending),
+    ]
+    headings = ("model", "privacy of each party", "test accuracy")
+    title = "Adult census income, 10 parties that share no record"
+    return screen.shown(
+        screen.table(title, headings, models, left=headings[:2]),
+        screen.table("Each party's own ledger", ("party", "releases", "epsilon spent", "budget"), spent),
+        screen.rows(facts),
+    )
+
+
+def account(r: dict[str, Any], budget: float | None) -> str:
+    """`budget` is what the config's ledger would allow each party in all."""
+    facts: Facts = [("algorithm", f"{r['algorithm']}, {amount(r['rounds'], 'round')}")]
+    if r["private"]:
+        total = r["certified"]["epsilon"]
+        facts.append(("certified", f"[bold green]epsilon = {printed(total, '.4f')}[/] at delta = {r['delta']:g}"))
+        if budget is not None and total > budget:
+            facts.append(("budget", f"[bold red]epsilon = {budget:g}[/] for each party: this run would be refused"))
+    else:
+        facts.append(("certified", screen.alarm(NOT_PRIVATE)))
+    claim, caveat = screen.given("epsilon = {:.4f}", r["published"]["epsilon"]), escape(r["published"]["caveat"])
+    facts += [("published", f"{claim or 'no claim'} ({caveat})"), ("counted for", counted(r["parties"]))]
+    facts += [*adversaries(r["adversaries"]), *of_people(r)]
+    advice = None if r["advice"] is None else escape(r["advice"])
+    return screen.shown(screen.rows([*facts, ("advice", advice), *outlook(r)]))
+
+
+def counted(parties: list[dict[str, Any]]) -> str:
+    """The numbers of records on which the figures rest."""
+    sizes, people = [party["records"] for party in parties], amount(len(parties), "party")
+    if None in sizes:
+        return f"{people}, whatever records they have"
+    each = str(min(sizes)) if min(sizes) == max(sizes) else f"{min(sizes)} to {max(sizes)}"
+    return f"{people} with {each} records to train on{' each' if len(sizes) > 1 else ''}"
+
+
+def outlook(r: dict[str, Any]) -> Facts:
+    """Noise against signal, where the number of records is known; and what is recommended instead."""
+    if (expected := r.get("expected")) is None:
+        return [("outlook", f"none: {escape(r['not_expected'])}")] if "not_expected" in r else []
+    noise = f"{expected['noise_to_signal']:.2g} times the signal of a middling data set"
+    estimate = "(an estimate from public facts, not an accuracy)"
+    facts: Facts = [("noise", f"{noise}: {screen.verdict(expected['verdict'])} {estimate}")]
+    facts.append(("warning", screen.alarm(expected.get("warning"))))
+    if (best := r.get("recommended")) is not None:
+        how = f"{best['method']} with moments, {best['rounds']} rounds, half-logistic loss, {best['encoding']} numbers"
+        facts.append(("recommended", f"{how}: {best['expected']['noise_to_signal']:.2g} times the signal"))
+    return facts
+
+
+def plan(r: dict[str, Any]) -> str:
+    facts: Facts = [
+        ("algorithm", f"{r['algorithm']}, {amount(r['rounds'], 'round')}"),
+        ("asked for", f"epsilon = {r['epsilon']:g} at delta = {r['delta']:g}, for each party"),
+        ("counted for", counted(r["parties"])),
+    ]
+    for label, cost, _ in screen.alike(r["parties"], "epsilon", "events"):
+        facts.append((label, f"epsilon = {printed(cost, '.6g')} each, after all rounds"))
+    facts += releases(r["parties"][0]["events"])
+    by_round = r["epsilon_by_round"]
+    marks = sorted({0, len(by_round) // 4, len(by_round) // 2, len(by_round) - 1})
+    spent = ", ".join(f"{printed(by_round[t])} after round {t + 1}" for t in marks)
+    return screen.shown(screen.rows([*facts, ("spent", spent), *outlook(r)]))
+
+
+def releases(events: list[dict[str, Any]]) -> Facts:
+    """A line for each event; more than four of one kind share a line, with their noise from least to most."""
+    facts: Facts = []
+    for kind, group in groupby(sorted(events, key=lambda event: event["kind"]), lambda event: event["kind"]):
+        of_kind = list(group)
+        for some in [[event] for event in of_kind] if len(of_kind) <= 4 else [of_kind]:
+            laws = {key: sorted({event[key] for event in some}) for key in some[0] if key not in ("kind", "count")}
+            law = ", ".join(
+                f"{key} {values[0]:.6g}" + (f" to {values[-1]:.6g}" if len(values) > 1 else "")
+                for key, values in laws.items()
+            )
+            count = sum(event["count"] for event in some)
+            facts.append(("release", f"{count} times {kind.replace('_', ' ')}, {law}"))
+    return facts
+
+
+def audit(r: dict[str, Any]) -> str:
+    fits = r["epsilon_lower"] <= r["epsilon_certified"]
+    verdict = "[bold green]consistent with the certificate[/]" if fits else "[bold red]ABOVE THE CERTIFICATE[/]"
+    proved = f"proves epsilon >= {r['epsilon_lower']:.4f} at {100 * r['confidence']:g} % confidence"
+    facts: Facts = [
+        ("algorithm", f"{r['algorithm']}, {r['trials']:,} games on each of two neighbouring data sets"),
+        ("certified", f"epsilon = {printed(r['epsilon_of_job'], '.4f')} at delta = {r['delta']:g}"),
+        ("attacked", f"a small instance, certified at {printed(r['epsilon_certified'], '.4f')}"),
+        ("attack", f"{proved} ({100 * r['tightness']:.0f} % of the instance's certificate): {verdict}"),
+        ("estimate", f"epsilon = {r['epsilon_fitted']:.4f}, if the likelihood ratios are Gaussian; not a bound"),
+    ]
+    missed = "[bold red]NOT CAUGHT[/] (raise --trials: with few games little can be proved)"
+    for control in r["negative_controls"]:
+        state = "[green]caught[/]" if control["caught"] else missed
+        facts.append(("planted bug", f"{control['name']}: {state}, epsilon >= {control['epsilon_lower']:.3g}"))
+    return screen.shown(screen.rows(facts))

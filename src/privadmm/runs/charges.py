@@ -1,0 +1,61 @@
+"""What a job charges each party: for all its rounds, or for those before it left."""
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from privadmm.config.undeclared import Undeclared
+from privadmm.engine.job import Job
+from privadmm.engine.loop import Progress
+from privadmm.privacy.accounting import epsilon, totals
+from privadmm.privacy.events import Spent, dump
+
+
+def charges(job: Job, leave: Mapping[int, int]) -> list[dict[str, Any]]:
+    """Events and epsilon of each party; `leave` tells from which round on, counted from 0, a party is absent."""
+    sizes, parties = job.public.sizes, []
+    for party, spent in enumerate(totals(job.plan, job.public.parties)):
+        if party in leave:
+            spent = spent_before(job, party, leave[party])
+        parties.append(
+            {
+                "party": party,
+                "records": None if isinstance(sizes, Undeclared) else int(sizes[party]),
+                "epsilon": certified(spent, job.delta),
+                "events": [{**json.loads(dump(event)), "count": count} for event, count in spent],
+            }
+        )
+    return parties
+
+
+def spent_before(job: Job, party: int, round: int) -> Spent:
+    """Events of the party's releases before this round of the plan."""
+    before = {tick: releases for tick, releases in job.plan.items() if tick[0] < round}
+    return totals(before, job.public.parties)[party]
+
+
+def certified(spent: Spent, delta: float | None) -> float | None:
+    """Epsilon of these events; None where none can be given."""
+    total = math.inf if delta is None else epsilon(spent, delta)
+    return total if math.isfinite(total) else None
+
+
+def absences(job: Job, progress: Progress, reasons: Mapping[int, str] | None) -> dict[str, Any]:
+    """Fields of a result on parties that left: when, what they had paid by then, what was set aside for them.
+
+    Empty where everybody stayed. `reasons` are those that a coordinator has for each of them.
+    """
+    absent = progress.mail.absent
+    if not len(absent):
+        return {}
+    whole, rows = totals(job.plan, job.public.parties), []
+    for party, first in absent.tolist():
+        paid, aside = certified(spent_before(job, party, first), job.delta), certified(whole[party], job.delta)
+        row = {"party": party, "from_round": first + 1, "epsilon": paid, "set_aside": aside, "job": job.id}
+        if reasons is not None:
+            row["why"] = reasons.get(party, "it had left before this process took over")
+        rows.append(row)
+    return {"absent": rows, "C_present": job.public.weight_among(np.setdiff1d(job.public.ids, absent[:, 0]))}

@@ -1,0 +1,145 @@
+"""How a run ends: with a model and its result, or early, to be resumed."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from privadmm.data.files import write_json
+from privadmm.data.frame import Frame
+from privadmm.data.moments_map import Map
+from privadmm.engine.job import Job, features, weights
+from privadmm.engine.loop import Progress
+from privadmm.errors import ClusterError, DivergedError, LedgerError, LockedError, ToleranceError
+from privadmm.runs import plots
+from privadmm.runs.charges import absences
+from privadmm.runs.metrics import Row
+from privadmm.runs.model import Model, notices
+from privadmm.runs.rundir import RunDir
+
+# The keys that `train --json` prints, in this order; result.json has more.
+PRINTED = (
+    *("algorithm", "private", "rounds", "epsilon", "delta", "per_party", "per_person", "label_holder", "mode"),
+    *("accuracy_train", "accuracy_test", "objective", "seconds", "out"),
+)
+UNMEASURED = {"accuracy_train": None, "accuracy_test": None, "objective": None}
+
+
+class Undoable(Protocol):
+    def give_up(self) -> None:
+        """Close the job in every ledger: what it set aside and did not spend is free again."""
+        ...
+
+
+Parties = TypeVar("Parties", bound=Undoable)
+
+
+@contextlib.contextmanager
+def resumable(
+    directory: RunDir,
+    resume: bool,
+    open: Callable[[], AbstractContextManager[Parties]],
+    released: Callable[[Parties], bool],
+) -> Iterator[Parties]:
+    """Open the parties for the rounds of a run. If it ends early, it can be resumed once anything was released.
+
+    Without a release, what was set aside in ledgers is given back and the directory is discarded.
+    """
+    kept = resume
+    try:
+        with open() as parties:
+            kept = True  # unless the ledgers say otherwise
+            try:
+                yield parties
+            except BaseException as error:
+                with contextlib.suppress(LedgerError, LockedError, ClusterError):
+                    kept = resume or released(parties)
+                    # An abort that records may have caused tells something: what was set aside stays so.
+                    if not kept and not isinstance(error, ToleranceError | DivergedError):
+                        parties.give_up()
+                raise
+    except BaseException as error:
+        if not kept:
+            directory.discard()
+        if isinstance(error, ClusterError):
+            fate = f"then go on with {directory.resume}" if kept else "nothing was released"
+            raise ClusterError(f"{error}; {fate}") from error
+        raise
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What a run left behind. `result` is what result.json holds."""
+
+    result: dict[str, Any]
+    rows: list[Row]
+    ledger: dict[str, Any]
+    directory: RunDir
+    model: Model
+
+    @property
+    def printed(self) -> dict[str, Any]:
+        return {key: self.result[key] for key in PRINTED if key in self.result}
+
+
+def model_of(job: Job, progress: Progress, frame: Frame, mode: str, map: Map | None = None) -> Model:
+    """The model after these rounds. `map` is that of an earlier job whose moments this one shares."""
+    claim = (job.algorithm.name, mode, job.epsilon, job.delta)
+    seen = map or features(job, progress)
+    return Model(frame.arranged(weights(job, progress)), frame, *claim, seen, tuple(job.caveats))
+
+
+def about(job: Job, mode: str) -> dict[str, Any]:
+    """Header fields of every result."""
+    return {
+        "notices": [*notices(job.private, mode), *job.caveats],
+        "algorithm": job.algorithm.name,
+        "private": job.private,
+        "parties": job.public.parties,
+        "rounds": job.public.rounds,
+        "epsilon": job.epsilon,
+        "delta": job.delta,
+        "mode": mode,
+    }
+
+
+def finish(
+    directory: RunDir,
+    job: Job,
+    progress: Progress,
+    frame: Frame,
+    mode: str,
+    *,
+    began: float,  # time.perf_counter() at the start
+    ledger: str,  # where it is
+    spent: dict[str, Any],  # the content of ledger.json
+    measured: Mapping[str, Any] = UNMEASURED,  # figures of the model on the pooled records, in a simulation
+    expected: Mapping[str, Any] | None = None,  # the estimate of what the budget can buy
+    reasons: Mapping[int, str] | None = None,  # why each party left, where a coordinator knows
+    rows: Sequence[Row] | None = None,  # metrics by round, for the plots; None: no plots
+    reference: Mapping[str, Any] | None = None,  # result of a non-private run on the same problem, for the plots
+) -> Finished:
+    """Make the model and the result of a run that has done its rounds, and write them; result.json comes last."""
+    model = model_of(job, progress, frame, mode)
+    result = {
+        **about(job, mode),
+        **measured,
+        "transcript": progress.transcript,
+        "adversaries": job.adversaries,
+        **job.of_people,
+        **({} if expected is None else {"expected": expected}),
+        **absences(job, progress, reasons),
+        "ledger": ledger,
+        "seconds": round(time.perf_counter() - began, 3),
+        "out": str(directory.path),
+    }
+    model.save(directory.model)
+    write_json(directory.ledger_export, spent)
+    if rows:
+        plots.convergence(rows, result, directory.convergence, reference)
+    if rows is not None:
+        plots.spending(job.epsilon_by_round, result, job.published, directory.spending)
+    write_json(directory.result, result)
+    return Finished(result, list(rows or ()), spent, directory, model)

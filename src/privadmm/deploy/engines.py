@@ -48,10 +48,9 @@ class InProcessEngine:
     shards: Shards | People
     noise: Noise
     ledger: SqliteLedger
-    bounds: tuple[float, ...]  # to which rows are clipped
 
     def begin(self) -> Parties:
-        return cluster(self.job, self.shards, self.noise, self.ledger, bounds=self.bounds)
+        return cluster(self.job, self.shards, self.noise, self.ledger)
 
     def paid(self) -> list[int | None]:
         latest = self.ledger.latest(self.job.id)
@@ -71,8 +70,8 @@ def opened(order: Order, prepared: Prepared, noise: Noise, heads: Sequence[tuple
     """For an order of all parties. `heads` come with the first party of the block that they are from."""
     if order.config.run.engine == "inprocess":
         order = replace(order, heads=tuple(seen for seen, _ in heads))
-        ledger = open_ledger(order, noise.mode)
-        return InProcessEngine(order.job, prepared.train, noise, ledger, prepared.frame.bounds)
+        ledger = open_ledger(order, noise.mode, prepared.frame.bounds)
+        return InProcessEngine(order.job, prepared.train, noise, ledger)
     from privadmm.deploy.dask import DaskCluster
 
     labels = prepared.held.y if isinstance(prepared.held, People) else None

@@ -6,7 +6,7 @@ knows what it had released, and the same request gets the same bytes.
 """
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -46,8 +46,8 @@ class Order:
     begun: bool = False  # the run has a checkpoint, so the ledger must be there
 
 
-def open_ledger(order: Order, mode: str) -> SqliteLedger:
-    """The ledger of an order, verified in full, and with the budget that its job asks for."""
+def open_ledger(order: Order, mode: str, bounds: Sequence[float]) -> SqliteLedger:
+    """The ledger of an order, verified in full, that admits its job; rows are clipped to `bounds`."""
     job, path = order.job, order.ledger
     if order.begun and not path.exists():
         raise LedgerError(
@@ -70,6 +70,7 @@ def open_ledger(order: Order, mode: str) -> SqliteLedger:
     elif order.heads:
         raise LedgerError(f"{path}: the ledger of this run is missing; put it back")
     policy = job.policy if known is None else known.policy
+    job.admit(policy, bounds)
     check_budget(order, policy)
     return SqliteLedger(path, order.parties, policy, mode)
 
@@ -137,15 +138,12 @@ class Site:
                 "the run was started; name the same file with [data] source on every machine"
             )
         make_folder(order.ledger.parent)
-        self._bounds = prepared.frame.bounds
-        self._ledger = open_ledger(order, self._noise.mode)
+        self._ledger = open_ledger(order, self._noise.mode, prepared.frame.bounds)
 
     @named
     def begin(self) -> None:
         """Set the plan's cost aside, or refuse; then go on from what the ledger holds."""
-        self._worker = open_block(
-            self.order.job, self._held, self._noise, self.ledger, self._bounds, self.order.parties
-        )
+        self._worker = open_block(self.order.job, self._held, self._noise, self.ledger, self.order.parties)
 
     @property
     def ledger(self) -> SqliteLedger:

@@ -22,15 +22,13 @@ def open_block(
     held: Shards | Columns | People,
     noise: Noise,
     ledger: Ledger,
-    bounds: Sequence[float] = (),
     parties: Sequence[int] | None = None,
 ) -> Worker:
     """The worker of a block whose records are here: the job is admitted and its whole cost set aside, or refused.
 
-    `bounds` are those to which rows are clipped. Of people, `parties` are those whose columns the block has. Labels and
-    draws that the job needs once are made now.
+    Of people, `parties` are those whose columns the block has. Labels and draws that the job needs once are made now.
     """
-    job.admit(ledger.policy, bounds)
+    job.admit(ledger.policy)
     check_labels(job, held, ledger)
     job.reserve(ledger)
     block = held.columns if isinstance(held, People) else held
@@ -59,7 +57,6 @@ def cluster(
     noise: Noise,
     ledger: Ledger | None = None,
     parts: Sequence[Sequence[int]] | None = None,
-    bounds: Sequence[float] = (),
 ) -> InProcess:
     """The job's parties in this process: one block with this ledger, or `parts`, each with a ledger in memory."""
     everybody = list(range(len(shards.ids)))
@@ -70,7 +67,7 @@ def cluster(
         held = shards if isinstance(shards, People) or parts is None else shards.take(np.asarray(part))
         own = ledger if parts is None and ledger is not None else None
         ledgers.append(own or MemoryLedger(shards.ids[np.asarray(part)].tolist(), job.policy))
-        workers.append(open_block(job, held, noise, ledgers[-1], bounds, part))
+        workers.append(open_block(job, held, noise, ledgers[-1], part))
     labels, randomised = shards.y if isinstance(shards, People) else None, job.public.label_epsilon
     if labels is not None and randomised is not None:
         labels = reported_by_holder(labels, shards.source, ledgers[0], noise, randomised)

@@ -137,16 +137,15 @@ class Desk:
         new = Kept.at(self.party.jobs, proposal.id) is None
         kept = proposal.keep(self.party.jobs)
         try:
-            self.admitted(len(proposal.sizes), kept.config)
+            self.admit(kept)
         except BaseException:
             if new:  # or refused proposals would fill the disk
                 kept.forget(self.party.jobs)
             raise
         records = held(self.party, kept.config, proposal)
         with closing(self.ledger(kept.config, kept.job, heads)) as ledger:
-            bounds = [bound_of(self.party, kept.config)]
             # Labels that are randomised are drawn now, if they never were.
-            open_block(kept.job, records.block, build.noise(kept.config), ledger, bounds)
+            open_block(kept.job, records.block, build.noise(kept.config), ledger)
         Admitted(self.party, kept.config, kept.job).keep()
         return {}
 
@@ -175,9 +174,13 @@ class Desk:
         kept = Kept.at(self.party.jobs, id)
         if kept is None:
             raise RefusedError(f"job {id} was never begun here. Nothing was released")
+        self.admit(kept)
+        return Admitted(self.party, kept.config, kept.job)
+
+    def admit(self, kept: Kept) -> None:
+        """Refuse a job by public facts: what party.toml says of jobs, of records, and of numbers."""
         self.admitted(len(kept.proposal.sizes), kept.config)
         kept.job.admit(self.party.fixed, [bound_of(self.party, kept.config)])
-        return Admitted(self.party, kept.config, kept.job)
 
     def give_up(self, letter: Letter) -> Answer:
         """Close a job, unless something was released for it, or it failed: then its steward decides."""

@@ -9,7 +9,9 @@ import sys
 import numpy as np
 import pytest
 
-from privadmm.data import Category, Number, adult, read
+from privadmm.data import adult
+from privadmm.data.readers import read
+from privadmm.data.schema import Category, Number
 from privadmm.errors import ConfigError, DataError
 from small_runs import ORIGINALS
 

@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array, issparse
 
-from privadmm.data import Records, Schema, read, readers
+from privadmm.data import readers
+from privadmm.data.readers import Records, read
+from privadmm.data.schema import Schema
 from privadmm.errors import ConfigError, DataError
 
 SCHEMA = Schema.from_table({"age": [0, 100], "sex": ["F", "M"]}, label="died", classes=("no", "yes"), row_bound=2.0)

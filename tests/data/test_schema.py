@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privadmm.data import Category, Number, Schema, labels
+from privadmm.data.raw import labels
+from privadmm.data.schema import Category, Number, Schema
 from privadmm.errors import ConfigError, DataError
 
 COLUMNS = {"age": [17, 90], "sex": ["Female", "Male"], "hours": [1.0, 99.0]}

@@ -142,7 +142,7 @@ class Local:
         """How far a gradient that is off by up to `error` can move between neighbours, as a column.
 
         Between data sets that differ in one label the exact gradient moves `label_gain` times less than between the
-        job's neighbours. With the error counted so many times, so does the computed one (privacy/adversaries.py).
+        job's neighbours. With the error counted so many times, so does the computed one (engine/guarantees.py).
         """
         moves: Floats = self.moves + 2 * self.public.label_gain * error
         return moves

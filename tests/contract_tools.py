@@ -18,7 +18,7 @@ from privadmm.engine.job import Job, train
 from privadmm.engine.loop import Checkpoint, Progress
 from privadmm.engine.mail import Mail
 from privadmm.engine.party import Local
-from privadmm.engine.phases import AtLabels, AtParties, pack_state, tick
+from privadmm.engine.phases import AtLabels, AtParties, one_time_draws, pack_state, tick
 from privadmm.privacy.events import Spent
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.privacy.release import Door, Released
@@ -73,8 +73,7 @@ def states_and_messages(
 ) -> list[bytes]:
     """Every state and message of a run, and its model, through doors of this kind."""
     local, algorithm, source = beside(job.public, block), job.algorithm, Simulation(0)
-    draws = [phase.draws(local, source) for phase in algorithm.phases if isinstance(phase, AtParties)]
-    local = replace(local, kept={name: value for drawn in draws for name, value in drawn.items()})
+    local = replace(local, kept=one_time_draws(algorithm, local, source))
     state = algorithm.init(job.public, local.ids)
     memory, mail = algorithm.start(job.public)
     seen = []
@@ -135,6 +134,7 @@ def measured(case: cases.Case, parties: list[Any], state: Any, inbox: Mail, t: i
     """The door after round t of these parties, from this state and inbox."""
     job = case.job(sizes=SMALL)
     local = Watched(job.public, Shards.from_parties(parties, row_bound=1.0))
+    local = replace(local, kept=one_time_draws(case.algorithm, local, Simulation(0)))
     door = Measuring(local.ids, job.plan[(t, 0)], Simulation(0), t, 0, lambda charges: None)
     door.noise = noise
     phase = case.algorithm.phases[0]

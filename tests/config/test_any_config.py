@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from config_draws import tables
 from privadmm.algorithms import admm_star, dp_admm, local_only, pvp, star
-from privadmm.cli.views import screen
+from privadmm.cli.views import jobs
 from privadmm.config import file as configs
 from privadmm.config.build import allowance
 from privadmm.engine.mail import Mail
@@ -57,14 +57,14 @@ def attempt(folder: Path, content: dict[str, dict[str, Any]], ends: Ends) -> Non
 def forecast(chosen: configs.Config) -> None:
     said = account(chosen)
     json.dumps(said, allow_nan=False)
-    assert screen.account(said, allowance(chosen))
+    assert jobs.account(said, allowance(chosen))
 
 
 def trained(chosen: configs.Config, folder: Path) -> None:
     out = folder / "out"
     try:
         done = run(chosen, out)
-        assert screen.run(done)
+        assert jobs.run(done)
         assert json.loads((out / "result.json").read_text())["algorithm"] == chosen.algorithm.name
     finally:
         shutil.rmtree(out, ignore_errors=True)

@@ -62,7 +62,7 @@ def test_smooth_and_rest_add_up(r, x):
 def test_the_gradient_moves_no_faster_than_the_smoothness(r, x, z):
     if math.isfinite(r.smoothness):
         moved = np.linalg.norm(r.subgradient(x) - r.subgradient(z))
-        assert moved <= r.smoothness * np.linalg.norm(x - z) * (1 + 1e-9)
+        assert moved <= r.smoothness * np.linalg.norm(x - z) * (1 + 1e-9) + 1e-150  # below, squares vanish
 
 
 def test_a_kink_has_no_smoothness():

@@ -28,7 +28,7 @@ from privadmm.data.arrays import Floats, Ints
 from privadmm.data.shards import Shards
 from privadmm.engine.attacks import steer
 from privadmm.engine.party import Local
-from privadmm.engine.phases import Algorithm, AtParties, Mapped, vertical
+from privadmm.engine.phases import Algorithm, AtParties, Mapped, one_time_draws, vertical
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
 from privadmm.optim import graphs
@@ -141,9 +141,8 @@ class Game:
             for row, sign in zip((p, q), signs, strict=True)
         )
         # What a party drew once for the job the adversary is given: it takes it away, so that it is 0 here.
-        phases = [phase for phase in self.algorithm.phases if isinstance(phase, AtParties)]
-        drawn = [item for phase in phases for item in phase.draws(Local(public, first), Bulk(0)).items()]
-        kept = {name: np.zeros_like(value) for name, value in drawn}
+        drawn = one_time_draws(self.algorithm, Local(public, first), Bulk(0))
+        kept = {name: np.zeros_like(value) for name, value in drawn.items()}
         return Overheard(public, first, kept=kept), Overheard(public, second, kept=kept)
 
     @property

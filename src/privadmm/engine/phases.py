@@ -140,6 +140,12 @@ def at_parties(algorithm: Algorithm, number: int) -> AtParties:
     return phase
 
 
+def one_time_draws(algorithm: Algorithm, local: Any, noise: Noise) -> dict[str, Floats]:
+    """What a block draws once for a job, by name: for `local.kept`."""
+    phases = [phase for phase in algorithm.phases if isinstance(phase, AtParties)]
+    return {name: drawn for phase in phases for name, drawn in phase.draws(local, noise).items()}
+
+
 def inbox_width(algorithm: Algorithm, public: Public) -> int:
     """How many numbers a message to a party has; a worker refuses any other."""
     if vertical(algorithm):

@@ -21,6 +21,7 @@ from privadmm.engine.phases import (
     at_parties,
     heard,
     inbox_width,
+    one_time_draws,
     pack_state,
     rows,
     tick,
@@ -89,8 +90,7 @@ class Worker:
     def _with_draws(self, local: Local | Vertical) -> Local | Vertical:
         stored = self.ledger.kept(self.job, DRAWS)
         if stored is None:
-            draws = [phase.draws for phase in self.algorithm.phases if isinstance(phase, AtParties)]
-            drawn = {name: value for draw in draws for name, value in draw(local, self.noise).items()}
+            drawn = one_time_draws(self.algorithm, local, self.noise)
             if not drawn:
                 return local
             # Of two processes the ledger takes the first one's draws, and both go on with these.

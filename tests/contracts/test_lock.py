@@ -27,6 +27,7 @@ from privadmm.engine.worker import Worker
 from privadmm.errors import LedgerError, LockedError, RefusedError
 from privadmm.privacy.accounting import totals
 from privadmm.privacy.events import DiscreteGaussian
+from privadmm.privacy.ledger import Tick
 from privadmm.privacy.mechanisms import Deployment, Simulation
 from privadmm.privacy.release import Door
 from privadmm.privacy.sqlite_ledger import SqliteLedger
@@ -372,3 +373,17 @@ def test_a_service_that_is_stopped_is_no_crash(sent: signal.Signals, place: Plac
     shown = place.call("ledger", "show", place.path / "party.sqlite", "--json").object
     assert shown["locked"] is None
     assert 0 < shown["jobs"][0]["rounds"] < 4000
+
+
+def test_an_interrupt_at_the_very_start_of_a_transaction_leaves_no_lock(tmp_path: Path) -> None:
+    """Between the first statement of a transaction and its body nobody could roll it back."""
+    job = deployed()
+    with closing(SqliteLedger(tmp_path / "ledger", range(5), job.policy, "deployment")) as ledger:
+        tick = Tick(job.id, 0, 0)
+        with ledger.turn():
+            with ledger.transaction():
+                ledger.intend(tick, "in", {0: ()})
+            ledger._db.execute("BEGIN IMMEDIATE")
+            ledger.withdraw(tick)
+        with ledger.turn():
+            assert ledger.failed is None

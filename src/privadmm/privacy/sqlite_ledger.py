@@ -107,10 +107,13 @@ class SqliteLedger:
             yield
             self._execute("COMMIT")
         except BaseException:
-            self._accounts = self._latest = None
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
+            self._roll_back()
             raise
+
+    def _roll_back(self) -> None:
+        self._accounts = self._latest = None
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")
 
     @contextmanager
     def turn(self, patience: float = 30.0) -> Iterator[None]:
@@ -189,6 +192,7 @@ class SqliteLedger:
             self._execute("INSERT INTO intents VALUES (?, ?, ?, ?, ?)", *astuple(tick), inbox, packed)
 
     def withdraw(self, tick: Tick) -> None:
+        self._roll_back()  # the interrupt may have come just before a transaction that was begun could handle it
         with self.transaction():
             self._forget(tick)
 

@@ -10,7 +10,7 @@ import pytest
 import privadmm
 
 PACKAGE = Path(privadmm.__file__).parent
-# A room may import from its own layer's room and from layers above it in this list.
+# From the lowest layer to the highest: a room may import from itself and from layers earlier in this list.
 LAYERS = (
     ("errors",),
     ("params",),

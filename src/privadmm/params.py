@@ -66,18 +66,20 @@ class Limit(NamedTuple):
     holds: Callable[[Any, Any], bool]
 
 
+LIMITS: Mapping[type, tuple[str, str, Callable[[Any, Any], bool]]] = {
+    Gt: (">", "exclusiveMinimum", operator.gt),
+    Ge: (">=", "minimum", operator.ge),
+    Lt: ("<", "exclusiveMaximum", operator.lt),
+    Le: ("<=", "maximum", operator.le),
+}
+
+
 def limit_of(note: object) -> Limit | None:
     """The bound that one of annotated-types' Gt, Ge, Lt and Le declares; None of any other note."""
-    match note:
-        case Gt(value):
-            return Limit(value, f"> {value:g}", "exclusiveMinimum", operator.gt)
-        case Ge(value):
-            return Limit(value, f">= {value:g}", "minimum", operator.ge)
-        case Lt(value):
-            return Limit(value, f"< {value:g}", "exclusiveMaximum", operator.lt)
-        case Le(value):
-            return Limit(value, f"<= {value:g}", "maximum", operator.le)
-    return None
+    if type(note) not in LIMITS:
+        return None
+    (sign, keyword, holds), value = LIMITS[type(note)], getattr(note, type(note).__name__.lower())
+    return Limit(value, f"{sign} {value:g}", keyword, holds)
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ SOME = Rule(lambda value: None if value else "is an empty list", "a list of numb
 
 
 class Wrong(Protocol):
-    """Takes a complaint. `allowed` is given only by a kind inside another that knows more than the outer."""
+    """Takes a complaint and returns BAD. `allowed` is given by a kind inside another that knows more than the outer."""
 
     def __call__(self, at: At, what: str, fix: str = "", allowed: str = "") -> object: ...
 
@@ -125,19 +127,15 @@ class Scalar:
     def read(self, value: Any, at: At, wrong: Wrong) -> Any:
         if not self.takes(value):
             quoted = self.python in (int, float) and isinstance(value, str) and _spells_number(value)
-            wrong(at, f"is {show(value)}", "write it without quotes" if quoted else "")
-            return BAD
+            return wrong(at, f"is {show(value)}", "write it without quotes" if quoted else "")
         # TOML promises 64 bits and no more; a longer integer would overflow later, somewhere less clear.
         if type(value) is int and not -(2**63) <= value < 2**63:
-            wrong(at, f"is {show(value)}")
-            return BAD
+            return wrong(at, f"is {show(value)}")
         if type(value) is float and not math.isfinite(value):
-            wrong(at, f"is {show(value)}, which is not finite")
-            return BAD
+            return wrong(at, f"is {show(value)}, which is not finite")
         # Products of a few such numbers still have room in a double; beyond, they would overflow or vanish later.
         if type(value) is float and value and not TINY <= abs(value) <= HUGE:
-            wrong(at, f"is {show(value)}", f"use 0, or a number of a size between {TINY:g} and {HUGE:g}")
-            return BAD
+            return wrong(at, f"is {show(value)}", f"use 0, or a number of a size between {TINY:g} and {HUGE:g}")
         return self.python(value)
 
     def allowed(self) -> str:
@@ -157,8 +155,7 @@ class Choice:
     def read(self, value: Any, at: At, wrong: Wrong) -> Any:
         if isinstance(value, str) and value in self.values:
             return value
-        wrong(at, f"is {show(value)}", did_you_mean(value, self.values, show))
-        return BAD
+        return wrong(at, f"is {show(value)}", did_you_mean(value, self.values, show))
 
     def allowed(self) -> str:
         return listed([show(value) for value in self.values])
@@ -177,8 +174,7 @@ class ListOf:
 
     def read(self, value: Any, at: At, wrong: Wrong) -> Any:
         if not isinstance(value, list) or self.length not in (None, len(value)):
-            wrong(at, f"is {show(value)}")
-            return BAD
+            return wrong(at, f"is {show(value)}")
 
         def in_item(number: int) -> Wrong:
             return lambda at, what, fix="", allowed="": wrong(at, f"item {number} {what}", fix)
@@ -205,11 +201,10 @@ class TableOf:
 
     def read(self, value: Any, at: At, wrong: Wrong) -> Any:
         if not isinstance(value, dict):
-            wrong(at, f"is {show(value)}")
-            return BAD
+            return wrong(at, f"is {show(value)}")
 
-        def in_item(at: At, what: str, fix: str = "", allowed: str = "") -> None:
-            wrong(at, what, fix, allowed or self.item.allowed())
+        def in_item(at: At, what: str, fix: str = "", allowed: str = "") -> object:
+            return wrong(at, what, fix, allowed or self.item.allowed())
 
         items = {key: self.item.read(item, (*at, key), in_item) for key, item in value.items()}
         return BAD if BAD in items.values() else items
@@ -232,8 +227,7 @@ class OneOf:
         for kind in self.kinds:
             if kind.takes(value):
                 return kind.read(value, at, wrong)
-        wrong(at, f"is {show(value)}")
-        return BAD
+        return wrong(at, f"is {show(value)}")
 
     def allowed(self) -> str:
         return listed([kind.allowed() for kind in self.kinds])
@@ -256,12 +250,10 @@ class Checked:
         if got is BAD:
             return BAD
         if not all(limit.holds(got, limit.value) for limit in self.limits):
-            wrong(at, f"is {show(value)}")
-            return BAD
+            return wrong(at, f"is {show(value)}")
         for rule in self.rules:
             if what := rule.problem(got):
-                wrong(at, what, did_you_mean(value, rule.near, show))
-                return BAD
+                return wrong(at, what, did_you_mean(value, rule.near, show))
         return got
 
     def allowed(self) -> str:
@@ -314,6 +306,8 @@ class Declared:
     def __post_init__(self) -> None:
         for name, declared in fields_of(type(self)).items():
             value = getattr(self, name)
+            if isinstance(value, list):
+                raise ConfigError(f"{name} must be a tuple, not a list: {value!r}")
             if value is not None or declared.default is not None:
                 declared.kind.read(_as_toml(value), (name,), _refusing(name, value, declared.kind))
             if (when := declared.when) is not None and declared.default is None:
@@ -336,7 +330,7 @@ def _refusing(name: str, value: object, kind: Kind) -> Wrong:
     """A complaint that is raised at once."""
 
     def refuse(at: At, what: str, fix: str = "", allowed: str = "") -> None:
-        raise ConfigError("; ".join([f"{name} must be {kind.allowed()}, not {value!r}", *([fix] if fix else [])]))
+        raise ConfigError(f"{name} must be {kind.allowed()}, not {value!r}{fix and f'; {fix}'}")
 
     return refuse
 
@@ -376,10 +370,6 @@ def _check(values: Mapping[str, Any], good: Callable[[Any], bool], allowed: str)
             raise ConfigError(f"{name} must be a number, not {value!r}")
         if not good(value):
             raise ConfigError(f"{name} must {allowed}, not {value!r}")
-
-
-def check_number(**values: object) -> None:
-    _check(values, lambda value: True, "")
 
 
 def check_whole(**values: object) -> None:

@@ -233,7 +233,7 @@ def hostile_jobs() -> dict[str, tuple[dict[str, Any], dict[str, Any], list[Any],
             {"algorithm": {"name": "pvp"}, "privacy": {"adjacency": "label"}},
             squared,
             [(0, Mail(star, zeros))],
-            ["failed"] * 2,
+            ["failed", "refused"],  # what was not admitted is forgotten, and so was never begun
         ),
         "moments, and every neighbour is said to have left": (
             {**pdml, "features": {"moments": True}},
@@ -263,7 +263,7 @@ def hostile_jobs() -> dict[str, tuple[dict[str, Any], dict[str, Any], list[Any],
             first,
             {"sizes": (0, *[2**53] * 2047, 2**53 - 2049 * 20), "tables": {"parties": {"count": 2049}}},
             [(0, Mail(star, zeros))],
-            ["failed"] * 2,
+            ["failed", "refused"],  # what was not admitted is forgotten, and so was never begun
         ),
         "a graph that no memory holds": (
             pdml,

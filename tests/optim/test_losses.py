@@ -47,10 +47,33 @@ def test_the_derivative_is_monotone_and_moves_no_faster_than_the_smoothness(loss
     assert -1e-12 <= move <= loss.smoothness * (high - low) * (1 + 1e-12) + 1e-12
 
 
-@pytest.mark.parametrize("loss", CLASSIFIERS, ids=repr)
-@given(m=scores, y=signs)
-def test_the_derivative_stays_below_the_lipschitz_constant(loss, m, y):
-    assert abs(at(loss.deriv, m, y)) <= loss.lipschitz
+def label_of(loss, part):
+    """A label that the loss is for; `part` is between -1 and 1."""
+    return math.copysign(1.0, part) if loss.classification else part * loss.label_bound
+
+
+def check_constants(loss, m, y, z):
+    """Raise unless the declared constants hold at score m between the labels y and z."""
+    slopes = [at(loss.deriv, m, label) for label in (y, z)]
+    assert max(map(abs, slopes)) <= loss.lipschitz * (1 + 1e-12)
+    assert abs(slopes[0] - slopes[1]) <= loss.flip * (1 + 1e-12)
+    if math.isfinite(loss.flip_smoothness):
+        bends = [at(loss.curv, m, label) for label in (y, z)]
+        assert abs(bends[0] - bends[1]) <= loss.flip_smoothness * (1 + 1e-12) + 1e-15
+
+
+@pytest.mark.parametrize("loss", ALL, ids=repr)
+@given(m=scores, parts=st.tuples(st.floats(-1, 1), st.floats(-1, 1)))
+def test_the_constants_hold_at_every_score_and_between_labels(loss, m, parts):
+    check_constants(loss, m, *(label_of(loss, part) for part in parts))
+
+
+@pytest.mark.parametrize("name", ["lipschitz", "flip", "flip_smoothness"])
+def test_a_constant_that_is_too_small_is_found(name):
+    """Control for the law above."""
+    loss = type("Wrong", (HalfLogistic,), {name: 0.1})()
+    with pytest.raises(AssertionError):
+        [check_constants(loss, m, 1.0, -1.0) for m in np.linspace(-5, 5, 101)]
 
 
 @pytest.mark.parametrize("loss", ALL, ids=repr)

@@ -26,7 +26,7 @@ def output_plan(public: Public, ratios: Floats | float | None = None) -> Plan:
 def noisy_argmin(local: Local, release: Door, linear: Floats, k: Floats, anchor: Floats, tolerance: float) -> Released:
     """The argmin of the losses + <linear, x> + k/2 |x|^2, k > 0 being public, with noise: docs/privacy.md#minimiser.
 
-    It starts at the anchor: where the last one was found is nowhere kept without its noise.
+    The solver starts at the anchor: the last argmin is kept nowhere but with its noise.
     The gradient at any point moves by at most `local.moves` between neighbours, hence the argmin by that over k; and
     what the solver returns is within left/k of it: Delta = 2 C omega_i L/(m_i k) + 2 left/k when a record is replaced.
     """

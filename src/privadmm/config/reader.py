@@ -111,8 +111,9 @@ class Report:
     def wrong(self, allowed: str) -> Wrong:
         """The function `add` for a key for which this is allowed."""
 
-        def add(at: At, what: str, fix: str = "", allowed: str = allowed) -> None:
+        def add(at: At, what: str, fix: str = "", allowed: str = allowed) -> object:
             self.add(at, what, allowed, fix)
+            return BAD
 
         return add
 

@@ -141,8 +141,9 @@ class Local:
     def moved(self, error: Floats) -> Floats:
         """How far a gradient that is off by up to `error` can move between neighbours, as a column.
 
-        Between data sets that differ in one label the exact gradient moves `label_gain` times less than between the
-        job's neighbours. With the error counted so many times, so does the computed one (engine/guarantees.py).
+        When one label is replaced, the exact gradient moves `label_gain` times less than between the job's neighbours.
+        The error is counted `label_gain` times, so that the computed gradient, too, moves that much less
+        (engine/guarantees.py).
         """
         moves: Floats = self.moves + 2 * self.public.label_gain * error
         return moves

@@ -98,9 +98,9 @@ class Door:
         k: Floats,
         error: Callable[[Floats], Floats],
     ) -> Released:
-        """The argmin solve(b, r), |b| <= r, of an objective that carries weight <b, x>, b in units of summed gradients.
+        """Release the argmin of an objective with noise in it: solve(b, r) for the linear term weight <b, x>, |b| <= r.
 
-        `like` has the shape of b; sensitivity is how far the summed gradient moves, 2 L for a record;
+        b is in units of summed gradients and has the shape of `like`; sensitivity is how far these move;
         w = C c/(m k) and weight = C/m are columns; k is the strong convexity that is not data's; error(r) bounds the
         gradient norm that solve leaves. Takes two planned events: the noise in the objective, and the
         output noise that covers how far an inexact argmin, or a b on a grid, may be from the exact one.
@@ -116,7 +116,7 @@ class Door:
             )
             if not all(covered):
                 raise RefusedError("an argmin needs a planned objective event whose w covers the party's own")
-            # The reach of |b| is passed with probability e^-800: what is cut there was not drawn from records.
+            # |b| passes its reach with probability e^-800; it is cut there, whatever the records are.
             if isinstance(events[0], GaussianObjective):
                 scale = sensitivity * ratios(events)
                 grid, reach = self._noise.grid(scale), scale * (math.sqrt(d) + 40)

@@ -15,7 +15,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from privadmm import __version__
@@ -37,7 +37,7 @@ from privadmm.engine.party import Local, Vertical
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError, LedgerError, LockedError, PrivadmmError, RefusedError
 from privadmm.privacy.ledger import Tick
-from privadmm.privacy.ledger_file import Identity, Receipt, identity_of
+from privadmm.privacy.ledger_file import Identity, Receipt, default_limits, identity_of
 from privadmm.privacy.sqlite_ledger import SqliteLedger
 
 Answer = dict[str, str | int | bytes]
@@ -180,7 +180,9 @@ class Desk:
     def admit(self, kept: Kept) -> None:
         """Refuse a job by public facts: what party.toml says of jobs, of records, and of numbers."""
         self.admitted(len(kept.proposal.sizes), kept.config)
-        kept.job.admit(self.party.fixed, [bound_of(self.party, kept.config)])
+        policy = self.identity.policy
+        policy = replace(policy, limits=policy.limits or default_limits(self.party.policy.mode))
+        kept.job.admit(policy, [bound_of(self.party, kept.config)])
 
     def give_up(self, letter: Letter) -> Answer:
         """Close a job, unless something was released for it, or it failed: then its steward decides."""
@@ -211,16 +213,20 @@ class Desk:
         return self.opened()
 
     def opened(self) -> SqliteLedger:
-        """Its ledger, verified from the last verified row on. Every other connection to it would cost a letter time."""
+        """Its ledger, verified from the last verified row on, by one connection."""
         if not self.party.ledger.exists():
             self.agreed()
-        mine = Identity(self.party.policy.mode, (self.party.number,), self.party.fixed)
-        mine = Identity.of(mine.facts())  # as the ledger has it, which does not record default limits
+        mine = self.identity
         try:
             return SqliteLedger(self.party.ledger, mine.parties, mine.policy, mine.mode)
         except LedgerError:
             self.agreed()
             raise
+
+    @property
+    def identity(self) -> Identity:
+        """Whose ledger it is, as a ledger records it: without limits that are the default."""
+        return Identity.of(Identity(self.party.policy.mode, (self.party.number,), self.party.fixed).facts())
 
     def agreed(self) -> None:
         """party.toml and the ledger say the same: a ledger fixes its policy for good. How they differ stays here."""

@@ -320,7 +320,7 @@ def _as_toml(value: Any) -> Any:
     """A Python value as a TOML file would hold it; the sizes that a file may have do not bind whoever writes Python."""
     if isinstance(value, tuple):
         return [_as_toml(item) for item in value]
-    value = value.item() if hasattr(value, "dtype") and not getattr(value, "shape", ()) else value
+    value = value.item() if isinstance(value, numbers.Number) and hasattr(value, "item") else value
     if isinstance(value, float) and value and math.isfinite(value):
         return math.copysign(min(max(abs(value), TINY), HUGE), value)
     return value

@@ -329,7 +329,9 @@ def test_a_proposal_names_no_file_and_stays_what_it_was(made: Federated, tmp_pat
     bad = json.dumps({**json.loads(proposal.pack()), "id": "../../x"}).encode()
     assert ask(made, 1, kind="begin", proposal=bad, heads="[]")["status"] == "refused"
     lied = Proposal("1" * 32, proposal.text, (16, 8, 16), proposal.dim)
-    said = ask(made, 1, kind="begin", proposal=lied.pack(), heads="[]")
+    assert "epsilon = 1 in all" in str(ask(made, 1, kind="begin", proposal=lied.pack(), heads="[]")["message"])
+    (tmp_path / "fresh").mkdir()
+    said = ask(federated(tmp_path / "fresh", STAR), 1, kind="begin", proposal=lied.pack(), heads="[]")
     assert "made for 8 records of party 1" in str(said["message"])
 
 

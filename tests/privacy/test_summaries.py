@@ -110,7 +110,7 @@ ALTERED: dict[str, tuple[str, bool]] = {
     "a summary's job": ("UPDATE summaries SET job = 'three' WHERE seq = 7", True),
     "a summary of another row": ("UPDATE summaries SET seq = 6 WHERE seq = 7", True),
     "a summary beyond the end": ("UPDATE summaries SET seq = 99 WHERE seq = 7", True),
-    "another job's summary removed": ("DELETE FROM summaries WHERE seq = 4", False),
+    "another job's summary removed": ("DELETE FROM summaries WHERE seq = 4", True),
     "the state": ("UPDATE states SET state = x'00' WHERE job = 'two'", True),
     "the state's row removed": ("DELETE FROM states WHERE job = 'two'", True),
 }
@@ -243,3 +243,27 @@ def test_a_federation_verifies_the_last_row_at_every_letter(tmp_path: Path) -> N
     with pytest.raises(ClusterError, match="altered or removed"):
         made.run(Altering(made.folders))
     assert said[0]["status"] == "failed"
+
+
+def test_a_row_that_is_read_again_is_verified(path: Path) -> None:
+    """A summary covers it, so that no letter verifies it by itself."""
+    alter(path, "UPDATE ticks SET outbox = ? WHERE seq = 2", b"other")
+    with closing(opened(path)) as ledger, pytest.raises(LedgerError, match="row 2"):
+        ledger.recall(Tick("one", 1, 0), "in 1")
+
+
+def test_what_was_drawn_once_is_not_drawn_again_where_its_row_is_lost(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    with closing(opened(path)) as ledger:
+        assert ledger.keep("", "labels", lambda: b"first", None) == b"first"
+        assert ledger.keep("", "more", lambda: b"more", None) == b"more"
+    pay(path, "one", 0, 1)
+    alter(path, "DELETE FROM ticks WHERE inbox = 'labels'")
+    with closing(opened(path)) as ledger, pytest.raises(LedgerError, match="removed"):
+        ledger.keep("", "labels", lambda: b"second", None)
+
+
+def test_a_lost_summary_of_another_job_is_noticed_where_a_budget_is_asked_for(path: Path) -> None:
+    alter(path, "DELETE FROM summaries WHERE job = 'one'")
+    with closing(opened(path)) as ledger, pytest.raises(LedgerError, match="no summary"):
+        ledger.reserve("three", {0: ((Gaussian(30.0), 1),)})

@@ -15,7 +15,7 @@ def for_owner(path: str, flags: int) -> int:
 
 def write_bytes(path: Path, content: bytes, private: bool = False) -> None:
     """Write a file in one step: no reader meets half of it. If `private`, only its owner may read it."""
-    fresh = path.with_suffix(PARTIAL)
+    fresh = path.with_name(f"{path.name}-{os.getpid()}{PARTIAL}")
     with open(fresh, "wb", opener=for_owner if private else None) as file:
         file.write(content)
         file.flush()

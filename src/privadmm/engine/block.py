@@ -48,6 +48,7 @@ def reopen_block(
     attended: bool = True,
 ) -> Worker:
     """The worker of a block that was opened before; its records are read when a tick needs them, if one does."""
+    job.admit(ledger.policy)
     return Worker(job.algorithm, job.public, np.array(ids), load, job.plan, noise, ledger, job.id, job.leave, attended)
 
 
@@ -59,14 +60,15 @@ def cluster(
     parts: Sequence[Sequence[int]] | None = None,
 ) -> InProcess:
     """The job's parties in this process: one block with this ledger, or `parts`, each with a ledger in memory."""
+    if parts is not None and ledger is not None:
+        raise ConfigError("parts have a ledger in memory each: leave out ledger, or parts")
     everybody = list(range(len(shards.ids)))
     if parts is not None and sorted(party for part in parts for party in part) != everybody:
         raise ConfigError("parts must hold every party once")
     ledgers, workers = list[Ledger](), list[Worker]()
     for part in [everybody] if parts is None else parts:
         held = shards if isinstance(shards, People) or parts is None else shards.take(np.asarray(part))
-        own = ledger if parts is None and ledger is not None else None
-        ledgers.append(own or MemoryLedger(shards.ids[np.asarray(part)].tolist(), job.policy))
+        ledgers.append(ledger or MemoryLedger(shards.ids[np.asarray(part)].tolist(), job.policy))
         workers.append(open_block(job, held, noise, ledgers[-1], part))
     labels, randomised = shards.y if isinstance(shards, People) else None, job.public.label_epsilon
     if labels is not None and randomised is not None:

@@ -22,7 +22,7 @@ from privadmm.privacy.accounting import Claim, Plan, by_round, together, totals,
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.events import NotPrivate, RandomizedResponse, Spent, dump
 from privadmm.privacy.history import STARTED_UNPROTECTED, Past
-from privadmm.privacy.ledger import Budget, Ledger, Policy
+from privadmm.privacy.ledger import Budget, Ledger, Policy, affordable
 
 BARE_LABELS = NotPrivate("what the coordinator sends is derived from labels")
 LABELS_NOT_PROTECTED = (
@@ -185,6 +185,13 @@ class Job:
         policy.agree(self.public.adjacency, self.public.label_epsilon)
         if policy.limits is not None:
             policy.limits.admit(self.algorithm, self.public)
+
+    def afford(self, ledger: Ledger) -> None:
+        """Refuse what the ledger's budget does not allow, and a ledger that is locked; nothing is set aside."""
+        with ledger.turn():
+            if any(ledger.reserved(party, self.id) is None for party in ledger.ids):
+                spends = totals(self.plan, self.public.parties)
+                affordable(ledger, self.id, {party: spends[party] for party in ledger.ids})
 
     def reserve(self, ledger: Ledger) -> None:
         """Set the plan's cost aside in the ledger: refused at once, or never half way."""

@@ -81,6 +81,7 @@ class Account:
     reserved: dict[int, Spent] | None = None
     over: bool = False  # closed, or failed
     last: tuple[int, int, str] | None = None  # round, phase and hash of the state of its last tick
+    kept: int = 0  # rows of what was drawn once
 
     def read(self, kind: str, charges: dict[int, Spent], last: tuple[int, int, str]) -> None:
         """Count one more row of the job."""
@@ -92,7 +93,9 @@ class Account:
             self.reserved = charges
         elif kind in ("close", "fail"):
             self.reserved, self.over = self.spent, True
-        elif kind not in ("keep", "unlock"):
+        elif kind == "keep":
+            self.kept += 1
+        elif kind != "unlock":
             raise LedgerError(f"the ledger holds a row of a kind this version cannot count: {kind!r}")
 
     def counts_for(self, party: int) -> Spent:
@@ -101,13 +104,13 @@ class Account:
 
     def pack(self) -> str:
         reserved = None if self.reserved is None else pack_charges(self.reserved)
-        return json.dumps([pack_charges(self.spent), reserved, self.over, self.last])
+        return json.dumps([pack_charges(self.spent), reserved, self.over, self.last, self.kept])
 
     @staticmethod
     def unpack(text: str) -> "Account":
-        spent, reserved, over, last = json.loads(text)
+        spent, reserved, over, last, kept = json.loads(text)
         aside = None if reserved is None else unpack_charges(reserved)
-        return Account(unpack_charges(spent), aside, over, None if last is None else tuple(last))
+        return Account(unpack_charges(spent), aside, over, None if last is None else tuple(last), kept)
 
 
 @dataclass(frozen=True)

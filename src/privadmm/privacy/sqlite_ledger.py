@@ -34,6 +34,7 @@ from privadmm.privacy.ledger_file import (
     ADDED,
     APPLICATION_ID,
     FORMAT,
+    ROWS,
     TABLES,
     Identity,
     connect,
@@ -44,7 +45,7 @@ from privadmm.privacy.ledger_file import (
     sha,
     unpack_charges,
 )
-from privadmm.privacy.verification import Accounts
+from privadmm.privacy.verification import ALTERED, Accounts
 
 SALT = 32  # bytes of secret before what is kept, without which guesses could be tried on a head
 OF_TICK = "WHERE job = ? AND round = ? AND phase = ?"
@@ -241,11 +242,22 @@ class SqliteLedger:
         return (0, self.identity.hash) if row is None else (int(row[0]), str(row[1]))
 
     def recall(self, tick: Tick, inbox: str) -> bytes | None:
-        row = self._execute(f"SELECT inbox, outbox FROM ticks {OF_TICK} AND kind = 'tick'", *astuple(tick)).fetchone()
+        row = self._row(f"{OF_TICK} AND kind = 'tick'", *astuple(tick))
         if row is None:
             return None
         match_digest(row[0], inbox, tick)
-        return bytes(row[1])
+        return row[1]
+
+    def _row(self, where: str, *values: Any) -> tuple[str, bytes] | None:
+        """The inbox and outbox of a row, which must fit its hash and that of the row before."""
+        found = self._execute(f"{ROWS} {where}", *values).fetchone()
+        if found is None:
+            return None
+        *row, stored = found
+        before = self._execute("SELECT hash FROM ticks WHERE seq = ?", row[0] - 1).fetchone()
+        if link(self.identity.hash if row[0] == 1 else str(before and before[0]), tuple(row)) != stored:
+            raise LedgerError(f"{self.path}: row {row[0]}: {ALTERED}; nothing was released")
+        return str(row[5]), bytes(row[7])
 
     def reserve(self, job: str, charges: Mapping[int, Spent]) -> None:
         with self.turn(), self.transaction():
@@ -285,9 +297,13 @@ class SqliteLedger:
         return data
 
     def kept(self, job: str, name: str) -> bytes | None:
-        rows = self._execute("SELECT outbox FROM ticks WHERE kind = 'keep' AND job = ? AND inbox = ?", job, name)
-        row = rows.fetchone()
-        return None if row is None else bytes(row[0])[SALT:]
+        row = self._row("WHERE kind = 'keep' AND job = ? AND inbox = ?", job, name)
+        if row is None:
+            rows = self._execute("SELECT count(*) FROM ticks WHERE kind = 'keep' AND job = ?", job).fetchone()[0]
+            if rows != self.accounts.of(job).kept:
+                raise LedgerError(f"{self.path}: a row of what was drawn once was removed; nothing was released")
+            return None
+        return row[1][SALT:]
 
     def keepsakes(self) -> tuple[Keepsake, ...]:
         rows = self._execute("SELECT job, inbox, charges FROM ticks WHERE kind = 'keep' ORDER BY seq")

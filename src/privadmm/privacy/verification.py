@@ -39,8 +39,9 @@ class Accounts:
     on from its hash, and are verified here; `save` then moves the summaries on. So each use reads what the last one
     wrote, whatever the ledger's age. A ledger without summaries is read from its first row.
 
-    An altered row that a summary covers is noticed by the next full verification. Everything else fails closed here: a
-    summary without its row or with another account, a job without its summary, rows that do not chain on.
+    An altered row that a summary covers is noticed when it is read again, or by the next full verification. Everything
+    else fails closed here: a summary without its row or with another account, a job without its summary, rows that do
+    not chain on. Hashes have no key: who can write to the file and computes them anew is found by receipts alone.
     """
 
     def __init__(self, path: Path, db: sqlite3.Connection, start: str) -> None:
@@ -78,7 +79,8 @@ class Accounts:
         return self._known[job]
 
     def all(self) -> dict[str, Account]:
-        for (job,) in self._db.execute("SELECT job FROM summaries").fetchall():
+        """Every job's account; a job that has rows and no summary is an error."""
+        for (job,) in self._db.execute("SELECT DISTINCT job FROM ticks").fetchall():
             self.of(job)
         return self._known
 

@@ -1,8 +1,8 @@
 """What a party remembers of a job that it admitted, so that a letter of one round need not decide that again.
 
 Beside the proposal in jobs/ lies what was made of it and of party.toml: the party, the config, and the job with its
-plan. All of it is public or the party's own policy. It is used only while every file that it was made of is the same,
-byte for byte, and by the version that wrote it; else the proposal is read and admitted anew. The file is pickled, so
+plan. All of it is public or the party's own policy. It is used only while every file that it was made of says the same
+as when it was read, and by the code that wrote it; else the proposal is read and admitted anew. The file is pickled, so
 it is read only if it is its owner's alone: whoever can write there can change the ledger, too.
 """
 
@@ -10,29 +10,41 @@ import contextlib
 import os
 import pickle
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
-from privadmm import __version__
+import privadmm
 from privadmm.config.file import Config
+from privadmm.config.reader import load
 from privadmm.data.arrays import digest
 from privadmm.data.files import write_bytes
-from privadmm.deploy.federation.party import FILE, Party
-from privadmm.deploy.federation.proposal import JOB
+from privadmm.deploy.federation.party import Party
+from privadmm.deploy.federation.proposal import JOB, Kept, Proposal
 from privadmm.engine.job import Job
+
+Stamp = tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Admitted:
-    """A job that this party admitted."""
+    """A job that this party admitted, and a stamp of all that it was made of."""
 
     party: Party
     config: Config
     job: Job
+    stamp: Stamp
+
+    @staticmethod
+    def of(party: Party, kept: Kept) -> "Admitted":
+        """Stamped by what was read, whatever the files say by now."""
+        texts = [seen for _, seen in party.texts]
+        stamp = (code(), *texts, digest(kept.proposal.pack()), digest(kept.proposal.text.encode()))
+        return Admitted(party, kept.config, kept.job, stamp)
 
     def keep(self) -> None:
         """Write it down beside the proposal."""
         _ = self.job.plan
-        write_bytes(place(self.party.folder, self.job.id), pickle.dumps((made_of(self), self)), private=True)
+        write_bytes(place(self.party.folder, self.job.id), pickle.dumps(self), private=True)
 
 
 def recall(folder: Path, job: str) -> Admitted | None:
@@ -43,8 +55,9 @@ def recall(folder: Path, job: str) -> Admitted | None:
     with contextlib.suppress(Exception):  # whatever is wrong with it, the proposal can be read anew
         state = path.stat()
         if state.st_uid == os.geteuid() and not state.st_mode & 0o077:
-            before, admitted = pickle.loads(path.read_bytes())
-            if isinstance(admitted, Admitted) and before == made_of(admitted) and admitted.party.folder == folder:
+            admitted: Admitted = pickle.loads(path.read_bytes())
+            mine = isinstance(admitted, Admitted) and (admitted.party.folder, admitted.job.id) == (folder, job)
+            if mine and admitted.stamp == now(admitted):
                 return admitted
     return None
 
@@ -53,10 +66,17 @@ def place(folder: Path, job: str) -> Path:
     return folder / "jobs" / f"{job}.admitted"
 
 
-def made_of(admitted: Admitted) -> tuple[str, ...]:
-    """Digests of the files behind an admission, and the version."""
-    party, jobs = admitted.party, admitted.party.jobs
-    names = [party.folder / FILE, *(jobs / f"{admitted.job.id}.{suffix}" for suffix in ("json", "toml"))]
-    if party.schema is not None:
-        names.append(party.schema)
-    return (__version__, *(digest(path.read_bytes()) for path in names))
+def now(admitted: Admitted) -> Stamp:
+    """The stamp that the same files would have at this moment."""
+    jobs, id = admitted.party.jobs, admitted.job.id
+    texts = [digest(load(path)[0].encode()) for path, _ in admitted.party.texts]
+    proposal = Proposal.unpack((jobs / f"{id}.json").read_bytes())
+    return code(), *texts, digest(proposal.pack()), digest((jobs / f"{id}.toml").read_bytes())
+
+
+@lru_cache(maxsize=1)
+def code() -> str:
+    """A digest of the package's files by name, size and time: another version, or an edit, has another one."""
+    files = sorted(Path(privadmm.__file__).parent.rglob("*.py"))
+    facts = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+    return digest(repr((privadmm.__version__, facts)).encode())

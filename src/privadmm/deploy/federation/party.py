@@ -19,6 +19,7 @@ from privadmm.config.file import Config
 from privadmm.config.reader import Lines, Report, load, read_table
 from privadmm.config.rules import NAME
 from privadmm.config.sections import DataTable
+from privadmm.data.arrays import digest
 from privadmm.deploy.federation.protocol import refused
 from privadmm.errors import ConfigError, RefusedError, show
 from privadmm.params import BAD, Doc, Rule, fields_of
@@ -98,7 +99,7 @@ class Party:
     policy: PolicyTable
     node: NodeTable
     limits: Limits
-    schema: Path | None = None  # the file of [data] schema, where that names one
+    texts: tuple[tuple[Path, str], ...] = ()  # digests of the files that were read: this one, and that of a schema
 
     @property
     def number(self) -> int:
@@ -174,19 +175,21 @@ def read(folder: Path) -> Party:
     for name in raw.keys() - TABLES.keys():
         report.add((name,), "unknown section", ", ".join(f"[{known}]" for known in TABLES))
     tables: dict[str, Any] = {}
-    schema: Path | None = None
+    texts = [(path, digest(text.encode()))]
     for name, kind in TABLES.items():
         section = raw.get(name, {})
         if name == "data" and isinstance(section, dict) and isinstance(section.get("schema"), str):
             schema = folder / section["schema"]
-            section = section | {"schema": load(schema)[1]}
+            words, columns = load(schema)
+            texts.append((schema, digest(words.encode())))
+            section = section | {"schema": columns}
         values = read_table(fields_of(kind), section, (name,), report)
         tables[name] = BAD if values is None else kind(**values)
     policy = tables["policy"]
     if policy is not BAD and policy.mode == "deployment" and policy.epsilon is None:
         report.add(("policy", "epsilon"), 'missing beside mode = "deployment"', "a number > 0")
     report.check()
-    party = Party(folder, **tables, schema=schema)
+    party = Party(folder, **tables, texts=tuple(texts))
     try:
         _ = party.fixed
     except ConfigError as error:

@@ -138,15 +138,17 @@ class Desk:
         kept = proposal.keep(self.party.jobs)
         try:
             self.admit(kept)
+            with closing(self.ledger(kept.config, kept.job, heads)) as ledger:
+                kept.job.afford(ledger)
+                records = held(self.party, kept.config, proposal)
+                new = False  # from here on it may be set aside, and `give_up` must find it
+                # Labels that are randomised are drawn now, if they never were.
+                open_block(kept.job, records.block, build.noise(kept.config), ledger)
         except BaseException:
             if new:  # or refused proposals would fill the disk
                 kept.forget(self.party.jobs)
             raise
-        records = held(self.party, kept.config, proposal)
-        with closing(self.ledger(kept.config, kept.job, heads)) as ledger:
-            # Labels that are randomised are drawn now, if they never were.
-            open_block(kept.job, records.block, build.noise(kept.config), ledger)
-        Admitted(self.party, kept.config, kept.job).keep()
+        Admitted.of(self.party, kept).keep()
         return {}
 
     def step(self, letter: Letter, known: Admitted | None = None) -> Answer:
@@ -175,7 +177,7 @@ class Desk:
         if kept is None:
             raise RefusedError(f"job {id} was never begun here. Nothing was released")
         self.admit(kept)
-        return Admitted(self.party, kept.config, kept.job)
+        return Admitted.of(self.party, kept)
 
     def admit(self, kept: Kept) -> None:
         """Refuse a job by public facts: what party.toml says of jobs, of records, and of numbers."""

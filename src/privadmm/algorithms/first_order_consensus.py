@@ -14,8 +14,7 @@ Round t, with W = V = 0 at first:
 
 The model is the mean of the last 40 % of the W's. A round's noise follows from what its gradient weighs in that mean,
 and parties count in (4) by their records or, with weights = "noise", less where noise drowns these (noise_weights.py).
-As a method of its own it is what a budget buys best here when the features are centred and scaled first (moments.py)
-and the loss is half-logistic, whose gradients are half as long.
+It does best on centred and scaled features (moments.py) with the half-logistic loss, whose gradients are half as long.
 
 Privacy (docs/privacy.md#first-order). Records lie in the unit ball, so (3) moves by at most 2 L C omega_i/m_i: Gaussian
 releases only, mu^2 = sum of 1/z^2 exactly, and no need of smoothness or of an exact solver. (4), (5) and the model read
@@ -114,10 +113,9 @@ class FirstOrderConsensus(NoiseWeighted):
         return public.once((self, "eta"), lambda: self.recommended(public)) if self.step is None else self.step
 
     def recommended(self, public: Public) -> float:
-        """(2), but no more than is stable.
+        """(2), but no more than is stable: `steady` on features of norm <= 1, whatever the data.
 
-        Heavy ball on features of norm <= 1 is stable up to `steady`, whatever the data; d features in one scale have a
-        largest eigenvalue nearer to 1/d, of which an eighth is counted on.
+        d features in one scale have a largest eigenvalue nearer to 1/d, of which an eighth is counted on.
         """
         steady = 2 * (1 + self.beta) / ((1 - self.beta) * public.C * min(public.loss.smoothness, 1.0))
         if isinstance(public.privacy, NoPrivacy):
@@ -130,9 +128,7 @@ class FirstOrderConsensus(NoiseWeighted):
     def check(self, public: Public) -> None:
         super().check(public)
         if self.weights == "noise" and public.weighting != "records":
-            raise ConfigError(
-                'weights = "noise" and weighting = "parties" both say how much a party counts: give one of them'
-            )
+            raise ConfigError('weights = "noise" and weighting = "parties" both say how much a party counts: give one')
         if self.gossip and not len(public.graph.edges):
             raise ConfigError("gossip needs a graph with edges: set gossip = 0, or a [graph] kind other than star")
 

@@ -1,6 +1,7 @@
 """The base of every algorithm: parameters that check themselves, declared needs, a plan made once, and defaults."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Annotated, ClassVar, Literal
 
@@ -31,7 +32,7 @@ RoundEpsilon = Annotated[
 ]
 
 
-class Method(Declared):
+class Method(Declared, ABC):
     """What an algorithm declares (`name`, `topology`, `needs`) and may override."""
 
     name: ClassVar[str]
@@ -42,9 +43,9 @@ class Method(Declared):
         """`planned`, made once for these public facts."""
         return public.once(self, lambda: self.planned(public))
 
+    @abstractmethod
     def planned(self, public: Public) -> Plan:
         """Every event of the run."""
-        raise NotImplementedError
 
     def check(self, public: Public) -> None:
         for need in self.needs:

@@ -73,8 +73,7 @@ class Penalised(OnGraph, ABC):
 
     def curvature(self, public: Public, t: int) -> Floats:
         """k_i(t) of every party."""
-        V = degrees(public)[:, 0]
-        return public.regularizer.strong_convexity + 2 * self.penalties(public, t) * V
+        return public.regularizer.strong_convexity + 2 * self.penalties(public, t) * degrees(public)[:, 0]
 
     def condition(self, public: Public) -> float:
         return public.condition(self.curvature(public, 0))  # penalties do not fall

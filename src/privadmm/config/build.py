@@ -179,7 +179,7 @@ def records(config: Config) -> tuple[Records, float, tuple[Any, Any] | None]:
         loaded = adult.load("onehot", encoding=table.encoding)
         loaded, bound = stored(config, loaded, adult.SCHEMA.encoded(table.encoding)), adult.SCHEMA.row_bound
     else:
-        loaded, bound = adult.load("a9a"), 14**0.5  # every a9a row has at most fourteen ones
+        loaded, bound = adult.load("a9a"), adult.A9A_BOUND
     return loaded, row_bound(config) or bound, adult.CLASSES
 
 
@@ -339,7 +339,7 @@ def prepare_columns(config: Config) -> Prepared:
     else:
         loaded, bound, classes = records(config)
         held = build_columns.groups(config, loaded)
-    loaded, frame = build_columns.framed(config, loaded, framed(config, loaded.names, bound, classes), held)
+    loaded, frame = build_columns.split_columns(config, loaded, framed(config, loaded.names, bound, classes), held)
     rows, test = measured(config, len(loaded))
     held_out = None if test is None else frame.people(loaded.X, loaded.y, test, None, False)
     people = frame.people(loaded.X, loaded.y, rows, build_columns.scaling(config), config.randomises)

@@ -57,7 +57,7 @@ def grouped(config: Config, names: tuple[str, ...]) -> list[list[int]]:
     return [part.tolist() for part in parts]
 
 
-def framed(config: Config, loaded: Records, frame: Frame, held: list[list[int]]) -> tuple[Records, Frame]:
+def split_columns(config: Config, loaded: Records, frame: Frame, held: list[list[int]]) -> tuple[Records, Frame]:
     """Split the frame into the parties' columns. If the first party alone is used, keep only its columns."""
     bounds = config.parties.row_bounds or (frame.row_bound,) * len(held)
     if config.parties.use == "first":

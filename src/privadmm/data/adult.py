@@ -77,6 +77,7 @@ SCHEMA = Schema(
     row_bound=3.0,
 )
 
+A9A_BOUND = 14**0.5  # every row of a9a has at most fourteen ones
 # a9a cuts each number into bins; these are the smallest values of the second bin and on, and give every row of LIBSVM's
 # files. A cut could lie anywhere in a gap between rows (106,638 to 106,648 for the first of fnlwgt): its upper end.
 A9A_EDGES = MappingProxyType(

@@ -86,7 +86,7 @@ def federate(
             directory,
             job,
             progress,
-            framed(config, plain, known),
+            declared_frame(config, plain, known),
             config.run.mode,
             began=began,
             ledger="at the parties",
@@ -129,7 +129,7 @@ def gathered(post: Post, parties: int, seconds: float, tell: Callable[[str], Non
     return nodes
 
 
-def framed(config: Config, plain: Config, facts: Sequence[Facts]) -> Frame:
+def declared_frame(config: Config, plain: Config, facts: Sequence[Facts]) -> Frame:
     """How a row becomes a record, from what was declared; `plain` is the config as it was proposed."""
     bound, vertical = build.row_bound(plain), facts[0].people is not None
     names = tuple(name for party in facts for name in party.names) if vertical else facts[0].names

@@ -42,7 +42,7 @@ def neutral(config: Config) -> Config:
     split = "features" if parties.split == "features" else "even"
     if data.embedded:
         onehot = data.source == "embedded:adult"
-        bound = data.row_bound or (adult.SCHEMA.row_bound if onehot else 14**0.5)
+        bound = data.row_bound or (adult.SCHEMA.row_bound if onehot else adult.A9A_BOUND)
         data = replace(data, classes=adult.CLASSES, row_bound=None if data.rows == "unit" else bound, encoding="minmax")
     source = "own.npz" if data.schema is None else "own.csv"  # a name where one is needed; every party reads its own
     return replace(

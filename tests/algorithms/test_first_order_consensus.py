@@ -145,7 +145,7 @@ def test_gossip_comes_as_close_as_one_likes(count: Any) -> None:
             "certified noise only",
         ),
         (FirstOrderConsensus(), {"privacy": Target(None, 1e-6)}, "needs the total epsilon"),
-        (FirstOrderConsensus(weights="noise"), {"weighting": "parties"}, "give one of them"),
+        (FirstOrderConsensus(weights="noise"), {"weighting": "parties"}, "give one"),
     ],
 )
 def test_what_does_not_fit_is_refused(algorithm: Any, changes: Any, says: str) -> None:

@@ -23,6 +23,7 @@ bench: $(VENV)/dev
 	$(BIN)/python benchmarks/bounds.py --quick
 	$(BIN)/python benchmarks/dask_overhead.py
 	$(BIN)/python benchmarks/scale_model.py --quick
+	$(BIN)/python benchmarks/letters.py --quick
 	$(BIN)/python benchmarks/flower_overhead.py --quick
 
 lint: $(VENV)/dev

@@ -41,7 +41,7 @@ class Preceded:
         return public.once((self, "inside"), lambda: self.left(public))
 
     def shifted(self, public: Public) -> Public:
-        """The same without what needs a plan: one feature more, one round less. Shapes follow from it."""
+        """Facts of the method that need no plan, such as the shapes of messages: one feature more, one round less."""
         target = public.privacy
         if isinstance(target, Target):
             target = replace(target, profile=target.profile[1:])

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from cases import POLICY, PRIVATE, both_ledgers, shards
-from privadmm.engine.block import beside, open_block, reopen_block
+from privadmm.engine.block import beside, cluster, open_block, reopen_block
 from privadmm.engine.mail import Mail
-from privadmm.errors import LedgerError, RefusedError
+from privadmm.errors import ConfigError, LedgerError, RefusedError
 from privadmm.privacy import sqlite_ledger
 from privadmm.privacy.accounting import epsilon
 from privadmm.privacy.events import Gaussian, NotPrivate
@@ -204,8 +204,16 @@ def test_adjacencies_do_not_add_up(tmp_path: Path) -> None:
             job.admit(ledger.policy)
         with pytest.raises(RefusedError, match="do not add up"):
             open_block(job, shards(), Simulation(0), ledger)
+        with pytest.raises(RefusedError, match="do not add up"):  # also where a block was opened before
+            reopen_block(job, range(5), lambda: pytest.fail("records were read"), Simulation(0), ledger)
         assert export(Statement.of(ledger))["adjacency"] == "label"
         assert ledger.reserved(0, job.id) is None
+
+
+def test_parts_do_not_leave_a_ledger_aside() -> None:
+    job = PRIVATE[0].job()
+    with pytest.raises(ConfigError, match="parts"):
+        cluster(job, shards(), Simulation(0), MemoryLedger(range(5), job.policy), parts=[[0, 1], [2, 3, 4]])
 
 
 def test_a_full_disk_stops_before_the_release_that_it_cannot_record(

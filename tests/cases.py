@@ -37,6 +37,7 @@ from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.ledger import Budget, Ledger, MemoryLedger, Policy
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.privacy.sqlite_ledger import SqliteLedger
+from privadmm.privacy.sums import SecureSum
 
 SIZES = (7, 12, 7, 5, 12)  # ragged, with ties
 DIM = 4
@@ -88,6 +89,7 @@ def triangle_tail(n: int) -> Graph:
 
 
 BUDGET = Target(1.0, 1e-5)
+SUMMED = replace(BUDGET, sum=SecureSum(fewest=3))
 OFF = NoPrivacy()
 DP = DPADMM(D_w=3.0, rho=0.1)
 ROUGH = replace(DP, step_size="nonsmooth")
@@ -191,6 +193,17 @@ ALGORITHMS = [
     Case("dp_fedsgd-uneven", SGD, graphs.star, Target(1.0, 1e-5, profile=(1.0, 2.0, 1.0, 0.5))),
     Case("foc", Centred(FirstOrderConsensus()), triangle_tail, BUDGET, loss=HalfLogistic()),
     Case("foc-off", Centred(FirstOrderConsensus(step=1.0)), graphs.star, OFF),
+    Case("foc-sum", Centred(FirstOrderConsensus()), graphs.star, SUMMED, loss=HalfLogistic()),
+    Case("foc-sum-plain", FirstOrderConsensus(), triangle_tail, replace(SUMMED, adjacency="label")),
+    Case(
+        "foc-sum-uneven",
+        Centred(FirstOrderConsensus(), nonnegative=True),
+        graphs.star,
+        Target(None, 1e-5, party_epsilon=(1.0, 2.0, 1.0, 0.5, 3.0), decay=0.8, sum=SecureSum(2, 3)),
+        weighting="parties",
+    ),
+    Case("dp_fedsgd-sum", SGD, graphs.star, SUMMED, loss=Hinge(), regularizer=L1(0.01)),
+    Case("dp_fedsgd-sum-reported", SGD, graphs.star, SUMMED, loss=Debiased(Logistic(), 1.0)),
     Case("foc-plain", FirstOrderConsensus(), graphs.star, BUDGET, loss=Hinge()),
     Case("foc-gossip", Centred(FirstOrderConsensus(gossip=3), nonnegative=True), graphs.ring, BUDGET),
     Case(

@@ -40,6 +40,7 @@ from privadmm.privacy.accounting import together as of_a_person
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.history import STARTED_UNPROTECTED, Start
 from privadmm.privacy.mechanisms import Simulation
+from privadmm.privacy.sums import SecureSum
 from privadmm.runs.ending import model_of
 from privadmm.runs.model import Model, label_array
 from privadmm.runs.recommend import warning
@@ -174,7 +175,10 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
             raise ConfigError("epsilon means little without delta: give both, or epsilon=None for no privacy")
         if self.delta is not None and (asked or algorithm.adjacencies):
             related: Any = self.adjacency  # checked by Target
-            privacy = Target(self.epsilon, self.delta, adjacency=related, party_epsilon=shares, copies=copies)
+            summed = SecureSum(self.colluding) if self.secure_sum else None
+            privacy = Target(
+                self.epsilon, self.delta, adjacency=related, party_epsilon=shares, copies=copies, sum=summed
+            )
         public = Public(
             sizes=sizes,
             dim=dim,
@@ -226,6 +230,8 @@ class ADMMClassifier(ClassifierMixin, ADMMEstimator):  # type: ignore[misc]
     epsilon, delta  what each party's whole transcript may cost; epsilon=None for a non-private algorithm
     party_epsilon   instead of epsilon, one for each party
     adjacency     which two data sets must look alike: "replace-one", or "label" if rows are no secret
+    secure_sum    messages are masked and only their sum is read, so that parties share one noise; `colluding` of them
+                  may tell all they know (a third of them if None). For the default, and for dp_fedsgd
     parties       how many to split the rows among, evenly; ignored when `fit` is given groups
     label_epsilon  labels are randomised first, and the loss debiased for it; a fit with another random_state reports
                   every label once more
@@ -269,6 +275,8 @@ class ADMMClassifier(ClassifierMixin, ADMMEstimator):  # type: ignore[misc]
         delta: float | None = 1e-6,
         party_epsilon: Sequence[float] | None = None,
         adjacency: str = "replace-one",
+        secure_sum: bool = False,
+        colluding: int | None = None,
         label_epsilon: float | None = None,
         parties: int = 10,
         algorithm: Algorithm | None = None,
@@ -349,6 +357,8 @@ class ADMMRegressor(RegressorMixin, ADMMEstimator):  # type: ignore[misc]
         delta: float | None = 1e-6,
         party_epsilon: Sequence[float] | None = None,
         adjacency: str = "replace-one",
+        secure_sum: bool = False,
+        colluding: int | None = None,
         parties: int = 10,
         algorithm: Algorithm | None = None,
         rounds: int | None = None,

@@ -29,9 +29,10 @@ from privadmm.engine.mail import Mail
 from privadmm.engine.party import Local
 from privadmm.engine.phases import AtCoordinator, AtParties, Phase
 from privadmm.engine.public import Public
+from privadmm.engine.sums import gradients
 from privadmm.params import Doc
 from privadmm.privacy.accounting import Claim, Plan
-from privadmm.privacy.release import Door, Released
+from privadmm.privacy.release import Door, Released, Sealed
 
 
 @dataclass(frozen=True)
@@ -54,11 +55,13 @@ class DPFedSGD(star.OnStar):
 
     @property
     def phases(self) -> tuple[Phase, ...]:
-        return AtParties(self.slope), AtCoordinator(self.descend)
+        return AtParties(self.slope, sums=gradients), AtCoordinator(self.descend)
 
-    def slope(self, t: int, local: Local, s: star.State, inbox: Mail, release: Door) -> tuple[star.State, Released]:
+    def slope(
+        self, t: int, local: Local, s: star.State, inbox: Mail, release: Door
+    ) -> tuple[star.State, Released | Sealed]:
         w = np.broadcast_to(inbox.broadcast, s.w.shape)
-        g = release.output(local.gradient(w), sensitivity=local.moved(local.summation))  # (1)
+        g = release.summand(local.gradient(w), sensitivity=local.moved(local.summation))  # (1)
         return star.State(w), g
 
     def descend(self, t: int, public: Public, memory: Memory, inbox: Mail) -> tuple[Memory, Mail]:

@@ -4,6 +4,7 @@ Linearised consensus ADMM (penalty 1/eta, duals that sum to zero) is gradient de
 gradients. Public: n records at N parties, mu_i of party i's (epsilon, delta), d features, T rounds, and
 
     unit = sqrt(sum_i (w_i/(m_i mu_i))^2)      the noise of an averaged release of unit sensitivity, w_i = m_i/n  (1)
+           sqrt(N/(N - t)) max_i w_i/(m_i mu_i)     in a secure sum that tolerates t who collude (privacy/sums.py)
     eta = min(2.5/(1 + 20 unit sqrt(d))/unit, 300 T) / T                                                       (2)
 
 Round t, with W = V = 0 at first:
@@ -29,17 +30,18 @@ import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
 
 from privadmm.algorithms.method import Need, bounded_loss, smooth_regularizer
-from privadmm.algorithms.noise_weights import NoiseWeighted
+from privadmm.algorithms.noise_weights import NoiseWeighted, loudest
 from privadmm.data.arrays import Floats, Ints
 from privadmm.engine.mail import Mail
 from privadmm.engine.party import Local
 from privadmm.engine.phases import AtCoordinator, AtParties, Phase, Topology
 from privadmm.engine.public import Public
+from privadmm.engine.sums import gradients
 from privadmm.errors import ConfigError
 from privadmm.optim.graphs import chebyshev, flood, gossip_residual
 from privadmm.params import Doc
 from privadmm.privacy.calibration import NoPrivacy
-from privadmm.privacy.release import Door, Released
+from privadmm.privacy.release import Door, Released, Sealed
 
 
 @dataclass(frozen=True)
@@ -82,11 +84,11 @@ class FirstOrderConsensus(NoiseWeighted):
 
     @property
     def phases(self) -> tuple[Phase, ...]:
-        return AtParties(self.slope), AtCoordinator(self.descend)
+        return AtParties(self.slope, sums=gradients), AtCoordinator(self.descend)
 
-    def slope(self, t: int, local: Local, s: State, inbox: Mail, release: Door) -> tuple[State, Released]:
+    def slope(self, t: int, local: Local, s: State, inbox: Mail, release: Door) -> tuple[State, Released | Sealed]:
         W = inbox.values[..., np.searchsorted(inbox.senders, local.ids), :]
-        return State(W), release.output(local.gradient(W), sensitivity=local.moved(local.summation))  # (3)
+        return State(W), release.summand(local.gradient(W), sensitivity=local.moved(local.summation))  # (3)
 
     def descend(self, t: int, public: Public, memory: Memory, inbox: Mail) -> tuple[Memory, Mail]:
         here, at = inbox.senders, np.searchsorted(memory.ids, inbox.senders)
@@ -121,7 +123,8 @@ class FirstOrderConsensus(NoiseWeighted):
         if isinstance(public.privacy, NoPrivacy):
             return steady
         share = self.shares(public, public.ids, self.even(public))[:, 0]
-        unit = math.sqrt(float(np.sum((share / public.sizes) ** 2 / self.spent(public))))  # (1)
+        each = share / public.sizes / np.sqrt(self.spent(public))
+        unit = math.sqrt(float(np.sum(each**2))) if public.sum is None else loudest(public, each)  # (1)
         rule = 2.5 / (1 + 20 * unit * math.sqrt(public.dim)) / (unit * public.rounds)
         return min(rule, 300.0, steady * max(1.0, public.dim / 8))
 
@@ -129,6 +132,11 @@ class FirstOrderConsensus(NoiseWeighted):
         super().check(public)
         if self.weights == "noise" and public.weighting != "records":
             raise ConfigError('weights = "noise" and weighting = "parties" both say how much a party counts: give one')
+        if public.sum is not None and (self.gossip or self.weights == "noise"):
+            raise ConfigError(
+                "a secure sum is the exact mean, weighted by records: neighbours who gossip need each other's own "
+                'values, and so do weights = "noise". Set gossip = 0 and weights = "records"'
+            )
         if self.gossip and not len(public.graph.edges):
             raise ConfigError("gossip needs a graph with edges: set gossip = 0, or a [graph] kind other than star")
 

@@ -26,11 +26,13 @@ from privadmm.engine.mail import Mail
 from privadmm.engine.party import Local
 from privadmm.engine.phases import AtCoordinator, AtParties, Mapped, Phase, vertical
 from privadmm.engine.public import Public
+from privadmm.engine.sums import planned_sums
 from privadmm.errors import ConfigError
 from privadmm.params import check_nonnegative
-from privadmm.privacy.events import DiscreteGaussian, Gaussian
+from privadmm.privacy.events import WithRatio
 from privadmm.privacy.mechanisms import Noise
-from privadmm.privacy.release import Door, Released
+from privadmm.privacy.release import Door, Released, Sealed
+from privadmm.privacy.sums import Summands
 
 
 @dataclass(frozen=True)
@@ -64,15 +66,28 @@ class Centred(Preceded):
         def draws(local: Local, noise: Noise) -> Any:
             return phase.draws(replace(local, public=self.inside(local.public)), noise)
 
-        return AtParties(lambda *given: self.at_parties(phase, *given), sends, draws)
+        def sums(public: Public, t: int) -> Summands:
+            assert phase.sums is not None
+            return phase.sums(self.shifted(public), t - 1) if t else self.weighted(public)
+
+        return AtParties(
+            lambda *given: self.at_parties(phase, *given),
+            sends,
+            draws,
+            None if phase.sums is None else sums,
+            lambda t: t == 0 or phase.vital(t - 1),
+        )
 
     def at_parties(
         self, phase: AtParties, t: int, local: Local, s: Any, inbox: Mail, release: Door
-    ) -> tuple[Any, Released]:
+    ) -> tuple[Any, Released | Sealed]:
         d = local.public.dim
         if t == 0:
             x = local.public.zeros(len(local.ids), 2 * d) + moments(local.shards, self.nonnegative)
-            return s, release.output(x, moments_sensitivity(local.shards.sizes, self.nonnegative))  # (1)
+            weight = 1.0 if local.public.sum is None else omega(local.public)[local.ids]
+            return s, release.summand(
+                weight * x, weight * moments_sensitivity(local.shards.sizes, self.nonnegative)
+            )  # (1)
         own = Mail(inbox.senders, inbox.values[..., 2 * d :], inbox.absent - np.array([0, 1]))
         row = inbox.values[..., 0, : 2 * d]
         if row.ndim > 1 and not (row == row[:1]).all():
@@ -91,17 +106,32 @@ class Centred(Preceded):
 
     def mapped(self, t: int, public: Public, memory: Mapped, inbox: Mail) -> tuple[Mapped, Mail]:
         if t == 0:
-            ids, z = inbox.senders, self.ratios(public)[inbox.senders, None]
-            bound = moments_sensitivity(public.sizes[ids], self.nonnegative)
-            # A row's norm is at most 1: a variance of 1/d in each coordinate, if they share it alike.
-            even = public.dim * (public.sizes[ids, None] * bound * z) ** 2
-            share = self.shares(public, ids, even)
-            s = math.sqrt(float(np.sum((share * bound * z) ** 2)))
-            mean = (share * inbox.values).sum(axis=-2)
+            mean, s = self.averaged(public, inbox) if public.sum is None else self.summed(public, inbox)
             rows = [map_of(row, s, self.constant) for row in mean.reshape(-1, mean.shape[-1])]
             table = np.stack([np.concatenate([row.M, row.A]) for row in rows]).reshape(mean.shape)
             memory, inbox = replace(memory, map=table), self.method.start(self.shifted(public))[1]  # (2)
         return memory, with_map(memory.map, inbox)
+
+    def averaged(self, public: Public, inbox: Mail) -> tuple[Floats, float]:
+        """Weighted consensus on the released moments, and the standard deviation of its noise."""
+        ids, z = inbox.senders, self.ratios(public)[inbox.senders, None]
+        bound = moments_sensitivity(public.sizes[ids], self.nonnegative)
+        # A row's norm is at most 1: a variance of 1/d in each coordinate, if they share it alike.
+        even = public.dim * (public.sizes[ids, None] * bound * z) ** 2
+        share = self.shares(public, ids, even)
+        return (share * inbox.values).sum(axis=-2), math.sqrt(float(np.sum((share * bound * z) ** 2)))
+
+    def summed(self, public: Public, inbox: Mail) -> tuple[Floats, float]:
+        """The same of a secure sum, to which party i sent omega_i times its moments."""
+        ids, sums = inbox.senders, planned_sums(self, public)
+        assert sums is not None
+        weight = float(omega(public)[ids].sum())
+        return inbox.values[..., 0, :] * (len(ids) / weight), sums.noise((0, 0), len(ids)) / weight
+
+    def weighted(self, public: Public) -> Summands:
+        """Of omega_i times the moments, which are at most 1: a mean of entries of rows in the unit ball."""
+        weight = omega(public)
+        return Summands((weight * moments_sensitivity(public.sizes, self.nonnegative))[:, 0], weight[:, 0])
 
     def shares(self, public: Public, here: Ints, even: Floats) -> Floats:
         """How much each of these parties counts in the moments: as it does in the method."""
@@ -112,7 +142,7 @@ class Centred(Preceded):
     def ratios(self, public: Public) -> Floats:
         """z of every party's release of moments; 0 where there is no noise."""
         (events,) = self.plan(public)[(0, 0)]
-        return np.array([event.ratio if isinstance(event, Gaussian | DiscreteGaussian) else 0.0 for event in events])
+        return np.array([event.ratio if isinstance(event, WithRatio) else 0.0 for event in events])
 
     def check(self, public: Public) -> None:
         if public.start is not None:
@@ -140,6 +170,11 @@ class Centred(Preceded):
     def model(self, public: Public, memory: Mapped, mail: Mail) -> Floats:
         own = Mail(mail.senders, mail.values[..., 2 * public.dim :])
         return self.method.model(self.inside(public), memory.inner, own)
+
+
+def omega(public: Public) -> Floats:
+    """omega_i of every party, a column; who is absent changes nothing in it."""
+    return public.scale(public.ids) / public.C
 
 
 def with_map(map: Floats, mail: Mail) -> Mail:

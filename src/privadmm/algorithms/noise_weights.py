@@ -31,7 +31,7 @@ from privadmm.data.arrays import Floats, Ints
 from privadmm.engine.public import Public
 from privadmm.privacy.accounting import Plan
 from privadmm.privacy.calibration import NoPrivacy, scaled
-from privadmm.privacy.events import DiscreteGaussian, Gaussian
+from privadmm.privacy.events import WithRatio
 
 # Between levels of noise: few of them are easier to read and to count, and half a percent is lost.
 STEP = 2**0.25
@@ -57,6 +57,13 @@ def by_noise(sizes: Ints, even: Floats) -> Floats:
     """(2), of sizes and e as columns; they sum to 1."""
     w = sizes / (1 + even / sizes)
     return np.asarray(w / w.sum())
+
+
+def loudest(public: Public, each: Floats) -> float:
+    """The noise of a secure sum's mean, of which each party's own share would be `each`: the largest rules all."""
+    assert public.sum is not None
+    honest = public.parties - public.sum.tolerated(public.parties)
+    return float(np.max(each)) * math.sqrt(public.parties / honest)
 
 
 class NoiseWeighted(Method):
@@ -87,7 +94,7 @@ class NoiseWeighted(Method):
     def ratios(self, public: Public, t: int) -> Floats:
         """z of every party in round t."""
         (events,) = self.plan(public)[(t, 0)]
-        return np.array([event.ratio for event in events if isinstance(event, Gaussian | DiscreteGaussian)])
+        return np.array([event.ratio for event in events if isinstance(event, WithRatio)])
 
     def spent(self, public: Public) -> Floats:
         """mu_i^2 of every party."""

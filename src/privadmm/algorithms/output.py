@@ -18,7 +18,7 @@ def output_plan(public: Public, ratios: Floats | float | None = None) -> Plan:
     own = np.broadcast_to(1.0 if ratios is None else ratios, public.parties).tolist()
     levels = target.levels(public.rounds)
     # Rounds alike share one object, and are calibrated once.
-    shapes = {level: (tuple(target.kind(level * ratio) for ratio in own),) for level in set(levels)}
+    shapes = {level: (tuple(target.event(level * ratio, public.parties) for ratio in own),) for level in set(levels)}
     plan = {(t, 0): shapes[level] for t, level in enumerate(levels)}
     return fit(target, plan) if ratios is None else plan
 

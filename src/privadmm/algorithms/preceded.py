@@ -75,7 +75,7 @@ class Preceded:
             ahead: Any = public.everyone(target.event)
         else:
             asked = [target.of(party, public.parties) for party in range(public.parties)]
-            ahead = tuple(first(target, total, self.part(target)) for total in asked)
+            ahead = tuple(first(target, total, self.part(target), public.parties) for total in asked)
         return {(0, 0): (ahead,), **{(t + 1, phase): rows for (t, phase), rows in inner.items()}}
 
     def condition(self, public: Public) -> float:

@@ -33,6 +33,7 @@ from privadmm.optim.losses import Debiased, HalfLogistic, Hinge, HuberHinge, Log
 from privadmm.optim.regularizers import L1, L2, ElasticNet, Regularizer
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.mechanisms import Deployment, Noise, Simulation
+from privadmm.privacy.sums import SecureSum
 
 UNIT = 1e-150  # a row bound below any row's norm: every row but 0 is scaled to norm 1
 
@@ -146,7 +147,8 @@ def privacy(config: Config) -> Target | NoPrivacy:
         return NoPrivacy(f"{config.algorithm.name} is not private")
     kind = Deployment.kind if config.run.mode == "deployment" else Simulation.kind
     shares, profile = table.party_epsilon or (), table.profile or ()
-    return Target(table.epsilon, table.delta, kind, table.adjacency, shares, table.decay, profile)
+    summed = SecureSum(table.colluding, table.fewest) if table.sum == "secure" else None
+    return Target(table.epsilon, table.delta, kind, table.adjacency, shares, table.decay, profile, sum=summed)
 
 
 def algorithm(config: Config) -> Algorithm:

@@ -216,6 +216,22 @@ class PrivacyTable:
         Literal["replace-one", "label", "person", "column"],
         Doc("which two data sets must look alike: one record replaced, one label, or (vertical) one row, one column"),
     ] = "replace-one"
+    sum: Annotated[
+        Literal["local", "secure"],
+        Doc("each party's own noise covers its message; or messages are masked, and only their sum is ever read"),
+    ] = "local"
+    colluding: Annotated[
+        int | None,
+        Ge(1),
+        When("sum", "secure"),
+        Doc("parties that may tell all they know to whoever reads the sum; a third of them if left out"),
+    ] = None
+    fewest: Annotated[
+        int | None,
+        Ge(2),
+        When("sum", "secure"),
+        Doc("parties over which a sum is made at least, or the job ends; nine tenths of them if left out"),
+    ] = None
     label_epsilon: Annotated[
         float | None,
         Gt(0),

@@ -10,11 +10,19 @@ from privadmm.engine.inprocess import InProcess
 from privadmm.engine.job import Job
 from privadmm.engine.party import Local, Vertical
 from privadmm.engine.public import Public
+from privadmm.engine.sums import accept_roster, introduced
 from privadmm.engine.worker import Worker
 from privadmm.errors import ConfigError, DataError
 from privadmm.privacy.labels import check_kept, reported_by_holder
 from privadmm.privacy.ledger import Ledger, MemoryLedger
+from privadmm.privacy.masks import Roster
 from privadmm.privacy.mechanisms import Noise
+
+CURATOR = (
+    "everybody's messages would be added up by the one process that reads all records, which is a curator and no "
+    'secure sum: deploy it with engine = "dask" and several workers or as a federation, or remove [privacy] sum = '
+    '"secure"'
+)
 
 
 def open_block(
@@ -29,6 +37,9 @@ def open_block(
     Of people, `parties` are those whose columns the block has. Labels and draws that the job needs once are made now.
     """
     job.admit(ledger.policy)
+    holders = len(held.ids if parties is None else parties)
+    if job.sums is not None and noise.mode == "deployment" and holders == job.public.parties:
+        raise ConfigError(CURATOR)
     check_labels(job, held, ledger)
     job.reserve(ledger)
     block = held.columns if isinstance(held, People) else held
@@ -49,7 +60,19 @@ def reopen_block(
 ) -> Worker:
     """The worker of a block that was opened before; its records are read when a tick needs them, if one does."""
     job.admit(ledger.policy)
-    return Worker(job.algorithm, job.public, np.array(ids), load, job.plan, noise, ledger, job.id, job.leave, attended)
+    return Worker(
+        job.algorithm,
+        job.public,
+        np.array(ids),
+        load,
+        job.plan,
+        noise,
+        ledger,
+        job.id,
+        job.leave,
+        attended,
+        job.digest if job.sums else "",
+    )
 
 
 def cluster(
@@ -70,6 +93,10 @@ def cluster(
         held = shards if isinstance(shards, People) or parts is None else shards.take(np.asarray(part))
         ledgers.append(ledger or MemoryLedger(shards.ids[np.asarray(part)].tolist(), job.policy))
         workers.append(open_block(job, held, noise, ledgers[-1], part))
+    if job.sums is not None and len(workers) > 1:
+        entries = [introduced(job, worker.ids, worker.ledger) for worker in workers]
+        for worker in workers:
+            accept_roster(job, worker.ids, worker.ledger, Roster.of(entries).pack(), lambda entry: True)
     labels, randomised = shards.y if isinstance(shards, People) else None, job.public.label_epsilon
     if labels is not None and randomised is not None:
         labels = reported_by_holder(labels, shards.source, ledgers[0], noise, randomised)

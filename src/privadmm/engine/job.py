@@ -11,18 +11,21 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from privadmm.data import arrays
 from privadmm.data.arrays import Floats
 from privadmm.data.moments_map import Map
 from privadmm.engine import guarantees, phases
 from privadmm.engine.loop import Callback, Cluster, Progress, drive
 from privadmm.engine.phases import Algorithm, vertical
 from privadmm.engine.public import Public
+from privadmm.engine.sums import check_summable, planned_sums
 from privadmm.errors import ConfigError
 from privadmm.privacy.accounting import Claim, Plan, by_round, together, totals, worst
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.events import NotPrivate, RandomizedResponse, Spent, dump
 from privadmm.privacy.history import STARTED_UNPROTECTED, Past
 from privadmm.privacy.ledger import Budget, Ledger, Policy, affordable
+from privadmm.privacy.sums import Sums, usual_fewest
 
 BARE_LABELS = NotPrivate("what the coordinator sends is derived from labels")
 LABELS_NOT_PROTECTED = (
@@ -66,7 +69,9 @@ class Job:
                 "labels of more than two classes cannot be randomised one class against the rest: each would be "
                 "reported once for every class. Use two classes, or a loss that is not debiased"
             )
+        check_summable(self.algorithm, self.public)
         self.algorithm.check(self.public)
+        _ = planned_sums(self.algorithm, self.public)  # refused here if their words could wrap
         self._check_leave()
         if self.public.start is not None:
             _ = self.spends  # refused here if what the start cost and this plan do not add up
@@ -87,6 +92,20 @@ class Job:
     @cached_property
     def plan(self) -> Plan:
         return self.algorithm.plan(self.public)
+
+    @cached_property
+    def sums(self) -> Sums | None:
+        """The secure sums of the job; None where every message leaves by itself."""
+        return planned_sums(self.algorithm, self.public)
+
+    @cached_property
+    def digest(self) -> str:
+        """A digest of what the job is: all blocks of a secure sum must have the same."""
+        public = self.public
+        facts = (public.dim, public.rounds, public.loss, public.regularizer, public.privacy, public.C, public.weighting)
+        grid = None if self.sums is None else (self.sums.exponent, self.sums.deviation)
+        said = (self.id, self.algorithm, public.sizes.tolist(), public.replicas, *facts, grid)
+        return arrays.digest(repr(said).encode())
 
     @property
     def delta(self) -> float | None:
@@ -176,13 +195,16 @@ class Job:
         """The policy of a ledger that is made for this job. An existing ledger has its own, which is the authority."""
         target, labels = self.public.privacy, self.public.label_epsilon
         adjacency = target.adjacency if isinstance(target, Target) else "replace-one"
-        return Policy(self.budget, adjacency=adjacency, label_epsilon=labels)
+        fewest = None if self.sums is None else min(self.sums.fewest, usual_fewest(self.public.parties))
+        usual = fewest in (None, usual_fewest(self.public.parties))
+        return Policy(self.budget, adjacency=adjacency, label_epsilon=labels, fewest=None if usual else fewest)
 
     def admit(self, policy: Policy, bounds: Sequence[float] = ()) -> None:
         """Refuse a ledger whose policy does not allow this job. `bounds` are those to which rows are clipped."""
         for bound in bounds or (None,):
             policy.admit(self.algorithm.name, bound)
         policy.agree(self.public.adjacency, self.public.label_epsilon)
+        policy.admit_sum(self.public.sum, self.public.parties)
         if policy.limits is not None:
             policy.limits.admit(self.algorithm, self.public)
 

@@ -14,12 +14,13 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from privadmm.data import arrays
-from privadmm.data.arrays import Floats, Ints
+from privadmm.data.arrays import Array, Floats, Ints
 from privadmm.data.files import write_bytes
 from privadmm.data.moments_map import Map
 from privadmm.engine.mail import Mail, check_inbox, check_sent
 from privadmm.engine.phases import Algorithm, AtLabels, AtParties, check_departure, features, flattened, restored
 from privadmm.engine.public import Public
+from privadmm.engine.sums import opened, spread
 from privadmm.errors import AbsentError, CheckpointError, ConfigError
 
 
@@ -145,8 +146,17 @@ def drive(
                 if isinstance(phase, AtParties):
                     check_inbox(mail, t, last)
                     sent = cluster.step(t, number, mail)
-                    mail = released = last = roll_call(t, phase.sends(public, t), algorithm, public, absent, sent)
+                    mail = roll_call(t, phase.message(public, t), algorithm, public, absent, sent)
+                    if public.sum is not None:
+                        together = opened(algorithm, public, t, absent, mail)
+                        if together is None:  # the round is lost, and all stays as it was but for who is there
+                            released = replace(Mail.empty(), absent=mail.absent)
+                            transcript = arrays.digest(transcript.encode() + released.pack())
+                            mail = replace(progress.mail, absent=mail.absent)
+                            break
+                        mail = together
                     transcript = arrays.digest(transcript.encode() + mail.pack())
+                    mail = released = last = mail if public.sum is None else spread(mail)
                 elif isinstance(phase, AtLabels):
                     memory, mail = phase.run(t, public, memory, mail, labels_of(cluster))
                     mail = replace(mail, absent=absent)
@@ -161,7 +171,7 @@ def drive(
     return progress
 
 
-def roll_call(t: int, like: Floats, algorithm: Algorithm, public: Public, absent: Ints, mail: Mail) -> Mail:
+def roll_call(t: int, like: Array, algorithm: Algorithm, public: Public, absent: Ints, mail: Mail) -> Mail:
     """Check the parties' mail of round t and add who is absent now.
 
     Refused where it is not what the parties send, and where those who are left cannot go on by themselves.

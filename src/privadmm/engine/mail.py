@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from privadmm.data import arrays
-from privadmm.data.arrays import Floats, Ints
+from privadmm.data.arrays import Array, Floats, Ints
 from privadmm.errors import DivergedError, MessageError
 
 COORDINATOR = -1
@@ -24,13 +24,20 @@ def nobody() -> Ints:
 class Mail:
     """Released values by sender: row k of `values` (..., k, width) is what `senders[k]` said.
 
+    Sealed mail has words in place of numbers, and one row for all of its senders together: it tells nothing until the
+    mail of all parties is added up (privacy/sums.py).
+
     `absent` are those who left, (party, round) in party order: from that round on they gave no answer. Whoever drives
     finds out and tells everybody; that somebody left must not depend on records.
     """
 
     senders: Ints
-    values: Floats
+    values: Array
     absent: Ints = field(default_factory=nobody)
+
+    @property
+    def sealed(self) -> bool:
+        return self.values.dtype == np.uint64
 
     @property
     def broadcast(self) -> Floats:
@@ -55,12 +62,14 @@ class Mail:
 
     @staticmethod
     def join(parts: Sequence["Mail"]) -> "Mail":
-        """Join parts in sender order, so that sums over mail do not depend on the partition."""
+        """Join parts in sender order, so that sums over mail do not depend on the partition; add sealed ones up."""
         parts = [part for part in parts if len(part.senders)] or parts[:1]
         if len(parts) == 1 and np.all(np.diff(parts[0].senders) > 0):
             return parts[0]
         senders = np.concatenate([part.senders for part in parts])
         order = np.argsort(senders)
+        if parts[0].sealed:
+            return Mail(senders[order], np.stack([part.values for part in parts]).sum(axis=0, dtype=np.uint64))
         return Mail(senders[order], np.concatenate([part.values for part in parts], axis=-2)[..., order, :])
 
     @staticmethod
@@ -100,10 +109,11 @@ def limited(values: Floats) -> Floats:
     return np.clip(values, -LARGEST_SENT, LARGEST_SENT)
 
 
-def check_sent(mail: Mail, allowed: Ints, like: Floats, who: str) -> None:
+def check_sent(mail: Mail, allowed: Ints, like: Array, who: str) -> None:
     """Refuse mail that is not what these parties send in this round; the error names the sender.
 
-    `like` is one row (..., 1, width) of such a message: NaN where nothing is said, and a number where one must be.
+    `like` is one row (..., 1, width) of such a message, of words if it is sealed: NaN where nothing is said, and a
+    number where one must be.
     `who` opens an error that is about all of them.
     """
     senders, values = mail.senders, mail.values
@@ -115,11 +125,14 @@ def check_sent(mail: Mail, allowed: Ints, like: Floats, who: str) -> None:
         raise MessageError(f"{who} sent mail that says who has left, which parties do not say")
     if not len(senders):
         return
-    shape = (*like.shape[:-2], len(senders), like.shape[-1])
-    if values.dtype != np.float64 or values.shape != shape:
+    sealed = like.dtype == np.uint64
+    shape = (*like.shape[:-2], 1 if sealed else len(senders), like.shape[-1])
+    if values.dtype != like.dtype or values.shape != shape:
         raise MessageError(
-            f"{who} sent {values.dtype} of shape {values.shape}, and messages of this round are float64 of {shape}"
+            f"{who} sent {values.dtype} of shape {values.shape}, and messages of this round are {like.dtype} of {shape}"
         )
+    if sealed:
+        return
     good = np.abs(values) <= LARGEST_SENT
     if np.isnan(like).any():
         good = np.where(np.isnan(like), np.isnan(values), good)
@@ -131,7 +144,7 @@ def check_sent(mail: Mail, allowed: Ints, like: Floats, who: str) -> None:
         )
 
 
-def unpack_sent(sent: bytes, allowed: Ints, like: Floats, who: str) -> Mail:
+def unpack_sent(sent: bytes, allowed: Ints, like: Array, who: str) -> Mail:
     """Bytes from these parties as mail, if they are what `check_sent` accepts."""
     try:
         mail = Mail.unpack(sent)
@@ -141,7 +154,7 @@ def unpack_sent(sent: bytes, allowed: Ints, like: Floats, who: str) -> Mail:
     return mail
 
 
-def unpack_from(party: int, sent: bytes, like: Floats) -> Mail:
+def unpack_from(party: int, sent: bytes, like: Array) -> Mail:
     """Bytes from one party as its message of this round.
 
     Their layout is known beforehand, to the byte: nothing of a hostile header is interpreted.
@@ -151,7 +164,7 @@ def unpack_from(party: int, sent: bytes, like: Floats) -> Mail:
     if len(sent) != len(plain) or sent[:head] != plain[:head]:
         raise MessageError(
             f"party {party} sent {len(sent)} bytes that are no message of this round, which is {len(plain)} bytes: one "
-            f"sender, and float64 of shape {like.shape}"
+            f"sender, and {like.dtype} of shape {like.shape}"
         )
     return unpack_sent(sent, np.array([party], dtype=np.int64), like, f"party {party}")
 

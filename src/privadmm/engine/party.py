@@ -51,16 +51,13 @@ class Local:
 
     @cached_property
     def moves(self) -> Floats:
-        """How far `gradient` can move between neighbours: 2 C omega_i L/m_i when one record is replaced."""
-        return self.public.sensitivity * self.weight
+        """How far `gradient` can move between neighbours, as a column."""
+        return self.public.moves(self.ids)
 
     @cached_property
     def summation(self) -> Floats:
-        """A bound on the rounding error of `gradient`'s sum over m_i records, each at most C omega_i L/m_i long.
-
-        A record's own term is a function of that record and of x, however it rounds; only the sum joins records.
-        """
-        return 2.0**-50 * self.shards.sizes[:, None] * self.public.scale(self.ids) * self.public.loss.lipschitz
+        """A bound on the rounding error of `gradient`'s sum over records."""
+        return self.public.summation(self.ids)
 
     def zeros(self) -> Floats:
         return self.public.zeros(len(self.ids))
@@ -139,14 +136,8 @@ class Local:
         return Exactness(tau, tau + error, reach, 1 + float(np.max(bend)))
 
     def moved(self, error: Floats) -> Floats:
-        """How far a gradient that is off by up to `error` can move between neighbours, as a column.
-
-        When one label is replaced, the exact gradient moves `label_gain` times less than between the job's neighbours.
-        The error is counted `label_gain` times, so that the computed gradient, too, moves that much less
-        (engine/guarantees.py).
-        """
-        moves: Floats = self.moves + 2 * self.public.label_gain * error
-        return moves
+        """How far a gradient that is off by up to `error` can move between neighbours, as a column."""
+        return self.public.moved(self.ids, error)
 
     def perturbed(
         self,

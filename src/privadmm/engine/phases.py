@@ -27,7 +27,8 @@ from privadmm.engine.public import Public
 from privadmm.errors import AbsentError
 from privadmm.privacy.accounting import Claim, Plan
 from privadmm.privacy.mechanisms import Noise
-from privadmm.privacy.release import Door, Released
+from privadmm.privacy.release import Door, Released, Sealed
+from privadmm.privacy.sums import Summands, Words
 
 # Who speaks to a party: the coordinator; its neighbours; or whoever holds all released messages, to each its own row.
 Topology = Literal["star", "graph", "relay"]
@@ -51,11 +52,20 @@ class AtParties:
     run    the update: round, the block's `Local` or `Vertical`, its state, its inbox, the door
     sends  a party's message in a round, as one row (..., 1, width): 0 where a number must be, NaN where none is
     draws  what a block draws once for a job, for `local.kept`; the ledger keeps it, so a resumed job has the same
+    sums   what public facts say of a round's messages, where the sum of them is all that is needed; None: it is not
+    vital  whether a job cannot go on if the sum of a round is lost
     """
 
-    run: Callable[[int, Any, Any, Mail, Door], tuple[Any, Released]]
+    run: Callable[[int, Any, Any, Mail, Door], tuple[Any, Released | Sealed]]
     sends: Callable[[Public, int], Floats] = one_vector
     draws: Callable[[Any, Noise], Mapping[str, Floats]] = no_draws
+    sums: Callable[[Public, int], Summands] | None = None
+    vital: Callable[[int], bool] = lambda t: False
+
+    def message(self, public: Public, t: int) -> Floats | Words:
+        """What one party sends, by type and shape: `sends`, or the words of a secure sum."""
+        row = self.sends(public, t)
+        return row if public.sum is None else np.zeros((*row.shape[:-1], row.shape[-1] + 1), dtype=np.uint64)
 
 
 @dataclass(frozen=True)
@@ -188,10 +198,11 @@ def check_departure(algorithm: Algorithm, public: Public, here: Ints) -> None:
 def tick(phase: AtParties, t: int, local: Local | Vertical, state: Any, inbox: Mail, door: Door) -> tuple[Any, Mail]:
     """Run one phase of one block: what it keeps, and what it may send."""
     state, released = phase.run(t, local, state, inbox, door)
-    if not isinstance(released, Released):
+    if not isinstance(released, Released | Sealed):
         raise TypeError("a party phase returns what a door released, never a plain array")
     door.close()
-    return state, Mail(local.ids, released.map(limited).value)
+    sent = Sealed.words_of(released) if isinstance(released, Sealed) else released.map(limited).value
+    return state, Mail(local.ids, sent)
 
 
 def rows(state: S, at: Ints) -> S:

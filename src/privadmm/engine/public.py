@@ -15,6 +15,7 @@ from privadmm.params import check_positive, check_whole
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.events import DiscreteGaussian, Event, Spent
 from privadmm.privacy.history import AFRESH, Past, Start, composed
+from privadmm.privacy.sums import SecureSum
 
 S = TypeVar("S")
 
@@ -96,6 +97,26 @@ class Public:
         """
         return float(self.scale(ids).mean())
 
+    def moves(self, ids: Ints) -> Floats:
+        """How far a party's gradient can move between neighbours: 2 C omega_i L/m_i when one record is replaced."""
+        return self.sensitivity * (self.scale(ids) / self.sizes[ids, None])
+
+    def summation(self, ids: Ints) -> Floats:
+        """A bound on the rounding error of a gradient's sum over m_i records, each at most C omega_i L/m_i long.
+
+        A record's own term is a function of that record and of x, however it rounds; only the sum joins records.
+        """
+        return 2.0**-50 * self.sizes[ids, None] * self.scale(ids) * self.loss.lipschitz
+
+    def moved(self, ids: Ints, error: Floats) -> Floats:
+        """How far a gradient that is off by up to `error` can move between neighbours, as a column.
+
+        When one label is replaced, the exact gradient moves `label_gain` times less than between the job's neighbours.
+        The error is counted `label_gain` times, so that the computed gradient, too, moves that much less
+        (engine/guarantees.py).
+        """
+        return self.moves(ids) + 2 * self.label_gain * error
+
     def zeros(self, rows: int, width: int | None = None) -> Floats:
         lead = () if self.replicas is None else (self.replicas,)
         return np.zeros((*lead, rows, self.dim if width is None else width))
@@ -110,6 +131,11 @@ class Public:
             self.derived[key] = make()
         found: S = self.derived[key]
         return found
+
+    @property
+    def sum(self) -> SecureSum | None:
+        """How messages are summed so that none is read by itself; None: each leaves with all of its noise."""
+        return self.privacy.sum if isinstance(self.privacy, Target) else None
 
     @property
     def adjacency(self) -> str | None:

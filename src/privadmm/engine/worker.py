@@ -28,13 +28,16 @@ from privadmm.engine.phases import (
     unpack_state,
 )
 from privadmm.engine.public import Public
+from privadmm.engine.sums import masker_of, planned_sums, present, summing
 from privadmm.errors import DivergedError, RefusedError
 from privadmm.privacy.accounting import Plan
 from privadmm.privacy.events import Charges
 from privadmm.privacy.labels import reported
 from privadmm.privacy.ledger import Ledger, Tick
+from privadmm.privacy.masks import Masker
 from privadmm.privacy.mechanisms import Noise
 from privadmm.privacy.release import DIVERGED, Door
+from privadmm.privacy.sums import Summing
 
 DRAWS = "draws"  # the name under which a ledger keeps what a block drew once for a job
 
@@ -57,16 +60,18 @@ class Worker:
         job: str,
         leave: Mapping[int, int] | None = None,
         attended: bool = True,
+        terms: str = "",
     ) -> None:
         """`leave` is a simulation's: the round, counted from 0, from which on a party gives no answer.
 
         `attended`: the process is its own people's, and an interrupt is theirs. What answers letters has interrupts
-        that others may cause.
+        that others may cause. `terms` is the digest of the job, which all blocks of a secure sum must have alike.
         """
         self.algorithm, self.public, self.plan = algorithm, public, plan
         self.noise, self.ledger, self.job = noise, ledger, job
         self.ids, self.load, self.leave = np.asarray(ids, dtype=np.int64), load, leave or {}
-        self.attended = attended
+        self.attended, self.terms = attended, terms
+        self._masker: Masker | None = None
         self._local: Local | Vertical | None = None
         self.last: Tick | None = None
         self.told = nobody()  # who was absent, by the last inbox
@@ -108,6 +113,8 @@ class Worker:
         here = self._here(round, inbox.absent)
         if not len(here):
             return Mail.empty(), Mail.empty().pack()
+        if (sums := planned_sums(self.algorithm, self.public)) is not None:
+            sums.check_present(len(present(self.public, inbox.absent)))
         digest = arrays.digest(inbox.pack())
         with self.ledger.turn():
             intended = False
@@ -122,11 +129,12 @@ class Worker:
                             f"parties {self.ids.tolist()[:5]} have nobody left to hear; nothing was released"
                         )
                     self._bounded(round)
+                    sum_of_all = self._summing(now, inbox, here)
                     charges = self._charges(now, here)
                     self.ledger.permit(self.job, charges)
                     self.ledger.intend(now, digest, charges)
                 intended = True
-                return self._carry_out(now, inbox, digest, here)
+                return self._carry_out(now, inbox, digest, here, sum_of_all)
             except BaseException as error:
                 if isinstance(error, KeyboardInterrupt) and self.attended:
                     self.ledger.withdraw(now)
@@ -138,7 +146,9 @@ class Worker:
             self.ledger.fail(now, failure)
             raise AssertionError("a ledger that guards raises where a tick fails")
 
-    def _carry_out(self, now: Tick, inbox: Mail, digest: str, here: Ints) -> tuple[Mail, bytes]:
+    def _carry_out(
+        self, now: Tick, inbox: Mail, digest: str, here: Ints, summing: Summing | None
+    ) -> tuple[Mail, bytes]:
         """Read records and release: from here on a tick ends in a release, or has failed."""
         local, at = among(self.local, here)
         with self.ledger.transaction():
@@ -155,13 +165,29 @@ class Worker:
                 now.phase,
                 lambda charges: self.ledger.permit(self.job, charges),
                 local.public.zeros(len(local.ids)).shape[:-1],
+                summing,
             )
             state, outbox = tick(step, now.round, local, state, inbox, door)
             packed = outbox.pack()
             self.ledger.commit(now, digest, door.charges, packed, pack_state(state, inbox.absent))
+        if summing is not None:
+            over = now.round + 1 == self.public.rounds
+            self.ledger.sent(now, over)
+            self._masker = None if over else self._masker
         # Only a committed tick becomes the worker's present.
         self._local, self.state, self.last, self.told = local, state, now, inbox.absent
         return outbox, packed
+
+    def _summing(self, now: Tick, inbox: Mail, here: Ints) -> Summing | None:
+        """The part of this block in a secure sum, from its ledger alone; None where the job has none."""
+        if (sums := planned_sums(self.algorithm, self.public)) is None or (now.round, now.phase) not in self.plan:
+            return None
+        if self._masker is None:
+            self._masker = masker_of(self.job, self.ids, self.public, self.ledger)
+        self.ledger.check_sent(self.job)
+        mine = np.intersect1d(self.ids, present(self.public, inbox.absent))
+        whole, at = len(here) == len(mine), (now.round, now.phase)
+        return summing(sums, self.terms, self.job, at, inbox, self.public, self._masker, whole)
 
     def _charges(self, now: Tick, here: Ints) -> Charges:
         """The events that the whole tick will charge to these parties; refused where the plan has no such tick."""
@@ -207,7 +233,7 @@ class Worker:
 
         One row for each sender and not a stack of them: every row of a stack would get noise of its own, and their
         mean would undo it. Finite and not absurdly large: sums that overflow would tell records apart. A sender may be
-        missing only if the mail says of it that it left.
+        missing only if the mail says of it that it left. In a secure sum all are told the same.
         """
         public = self.public
         sound, senders = inbox.sound(public.parties), self.senders
@@ -220,6 +246,7 @@ class Worker:
             and inbox.values.dtype == np.float64
             and inbox.values.shape == public.zeros(len(senders), inbox_width(self.algorithm, public)).shape
             and bool(np.all(np.abs(inbox.values) <= LARGEST))
+            and (public.sum is None or bool(np.all(inbox.values == inbox.values[..., :1, :])))
         )
         if not good:
             raise RefusedError(

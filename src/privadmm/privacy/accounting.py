@@ -4,7 +4,8 @@ Each event has a rule: Gaussian, pure, or a Renyi curve (the formulas are in cur
 strongest form that all of its events have: Gaussian and pure releases exactly, anything else in Renyi form.
 
 Deployments draw noise on a grid. As Gaussians their releases cost a slack in delta; where it would be too large, those
-on outputs have a Renyi curve that needs none. The noise inside of an argmin has no proof without the slack.
+on outputs have a Renyi curve that needs none. Noise inside of an argmin, or shared by a sum's parties, has no proof
+without the slack.
 
 Every epsilon is rounded up and every noise level is calibrated from above, so that a figure printed here may be a
 hair too large, never too small. An event without a rule counts as infinite.
@@ -24,6 +25,7 @@ from privadmm.params import check_positive, check_probability
 from privadmm.privacy import curves
 from privadmm.privacy.events import (
     STEPS,
+    WIDEST,
     DiscreteGaussian,
     EarlyDiscreteGaussian,
     Event,
@@ -33,15 +35,16 @@ from privadmm.privacy.events import (
     GaussianObjective,
     NotPrivate,
     RandomizedResponse,
+    SharedGaussian,
     Spent,
     add,
     merge,
     merge_all,
 )
 
-# eta of an argmin in a ledger from before the grid followed the dimension: a row holds less than 2^31 bytes, and so
-# nothing was released that had 2^28 coordinates.
-EARLY = curves.grid_distance(2**28, STEPS)
+# eta of a release whose grid does not follow its dimension: a summand, whose grid serves a whole job, and an argmin in
+# a ledger from before all others did. That a sum of shares is no discrete Gaussian adds less than e^(-2^80) to it.
+WIDE = curves.grid_distance(WIDEST, STEPS)
 
 # (round, phase) -> for each release of that tick, in order, one event per party.
 Plan = Mapping[tuple[int, int], tuple[tuple[Event, ...], ...]]
@@ -76,10 +79,12 @@ def rdp(event: object, alpha: Floats) -> Floats:
 
 gdp.register(Gaussian, lambda event: 1 / event.ratio)
 gdp.register(DiscreteGaussian, lambda event: 1 / event.ratio)
+gdp.register(SharedGaussian, lambda event: 1 / event.ratio)
 # Where no record changes the curvature (a label flip of the logistic loss), the argmin maps the noise one to one.
 gdp.register(GaussianObjective, lambda event: None if event.w else 1 / event.ratio)
 rdp.register(Gaussian, lambda event, alpha: curves.gaussian_rdp(alpha, 1 / event.ratio))
 rdp.register(DiscreteGaussian, lambda event, alpha: curves.gaussian_rdp(alpha, 1 / event.ratio))
+rdp.register(SharedGaussian, lambda event, alpha: curves.gaussian_rdp(alpha, 1 / event.ratio))
 rdp.register(EarlyDiscreteGaussian, lambda event, alpha: curves.gaussian_rdp(alpha, 1 / event.ratio))
 rdp.register(GaussianObjective, lambda event, alpha: curves.objective_rdp(alpha, event.ratio, event.w))
 pure.register(GammaObjective, lambda event: event.slope + math.log1p(event.w))
@@ -97,7 +102,7 @@ class Sorted:
     pure: tuple[tuple[float, int], ...]
     others: tuple[Event, ...]
     eta: float  # how far it is from rounded Gaussians, in total variation; 0 in simulations
-    inside: float  # the part of eta from noise inside of argmins
+    inside: float  # the part of eta that a Renyi curve needs, too: of noise inside of argmins, and of shared noise
 
     @property
     def hopeless(self) -> bool:
@@ -115,11 +120,13 @@ def sort(spent: Spent) -> Sorted:
         else:
             others.append(event)
     outputs = sum(count for event, count in spent if isinstance(event, DiscreteGaussian))
+    shared = sum(count for event, count in spent if isinstance(event, SharedGaussian))
     argmins = sum(count for event, count in spent if isinstance(event, GaussianObjective))
     early = any(isinstance(event, EarlyDiscreteGaussian) for event, _ in spent)
     each = curves.grid_distance(1, STEPS)  # d/(24 s^2) of d numbers with s = STEPS sqrt(d)
     # An argmin whose noise is on a grid has a cover on a grid: without one, all of them are continuous.
-    inside = (EARLY if early else each) * argmins if outputs or early else 0.0
+    inside = (WIDE if early else each) * argmins if outputs or early else 0.0
+    inside += WIDE * shared
     return Sorted(math.sqrt(math.fsum(mus)), tuple(pures), tuple(others), each * outputs + inside, inside)
 
 

@@ -13,7 +13,7 @@ than apart, so less is left: the most with which both, counted together, stay wi
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, singledispatch
 from typing import Any, Literal, get_args
 
@@ -28,13 +28,16 @@ from privadmm.privacy.events import (
     Gaussian,
     GaussianObjective,
     NotPrivate,
+    SharedGaussian,
     Spent,
     merge,
 )
+from privadmm.privacy.sums import SecureSum
 
 Kind = type[Gaussian] | type[DiscreteGaussian]
 Law = Literal["gaussian", "gamma"]
 Adjacency = Literal["replace-one", "label", "person", "column"]
+Output = Gaussian | DiscreteGaussian | SharedGaussian
 UNIT = Gaussian(1.0)
 COVER = 1e-4  # of the output noise that makes an inexact argmin exact: its mu or, under pure noise, its epsilon
 
@@ -53,6 +56,7 @@ class Target:
     # How many transcripts alike share the epsilon: one for each class of a one-vs-rest model. Moments in front of them
     # are released once, by the first, and serve all.
     copies: int = 1
+    sum: SecureSum | None = None  # messages are only added up; None: each party's own noise covers its message
 
     def __post_init__(self) -> None:
         if self.delta != 0:
@@ -79,6 +83,10 @@ class Target:
         if self.epsilon is None:
             raise ConfigError("a certified calibration needs the total epsilon; give one")
         return self.epsilon
+
+    def event(self, ratio: float, parties: int) -> Output:
+        """A release of one of so many parties with noise of this ratio."""
+        return self.kind(ratio) if self.sum is None else SharedGaussian(ratio, self.sum.tolerated(parties), parties)
 
     def levels(self, rounds: int) -> tuple[float, ...]:
         """The noise of every round relative to the first (decay) or to the others (profile)."""
@@ -125,6 +133,7 @@ scaled.register(Fixed, lambda fixed, level: fixed.event)
 scaled.register(NotPrivate, lambda event, level: event)
 scaled.register(Gaussian, lambda event, level: Gaussian(level * event.ratio))
 scaled.register(DiscreteGaussian, lambda event, level: DiscreteGaussian(level * event.ratio))
+scaled.register(SharedGaussian, lambda event, level: replace(event, ratio=level * event.ratio))
 scaled.register(GaussianObjective, lambda event, level: GaussianObjective(level * event.ratio, event.w))
 scaled.register(GammaObjective, lambda event, level: GammaObjective(event.slope / level, event.w))
 scaled.register(GammaOutput, lambda event, level: GammaOutput(level * event.ratio))
@@ -214,21 +223,22 @@ def widest(target: float, delta: float, law: Law, rounds: int) -> float:
 
 
 @lru_cache(maxsize=1024)
-def gdp_parameter(total: float, delta: float, unit: Gaussian | DiscreteGaussian = UNIT) -> float:
+def gdp_parameter(total: float, delta: float, unit: Output = UNIT) -> float:
     """The GDP parameter mu of a transcript with noise like `unit` that costs exactly this epsilon."""
     return 1 / calibrate(total, delta, lambda level: ((scaled(unit, level), 1),))
 
 
 @lru_cache(maxsize=1024)
-def remainder(total: float, delta: float, share: float, unit: Gaussian | DiscreteGaussian = UNIT) -> float:
+def remainder(total: float, delta: float, share: float, unit: Output = UNIT) -> float:
     """The epsilon of such a transcript with 1 - share of that mu squared."""
     rest = gdp_parameter(total, delta, unit) * math.sqrt(1 - share)
     return epsilon(((scaled(unit, 1 / rest), 1),), delta) * (1 - 1e-9)
 
 
-def first(target: Target, total: float, share: float) -> Gaussian | DiscreteGaussian:
+def first(target: Target, total: float, share: float, parties: int) -> Output:
     """The first release of a party with this epsilon: one, for as many transcripts alike as share the rest."""
-    return target.kind(1 / (gdp_parameter(total, target.delta, target.kind(1.0)) * math.sqrt(share)))
+    mu = gdp_parameter(total, target.delta, target.event(1.0, parties))
+    return target.event(1 / (mu * math.sqrt(share)), parties)
 
 
 def left_over(
@@ -236,11 +246,13 @@ def left_over(
 ) -> tuple[float, ...]:
     """What each party's rest may cost; spend(left) is what the rest costs if calibrated to `left`."""
 
+    unit = target.event(1.0, len(totals))
+
     def within(cut: float) -> tuple[float, ...] | None:
-        left = tuple(cut * remainder(total, target.delta, share, target.kind(1.0)) for total in totals)
+        left = tuple(cut * remainder(total, target.delta, share, unit) for total in totals)
         for spent, total in zip(spend(left), totals, strict=True):
             rest = tuple((event, target.copies * count) for event, count in spent)
-            if epsilon(merge(rest, ((first(target, total, share), 1),)), target.delta) > total:
+            if epsilon(merge(rest, ((first(target, total, share, len(totals)), 1),)), target.delta) > total:
                 return None
         return left
 

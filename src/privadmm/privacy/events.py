@@ -5,16 +5,20 @@ objects, and a thousand rounds of one event are a number and a count.
 """
 
 import json
+import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 
-from privadmm.errors import LedgerError
-from privadmm.params import check_nonnegative, check_positive, check_ratio
+from privadmm.errors import ConfigError, LedgerError
+from privadmm.params import check_nonnegative, check_positive, check_ratio, check_whole
 
 # Accounting relies on what mechanisms.Deployment keeps to: in every release of d numbers, the standard deviation is at
 # least STEPS sqrt(d) steps of the grid.
 STEPS = 2.0**40
+# Shares of a sum's noise have at least STEPS steps each, whatever d is. Their accounting relies on d below this: a row
+# of a ledger holds less than 2^31 bytes.
+WIDEST = 2**28
 
 
 class Event:
@@ -35,6 +39,28 @@ class Gaussian(WithRatio):
 
 class DiscreteGaussian(WithRatio):
     """Like Gaussian, from the discrete Gaussian on a fine grid, Delta including the rounding to it: deployment."""
+
+
+@dataclass(frozen=True)
+class SharedGaussian(WithRatio):
+    """A summand of a secure sum over `parties` of which `colluding` may tell all they know to whoever reads the sum.
+
+    The noise of the others has a standard deviation of at least ratio Delta, Delta including the rounding to the grid.
+    """
+
+    colluding: int
+    parties: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_whole(colluding=self.colluding, parties=self.parties)
+        if self.colluding >= self.parties:
+            raise ConfigError("a secure sum needs a party that does not collude")
+
+    def among(self, colluding: int, present: int) -> "SharedGaussian":
+        """The event if so many collude, in a sum over so few."""
+        left = (present - colluding) / (present - self.colluding)
+        return SharedGaussian(self.ratio * math.sqrt(min(1.0, left)), colluding, self.parties)
 
 
 class EarlyDiscreteGaussian(WithRatio):
@@ -98,6 +124,7 @@ class NotPrivate(Event):
 KINDS: dict[str, type[Event]] = {
     "gaussian": Gaussian,
     "grid_gaussian": DiscreteGaussian,
+    "shared_gaussian": SharedGaussian,
     "discrete_gaussian": EarlyDiscreteGaussian,
     "gaussian_objective": GaussianObjective,
     "gamma_objective": GammaObjective,

@@ -33,11 +33,12 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol, get_args
 
 from privadmm.errors import ConfigError, RefusedError
-from privadmm.params import check_nonnegative, check_positive, check_probability
+from privadmm.params import check_nonnegative, check_positive, check_probability, check_whole
 from privadmm.privacy.accounting import epsilon, printed
 from privadmm.privacy.calibration import Adjacency
 from privadmm.privacy.events import Charges, Event, Spent, add, dump, merge
 from privadmm.privacy.limits import Limits
+from privadmm.privacy.sums import SecureSum, usual_fewest
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,13 @@ class Policy:
     adjacency: Adjacency = "replace-one"  # between which neighbours everything here is counted
     label_epsilon: float | None = None  # with which labels are randomised, once for all jobs (None: read as they are)
     limits: Limits | None = None  # on a job's parameters (None: any, which only a simulation may do)
+    # Of secure sums: the fewest colluding parties that a job must tolerate, and the fewest that may be present (None:
+    # nine tenths of the job's parties).
+    colluding: int = 1
+    fewest: int | None = None
 
     def __post_init__(self) -> None:
+        check_whole(colluding=self.colluding, fewest=self.fewest or 1)
         for name in ("per_job", "row_bound", "label_epsilon"):
             if (value := getattr(self, name)) is not None:
                 check_positive(**{name: value})
@@ -82,6 +88,22 @@ class Policy:
             raise RefusedError(
                 f"the party's policy clips records to row_bound = {self.row_bound:g} and the job to {row_bound:g}. "
                 "Nothing was released"
+            )
+
+    def admit_sum(self, asked: SecureSum | None, parties: int) -> None:
+        """Refuse a secure sum that tolerates fewer who collude, or goes on among fewer, than the party accepts."""
+        if asked is None:
+            return
+        if (t := asked.tolerated(parties)) < self.colluding:
+            raise RefusedError(
+                f"the party's policy has colluding = {self.colluding}, and the job tolerates {t} colluding parties. "
+                f"Nothing was released: set [privacy] colluding = {self.colluding}"
+            )
+        least = usual_fewest(parties) if self.fewest is None else self.fewest
+        if asked.least(parties) < least:
+            raise RefusedError(
+                f"the party's policy sums over {least} parties at least, and the job over {asked.least(parties)}. "
+                f"Nothing was released: set [privacy] fewest = {least}"
             )
 
     def agree(self, adjacency: str | None, label_epsilon: float | None) -> None:
@@ -201,6 +223,18 @@ class Ledger(Protocol):
         """All that is kept, in order."""
         ...
 
+    def secret(self, job: str, make: Callable[[], bytes] | None = None) -> bytes | None:
+        """The job's own key, made by the first call that can; None if there is none, or if it was erased."""
+        ...
+
+    def sent(self, tick: Tick, over: bool) -> None:
+        """Remember, outside of the ledger, that this tick was committed; if the job is over, erase its key."""
+        return
+
+    def check_sent(self, job: str) -> None:
+        """Refuse to go on with a ledger that lacks a tick that was committed: it was put back from a copy."""
+        return
+
     def receipt(self, tick: Tick) -> str | None:
         """The hash of the row that recorded this tick, which travels with its release; None if nothing is kept."""
         return None
@@ -274,6 +308,7 @@ class MemoryLedger(Ledger):
         self._reserved: dict[int, Spent] = {}
         self._last: tuple[Tick, str, bytes, bytes] | None = None
         self._kept: dict[Keepsake, bytes] = {}
+        self._secret: bytes | None = None
 
     def recall(self, tick: Tick, inbox: str) -> bytes | None:
         if self._last is None or self._last[0] != tick:
@@ -315,6 +350,11 @@ class MemoryLedger(Ledger):
 
     def keepsakes(self) -> tuple[Keepsake, ...]:
         return tuple(self._kept)
+
+    def secret(self, job: str, make: Callable[[], bytes] | None = None) -> bytes | None:
+        if self._secret is None and make is not None:
+            self._secret = make()
+        return self._secret
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,10 @@ class Noise(Protocol):
         """Add N(0, (ratio sensitivity)^2 I) to x (..., P, d); sensitivity and ratio are (P,)."""
         ...
 
+    def shares(self, shape: tuple[int, ...], scale: float, ids: Ints, call: Call) -> Ints:
+        """Draw whole numbers of shape (..., P, d): the parties' shares of a sum's noise, `scale` steps of its grid."""
+        ...
+
     def gamma(self, x: Floats, width: Floats, ids: Ints, call: Call) -> Floats:
         """Add noise of density proportional to exp(-|u|/width): |u| ~ Gamma(d, width), any direction."""
         ...
@@ -120,6 +124,12 @@ class Simulation(Once):
         self._seek(party, call, replica)
         self._generator.standard_normal(out=out)
 
+    def shares(self, shape: tuple[int, ...], scale: float, ids: Ints, call: Call) -> Ints:
+        noise = np.empty(shape)
+        for replica, party, row in rows_of(noise, ids):
+            self.normal(party, call, replica, row)
+        return np.rint(scale * noise).astype(np.int64)
+
     def gamma(self, x: Floats, width: Floats, ids: Ints, call: Call) -> Floats:
         noise = np.empty_like(x, order="C")
         for replica, party, u in rows_of(noise, ids):
@@ -172,6 +182,14 @@ class Deployment(Once):
             measurement = self.measurement(x.shape[-1], float(sensitivity[index[-1]]), float(ratio[index[-1]]))
             out[index] = measurement(x[index].tolist())
         return out
+
+    def shares(self, shape: tuple[int, ...], scale: float, ids: Ints, call: Call) -> Ints:
+        dp, noise = self._opendp, np.empty(shape, dtype=np.int64)
+        space = dp.domains.vector_domain(dp.domains.atom_domain(T="i64"), size=shape[-1])
+        draw = dp.measurements.make_gaussian(space, dp.metrics.l2_distance(T=float), scale)
+        for row in noise.reshape(-1, shape[-1]):
+            row[:] = draw([0] * shape[-1])
+        return noise
 
     def gamma(self, x: Floats, width: Floats, ids: Ints, call: Call) -> Floats:
         raise RefusedError("gamma-norm noise is for simulations only; a deployment calibrates Gaussian noise")

@@ -21,10 +21,12 @@ from privadmm.privacy.events import (
     Gaussian,
     GaussianObjective,
     NotPrivate,
+    SharedGaussian,
     Unproved,
     WithRatio,
 )
 from privadmm.privacy.mechanisms import Noise
+from privadmm.privacy.sums import Summing, Words
 
 _KEY = object()
 DIVERGED = "the iterates diverged at round {}: choose a larger penalty or a smaller step size"
@@ -45,6 +47,24 @@ class Released:
         return Released(function(self.value), _KEY)
 
 
+class Sealed:
+    """What a block sends for a sum: words that tell nothing until those of all blocks are added up.
+
+    There is no value in it that a party phase could keep: `words_of` is for the mail alone.
+    """
+
+    __slots__ = ("__words",)
+
+    def __init__(self, words: Words, key: object = None) -> None:
+        if key is not _KEY:
+            raise TypeError("only a door makes Sealed words: call release.summand(...)")
+        self.__words = words
+
+    @staticmethod
+    def words_of(sealed: "Sealed") -> Words:
+        return sealed.__words
+
+
 class Door:
     """The release interface of one tick. `permit` is the ledger's: it raises before any noise is drawn."""
 
@@ -57,8 +77,13 @@ class Door:
         phase: int,
         permit: Callable[[Charges], None],
         rows: tuple[int, ...] | None = None,
+        summing: Summing | None = None,
     ) -> None:
-        """`rows` is the shape of a release but for its width: one row a party, behind the replicas if there are any."""
+        """`rows` is the shape of a release but for its width: one row a party, behind the replicas if there are any.
+
+        `summing`: messages are only added up, and the noise of all parties together covers each.
+        """
+        self._summing = summing
         self.ids, self.charges = ids, Charges({party: () for party in ids.tolist()})
         self._planned, self._noise, self._permit = planned, noise, permit
         self._at, self._rows = (round, phase), (len(ids),) if rows is None else rows
@@ -66,10 +91,9 @@ class Door:
 
     def output(self, x: Floats, sensitivity: Floats | float) -> Released:
         """x (..., P, d), of which one record moves party i's row by at most sensitivity_i in l2 norm."""
-        if x.shape[:-1] != self._rows:
-            raise RefusedError(f"a release of shape {x.shape} where one charge covers {self._rows} rows")
-        if not np.all(np.isfinite(x)):
-            raise DivergedError(DIVERGED.format(self._at[0] + 1))
+        if self._summing is not None:
+            raise RefusedError("a secure sum takes summands, and this release would be read by itself")
+        self._check_rows(x)
         events = self._next()
         if isinstance(events[0], NotPrivate):
             value = x
@@ -87,6 +111,29 @@ class Door:
         if not np.all(np.isfinite(value)):
             raise DivergedError(DIVERGED.format(self._at[0] + 1))
         return Released(value, _KEY)
+
+    def summand(self, x: Floats, sensitivity: Floats | float) -> Released | Sealed:
+        """x as for `output`, of a message that is only added up: sealed where the job sums securely."""
+        if self._summing is None:
+            return self.output(x, sensitivity)
+        self._check_rows(x)
+        events, summing = self._next(), self._summing
+        sums, column = summing.sums, self._column(sensitivity)
+        if not all(isinstance(event, SharedGaussian) and event.colluding <= sums.colluding for event in events):
+            raise RefusedError("a summand needs a planned share of its sum's noise. Nothing was released")
+        needed = ratios(events) * (column + sums.step * math.sqrt(x.shape[-1]))
+        if not np.all(needed <= sums.deviation[summing.at] * (1 + 2.0**-40)):
+            raise RefusedError("the noise of the sum does not cover how far this message moves. Nothing was released")
+        scale, call = sums.share(summing.at, summing.present), self._call()
+        noise = self._noise.shares(x.shape, scale, self.ids, call)
+        self._calls += 1
+        return Sealed(summing.sealed(x, self.ids, noise, call[-1]), _KEY)
+
+    def _check_rows(self, x: Floats) -> None:
+        if x.shape[:-1] != self._rows:
+            raise RefusedError(f"a release of shape {x.shape} where one charge covers {self._rows} rows")
+        if not np.all(np.isfinite(x)):
+            raise DivergedError(DIVERGED.format(self._at[0] + 1))
 
     def objective(
         self,

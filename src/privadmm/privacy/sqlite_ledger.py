@@ -29,6 +29,7 @@ from typing import Any
 
 from privadmm.errors import LedgerError, LockedError, RefusedError
 from privadmm.privacy.events import Charges, Event, Spent, merge_all
+from privadmm.privacy.key_file import KeyFile
 from privadmm.privacy.ledger import Keepsake, Policy, Tick, affordable, match_digest, permitted, tallied
 from privadmm.privacy.ledger_file import (
     ADDED,
@@ -66,6 +67,7 @@ class SqliteLedger:
         self._accounts: Accounts | None = None
         self._latest: tuple[Tick, str] | None = None  # the receipt of the tick that was committed last
         self._version = -1
+        self._keys = KeyFile(self.path)
         self._db = connect(self.path)
         try:
             self._open()
@@ -212,6 +214,7 @@ class SqliteLedger:
         self._forget(tick)
         reason = secrets.token_bytes(SALT) + why.encode()
         self._append("fail", *astuple(tick), inbox, unpack_charges(packed), reason, "")
+        self._keys.erase(tick.job)
 
     def _forget(self, tick: Tick) -> None:
         self._execute(f"DELETE FROM intents {OF_TICK}", *astuple(tick))
@@ -277,6 +280,7 @@ class SqliteLedger:
             account = self.accounts.of(job)
             if account.reserved not in (None, account.spent) and not account.over:
                 self._append("close", job, -1, -1, "", {}, b"", "")
+        self._keys.erase(job)
 
     def permit(self, job: str, charges: Charges) -> None:
         permitted(self, job, tallied(charges))
@@ -358,6 +362,21 @@ class SqliteLedger:
         """The jobs that have rows, in the order of their first ones."""
         rows = self._execute("SELECT job FROM ticks WHERE job != '' GROUP BY job ORDER BY min(seq)")
         return [job for (job,) in rows]
+
+    def secret(self, job: str, make: Callable[[], bytes] | None = None) -> bytes | None:
+        return self._keys.key(job, make)
+
+    def sent(self, tick: Tick, over: bool) -> None:
+        self._keys.sent(tick.job, (tick.round, tick.phase), over)
+
+    def check_sent(self, job: str) -> None:
+        sent, account = self._keys.last(job), self.accounts.of(job)
+        if sent is not None and (account.last is None or account.last[:2] < sent):
+            self._keys.erase(job)
+            raise LedgerError(
+                f"{self.path}: was put back from a copy that is older than what job {job} has sent; answering again "
+                "would be a second release. The job is over here: find out what happened. Nothing was released"
+            )
 
     def receipt(self, tick: Tick) -> str | None:
         if self._latest is not None and self._latest[0] == tick:

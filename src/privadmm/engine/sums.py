@@ -1,0 +1,189 @@
+"""Which jobs may sum securely, what their sums are, and how a block and whoever drives take part in one.
+
+A message may be summed if it is a function of records and inbox alone, and if the coordinator needs only the sum. A
+party that keeps what it released itself has a state that a sum never released: its next message would have a term that
+nobody counted.
+"""
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from privadmm.data import arrays
+from privadmm.data.arrays import Floats, Ints
+from privadmm.engine.mail import Mail
+from privadmm.engine.phases import Algorithm, AtParties, vertical
+from privadmm.engine.public import Public
+from privadmm.errors import AbsentError, ConfigError, RefusedError
+from privadmm.privacy import sums
+from privadmm.privacy.accounting import Plan, epsilon, totals, worst
+from privadmm.privacy.calibration import Target
+from privadmm.privacy.events import SharedGaussian
+from privadmm.privacy.ledger import Ledger
+from privadmm.privacy.masks import Entry, Masker, Roster, Told, new_key, pair_key, public_key
+from privadmm.privacy.sums import Summands, Summing, Sums, Words
+
+if TYPE_CHECKING:
+    from privadmm.engine.job import Job
+
+ROSTER = "roster"  # the name under which a ledger keeps the first roster of a job
+INSTEAD = 'use first_order_consensus or dp_fedsgd, or remove [privacy] sum = "secure"'
+
+
+def check_summable(algorithm: Algorithm, public: Public) -> None:
+    """Refuse to sum securely what needs more than a sum, with the reason."""
+    if public.sum is None:
+        return
+    at_parties = [phase for phase in algorithm.phases if isinstance(phase, AtParties)]
+    if vertical(algorithm):
+        why = "each party's scores enter the next round of every other, one by one and not as a sum of all"
+    elif algorithm.topology == "graph":
+        why = "neighbours need what each of them said, and a sum over everybody hides just that"
+    elif len(at_parties) != 1 or at_parties[0].sums is None:
+        why = (
+            "a party keeps the iterate that it released and starts its next message from it; under a sum that iterate "
+            "is never released by itself, so the next message would tell of records in a term that no noise was "
+            "counted for"
+        )
+    else:
+        public.sum.check(public.parties)
+        return
+    raise ConfigError(f"{algorithm.name} cannot sum securely: {why}. Instead {INSTEAD}")
+
+
+def gradients(public: Public, t: int) -> Summands:
+    """Of messages that are gradients of the weighted losses: at most C omega_i L long."""
+    moves = public.moved(public.ids, public.summation(public.ids))[:, 0]
+    return Summands(moves, public.scale(public.ids)[:, 0] * public.loss.lipschitz)
+
+
+def planned_sums(algorithm: Algorithm, public: Public) -> Sums | None:
+    """The sums of the whole job; None where messages are not summed securely."""
+    if public.sum is None:
+        return None
+    return public.once((algorithm, "sums"), lambda: _planned(algorithm, public, algorithm.plan(public)))
+
+
+def _planned(algorithm: Algorithm, public: Public, plan: Plan) -> Sums:
+    assert public.sum is not None
+    releases = {}
+    for (t, number), (events,) in plan.items():
+        phase = algorithm.phases[number]
+        assert isinstance(phase, AtParties)
+        assert phase.sums is not None
+        releases[t, number] = (events, phase.sums(public, t), int(phase.sends(public, t).shape[-1]))
+    return Sums.planned(public.sum, releases)
+
+
+# At a block
+
+
+def introduced(job: "Job", ids: Ints, ledger: Ledger) -> Entry:
+    """The block's entry of the roster, not signed yet; its key is drawn once for a job."""
+    private = ledger.secret(job.id, new_key)
+    if private is None:
+        raise RefusedError(f"the key of job {job.id} was erased: it is over here. Nothing was released")
+    return Entry(tuple(ids.tolist()), public_key(private))
+
+
+def accept_roster(job: "Job", ids: Ints, ledger: Ledger, packed: bytes, signed: Any) -> None:
+    """Take the roster of a job, if it is the first and holds what it must; signed(entry) checks another's signature."""
+    mine, roster = introduced(job, ids, ledger), Roster.unpack(packed)
+    roster.check(mine, job.public.parties, signed)
+    private = ledger.secret(job.id)
+    assert private is not None
+    for entry in roster.entries:
+        if entry.number != mine.number:
+            pair_key(private, mine, entry, job.id, roster.digest)  # refused now if it is no key
+    if ledger.keep(job.id, ROSTER, roster.pack, None) != roster.pack():
+        raise RefusedError(
+            f"another roster was accepted for job {job.id}, and the first one holds. Nothing was released"
+        )
+
+
+def masker_of(job: str, ids: Ints, public: Public, ledger: Ledger) -> Masker | None:
+    """The block's masks, from its ledger; None where the block is everybody, and there is no one to hide from."""
+    if len(ids) == public.parties:
+        return None
+    packed, private = ledger.kept(job, ROSTER), ledger.secret(job)
+    if packed is None or private is None:
+        raise RefusedError(
+            f"job {job} has no roster here, or its key was erased: a secure sum begins with everybody's keys. Nothing "
+            "was released"
+        )
+    return Masker(job, int(ids.min()), private, Roster.unpack(packed))
+
+
+def present(public: Public, absent: Ints) -> Ints:
+    """S: who takes part in a sum."""
+    return np.setdiff1d(public.ids, absent[:, 0])
+
+
+def summing(
+    plan: Sums, terms: str, job: str, at: sums.At, inbox: Mail, public: Public, masker: Masker | None, whole: bool
+) -> Summing:
+    """One release of a block: what its door needs."""
+    here = present(public, inbox.absent)
+    plan.check_present(len(here))
+    row = arrays.pack({"values": inbox.values[..., :1, :], "absent": inbox.absent})
+    scale = plan.share(at, len(here))
+    told = Told(job, terms, plan.colluding, scale, tuple(here.tolist()), *at, plan.exponent, arrays.digest(row))
+
+    def hide(call: int, shape: tuple[int, ...]) -> Words:
+        return np.zeros(shape, dtype=np.uint64) if masker is None else masker.hide(told, call, shape)
+
+    return Summing(plan, at, len(here), whole, hide)
+
+
+# At whoever drives
+
+
+def opened(algorithm: Algorithm, public: Public, t: int, before: Ints, mail: Mail) -> Mail | None:
+    """What the parties of round t said together, one row; None: a message is missing, and the sum is lost.
+
+    `before` are those who were absent already. Refused where a job cannot go on without this sum, or with so few.
+    """
+    plan = planned_sums(algorithm, public)
+    assert plan is not None
+    everybody = present(public, before)
+    if np.array_equal(mail.senders, everybody):
+        return Mail(everybody, sums.opened(mail.values, len(everybody), plan.step), mail.absent)
+    gone = np.setdiff1d(everybody, mail.senders).tolist()
+    lost = f"party {gone[0]} gave no answer in round {t + 1}, and without it the sum of that round cannot be read"
+    phase = next(phase for phase in algorithm.phases if isinstance(phase, AtParties))
+    if len(mail.senders) >= plan.fewest and not phase.vital(t):
+        return None
+    why = (
+        f"{len(mail.senders)} parties are left, and the job sums over {plan.fewest} at least"
+        if len(mail.senders) < plan.fewest
+        else "every later round needs that sum"
+    )
+    raise AbsentError(f"{lost}; {why}: the job is over. {cost(algorithm, public, t)}")
+
+
+def cost(algorithm: Algorithm, public: Public, t: int) -> str:
+    """What the rounds up to this one have cost, as a sentence."""
+    assert isinstance(public.privacy, Target)
+    plan = {at: rows for at, rows in algorithm.plan(public).items() if at[0] <= t}
+    spent = worst(totals(plan, public.parties), public.privacy.delta)
+    return f"Each party has spent epsilon = {math.ceil(spent * 1e4) / 1e4:g} at most, and that stays spent"
+
+
+def spread(mail: Mail) -> Mail:
+    """The mean of what was said together, as each of those present sees it."""
+    mean: Floats = mail.values / len(mail.senders)
+    return Mail(mail.senders, np.broadcast_to(mean, (*mean.shape[:-2], len(mail.senders), mean.shape[-1])), mail.absent)
+
+
+# Who learns more
+
+
+def if_colluding(spent: Any, delta: float, colluding: int, fewest: int) -> float:
+    """The epsilon of these releases if so many parties collude with a coordinator who also picks who is present."""
+    present = max(fewest, colluding + 1)
+    events = tuple(
+        (event.among(colluding, present) if isinstance(event, SharedGaussian) else event, count)
+        for event, count in spent
+    )
+    return epsilon(events, delta)

@@ -1,0 +1,197 @@
+"""Masks of a secure sum: words that hide a block's message, and cancel only if all blocks present were told the same.
+
+A block is one holder of a key: a node, or a worker, with its party or parties. Its number is that of its first party.
+
+    k_ij = HKDF-SHA256(X25519(sk_i, pk_j), salt = (job, roster), info = (lower number, higher number, their keys))  (1)
+    ctx  = SHA256 of the length-prefixed facts of the tick                                                          (2)
+    m_ij = ChaCha20 key stream of HMAC-SHA256(k_ij, ctx);  the lower number adds it, the higher one takes it away   (3)
+
+Facts of (2): version, job, roster, terms, t, s, S, copy, round, phase, call, d, k, and a digest of what all were told.
+The roster has every block's key of this job, each signed by its owner. A block accepts one roster and no other.
+"""
+
+import hashlib
+import hmac
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from privadmm.errors import RefusedError
+from privadmm.privacy.sums import Words
+
+VERSION = "privadmm secure sum, version 1"
+KEY = 32  # bytes of an X25519 key
+
+
+def framed(*parts: str | int | bytes) -> bytes:
+    """Parts as bytes, each behind its length: two different lists never have the same bytes."""
+    raw = [part if isinstance(part, bytes) else str(part).encode() for part in parts]
+    return b"".join(len(part).to_bytes(8, "little") + part for part in raw)
+
+
+def new_key() -> bytes:
+    """A private key, from the operating system's entropy."""
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+    return X25519PrivateKey.generate().private_bytes_raw()
+
+
+def public_key(private: bytes) -> bytes:
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+    return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One block of a roster: its parties, its public key of this job, and its owner's signature ("" where none is)."""
+
+    parties: tuple[int, ...]
+    key: bytes
+    signature: str = ""
+
+    @property
+    def number(self) -> int:
+        return min(self.parties)
+
+    def content(self, job: str, terms: str) -> bytes:
+        """What the owner signs."""
+        return framed(VERSION, "key", job, terms, json.dumps(self.parties), self.key)
+
+    def pack(self) -> str:
+        return json.dumps([list(self.parties), self.key.hex(), self.signature])
+
+    @staticmethod
+    def unpack(text: str) -> "Entry":
+        """Read what `pack` wrote; a ValueError for anything else."""
+        try:
+            parties, key, signature = json.loads(text)
+            whole = isinstance(parties, list) and parties and all(type(party) is int for party in parties)
+            entry = Entry(tuple(parties), bytes.fromhex(key), signature)
+        except (TypeError, RecursionError) as error:
+            raise ValueError("no entry of a roster") from error
+        if not whole or len(entry.key) != KEY or not isinstance(signature, str):
+            raise ValueError("no entry of a roster")
+        return entry
+
+
+@dataclass(frozen=True)
+class Roster:
+    """Everybody's keys of one job, in the order of their parties."""
+
+    entries: tuple[Entry, ...]
+
+    @staticmethod
+    def of(entries: Iterable[Entry]) -> "Roster":
+        return Roster(tuple(sorted(entries, key=lambda entry: entry.number)))
+
+    def pack(self) -> bytes:
+        return json.dumps([entry.pack() for entry in self.entries]).encode()
+
+    @staticmethod
+    def unpack(data: bytes) -> "Roster":
+        try:
+            return Roster(tuple(Entry.unpack(entry) for entry in json.loads(data)))
+        except (ValueError, TypeError, RecursionError):
+            raise RefusedError("what was sent is no roster of a secure sum. Nothing was released") from None
+
+    @cached_property
+    def digest(self) -> str:
+        return hashlib.sha256(self.pack()).hexdigest()
+
+    def check(self, mine: Entry, parties: int, signed: Callable[[Entry], bool]) -> None:
+        """Refuse a roster that is not of all parties once each, with my key at my number and nobody's key twice."""
+        held = [party for entry in self.entries for party in entry.parties]
+        if sorted(held) != list(range(parties)):
+            raise RefusedError("the roster is not of every party of the job once. Nothing was released")
+        if (mine.parties, mine.key) not in [(entry.parties, entry.key) for entry in self.entries]:
+            raise RefusedError(f"the roster lacks the key of party {mine.number} of this job. Nothing was released")
+        if len({entry.key for entry in self.entries}) < len(self.entries):
+            raise RefusedError("the roster has one key for two parties. Nothing was released")
+        for entry in self.entries:
+            if entry.number != mine.number and not signed(entry):
+                raise RefusedError(
+                    f"the key of party {entry.number} in the roster is not signed for this job by the key that is "
+                    "pinned for that party here. Nothing was released"
+                )
+
+
+@dataclass(frozen=True)
+class Told:
+    """What all blocks must have been told alike for their masks to cancel: (2) but for copy, call and d."""
+
+    job: str
+    terms: str  # digest of the job
+    colluding: int
+    scale: float
+    present: tuple[int, ...]  # S
+    round: int
+    phase: int
+    exponent: int
+    inbox: str  # digest
+
+    def context(self, roster: str, copy: int, call: int, width: int) -> bytes:
+        told = (self.job, roster, self.terms, self.colluding, self.scale.hex(), json.dumps(self.present))
+        facts = (VERSION, *told, copy, self.round, self.phase, call, width, self.exponent, self.inbox)
+        return hashlib.sha256(framed(*facts)).digest()
+
+
+@dataclass(frozen=True)
+class Masker:
+    """One block's side of the masks of one job."""
+
+    job: str
+    number: int
+    private: bytes
+    roster: Roster
+    _pairs: dict[int, bytes] = field(default_factory=dict, compare=False, repr=False)
+
+    def hide(self, told: Told, call: int, shape: tuple[int, ...]) -> Words:
+        """The masks of a message of this shape (..., 1, width) towards every other block that is present."""
+        out = np.zeros(shape, dtype=np.uint64)
+        here = set(told.present)
+        peers = [entry for entry in self.roster.entries if entry.number != self.number and here & set(entry.parties)]
+        for copy, row in enumerate(out.reshape(-1, shape[-1])):
+            context = told.context(self.roster.digest, copy, call, shape[-1])
+            for entry in peers:
+                mask = key_stream(hmac.digest(self._pair(entry), context, "sha256"), shape[-1])
+                if self.number < entry.number:
+                    row += mask
+                else:
+                    row -= mask
+        return out
+
+    def _pair(self, other: Entry) -> bytes:
+        """(1)"""
+        if other.number not in self._pairs:
+            mine = next(entry for entry in self.roster.entries if entry.number == self.number)
+            self._pairs[other.number] = pair_key(self.private, mine, other, self.job, self.roster.digest)
+        return self._pairs[other.number]
+
+
+def pair_key(private: bytes, mine: Entry, other: Entry, job: str, roster: str) -> bytes:
+    """(1); both sides get the same. An exchange that gives zero, as a key made for it does, is refused."""
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+    try:
+        own = X25519PrivateKey.from_private_bytes(private)
+        shared = own.exchange(X25519PublicKey.from_public_bytes(other.key))
+    except ValueError:
+        raise RefusedError(f"the key of party {other.number} in the roster is no key. Nothing was released") from None
+    low, high = sorted((mine, other), key=lambda entry: entry.number)
+    info = framed(VERSION, "pair", low.number, high.number, low.key, high.key)
+    return HKDF(hashes.SHA256(), 32, salt=framed(job, roster), info=info).derive(shared)
+
+
+def key_stream(key: bytes, count: int) -> Words:
+    """(3): so many words of ChaCha20 under this key, which is used once."""
+    from cryptography.hazmat.primitives.ciphers import Cipher
+    from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
+
+    stream = Cipher(ChaCha20(key, b"\0" * 16), mode=None).encryptor().update(b"\0" * (8 * count))
+    return np.frombuffer(stream, dtype="<u8").astype(np.uint64)

@@ -71,7 +71,11 @@ class Case:
         if isinstance(self.privacy, NoPrivacy):
             return self.privacy
         spread = tuple(np.resize(self.privacy.profile, rounds)) if self.privacy.profile else ()
-        return replace(self.privacy, party_epsilon=self.privacy.party_epsilon[:parties], profile=spread)
+        summed = self.privacy.sum
+        if summed is not None:
+            t = min(summed.tolerated(parties), parties - 1)
+            summed = SecureSum(t, min(max(t + 1, summed.fewest or 0), parties))
+        return replace(self.privacy, party_epsilon=self.privacy.party_epsilon[:parties], profile=spread, sum=summed)
 
     def job(self, **public: Any) -> Job:
         return Job(self.algorithm, self.public(**public), id="case")

@@ -16,13 +16,16 @@ from privadmm.engine.block import beside, cluster, open_block
 from privadmm.engine.inprocess import addressed
 from privadmm.engine.job import Job, train
 from privadmm.engine.loop import Checkpoint, Progress
-from privadmm.engine.mail import Mail
+from privadmm.engine.mail import Mail, nobody
 from privadmm.engine.party import Local
 from privadmm.engine.phases import AtLabels, AtParties, one_time_draws, pack_state, tick
+from privadmm.engine.sums import accept_roster, introduced, opened, spread
 from privadmm.privacy.events import Spent
+from privadmm.privacy.masks import Roster
 from privadmm.privacy.mechanisms import Simulation
-from privadmm.privacy.release import Door, Released
+from privadmm.privacy.release import Door, Released, Sealed
 from privadmm.privacy.sqlite_ledger import SqliteLedger
+from privadmm.privacy.sums import Summing
 
 Case = cases.Case | vertical_cases.Case
 EVERY: list[Case] = [*cases.ALGORITHMS, *vertical_cases.ALGORITHMS]  # parties that hold records, and columns
@@ -58,6 +61,12 @@ class Recorder(Door):
         self.tape.append(released.value)
         return released
 
+    def summand(self, x: Floats, sensitivity: Any) -> Released | Sealed:
+        sealed = super().summand(x, sensitivity)
+        if isinstance(sealed, Sealed):
+            self.tape.append(Sealed.words_of(sealed))
+        return sealed
+
 
 class Player(Door):
     """A door that releases what is on the tape, whatever the query."""
@@ -66,6 +75,32 @@ class Player(Door):
 
     def output(self, x: Floats, sensitivity: Any) -> Released:
         return super().output(x, sensitivity).map(lambda _: self.tape.pop(0))
+
+    def summand(self, x: Floats, sensitivity: Any) -> Released | Sealed:
+        sealed = super().summand(x, sensitivity)
+        if isinstance(sealed, Sealed):
+            sealed._Sealed__words = self.tape.pop(0)  # type: ignore[attr-defined]  # the only way to replay a secret
+        return sealed
+
+
+def summing(job: Job, t: int, number: int) -> Summing | None:
+    """The part of a block that is everybody in a secure sum; None where the job has none."""
+    if job.sums is None:
+        return None
+
+    def hide(call: int, shape: tuple[int, ...]) -> Any:
+        return np.zeros(shape, dtype=np.uint64)
+
+    return Summing(job.sums, (t, number), job.public.parties, True, hide)
+
+
+def read(job: Job, t: int, mail: Mail) -> Mail:
+    """What the coordinator makes of the parties' mail: a sum is opened."""
+    if job.sums is None:
+        return mail
+    total = opened(job.algorithm, job.public, t, nobody(), mail)
+    assert total is not None
+    return spread(total)
 
 
 def states_and_messages(
@@ -80,10 +115,12 @@ def states_and_messages(
     for t in range(job.public.rounds):
         for number, phase in enumerate(algorithm.phases):
             if isinstance(phase, AtParties):
-                door = kind(local.ids, job.plan[(t, number)], source, t, number, lambda charges: None)
+                part = summing(job, t, number)
+                door = kind(local.ids, job.plan[(t, number)], source, t, number, lambda charges: None, summing=part)
                 door.tape = tape
                 state, mail = tick(phase, t, local, state, mail, door)
                 seen += [pack_state(state), mail.pack()]
+                mail = read(job, t, mail)
             else:
                 known = (labels,) if isinstance(phase, AtLabels) else ()
                 memory, mail = phase.run(t, job.public, memory, mail, *known)  # type: ignore[call-arg]
@@ -124,6 +161,10 @@ class Measuring(Door):
         self.query, self.declared = x, np.broadcast_to(np.ravel(sensitivity), len(self.ids))
         return super().output(x, sensitivity)
 
+    def summand(self, x: Floats, sensitivity: Any) -> Released | Sealed:
+        self.query, self.declared = x, np.broadcast_to(np.ravel(sensitivity), len(self.ids))
+        return super().summand(x, sensitivity)
+
     def objective(self, solve: Any, like: Floats, **declared: Any) -> Released:
         noise = np.zeros_like(like) if self.noise is None else self.noise
         self.solved = declared
@@ -135,7 +176,8 @@ def measured(case: cases.Case, parties: list[Any], state: Any, inbox: Mail, t: i
     job = case.job(sizes=SMALL)
     local = Watched(job.public, Shards.from_parties(parties, row_bound=1.0))
     local = replace(local, kept=one_time_draws(case.algorithm, local, Simulation(0)))
-    door = Measuring(local.ids, job.plan[(t, 0)], Simulation(0), t, 0, lambda charges: None)
+    part = summing(job, t, 0)
+    door = Measuring(local.ids, job.plan[(t, 0)], Simulation(0), t, 0, lambda charges: None, summing=part)
     door.noise = noise
     phase = case.algorithm.phases[0]
     assert isinstance(phase, AtParties)
@@ -254,12 +296,23 @@ def answer(case: Case, party: int, folder: Path, round: int, phase: int, inbox: 
     return reply
 
 
+def exchange_keys(job: Job, folder: Path) -> None:
+    """Give the ledgers of `answer` the roster of a secure sum."""
+    ledgers = [SqliteLedger(folder / f"{party}.sqlite", [party], job.policy, "simulation") for party in range(PARTIES)]
+    entries = [introduced(job, np.array([party]), ledger) for party, ledger in enumerate(ledgers)]
+    for party, ledger in enumerate(ledgers):
+        accept_roster(job, np.array([party]), ledger, Roster.of(entries).pack(), lambda entry: True)
+        ledger.close()
+
+
 class Rebuilt:
     """A cluster whose parties live in another process and keep nothing but their ledger."""
 
     def __init__(self, case: Case, folder: Path, pool: ProcessPoolExecutor) -> None:
         self.case, self.folder, self.pool = case, folder, pool
         self.labels = cluster(case.job(), case.data(), Simulation(0)).labels
+        if case.job().sums is not None:
+            exchange_keys(case.job(), folder)
 
     def step(self, round: int, phase: int, inbox: Mail) -> Mail:
         mail = inbox.pack()

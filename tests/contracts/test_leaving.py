@@ -36,7 +36,7 @@ WAYS = [
     if case.name
     in {
         *("dp_admm", "admm_star-elastic", "dvp", "mr_admm", "foc-gossip", "pdml-bounded", "dp_admm-reported"),
-        *("dvp-centred", "dp_fedsgd", "foc-weighed"),
+        *("dvp-centred", "dp_fedsgd", "foc-weighed", "foc-sum", "dp_fedsgd-sum"),
     }
 ]
 
@@ -76,10 +76,11 @@ def test_who_left_is_charged_for_nothing_after(case: Case) -> None:
         assert [worker.ledger.reserved(party, job.id) for party in worker.ledger.ids] == [
             totals(job.plan, N)[party] for party in worker.ledger.ids
         ]
+    lost = job.sums is not None  # a sum that lacks a message is lost
     assert [mail.senders.tolist() for mail in tape.mail] == [
         [0, 1, 2, 3, 4],
-        [0, 1, 2, 4],
-        [0, 1, 4],
+        [] if lost else [0, 1, 2, 4],
+        [] if lost else [0, 1, 4],
         [0, 1, 4],
     ]
     assert progress.mail.absent.tolist() == [[2, 2], [3, 1]]

@@ -17,7 +17,7 @@ from privadmm.data.arrays import Floats, Ints
 from privadmm.engine.mail import COORDINATOR, Mail
 from privadmm.engine.party import Local
 from privadmm.engine.public import Public
-from privadmm.privacy.release import Door, Released
+from privadmm.privacy.release import Door, Released, Sealed
 
 
 class Between:
@@ -29,6 +29,10 @@ class Between:
     def output(self, x: Floats, sensitivity: Any) -> Released:
         self.query = x
         return self.door.output(x, self.factor * sensitivity)
+
+    def summand(self, x: Floats, sensitivity: Any) -> Released | Sealed:
+        self.query = x
+        return self.door.summand(x, self.factor * sensitivity)
 
 
 # Sensitivity

@@ -43,6 +43,9 @@ class Listening(Door):
     def output(self, x: Floats, sensitivity: Floats | float) -> Released:
         raise QueryError(x)
 
+    def summand(self, x: Floats, sensitivity: Floats | float) -> Released:
+        raise QueryError(x)
+
 
 def steer(algorithm: Algorithm, number: int, t: int, local: Local, state: Any, target: Floats) -> Mail:
     """The inbox after which the query of phase `number` in round t is `target` (..., 1, d), but for the records.
@@ -54,7 +57,8 @@ def steer(algorithm: Algorithm, number: int, t: int, local: Local, state: Any, t
     plain = np.zeros((*target.shape[:-1], 0))
     if isinstance(algorithm.start(public)[0], Mapped):
         plain = np.broadcast_to(np.repeat([0.0, 1.0], public.dim), (*target.shape[:-1], 2 * public.dim))
-    own = np.broadcast_to(state.model, (*target.shape[:-1], state.model.shape[-1]))
+    mine = state.model[..., : target.shape[-2], :]  # of several parties that hear one row, the victim's, who is first
+    own = np.broadcast_to(mine, (*target.shape[:-1], mine.shape[-1]))
     aim = np.concatenate([target, np.zeros((*own.shape[:-1], own.shape[-1] - target.shape[-1]))], axis=-1)
     copies = (inbox_width(algorithm, public) - plain.shape[-1]) // own.shape[-1]
 

@@ -10,6 +10,9 @@ one party, one record, two features. The records p and q have a small equal part
 steers to, and opposite parts across; with both margins deep on the wrong side, both slopes are at the Lipschitz bound
 and the query moves by nearly the whole sensitivity.
 
+In a secure sum the game has all parties of the job: the adversary knows the shares of those who collude, so that the
+block of the others is what it hears. The victim is one of them, and the records of the rest are no secret.
+
 Noise that enters an objective shows in its argmin f: the adversary knows the public part of the objective, so each data
 set D says which noise G_D(f) must have been drawn, and f has density law(G_D(f)) times the determinant of the Hessian.
 
@@ -30,14 +33,16 @@ from privadmm.engine.attacks import steer
 from privadmm.engine.party import Local
 from privadmm.engine.phases import Algorithm, AtParties, Mapped, one_time_draws, vertical
 from privadmm.engine.public import Public
+from privadmm.engine.sums import planned_sums
 from privadmm.errors import ConfigError
 from privadmm.optim import graphs
 from privadmm.privacy import curves
 from privadmm.privacy.accounting import epsilon, totals
 from privadmm.privacy.calibration import Target
-from privadmm.privacy.events import GammaObjective, GammaOutput, Gaussian
+from privadmm.privacy.events import GammaObjective, GammaOutput, Gaussian, SharedGaussian
 from privadmm.privacy.mechanisms import Simulation
-from privadmm.privacy.release import Door, Released, ratios
+from privadmm.privacy.release import Door, Released, Sealed, ratios
+from privadmm.privacy.sums import Summing, Sums, opened
 
 DEPTH = 1e5  # how far the adversary steers the weights: every loss is at its steepest there, noise or not
 ALONG = 0.05  # the records' common part
@@ -55,6 +60,9 @@ class Bulk(Simulation):
 
     def gaussian(self, x: Floats, sensitivity: Floats, ratio: Floats, ids: Ints, call: Any) -> Floats:
         return x + self._factor * (sensitivity * ratio)[:, None] * self._generator.standard_normal(x.shape)
+
+    def shares(self, shape: tuple[int, ...], scale: float, ids: Ints, call: Any) -> Ints:
+        return np.rint(self._factor * scale * self._generator.standard_normal(shape)).astype(np.int64)
 
     def gamma(self, x: Floats, width: Floats, ids: Ints, call: Any) -> Floats:
         u = self._generator.standard_normal(x.shape)
@@ -75,7 +83,7 @@ class Overheard(Local):
 class Listening(Door):
     """A door that keeps what the adversary knows of a release; told what was said, it says that again."""
 
-    said: Released | None = None
+    said: Released | Sealed | None = None
     query: Floats | None = None
     party: Local  # its records as the objective sees them
     linear: Floats
@@ -89,18 +97,40 @@ class Listening(Door):
             self.scale = float((self._column(sensitivity) * ratios([event]))[0])
         if self.said is None:
             self.said = super().output(x, sensitivity)
+        assert isinstance(self.said, Released)
         return self.said
+
+    def summand(self, x: Floats, sensitivity: Floats | float) -> Released | Sealed:
+        if self._summing is None:
+            return super().summand(x, sensitivity)
+        summing, self.law = self._summing, SharedGaussian
+        self.query = x.sum(axis=-2, keepdims=True)
+        share = summing.sums.share(summing.at, summing.present) * summing.sums.step
+        self.scale = share * math.sqrt(len(self.ids))
+        if self.said is None:
+            self.said = super().summand(x, sensitivity)
+        return self.said
+
+    @property
+    def heard(self) -> Floats:
+        """What was said, as the adversary reads it."""
+        if isinstance(self.said, Sealed):
+            assert self._summing is not None
+            return opened(Sealed.words_of(self.said), len(self.ids), self._summing.sums.step)
+        assert self.said is not None
+        return self.said.value
 
     def objective(self, solve: Any, like: Floats, *args: Any, **declared: Any) -> Released:
         (event, *_) = self._planned_now()
         self.law, loud = type(event), declared["sensitivity"]
         self.scale = loud / event.slope if isinstance(event, GammaObjective) else loud * float(ratios([event])[0])
-        return self.said or super().objective(solve, like, *args, **declared)
+        said = self.said or super().objective(solve, like, *args, **declared)
+        assert isinstance(said, Released)
+        return said
 
     def likelihood(self, factor: float) -> Floats:
         """Of what was said, given this data set, as a logarithm but for what all data sets have alike."""
-        assert self.said is not None
-        f, bend = self.said.value, np.zeros(())
+        f, bend = self.heard, np.zeros(())
         if self.query is not None:
             noise = f - self.query
         else:
@@ -130,14 +160,14 @@ class Game:
     keeps_raw: bool = False
 
     def records(self, games: int) -> tuple[Local, Local]:
-        """p and q, each the only record of the only party."""
+        """p and q, each the only record of the victim."""
         public, across = replace(self.public, replicas=games), math.sqrt(1 - ALONG**2)
         p, q = (np.array([[ALONG, side]]) for side in (across, -across))
         if public.label_only:
             p, q = (np.array([[ALONG, across]]),) * 2
         signs = (1.0, -1.0 if public.label_only else 1.0)
         first, second = (
-            Shards.from_parties([(row, np.array([sign]))], row_bound=1.0)
+            Shards.from_parties([(row, np.array([sign])), *[(p, np.ones(1))] * (self.heard - 1)], row_bound=1.0)
             for row, sign in zip((p, q), signs, strict=True)
         )
         # What a party drew once for the job the adversary is given: it takes it away, so that it is 0 here.
@@ -146,9 +176,24 @@ class Game:
         return Overheard(public, first, kept=kept), Overheard(public, second, kept=kept)
 
     @property
+    def sums(self) -> Sums | None:
+        return planned_sums(self.algorithm, self.public)
+
+    @property
+    def heard(self) -> int:
+        """How many parties the adversary hears together, of whom the victim is the first."""
+        return 1 if self.sums is None else self.public.parties - self.sums.colluding
+
+    @property
     def public_map(self) -> bool:
         """Whether moments go in front, whose release has no dual to hide a raw iterate in."""
         return isinstance(self.algorithm.start(self.public)[0], Mapped)
+
+    def summing(self, at: tuple[int, int]) -> Summing | None:
+        """The part of those heard in a secure sum, whose masks cancel."""
+        if self.sums is None:
+            return None
+        return Summing(self.sums, at, self.public.parties, True, lambda call, shape: np.zeros(shape, dtype=np.uint64))
 
     def play(self, truth: int, games: int, seed: Any) -> Floats:
         """Log-likelihood ratios, the first data set against the second, of transcripts of data set `truth`.
@@ -162,12 +207,16 @@ class Game:
             (i, phase) for i, phase in enumerate(self.algorithm.phases) if isinstance(phase, AtParties)
         )
         states = [self.algorithm.init(public, worlds[0].ids) for _ in worlds]
-        target = np.broadcast_to(np.array([-DEPTH, 0.0]), (games, 1, 2))
+        rows = 1 if self.algorithm.topology != "relay" else self.heard
+        target = np.broadcast_to(np.array([-DEPTH, 0.0]), (games, rows, 2))
         ratio = np.zeros(games)
         for t in range(public.rounds):
             inbox = steer(self.algorithm, number, t, worlds[0], states[0], target)
+            summing = self.summing((t, number))
             doors = [
-                Listening(worlds[0].ids, plan[(t, number)], noise, t, number, lambda _: None, (games, 1))
+                Listening(
+                    worlds[0].ids, plan[(t, number)], noise, t, number, lambda _: None, (games, self.heard), summing
+                )
                 for _ in worlds
             ]
             for b in (truth, 1 - truth):
@@ -185,7 +234,7 @@ def with_raw(state: Any, door: Listening) -> Any:
     kept = {
         item.name: door.query
         for item in fields(state)
-        if door.said is not None and getattr(state, item.name) is door.said.value
+        if isinstance(door.said, Released) and getattr(state, item.name) is door.said.value
     }
     return replace(state, **kept)
 
@@ -262,12 +311,12 @@ def instance(algorithm: Algorithm, public: Public) -> Game:
     if public.privacy.kind is not Gaussian:
         raise ConfigError('audit the simulation: set [run] mode = "simulation"')
     # On a graph the victim has one neighbour, who is the adversary. A record weighs what it weighs at most in the job.
-    parties = 2 if algorithm.topology == "graph" else 1
+    parties = 2 if algorithm.topology == "graph" else 1 if public.sum is None else public.parties
     small = replace(
         public,
         sizes=np.ones(parties, dtype=np.int64),
         dim=2,
-        graph=graphs.star(1) if parties == 1 else graphs.complete(2),
+        graph=graphs.complete(2) if algorithm.topology == "graph" else graphs.star(parties),
         C=float(np.max(public.scale(public.ids)[:, 0] / public.sizes)),
         privacy=replace(public.privacy, party_epsilon=public.privacy.party_epsilon[:1] * parties),
         replicas=None,
@@ -284,9 +333,12 @@ def controls(game: Game) -> dict[str, Game]:
     rounds = game.public.rounds
     bug = {"the un-noised iterate in the dual": replace(game, keeps_raw=True)}
     raw = bug if game.algorithm.name in RAW_SHOWS and not game.public_map else {}
+    trusting = "shares of the noise as if nobody colluded"
+    shared = {trusting: replace(game, noise_factor=math.sqrt(game.heard / game.public.parties))} if game.sums else {}
     return {
         "half the noise": replace(game, noise_factor=0.5),
         **raw,
+        **shared,
         "half of the rounds not counted": replace(game, noise_factor=math.sqrt(max(1, rounds // 2) / rounds)),
         "one round's epsilon printed as the total": replace(game, noise_factor=math.sqrt(1 / rounds)),
     }

@@ -94,7 +94,10 @@ class Roster:
     @staticmethod
     def unpack(data: bytes) -> "Roster":
         try:
-            return Roster(tuple(Entry.unpack(entry) for entry in json.loads(data)))
+            packed = json.loads(data)
+            if not isinstance(packed, list):
+                raise ValueError("a roster is a list")
+            return Roster(tuple(Entry.unpack(entry) for entry in packed))
         except (ValueError, TypeError, RecursionError):
             raise RefusedError("what was sent is no roster of a secure sum. Nothing was released") from None
 

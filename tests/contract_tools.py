@@ -30,8 +30,9 @@ from privadmm.privacy.sums import Summing
 Case = cases.Case | vertical_cases.Case
 EVERY: list[Case] = [*cases.ALGORITHMS, *vertical_cases.ALGORITHMS]  # parties that hold records, and columns
 PARTIES = 5  # of every case
+BLOCKS_OF_ONE = [[party] for party in range(PARTIES)]
 PARTITIONS = {
-    "blocks of one": [[i] for i in range(PARTIES)],
+    "blocks of one": BLOCKS_OF_ONE,
     "mixed": [[0, 3], [1, 2, 4]],
     "mixed, not in order": [[3], [1, 4], [0, 2]],
 }

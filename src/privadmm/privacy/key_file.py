@@ -16,6 +16,11 @@ from pathlib import Path
 from privadmm.errors import LedgerError
 
 At = tuple[int, int]
+# Two tables, so that a tick does not copy the page of a key into a journal.
+TABLES = (
+    "CREATE TABLE IF NOT EXISTS keys (job TEXT PRIMARY KEY, key BLOB)",
+    "CREATE TABLE IF NOT EXISTS sent (job TEXT PRIMARY KEY, round INT, phase INT)",
+)
 
 
 class KeyFile:
@@ -25,16 +30,19 @@ class KeyFile:
         self.path = ledger.with_name(f"{ledger.name}-keys")
 
     @contextmanager
-    def _opened(self) -> Iterator[sqlite3.Connection]:
+    def _opened(self, erasing: bool = False) -> Iterator[sqlite3.Connection]:
+        """A transaction. What is erased goes to no journal, whose blocks would stay on the disk."""
         with suppress(FileExistsError):
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         try:
             db = sqlite3.connect(self.path, isolation_level=None, timeout=30)
             try:
                 db.execute("PRAGMA secure_delete = ON")
-                db.execute("PRAGMA synchronous = EXTRA")
+                db.execute(f"PRAGMA journal_mode = {'MEMORY' if erasing else 'DELETE'}")
+                db.execute("PRAGMA synchronous = FULL")
                 db.execute("BEGIN IMMEDIATE")
-                db.execute("CREATE TABLE IF NOT EXISTS keys (job TEXT PRIMARY KEY, key BLOB, round INT, phase INT)")
+                for table in TABLES:
+                    db.execute(table)
                 yield db
                 db.execute("COMMIT")
             finally:
@@ -50,26 +58,26 @@ class KeyFile:
             row = db.execute("SELECT key FROM keys WHERE job = ?", (job,)).fetchone()
             if row is None and make is not None:
                 row = (make(),)
-                db.execute("INSERT INTO keys VALUES (?, ?, -1, -1)", (job, *row))
+                db.execute("INSERT INTO keys VALUES (?, ?)", (job, *row))
             return None if row is None or row[0] is None else bytes(row[0])
 
     def sent(self, job: str, at: At, over: bool) -> None:
         """Remember that this tick was committed; the key of a job that is over is erased."""
         with self._opened() as db:
-            db.execute("UPDATE keys SET round = ?, phase = ? WHERE job = ?", (*at, job))
-            if over:
-                db.execute("UPDATE keys SET key = NULL WHERE job = ?", (job,))
+            db.execute("INSERT OR REPLACE INTO sent VALUES (?, ?, ?)", (job, *at))
+        if over:
+            self.erase(job)
 
     def last(self, job: str) -> At | None:
         """The last tick that was committed; None if none was."""
         if not self.path.exists():
             return None
         with self._opened() as db:
-            row = db.execute("SELECT round, phase FROM keys WHERE job = ? AND round >= 0", (job,)).fetchone()
+            row = db.execute("SELECT round, phase FROM sent WHERE job = ?", (job,)).fetchone()
             return None if row is None else (int(row[0]), int(row[1]))
 
     def erase(self, job: str) -> None:
         """Overwrite the key of a job. That there was one is remembered, so that no other is drawn."""
         if self.path.exists():
-            with self._opened() as db:
+            with self._opened(erasing=True) as db:
                 db.execute("UPDATE keys SET key = NULL WHERE job = ?", (job,))

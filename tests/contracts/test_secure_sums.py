@@ -1,0 +1,430 @@
+"""Secure sums between blocks: what is lost, refused, told, kept and captured."""
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cases import ALGORITHMS, CASES, PRIVATE, SIZES, Case, Transcript, named, shards, transcript
+from contract_tools import BLOCKS_OF_ONE, Rebuilt, exchange_keys
+from privadmm.algorithms.dp_fedsgd import DPFedSGD
+from privadmm.algorithms.first_order_consensus import FirstOrderConsensus
+from privadmm.algorithms.moments import Centred
+from privadmm.data import arrays
+from privadmm.engine.block import beside, cluster, open_block, reopen_block
+from privadmm.engine.inprocess import addressed
+from privadmm.engine.job import Job, train, weights
+from privadmm.engine.loop import Checkpoint, Progress
+from privadmm.engine.mail import Mail
+from privadmm.engine.sums import ROSTER, accept_roster, introduced
+from privadmm.errors import AbsentError, ConfigError, LedgerError, MessageError, RefusedError
+from privadmm.privacy.accounting import totals
+from privadmm.privacy.calibration import Target
+from privadmm.privacy.key_file import KeyFile
+from privadmm.privacy.ledger import MemoryLedger
+from privadmm.privacy.masks import Roster
+from privadmm.privacy.mechanisms import Deployment, Simulation
+from privadmm.privacy.release import Door
+from privadmm.privacy.sqlite_ledger import SqliteLedger
+from privadmm.privacy.sums import SecureSum, Summing
+
+N = len(SIZES)
+SUMS = [case for case in ALGORITHMS if isinstance(case.privacy, Target) and case.privacy.sum is not None]
+PLAIN = [case for case in PRIVATE if case not in SUMS]
+FOC, SGD = CASES["foc-sum"], CASES["dp_fedsgd-sum"]
+
+
+def blocks(job: Job) -> Any:
+    return cluster(job, shards(), Simulation(0), parts=BLOCKS_OF_ONE)
+
+
+class Meddling:
+    """An engine that carries letters, and lets `change` see or alter each party's inbox and answer."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner, self.captured = inner, list[tuple[int, int, bytes]]()
+
+    def told(self, round: int, party: int, inbox: Mail) -> Mail:
+        return inbox
+
+    def step(self, round: int, phase: int, inbox: Mail) -> Mail:
+        said = []
+        for party, worker in enumerate(self.inner.workers):
+            if party in inbox.gone:
+                continue
+            mail = worker.step(round, phase, self.told(round, party, addressed(worker, inbox)))
+            self.captured.append((round, party, mail.pack()))
+            said.append(mail)
+        return Mail.join(said)
+
+
+# Who can sum
+
+
+def instead(case: Case) -> Job:
+    assert isinstance(case.privacy, Target)
+    return replace(case, privacy=replace(case.privacy, sum=SecureSum(1, 3))).job()
+
+
+@pytest.mark.parametrize("case", PLAIN, ids=named)
+def test_every_other_method_refuses_with_the_reason(case: Case) -> None:
+    method = case.algorithm.method if isinstance(case.algorithm, Centred) else case.algorithm
+    if isinstance(method, DPFedSGD) or (
+        isinstance(method, FirstOrderConsensus) and not method.gossip and method.weights == "records"
+    ):
+        assert instead(case).sums is not None
+        return
+    with pytest.raises(ConfigError, match=r"cannot sum securely|a secure sum is the exact mean"):
+        instead(case)
+
+
+def test_the_reason_teaches() -> None:
+    with pytest.raises(ConfigError, match=r"keeps the iterate that it released.*no noise was counted for"):
+        instead(CASES["dp_admm"])
+    with pytest.raises(ConfigError, match="neighbours need what each of them said"):
+        instead(CASES["dvp"])
+
+
+def test_one_process_in_a_deployment_is_a_curator() -> None:
+    pytest.importorskip("opendp")
+    job = SGD.job()
+    with pytest.raises(ConfigError, match="is a curator"):
+        cluster(job, shards(), Deployment())
+
+
+# What all parties must be told alike
+
+
+@pytest.mark.parametrize("case", SUMS, ids=named)
+def test_masks_change_no_bit_of_the_transcript(case: Case) -> None:
+    job = case.job()
+    assert transcript(job, shards(), parts=BLOCKS_OF_ONE) == transcript(job, shards())
+
+
+class OtherWeights(Meddling):
+    def told(self, round: int, party: int, inbox: Mail) -> Mail:
+        return replace(inbox, values=inbox.values + 1e-9) if (round, party) == (2, 1) else inbox
+
+
+class OtherAbsentees(Meddling):
+    def told(self, round: int, party: int, inbox: Mail) -> Mail:
+        gone = np.array([[4, 0]], dtype=np.int64)
+        return replace(inbox, absent=gone) if (round, party) == (1, 1) else inbox
+
+
+@pytest.mark.parametrize("liar", [OtherWeights, OtherAbsentees])
+@pytest.mark.parametrize("case", [FOC, SGD], ids=named)
+def test_parties_told_different_things_make_noise_and_the_run_says_so(case: Case, liar: type[Meddling]) -> None:
+    job, seen = case.job(), Transcript()
+    with pytest.raises(MessageError, match="add up to noise"):
+        train(job, liar(blocks(job)), [seen])  # type: ignore[arg-type]
+    assert len(seen.mail) == (2 if liar is OtherWeights else 1)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [SecureSum(2, 3), SecureSum(1, 4), "epsilon"],
+    ids=["another t", "another S_min", "another noise"],
+)
+def test_a_neighbour_that_was_proposed_another_job_makes_noise(other: Any) -> None:
+    job = SGD.job()
+    assert isinstance(job.public.privacy, Target)
+    changed = dict(epsilon=1.1) if other == "epsilon" else dict(sum=other)
+    odd = replace(job, public=replace(job.public, privacy=replace(job.public.privacy, **changed)))
+    engine = blocks(job)
+    ledger = MemoryLedger([1], odd.policy)
+    worker = open_block(odd, shards().take(np.array([1])), Simulation(0), ledger)
+    # Keys are signed for the terms of a job; here even these are ignored, and the masks alone tell.
+    entries = [introduced(job, mine.ids, mine.ledger) for mine in engine.workers]
+    entries[1] = introduced(odd, worker.ids, ledger)
+    engine = blocks(job)
+    for number, mine in enumerate(engine.workers):
+        mine.ledger._secret = None
+        entries[number] = introduced(job, mine.ids, mine.ledger) if number != 1 else entries[1]
+    for mine in (*engine.workers[:1], worker, *engine.workers[2:]):
+        mine.ledger._kept.clear()
+        accept_roster(job, mine.ids, mine.ledger, Roster.of(entries).pack(), lambda entry: True)
+    engine.workers[1] = worker
+    with pytest.raises(MessageError, match="add up to noise"):
+        train(job, engine)
+
+
+def test_rows_of_one_block_must_be_told_alike() -> None:
+    job = FOC.job()
+    engine = cluster(job, shards(), Simulation(0), parts=[[0, 1], [2, 3, 4]])
+    _, mail = job.algorithm.start(job.public)
+    values = mail.values.copy()
+    values[1] += 1
+    with pytest.raises(RefusedError, match="another shape, sender or size"):
+        engine.workers[0].step(0, 0, addressed(engine.workers[0], replace(mail, values=values)))
+
+
+# Rosters
+
+
+def test_the_first_roster_wins() -> None:
+    job = SGD.job()
+    engine = blocks(job)
+    ledgers = [worker.ledger for worker in engine.workers]
+    packed = ledgers[0].kept(job.id, ROSTER)
+    accept_roster(job, np.array([0]), ledgers[0], packed, lambda entry: True)  # the same again changes nothing
+    other = MemoryLedger([4], job.policy)
+    entries = [introduced(job, np.array([party]), ledgers[party]) for party in range(4)]
+    entries.append(introduced(job, np.array([4]), other))
+    with pytest.raises(RefusedError, match="the first one holds"):
+        accept_roster(job, np.array([0]), ledgers[0], Roster.of(entries).pack(), lambda entry: True)
+
+
+def test_without_a_roster_nothing_is_read_or_released() -> None:
+    job, read = SGD.job(), []
+
+    def load() -> Any:
+        read.append(1)
+        return beside(job.public, shards().take(np.array([2])))
+
+    worker = reopen_block(job, [2], load, Simulation(0), MemoryLedger([2], job.policy))
+    _, mail = job.algorithm.start(job.public)
+    with pytest.raises(RefusedError, match="no roster here"):
+        worker.step(0, 0, addressed(worker, mail))
+    assert not read
+    assert worker.ledger.spent(2) == ()
+
+
+# Lost rounds
+
+
+class Losing(Meddling):
+    """Loses the answers of parties from a round on."""
+
+    def __init__(self, inner: Any, first: dict[int, int]) -> None:
+        super().__init__(inner)
+        self.first = first
+
+    def step(self, round: int, phase: int, inbox: Mail) -> Mail:
+        said = []
+        for party, worker in enumerate(self.inner.workers):
+            if party not in inbox.gone:
+                mail = worker.step(round, phase, addressed(worker, inbox))
+                said += [mail] if round < self.first.get(party, math.inf) else []
+        return Mail.join(said)
+
+
+class Models:
+    def __init__(self) -> None:
+        self.found = list[Any]()
+
+    def __call__(self, view: Any) -> None:
+        self.found.append((view.progress.memory, view.progress.mail))
+
+
+@pytest.mark.parametrize("case", [FOC, SGD], ids=named)
+def test_a_missing_message_loses_the_round_and_the_model_stays(case: Case) -> None:
+    job, seen = case.job(), Models()
+    engine = blocks(job)
+    train(job, Losing(engine, {3: 2}), [seen])  # type: ignore[arg-type]
+    (before, told), (after, told_after) = seen.found[1], seen.found[2]
+    assert after is before
+    assert np.array_equal(told.values, told_after.values)
+    assert told_after.absent.tolist() == [[3, 2]]
+    assert seen.found[3][0] is not before  # the next round is among those left
+    spent = totals(job.plan, N)
+    charged = [worker.ledger.spent(party) for party, worker in enumerate(engine.workers)]
+    assert charged[:3] == spent[:3]  # the lost round is charged
+    assert charged[4] == spent[4]
+
+
+def test_a_lost_tick_is_not_answered_again_among_fewer() -> None:
+    """Repeating it with the same noise would tell the missing party's value by subtraction."""
+    job = SGD.job()
+    engine = blocks(job)
+    _, mail = job.algorithm.start(job.public)
+    said = [worker.step(0, 0, addressed(worker, mail)).pack() for worker in engine.workers]
+    fewer = replace(mail, absent=np.array([[3, 0]], dtype=np.int64))
+    for party, worker in enumerate(engine.workers):
+        assert worker.step(0, 0, addressed(worker, mail)).pack() == said[party]
+        if party != 3:
+            with pytest.raises(RefusedError, match="answered for another inbox"):
+                worker.step(0, 0, addressed(worker, fewer))
+
+
+def test_lost_moments_end_the_job_and_say_what_they_cost() -> None:
+    job = FOC.job()
+    with pytest.raises(AbsentError, match=r"party 3 gave no answer in round 1.*every later round.*epsilon = 0\.\d+"):
+        train(job, Losing(blocks(job), {3: 0}))  # type: ignore[arg-type]
+
+
+def test_too_few_end_the_job() -> None:
+    job = SGD.job()
+    with pytest.raises(AbsentError, match="2 parties are left, and the job sums over 3 at least"):
+        train(job, Losing(blocks(job), {0: 1, 1: 1, 2: 1}))  # type: ignore[arg-type]
+
+
+def test_a_party_refuses_to_sum_among_too_few_before_records_are_read() -> None:
+    job, read = SGD.job(), []
+
+    def load() -> Any:
+        read.append(1)
+        raise AssertionError
+
+    worker = reopen_block(job, [2], load, Simulation(0), MemoryLedger([2], job.policy))
+    _, mail = job.algorithm.start(job.public)
+    gone = np.array([[party, 0] for party in (0, 1, 4)], dtype=np.int64)
+    with pytest.raises(RefusedError, match="sums over 3 parties at least, and 2 are present"):
+        worker.step(0, 0, replace(addressed(worker, mail), absent=gone))
+    assert not read
+
+
+# What is kept, and what is captured
+
+
+@dataclass(frozen=True)
+class Keeping(DPFedSGD):
+    """A party that keeps what it sealed."""
+
+    def slope(self, t: int, local: Any, s: Any, inbox: Mail, release: Door) -> Any:
+        state, sealed = super().slope(t, local, s, inbox, release)
+        return replace(state, w=sealed), sealed
+
+
+def test_what_was_sealed_cannot_be_kept() -> None:
+    job = replace(SGD.job(), algorithm=Keeping(step=1.0))
+    with pytest.raises((TypeError, ValueError, AttributeError)):
+        train(job, blocks(job))
+
+
+def unmasked(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The words of every message before its masks, as bytes, as they are made from now on."""
+    seen: list[bytes] = []
+    whole = Summing.sealed
+
+    def sealed(self: Summing, x: Any, ids: Any, noise: Any, call: int) -> Any:
+        bare = replace(self, hide=lambda call, shape: np.zeros(shape, dtype=np.uint64))
+        seen.append(whole(bare, x, ids, noise, call).tobytes())
+        seen.append(np.ascontiguousarray(x).tobytes())
+        seen.extend(row.tobytes() for row in np.rint(x / self.sums.step).astype(np.int64))
+        return whole(self, x, ids, noise, call)
+
+    monkeypatch.setattr(Summing, "sealed", sealed)
+    return seen
+
+
+def captured(case: Case, folder: Path, leak: bool = False) -> bytes:
+    """All that leaves or is written in a run of blocks with a ledger each: messages, ledgers, checkpoints."""
+    job = case.job()
+    ledgers = [SqliteLedger(folder / f"{party}.sqlite", [party], job.policy, "simulation") for party in range(N)]
+    for party, ledger in enumerate(ledgers):
+        open_block(job, shards().take(np.array([party])), Simulation(0), ledger)
+    exchange_keys(job, folder)
+    workers = [
+        reopen_block(job, [i], lambda i=i: beside(job.public, shards().take(np.array([i]))), Simulation(0), ledger)  # type: ignore[misc]
+        for i, ledger in enumerate(ledgers)
+    ]
+    engine = Meddling(type("Blocks", (), {"workers": workers}))
+    train(job, engine, [Checkpoint(folder / "checkpoint", job.id)])  # type: ignore[arg-type]
+    for ledger in ledgers:
+        ledger.close()
+    written = b"".join(path.read_bytes() for path in sorted(folder.iterdir()))
+    return written + b"".join(mail for _, _, mail in engine.captured)
+
+
+@pytest.mark.parametrize("case", [FOC, SGD], ids=named)
+def test_no_unmasked_row_leaves_or_is_written(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bare = unmasked(monkeypatch)
+    everything = captured(case, tmp_path)
+    assert len(bare) >= 3 * N * 4
+    assert not [row for row in bare if row[: 8 * 3] in everything]
+
+
+def test_an_unmasked_row_would_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted fault: masks of zero."""
+    from privadmm.privacy.masks import Masker
+
+    monkeypatch.setattr(Masker, "hide", lambda self, told, call, shape: np.zeros(shape, dtype=np.uint64))
+    bare = unmasked(monkeypatch)
+    everything = captured(SGD, tmp_path)
+    assert [row for row in bare if row[: 8 * 3] in everything]
+
+
+def test_the_key_is_erased_with_the_last_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from privadmm.engine import sums as home
+
+    keys: list[bytes] = []
+    make = home.new_key
+    monkeypatch.setattr(home, "new_key", lambda: keys.append(make()) or keys[-1])  # type: ignore[func-returns-value]
+    (tmp_path / "first").mkdir()
+    everything = captured(SGD, tmp_path / "first")
+    assert len(keys) == N
+    assert not [key for key in keys if key in everything]
+    monkeypatch.setattr(KeyFile, "erase", lambda self, job: None)  # planted: a key that stays
+    (tmp_path / "second").mkdir()
+    everything = captured(SGD, tmp_path / "second")
+    assert len([key for key in keys if key in everything]) == N
+
+
+def test_a_ledger_that_was_put_back_releases_nothing_more(tmp_path: Path) -> None:
+    job = SGD.job()
+    ledgers = [SqliteLedger(tmp_path / f"{i}.sqlite", [i], job.policy, "simulation") for i in range(N)]
+    for i, ledger in enumerate(ledgers):
+        open_block(job, shards().take(np.array([i])), Simulation(0), ledger)
+    exchange_keys(job, tmp_path)
+    worker = open_block(job, shards().take(np.array([0])), Simulation(0), ledgers[0])
+    copy = tmp_path / "copy.sqlite"
+    ledgers[0]._db.execute(f"VACUUM INTO '{copy}'")
+    _, mail = job.algorithm.start(job.public)
+    first = worker.step(0, 0, addressed(worker, mail)).pack()
+    for ledger in ledgers:
+        ledger.close()
+    for beside_it in ("-wal", "-shm"):
+        (tmp_path / f"0.sqlite{beside_it}").unlink(missing_ok=True)
+    copy.replace(tmp_path / "0.sqlite")
+    again = SqliteLedger(tmp_path / "0.sqlite", [0], job.policy, "simulation")
+    worker = open_block(job, shards().take(np.array([0])), Simulation(1), again)
+    with pytest.raises(LedgerError, match="older than what job case has sent"):
+        worker.step(0, 0, addressed(worker, mail))
+    assert again.secret(job.id) is None
+    assert again.spent(0) == ()
+    assert first
+    again.close()
+
+
+def test_a_resumed_run_has_the_same_transcript(tmp_path: Path) -> None:
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    job, tape = FOC.job(), Transcript()
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        engine = Rebuilt(FOC, tmp_path, pool)
+        path = tmp_path / "checkpoint"
+        with pytest.raises(KeyboardInterrupt):
+            train(job, engine, [Checkpoint(path, job.id), interrupt_at(2)])  # type: ignore[arg-type]
+        progress = Progress.load(path, job.id, job.algorithm.start(job.public)[0])
+        done = train(job, engine, [tape], progress)  # type: ignore[arg-type]
+    whole = train(job, cluster(job, shards(), Simulation(0)))
+    assert done.transcript == whole.transcript
+    assert np.array_equal(weights(job, done), weights(job, whole))
+
+
+def interrupt_at(round: int) -> Any:
+    def callback(view: Any) -> None:
+        if view.progress.round == round:
+            raise KeyboardInterrupt
+
+    return callback
+
+
+def test_the_digest_of_the_transcript_is_over_opened_sums() -> None:
+    job, seen = SGD.job(), []
+    engine = blocks(job)
+    step = engine.step
+    engine.step = lambda *given: seen.append(step(*given)) or seen[-1]
+    progress = train(job, engine)
+    assert job.sums is not None
+    digest = arrays.digest(b"")
+    for mail in seen:
+        total = mail.values[..., :-1].view(np.int64).astype(float) * job.sums.step
+        digest = arrays.digest(digest.encode() + Mail(mail.senders, total).pack())
+    assert progress.transcript == digest
+    assert all(isinstance(mail.values, np.ndarray) and mail.sealed for mail in seen)

@@ -1,17 +1,20 @@
 """What a certified budget buys on Adult: every private method of examples/, and the recommended one, side by side.
 
     python benchmarks/accuracy.py [--json] [--splits N] [--seeds N] [--parties N ...] [--epsilon E ...] [--only LINE]
-                                  [--keep DIR] [--markdown]
+                                  [--keep DIR] [--markdown] [--masks]
 
 The whole table takes hours. With --keep, what a split gave is written to a file, and an interrupted run goes on there.
 
 40,000 records to train on and 5,222 to test, delta = 1e-6; one split is worth half a point either way, so the mean is
 over several, and over noise seeds on each. The recommended method with its numbers binned (ten bins, or five where
-noise is large) and scaled, and at a curator who holds all records; every other method with the half-logistic loss, with
-and without the private moments in front. Parameters are those of the examples, chosen on Adult itself for all but the
-recommended method, whose own were fixed on other data. They are for ten parties: where noise is in the penalty, eta
-grows with their number, since it has to outweigh the curvature of a smaller party's records. A budget that a method
-cannot reach even so is listed below the table.
+noise is large) and scaled, with a secure sum, and at a curator who holds all records; every other method with the
+half-logistic loss, with and without the private moments in front. Parameters are those of the examples, chosen on Adult
+itself for all but the recommended method, whose own were fixed on other data. They are for ten parties: where noise is
+in the penalty, eta grows with their number, since it has to outweigh the curvature of a smaller party's records. A
+budget that a method cannot reach even so is listed below the table.
+
+Secure sums are simulated without their masks, which cancel. --masks trains once for each number of parties and budget
+with every party a block of its own, real keys and real masks, and says whether the transcript is the same.
 """
 
 import argparse
@@ -28,7 +31,10 @@ from rich.progress import Progress
 
 from privadmm.cli.views import study as view
 from privadmm.config.file import Config, read
-from privadmm.runs.compare import compare, with_parties
+from privadmm.engine.block import cluster
+from privadmm.engine.job import train
+from privadmm.privacy.mechanisms import Simulation
+from privadmm.runs.compare import compare, job_of, prepare, with_parties
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 OTHERS = ("dp_admm", "pvp", "dp_fedsgd", "dvp", "m_admm", "r_admm", "mr_admm", "pdml")
@@ -39,6 +45,12 @@ TEST = 5_222 / 45_222
 def renamed(config: Config, name: str) -> Config:
     """Its lines in the tables are called by the file's name."""
     return replace(config, path=config.path.with_name(f"{name}.toml"))
+
+
+def secure(config: Config) -> Config:
+    """The config with a secure sum of all parties' messages, a third of whom may collude."""
+    assert config.privacy is not None
+    return replace(config, privacy=replace(config.privacy, sum="secure"))
 
 
 def configs(parties: int, split: int) -> list[Config]:
@@ -55,6 +67,7 @@ def configs(parties: int, split: int) -> list[Config]:
         )
         for encoding in ("binned", "coarse", "minmax")
     ]
+    found += [renamed(secure(config), config.path.stem.replace("recommended", "secure sum")) for config in found]
     found.append(renamed(with_parties(found[0], 1), "curator, binned"))
     plain = prepared("admm_star")
     binned = replace(plain.data, encoding="binned", rows="unit")
@@ -160,6 +173,22 @@ def kept(
     return result
 
 
+def masked(parties: int, epsilons: list[float]) -> Iterator[str]:
+    """Whether runs with real masks have the transcript of those without, a line for each budget."""
+    config = next(config for config in configs(parties, 0) if config.path.stem == "secure sum, binned")
+    (prepared,) = prepare([config])
+    assert config.privacy is not None
+    for epsilon in epsilons:
+        asked = replace(config, privacy=replace(config.privacy, epsilon=epsilon, delta=1e-6))
+        job = job_of(asked, prepared, asked.algorithm.parameters)
+        alone = [[party] for party in range(parties)]
+        plain, real = (
+            train(job, cluster(job, prepared.train, Simulation(0), parts=parts)).transcript for parts in (None, alone)
+        )
+        which = "the same" if plain == real else "ANOTHER"
+        yield f"{parties} parties, epsilon {epsilon:g}: with real masks {which} transcript"
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--json", action="store_true")
@@ -169,8 +198,12 @@ def main() -> None:
     options.add_argument("--parties", type=int, nargs="+", default=[10, 100])
     options.add_argument("--epsilon", type=float, nargs="+", default=[0.5, 1.0, 2.0])
     options.add_argument("--only", nargs="+", default=[], help="lines whose name begins so")
+    options.add_argument("--masks", action="store_true", help="secure sums with real masks, once for each cell")
     options.add_argument("--keep", type=Path, help="a directory: splits that are in it are not run again")
     chosen = options.parse_args()
+    for parties in chosen.parties if chosen.masks else ():
+        for line in masked(parties, chosen.epsilon):
+            print(line, flush=True)
     results = {}
     for parties in chosen.parties:
         found = []

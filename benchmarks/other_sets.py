@@ -4,8 +4,8 @@
 
 A fifth of the records is held out (a third of a9a, as in its own files), delta = 1e-6, and the mean is over splits and
 over noise seeds on each; +- is the standard error of the recommended method at ten parties. "Curator" is the same
-method with all records at one party, "non-private" a logistic regression on the same features, and DP-FedSGD has the
-settings of its example (chosen on Adult) at ten and a hundred parties.
+method with all records at one party, "secure" with a secure sum of ten or a hundred parties' messages, "non-private" a
+logistic regression on the same features, and DP-FedSGD has the settings of its example (chosen on Adult).
 
 a9a is embedded. The others are Raetsch's benchmark sets as npz files with X and y, in DIR or $PRIVADMM_DATA, directly
 or in a folder `raetsch`; a set that is not there is skipped. Their makers scaled every column to mean 0 and variance
@@ -46,14 +46,16 @@ from privadmm.optim.losses import HalfLogistic
 from privadmm.optim.regularizers import L2
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.mechanisms import Simulation
+from privadmm.privacy.sums import SecureSum
 from privadmm.runs import metrics
 from privadmm.runs.recommend import FINE, Facts
 
 DELTA, RANGE, HELD_OUT = 1e-6, 4.0, 0.2
 PARTIES = {"10 parties": 10, "100 parties": 100, "curator": 1}
+SECURE = {10: "secure 10", 100: "secure 100"}  # the same parties with a secure sum
 SETS = ("a9a", "twonorm", "ringnorm", "waveform", "splice", "image", "banana", "german")
 NUCLEOTIDES = (1, 2, 3, 4)  # of splice: A, G, C, T
-HEADINGS = (*PARTIES, "+-", "fedsgd 10", "fedsgd 100", "non-private", "majority")
+HEADINGS = (*PARTIES, "+-", *SECURE.values(), "fedsgd 10", "fedsgd 100", "non-private", "majority")
 
 
 @dataclass(frozen=True)
@@ -104,10 +106,12 @@ def held(X: Any, y: Any, rows: Any, parties: int) -> Shards:
     return Shards.build(X, y, [rows[part] for part in splits.gather(rows, owner, parties)], row_bound=UNIT)
 
 
-def recommended(shards: Shards, test: Shards, epsilon: float, nonnegative: bool, seeds: range) -> list[float]:
+def recommended(
+    shards: Shards, test: Shards, epsilon: float, nonnegative: bool, seeds: range, secure: bool = False
+) -> list[float]:
     """Moments of their own mean a map of their own, so seeds run one by one."""
     found, method = [], Centred(FirstOrderConsensus(), nonnegative=nonnegative)
-    public = facts(shards, 41, L2(0.0), epsilon)
+    public = facts(shards, 41, L2(0.0), epsilon, secure=secure)
     for seed in seeds:
         job = Job(method, public)
         progress = train(job, cluster(job, shards, Simulation(seed)))
@@ -123,9 +127,11 @@ def fedsgd(shards: Shards, test: Shards, epsilon: float, seeds: range) -> list[f
     return [metrics.accuracy(test, metrics.scores(test, w)) for w in models]
 
 
-def facts(shards: Shards, rounds: int, penalty: L2, epsilon: float, replicas: int | None = None) -> Public:
+def facts(
+    shards: Shards, rounds: int, penalty: L2, epsilon: float, replicas: int | None = None, secure: bool = False
+) -> Public:
     graph = graphs.star(len(shards.ids))
-    target = Target(epsilon, DELTA)
+    target = Target(epsilon, DELTA, sum=SecureSum() if secure else None)
     return Public(shards.sizes, shards.dim, rounds, graph, HalfLogistic(), penalty, target, replicas=replicas)
 
 
@@ -148,6 +154,11 @@ def measured(table: Table, encoding: str, epsilon: float, split: int, seeds: ran
         found[heading] = recommended(shards, test, epsilon, encoding != "signed", seeds)
         if parties > 1:
             found[f"fedsgd {parties}"] = fedsgd(shards, test, epsilon, seeds)
+            # Noise of a curator, but for those who may collude.
+            shared = Facts(len(rows), (epsilon,), DELTA).unit * math.sqrt(parties / (parties - parties // 3))
+            X = table.encoded(encoding, fine=shared < FINE)
+            shards, test = held(X, table.y, rows, parties), held(X, table.y, unseen, 1)
+            found[SECURE[parties]] = recommended(shards, test, epsilon, encoding != "signed", seeds, secure=True)
         else:
             found["non-private"] = [non_private(shards, test)]
             found["majority"] = [metrics.majority(test)]

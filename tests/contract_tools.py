@@ -297,12 +297,12 @@ def answer(case: Case, party: int, folder: Path, round: int, phase: int, inbox: 
     return reply
 
 
-def exchange_keys(job: Job, folder: Path) -> None:
-    """Give the ledgers of `answer` the roster of a secure sum."""
-    ledgers = [SqliteLedger(folder / f"{party}.sqlite", [party], job.policy, "simulation") for party in range(PARTIES)]
-    entries = [introduced(job, np.array([party]), ledger) for party, ledger in enumerate(ledgers)]
-    for party, ledger in enumerate(ledgers):
-        accept_roster(job, np.array([party]), ledger, Roster.of(entries).pack(), lambda entry: True)
+def exchange_keys(job: Job, folder: Path, parts: list[list[int]] = BLOCKS_OF_ONE) -> None:
+    """Give the ledgers of these blocks, each named for its first party, the roster of a secure sum."""
+    ledgers = [SqliteLedger(folder / f"{part[0]}.sqlite", part, job.policy, "simulation") for part in parts]
+    entries = [introduced(job, np.array(ledger.ids), ledger) for ledger in ledgers]
+    for ledger in ledgers:
+        accept_roster(job, np.array(ledger.ids), ledger, Roster.of(entries).pack(), lambda entry: True)
         ledger.close()
 
 

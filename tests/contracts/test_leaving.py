@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cases import ALGORITHMS, CASES, PRIVATE, SIZES, Case, Transcript, named, shards, transcript
-from contract_tools import Player, Recorder, Stop, attempt, charged
+from contract_tools import Player, Recorder, Stop, attempt, charged, exchange_keys
 from privadmm.engine import worker as beside
 from privadmm.engine.block import cluster, open_block
 from privadmm.engine.inprocess import addressed
@@ -151,6 +151,8 @@ class Rebuilt:
 
     def __init__(self, job: Job, folder: Path) -> None:
         self.job, self.folder = job, folder
+        if job.sums is not None:
+            exchange_keys(job, folder, PARTITIONS["mixed"])
 
     def step(self, round: int, phase: int, inbox: Mail) -> Mail:
         return Mail.join([self.answer(part, round, phase, inbox) for part in PARTITIONS["mixed"]])

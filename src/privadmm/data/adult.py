@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privadmm.data.arrays import Ints
-from privadmm.data.raw import labels
+from privadmm.data.raw import check_choice, labels
 from privadmm.data.readers import Matrix, Records
 from privadmm.data.schema import Category, Encoding, Schema, one_hot
-from privadmm.errors import ConfigError, DataError
+from privadmm.errors import DataError
 
 Form = Literal["onehot", "a9a", "raw"]
 Rows = Literal["complete", "all"]
@@ -45,10 +45,8 @@ def load(form: Form = "onehot", rows: Rows | None = None, encoding: Encoding = "
     Records.columns: the raw columns with "?" where missing, the label "income", and "part", which is "train" for the
     rows of adult.data and "test" for those of adult.test.
     """
-    if form not in ("onehot", "a9a", "raw"):
-        raise ConfigError(f'adult form must be "onehot", "a9a" or "raw", not {form!r}')
-    if rows not in ("complete", "all", None):
-        raise ConfigError(f'adult rows must be "complete" or "all", not {rows!r}')
+    check_choice(Form, **{"adult form": form})
+    check_choice(Rows, **{"adult rows": "all" if rows is None else rows})
     coded = _embedded()
     codes, columns = dict[str, Ints](), dict[str, NDArray[Any]]()
     for name, column in SCHEMA.columns.items():

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from privadmm.data import libsvm, raw
 from privadmm.data.arrays import Floats
-from privadmm.data.raw import DROP, DROP_OR_DEFAULT, Classes, ClassName, OnBad, nth_record, numbers, words
+from privadmm.data.raw import DROP, Classes, ClassName, OnBad, nth_record, numbers, words
 from privadmm.data.schema import Number, Schema
 from privadmm.errors import ConfigError, DataError, PrivadmmError
 from privadmm.params import MOST_FEATURES
@@ -99,7 +99,7 @@ def read(
     A schema brings its own label and classes.
     """
     path = Path(path)
-    raw.check_on_bad(on_bad)
+    raw.check_choice(OnBad, on_bad=on_bad)
     kind = _format(path, format)
     pair = None if classes is None else raw.class_pair(classes)
     if schema is not None:
@@ -160,12 +160,10 @@ def load_features(
         raise DataError("has no feature columns; add at least one")
     measured = [name for name in features if schema is None or isinstance(schema.columns[name], Number)]
     columns = table.load([*measured, *numeric], sorted({*features, *text} - {*measured, *numeric}))
-    for name in measured if on_bad == "refuse" else ():
-        fix = DROP_OR_DECLARE if schema is None else DROP_OR_DEFAULT
-        raw.require_numbers(name, columns[name], table.where, fix)
     if schema is not None:
-        return schema.encode(columns, on_bad), columns
-    return np.stack([columns[name] for name in features], axis=1), columns
+        return schema.encode(columns, on_bad, table.where), columns
+    own = [raw.require_numbers(name, columns[name], table.where, DROP_OR_DECLARE) for name in features]
+    return np.stack(own, axis=1), columns
 
 
 def _format(path: Path, given: Format | None) -> Format:
@@ -318,11 +316,7 @@ def _read_table(
 
 def label_values(values: NDArray[Any], label: str, classes: Classes | None, where: Callable[[int], str]) -> Floats:
     """-1 / +1 of a column that holds the two classes, or finite numbers where there are no classes."""
-    if classes is not None:
-        return raw.labels(values, classes, label)
-    y = numbers(values)
-    raw.require_numbers(label, y, where, DROP)
-    return y
+    return raw.require_numbers(label, values, where, DROP) if classes is None else raw.labels(values, classes, label)
 
 
 def _read_npz(path: Path, label: str, classes: Classes | None, keep: Sequence[str]) -> Records:

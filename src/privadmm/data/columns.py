@@ -28,7 +28,7 @@ from privadmm.data.label_source import UNNAMED, LabelSource, digest_of
 from privadmm.data.raw import Classes, OnBad, distinct_columns, repeated, require_column, words
 from privadmm.data.readers import Format, Records, label_values, load_features, opened
 from privadmm.data.schema import Schema
-from privadmm.data.shards import positions
+from privadmm.data.shards import party_ids, positions
 from privadmm.data.storage import Clip, Store, clip_sparse, gram, pack_dense
 from privadmm.errors import ConfigError, DataError
 from privadmm.params import check_positive
@@ -98,9 +98,7 @@ class Columns:
 
         With an infinite `column_bound` entries are divided by the bounds and nothing is clipped: for prediction.
         """
-        names = np.arange(len(tables)) if ids is None else np.asarray(ids, dtype=np.int64)
-        if not len(tables) or names.shape != (len(tables),) or len(np.unique(names)) != len(tables):
-            raise ConfigError(f"ids must name each of {len(tables)} parties once, and one party at least")
+        names = party_ids(ids, len(tables))
         if len(row_bounds) != len(tables):
             raise ConfigError(f"{len(row_bounds)} row bounds for {len(tables)} parties; give one for each")
         if column_bound is not None:

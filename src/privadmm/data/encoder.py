@@ -143,14 +143,13 @@ def encode_rows(encoder: Encoder, rows: Rows, *, extra: Extra = "refuse") -> Flo
     check_choice(Extra, extra=extra)
     if isinstance(rows, np.ndarray) and rows.dtype.names is not None:
         rows = {name: rows[name] for name in rows.dtype.names}
-    table = _whole(encoder, rows, extra) if isinstance(rows, Mapping) else _one_by_one(encoder, rows, extra)
+    if isinstance(rows, Mapping):
+        raw.require_table(encoder.columns, rows)
+        encoder.check_known(rows, extra)
+        table = {name: np.asarray(rows[name]) for name in encoder.columns}
+    else:
+        table = _one_by_one(encoder, rows, extra)
     return encoder.encode(table, lambda row: f"row {row + 1}")
-
-
-def _whole(encoder: Encoder, columns: Mapping[str, Any], extra: Extra) -> Columns:
-    raw.require_table(encoder.columns, columns)
-    encoder.check_known(columns, extra)
-    return {name: np.asarray(columns[name]) for name in encoder.columns}
 
 
 def _one_by_one(encoder: Encoder, rows: Iterable[Mapping[str, Any]], extra: Extra) -> Columns:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal, Protocol, TypeVar, Union, cast
+from typing import IO, TYPE_CHECKING, Any, Literal, TypeVar, Union, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -210,20 +210,9 @@ def _open(path: Path) -> IO[bytes]:
     return cast(IO[bytes], openers.get(path.suffix.lower(), open)(path, "rb"))
 
 
-class _Table(Protocol):
-    """A file whose columns have names."""
-
-    header: tuple[str, ...]
-
-    def load(self, numeric: Sequence[str], text: Sequence[str]) -> Columns: ...
-    def where(self, row: int) -> str: ...
-
-
-def _table(path: Path, kind: Format) -> _Table:
-    return _Csv(path) if kind == "csv" else _Parquet(path)
-
-
 class _Csv:
+    """A csv file, from which columns are loaded by name."""
+
     def __init__(self, path: Path) -> None:
         self.path = path
         self.lines: list[int] = []
@@ -272,6 +261,8 @@ class _Csv:
 
 
 class _Parquet:
+    """A parquet file, with what `_Csv` has."""
+
     def __init__(self, path: Path) -> None:
         try:
             from pyarrow import parquet, types
@@ -296,6 +287,13 @@ class _Parquet:
 
     def where(self, row: int) -> str:
         return nth_record(row)
+
+
+_Table = _Csv | _Parquet
+
+
+def _table(path: Path, kind: Format) -> _Table:
+    return _Csv(path) if kind == "csv" else _Parquet(path)
 
 
 def _read_table(
@@ -339,22 +337,12 @@ def feature_names(d: int) -> tuple[str, ...]:
     return tuple(f"x{j + 1}" for j in range(d))
 
 
-def _matrix(X: Matrix, y: NDArray[Any], label: str, classes: Classes | None, kept: Columns) -> Records:
+def _matrix(X: Any, y: NDArray[Any], label: str, classes: Classes | None, kept: Columns) -> Records:
     """Records without column names, whose features must be finite."""
-    names = feature_names(X.shape[1])
-    rows, columns = _nonfinite(X)
-    if len(rows):
-        first = columns.min()
-        values = np.zeros(X.shape[0])
-        values[rows[columns == first]] = np.nan
-        raw.require_numbers(names[first], values, nth_record, DROP)
+    names, dense = feature_names(X.shape[1]), isinstance(X, np.ndarray)
+    entries = np.flatnonzero(~np.isfinite(X if dense else X.data))
+    if len(entries):
+        columns = entries % len(names) if dense else X.indices[entries]
+        first = X[:, [columns.min()]]
+        raw.require_numbers(names[columns.min()], (first if dense else first.toarray())[:, 0], nth_record, DROP)
     return Records(X, label_values(y, label, classes, nth_record), names, kept)
-
-
-def _nonfinite(X: Matrix) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Rows and columns of the entries that are not finite."""
-    if isinstance(X, np.ndarray):
-        rows, columns = np.nonzero(~np.isfinite(X))
-        return rows, columns
-    entries = np.flatnonzero(~np.isfinite(X.data))
-    return np.searchsorted(X.indptr, entries, side="right") - 1, X.indices[entries]

@@ -112,9 +112,7 @@ class Shards:
         source: LabelSource | None,
     ) -> Shards:
         """Pack tables whose rows nobody holds twice. With a `source` rows are digested: labels may be randomised."""
-        names = np.arange(len(parts)) if ids is None else np.asarray(ids, dtype=np.int64)
-        if not parts or names.shape != (len(parts),) or len(np.unique(names)) != len(parts):
-            raise ConfigError(f"ids must name each of {len(parts)} parties once, and one party at least")
+        names = party_ids(ids, len(parts))
         if len({X.shape[1] for X, _, _ in parts}) > 1:
             raise DataError("all parties must have the same columns")
         for name, (_, y, rows) in zip(names, parts, strict=True):
@@ -333,6 +331,14 @@ class Collector:
             ready = Shards.assemble(self._parts, self.clip, self._names, self.classification, self.store, self.source)
             self._blocks.append(ready)
             self._names, self._parts, self._waiting = [], [], 0
+
+
+def party_ids(ids: ArrayLike | None, count: int) -> Ints:
+    """The ids of `count` parties, checked: each has its own. None: 0, 1, ..."""
+    names = np.arange(count) if ids is None else np.asarray(ids, dtype=np.int64)
+    if not count or names.shape != (count,) or len(np.unique(names)) != count:
+        raise ConfigError(f"ids must name each of {count} parties once, and one party at least")
+    return names
 
 
 def positions(parties: ArrayLike, count: int) -> Ints:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal, TypeVar, Union, cast
+from typing import IO, TYPE_CHECKING, Any, Literal, Union, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 Format = Literal["csv", "parquet", "npz", "libsvm"]
 Matrix = Union[Floats, "csr_array"]
 Columns = dict[str, NDArray[Any]]
-T = TypeVar("T")
 EXTENSIONS: dict[Format, tuple[str, ...]] = {
     "csv": (".csv", ".csv.gz"),
     "parquet": (".parquet",),
@@ -103,8 +102,11 @@ def read(
     kind = _format(path, format)
     pair = None if classes is None else raw.class_pair(classes)
     if schema is not None:
-        label, pair = _agree("label", label, schema.label), _agree("classes", pair, schema.classes)
-        if kind not in ("csv", "parquet"):
+        for what, given, declared in (("label", label, schema.label), ("classes", pair, schema.classes)):
+            if given not in (None, declared):
+                raise ConfigError(f"{what} = {given!r}, but the schema declares {declared!r}; keep one of them")
+        label, pair = schema.label, schema.classes
+        if kind not in TABLES:
             raise ConfigError(f"{path}: a schema names columns, and {kind} has none; use csv or parquet")
     elif on_bad == "default":
         raise ConfigError(f'{path}: on_bad = "default" needs a schema, which declares the default; add one')
@@ -126,7 +128,7 @@ def read(
         else:
             if label is None:
                 raise ConfigError(f'{path}: name the label column, label = "..."')
-            records = _read_table(_table(path, kind), label, pair, schema, keep, on_bad)
+            records = _read_table(TABLES[kind](path), label, pair, schema, keep, on_bad)
         if len(records) == 0:
             raise DataError("has no records; give a file with at least one")
         if dim not in (None, records.X.shape[1]):
@@ -138,10 +140,10 @@ def read(
 def opened(path: Path, format: Format | None) -> Iterator["_Table"]:
     """Open a csv or parquet file, from which columns can be loaded by name."""
     kind = _format(path, format)
-    if kind not in ("csv", "parquet"):
+    if kind not in TABLES:
         raise ConfigError(f"{path}: columns are asked for by name, and {kind} has none; use csv or parquet")
     with _readable(path, kind):
-        yield _table(path, kind)
+        yield TABLES[kind](path)
 
 
 def load_features(
@@ -181,12 +183,6 @@ def _format(path: Path, given: Format | None) -> Format:
             return kind
     known = ", ".join(ending for endings in EXTENSIONS.values() for ending in endings)
     raise ConfigError(f"{path}: no format is known for this name (known: {known}); set format = ...")
-
-
-def _agree(what: str, given: T | None, declared: T) -> T:
-    if given is not None and given != declared:
-        raise ConfigError(f"{what} = {given!r}, but the schema declares {declared!r}; keep one of them")
-    return declared
 
 
 @contextmanager
@@ -290,10 +286,7 @@ class _Parquet:
 
 
 _Table = _Csv | _Parquet
-
-
-def _table(path: Path, kind: Format) -> _Table:
-    return _Csv(path) if kind == "csv" else _Parquet(path)
+TABLES: dict[str, type[_Table]] = {"csv": _Csv, "parquet": _Parquet}
 
 
 def _read_table(

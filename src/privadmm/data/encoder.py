@@ -57,10 +57,10 @@ class Encoder:
         used = {name: columns[name] for name in columns if not made.isdisjoint(columns[name].names(name))}
         return replace(self.schema, columns=used)
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The raw columns that are read."""
-        return self.names if self.used is None else tuple(self.used.columns)
+    @cached_property
+    def columns(self) -> dict[str, None]:
+        """The raw columns that are read, in order."""
+        return dict.fromkeys(self.names if self.used is None else self.used.columns)
 
     @property
     def numeric(self) -> list[str]:

@@ -154,6 +154,8 @@ def loaded(kept: Any) -> Schema | None:
             need(isinstance(entry["values"], list), f"the categories of {name!r} are no list")
             columns[name] = Category(tuple(entry["values"]))
         else:
-            numbers_of(entry["edges"], len(entry["edges"]))
+            edges = numbers_of(entry["edges"], len(entry["edges"]))
+            rising = not len(edges) or (edges[0] == 0 and edges[-1] < 1 and bool((np.diff(edges) > 0).all()))
+            need(rising, f"the bins of {name!r} do not rise from 0 to below 1")
             columns[name] = Number(entry["low"], entry["high"], tuple(entry["edges"]))
     return Schema(columns, kept["label"], kept["classes"], kept["row_bound"])

@@ -181,6 +181,12 @@ def test_files_are_aligned(files: dict[str, Path]) -> None:
     np.testing.assert_allclose(records.X, [[0.1, 0.31, 1, 0], [0.2, 0.32, 1, 0], [0.3, 0.33, 0, 1]])
 
 
+def test_without_a_schema_there_is_no_default_for_a_number(files: dict[str, Path]) -> None:
+    write(files["shop"], "who,age\n1,31\n3,\n2,32\n")
+    with pytest.raises(DataError, match=r"column 'age': 1 of 3 rows .* on line 3"):
+        aligned(files, schema=None, on_bad="default")
+
+
 def test_without_a_schema_every_column_but_the_ids_is_a_number(files: dict[str, Path]) -> None:
     write(files["shop"], "who,age\n1,31\n3,33\n2,32\n")
     records, groups = aligned(files, schema=None)

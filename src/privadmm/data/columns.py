@@ -16,7 +16,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ from privadmm.data.label_source import UNNAMED, LabelSource, digest_of
 from privadmm.data.raw import Classes, OnBad, distinct_columns, repeated, require_column, words
 from privadmm.data.readers import Format, Records, label_values, load_features, opened
 from privadmm.data.schema import Schema
-from privadmm.data.shards import positions
+from privadmm.data.shards import check_labels, party_ids, positions
 from privadmm.data.storage import Clip, Store, clip_sparse, gram, pack_dense
 from privadmm.errors import ConfigError, DataError
 from privadmm.params import check_positive
@@ -98,9 +97,7 @@ class Columns:
 
         With an infinite `column_bound` entries are divided by the bounds and nothing is clipped: for prediction.
         """
-        names = np.arange(len(tables)) if ids is None else np.asarray(ids, dtype=np.int64)
-        if not len(tables) or names.shape != (len(tables),) or len(np.unique(names)) != len(tables):
-            raise ConfigError(f"ids must name each of {len(tables)} parties once, and one party at least")
+        names = party_ids(ids, len(tables))
         if len(row_bounds) != len(tables):
             raise ConfigError(f"{len(row_bounds)} row bounds for {len(tables)} parties; give one for each")
         if column_bound is not None:
@@ -183,10 +180,7 @@ class People:
         labels = np.asarray(y, dtype=np.float64)
         if labels.shape != (columns.people,):
             raise DataError(f"there are {columns.people} people and labels of shape {labels.shape}")
-        bad = np.abs(labels) != 1 if classification else ~np.isfinite(labels)
-        if bad.any():
-            what = "-1 or +1; map the classes to these" if classification else "finite; clean or drop these people"
-            raise DataError(f"{int(bad.sum())} of {len(labels)} labels are not {what}")
+        check_labels(labels, classification)
         return cls(columns, labels, declared)
 
     @property
@@ -293,9 +287,8 @@ def read_aligned(
         raise DataError(f"no file has the declared column {min(absent)!r}; add it or take it off the schema")
     orders = align([(str(source), holder), *((str(path), part.ids) for path, part in zip(files, parts, strict=True))])
     X = np.concatenate([part.X[order] for part, order in zip(parts, orders[1:], strict=True)], axis=1)
-    ends = np.cumsum([0, *(len(part.names) for part in parts)]).tolist()
-    groups = [list(range(start, stop)) for start, stop in pairwise(ends)]
-    return Records(X, y[orders[0]], tuple(names)), groups
+    groups = np.split(np.arange(len(names)), np.cumsum([len(part.names) for part in parts])[:-1])
+    return Records(X, y[orders[0]], tuple(names)), [group.tolist() for group in groups]
 
 
 def read_labels(

@@ -8,7 +8,7 @@ is refused unless the caller says to ignore such columns.
 import csv
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from privadmm.data import raw
 from privadmm.data.arrays import Floats
-from privadmm.data.raw import OnBad, numbers, require_column
+from privadmm.data.raw import OnBad, check_choice, numbers, require_column
 from privadmm.data.readers import Columns, Format, opened
 from privadmm.data.schema import Category, Number, Schema
 from privadmm.errors import ConfigError, DataError
@@ -44,41 +44,40 @@ class Encoder:
     label: str | None = None
 
     def __post_init__(self) -> None:
-        raw.check_on_bad(self.on_bad)
+        raw.check_choice(OnBad, on_bad=self.on_bad)
         if self.schema is not None and (unknown := set(self.names) - set(self.schema.names)):
             raise ConfigError(f"the schema makes no feature {min(unknown)!r}; the model needs one")
 
     @cached_property
-    def columns(self) -> dict[str, Number | Category | None]:
-        """The raw columns that are read, and how; None: a number as it stands."""
+    def used(self) -> Schema | None:
+        """The schema of the columns that `names` are made of; None: numbers as they stand."""
         if self.schema is None:
-            return dict.fromkeys(self.names)
-        used = set(self.names)
-        return {name: column for name, column in self.schema.columns.items() if not used.isdisjoint(column.names(name))}
+            return None
+        made, columns = set(self.names), self.schema.columns
+        used = {name: columns[name] for name in columns if not made.isdisjoint(columns[name].names(name))}
+        return replace(self.schema, columns=used)
+
+    @cached_property
+    def columns(self) -> dict[str, None]:
+        """The raw columns that are read, in order."""
+        return dict.fromkeys(self.names if self.used is None else self.used.columns)
 
     @property
     def numeric(self) -> list[str]:
-        return [name for name, column in self.columns.items() if not isinstance(column, Category)]
+        return [name for name in self.columns if self.used is None or isinstance(self.used.columns[name], Number)]
 
     def encode(self, table: Mapping[str, NDArray[Any]], where: Callable[[int], str]) -> Floats:
         """Encode columns of one length: (n, d), in the order of `names`. Errors say `where` a row is."""
-        if self.on_bad == "refuse" or self.schema is None:
-            for name in self.numeric:
-                raw.require_numbers(name, numbers(table[name]), where, raw.DROP)
-        features: dict[str, Floats] = {}
-        for name, column in self.columns.items():
-            if column is None:
-                features[name] = numbers(table[name])
-            else:
-                features |= zip(column.names(name), column.encode(table[name]).T, strict=True)
-        return np.stack([features[name] for name in self.names], axis=1)
+        if self.used is None:
+            return np.stack([raw.require_numbers(name, table[name], where, raw.DROP) for name in self.names], axis=1)
+        place = {name: j for j, name in enumerate(self.used.names)}
+        encoded = self.used.encode(table, self.on_bad, where, raw.DROP)
+        return np.take(encoded, [place[name] for name in self.names], axis=1)
 
     def unread(self, table: Mapping[str, NDArray[Any]]) -> dict[str, dict[str, int]]:
         """How many cells of each declared column stand for something else than what they hold; see AMISS."""
         unread: dict[str, dict[str, int]] = {}
-        for name, column in self.columns.items():
-            if column is None:
-                continue
+        for name, column in self.used.columns.items() if self.used else ():
             if isinstance(column, Category):
                 cells = raw.words(table[name])
                 empty = [cells[row].casefold() in raw.MISSING for row in np.flatnonzero(column.codes(table[name]) < 0)]
@@ -123,7 +122,7 @@ def encode_file(
     extra: Extra = "refuse",
 ) -> RawRows:
     """Encode a csv or parquet file with the raw columns in any order; errors name the file, line and column."""
-    _check_extra(extra)
+    check_choice(Extra, extra=extra)
     with opened(Path(path), format) as table:
         raw.distinct_columns(table.header)
         for name in (*encoder.columns, *keep):
@@ -141,27 +140,16 @@ def encode_rows(encoder: Encoder, rows: Rows, *, extra: Extra = "refuse") -> Flo
 
     Errors name the row, counted from 1, and the column.
     """
-    _check_extra(extra)
+    check_choice(Extra, extra=extra)
     if isinstance(rows, np.ndarray) and rows.dtype.names is not None:
         rows = {name: rows[name] for name in rows.dtype.names}
-    table = _whole(encoder, rows, extra) if isinstance(rows, Mapping) else _one_by_one(encoder, rows, extra)
+    if isinstance(rows, Mapping):
+        raw.require_table(encoder.columns, rows)
+        encoder.check_known(rows, extra)
+        table = {name: np.asarray(rows[name]) for name in encoder.columns}
+    else:
+        table = _one_by_one(encoder, rows, extra)
     return encoder.encode(table, lambda row: f"row {row + 1}")
-
-
-def _check_extra(extra: str) -> None:
-    if extra not in ("refuse", "ignore"):
-        raise ConfigError(f'extra must be "refuse" or "ignore", not {extra!r}')
-
-
-def _whole(encoder: Encoder, columns: Mapping[str, Any], extra: Extra) -> Columns:
-    for name in encoder.columns:
-        require_column(name, columns)
-    encoder.check_known(columns, extra)
-    table = {name: np.asarray(columns[name]) for name in encoder.columns}
-    shapes = {values.shape for values in table.values()}
-    if len(shapes) > 1 or len(next(iter(shapes))) != 1:
-        raise DataError(f"the table's columns have shapes {sorted(shapes)}; all must be 1-d of one length")
-    return table
 
 
 def _one_by_one(encoder: Encoder, rows: Iterable[Mapping[str, Any]], extra: Extra) -> Columns:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -101,10 +101,6 @@ class Frame:
         return w[np.argsort(self.party_order)] if self.groups else w
 
 
-def dumped(schema: Schema | None) -> dict[str, Any] | None:
-    return None if schema is None else asdict(schema)
-
-
 def frame_of(kept: Any) -> Frame:
     """Read a frame out of a model's JSON, and check it."""
     names, classes, label = kept["names"], kept["classes"], kept.get("label")
@@ -149,7 +145,7 @@ def numbers_of(values: Any, length: int) -> Floats:
 
 
 def loaded(kept: Any) -> Schema | None:
-    """Read back what `dumped` made."""
+    """Read a schema out of a model's JSON, and check it."""
     if kept is None:
         return None
     columns = dict[str, Number | Category]()

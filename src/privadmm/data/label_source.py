@@ -60,9 +60,8 @@ def digest_of(X: Any, rows: Ints) -> str:
         if sparse:
             part = part.tocsr().astype(np.float64, copy=False)
             part.sum_duplicates()
-            kept = part.data != 0
-            ends = np.concatenate([[0], np.cumsum(kept)])[part.indptr]
-            many, columns, numbers = np.diff(ends), part.indices[kept], part.data[kept]
+            part.eliminate_zeros()
+            many, columns, numbers = np.diff(part.indptr), part.indices, part.data
         else:
             part = np.asarray(part, dtype=np.float64)
             mask = part != 0

@@ -4,13 +4,13 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privadmm.data.arrays import Floats
-from privadmm.errors import ConfigError, DataError
+from privadmm.errors import ConfigError, DataError, listed, show
 
 OnBad = Literal["refuse", "default"]
 ClassName = str | float
@@ -53,9 +53,11 @@ def class_pair(classes: Sequence[ClassName]) -> Classes:
     return classes[0], classes[1]
 
 
-def check_on_bad(on_bad: str) -> None:
-    if on_bad not in ("refuse", "default"):
-        raise ConfigError(f'on_bad must be "refuse" or "default", not {on_bad!r}')
+def check_choice(choices: Any, **values: object) -> None:
+    """Refuse a value that is none of this Literal's."""
+    for name, value in values.items():
+        if value not in get_args(choices):
+            raise ConfigError(f"{name} must be {listed([show(choice) for choice in get_args(choices)])}, not {value!r}")
 
 
 def require_column(name: str, have: Mapping[str, Any] | Sequence[str]) -> None:
@@ -91,14 +93,26 @@ def distinct_columns(header: Sequence[str]) -> None:
         )
 
 
-def require_numbers(name: str, values: Floats, where: Callable[[int], str], fix: str) -> None:
-    """Refuse a column in which a number is NaN. Tells the owner where and how many, never what the cells hold."""
-    bad = np.isnan(values)
+def require_table(names: Iterable[str], table: Mapping[str, Any]) -> None:
+    """Refuse a table without one of these columns, or in which they are not lists of one length."""
+    for name in names:
+        require_column(name, table)
+    shapes = {name: np.shape(table[name]) for name in names}
+    for name, shape in shapes.items():
+        if len(shape) != 1 or shape != next(iter(shapes.values())):
+            raise DataError(f"column {name!r} has shape {shape}; all columns must be 1-d of one length")
+
+
+def require_numbers(name: str, values: NDArray[Any], where: Callable[[int], str], fix: str) -> Floats:
+    """Convert a column of finite numbers. Tells the owner where and how many others are, never what the cells hold."""
+    x = numbers(values)
+    bad = np.isnan(x)
     if bad.any():
         raise DataError(
             f"column {name!r}: {int(bad.sum())} of {len(bad)} rows hold no finite number "
             f"(the first is {where(int(bad.argmax()))}); {fix}"
         )
+    return x
 
 
 def nth_record(row: int) -> str:

@@ -16,14 +16,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal, Protocol, TypeVar, Union, cast
+from typing import IO, TYPE_CHECKING, Any, Literal, Union, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from privadmm.data import libsvm, raw
 from privadmm.data.arrays import Floats
-from privadmm.data.raw import DROP, DROP_OR_DEFAULT, Classes, ClassName, OnBad, nth_record, numbers, words
+from privadmm.data.raw import DROP, Classes, ClassName, OnBad, nth_record, numbers, words
 from privadmm.data.schema import Number, Schema
 from privadmm.errors import ConfigError, DataError, PrivadmmError
 from privadmm.params import MOST_FEATURES
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 Format = Literal["csv", "parquet", "npz", "libsvm"]
 Matrix = Union[Floats, "csr_array"]
 Columns = dict[str, NDArray[Any]]
-T = TypeVar("T")
 EXTENSIONS: dict[Format, tuple[str, ...]] = {
     "csv": (".csv", ".csv.gz"),
     "parquet": (".parquet",),
@@ -99,12 +98,15 @@ def read(
     A schema brings its own label and classes.
     """
     path = Path(path)
-    raw.check_on_bad(on_bad)
+    raw.check_choice(OnBad, on_bad=on_bad)
     kind = _format(path, format)
     pair = None if classes is None else raw.class_pair(classes)
     if schema is not None:
-        label, pair = _agree("label", label, schema.label), _agree("classes", pair, schema.classes)
-        if kind not in ("csv", "parquet"):
+        for what, given, declared in (("label", label, schema.label), ("classes", pair, schema.classes)):
+            if given not in (None, declared):
+                raise ConfigError(f"{what} = {given!r}, but the schema declares {declared!r}; keep one of them")
+        label, pair = schema.label, schema.classes
+        if kind not in TABLES:
             raise ConfigError(f"{path}: a schema names columns, and {kind} has none; use csv or parquet")
     elif on_bad == "default":
         raise ConfigError(f'{path}: on_bad = "default" needs a schema, which declares the default; add one')
@@ -126,7 +128,7 @@ def read(
         else:
             if label is None:
                 raise ConfigError(f'{path}: name the label column, label = "..."')
-            records = _read_table(_table(path, kind), label, pair, schema, keep, on_bad)
+            records = _read_table(TABLES[kind](path), label, pair, schema, keep, on_bad)
         if len(records) == 0:
             raise DataError("has no records; give a file with at least one")
         if dim not in (None, records.X.shape[1]):
@@ -138,10 +140,10 @@ def read(
 def opened(path: Path, format: Format | None) -> Iterator["_Table"]:
     """Open a csv or parquet file, from which columns can be loaded by name."""
     kind = _format(path, format)
-    if kind not in ("csv", "parquet"):
+    if kind not in TABLES:
         raise ConfigError(f"{path}: columns are asked for by name, and {kind} has none; use csv or parquet")
     with _readable(path, kind):
-        yield _table(path, kind)
+        yield TABLES[kind](path)
 
 
 def load_features(
@@ -160,12 +162,10 @@ def load_features(
         raise DataError("has no feature columns; add at least one")
     measured = [name for name in features if schema is None or isinstance(schema.columns[name], Number)]
     columns = table.load([*measured, *numeric], sorted({*features, *text} - {*measured, *numeric}))
-    for name in measured if on_bad == "refuse" else ():
-        fix = DROP_OR_DECLARE if schema is None else DROP_OR_DEFAULT
-        raw.require_numbers(name, columns[name], table.where, fix)
     if schema is not None:
-        return schema.encode(columns, on_bad), columns
-    return np.stack([columns[name] for name in features], axis=1), columns
+        return schema.encode(columns, on_bad, table.where), columns
+    own = [raw.require_numbers(name, columns[name], table.where, DROP_OR_DECLARE) for name in features]
+    return np.stack(own, axis=1), columns
 
 
 def _format(path: Path, given: Format | None) -> Format:
@@ -183,12 +183,6 @@ def _format(path: Path, given: Format | None) -> Format:
             return kind
     known = ", ".join(ending for endings in EXTENSIONS.values() for ending in endings)
     raise ConfigError(f"{path}: no format is known for this name (known: {known}); set format = ...")
-
-
-def _agree(what: str, given: T | None, declared: T) -> T:
-    if given is not None and given != declared:
-        raise ConfigError(f"{what} = {given!r}, but the schema declares {declared!r}; keep one of them")
-    return declared
 
 
 @contextmanager
@@ -212,20 +206,9 @@ def _open(path: Path) -> IO[bytes]:
     return cast(IO[bytes], openers.get(path.suffix.lower(), open)(path, "rb"))
 
 
-class _Table(Protocol):
-    """A file whose columns have names."""
-
-    header: tuple[str, ...]
-
-    def load(self, numeric: Sequence[str], text: Sequence[str]) -> Columns: ...
-    def where(self, row: int) -> str: ...
-
-
-def _table(path: Path, kind: Format) -> _Table:
-    return _Csv(path) if kind == "csv" else _Parquet(path)
-
-
 class _Csv:
+    """A csv file, from which columns are loaded by name."""
+
     def __init__(self, path: Path) -> None:
         self.path = path
         self.lines: list[int] = []
@@ -274,6 +257,8 @@ class _Csv:
 
 
 class _Parquet:
+    """A parquet file, with what `_Csv` has."""
+
     def __init__(self, path: Path) -> None:
         try:
             from pyarrow import parquet, types
@@ -300,6 +285,10 @@ class _Parquet:
         return nth_record(row)
 
 
+_Table = _Csv | _Parquet
+TABLES: dict[str, type[_Table]] = {"csv": _Csv, "parquet": _Parquet}
+
+
 def _read_table(
     table: _Table, label: str, classes: Classes | None, schema: Schema | None, keep: Sequence[str], on_bad: OnBad
 ) -> Records:
@@ -318,11 +307,7 @@ def _read_table(
 
 def label_values(values: NDArray[Any], label: str, classes: Classes | None, where: Callable[[int], str]) -> Floats:
     """-1 / +1 of a column that holds the two classes, or finite numbers where there are no classes."""
-    if classes is not None:
-        return raw.labels(values, classes, label)
-    y = numbers(values)
-    raw.require_numbers(label, y, where, DROP)
-    return y
+    return raw.require_numbers(label, values, where, DROP) if classes is None else raw.labels(values, classes, label)
 
 
 def _read_npz(path: Path, label: str, classes: Classes | None, keep: Sequence[str]) -> Records:
@@ -345,22 +330,12 @@ def feature_names(d: int) -> tuple[str, ...]:
     return tuple(f"x{j + 1}" for j in range(d))
 
 
-def _matrix(X: Matrix, y: NDArray[Any], label: str, classes: Classes | None, kept: Columns) -> Records:
+def _matrix(X: Any, y: NDArray[Any], label: str, classes: Classes | None, kept: Columns) -> Records:
     """Records without column names, whose features must be finite."""
-    names = feature_names(X.shape[1])
-    rows, columns = _nonfinite(X)
-    if len(rows):
-        first = columns.min()
-        values = np.zeros(X.shape[0])
-        values[rows[columns == first]] = np.nan
-        raw.require_numbers(names[first], values, nth_record, DROP)
+    names, dense = feature_names(X.shape[1]), isinstance(X, np.ndarray)
+    entries = np.flatnonzero(~np.isfinite(X if dense else X.data))
+    if len(entries):
+        columns = entries % len(names) if dense else X.indices[entries]
+        first = X[:, [columns.min()]]
+        raw.require_numbers(names[columns.min()], (first if dense else first.toarray())[:, 0], nth_record, DROP)
     return Records(X, label_values(y, label, classes, nth_record), names, kept)
-
-
-def _nonfinite(X: Matrix) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Rows and columns of the entries that are not finite."""
-    if isinstance(X, np.ndarray):
-        rows, columns = np.nonzero(~np.isfinite(X))
-        return rows, columns
-    entries = np.flatnonzero(~np.isfinite(X.data))
-    return np.searchsorted(X.indptr, entries, side="right") - 1, X.indices[entries]

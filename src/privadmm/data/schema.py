@@ -6,7 +6,7 @@ does not depend on any other record.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise, repeat
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from privadmm.data import raw
 from privadmm.data.arrays import Floats, Ints
 from privadmm.data.raw import Classes, ClassName, OnBad
-from privadmm.errors import ConfigError, DataError
+from privadmm.errors import ConfigError
 from privadmm.params import check_positive
 
 Encoding = Literal["minmax", "binned", "coarse"]
@@ -170,27 +170,25 @@ class Schema:
                 raise ConfigError(f"schema column {name!r}: {error}") from None
         return cls(columns, label, None if classes is None else raw.class_pair(classes), row_bound)
 
-    def encode(self, table: Mapping[str, NDArray[Any]], on_bad: OnBad = "refuse") -> Floats:
+    def encode(
+        self,
+        table: Mapping[str, NDArray[Any]],
+        on_bad: OnBad = "refuse",
+        where: Callable[[int], str] = raw.nth_record,
+        fix: str = raw.DROP_OR_DEFAULT,
+    ) -> Floats:
         """Encode records column by column: (n, dim), every entry in [0, 1]. Columns that are not declared are ignored.
 
-        A missing or non-finite number is refused, or becomes the low end of its range with on_bad = "default". With
-        "default" nothing that a record holds can raise an error.
+        A missing or non-finite number is refused, with an error that says `where` it is and how to `fix` it, or becomes
+        the low end of its range with on_bad = "default". With "default" nothing that a record holds can raise an error.
         """
-        raw.check_on_bad(on_bad)
-        for name in self.columns:
-            raw.require_column(name, table)
-        shapes = {name: np.shape(table[name]) for name in self.columns}
-        first = next(iter(shapes.values()))
-        for name, shape in shapes.items():
-            if len(shape) != 1 or shape != first:
-                raise DataError(f"column {name!r} has shape {shape}; all columns must be 1-d of one length")
+        raw.check_choice(OnBad, on_bad=on_bad)
+        raw.require_table(self.columns, table)
         blocks = []
         for name, column in self.columns.items():
             values = np.asarray(table[name])
-            if isinstance(column, Number):
-                values = raw.numbers(values)
-                if on_bad == "refuse":
-                    raw.require_numbers(name, values, raw.nth_record, raw.DROP_OR_DEFAULT)
+            if isinstance(column, Number) and on_bad == "refuse":
+                values = raw.require_numbers(name, values, where, fix)
             blocks.append(column.encode(values))
         return np.concatenate(blocks, axis=1)
 

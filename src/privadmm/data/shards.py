@@ -112,13 +112,13 @@ class Shards:
         source: LabelSource | None,
     ) -> Shards:
         """Pack tables whose rows nobody holds twice. With a `source` rows are digested: labels may be randomised."""
-        names = np.arange(len(parts)) if ids is None else np.asarray(ids, dtype=np.int64)
-        if not parts or names.shape != (len(parts),) or len(np.unique(names)) != len(parts):
-            raise ConfigError(f"ids must name each of {len(parts)} parties once, and one party at least")
+        names = party_ids(ids, len(parts))
         if len({X.shape[1] for X, _, _ in parts}) > 1:
             raise DataError("all parties must have the same columns")
         for name, (_, y, rows) in zip(names, parts, strict=True):
-            check_labels(int(name), y[rows], classification)
+            if not len(rows):
+                raise DataError(f"party {name} has no records; leave it out or give it some")
+            check_labels(y[rows], classification, f"party {name}: ")
         sizes = np.array([len(rows) for _, _, rows in parts], dtype=np.int64)
         # A party's storage, on which its last bits depend, follows from its own input alone.
         sparse = np.array([hasattr(X, "tocsr") for X, _, _ in parts])
@@ -335,6 +335,14 @@ class Collector:
             self._names, self._parts, self._waiting = [], [], 0
 
 
+def party_ids(ids: ArrayLike | None, count: int) -> Ints:
+    """The ids of `count` parties, checked: each has its own. None: 0, 1, ..."""
+    names = np.arange(count) if ids is None else np.asarray(ids, dtype=np.int64)
+    if not count or names.shape != (count,) or len(np.unique(names)) != count:
+        raise ConfigError(f"ids must name each of {count} parties once, and one party at least")
+    return names
+
+
 def positions(parties: ArrayLike, count: int) -> Ints:
     """Positions of a sub-block of `count` parties, checked: they must increase."""
     chosen = np.asarray(parties, dtype=np.int64)
@@ -351,10 +359,8 @@ def table(X: Any, y: ArrayLike) -> tuple[Any, Floats]:
     return X, labels
 
 
-def check_labels(name: int, y: Floats, classification: bool) -> None:
-    if not len(y):
-        raise DataError(f"party {name} has no records; leave it out or give it some")
+def check_labels(y: Floats, classification: bool, whose: str = "") -> None:
     if bad := int(np.sum(~np.isfinite(y))):
-        raise DataError(f"party {name}: {bad} of {len(y)} labels are not finite")
+        raise DataError(f"{whose}{bad} of {len(y)} labels are not finite; clean them or drop their records")
     if classification and (bad := int(np.sum(np.abs(y) != 1))):
-        raise DataError(f"party {name}: {bad} of {len(y)} labels are not -1 or +1; map the classes to these")
+        raise DataError(f"{whose}{bad} of {len(y)} labels are not -1 or +1; map the classes to these")

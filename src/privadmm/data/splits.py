@@ -5,7 +5,6 @@ Parties that really are separate need no split, and do not use this module.
 """
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -81,8 +80,7 @@ def by_columns(d: int, parties: int | Sequence[int]) -> list[Ints]:
         sizes = np.asarray(parties, dtype=np.int64)
         if sizes.ndim != 1 or (sizes < 1).any() or sizes.sum() != d:
             raise ConfigError(f"columns per party must be 1 or more each and sum to {d}, not {list(parties)!r}")
-    ends = np.concatenate([[0], np.cumsum(sizes)])
-    return [np.arange(start, stop) for start, stop in pairwise(ends)]
+    return np.split(np.arange(d), np.cumsum(sizes)[:-1])
 
 
 def by_lists(d: int, lists: Sequence[Sequence[int]]) -> list[Ints]:

@@ -75,10 +75,6 @@ class Graph:
     def _flat(self) -> Ints:
         return np.array([j for row in self.neighbours for j in row], dtype=np.int64)
 
-    @cached_property
-    def _starts(self) -> Ints:
-        return np.concatenate([[0], np.cumsum(self.degrees)[:-1]]).astype(np.int64)
-
     def need_star(self, who: str) -> None:
         """Refuse anything but the coordinator's star; the message begins with `who`."""
         if self.kind != "star":
@@ -109,7 +105,7 @@ class Graph:
             raise ValueError("a sender appears twice; each must have one row")
         row = np.full(self.n, -1, dtype=np.int64)
         row[senders] = np.arange(len(senders))
-        degrees, starts = self.degrees[ids], self._starts[ids]
+        degrees, starts = self.degrees[ids], (np.cumsum(self.degrees) - self.degrees)[ids]
         total = np.zeros((*values.shape[:-2], len(ids), values.shape[-1]), dtype=values.dtype)
         for rank in range(int(degrees.max(initial=0))):
             has = np.flatnonzero(degrees > rank)

@@ -28,14 +28,20 @@ class Loss(Protocol):
     @property
     def flip(self) -> float: ...  # how far deriv can move when the label alone is replaced
     @property
-    def flip_smoothness(self) -> float: ...  # c, or 0 where curv does not depend on the label
-    @property
     def convex(self) -> bool: ...  # only of a convex loss can an argmin be certified
-    @property
-    def classification(self) -> bool: ...  # labels are -1 or +1
     def value(self, m: Floats, y: Floats) -> Floats: ...
     def deriv(self, m: Floats, y: Floats) -> Floats: ...
     def curv(self, m: Floats, y: Floats) -> Floats: ...
+
+    @property
+    def flip_smoothness(self) -> float:
+        """c, or 0 where curv does not depend on the label."""
+        return self.smoothness
+
+    @property
+    def classification(self) -> bool:
+        """Labels are -1 or +1."""
+        return True
 
 
 def logistic_slope(t: Floats, y: Floats) -> Floats:
@@ -47,7 +53,7 @@ def logistic_slope(t: Floats, y: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
-class Logistic:
+class Logistic(Loss):
     """ln(1 + e^-t)"""
 
     lipschitz: ClassVar[float] = 1.0
@@ -55,7 +61,6 @@ class Logistic:
     flip: ClassVar[float] = 1.0
     flip_smoothness: ClassVar[float] = 0.0
     convex: ClassVar[bool] = True
-    classification: ClassVar[bool] = True
 
     def value(self, m: Floats, y: Floats) -> Floats:
         t = y * m
@@ -71,15 +76,13 @@ class Logistic:
 
 
 @dataclass(frozen=True)
-class HalfLogistic:
+class HalfLogistic(Loss):
     """ln(1 + e^-t) for t >= 0, ln 2 - t/2 below; derivative -min(1/2, sigmoid(-t)) (docs/privacy.md#half-logistic)."""
 
     lipschitz: ClassVar[float] = 0.5
     smoothness: ClassVar[float] = 0.25
     flip: ClassVar[float] = 1.0
-    flip_smoothness: ClassVar[float] = 0.25
     convex: ClassVar[bool] = True
-    classification: ClassVar[bool] = True
 
     def value(self, m: Floats, y: Floats) -> Floats:
         t = y * m
@@ -95,14 +98,13 @@ class HalfLogistic:
 
 
 @dataclass(frozen=True)
-class HuberHinge:
+class HuberHinge(Loss):
     """0 for t > 1 + h, (1 + h - t)^2 / 4h for |1 - t| <= h, 1 - t below."""
 
     h: float = 0.5
     lipschitz: ClassVar[float] = 1.0
     flip: ClassVar[float] = 2.0
     convex: ClassVar[bool] = True
-    classification: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_positive(h=self.h)
@@ -110,10 +112,6 @@ class HuberHinge:
     @property
     def smoothness(self) -> float:
         return 1 / (2 * self.h)
-
-    @property
-    def flip_smoothness(self) -> float:
-        return self.smoothness
 
     def value(self, m: Floats, y: Floats) -> Floats:
         t = y * m
@@ -128,15 +126,13 @@ class HuberHinge:
 
 
 @dataclass(frozen=True)
-class Hinge:
+class Hinge(Loss):
     """max(0, 1 - t). Its derivative jumps: `deriv` is a subgradient, and only first-order methods accept the loss."""
 
     lipschitz: ClassVar[float] = 1.0
     smoothness: ClassVar[float] = math.inf
     flip: ClassVar[float] = 2.0
-    flip_smoothness: ClassVar[float] = math.inf
     convex: ClassVar[bool] = True
-    classification: ClassVar[bool] = True
 
     def value(self, m: Floats, y: Floats) -> Floats:
         return np.maximum(1 - y * m, 0)
@@ -149,7 +145,7 @@ class Hinge:
 
 
 @dataclass(frozen=True)
-class Squared:
+class Squared(Loss):
     """(m - y)^2 / 2 with labels clipped to the declared |y| <= label_bound, and straight beyond |m| = radius.
 
     The derivative is clip(m, radius) - clip(y, label_bound): with a declared radius it is bounded by their sum for
@@ -160,8 +156,8 @@ class Squared:
     radius: float | None = None
     smoothness: ClassVar[float] = 1.0
     flip_smoothness: ClassVar[float] = 0.0
-    convex: ClassVar[bool] = True
     classification: ClassVar[bool] = False
+    convex: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_positive(label_bound=self.label_bound)
@@ -191,7 +187,7 @@ class Squared:
 
 
 @dataclass(frozen=True)
-class Debiased:
+class Debiased(Loss):
     """The loss of a label y' that randomised response kept with probability e^epsilon/(1 + e^epsilon):
 
         (e^epsilon loss(y') - loss(-y')) / (e^epsilon - 1)
@@ -202,7 +198,6 @@ class Debiased:
 
     loss: Loss
     epsilon: float
-    classification: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_positive(epsilon=self.epsilon)

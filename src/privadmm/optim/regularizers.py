@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -17,8 +16,9 @@ from privadmm.errors import ConfigError
 from privadmm.params import check_nonnegative
 
 
-class Regularizer(Protocol):
-    """R, and what follows from its two parts."""
+@dataclass(frozen=True)
+class Regularizer:
+    """R(x) = l1 ||x||_1 + (l2 / 2) ||x||^2; each kind says which share of its weight is l1 and which is l2."""
 
     weight: float
 
@@ -26,83 +26,69 @@ class Regularizer(Protocol):
         check_nonnegative(weight=self.weight)
 
     @property
-    def smooth(self) -> L2: ...
+    def l1(self) -> float:
+        return 0.0
+
     @property
-    def rest(self) -> L1 | None: ...
-    def value(self, x: Floats) -> Floats: ...
-    def subgradient(self, x: Floats) -> Floats: ...
+    def l2(self) -> float:
+        return 0.0
+
+    @property
+    def smooth(self) -> L2:
+        return L2(self.l2)
+
+    @property
+    def rest(self) -> L1 | None:
+        return L1(self.l1) if self.l1 else None
+
+    def value(self, x: Floats) -> Floats:
+        square = self.l2 / 2 * np.sum(x * x, axis=-1)
+        return np.asarray(square + self.l1 * np.sum(np.abs(x), axis=-1) if self.l1 else square)
+
+    def subgradient(self, x: Floats) -> Floats:
+        return self.l2 * x + self.l1 * np.sign(x) if self.l1 else self.l2 * x
+
     def prox(self, x: Floats, step: float) -> Floats:
         """argmin over z of step R(z) + ||z - x||^2 / 2"""
+        x = np.sign(x) * np.maximum(np.abs(x) - step * self.l1, 0) if self.l1 else x
+        return x / (1 + step * self.l2)
 
     @property
     def strong_convexity(self) -> float:
-        return self.smooth.weight
+        return self.l2
 
     @property
     def smoothness(self) -> float:
         """The Lipschitz constant of the gradient; infinite where R has a kink."""
-        return self.smooth.weight if self.rest is None else math.inf
+        return math.inf if self.l1 else self.l2
 
     def subgradient_bound(self, dim: int) -> float:
         """A bound on ||subgradient|| for every x."""
-        if self.smooth.weight > 0:
-            return math.inf
-        return 0.0 if self.rest is None else self.rest.weight * math.sqrt(dim)
+        return math.inf if self.l2 else self.l1 * math.sqrt(dim)
 
 
 @dataclass(frozen=True)
 class L2(Regularizer):
     """(weight / 2) ||x||^2"""
 
-    weight: float
-
     @property
-    def smooth(self) -> L2:
-        return self
-
-    @property
-    def rest(self) -> None:
-        return None
-
-    def value(self, x: Floats) -> Floats:
-        return np.asarray(self.weight / 2 * np.sum(x * x, axis=-1))
-
-    def subgradient(self, x: Floats) -> Floats:
-        return self.weight * x
-
-    def prox(self, x: Floats, step: float) -> Floats:
-        return x / (1 + step * self.weight)
+    def l2(self) -> float:
+        return self.weight
 
 
 @dataclass(frozen=True)
 class L1(Regularizer):
     """weight ||x||_1"""
 
-    weight: float
-
     @property
-    def smooth(self) -> L2:
-        return L2(0.0)
-
-    @property
-    def rest(self) -> L1 | None:
-        return self if self.weight > 0 else None
-
-    def value(self, x: Floats) -> Floats:
-        return np.asarray(self.weight * np.sum(np.abs(x), axis=-1))
-
-    def subgradient(self, x: Floats) -> Floats:
-        return self.weight * np.sign(x)
-
-    def prox(self, x: Floats, step: float) -> Floats:
-        return np.sign(x) * np.maximum(np.abs(x) - step * self.weight, 0)
+    def l1(self) -> float:
+        return self.weight
 
 
 @dataclass(frozen=True)
 class ElasticNet(Regularizer):
     """weight (l1_ratio ||x||_1 + (1 - l1_ratio)/2 ||x||^2)"""
 
-    weight: float
     l1_ratio: float = 0.5
 
     def __post_init__(self) -> None:
@@ -111,22 +97,9 @@ class ElasticNet(Regularizer):
             raise ConfigError(f"l1_ratio must lie between 0 and 1, not {self.l1_ratio!r}")
 
     @property
-    def smooth(self) -> L2:
-        return L2(self.weight * (1 - self.l1_ratio))
+    def l1(self) -> float:
+        return self.weight * self.l1_ratio
 
     @property
-    def absolute(self) -> L1:
-        return L1(self.weight * self.l1_ratio)
-
-    @property
-    def rest(self) -> L1 | None:
-        return self.absolute.rest
-
-    def value(self, x: Floats) -> Floats:
-        return np.asarray(self.smooth.value(x) + self.absolute.value(x))
-
-    def subgradient(self, x: Floats) -> Floats:
-        return self.smooth.subgradient(x) + self.absolute.subgradient(x)
-
-    def prox(self, x: Floats, step: float) -> Floats:
-        return self.smooth.prox(self.absolute.prox(x, step), step)
+    def l2(self) -> float:
+        return self.weight * (1 - self.l1_ratio)

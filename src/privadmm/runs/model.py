@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from privadmm.data.arrays import Floats
 from privadmm.data.encoder import Extra, RawRows, Rows, encode_file, encode_rows
-from privadmm.data.frame import Frame, dumped, frame_of, need, numbers_of, texts
+from privadmm.data.frame import Frame, frame_of, need, numbers_of, texts
 from privadmm.data.moments_map import Map
 from privadmm.data.readers import Format
 from privadmm.errors import ConfigError, DataError
@@ -98,7 +98,7 @@ class Model:
             "mode": self.mode,
             "epsilon": self.epsilon,
             "delta": self.delta,
-            "frame": asdict(replace(self.frame, schema=None)) | {"schema": dumped(self.frame.schema)},
+            "frame": asdict(self.frame),
             "weights": list(zip(self.columns, self.weights.tolist(), strict=True)),
         }
         if (seen := self.features) is not None:

@@ -122,7 +122,7 @@ class Door:
         if not all(isinstance(event, SharedGaussian) and event.colluding <= sums.colluding for event in events):
             raise RefusedError("a summand needs a planned share of its sum's noise. Nothing was released")
         needed = ratios(events) * (column + sums.step * math.sqrt(x.shape[-1]))
-        if not np.all(needed <= sums.deviation[summing.at] * (1 + 2.0**-40)):
+        if not np.all(needed <= sums.deviation[summing.at]):
             raise RefusedError("the noise of the sum does not cover how far this message moves. Nothing was released")
         scale, call = sums.share(summing.at, summing.present), self._call()
         noise = self._noise.shares(x.shape, scale, self.ids, call)

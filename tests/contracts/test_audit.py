@@ -14,6 +14,7 @@ from privadmm.engine.audit import Game, attack, audit, controls, instance, judge
 from privadmm.errors import ConfigError
 from privadmm.privacy.accounting import gdp
 from privadmm.privacy.calibration import Target
+from privadmm.privacy.sums import SecureSum
 
 # With a large delta a few games decide; `privadmm audit` uses the config's delta.
 DELTA, ROUNDS, TRIALS = 0.02, 5, 60_000
@@ -43,6 +44,33 @@ def test_the_attack_stays_below_the_certificate_and_close_to_it(case: Case) -> N
         assert found.epsilon_fitted == pytest.approx(game.claimed, rel=0.2)
     else:
         assert found.epsilon_lower > 0.25 * game.claimed
+
+
+SHARED = [(name, *crowd) for name in ("foc-sum", "dp_fedsgd-sum") for crowd in ((2, 1), (10, 3))]
+
+
+def shared_game(name: str, parties: int, colluding: int) -> Game:
+    """A secure sum as the coordinator reads it who has been told the shares of those who collude."""
+    case = CASES[name]
+    assert isinstance(case.privacy, Target)
+    target = replace(case.privacy, epsilon=2.0, delta=DELTA, sum=SecureSum(colluding))
+    return instance(case.algorithm, replace(case, privacy=target).public(sizes=(7,) * parties, rounds=ROUNDS))
+
+
+@pytest.mark.parametrize(("name", "parties", "colluding"), SHARED)
+def test_colluding_parties_learn_no_more_than_is_certified_and_nearly_that(
+    name: str, parties: int, colluding: int
+) -> None:
+    game = shared_game(name, parties, colluding)
+    assert game.heard == parties - colluding
+    found = attack(game, TRIALS, DELTA, CONFIDENCE, seed=0)
+    assert 0.8 * game.claimed < found.epsilon_lower <= game.claimed
+
+
+@pytest.mark.parametrize(("name", "parties", "colluding"), SHARED)
+def test_shares_for_a_sum_in_which_nobody_colludes_are_caught(name: str, parties: int, colluding: int) -> None:
+    bug = controls(shared_game(name, parties, colluding))["shares of the noise as if nobody colluded"]
+    assert attack(bug, TRIALS, DELTA, CONFIDENCE, seed=1).epsilon_lower > bug.claimed
 
 
 def test_published_noise_is_worth_its_certified_figure() -> None:

@@ -1,5 +1,6 @@
 """Secure sums between blocks: what is lost, refused, told, kept and captured."""
 
+import ast
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import privadmm
 from cases import ALGORITHMS, CASES, PRIVATE, SIZES, Case, Transcript, named, shards, transcript
 from contract_tools import BLOCKS_OF_ONE, Rebuilt, exchange_keys
 from privadmm.algorithms.dp_fedsgd import DPFedSGD
@@ -25,7 +27,7 @@ from privadmm.privacy.accounting import totals
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.key_file import KeyFile
 from privadmm.privacy.ledger import MemoryLedger
-from privadmm.privacy.masks import Roster
+from privadmm.privacy.masks import Masker, Roster
 from privadmm.privacy.mechanisms import Deployment, Simulation
 from privadmm.privacy.release import Door
 from privadmm.privacy.sqlite_ledger import SqliteLedger
@@ -340,8 +342,6 @@ def test_no_unmasked_row_leaves_or_is_written(case: Case, tmp_path: Path, monkey
 
 def test_an_unmasked_row_would_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted fault: masks of zero."""
-    from privadmm.privacy.masks import Masker
-
     monkeypatch.setattr(Masker, "hide", lambda self, told, call, shape: np.zeros(shape, dtype=np.uint64))
     bare = unmasked(monkeypatch)
     everything = captured(SGD, tmp_path)
@@ -428,3 +428,60 @@ def test_the_digest_of_the_transcript_is_over_opened_sums() -> None:
         digest = arrays.digest(digest.encode() + Mail(mail.senders, total).pack())
     assert progress.transcript == digest
     assert all(isinstance(mail.values, np.ndarray) and mail.sealed for mail in seen)
+
+
+# Nobody may hand out masks
+
+MATERIAL = {"Masker", "masker_of", "pair_key", "key_stream", "hide"}
+KEEPERS = {
+    "privacy/masks.py",  # makes them
+    "privacy/sums.py",  # adds them to a message
+    "privacy/key_file.py",  # keeps and erases keys
+    "privacy/ledger.py",
+    "privacy/sqlite_ledger.py",
+    "engine/sums.py",  # joins key and roster
+    "engine/worker.py",  # hands a message's masks to its door
+}
+
+
+def users_of_masks(package: Path) -> set[str]:
+    """The modules that name a key, a mask, or what makes them."""
+    found = set()
+    for path in package.rglob("*.py"):
+        names = {
+            getattr(node, "id", None) or getattr(node, "attr", None) or getattr(node, "name", None)
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Name | ast.Attribute | ast.alias)
+        }
+        if names & MATERIAL or "ledger.secret" in path.read_text():
+            found.add(path.relative_to(package).as_posix())
+    return found
+
+
+def test_what_makes_masks_is_named_where_messages_are_sealed_and_nowhere_else(tmp_path: Path) -> None:
+    """A path that hands out a missing party's masks lets a coordinator who lies about it read that party's value."""
+    package = Path(privadmm.__file__).parent
+    assert users_of_masks(package) <= KEEPERS
+    planted = tmp_path / "deploy"
+    planted.mkdir()
+    (planted / "recovery.py").write_text("def recover(masker, told):\n    return masker.hide(told, 0, (1, 8))\n")
+    assert users_of_masks(tmp_path) == {"deploy/recovery.py"}
+
+
+def test_masks_of_a_missing_party_would_tell_its_value() -> None:
+    """Why there is no recovery: with them, what a party sent opens with one share of noise."""
+    job = SGD.job()
+    engine = blocks(job)
+    _, mail = job.algorithm.start(job.public)
+    worker = engine.workers[2]
+    told: list[Any] = []
+    hide = Masker.hide
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Masker, "hide", lambda self, *given: told.append(hide(self, *given)) or told[-1])
+        words = worker.step(0, 0, addressed(worker, mail)).values
+    assert job.sums is not None
+    bare = (words - told[0])[..., :-1].view(np.int64) * job.sums.step
+    share = job.sums.share((0, 0), N) * job.sums.step
+    assert np.abs(bare).max() < np.abs(job.sums.reach[0, 0][2]) + 6 * share
+    masked = words[..., :-1].view(np.int64) * job.sums.step
+    assert np.abs(masked).max() > 1e3 * np.abs(bare).max()

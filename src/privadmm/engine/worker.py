@@ -170,7 +170,7 @@ class Worker:
             state, outbox = tick(step, now.round, local, state, inbox, door)
             packed = outbox.pack()
             self.ledger.commit(now, digest, door.charges, packed, pack_state(state, inbox.absent))
-        if summing is not None:
+        if self._masker is not None:
             over = now.round + 1 == self.public.rounds
             self.ledger.sent(now, over)
             self._masker = None if over else self._masker
@@ -184,7 +184,8 @@ class Worker:
             return None
         if self._masker is None:
             self._masker = masker_of(self.job, self.ids, self.public, self.ledger)
-        self.ledger.check_sent(self.job)
+        if self._masker is not None:
+            self.ledger.check_sent(self.job)
         mine = np.intersect1d(self.ids, present(self.public, inbox.absent))
         whole, at = len(here) == len(mine), (now.round, now.phase)
         return summing(sums, self.terms, self.job, at, inbox, self.public, self._masker, whole)

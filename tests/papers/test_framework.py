@@ -1,6 +1,7 @@
 """Tasks give the same results in any process; a study reports what does not hold and asks for missing data."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,11 @@ def test_results_are_by_key_whoever_computes_them(workers: int) -> None:
     assert found == {n: 2**n for n in range(5)}
     assert seen[0] == (0, 5)
     assert seen[-1] == (5, 5)
+
+
+def test_results_come_in_one_order_whoever_is_first() -> None:
+    slow = [Task("slow", time.sleep, (0.5,), cost=2), *(Task(n, abs, (n,)) for n in range(4))]
+    assert list(bench.run(slow, 2)) == list(bench.run(slow, 1)) == ["slow", 0, 1, 2, 3]
 
 
 def test_a_named_failure_is_a_result_where_a_paper_may_fail() -> None:

@@ -23,7 +23,6 @@ from privadmm.papers.framework.study import (
     Line,
     Panel,
     Parameter,
-    Spread,
     Study,
     expect,
     falls,
@@ -70,7 +69,7 @@ def test_two_tasks_of_one_key_are_a_mistake() -> None:
 
 def a_study() -> Study:
     values = np.array([[1.0, 3.0], [np.inf, np.inf]])
-    line = Line("noise as printed", (1, 2), Spread.of(values))
+    line = Line.of("noise as printed", values)
     return Study(
         "toy",
         "A toy",
@@ -147,7 +146,7 @@ def test_whole_figures_are_written_out() -> None:
 
 def test_a_series_has_one_colour_in_all_panels() -> None:
     def panel(*labels: str) -> Panel:
-        return Panel("", "round", "", tuple(Line(one, (1,), Spread.of([[1.0]]), series=one[:1]) for one in labels))
+        return Panel("", "round", "", tuple(Line.of(one, [1.0], series=one[:1]) for one in labels))
 
     colors = drawing.colored(Figure("f", "", (panel("a1", "b1"), panel("b2", "c", "a2"))))
     assert colors == dict(zip("abc", drawing.COLORS, strict=False))
@@ -155,7 +154,7 @@ def test_a_series_has_one_colour_in_all_panels() -> None:
 
 def test_axes_fit_what_is_drawn(tmp_path: Path) -> None:
     def panel(*values: float, lines: int = 1) -> Panel:
-        line = Line("loss", (1, 2), Spread.of([[value] for value in values]))
+        line = Line.of("loss", values)
         return Panel("", "round", "loss", (line,) * lines, yscale="log")
 
     assert not drawing.wide(panel(1.0, 2.9))
@@ -165,7 +164,7 @@ def test_axes_fit_what_is_drawn(tmp_path: Path) -> None:
     drawing.fill(axes, panel(1.0, 2.0, lines=5), {"loss": "red"}, below=True)
     assert axes.get_yscale() == "linear"
     assert all(float(tick).is_integer() for tick in axes.get_xticks())
-    point = Panel("", "epochs", "loss", (Line("loss", (3,), Spread.of([[1.0]])),))
+    point = Panel("", "epochs", "loss", (Line.of("loss", [1.0], (3,)),))
     alone = canvas(3.0).subplots()
     drawing.fill(alone, point, {"loss": "red"})
     assert all(float(tick).is_integer() for tick in alone.get_xticks())

@@ -42,7 +42,7 @@ def parameters(setting: Setting, ran: Results) -> list[Parameter]:
         Parameter("training, testing", training, True, "the paper counts 45,223 and 5,223"),
         ours("iterations", str(2 * ran.pairs), why if whole else short),
         ours("M-ADMM's growth", "1.04^(t/2)", "ends where MR-ADMM's penalty does"),
-        *([ours("network of 20", edges, "degrees are not stated")] if 20 in ran.sizes() else []),
+        *([ours("network of 20", edges, "degrees are not stated")] if 20 in ran.gammas else []),
         *nodes.OURS,
     ]
 

@@ -217,11 +217,11 @@ def test_targets_and_trials_are_ours() -> None:
 
 def test_a_quick_run_does_not_judge_a_change_by_one_point_nor_point_to_a_sweep() -> None:
     setting = Setting(quick=True)
-    found = {("adult", setup): np.full((2, 40, 3), 0.5) for setup in pdml_adult.settings(True)}
+    found = {setup: np.full((2, 40, 3), 0.5) for setup in pdml_adult.settings(True)}
     (check,) = [one for one in pdml_adult.checks(setting, found) if "from epsilon = 0.6 on" in one.name]
     assert check.ok is None
     assert "a change needs two" in check.why
-    settings = {one.symbol: one for one in pdml.parameters(setting, pdml.SMALL, found)}
+    settings = {one.symbol: one for one in pdml.parameters(setting, pdml.SMALL, list(found))}
     assert settings["Adult"].value.startswith("4,500 of")
     assert not settings["Adult"].stated
     assert settings["test sizes"].value == "german 300, twonorm 3900"

@@ -17,6 +17,7 @@ from privadmm.papers.framework.bench import Setting, Task
 from privadmm.papers.framework.runs import follow
 from privadmm.papers.framework.study import Check, Claim, Figure, Line, Panel, expect, falls, rises, spread_words
 from privadmm.papers.pdml.runs import SERVERS, TENTH, Setup, against
+from privadmm.papers.pdml.table import certified
 
 USED, FEW = 45_000, 4_500  # records; FEW in a quick run
 LABEL, LOUD = 1.0, 0.3  # LOUD: V, a third of a converged weight's norm, so that its decay is seen
@@ -28,7 +29,7 @@ Found = dict[Setup, Floats]  # what `curves` measured
 
 PLAIN = Setup()
 PHASE_ONE = {label: Setup(label) for label in LABELS}
-CERTIFIED = Setup(LABEL, noise="certified", rho=1.0, rounds=20)
+CERTIFIED = certified(LABEL)
 
 
 def perturbed(R: float, rho: float = 0.8, label: float = LABEL) -> Setup:

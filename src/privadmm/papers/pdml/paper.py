@@ -59,7 +59,7 @@ def parameters(setting: Setting, names: Sequence[str], curves: Sequence[Setup]) 
 
 
 def tasks(setting: Setting) -> list[Task]:
-    data = sets.need(setting.data, sets.raetsch_files(), "Table I of the PDML paper", sets.ABOUT_RAETSCH)
+    data = sets.need(setting.data, sets.RAETSCH, "Table I of the PDML paper", sets.ABOUT_RAETSCH)
     names, half = SMALL if setting.quick else tuple(PRINTED), -(-setting.seeds // 2)
     made = [
         Task(("row", name, seeds[0]), row, (data, name, seeds), f"Table I, {name}, seeds from {seeds[0]}", 9.0)

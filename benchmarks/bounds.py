@@ -23,6 +23,7 @@ from privadmm.papers.counterexamples import columns as vertical
 from privadmm.papers.counterexamples import rows as bounds
 from privadmm.papers.counterexamples.rows import DVP_PAPER, Pairs, Worst
 from privadmm.privacy import curves
+from privadmm.privacy.ridge_sensitivity import lemma_1
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ def rows() -> Iterator[Row]:
 def lemma1(rng: np.random.Generator, budget: int) -> Worst[vertical.Columns]:
     """Not a search: the stored neighbours, against the published sensitivity for two parties."""
     case = vertical.lemma1_counterexample()
-    claimed = vertical.published_sensitivity(d=100, rho=1.0, lam=0.01, parties=2, b1=1.0)
+    claimed = float(lemma_1(100, rho=1.0, lam=0.01, parties=2, b1=1.0))
     return Worst(float(case.moved()[0]) / claimed, case, 1, 0)
 
 

@@ -7,6 +7,9 @@
 Digested are the transcript and the weights of every config in examples/, of three of them on Dask workers and in a
 federation of three parties, and every number of the five papers' quick reproductions (timings left out; skipped where
 their data are missing). Another processor may round differently: a file holds on the kind of machine that wrote it.
+
+Where a digest differs, what was digested is kept and its folder printed: a study or a run as JSON, of both revisions
+with --against. A file holds digests alone: with --check, run again and compare the two that were kept.
 """
 
 import argparse
@@ -75,10 +78,9 @@ def call(tree: Path, *words: str) -> str:
     return done.stdout
 
 
-def trained(tree: Path, config: Path, out: Path) -> dict[str, str]:
+def trained(tree: Path, config: Path, out: Path) -> Any:
     call(tree, "-m", "privadmm", "train", str(config), "--out", str(out))
-    result, model = (json.loads((out / name).read_text()) for name in ("result.json", "model.json"))
-    return {"transcript": result["transcript"], "weights": digest(model["weights"])}
+    return {name: json.loads((out / f"{name}.json").read_text()) for name in ("result", "model")}
 
 
 def on_dask(config: Path, folder: Path) -> Path:
@@ -92,7 +94,8 @@ def on_dask(config: Path, folder: Path) -> Path:
     return copy
 
 
-def digests(tree: Path) -> dict[str, Any]:
+def computed(tree: Path) -> dict[str, Any]:
+    """What a tree computes, by name, without what a clock said."""
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -104,23 +107,42 @@ def digests(tree: Path) -> dict[str, Any]:
         (folder / "federations").mkdir()
         for line in call(tree, "-c", FEDERATION, str(folder / "federations")).splitlines():
             job, transcript = json.loads(line)
-            found[f"federation {job}"] = {"transcript": transcript}
+            found[f"federation {job}"] = {"result": {"transcript": transcript}}
         if DATA.is_dir():
             words = ("reproduce", "all", "--quick", "--data-dir", str(DATA), "--out", str(folder / "papers"))
             call(tree, "-m", "privadmm", *words)
             for paper in PAPERS:
-                study = json.loads((folder / "papers" / paper / "study.json").read_text())
-                found[f"paper {paper}"] = {"numbers": digest(timeless(study))}
-    return found
+                found[f"paper {paper}"] = {"study": json.loads((folder / "papers" / paper / "study.json").read_text())}
+    return {name: timeless(content) for name, content in found.items()}
 
 
-def compare(before: dict[str, Any], after: dict[str, Any]) -> int:
-    """Print every difference; 1 if there is one."""
+def digests(found: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """The digests of what `computed` found: of a study's numbers, or of a run's transcript and weights."""
+    parts: dict[str, dict[str, str]] = {}
+    for name, content in found.items():
+        if "study" in content:
+            parts[name] = {"numbers": digest(content["study"])}
+        else:
+            parts[name] = {"transcript": content["result"]["transcript"]}
+            parts[name] |= {"weights": digest(content["model"]["weights"])} if "model" in content else {}
+    return parts
+
+
+def compare(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """Print every difference, and return the names."""
     changed = [name for name in sorted(before | after) if before.get(name) != after.get(name)]
     for name in changed:
         print(f"{name}: {before.get(name, 'missing')} became {after.get(name, 'missing')}")
     print(f"{len(before | after) - len(changed)} of {len(before | after)} digests are the same")
-    return int(bool(changed))
+    return changed
+
+
+def keep(found: dict[str, Any], names: Sequence[str], folder: Path, side: str) -> None:
+    """Write what these digests are of, a file each, for a diff to read."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in set(names) & set(found):
+        path = folder / f"{name.replace(' ', '-')}.{side}.json"
+        path.write_text(json.dumps(found[name], indent=1, sort_keys=True) + "\n")
 
 
 def at_revision(revision: str) -> dict[str, Any]:
@@ -129,7 +151,7 @@ def at_revision(revision: str) -> dict[str, Any]:
         git = ("git", "-C", str(ROOT), "worktree")
         subprocess.run([*git, "add", "--quiet", "--detach", str(tree), revision], check=True)
         try:
-            return digests(tree)
+            return computed(tree)
         finally:
             subprocess.run([*git, "remove", "--force", str(tree)], check=True)
 
@@ -140,12 +162,20 @@ def main(words: Sequence[str] | None = None) -> int:
     way.add_argument("--against", metavar="REVISION")
     way.add_argument("--write", metavar="FILE", type=Path)
     way.add_argument("--check", metavar="FILE", type=Path)
+    parser.add_argument("--keep", metavar="FOLDER", type=Path, help="for what differs; default a new temporary one")
     asked = parser.parse_args(words)
+    earlier = at_revision(asked.against) if asked.against else {}
+    now = computed(ROOT)
     if asked.write is not None:
-        asked.write.write_text(json.dumps(digests(ROOT), indent=1) + "\n")
+        asked.write.write_text(json.dumps(digests(now), indent=1) + "\n")
         return 0
-    before = at_revision(asked.against) if asked.against else json.loads(asked.check.read_text())
-    return compare(before, digests(ROOT))
+    changed = compare(digests(earlier) if asked.against else json.loads(asked.check.read_text()), digests(now))
+    if changed:
+        folder = asked.keep or Path(tempfile.mkdtemp(prefix="privadmm-digests-"))
+        keep(earlier, changed, folder, "before")
+        keep(now, changed, folder, f"now-{os.getpid()}")
+        print(f"what differs is kept in {folder}")
+    return int(bool(changed))
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from privadmm.papers.counterexamples.rows import DVP_NOISE, DVP_PAPER, DVP_RECOR
 from privadmm.privacy import curves
 from privadmm.privacy.accounting import pure
 from privadmm.privacy.events import GammaObjective
+from privadmm.privacy.ridge_sensitivity import lemma_1
 
 LOSSES = [Logistic(), HalfLogistic()]
 # What arithmetic may add to a ratio of 1: of two logarithms, and of an integral to a small bound.
@@ -315,7 +316,7 @@ def test_ridge_then_clip_breaks_the_person_bound_by_the_root_of_the_people() -> 
     crowd = np.array([99.0, 399.0, 1599.0])
     one = np.ones(3)
     rows = np.tile([[0.0, 0.0], [0.0, 0.01], [1.0, 0.0]], (3, 1, 1))
-    people = vertical.People(rows, np.ones((3, 2)), crowd[:, None], 1e-6 * one, one, one)
+    people = vertical.People(rows, np.ones((3, 2)), crowd[:, None], 1e-6 * one, one)
     broken = vertical.scores_ratio(people, vertical.ridge_then_clip)
     assert broken[0] > 2
     assert broken[1:] / broken[:-1] == pytest.approx([2.0, 2.0], rel=0.02)
@@ -356,8 +357,8 @@ def test_less_than_the_bound_on_the_weights_is_refuted() -> None:
     """The column's own weight alone, without its pull on the others, is no bound where s is small."""
 
     def own(columns: vertical.Columns) -> Floats:
-        s = columns.q**2 * columns.rho / columns.lam
-        size = np.linalg.norm(columns.t, axis=1) * np.sqrt(columns.rho / columns.lam)
+        s = columns.q**2 / columns.mu
+        size = columns.size / np.sqrt(columns.mu)
         return np.where(s < 0.2, size * np.sqrt(s) / (1 + s), np.inf)
 
     found = vertical.search_column(4, 2, rng(), 20_000, own, moved=vertical.Columns.weights_moved)
@@ -374,7 +375,7 @@ def test_lemma_1_of_the_sharing_paper_is_not_a_bound() -> None:
     assert np.linalg.norm(D - other) <= 1 + 1e-12
     # t = z - y/rho with |z| = |y| = 1 and rho = 1; the other of the two parties is silent.
     assert np.linalg.norm(case.t) <= 2 + 1e-12
-    claimed = vertical.published_sensitivity(d=100, rho=1.0, lam=0.01, parties=2, b1=1.0)
+    claimed = float(lemma_1(100, rho=1.0, lam=0.01, parties=2, b1=1.0))
     assert case.moved()[0] / claimed > 9
     assert case.moved() <= vertical.column_bound(case)
 

@@ -1,6 +1,7 @@
 """Tasks give the same results in any process; a study reports what does not hold and asks for missing data."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,6 @@ from privadmm.papers.framework.study import (
     Line,
     Panel,
     Parameter,
-    Spread,
     Study,
     expect,
     falls,
@@ -50,6 +50,11 @@ def test_results_are_by_key_whoever_computes_them(workers: int) -> None:
     assert seen[-1] == (5, 5)
 
 
+def test_results_come_in_one_order_whoever_is_first() -> None:
+    slow = [Task("slow", time.sleep, (0.5,), cost=2), *(Task(n, abs, (n,)) for n in range(4))]
+    assert list(bench.run(slow, 2)) == list(bench.run(slow, 1)) == ["slow", 0, 1, 2, 3]
+
+
 def test_a_named_failure_is_a_result_where_a_paper_may_fail() -> None:
     (found,) = bench.run([Task("a", refuse, may_fail=True)], 1).values()
     assert found == Failed("as printed, it cannot be run")
@@ -64,7 +69,7 @@ def test_two_tasks_of_one_key_are_a_mistake() -> None:
 
 def a_study() -> Study:
     values = np.array([[1.0, 3.0], [np.inf, np.inf]])
-    line = Line("noise as printed", (1, 2), Spread.of(values))
+    line = Line.of("noise as printed", values)
     return Study(
         "toy",
         "A toy",
@@ -141,7 +146,7 @@ def test_whole_figures_are_written_out() -> None:
 
 def test_a_series_has_one_colour_in_all_panels() -> None:
     def panel(*labels: str) -> Panel:
-        return Panel("", "round", "", tuple(Line(one, (1,), Spread.of([[1.0]]), series=one[:1]) for one in labels))
+        return Panel("", "round", "", tuple(Line.of(one, [1.0], series=one[:1]) for one in labels))
 
     colors = drawing.colored(Figure("f", "", (panel("a1", "b1"), panel("b2", "c", "a2"))))
     assert colors == dict(zip("abc", drawing.COLORS, strict=False))
@@ -149,7 +154,7 @@ def test_a_series_has_one_colour_in_all_panels() -> None:
 
 def test_axes_fit_what_is_drawn(tmp_path: Path) -> None:
     def panel(*values: float, lines: int = 1) -> Panel:
-        line = Line("loss", (1, 2), Spread.of([[value] for value in values]))
+        line = Line.of("loss", values)
         return Panel("", "round", "loss", (line,) * lines, yscale="log")
 
     assert not drawing.wide(panel(1.0, 2.9))
@@ -159,7 +164,7 @@ def test_axes_fit_what_is_drawn(tmp_path: Path) -> None:
     drawing.fill(axes, panel(1.0, 2.0, lines=5), {"loss": "red"}, below=True)
     assert axes.get_yscale() == "linear"
     assert all(float(tick).is_integer() for tick in axes.get_xticks())
-    point = Panel("", "epochs", "loss", (Line("loss", (3,), Spread.of([[1.0]])),))
+    point = Panel("", "epochs", "loss", (Line.of("loss", [1.0], (3,)),))
     alone = canvas(3.0).subplots()
     drawing.fill(alone, point, {"loss": "red"})
     assert all(float(tick).is_integer() for tick in alone.get_xticks())

@@ -43,7 +43,7 @@ def seen(level: float, rounds: int = 25, seeds: int = 10, swing: float = 0.0) ->
 
 
 def run(level: float, total: float = 2.0) -> Run:
-    return Run(seen(level), list(range(25)), np.linspace(0, total, 25), 1.0)
+    return Run(seen(level), list(range(25)), np.linspace(0, total, 25))
 
 
 def as_told() -> dict[Any, Any]:
@@ -176,7 +176,7 @@ def test_controls_and_certified_orderings_are_ours() -> None:
 
 def test_orderings_are_by_means_and_ranges_are_told_apart() -> None:
     name = "Control: at its best settings, recycling beats plain rounds (certified epsilon = 1)"
-    wide = Run(seen(0.1), [1], np.ones(1), 1.0)
+    wide = Run(seen(0.1), [1], np.ones(1))
     wide.seen.loss[-1, 0] = 0.25
     assert "do not touch" in judged(as_told())[name].why
     tried = {key: wide for key in as_told() if key[0] == "tried" and key[1] == GAMMA}

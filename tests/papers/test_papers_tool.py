@@ -141,7 +141,7 @@ def test_the_first_line_of_a_page_counts_its_verdicts(name: str) -> None:
 @pytest.mark.parametrize("name", PAPERS)
 def test_the_tables_of_a_page_are_those_of_a_whole_run(name: str, tmp_path: Path) -> None:
     """Within the tolerances of tools/papers.py. If one is stale: `python tools/papers.py PAPER`, and read the page."""
-    if name == "pdml" and not all((ORIGINALS / file).is_file() for file in sets.raetsch_files()):
+    if name == "pdml" and not all((ORIGINALS / file).is_file() for file in sets.RAETSCH):
         pytest.skip("needs Raetsch's sets: name their folder in PRIVADMM_DATA")
     source = sets.gisette_source(ORIGINALS)
     if name == "sharing" and (source is None or source[0] != sets.SURROGATE):

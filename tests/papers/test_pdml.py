@@ -20,11 +20,12 @@ from privadmm.papers.pdml.table import (
     PRINTED,
     SWEEP,
     TABLE,
-    Cell,
     accuracy,
     allowed_sizes,
+    certified,
     fits,
     split,
+    stated,
 )
 from privadmm.papers.pdml.table_checks import checks, grids, of_print, place, swept
 from small_runs import ORIGINALS
@@ -70,9 +71,9 @@ def toy(seed: int) -> tuple[Shards, Shards]:
 
 def test_every_cell_runs_and_privacy_costs_accuracy() -> None:
     records = toy(0)
-    found = {cell: accuracy(replace(cell.setup, rounds=8), records, 0) for cell in CELLS}
-    assert found[Cell(None)] > 85
-    assert found[Cell(0.4, 9)] < found[Cell(None)]
+    found = {cell: accuracy(replace(cell, rounds=8), records, 0) for cell in CELLS}
+    assert found[stated(None)] > 85
+    assert found[stated(0.4, 9)] < found[stated(None)]
 
 
 def test_each_seed_has_labels_of_its_own() -> None:
@@ -89,8 +90,8 @@ def test_each_seed_has_labels_of_its_own() -> None:
 
 def test_what_is_certified_of_a_column() -> None:
     records = toy(0)[0]
-    assert against(Cell(1.0).setup.job(records)) == (None, 1.0)
-    record, label = against(Cell(1.0, certified=True).setup.job(records))
+    assert against(stated(1.0).job(records)) == (None, 1.0)
+    record, label = against(certified(1.0).job(records))
     assert record == pytest.approx(1.0)
     assert label is not None
     assert label < 0.5
@@ -217,11 +218,11 @@ def test_targets_and_trials_are_ours() -> None:
 
 def test_a_quick_run_does_not_judge_a_change_by_one_point_nor_point_to_a_sweep() -> None:
     setting = Setting(quick=True)
-    found = {("adult", setup): np.full((2, 40, 3), 0.5) for setup in pdml_adult.settings(True)}
+    found = {setup: np.full((2, 40, 3), 0.5) for setup in pdml_adult.settings(True)}
     (check,) = [one for one in pdml_adult.checks(setting, found) if "from epsilon = 0.6 on" in one.name]
     assert check.ok is None
     assert "a change needs two" in check.why
-    settings = {one.symbol: one for one in pdml.parameters(setting, pdml.SMALL, found)}
+    settings = {one.symbol: one for one in pdml.parameters(setting, pdml.SMALL, list(found))}
     assert settings["Adult"].value.startswith("4,500 of")
     assert not settings["Adult"].stated
     assert settings["test sizes"].value == "german 300, twonorm 3900"

@@ -20,7 +20,7 @@ from privadmm.papers.counterexamples import columns as attacks
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.events import NotPrivate
 from privadmm.privacy.mechanisms import Simulation
-from privadmm.privacy.ridge_sensitivity import moves
+from privadmm.privacy.ridge_sensitivity import lemma_1, moves
 
 
 def people(parties: int = 2, n: int = 40) -> People:
@@ -40,7 +40,7 @@ def public(data: People, privacy: Target | NoPrivacy, rounds: int = 4) -> Public
 def test_lemma_1_is_no_bound() -> None:
     """Lemma 1's 3/(d rho) (lambda c1 + (1 + M rho) b1) is passed ninefold within its own assumptions."""
     case = attacks.lemma1_counterexample()
-    claimed = attacks.published_sensitivity(d=100, rho=1.0, lam=0.01, parties=2, b1=1.0)
+    claimed = float(lemma_1(100, rho=1.0, lam=0.01, parties=2, b1=1.0))
     assert case.moved()[0] > 9 * claimed
     assert case.moved()[0] <= attacks.column_bound(case)[0]  # what is true instead
 
@@ -101,7 +101,7 @@ def test_a_column_is_not_a_person() -> None:
     hats = [B @ np.linalg.solve(B.T @ B + lam / rho * eye, B.T) for B in (D, other)]
     t = 2 * np.linalg.eigh(hats[0] - hats[1])[1][:, -1]  # z - y/rho with |z| = |y| = 1
     moved = float(np.linalg.norm((hats[0] - hats[1]) @ t))
-    assert moved > attacks.published_sensitivity(d=100, rho=rho, lam=lam, parties=2, b1=1.0)
+    assert moved > float(lemma_1(100, rho=rho, lam=lam, parties=2, b1=1.0))
     with pytest.raises(RefusedError, match="person"):
         moves("person", t[None], 100, lam / rho, None, 1.0, 20.0)  # nothing is certified without a ball
 

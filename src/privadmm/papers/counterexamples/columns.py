@@ -1,25 +1,11 @@
 """Attack the bounds for vertical sharing: look for a row or a column that moves the scores further than certified.
 
-A party fits its features D, a row for each person, to a public target t and releases the scores u = D x:
-
-    x = argmin over |x| <= b of (lam/2) |x|^2 + (rho/2) |D x - t|^2                                    (1)
-
-Certified, one person's row replaced, rows in the unit ball:
-
-    g = rho (b + max|t|),  r = min(2b, g/lam),  |u - u'|^2 <= (2b)^2 + (2 g r - lam r^2)/rho           (2)
-    |x - x'| <= min(2b, 2 g/lam)                                                                       (3)
-
-Certified, one column of norm at most q replaced, without the ball (within it, only |u - u'| <= |t|):
-
-    |u - u'| <= |t| s/(1 + s),  s = q^2 rho/lam                                                        (4)
-
-    |x - x'| <= |t| sqrt(rho/lam) min(1, sqrt(s^2 + 4 s)/(1 + s))                                      (6)
-
-(2) to (6) are defined in ridge_sensitivity.py and proved in docs/privacy.md#sharing.
+The fit (1) of a party, and (2) to (5), what is certified of it if one person's row or one column is replaced, are
+those of privacy/ridge_sensitivity.py, proved in docs/privacy.md#sharing; mu there is lam/rho.
 
 Published for one column (ADMM sharing, Lemma 1), with rows of norm 1, R'' <= c1 and every norm at most b1:
 
-    |u - u'| <= 3/(d rho) (lam c1 + (1 + M rho) b1)                                                    (5)
+    |u - u'| <= 3/(d rho) (lam c1 + (1 + M rho) b1)                             `ridge_sensitivity.lemma_1`
 
 which is no bound: `lemma1_counterexample` keeps all of its assumptions and moves far beyond it.
 """
@@ -61,16 +47,19 @@ class People:
     rows: Floats  # (n, 2 + common, d)
     t: Floats  # (n, 1 + common): targets of the person and of the common rows
     counts: Floats  # (n, common): how many people share each common row
-    lam: Floats  # (n,)
-    rho: Floats
+    mu: Floats  # (n,)
     b: Floats
+
+    @property
+    def largest(self) -> Floats:
+        return np.asarray(np.max(np.abs(self.t), axis=1))
 
     def fits(self, fit: Fit) -> tuple[Floats, Floats]:
         """(1) on D and on D'."""
         common, d = self.rows[:, 2:], self.rows.shape[-1]
         A = np.einsum("nr,nri,nrj->nij", self.counts, common, common)
         c = np.einsum("nr,nri->ni", self.counts * self.t[:, 1:], common)
-        ridge = (self.lam / self.rho)[:, None, None] * np.eye(d)
+        ridge = self.mu[:, None, None] * np.eye(d)
         first, second = (
             fit(A + row[:, :, None] * row[:, None, :] + ridge, c + self.t[:, :1] * row, self.b)
             for row in (self.rows[:, 0], self.rows[:, 1])
@@ -86,33 +75,32 @@ class People:
 
 
 def person_bound(people: People) -> Floats:
-    """(2)"""
-    return ridge_sensitivity.person_scores(people.lam / people.rho, people.b, np.max(np.abs(people.t), axis=1))
+    """(3)"""
+    return ridge_sensitivity.person_scores(people.mu, people.b, people.largest)
 
 
 def scores_ratio(people: People, fit: Fit = ball_argmin) -> Floats:
-    """How far the scores move, over (2)."""
+    """How far the scores move, over (3)."""
     return people.moved(fit) / person_bound(people)
 
 
 def fit_ratio(people: People) -> Floats:
-    """`scores_ratio` where the replaced row's own score is little of (2), else 0: a climb ends on it too easily."""
+    """`scores_ratio` where the replaced row's own score is little of (3), else 0: a climb ends on it too easily."""
     little = 40 * (2 * people.b) ** 2 < person_bound(people) ** 2
     return np.where(little, scores_ratio(people), 0.0)
 
 
 def weights_ratio(people: People, fit: Fit = ball_argmin) -> Floats:
-    """How far the weights move, over (3)."""
+    """How far the weights move, over (2)."""
     first, second = people.fits(fit)
-    largest = np.max(np.abs(people.t), axis=1)
-    bound = ridge_sensitivity.person_weights(people.lam / people.rho, people.b, largest)
+    bound = ridge_sensitivity.person_weights(people.mu, people.b, people.largest)
     return np.asarray(np.linalg.norm(first - second, axis=1) / bound)
 
 
 def search_person(
     d: int, rng: Rng, budget: int, ratio: Callable[[People], Floats] = scores_ratio, common: int = 3
 ) -> Worst[People]:
-    """Search for the worst of (2) or (3), or of them with another fit."""
+    """Search for the worst of (3) or (2), or of them with another fit."""
 
     def decode(z: Floats) -> People:
         rows, t, counts, rest = np.split(z, np.cumsum([(2 + common) * d, 1 + common, common]), axis=1)
@@ -121,8 +109,7 @@ def search_person(
             rows=ball(rows.reshape(len(z), 2 + common, d)),
             t=t,
             counts=np.ceil(within(counts, -1, 4)),
-            lam=within(lam, -4, 2),
-            rho=within(rho, -2, 2),
+            mu=within(lam, -4, 2) / within(rho, -2, 2),
             b=within(b, -3, 1),
         )
 
@@ -136,10 +123,13 @@ class Columns:
     D: Floats  # (n, N, d)
     other: Floats  # (n, N)
     t: Floats  # (n, N)
-    lam: Floats  # (n,)
-    rho: Floats
+    mu: Floats  # (n,)
     q: Floats
     b: Floats  # infinite: no ball
+
+    @property
+    def size(self) -> Floats:
+        return np.asarray(np.linalg.norm(self.t, axis=1))
 
     @property
     def neighbour(self) -> Floats:
@@ -147,7 +137,7 @@ class Columns:
 
     def fit(self, D: Floats) -> Floats:
         """(1)"""
-        A = D.transpose(0, 2, 1) @ D + (self.lam / self.rho)[:, None, None] * np.eye(D.shape[2])
+        A = D.transpose(0, 2, 1) @ D + self.mu[:, None, None] * np.eye(D.shape[2])
         return ball_argmin(A, np.einsum("nij,ni->nj", D, self.t), self.b)
 
     def moved(self) -> Floats:
@@ -159,19 +149,18 @@ class Columns:
 
 
 def column_bound(columns: Columns) -> Floats:
-    """(4)"""
-    return ridge_sensitivity.column_scores(columns.lam / columns.rho, columns.q, np.linalg.norm(columns.t, axis=1))
-
-
-def column_weights_bound(columns: Columns) -> Floats:
-    """(6)"""
-    size = np.linalg.norm(columns.t, axis=1)
-    return ridge_sensitivity.column_weights(columns.lam / columns.rho, columns.q, size, columns.b)
+    """(5), of the scores: without the ball."""
+    return ridge_sensitivity.column_scores(columns.mu, columns.q, columns.size)
 
 
 def target_bound(columns: Columns) -> Floats:
-    """|t|: all that is proved of a column when x is kept in a ball."""
-    return np.asarray(np.linalg.norm(columns.t, axis=1))
+    """(4), of the scores: |t| is all that is proved of a column when x is kept in a ball."""
+    return columns.size
+
+
+def column_weights_bound(columns: Columns) -> Floats:
+    """(5), of the weights, or (4) in a ball."""
+    return ridge_sensitivity.column_weights(columns.mu, columns.q, columns.size, columns.b)
 
 
 def search_column(
@@ -183,7 +172,7 @@ def search_column(
     inside_ball: bool = False,
     moved: Callable[[Columns], Floats] = Columns.moved,
 ) -> Worst[Columns]:
-    """Search for the worst of (4) or, with `moved`, of (6), or of another bound to be refuted."""
+    """Search for the worst of (5), of the scores or of what `moved` says, or of another bound to be refuted."""
 
     def decode(z: Floats) -> Columns:
         D, other, t, rest = np.split(z, np.cumsum([N * d, N, N]), axis=1)
@@ -191,18 +180,13 @@ def search_column(
         b = b if inside_ball else np.full(len(z), np.inf)
         D = size[:, None, None] * D.reshape(len(z), N, d)
         D[..., 0] = q[:, None] * ball(D[..., 0])
-        return Columns(D, q[:, None] * ball(other), t, lam, rho, q, b)
+        return Columns(D, q[:, None] * ball(other), t, lam / rho, q, b)
 
     return attack(lambda columns: moved(columns) / bound(columns), decode, N * (d + 2) + 5, rng, budget)
 
 
-def published_sensitivity(d: int, rho: float, lam: float, parties: int, b1: float, c1: float = 1.0) -> float:
-    """(5)"""
-    return float(ridge_sensitivity.lemma_1(d, rho, lam, parties, b1, c1))
-
-
 def lemma1_counterexample(N: int = 400, d: int = 100, lam: float = 0.01, rho: float = 1.0) -> Columns:
-    """Neighbours within every assumption of (5), b1 = 1, that move several times further.
+    """Neighbours within every assumption of Lemma 1, b1 = 1, that move several times further.
 
     D is copies of an orthogonal matrix, so rows have norm 1, and column 0 is constant. Since rows keep their norm and
     their other entries, only signs in that column may change; enough do for |D - D'| = 1. The target z - y/rho, with
@@ -216,10 +200,9 @@ def lemma1_counterexample(N: int = 400, d: int = 100, lam: float = 0.01, rho: fl
     changed = np.column_stack([other, D[:, 1:]])
     hats = [B @ np.linalg.solve(B.T @ B + lam / rho * np.eye(d), B.T) for B in (D, changed)]
     t = 2 * np.linalg.eigh(hats[0] - hats[1])[1][:, -1]
-    one = np.ones(1)
-    q = np.linalg.norm(other) * one
+    mu, q = np.full(1, lam / rho), np.full(1, np.linalg.norm(other))
     # The minimiser is inside the ball that the lemma assumes, so leaving the ball out changes nothing.
-    return Columns(D[None], other[None], t[None], lam * one, rho * one, q, np.inf * one)
+    return Columns(D[None], other[None], t[None], mu, q, np.full(1, np.inf))
 
 
 def distance_to_columns(u: Floats, D: Floats) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 from privadmm.papers.dp_admm import runs
 from privadmm.papers.dp_admm.checks import checks
 from privadmm.papers.dp_admm.runs import PENALTIES, Case, Family, Ran, passes, references, several
-from privadmm.papers.dp_admm.tables import METHODS, PLAIN, TABLE_III, figures, grids
+from privadmm.papers.dp_admm.tables import METHODS, PLAIN, TABLE_III, figures, finals, table_iii, totals
 from privadmm.papers.framework.bench import Setting, Task
 from privadmm.papers.framework.study import Parameter, Study, listed, ours, spread_words
 
@@ -30,17 +30,16 @@ def families(deltas: tuple[float, ...]) -> list[Family]:
     made: list[Family] = []
     for penalty in PENALTIES:
         made += [(penalty, "DP-ADMM", "published", delta) for delta in deltas]
-        made.append((penalty, "DP-ADMM", "certified", 1e-3))
+        made += [(penalty, "DP-ADMM", "certified", 1e-3), (penalty, "Algorithm 1", "off", PLAIN[1])]
     return [*made, ("l2", "Algorithm 2", "published", 1e-3), ("l2", "Algorithm 2", "certified", 1e-3)]
 
 
 def tasks(setting: Setting) -> list[Task]:
     epsilons, deltas, rounds = grid(setting.quick)
-    groups = {family: [Case(*family[:3], epsilon, family[3]) for epsilon in epsilons] for family in families(deltas)}
-    for penalty in PENALTIES:
-        groups[penalty, "Algorithm 1", "off", 0.0] = [Case(penalty, "Algorithm 1", "off", *PLAIN)]
     made = []
-    for (penalty, method, noise, delta), cases in groups.items():
+    for penalty, method, noise, delta in families(deltas):
+        each = PLAIN[:1] if noise == "off" else epsilons
+        cases = [Case(penalty, method, noise, epsilon, delta) for epsilon in each]
         name = f"{method}, {penalty}" + ("" if noise == "off" else f", {noise} noise at delta = {delta:g}")
         cost = SECONDS[method] * (rounds * setting.seeds) * len(cases)
         made.append(Task((penalty, method, noise, delta), several, (cases, rounds, setting.seeds), name, cost))
@@ -68,8 +67,9 @@ def study(setting: Setting, results: dict[Any, Any]) -> Study:
     work = {key[1:]: value for key, value in results.items() if key[0] == "passes"}
     curves = {case: found for key, value in results.items() if key[0] in PENALTIES for case, found in value.items()}
     ran = Ran(curves, results["references",], work, *grid(setting.quick))
+    grids = totals(ran), finals(ran), table_iii(ran)
     notes = (*NOTES, ZERO) if any(found.certified == 0 for found in curves.values()) else NOTES
-    return Study(NAME, TITLE, parameters(ran), tuple(checks(ran)), figures(ran), grids(ran), notes)
+    return Study(NAME, TITLE, parameters(ran), tuple(checks(ran)), figures(ran), grids, notes)
 
 
 def parameters(ran: Ran) -> tuple[Parameter, ...]:

@@ -93,10 +93,6 @@ def last(ran: Ran, penalty: Penalty) -> list[Panel]:
     return panels
 
 
-def grids(ran: Ran) -> tuple[Grid, ...]:
-    return totals(ran), finals(ran), table_iii(ran)
-
-
 def totals(ran: Ran) -> Grid:
     rows: list[Row] = []
     for delta in ran.deltas:

@@ -1,4 +1,4 @@
-"""The trade between privacy and accuracy in the dual variable perturbation paper (its section 5).
+"""The trade between privacy and accuracy in the dual variable perturbation paper (its section 5; docs/theory.md).
 
 alpha is the privacy of one round; the loss after some rounds, averaged over noise, is fitted by
 
@@ -8,13 +8,9 @@ and set against the paper's utility of privacy, with its weights omega_p1..omega
 
     U_priv(alpha) = omega1 ln( omega2 / (omega3 alpha + omega4 alpha^2) )                                  (2)
 
-The paper fits (1), plots (2) beside it, and leaves the choice to the reader. Here the best alpha is the one with the
-largest U_priv(alpha) - loss: of the alphas that were run by their measured losses (`measured_best`), and between them
-by the fitted curve (`best`), which says something only if the fit is good. As (2) has no upper bound at 0, it may be
-the smallest or largest of them, and `where` says so: such an optimum is one of the grid, not of the method.
-
-Its Assumption 6 has both monotonicities the wrong way round, and its constants of (1) are printed twice, differently;
-neither is used.
+The paper leaves the choice to the reader. Here the best alpha is the one with the largest U_priv(alpha) - loss: of the
+alphas that were run by their measured losses (`measured_best`), and between them by a good fit (`best`). As (2) has no
+upper bound at 0, it may be an end of the range, and `where` says so: such an optimum is the grid's, not the method's.
 
 `tradeoff` runs DVP over a grid of alpha with two kinds of noise:
 
@@ -28,7 +24,7 @@ averaged over parties and over replicas with noise of their own; the labels are 
 import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -218,7 +214,7 @@ def tradeoff(
         "algorithm": DVP.name,
         "delta": privacy.delta,
         "seeds": seeds,
-        "weights": [weights.omega1, weights.omega2, weights.omega3, weights.omega4],
+        "weights": list(astuple(weights)),
         "rounds": list(marks),
         "lines": lines,
     }
@@ -237,10 +233,8 @@ def checked(config: Config, alphas: Sequence[float], rounds: Sequence[int]) -> P
         raise ConfigError(f"{config.path}: [privacy] is missing; the certified noise needs its delta")
     if config.privacy.decay != 1 or config.privacy.profile:
         raise ConfigError(f"{config.path}: alpha is the same in all rounds here: leave out [privacy] decay and profile")
-    for number, alpha in enumerate(alphas):
-        check_positive(**{f"alphas[{number}]": alpha})
-    for number, mark in enumerate(rounds):
-        check_whole(**{f"rounds[{number}]": mark})
+    check_positive(**{f"alphas[{number}]": alpha for number, alpha in enumerate(alphas)})
+    check_whole(**{f"rounds[{number}]": mark for number, mark in enumerate(rounds)})
     if len(alphas) < 4:
         raise ConfigError(f"a curve of three constants needs four alphas or more, not {len(alphas)}")
     return replace(config.privacy, epsilon=None, party_epsilon=None, budget=None)

@@ -62,7 +62,7 @@ def perform(task: Task) -> Any:
 
 
 def run(tasks: Sequence[Task], workers: int | None = None, done: Done = lambda n, of, now: None) -> dict[Any, Any]:
-    """Return the results by key, which do not depend on the number of workers (1: in this process)."""
+    """Return the results by key, in one order, whatever the number of workers (1: in this process) and who is first."""
     if len({task.key for task in tasks}) != len(tasks):
         raise ValueError("two tasks have the same key")
     results: dict[Any, Any] = {}
@@ -92,4 +92,4 @@ def run(tasks: Sequence[Task], workers: int | None = None, done: Done = lambda n
         pool.shutdown(wait=False, cancel_futures=True)
         raise
     pool.shutdown()
-    return results
+    return {task.key: results[task.key] for task in ordered}

@@ -66,17 +66,17 @@ def fill(axes: Any, panel: Panel, colors: dict[str, str], below: bool = False) -
 
 def wide(panel: Panel) -> bool:
     """Tell whether what is drawn spans enough for a logarithmic axis."""
-    means = [np.asarray(line.y.mean, dtype=float) for line in panel.lines]
-    drawn = np.concatenate([[], *(mean[np.isfinite(mean) & (np.abs(mean) < BEYOND) & (mean > 0)] for mean in means)])
+    means = np.concatenate([[], *(line.mean for line in panel.lines)])
+    drawn = means[np.isfinite(means) & (means < BEYOND) & (means > 0)]
     return bool(drawn.size and drawn.max() >= NARROW * drawn.min())
 
 
 def banded(line: Line) -> bool:
-    return not line.published and bool((np.asarray(line.y.high) > np.asarray(line.y.low)).any())
+    return not line.published and bool((line.high > line.low).any())
 
 
 def plot(axes: Any, line: Line, color: str) -> None:
-    x, mean = np.asarray(line.x, dtype=float), np.asarray(line.y.mean, dtype=float)
+    x, mean = np.asarray(line.x, dtype=float), line.mean
     shown = np.isfinite(mean) & (np.abs(mean) < BEYOND)
     if line.published:
         axes.plot(x[shown], mean[shown], "x", color=color, label=f"{line.label}, published")
@@ -85,5 +85,5 @@ def plot(axes: Any, line: Line, color: str) -> None:
     label = line.label if shown.all() else f"{line.label} (ran away)"
     axes.plot(x[shown], mean[shown], style, marker=marker, markersize=4, color=color, label=label)
     if banded(line):
-        low, high = (np.clip(np.asarray(side, dtype=float), -BEYOND, BEYOND) for side in (line.y.low, line.y.high))
+        low, high = np.clip([line.low, line.high], -BEYOND, BEYOND)
         axes.fill_between(x, low, high, where=shown, color=color, alpha=0.15, linewidth=0)

@@ -11,7 +11,9 @@ from privadmm.data.arrays import Floats
 from privadmm.data.readers import read
 from privadmm.errors import ConfigError, DataError
 
-RAETSCH = ("banana", "german", "image", "ringnorm", "splice", "twonorm", "waveform")
+RAETSCH = tuple(
+    f"raetsch/{name}.npz" for name in ("banana", "german", "image", "ringnorm", "splice", "twonorm", "waveform")
+)
 
 
 class Raw(NamedTuple):
@@ -37,10 +39,6 @@ ABOUT_RAETSCH = (
 )
 
 
-def raetsch_files() -> list[str]:
-    return [f"raetsch/{name}.npz" for name in RAETSCH]
-
-
 def raetsch(data: Path, name: str, unique: bool = False) -> Raw:
     """Read one of Raetsch's sets; `unique` leaves out records that are there twice."""
     path = need(data, [f"raetsch/{name}.npz"], f"the set {name}", ABOUT_RAETSCH) / f"raetsch/{name}.npz"
@@ -52,22 +50,20 @@ def raetsch(data: Path, name: str, unique: bool = False) -> Raw:
 
 
 GISETTE_WIDTH, GISETTE_LARGEST = 5000, 999
-SURROGATE = "a surrogate of gisette"
-GISETTE: dict[str, tuple[tuple[str, ...], ...]] = {
-    "gisette, as LIBSVM has it": (("gisette_scale", "gisette_scale.t"), ("gisette_scale.bz2", "gisette_scale.t.bz2")),
-    "gisette, as UCI has it": (
-        ("gisette_train.data", "gisette_train.labels", "gisette_valid.data", "gisette_valid.labels"),
-    ),
-    SURROGATE: (("gisette_surrogate.npz",),),
-}
+LIBSVM, UCI, SURROGATE = "gisette, as LIBSVM has it", "gisette, as UCI has it", "a surrogate of gisette"
+GISETTE = (
+    (LIBSVM, ("gisette_scale", "gisette_scale.t")),
+    (LIBSVM, ("gisette_scale.bz2", "gisette_scale.t.bz2")),
+    (UCI, ("gisette_train.data", "gisette_train.labels", "gisette_valid.data", "gisette_valid.labels")),
+    (SURROGATE, ("gisette_surrogate.npz",)),
+)
 
 
 def gisette_source(data: Path | None) -> tuple[str, tuple[str, ...]] | None:
     """Find gisette in the folder, the real one first: its name and files; None if there is none."""
-    for source, forms in GISETTE.items():
-        for files in forms:
-            if data is not None and all((data / name).is_file() for name in files):
-                return source, files
+    for source, files in GISETTE:
+        if data is not None and all((data / name).is_file() for name in files):
+            return source, files
     return None
 
 
@@ -79,7 +75,7 @@ def gisette(data: Path) -> tuple[Raw, Raw]:
             "or gisette_train.data, .labels, gisette_valid.data and .labels from UCI"
         )
     source, files = present
-    if source.endswith("LIBSVM has it"):
+    if source == LIBSVM:
         return libsvm(data / files[0]), libsvm(data / files[1])
     if source == SURROGATE:
         with np.load(data / files[0]) as file:

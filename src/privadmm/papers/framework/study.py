@@ -35,10 +35,6 @@ class Check:
     why: str = ""
     of: Whose = "paper"
 
-    @property
-    def record(self) -> dict[str, Any]:
-        return {key: getattr(self, key) for key in ("name", "of", "published", "ours", "tolerance", "ok", "why")}
-
 
 def near(name: str, published: float, ours: float, tolerance: float, why: str = "", of: Whose = "paper") -> Check:
     """Compare a printed figure with ours."""
@@ -89,30 +85,17 @@ def spread_words(values: ArrayLike, digits: int = 4) -> str:
 
 
 @dataclass(frozen=True)
-class Spread:
-    """Mean and range over runs, for each point of a curve."""
-
-    mean: Floats
-    low: Floats
-    high: Floats
-
-    @staticmethod
-    def of(values: ArrayLike) -> "Spread":
-        """Summarise an array (points, runs)."""
-        runs = np.asarray(values, dtype=float)
-        return Spread(runs.mean(axis=-1), runs.min(axis=-1), runs.max(axis=-1))
-
-
-@dataclass(frozen=True)
 class Line:
-    """One curve: y over x with the range over runs; `published` marks what was read off the paper.
+    """One curve: mean and range over runs for each x; `published` marks what was read off the paper.
 
     Curves of one `series` (or else of one label) have one colour in all panels of a figure.
     """
 
     label: str
     x: Sequence[float]
-    y: Spread
+    mean: Floats
+    low: Floats
+    high: Floats
     published: bool = False
     dashed: bool = False
     series: str = ""
@@ -123,14 +106,15 @@ class Line:
     ) -> "Line":
         """Draw values (points, runs), or (points,) of a single run, over x or else over rounds 1, 2, ..."""
         runs = np.asarray(values, dtype=float)
-        y = Spread.of(runs.reshape(len(runs), -1))
-        return Line(label, range(1, len(runs) + 1) if x is None else x, y, dashed=dashed, series=series)
+        runs, x = runs.reshape(len(runs), -1), range(1, len(runs) + 1) if x is None else x
+        ends = runs.mean(axis=-1), runs.min(axis=-1), runs.max(axis=-1)
+        return Line(label, x, *ends, dashed=dashed, series=series)
 
     @property
     def record(self) -> dict[str, Any]:
         # JSON has no infinity: what ran away is null.
         ends = {
-            name: [float(value) if math.isfinite(value) else None for value in np.asarray(getattr(self.y, name))]
+            name: [float(value) if math.isfinite(value) else None for value in getattr(self, name)]
             for name in ("mean", "low", "high")
         }
         return {"label": self.label, "x": [float(x) for x in self.x], **ends, "published": self.published}
@@ -158,10 +142,6 @@ class Figure:
     caption: str
     panels: Sequence[Panel]
 
-    @property
-    def record(self) -> dict[str, Any]:
-        return {"name": self.name, "caption": self.caption, "panels": [panel.record for panel in self.panels]}
-
 
 @dataclass(frozen=True)
 class Grid:
@@ -171,10 +151,6 @@ class Grid:
     caption: str
     columns: tuple[str, ...]
     rows: Sequence[Row]
-
-    @property
-    def record(self) -> dict[str, Any]:
-        return {"name": self.name, "columns": list(self.columns), "rows": [list(row) for row in self.rows]}
 
 
 @dataclass(frozen=True)
@@ -223,11 +199,14 @@ class Study:
         return {
             "paper": self.paper,
             "title": self.title,
-            "checks": [check.record for check in self.checks],
+            "checks": [asdict(check) for check in self.checks],
             **self.counts,
             "tally": self.tally,
             "parameters": [asdict(parameter) for parameter in self.parameters],
-            "tables": [grid.record for grid in self.grids],
-            "figures": [figure.record for figure in self.figures],
+            "tables": [{"name": grid.name, "columns": grid.columns, "rows": grid.rows} for grid in self.grids],
+            "figures": [
+                {"name": figure.name, "caption": figure.caption, "panels": [panel.record for panel in figure.panels]}
+                for figure in self.figures
+            ],
             "notes": list(self.notes),
         }

@@ -33,7 +33,7 @@ def checks(ran: Results) -> Iterator[Check]:
         for level in ran.levels(kind):
             yield from figure_5(ran, kind, level)
     yield from totals(ran)
-    if ran.tried[True]:
+    if ran.tried(recycled=True):
         yield tuned(ran)
 
 
@@ -55,8 +55,7 @@ def words(runs: dict[str, Run], names: tuple[str, ...]) -> str:
 
 
 def figure_1(ran: Results) -> Iterator[Check]:
-    for size in ran.sizes():
-        runs = ran.gammas(size)
+    for size, runs in ran.gammas.items():
         gammas = [gamma for gamma in runs if gamma < STILL]
         swings = [oscillation(runs[gamma]) for gamma in gammas]
         moves = [float(np.abs(runs[gamma].even - runs[gamma].loss).mean()) for gamma in gammas]
@@ -130,8 +129,8 @@ def figures_3_and_4(ran: Results, alpha: float) -> Iterator[Check]:
 def stronger(ran: Results) -> Iterator[Check]:
     """Check that MR-ADMM gains more under more noise."""
     levels = ran.levels("published")
-    ends = [[ran.run("published", name, level).last.mean() for name in (MR, ADMM)] for level in levels]
-    gains = [float(1 - ours / theirs) for ours, theirs in ends]
+    runs = [ran.runs("published", level) for level in levels]
+    gains = [float(1 - by_name[MR].last.mean() / by_name[ADMM].last.mean()) for by_name in runs]
     if len(levels) > 1:
         yield Claim("Figure 5: the improvement is larger at a smaller total", "grows as alpha falls").judged(
             pairs("share of ADMM's loss saved at alpha", levels, gains),
@@ -191,12 +190,12 @@ def totals(ran: Results) -> Iterator[Check]:
 
 def tuned(ran: Results) -> Check:
     """Compare the best settings of recycled and of plain rounds at a certified epsilon of 1."""
-    best = {}
-    for even, runs in ran.tried.items():
-        more = {MR: (1.0, GROWTH), R: (1.0, 1.0)} if even else {GROWING: (1.0, GROWTH), HALF: (1.0, 1.0)}
-        pool = runs | {(*more[name], ran.pairs): ran.run("certified", name, 1.0) for name in more}
-        best[even] = min(pool.items(), key=lambda item: float(item[1].last.mean()))
-    (ours, recycled), (theirs, plain) = best[True], best[False]
+    best, known = [], ran.runs("certified", 1.0)
+    for even, (growing, still) in ((True, (MR, R)), (False, (GROWING, HALF))):
+        pool = ran.tried(even)
+        pool |= {(1.0, GROWTH, ran.pairs): known[growing], (1.0, 1.0, ran.pairs): known[still]}
+        best.append(min(pool.items(), key=lambda item: float(item[1].last.mean())))
+    (ours, recycled), (theirs, plain) = best
     ahead = float(1 - recycled.last.mean() / plain.last.mean())
     title = "Control: at its best settings, recycling beats plain rounds (certified epsilon = 1)"
     return expect(title, "not in the paper").judged(

@@ -6,6 +6,7 @@ and MR-ADMM side by side at one published total; here also at one certified tota
 ADMM stopped after half the iterations, which releases as much as R-ADMM does. 10 runs each: mean and range.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from privadmm.papers.framework import nodes
@@ -14,7 +15,7 @@ from privadmm.papers.framework.study import Parameter, Study, listed, ours
 from privadmm.papers.mr_admm import runs
 from privadmm.papers.mr_admm.checks import checks
 from privadmm.papers.mr_admm.results import Results, figures, grids
-from privadmm.papers.mr_admm.runs import ADMM, GAMMA, GROWING, GROWTH, HALF, MR, RHO, STILL, M, Plan, R
+from privadmm.papers.mr_admm.runs import ADMM, GAMMA, GROWING, GROWTH, HALF, MR, RHO, STILL, M, Plan, R, Run
 
 NAME, TITLE = "mr-admm", "Recycled ADMM"
 ALPHAS, PAIRS, RUNS = (2.0, 1.0, 0.5), 25, 10
@@ -42,7 +43,7 @@ def parameters(setting: Setting, ran: Results) -> list[Parameter]:
         Parameter("training, testing", training, True, "the paper counts 45,223 and 5,223"),
         ours("iterations", str(2 * ran.pairs), why if whole else short),
         ours("M-ADMM's growth", "1.04^(t/2)", "ends where MR-ADMM's penalty does"),
-        *([ours("network of 20", edges, "degrees are not stated")] if 20 in ran.sizes() else []),
+        *([ours("network of 20", edges, "degrees are not stated")] if 20 in ran.gammas else []),
         *nodes.OURS,
     ]
 
@@ -52,31 +53,28 @@ def tasks(setting: Setting) -> list[Task]:
     pairs, alphas, epsilons = (5, (1.0,), (1.0,)) if quick else (PAIRS, ALPHAS, EPSILONS)
     known, made = runs.plans(pairs), list[Task]()
 
-    def published(key: Any, plan: Plan, alpha: float, label: str, like: Plan | None = None) -> None:
-        made.append(
-            Task(key, runs.published, (plan, alpha, like, seeds), f"{label}, alpha = {alpha:g}", 0.33 * plan.rounds)
-        )
-
-    def certified(key: Any, plan: Plan, epsilon: float, label: str) -> None:
-        made.append(Task(key, runs.certified, (plan, epsilon, seeds), label, 0.33 * plan.rounds))
+    def add(key: Any, label: str, run: Callable[..., Run], plan: Plan, *arguments: Any) -> None:
+        made.append(Task(key, run, (plan, *arguments, seeds), label, 0.33 * plan.rounds))
 
     for alpha in alphas:
         for name, plan in known.items():
-            published(("published", name, alpha), plan, alpha, name, known[R] if name in (ADMM, M) else None)
+            like = known[R] if name in (ADMM, M) else None
+            add(("published", name, alpha), f"{name}, alpha = {alpha:g}", runs.published, plan, alpha, like)
     for alpha in alphas if quick else ALPHAS[:2]:
         for growth in (1.01,) if quick else GROWTHS:
             for gamma in GAMMAS if growth == 1.01 else (GAMMA,):
                 if (growth, gamma) != (GROWTH, GAMMA):  # which is Figure 5's
-                    label = f"gamma = {gamma:g}, growth {growth:g}"
-                    published(("varied", alpha, gamma, growth), Plan(growth, gamma, pairs), alpha, label)
+                    label, plan = f"gamma = {gamma:g}, growth {growth:g}, alpha = {alpha:g}", Plan(growth, gamma, pairs)
+                    add(("varied", alpha, gamma, growth), label, runs.published, plan, alpha, None)
     for epsilon in epsilons:
         # At the larger epsilon only what makes as many releases, to save time.
         for name in known if epsilon == 1 and not quick else (MR, R, HALF, GROWING):
-            certified(("certified", name, epsilon), known[name], epsilon, f"{name}, epsilon = {epsilon:g}")
+            label = f"{name}, epsilon = {epsilon:g}"
+            add(("certified", name, epsilon), label, runs.certified, known[name], epsilon)
     for eta, growth, rounds in () if quick else TRIED:
         for gamma in (GAMMA, STILL):
-            plan = Plan(growth, gamma, rounds, eta)
-            certified(("tried", gamma, eta, growth, rounds), plan, 1.0, f"penalty {eta:g}, growth {growth:g}")
+            plan, label = Plan(growth, gamma, rounds, eta), f"penalty {eta:g}, growth {growth:g}"
+            add(("tried", gamma, eta, growth, rounds), label, runs.certified, plan, 1.0)
     sizes, steps, rhos = ((5,), (0, 5), (0.01, RHO, 5.0)) if quick else ((5, 20), (0, 1, 2, 3, 4, 5), RHOS)
     for size in sizes:
         arguments = (size, (0.0, *GAMMAS), 2 * pairs)

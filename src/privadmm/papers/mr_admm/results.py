@@ -20,43 +20,32 @@ class Results:
 
     @property
     def pairs(self) -> int:
-        return len(self.run("published", R, self.levels("published")[0]).seen.loss)
+        return len(self.runs("published", self.levels("published")[0])[R].seen.loss)
 
     def levels(self, kind: str) -> list[float]:
         """The alphas or epsilons of Figure 5, the least private first."""
         return sorted({key[2] for key in self.of if key[0] == kind and len(key) == 3}, reverse=True)
 
-    def names(self, kind: str, level: float) -> list[str]:
-        return [name for name in plans(1) if (kind, name, level) in self.of]
-
-    def run(self, kind: str, name: str, level: float) -> Run:
-        run: Run = self.of[kind, name, level]
-        return run
-
     def runs(self, kind: str, level: float) -> dict[str, Run]:
-        return {name: self.run(kind, name, level) for name in self.names(kind, level)}
+        """By method, those that were run at this alpha or epsilon."""
+        return {name: self.of[kind, name, level] for name in plans(1) if (kind, name, level) in self.of}
 
     def varied(self, alpha: float) -> dict[tuple[float, float], Run]:
         """MR-ADMM by gamma and growth, for Figures 3 and 4; one of them is Figure 5's."""
         runs = {(key[2], key[3]): run for key, run in self.of.items() if key[:2] == ("varied", alpha)}
         if runs:
-            runs[GAMMA, GROWTH] = self.run("published", MR, alpha)
+            runs[GAMMA, GROWTH] = self.of["published", MR, alpha]
         return dict(sorted(runs.items()))
 
-    @property
-    def tried(self) -> dict[bool, dict[tuple[float, float, int], Run]]:
-        """At a certified epsilon of 1, recycled rounds (True) and plain ones, by eta, growth and releases."""
+    def tried(self, recycled: bool) -> dict[tuple[float, float, int], Run]:
+        """At a certified epsilon of 1, recycled rounds or plain ones, by eta, growth and releases."""
         runs = {key[1:]: run for key, run in self.of.items() if key[0] == "tried"}
-        return {
-            pairs: {key[1:]: run for key, run in runs.items() if (key[0] < STILL) == pairs} for pairs in (True, False)
-        }
+        return {key[1:]: run for key, run in runs.items() if (key[0] < STILL) == recycled}
 
-    def sizes(self) -> list[int]:
-        return sorted(key[1] for key in self.of if key[0] == "gammas")
-
-    def gammas(self, size: int) -> dict[float, Seen]:
-        runs: dict[float, Seen] = self.of["gammas", size]
-        return runs
+    @property
+    def gammas(self) -> dict[int, dict[float, Seen]]:
+        """Of Figure 1(a), by the number of nodes."""
+        return {key[1]: self.of[key] for key in sorted(key for key in self.of if key[0] == "gammas")}
 
     def speeds(self, name: str) -> dict[int, Seen]:
         return {k: seen for (kind, k), seen in self.of["speeds"].items() if kind == name}
@@ -81,9 +70,9 @@ def figures(ran: Results) -> tuple[Figure, ...]:
 
 def convergence(ran: Results) -> Figure:
     panels = []
-    for size in ran.sizes():
-        lines = [both(f"gamma = {gamma:g}", seen) for gamma, seen in ran.gammas(size).items() if gamma < STILL]
-        lines.append(Line.of("ADMM", ran.gammas(size)[STILL].loss, dashed=True))
+    for size, runs in ran.gammas.items():
+        lines = [both(f"gamma = {gamma:g}", seen) for gamma, seen in runs.items() if gamma < STILL]
+        lines.append(Line.of("ADMM", runs[STILL].loss, dashed=True))
         panels.append(Panel(f"(a) R-ADMM, {size} nodes", "iteration", "mean loss", lines))
     for place, name, words in (("(b)", "apart", "1 + {k} q_2"), ("(c)", "alike", "1 + {k}/100")):
         lines = [both(words.format(k=k), seen, f"k = {k}") for k, seen in ran.speeds(name).items()]
@@ -135,23 +124,14 @@ def comparison(ran: Results, kind: str) -> Figure:
 def grids(ran: Results) -> list[Grid]:
     captions = {"published": "Figure 5 at the end: noise by the paper", "certified": "The same with certified noise"}
     columns = ("level", "method", "releases", "published", "certified", "loss", "loss, even", "error rate")
-    tables = [
-        Grid(
-            f"comparison-{kind}",
-            captions[kind],
-            columns,
-            [row(level, name, run) for level in ran.levels(kind) for name, run in ran.runs(kind, level).items()],
-        )
-        for kind in KINDS
-    ]
+    tables = []
+    for kind in KINDS:
+        ends = [row(level, name, run) for level in ran.levels(kind) for name, run in ran.runs(kind, level).items()]
+        tables.append(Grid(f"comparison-{kind}", captions[kind], columns, ends))
     rows = [
-        (
-            "recycled" if recycled else "plain",
-            f"{eta:g}, {growth:g}, {rounds}",
-            *map(spread_words, (run.last, run.error)),
-        )
-        for recycled, runs in ran.tried.items()
-        for (eta, growth, rounds), run in runs.items()
+        (name, f"{eta:g}, {growth:g}, {rounds}", spread_words(run.last), spread_words(run.error))
+        for name in ("recycled", "plain")
+        for (eta, growth, rounds), run in ran.tried(name == "recycled").items()
     ]
     if rows:
         headings = ("rounds", "eta, growth, releases", "loss", "error rate")

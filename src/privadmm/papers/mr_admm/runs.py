@@ -68,7 +68,6 @@ class Run:
     seen: Seen
     iterations: list[int]  # of the losses
     spent: Floats  # what the paper says that it has cost after each of them
-    alpha: float | None
 
     @property
     def last(self) -> Floats:
@@ -93,12 +92,12 @@ def published(plan: Plan, alpha: float, like: Plan | None, seeds: int) -> Run:
         alpha = claiming(lambda value: job(plan, PUBLISHED, value), total)
     this = job(plan, PUBLISHED, alpha)
     spent = np.cumsum([plan.method.claimed(this.public, t, alpha) for t in range(plan.rounds)], axis=0).max(axis=1)
-    return Run(nodes.run(this, seeds), plan.iterations, spent, alpha)
+    return Run(nodes.run(this, seeds), plan.iterations, spent)
 
 
 def certified(plan: Plan, epsilon: float, seeds: int) -> Run:
     this = job(plan, Target(epsilon, DELTA, Simulation.kind))
-    return Run(nodes.run(this, seeds), plan.iterations, np.array([]), None)
+    return Run(nodes.run(this, seeds), plan.iterations, np.array([]))
 
 
 def claim(this: Job) -> float:

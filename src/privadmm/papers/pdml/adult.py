@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,8 @@ from privadmm.optim.losses import Logistic
 from privadmm.papers.framework.bench import Setting, Task
 from privadmm.papers.framework.runs import follow
 from privadmm.papers.framework.study import Check, Claim, Figure, Line, Panel, expect, falls, rises, spread_words
-from privadmm.papers.pdml.runs import SERVERS, TENTH, Setup, against, guarantee_words
+from privadmm.papers.pdml.runs import SERVERS, TENTH, Setup, against
+from privadmm.papers.pdml.table import certified
 
 USED, FEW = 45_000, 4_500  # records; FEW in a quick run
 LABEL, LOUD = 1.0, 0.3  # LOUD: V, a third of a converged weight's norm, so that its decay is seen
@@ -25,9 +25,11 @@ CLOSE = 0.005  # of the last risk: converged
 BOUNDS, RATES, LABELS = (1.0, 3.0, 9.0), (0.6, 0.8, 0.9), (0.2, 0.4, 0.6, 1.0)
 ZERO = math.log(2)  # the risk of weights that are all 0
 
+Found = dict[Setup, Floats]  # what `curves` measured
+
 PLAIN = Setup()
 PHASE_ONE = {label: Setup(label) for label in LABELS}
-CERTIFIED = Setup(LABEL, noise="certified", rho=1.0, rounds=20)
+CERTIFIED = certified(LABEL)
 
 
 def perturbed(R: float, rho: float = 0.8, label: float = LABEL) -> Setup:
@@ -94,7 +96,9 @@ def words(setup: Setup) -> str:
 
 
 def promised(setup: Setup, setting: Setting) -> str:
-    return guarantee_words(*against(setup.job(records(used(setting)))))
+    """The epsilons certified against other servers."""
+    record, label = ("bare" if cost is None else f"{cost:.3g}" for cost in against(setup.job(records(used(setting)))))
+    return f"others: record {record}, label {label}"
 
 
 def span(setups: Sequence[Setup], setting: Setting) -> str:
@@ -104,8 +108,8 @@ def span(setups: Sequence[Setup], setting: Setting) -> str:
     return f"others: record {' to '.join(known) or 'bare'}"
 
 
-def figures(setting: Setting, results: dict[Any, Any]) -> tuple[Figure, ...]:
-    gap, loss = ({key[1]: value[i] for key, value in results.items() if key[0] == "adult"} for i in (0, 1))
+def figures(setting: Setting, found: Found) -> tuple[Figure, ...]:
+    gap, loss = ({setup: value[i] for setup, value in found.items()} for i in (0, 1))
     three = (PLAIN, PHASE_ONE[LABEL], perturbed(TENTH), perturbed(1.0), CERTIFIED)
     bounds, labels = bounds_of(loss), labels_of(loss)
     final, risks = "risk (1)/n after the last round", "risk (1)/n"
@@ -165,8 +169,7 @@ def rounds_to_end(values: Floats) -> Floats:
     return np.where(far.any(axis=0), len(values) - np.argmax(far[::-1], axis=0) + 1.0, 1.0)
 
 
-def checks(setting: Setting, results: dict[Any, Any]) -> Iterator[Check]:
-    found = {key[1]: value for key, value in results.items() if key[0] == "adult"}
+def checks(setting: Setting, found: Found) -> Iterator[Check]:
     last = {setup: value[1, -1] for setup, value in found.items()}
     slow = {setup: rounds_to_end(value[1]) for setup, value in found.items()}
     one, two, loud, least = PHASE_ONE[LABEL], perturbed(TENTH), perturbed(1.0), float(last[PLAIN].mean())

@@ -16,7 +16,7 @@ from privadmm.papers.framework.study import Check, Claim, Parameter, Study, list
 from privadmm.papers.pdml import adult
 from privadmm.papers.pdml.adult import FEW, LOUD
 from privadmm.papers.pdml.lemma import Lemma5, Spectrum
-from privadmm.papers.pdml.runs import BETA, DELTA, LINKS, RECORD, SERVERS, STIFF, A, V, graph
+from privadmm.papers.pdml.runs import BETA, DELTA, LINKS, RECORD, SERVERS, STIFF, A, Setup, V, graph
 from privadmm.papers.pdml.table import BRIEF, PRINTED, costs, majority, row, signal, sweep
 from privadmm.papers.pdml.table_checks import PRINTED_SIZES, checks, grids, of_print, sizes_words, swept
 
@@ -25,15 +25,10 @@ SMALL = ("german", "twonorm")  # the sets of a quick run
 GRAPHS = 200
 
 
-def parameters(setting: Setting, names: Sequence[str], results: dict[Any, Any]) -> tuple[Parameter, ...]:
+def parameters(setting: Setting, names: Sequence[str], curves: Sequence[Setup]) -> tuple[Parameter, ...]:
     """The settings of this run."""
-    quick = setting.quick
-    curves = [key[1] for key in results if key[0] == "adult"]
-    varied = (
-        sorted({each.rho for each in curves if adult.rated(each)}),
-        adult.bounds_of(curves),
-        adult.labels_of(curves),
-    )
+    quick, rates = setting.quick, sorted({each.rho for each in curves if adult.rated(each)})
+    varied = rates, adult.bounds_of(curves), adult.labels_of(curves)
     swept_a = "from the sweep of a full run, where it" if quick else "it"
     cells = f"not stated; {swept_a} fits most of the 21 cells of Table I without phase 2, on other splits"
     rows = f"{adult.used(setting):,} of the 45,222 complete rows, 105 columns, norm at most 1"
@@ -64,7 +59,7 @@ def parameters(setting: Setting, names: Sequence[str], results: dict[Any, Any]) 
 
 
 def tasks(setting: Setting) -> list[Task]:
-    data = sets.need(setting.data, sets.raetsch_files(), "Table I of the PDML paper", sets.ABOUT_RAETSCH)
+    data = sets.need(setting.data, sets.RAETSCH, "Table I of the PDML paper", sets.ABOUT_RAETSCH)
     names, half = SMALL if setting.quick else tuple(PRINTED), -(-setting.seeds // 2)
     made = [
         Task(("row", name, seeds[0]), row, (data, name, seeds), f"Table I, {name}, seeds from {seeds[0]}", 9.0)
@@ -92,8 +87,9 @@ def study(setting: Setting, results: dict[Any, Any]) -> Study:
     else:
         sweeps, more = swept({name: results["sweep", name] for name in names})
         tables, judged = [*tables, sweeps], [*judged, *more]
-    judged += [*adult.checks(setting, results), lemma()]
-    settings, figures = parameters(setting, names, results), adult.figures(setting, results)
+    curves = {key[1]: value for key, value in results.items() if key[0] == "adult"}
+    judged += [*adult.checks(setting, curves), lemma()]
+    settings, figures = parameters(setting, names, list(curves)), adult.figures(setting, curves)
     return Study(NAME, TITLE, settings, judged, figures, tables, notes)
 
 

@@ -66,9 +66,3 @@ def against(job: Job) -> tuple[float | None, float | None]:
     known = (others[name] for name in ("record", "label"))
     record, label = (float(each["epsilon"]) if isinstance(each, dict) else None for each in known)
     return record, label
-
-
-def guarantee_words(record: float | None, label: float | None) -> str:
-    """For the labels of curves: the epsilons certified against other servers."""
-    record_words, label_words = ("bare" if value is None else f"{value:.3g}" for value in (record, label))
-    return f"others: record {record_words}, label {label_words}"

@@ -1,6 +1,6 @@
 """PDML, Table I: accuracy on seven of Raetsch's sets. Every seed has a split, labels and noise of its own."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +23,8 @@ APART = 1000  # the first seed of the sweep
 
 COUNTS = {"german": 1000, "image": 2086, "ringnorm": 7400, "banana": 5300}  # section VI-A1
 COUNTS |= {"splice": 2991, "twonorm": 7400, "waveform": 5000}
-CONFIGURATIONS = ((None, 0), (0.4, 0), (1.0, 0), (0.4, 1), (0.4, 9), (1.0, 1), (1.0, 9))  # (epsilon, R)
+Configuration = tuple[float | None, float]  # epsilon, R
+CONFIGURATIONS: tuple[Configuration, ...] = ((None, 0), (0.4, 0), (1.0, 0), (0.4, 1), (0.4, 9), (1.0, 1), (1.0, 9))
 TABLE = {  # Table I, in per cent, as printed
     "german": ("75.00", "71.00", "74.00", "69.67", "64.00", "74.33", "67.67"),
     "image": ("75.56", "70.13", "72.84", "69.33", "63.10", "70.45", "65.50"),
@@ -36,28 +37,21 @@ TABLE = {  # Table I, in per cent, as printed
 PRINTED = {name: np.array([float(cell) for cell in row]) for name, row in TABLE.items()}
 
 
-@dataclass(frozen=True)
-class Cell:
-    """A column: which configuration of the paper's, with which share of its eta, or certified instead."""
+def stated(label: float | None, R: float = 0.0, share: float = 1.0) -> Setup:
+    """A configuration of the paper's, with a share of its eta."""
+    return Setup(label, R * share, "printed" if R else "off")
 
-    label: float | None
-    R: float = 0
-    share: float = 1.0
-    certified: bool = False
-    decays: bool = False  # certified, with noise that falls by rho a round as in the paper
 
-    @property
-    def setup(self) -> Setup:
-        if self.certified:
-            return Setup(self.label, noise="certified", rho=0.8 if self.decays else 1.0, rounds=BRIEF)
-        return Setup(self.label, self.R * self.share, "printed" if self.R else "off")
+def certified(label: float, rho: float = 1.0) -> Setup:
+    """Certified noise, equal in all rounds or falling by rho as in the paper."""
+    return Setup(label, noise="certified", rho=rho, rounds=BRIEF)
 
 
 CELLS = (
-    *(Cell(label, R) for label, R in CONFIGURATIONS),
-    *(Cell(label, R, TENTH) for label, R in CONFIGURATIONS if R),
-    *(Cell(label, certified=True) for label in (0.4, 1.0)),
-    Cell(1.0, certified=True, decays=True),
+    *(stated(label, R) for label, R in CONFIGURATIONS),
+    *(stated(label, R, TENTH) for label, R in CONFIGURATIONS if R),
+    *(certified(label) for label in (0.4, 1.0)),
+    certified(1.0, rho=0.8),
 )
 
 
@@ -95,7 +89,7 @@ def accuracy(setup: Setup, records: tuple[Shards, Shards], seed: int) -> float:
 def row(data: Path, name: str, seeds: range) -> Floats:
     """Run every cell of a set, (cells, seeds)."""
     records = {seed: split(data, name, seed) for seed in seeds}
-    return np.array([[accuracy(cell.setup, records[seed], seed) for seed in seeds] for cell in CELLS])
+    return np.array([[accuracy(cell, records[seed], seed) for seed in seeds] for cell in CELLS])
 
 
 def sweep(data: Path, name: str, seeds: int) -> tuple[Floats, Floats, Floats]:
@@ -107,13 +101,12 @@ def sweep(data: Path, name: str, seeds: int) -> tuple[Floats, Floats, Floats]:
     own = range(APART, APART + seeds)
     records = {seed: split(data, name, seed) for seed in own}
 
-    def mean(cell: Cell, a: float) -> float:
-        setup = replace(cell.setup, a=a)
-        return float(np.mean([accuracy(setup, records[seed], seed) for seed in own]))
+    def mean(cell: Setup, a: float) -> float:
+        return float(np.mean([accuracy(replace(cell, a=a), records[seed], seed) for seed in own]))
 
-    quiet = [[mean(Cell(*pair), a) for pair in CONFIGURATIONS[:3]] for a in SWEEP]
+    quiet = [[mean(stated(*pair), a) for pair in CONFIGURATIONS[:3]] for a in SWEEP]
     exact = [np.mean([at_optimum(a, records[seed]) for seed in own]) for a in SWEEP]
-    loud = [mean(Cell(*CONFIGURATIONS[-1]), a) for a in SWEEP] if name == "twonorm" else []
+    loud = [mean(stated(*CONFIGURATIONS[-1]), a) for a in SWEEP] if name == "twonorm" else []
     return np.array(quiet), np.array(exact), np.array(loud)
 
 
@@ -140,4 +133,4 @@ def majority(data: Path, name: str) -> float:
 def costs(data: Path, name: str) -> list[tuple[float | None, float | None]]:
     """The epsilons of what other servers learn, (record, label), by cell; they do not depend on the seed."""
     records = split(data, name, 0)[0]
-    return [against(cell.setup.job(records)) for cell in CELLS]
+    return [against(cell.job(records)) for cell in CELLS]

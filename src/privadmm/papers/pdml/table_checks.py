@@ -6,8 +6,8 @@ import numpy as np
 
 from privadmm.data.arrays import Floats
 from privadmm.papers.framework.study import Check, Claim, Grid, Row, expect, near
-from privadmm.papers.pdml.runs import DELTA, RECORD, SERVERS, TENTH, A
-from privadmm.papers.pdml.table import CELLS, CONFIGURATIONS, COUNTS, PRINTED, SWEEP, Cell, allowed_sizes
+from privadmm.papers.pdml.runs import DELTA, RECORD, SERVERS, TENTH, A, Setup
+from privadmm.papers.pdml.table import CELLS, CONFIGURATIONS, COUNTS, PRINTED, SWEEP, allowed_sizes, certified, stated
 
 Rows = dict[str, Floats]  # by set: (cells, seeds)
 Costs = dict[str, list[tuple[float | None, float | None]]]  # by set and cell: of a record, of a label
@@ -20,12 +20,11 @@ PRINTED_SIZES |= {"splice": 901, "twonorm": 3900, "waveform": 1500}
 
 def place(column: int, share: float = 1.0) -> int:
     """Where a column of Table I stands among the cells."""
-    label, R = CONFIGURATIONS[column]
-    return CELLS.index(Cell(label, R, share if R else 1.0))
+    return CELLS.index(stated(*CONFIGURATIONS[column], share))
 
 
 LOUD = place(CONFIGURATIONS.index((1.0, 1)))  # as printed, epsilon = 1, R = 1
-EQUAL, FALLING = (CELLS.index(Cell(1.0, certified=True, decays=decays)) for decays in (False, True))
+EQUAL, FALLING = (CELLS.index(certified(1.0, rho)) for rho in (1.0, 0.8))
 
 
 def between(epsilons: list[float | None], digits: str) -> str:
@@ -63,9 +62,9 @@ def grids(rows: Rows, costs: Costs) -> tuple[Grid, ...]:
             cells = [row[place(j, share)] for share in ((1.0, TENTH) if R else (1.0,))]
             shown = [text for cell in cells for text in (spread(cell), f"{cell.mean() - PRINTED[name][j]:+.2f}")]
             every.append((name, words(j), f"{PRINTED[name][j]:.2f}", *[*shown, "", ""][:4]))
-    kinds = {kind(cell): i for i, cell in enumerate(CELLS) if cell.certified}
+    kinds = {kind(cell): i for i, cell in enumerate(CELLS) if cell.noise == "certified"}
     at = (LOUD, *kinds.values())
-    certified = [(name, f"{PRINTED[name][5]:.2f}", *(spread(row[i]) for i in at)) for name, row in rows.items()]
+    ends = [(name, f"{PRINTED[name][5]:.2f}", *(spread(row[i]) for i in at)) for name, row in rows.items()]
     promised = list[Row]()
     for name, own in costs.items():
         known = [" and ".join("none" if epsilon is None else f"{epsilon:.4g}" for epsilon in own[i]) for i in at]
@@ -80,13 +79,13 @@ def grids(rows: Rows, costs: Costs) -> tuple[Grid, ...]:
     servers = ("set", "records of a server", "as printed, epsilon = 1, R = 1", *kinds)
     return (
         Grid("table-1", "Table I: accuracy in per cent, every cell", columns, every),
-        Grid("table-1-certified", total, headings, certified),
+        Grid("table-1-certified", total, headings, ends),
         Grid("table-1-guarantees", learnt, servers, promised),
     )
 
 
-def kind(cell: Cell) -> str:
-    noise = f"{cell.setup.rounds} rounds, {'noise falling by 0.8' if cell.decays else 'equal noise'}"
+def kind(cell: Setup) -> str:
+    noise = f"{cell.rounds} rounds, {'equal noise' if cell.rho == 1 else f'noise falling by {cell.rho:g}'}"
     return f"certified, epsilon = {cell.label:g}, {noise}"
 
 

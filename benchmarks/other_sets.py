@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.linear_model import LogisticRegression
 
 from privadmm.algorithms.dp_fedsgd import DPFedSGD
@@ -138,7 +139,10 @@ def facts(
 def non_private(shards: Shards, test: Shards) -> float:
     """On the features that exact moments give."""
     map = map_of(moments(shards, nonnegative=False)[0], 0.0, 0.2)
-    (rows,), (unseen,) = ([A for slot in part.slots for A in slot.piece.parties()] for part in (shards, test))
+    (rows,), (unseen,) = (
+        [A.toarray() if issparse(A) else A for slot in part.slots for A in slot.piece.parties()]
+        for part in (shards, test)
+    )
     model = LogisticRegression(C=10.0, max_iter=1000, fit_intercept=False).fit(map(rows), shards.y)
     return float(model.score(map(unseen), test.y))
 

@@ -23,8 +23,8 @@ from privadmm.errors import LedgerError
 At = tuple[int, int]
 RECORD = 128  # bytes, so that none crosses a sector of a disk
 FIRST = b"privadmm keys of secure sums, 1".ljust(RECORD, b"\n")  # in place of a record
-BODY = struct.Struct("<32sqq")  # behind the digest of the job: its key, zeros once that is erased; round and phase
-NAME, ERASED, NONE = 32, bytes(32), (-1, -1)
+NAME, KEY, LAST = 32, 32, struct.Struct("<qq")  # what it has: the digest of a job, its key, the tick sent last
+ERASED, NONE = bytes(KEY), (-1, -1)
 
 
 class KeyFile:
@@ -42,14 +42,14 @@ class KeyFile:
                 return None if private == ERASED else private
             private = make()
             end = file.seek(0, os.SEEK_END) // RECORD * RECORD  # over what a crash has left of another
-            write(file, end, (_name(job) + BODY.pack(private, *NONE)).ljust(RECORD, b"\0"))
+            write(file, end, (_name(job) + private + LAST.pack(*NONE)).ljust(RECORD, b"\0"))
             return private
 
     def sent(self, job: str, at: At, over: bool) -> None:
         """Remember that this tick was committed, if none after it was; the key of a job that is over is erased."""
-        with self._record(job) as (file, place, private, last):
-            if place:
-                write(file, place + NAME, BODY.pack(private, *max(last, at)))
+        with self._record(job) as (file, place, _, last):
+            if place and last < at:
+                write(file, place + NAME + KEY, LAST.pack(*at))
         if over:
             self.erase(job)
 
@@ -60,9 +60,9 @@ class KeyFile:
 
     def erase(self, job: str) -> None:
         """Overwrite the key of a job. That there was one is remembered, so that no other is drawn."""
-        with self._record(job) as (file, place, _, last):
+        with self._record(job) as (file, place, _, _):
             if place:
-                write(file, place + NAME, BODY.pack(ERASED, *last))
+                write(file, place + NAME, ERASED)
 
     @contextmanager
     def _record(self, job: str) -> Iterator[tuple[Any, int, bytes, At]]:
@@ -76,7 +76,8 @@ class KeyFile:
                 raise LedgerError(f"{self.path}: is no file of keys, or damaged: the jobs with keys there are over")
             for place in range(RECORD, len(content) - RECORD + 1, RECORD):
                 if content[place : place + NAME] == name:
-                    private, round, phase = BODY.unpack_from(content, place + NAME)
+                    private = content[place + NAME : place + NAME + KEY]
+                    round, phase = LAST.unpack_from(content, place + NAME + KEY)
                     yield file, place, private, (round, phase)
                     return
             yield file, 0, ERASED, NONE

@@ -11,7 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dask_deployment import Deployed, at_round, by_party, dasked, deployed, kill_in_the_middle, ledgers, order, planted
+from dask_deployment import (
+    Deployed,
+    at_round,
+    by_party,
+    dasked,
+    deployed,
+    kill_in_the_middle,
+    ledgers,
+    order,
+    planted,
+    said,
+)
 from privadmm.config import build
 from privadmm.deploy import dask
 from privadmm.deploy.engines import orders
@@ -52,18 +63,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
         yield made
 
 
-def facts(done: Finished) -> dict[str, Any]:
-    """The results that two engines must agree on: a roster is kept by blocks only."""
-    export = {key: value for key, value in done.ledger.items() if key not in ("head", "kept")}
-    kept = [one for one in done.ledger["kept"] if one["name"] != "roster"]
-    weights = done.model.weights.tobytes()
-    return {"transcript": done.result["transcript"], "weights": weights, "rows": done.rows, "kept": kept, **export}
-
-
 def same(done: Finished, whole: Finished, out: Path) -> None:
     """Check that nothing shows of what happened to the workers, and that nothing was paid twice."""
     assert done.result["transcript"] == whole.result["transcript"]
-    assert facts(done)["parties"] == facts(whole)["parties"]
+    assert said(done)["ledger"] == said(whole)["ledger"]
     assert sum(map(charged, ledgers(out))) == charged(whole.directory.ledger)
     assert [verify(path).problems for path in ledgers(out)] == [(), ()]
     assert rosters(out) == 1
@@ -93,7 +96,7 @@ def test_one_transcript_in_process_in_blocks_and_on_workers(kind: str, cluster: 
     tables = KINDS[kind]
     whole = place.run(tables, out=place.path / "whole")
     done = place.run(dasked(tables, cluster))
-    assert facts(done) == facts(whole)
+    assert said(done) == said(whole)
     assert done.result["peers"] == "not pinned"
     assert "peers" not in whole.result
     assert not (place.path / "whole" / "ledger.sqlite-keys").exists()
@@ -346,5 +349,5 @@ def test_a_deployment_in_which_one_process_reads_all_records_is_refused(
 def test_one_worker_of_a_simulation_needs_no_keys(cluster: Deployed, place: Place) -> None:
     whole = place.run(SGD, out=place.path / "whole")
     done = place.run(dasked(SGD, cluster, workers=1))
-    assert facts(done) == facts(whole)
+    assert said(done) == said(whole)
     assert [path.name for path in (place.out / "ledgers").iterdir()] == ["block-0.sqlite"]

@@ -145,9 +145,9 @@ def test_a_neighbour_that_was_proposed_another_job_makes_noise(other: Any) -> No
     engine = blocks(job)
     for number, mine in enumerate(engine.workers):
         mine.ledger._secret = None
+        mine.ledger._kept.clear()
         entries[number] = introduced(job, mine.ids, mine.ledger) if number != 1 else entries[1]
     for mine in (*engine.workers[:1], worker, *engine.workers[2:]):
-        mine.ledger._kept.clear()
         accept_roster(job, mine.ids, mine.ledger, Roster.of(entries).pack(), lambda entry: True)
     engine.workers[1] = worker
     with pytest.raises(MessageError, match="add up to noise"):

@@ -7,32 +7,41 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from dask_deployment import (
+    Certificates,
+    Deployed,
+    at_round,
+    by_party,
+    dasked,
+    deployed,
+    kill_in_the_middle,
+    ledgers,
+    order,
+    planted,
+    said,
+)
 from privadmm.deploy.engines import orders
-from privadmm.deploy.remote_block import Order, Site
+from privadmm.deploy.remote_block import Site
 from privadmm.engine.job import Job
 from privadmm.engine.loop import Callback, View, drive
 from privadmm.engine.mail import Mail
 from privadmm.errors import ClusterError, ConfigError, DataError, LedgerError, LockedError, RefusedError
 from privadmm.privacy.verification import verify
-from privadmm.runs.run import Bar, Finished
 from privadmm.runs.rundir import read_receipts, receipts_of
 from small_runs import (
     CLEAR,
     DVP,
-    ENVIRONMENT,
     PRIVATE,
     SHARING,
     Place,
-    Tables,
     charged,
     rows,
     spawn,
@@ -42,9 +51,6 @@ from small_runs import (
 )
 
 pytestmark = pytest.mark.usefixtures("skipped_plots")
-
-distributed = pytest.importorskip("distributed")
-pytest.importorskip("cryptography")
 
 PARTIES = 5
 STAR = with_changes(PRIVATE, {"parties": {"count": PARTIES}})
@@ -59,132 +65,16 @@ KINDS = {
     "relay": RELAY,
     "randomised labels": LABELS,
     "a block leaves": LEAVING,
+    "secure sum": with_changes(RELAY, {"privacy": {"sum": "secure"}}),
     "columns": PEOPLE,
     "columns, randomised labels": with_changes(PEOPLE, {"privacy": {"label_epsilon": 1.0}}),
 }
-
-
-@dataclass(frozen=True)
-class Certificates:
-    """One self-signed certificate for all processes of a cluster."""
-
-    folder: Path
-
-    @staticmethod
-    def make(folder: Path) -> "Certificates":
-        folder.mkdir()
-        made = distributed.Security.temporary()
-        (folder / "cert.pem").write_text(made.tls_client_cert)
-        (folder / "key.pem").write_text(made.tls_client_key)
-        return Certificates(folder)
-
-    @property
-    def run(self) -> dict[str, str]:
-        cert, key = str(self.folder / "cert.pem"), str(self.folder / "key.pem")
-        return {"tls_ca": cert, "tls_cert": cert, "tls_key": key}
-
-    @property
-    def options(self) -> list[str]:
-        cert, key = str(self.folder / "cert.pem"), str(self.folder / "key.pem")
-        return ["--tls-ca-file", cert, "--tls-cert", cert, "--tls-key", key]
-
-
-@dataclass
-class Deployed:
-    """A scheduler and two workers, each a process of its own under a nanny."""
-
-    folder: Path
-    certificates: Certificates
-    processes: list[subprocess.Popen[bytes]]
-    address: str = ""
-
-    @property
-    def port(self) -> int:
-        return int(self.address.rpartition(":")[2])
-
-    @property
-    def run(self) -> dict[str, Any]:
-        return {"engine": "dask", "scheduler": self.address, "timeout": 60.0, **self.certificates.run}
-
-    def pids(self) -> list[int]:
-        """The ids of the two worker processes, children of the process that holds their nannies."""
-        nanny = self.processes[1].pid
-        found = subprocess.run(
-            ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(nanny)],
-            capture_output=True,
-            text=True,
-        )  # which fails where there are none
-        workers = [line.split()[0] for line in found.stdout.splitlines() if "spawn_main" in line]
-        return [int(pid) for pid in workers]
-
-
-@contextmanager
-def deployed(folder: Path) -> Iterator[Deployed]:
-    certificates = Certificates.make(folder / "certificates")
-    known = folder / "scheduler.json"
-    pages = ["--no-dashboard", "--dashboard-address", "127.0.0.1:0"]
-    common = [*certificates.options, *pages, "--scheduler-file", str(known)]
-    dask = [sys.executable, "-m", "dask"]
-    made = Deployed(folder, certificates, [])
-
-    def start(name: str, *words: str) -> None:
-        with (folder / f"{name}.log").open("wb") as log:
-            made.processes.append(subprocess.Popen([*dask, *words, *common], stdout=log, stderr=log, env=ENVIRONMENT))
-
-    try:
-        start("scheduler", "scheduler", "--host", "127.0.0.1", "--port", "0", "--protocol", "tls")
-        start("workers", "worker", "--host", "127.0.0.1", "--nworkers", "2", "--nthreads", "1")
-        wait_for(lambda: known.exists() and known.stat().st_size > 0, "the scheduler")
-        made.address = json.loads(known.read_text())["address"]
-        wait_for(lambda: len(made.pids()) == 2, "the workers")
-        yield made
-    finally:
-        for process in reversed(made.processes):  # the workers first: they take their leave of the scheduler
-            process.terminate()
-            try:
-                process.wait(timeout=15)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
     with deployed(tmp_path_factory.mktemp("dask")) as made:
         yield made
-
-
-def dasked(tables: Tables, cluster: Deployed, **run: Any) -> Tables:
-    return with_changes(tables, {"run": {**cluster.run, **run}})
-
-
-def said(done: Finished) -> dict[str, Any]:
-    """The results that two engines must agree on, bit for bit."""
-    ledger = {key: value for key, value in done.ledger.items() if key != "head"}
-    return {
-        "transcript": done.result["transcript"],
-        "weights": done.model.weights.tobytes(),
-        "metrics": done.rows,
-        "ledger": ledger,
-    }
-
-
-def ledgers(out: Path) -> list[Path]:
-    return sorted((out / "ledgers").glob("*.sqlite"))
-
-
-def at_round(round: int, act: Callable[[], object]) -> Bar:
-    """Do something once, after so many rounds."""
-
-    @contextmanager
-    def bar(job: Job, done: int) -> Iterator[Callback]:
-        def look(view: View) -> None:
-            if view.progress.round == round:
-                act()
-
-        yield look
-
-    return bar
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -195,20 +85,9 @@ def test_the_same_transcript_as_in_process(kind: str, cluster: Deployed, place: 
     assert [verify(path).problems for path in ledgers(place.out)] == [(), ()]
 
 
-def by_party(place: Place, **run: Any) -> Tables:
-    """A file for each of the five parties, with sizes that are declared."""
-    sizes = [20, 12, 20, 12, 9]
-    for party, (X, y) in enumerate(
-        zip(*(np.split(one, np.cumsum(sizes)[:-1]) for one in rows(sum(sizes))), strict=True)
-    ):
-        write_npz(place.path / f"party-{party}.npz", X, y)
-    data = {"source": "party-{party}.npz", "dim": 3, "test_fraction": 0.0}
-    return with_changes(STAR, {"data": data, "parties": {"count": None, "sizes": sizes}, "run": run})
-
-
 def test_a_file_for_each_party_and_little_memory(cluster: Deployed, place: Place) -> None:
-    whole = place.run(by_party(place), out=place.path / "whole")
-    done = place.run(dasked(by_party(place), cluster, memory=500))
+    whole = place.run(by_party(place, STAR), out=place.path / "whole")
+    done = place.run(dasked(by_party(place, STAR), cluster, memory=500))
     assert said(done) == said(whole)
 
 
@@ -217,7 +96,7 @@ def test_who_starts_a_deployment_reads_no_party_s_file(
 ) -> None:
     """The workers read the files, which would fail here; what they find is compared with what is declared."""
     pytest.importorskip("opendp")
-    tables = by_party(place, **cluster.run, mode="deployment", seed=None, ledger="parties", memory="1kB")
+    tables = by_party(place, STAR, **cluster.run, mode="deployment", seed=None, ledger="parties", memory="1kB")
 
     def refuse(*given: Any) -> None:
         raise AssertionError("the driver has read a party's file")
@@ -242,13 +121,6 @@ def test_receipts_are_of_their_block(cluster: Deployed, place: Place) -> None:
     for path in ledgers(place.out):
         assert len(receipts_of(place.out, path)) == len(found) / 2
         assert place.call("ledger", "verify", path, "--against", place.out).code == 0
-
-
-def kill_in_the_middle(cluster: Deployed) -> None:
-    """Stop a worker, so that it is asked and cannot answer; then kill it."""
-    pid = cluster.pids()[0]
-    os.kill(pid, signal.SIGSTOP)
-    threading.Timer(0.5, os.kill, (pid, signal.SIGKILL)).start()
 
 
 def test_a_worker_killed_in_the_middle_of_a_round(
@@ -342,53 +214,6 @@ PLANTED = {
 }
 
 
-def plant(place: str, act: str) -> None:
-    """Run in a worker's process: make this function fail or end the process; `act` "undo" restores it."""
-    import importlib
-    import os
-    import signal
-
-    module, _, path = place.partition(":")
-    owner: Any = importlib.import_module(module)
-    *names, last = path.split(".")
-    for name in names:
-        owner = getattr(owner, name)
-
-    def fails(*_: Any, **__: Any) -> Any:
-        if act == "dies":
-            os.kill(os.getpid(), signal.SIGKILL)
-        raise ZeroDivisionError("the mean of the records is 0.123")
-
-    if act == "undo":
-        setattr(owner, last, owner.planted)
-    else:
-        owner.planted = getattr(owner, last)
-        setattr(owner, last, fails)
-
-
-plant.__module__ = "__main__"  # pickled by value: workers cannot import the tests
-
-
-@contextmanager
-def planted(cluster: Deployed, place: str, act: str = "fails") -> Iterator[None]:
-    """Plant a fault in every worker process."""
-    certificates = cluster.certificates.run
-    security = distributed.Security(
-        tls_ca_file=certificates["tls_ca"],
-        tls_client_cert=certificates["tls_cert"],
-        tls_client_key=certificates["tls_key"],
-        require_encryption=True,
-    )
-    with distributed.Client(cluster.address, security=security, set_as_default=False) as client:
-        client.wait_for_workers(2, timeout=60)
-        client.run(plant, place, act)
-        try:
-            yield
-        finally:
-            if act == "fails":
-                client.run(plant, place, "undo")
-
-
 @pytest.mark.parametrize("fault", [*PLANTED, "the process"])
 def test_a_worker_that_fails_in_a_deployment_locks_its_ledger(fault: str, cluster: Deployed, place: Place) -> None:
     """Charged and reported once: the driver learns that it is locked, and the reason stays in the ledger."""
@@ -472,19 +297,8 @@ def test_a_scheduler_is_for_dask(place: Place) -> None:
     assert (done.code, "--scheduler goes with --engine dask" in done.err) == (2, True)
 
 
-def order(place: Place, tables: Tables = STAR) -> Order:
-    from privadmm.config import build
-    from privadmm.config.file import read
-    from small_runs import write_config
-
-    config = read(write_config(place.path / "config.toml", tables))
-    prepared = build.prepare(config)
-    job = build.job(config, prepared.train.sizes, prepared.train.dim)
-    return Order(config, job, tuple(prepared.train.ids.tolist()), place.path / "ledgers")
-
-
 def test_a_site_reads_its_own_records_and_no_others(place: Place) -> None:
-    first, second = orders(order(place))
+    first, second = orders(order(place, STAR))
     assert (first.parties, second.parties) == ((0, 1, 2), (3, 4))
     write_npz(place.path / "data.npz", *rows(n=50))
     site = Site(second)
@@ -551,7 +365,7 @@ class Unruly:
                 self.engine._ask("step", [asked], [block])
 
 
-@pytest.mark.parametrize("kind", ["star", "graph"])
+@pytest.mark.parametrize("kind", ["star", "graph", "secure sum"])
 def test_requests_that_come_twice_too_early_too_late_and_forged(kind: str, cluster: Deployed, place: Place) -> None:
     from federations import released
     from privadmm.deploy.dask import DaskCluster
@@ -615,9 +429,10 @@ def test_a_connection_that_breaks_while_a_lost_block_is_made_again(
 
 
 @pytest.mark.slow
-def test_workers_killed_again_and_again(cluster: Deployed, place: Place) -> None:
+@pytest.mark.parametrize("kind", ["star", "secure sum"])
+def test_workers_killed_again_and_again(kind: str, cluster: Deployed, place: Place) -> None:
     """At random moments, so that some die after the commit and before the answer."""
-    many = with_changes(STAR, {"algorithm": {"rounds": 200}, "run": {"metrics_every": 0}})
+    many = with_changes(KINDS[kind], {"algorithm": {"rounds": 200}, "run": {"metrics_every": 0}})
     whole = place.run(many, out=place.path / "whole")
     rng, killed = np.random.default_rng(0), set()
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from privadmm.config.reader import Report
 from privadmm.config.sections import (
+    PARTY,
     AlgorithmTable,
     DataTable,
     GraphTable,
@@ -170,6 +171,19 @@ def _check_labels(privacy: PrivacyTable, loss: LossTable, to: Complaints) -> Non
     if privacy.label_epsilon is not None and loss.name == "squared":
         allowed = "for losses of two classes only"
         to.add("privacy", "label_epsilon", f"is given beside {to.named('loss', 'name')}", allowed)
+
+
+def check_curator(privacy: PrivacyTable | None, run: RunTable, data: DataTable, to: Complaints) -> None:
+    """A deployment in which one process reads all records: what it adds up is no secret of theirs."""
+    from privadmm.engine.block import CURATOR
+
+    if privacy is None or (privacy.sum, run.mode) != ("secure", "deployment"):
+        return
+    if run.engine == "inprocess" or run.workers == 1:
+        to.clash("privacy", "sum", f"{to.named('run', 'mode')} in one process", '"local" there', CURATOR)
+    elif not data.by_party:
+        problem = f"{to.named('privacy', 'sum')}: whoever starts the run would read everybody's records"
+        to.clash("data", "source", problem, f"a path with {PARTY}, which is read by a party's worker alone")
 
 
 def _check_run(run: RunTable, parties: PartiesTable, to: Complaints) -> None:

@@ -21,6 +21,7 @@ from privadmm.data.columns import People
 from privadmm.engine.block import open_block
 from privadmm.engine.job import Job
 from privadmm.engine.mail import Mail
+from privadmm.engine.sums import accept_roster, introduced
 from privadmm.engine.worker import Worker
 from privadmm.errors import DataError, LedgerError, RefusedError, StorageError
 from privadmm.privacy.labels import reported_by_holder
@@ -144,6 +145,16 @@ class Site:
     def begin(self) -> None:
         """Set the plan's cost aside, or refuse; then go on from what the ledger holds."""
         self._worker = open_block(self.order.job, self._held, self._noise, self.ledger, self.order.parties)
+
+    @named
+    def introduce(self) -> str:
+        """The block's entry of the roster of a secure sum, which nobody signs: its key is drawn once for the job."""
+        return introduced(self.order.job, self.worker.ids, self.ledger).pack()
+
+    @named
+    def accept(self, roster: bytes) -> None:
+        """Take the roster of a secure sum. No keys are pinned here: whoever drives is believed, and keeps no other."""
+        accept_roster(self.order.job, self.worker.ids, self.ledger, roster, lambda entry: True)
 
     @property
     def ledger(self) -> SqliteLedger:

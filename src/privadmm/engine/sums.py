@@ -21,7 +21,7 @@ from privadmm.privacy.accounting import Plan, epsilon, totals, worst
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.events import SharedGaussian
 from privadmm.privacy.ledger import Ledger
-from privadmm.privacy.masks import Entry, Masker, Roster, Told, new_key, pair_key, public_key
+from privadmm.privacy.masks import Entry, Masker, Roster, Told, new_key, public_key
 from privadmm.privacy.sums import Summands, Summing, Sums, Words
 
 if TYPE_CHECKING:
@@ -80,23 +80,35 @@ def _planned(algorithm: Algorithm, public: Public, plan: Plan) -> Sums:
 
 
 def introduced(job: "Job", ids: Ints, ledger: Ledger) -> Entry:
-    """The block's entry of the roster, not signed yet; its key is drawn once for a job."""
-    private = ledger.secret(job.id, new_key)
+    """The block's entry of the roster, not signed yet; its key is drawn once for a job.
+
+    Once there is a roster it has the entry, also when the job is over and its key erased.
+    """
+    if (packed := ledger.kept(job.id, ROSTER)) is not None:
+        return next(entry for entry in Roster.unpack(packed).entries if entry.number == int(ids.min()))
+    private = None if ledger.over(job.id) else ledger.secret(job.id, new_key)
     if private is None:
         raise RefusedError(f"the key of job {job.id} was erased: it is over here. Nothing was released")
     return Entry(tuple(ids.tolist()), public_key(private))
 
 
 def accept_roster(job: "Job", ids: Ints, ledger: Ledger, packed: bytes, signed: Any) -> None:
-    """Take the roster of a job, if it is the first and holds what it must; signed(entry) checks another's signature."""
-    mine, roster = introduced(job, ids, ledger), Roster.unpack(packed)
-    roster.check(mine, job.public.parties, signed)
-    private = ledger.secret(job.id)
-    assert private is not None
-    for entry in roster.entries:
-        if entry.number != mine.number:
-            pair_key(private, mine, entry, job.id, roster.digest)  # refused now if it is no key
-    if ledger.keep(job.id, ROSTER, roster.pack, None) != roster.pack():
+    """Take the roster of a job, if it is the first and holds what it must; signed(entry) checks another's signature.
+
+    The same one again changes nothing.
+    """
+    roster, first = Roster.unpack(packed), ledger.kept(job.id, ROSTER)
+    if first is None:
+        mine = introduced(job, ids, ledger)
+        roster.check(mine, job.public.parties, signed)
+        private = ledger.secret(job.id)
+        assert private is not None
+        masker = Masker(job.id, mine.number, private, roster)
+        for entry in roster.entries:
+            if entry.number != mine.number:
+                masker.pair(entry)  # refused now if it is no key
+        first = ledger.keep(job.id, ROSTER, roster.pack, None)
+    if first != roster.pack():
         raise RefusedError(
             f"another roster was accepted for job {job.id}, and the first one holds. Nothing was released"
         )
@@ -117,6 +129,8 @@ def masker_of(job: str, ids: Ints, public: Public, ledger: Ledger) -> Masker | N
 
 def present(public: Public, absent: Ints) -> Ints:
     """S: who takes part in a sum."""
+    if not len(absent):
+        return public.ids
     return np.setdiff1d(public.ids, absent[:, 0])
 
 

@@ -1,83 +1,102 @@
 """Keys of secure sums, in a file beside the ledger: one for each job, to be erased, and in no copy of the ledger.
 
 Whoever has a block's key and recorded what it sent could take its masks off again. So a key is drawn for one job, is
-erased with it, and is not part of the ledger, which is kept for ever and copied to be safe.
+erased with it, and is not part of the ledger, which is kept for ever and copied to be safe. Nor is it in a database:
+that would write pages with keys in them to journals, which are deleted and not overwritten. Here a job has a record of
+a fixed size that stays where it is, and erasing writes zeros over the key itself.
 
 The file also remembers the last tick that was committed for each job. A ledger that lacks it was put back from a copy,
 and would answer the same tick again with other noise: its key is erased instead.
 """
 
+import hashlib
 import os
-import sqlite3
+import struct
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+from privadmm.data.files import write_bytes
 from privadmm.errors import LedgerError
 
 At = tuple[int, int]
-# Two tables, so that a tick does not copy the page of a key into a journal.
-TABLES = (
-    "CREATE TABLE IF NOT EXISTS keys (job TEXT PRIMARY KEY, key BLOB)",
-    "CREATE TABLE IF NOT EXISTS sent (job TEXT PRIMARY KEY, round INT, phase INT)",
-)
+RECORD = 128  # bytes, so that none crosses a sector of a disk
+FIRST = b"privadmm keys of secure sums, 1".ljust(RECORD, b"\n")  # in place of a record
+NAME, KEY, LAST = 32, 32, struct.Struct("<qq")  # what it has: the digest of a job, its key, the tick sent last
+ERASED, NONE = bytes(KEY), (-1, -1)
 
 
 class KeyFile:
-    """The keys of one ledger's jobs."""
+    """The keys of one ledger's jobs. Two processes must not call `key` with `make` at once: the ledger sees to that."""
 
     def __init__(self, ledger: Path) -> None:
         self.path = ledger.with_name(f"{ledger.name}-keys")
 
-    @contextmanager
-    def _opened(self, erasing: bool = False) -> Iterator[sqlite3.Connection]:
-        """A transaction. What is erased goes to no journal, whose blocks would stay on the disk."""
-        with suppress(FileExistsError):
-            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        try:
-            db = sqlite3.connect(self.path, isolation_level=None, timeout=30)
-            try:
-                db.execute("PRAGMA secure_delete = ON")
-                db.execute(f"PRAGMA journal_mode = {'MEMORY' if erasing else 'DELETE'}")
-                db.execute("PRAGMA synchronous = FULL")
-                db.execute("BEGIN IMMEDIATE")
-                for table in TABLES:
-                    db.execute(table)
-                yield db
-                db.execute("COMMIT")
-            finally:
-                db.close()
-        except sqlite3.Error as error:
-            raise LedgerError(f"{self.path}: the keys could not be written or read ({error})") from error
-
     def key(self, job: str, make: Callable[[], bytes] | None = None) -> bytes | None:
         """The key of a job: the one that was made first; None if there is none, or if it was erased."""
-        if make is None and not self.path.exists():
-            return None
-        with self._opened() as db:
-            row = db.execute("SELECT key FROM keys WHERE job = ?", (job,)).fetchone()
-            if row is None and make is not None:
-                row = (make(),)
-                db.execute("INSERT INTO keys VALUES (?, ?)", (job, *row))
-            return None if row is None or row[0] is None else bytes(row[0])
+        if make is not None and not self.path.exists():
+            write_bytes(self.path, FIRST, private=True)
+        with self._record(job) as (file, place, private, _):
+            if place or make is None:
+                return None if private == ERASED else private
+            private = make()
+            end = file.seek(0, os.SEEK_END) // RECORD * RECORD  # over what a crash has left of another
+            write(file, end, (_name(job) + private + LAST.pack(*NONE)).ljust(RECORD, b"\0"))
+            return private
 
     def sent(self, job: str, at: At, over: bool) -> None:
-        """Remember that this tick was committed; the key of a job that is over is erased."""
-        with self._opened() as db:
-            db.execute("INSERT OR REPLACE INTO sent VALUES (?, ?, ?)", (job, *at))
+        """Remember that this tick was committed, if none after it was; the key of a job that is over is erased."""
+        with self._record(job) as (file, place, _, last):
+            if place and last < at:
+                write(file, place + NAME + KEY, LAST.pack(*at))
         if over:
             self.erase(job)
 
     def last(self, job: str) -> At | None:
         """The last tick that was committed; None if none was."""
-        if not self.path.exists():
-            return None
-        with self._opened() as db:
-            row = db.execute("SELECT round, phase FROM sent WHERE job = ?", (job,)).fetchone()
-            return None if row is None else (int(row[0]), int(row[1]))
+        with self._record(job) as (_, _, _, last):
+            return None if last == NONE else last
 
     def erase(self, job: str) -> None:
         """Overwrite the key of a job. That there was one is remembered, so that no other is drawn."""
-        if self.path.exists():
-            with self._opened(erasing=True) as db:
-                db.execute("UPDATE keys SET key = NULL WHERE job = ?", (job,))
+        with self._record(job) as (file, place, _, _):
+            if place:
+                write(file, place + NAME, ERASED)
+
+    @contextmanager
+    def _record(self, job: str) -> Iterator[tuple[Any, int, bytes, At]]:
+        """The open file, where the record of a job is in it (0: there is none), its key, and its last tick."""
+        if not self.path.exists():
+            yield None, 0, ERASED, NONE
+            return
+        with self._opened() as file:
+            content, name = file.read(), _name(job)
+            if content[:RECORD] != FIRST:
+                raise LedgerError(f"{self.path}: is no file of keys, or damaged: the jobs with keys there are over")
+            for place in range(RECORD, len(content) - RECORD + 1, RECORD):
+                if content[place : place + NAME] == name:
+                    private = content[place + NAME : place + NAME + KEY]
+                    round, phase = LAST.unpack_from(content, place + NAME + KEY)
+                    yield file, place, private, (round, phase)
+                    return
+            yield file, 0, ERASED, NONE
+
+    @contextmanager
+    def _opened(self) -> Iterator[Any]:
+        try:
+            with open(self.path, "r+b", buffering=0) as file:
+                yield file
+        except OSError as error:
+            raise LedgerError(f"{self.path}: the keys could not be written or read ({error.strerror})") from error
+
+
+def write(file: Any, place: int, data: bytes) -> None:
+    """Put bytes where they belong and wait until they are on the disk."""
+    file.seek(place)
+    file.write(data)
+    getattr(os, "fdatasync", os.fsync)(file.fileno())
+
+
+def _name(job: str) -> bytes:
+    return hashlib.sha256(job.encode()).digest()

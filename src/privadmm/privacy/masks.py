@@ -15,12 +15,17 @@ import hmac
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from privadmm.errors import RefusedError
 from privadmm.privacy.sums import Words
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+    from cryptography.hazmat.primitives.ciphers import Cipher
 
 VERSION = "privadmm secure sum, version 1"
 KEY = 32  # bytes of an X25519 key
@@ -40,9 +45,7 @@ def new_key() -> bytes:
 
 
 def public_key(private: bytes) -> bytes:
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-
-    return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
+    return loaded(private).public_key().public_bytes_raw()
 
 
 @dataclass(frozen=True)
@@ -160,41 +163,61 @@ class Masker:
         for copy, row in enumerate(out.reshape(-1, shape[-1])):
             context = told.context(self.roster.digest, copy, call, shape[-1])
             for entry in peers:
-                mask = key_stream(hmac.digest(self._pair(entry), context, "sha256"), shape[-1])
+                mask = key_stream(hmac.digest(self.pair(entry), context, "sha256"), shape[-1])
                 if self.number < entry.number:
                     row += mask
                 else:
                     row -= mask
         return out
 
-    def _pair(self, other: Entry) -> bytes:
-        """(1)"""
+    def pair(self, other: Entry) -> bytes:
+        """(1), derived once."""
         if other.number not in self._pairs:
-            mine = next(entry for entry in self.roster.entries if entry.number == self.number)
-            self._pairs[other.number] = pair_key(self.private, mine, other, self.job, self.roster.digest)
+            self._pairs[other.number] = pair_key(self._own, self._mine, other, self.job, self.roster.digest)
         return self._pairs[other.number]
 
+    @cached_property
+    def _own(self) -> "X25519PrivateKey":
+        return loaded(self.private)
 
-def pair_key(private: bytes, mine: Entry, other: Entry, job: str, roster: str) -> bytes:
+    @cached_property
+    def _mine(self) -> Entry:
+        return next(entry for entry in self.roster.entries if entry.number == self.number)
+
+
+def loaded(private: bytes) -> "X25519PrivateKey":
+    """A private key to work with. That takes as long as an exchange with it."""
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+    return X25519PrivateKey.from_private_bytes(private)
+
+
+def pair_key(private: "bytes | X25519PrivateKey", mine: Entry, other: Entry, job: str, roster: str) -> bytes:
     """(1); both sides get the same. An exchange that gives zero, as a key made for it does, is refused."""
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
+    from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
     try:
-        own = X25519PrivateKey.from_private_bytes(private)
+        own = loaded(private) if isinstance(private, bytes) else private
         shared = own.exchange(X25519PublicKey.from_public_bytes(other.key))
     except ValueError:
         raise RefusedError(f"the key of party {other.number} in the roster is no key. Nothing was released") from None
     low, high = sorted((mine, other), key=lambda entry: entry.number)
     info = framed(VERSION, "pair", low.number, high.number, low.key, high.key)
-    return HKDF(hashes.SHA256(), 32, salt=framed(job, roster), info=info).derive(shared)
+    return HKDF(SHA256(), 32, salt=framed(job, roster), info=info).derive(shared)
+
+
+@cache
+def chacha20() -> "Callable[[bytes], Cipher[None]]":
+    """The cipher of a key. Looking up its modules again for every key would take as long as the cipher."""
+    from cryptography.hazmat.primitives.ciphers import Cipher
+    from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
+
+    return lambda key: Cipher(ChaCha20(key, b"\0" * 16), mode=None)
 
 
 def key_stream(key: bytes, count: int) -> Words:
     """(3): so many words of ChaCha20 under this key, which is used once."""
-    from cryptography.hazmat.primitives.ciphers import Cipher
-    from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
-
-    stream = Cipher(ChaCha20(key, b"\0" * 16), mode=None).encryptor().update(b"\0" * (8 * count))
-    return np.frombuffer(stream, dtype="<u8").astype(np.uint64)
+    stream = chacha20()(key).encryptor().update(b"\0" * (8 * count))
+    return np.frombuffer(stream, dtype="<u8")

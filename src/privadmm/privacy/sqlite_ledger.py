@@ -364,7 +364,10 @@ class SqliteLedger:
         return [job for (job,) in rows]
 
     def secret(self, job: str, make: Callable[[], bytes] | None = None) -> bytes | None:
-        return self._keys.key(job, make)
+        if make is None or self._db.in_transaction:
+            return self._keys.key(job, make)
+        with self.transaction():  # one process at a time makes one
+            return self._keys.key(job, make)
 
     def sent(self, tick: Tick, over: bool) -> None:
         self._keys.sent(tick.job, (tick.round, tick.phase), over)

@@ -11,7 +11,7 @@ from typing import Any
 
 from privadmm.config import build
 from privadmm.config.build import Prepared
-from privadmm.config.file import Config, check_ledger, check_seed
+from privadmm.config.file import Config, check_ledger, check_seed, check_together
 from privadmm.data import arrays
 from privadmm.deploy.engines import Engine, opened
 from privadmm.deploy.remote_block import Order
@@ -52,6 +52,7 @@ def run(
     """
     began = time.perf_counter()
     check_seed(config)
+    check_together(config)
     check_ledger(config)
     directory = RunDir(out)
     directory.check(resume)
@@ -80,6 +81,8 @@ def run(
                 expected=expected_fields(job),
                 rows=rows,
                 reference=reference,
+                # Workers believe whoever starts the run about one another's keys: it must be honest, if curious.
+                peers=None if job.sums is None or config.run.engine == "inprocess" else "not pinned",
             )
     except KeyboardInterrupt:
         kept = directory.job.exists()

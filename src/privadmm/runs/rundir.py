@@ -139,7 +139,7 @@ class RunDir:
         for path in (self.config, self.job, self.parties, self.checkpoint, self.metrics, self.receipts):
             path.unlink(missing_ok=True)
         for ledger in (self.ledger, *self.ledgers.glob("*.sqlite")):
-            for suffix in ("", "-wal", "-shm", "-journal"):
+            for suffix in ("", "-wal", "-shm", "-journal", "-keys"):
                 ledger.with_name(ledger.name + suffix).unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             self.ledgers.rmdir()

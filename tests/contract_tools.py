@@ -302,7 +302,7 @@ def exchange_keys(job: Job, folder: Path, parts: list[list[int]] = BLOCKS_OF_ONE
     ledgers = [SqliteLedger(folder / f"{part[0]}.sqlite", part, job.policy, "simulation") for part in parts]
     entries = [introduced(job, np.array(ledger.ids), ledger) for ledger in ledgers]
     for ledger in ledgers:
-        accept_roster(job, np.array(ledger.ids), ledger, Roster.of(entries).pack(), lambda entry: True)
+        accept_roster(job, np.array(ledger.ids), ledger, Roster.of(entries).pack(), lambda entry, party: True)
         ledger.close()
 
 

@@ -22,11 +22,13 @@ from privadmm.engine.job import Job, train, weights
 from privadmm.engine.loop import Checkpoint, Progress
 from privadmm.engine.mail import Mail
 from privadmm.engine.sums import ROSTER, accept_roster, introduced
-from privadmm.errors import AbsentError, ConfigError, LedgerError, MessageError, RefusedError
+from privadmm.errors import AbsentError, ConfigError, LedgerError, LockedError, MessageError, RefusedError
 from privadmm.privacy.accounting import totals
 from privadmm.privacy.calibration import Target
+from privadmm.privacy.events import DiscreteGaussian
 from privadmm.privacy.key_file import KeyFile
-from privadmm.privacy.ledger import MemoryLedger
+from privadmm.privacy.ledger import MemoryLedger, Tick
+from privadmm.privacy.limits import Limits
 from privadmm.privacy.masks import Masker, Roster
 from privadmm.privacy.mechanisms import Deployment, Simulation
 from privadmm.privacy.release import Door
@@ -148,7 +150,7 @@ def test_a_neighbour_that_was_proposed_another_job_makes_noise(other: Any) -> No
         mine.ledger._kept.clear()
         entries[number] = introduced(job, mine.ids, mine.ledger) if number != 1 else entries[1]
     for mine in (*engine.workers[:1], worker, *engine.workers[2:]):
-        accept_roster(job, mine.ids, mine.ledger, Roster.of(entries).pack(), lambda entry: True)
+        accept_roster(job, mine.ids, mine.ledger, Roster.of(entries).pack(), lambda entry, party: True)
     engine.workers[1] = worker
     with pytest.raises(MessageError, match="add up to noise"):
         train(job, engine)
@@ -172,12 +174,53 @@ def test_the_first_roster_wins() -> None:
     engine = blocks(job)
     ledgers = [worker.ledger for worker in engine.workers]
     packed = ledgers[0].kept(job.id, ROSTER)
-    accept_roster(job, np.array([0]), ledgers[0], packed, lambda entry: True)  # the same again changes nothing
+    accept_roster(job, np.array([0]), ledgers[0], packed, lambda entry, party: True)  # the same again changes nothing
     other = MemoryLedger([4], job.policy)
     entries = [introduced(job, np.array([party]), ledgers[party]) for party in range(4)]
     entries.append(introduced(job, np.array([4]), other))
     with pytest.raises(RefusedError, match="the first one holds"):
-        accept_roster(job, np.array([0]), ledgers[0], Roster.of(entries).pack(), lambda entry: True)
+        accept_roster(job, np.array([0]), ledgers[0], Roster.of(entries).pack(), lambda entry, party: True)
+
+
+def test_a_roster_is_looked_at_before_it_is_kept() -> None:
+    job = SGD.job()
+    ledgers = [MemoryLedger([party], job.policy) for party in range(N)]
+    entries = [introduced(job, np.array([party]), ledger) for party, ledger in enumerate(ledgers)]
+    for changed, why in (
+        (entries[:4], "every party"),
+        ([*entries[:4], replace(entries[4], key=entries[3].key)], "one key for two"),
+        ([*entries[:4], replace(entries[4], key=bytes(32))], "party 4 in the roster is no key"),
+    ):
+        with pytest.raises(RefusedError, match=why):
+            accept_roster(job, np.array([0]), ledgers[0], Roster.of(changed).pack(), lambda entry, party: True)
+        assert ledgers[0].kept(job.id, ROSTER) is None
+    with pytest.raises(RefusedError, match="not signed"):
+        accept_roster(job, np.array([0]), ledgers[0], Roster.of(entries).pack(), lambda entry, party: party != 2)
+    assert ledgers[0].kept(job.id, ROSTER) is None
+
+
+def test_in_a_deployment_no_key_is_of_more_parties_than_may_collude() -> None:
+    job = SGD.job()
+    assert isinstance(job.public.privacy, Target)
+    deployed = replace(job, public=replace(job.public, privacy=replace(job.public.privacy, kind=DiscreteGaussian)))
+    ledgers = [MemoryLedger([0], deployed.policy), MemoryLedger([1, 2, 3, 4], deployed.policy)]
+    for asked, refuses in ((deployed, True), (job, False)):
+        entries = [introduced(asked, np.array(ledger.ids), ledger) for ledger in ledgers]
+        packed = Roster.of(entries).pack()
+        if refuses:
+            with pytest.raises(RefusedError, match="4 parties under one key"):
+                accept_roster(asked, np.array([0]), ledgers[0], packed, lambda entry, party: True)
+        else:
+            accept_roster(asked, np.array([0]), ledgers[0], packed, lambda entry, party: True)
+
+
+def test_machines_that_differ_in_a_last_digit_have_one_job() -> None:
+    job = SGD.job()
+    odd = SGD.job()
+    assert odd.sums is not None
+    nudged = {at: math.nextafter(value, math.inf) for at, value in odd.sums.deviation.items()}
+    odd.__dict__["sums"] = replace(odd.sums, deviation=nudged)
+    assert odd.digest == job.digest
 
 
 def test_without_a_roster_nothing_is_read_or_released() -> None:
@@ -390,6 +433,77 @@ def test_a_ledger_that_was_put_back_releases_nothing_more(tmp_path: Path) -> Non
     again.close()
 
 
+def test_a_tick_that_died_before_it_was_remembered_is_so_when_it_is_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = SGD.job()
+    ledgers = [SqliteLedger(tmp_path / f"{i}.sqlite", [i], job.policy, "simulation") for i in range(N)]
+    for i, ledger in enumerate(ledgers):
+        open_block(job, shards().take(np.array([i])), Simulation(0), ledger)
+    exchange_keys(job, tmp_path)
+    worker = open_block(job, shards().take(np.array([0])), Simulation(0), ledgers[0])
+    _, mail = job.algorithm.start(job.public)
+
+    def full(*given: Any) -> None:
+        raise LedgerError("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(KeyFile, "sent", full)
+        with pytest.raises(LedgerError, match="no space left"):
+            worker.step(0, 0, addressed(worker, mail))
+    keys = KeyFile(tmp_path / "0.sqlite")
+    assert keys.last(job.id) is None
+    answered = worker.step(0, 0, addressed(worker, mail))
+    assert keys.last(job.id) == (0, 0)
+    assert worker.step(0, 0, addressed(worker, mail)).pack() == answered.pack()
+    assert worker.last == Tick(job.id, 0, 0)  # and the worker goes on from it
+    for ledger in ledgers:
+        ledger.close()
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_job_that_failed_or_was_closed_has_no_key(tmp_path: Path, damaged: bool) -> None:
+    job = replace(SGD.job(), allowance=10.0)
+    ledger = SqliteLedger(tmp_path / "0.sqlite", [0], replace(job.policy, limits=Limits()), "deployment")
+    job.reserve(ledger)
+    assert introduced(job, np.array([0]), ledger)
+    if damaged:  # a file of keys that cannot be read stops neither the record of a failure nor other jobs
+        (tmp_path / "0.sqlite-keys").write_bytes(b"damaged")
+    tick = Tick(job.id, 0, 0)
+    with ledger.transaction():
+        ledger.intend(tick, "inbox", {0: tuple(row[0] for row in job.plan[0, 0])})
+    with pytest.raises(LockedError):
+        ledger.fail(tick, "a bug")
+    assert ledger.failed == tick
+    ledger.unlock("seen")
+    if not damaged:
+        assert ledger.secret(job.id) is None
+        other = replace(job, id="other")
+        other.reserve(ledger)
+        assert introduced(other, np.array([0]), ledger)
+        ledger.close_job("other")
+        assert ledger.secret("other") is None
+        with pytest.raises(RefusedError, match="it is over here"):
+            introduced(other, np.array([0]), ledger)
+    ledger.close()
+
+
+def test_the_step_knows_the_noise_of_a_secure_sum() -> None:
+    """unit = sqrt(N/(N - t))/(n mu): with t = 1 of 5 a step of (2) is larger than with t = 4, by what noise differs."""
+    steps = {}
+    for t in (1, 4):
+        job = replace(FOC, privacy=replace(FOC.privacy, epsilon=0.05, sum=SecureSum(t, 5))).job()  # type: ignore[type-var]
+        assert isinstance(job.algorithm, Centred)
+        inner = job.algorithm.method
+        assert isinstance(inner, FirstOrderConsensus)
+        steps[t] = inner.eta(job.algorithm.inside(job.public))
+        facts = job.algorithm.inside(job.public)
+        unit = math.sqrt(5 / (5 - t)) / (sum(SIZES) * math.sqrt(inner.spent(facts)[0]))
+        rule = 2.5 / (1 + 20 * unit * math.sqrt(facts.dim)) / (unit * facts.rounds)
+        assert steps[t] == pytest.approx(rule, rel=1e-6)
+    assert steps[1] > 2 * steps[4]
+
+
 def test_a_resumed_run_has_the_same_transcript(tmp_path: Path) -> None:
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
@@ -432,7 +546,7 @@ def test_the_digest_of_the_transcript_is_over_opened_sums() -> None:
 
 # Nobody may hand out masks
 
-MATERIAL = {"Masker", "masker_of", "pair_key", "key_stream", "hide"}
+MATERIAL = {"Masker", "KeyFile", "masker_of", "pair_key", "key_stream", "hide"}
 KEEPERS = {
     "privacy/masks.py",  # makes them
     "privacy/sums.py",  # adds them to a message

@@ -257,13 +257,13 @@ def test_new_keys_are_new() -> None:
 MINE = ROSTER.entries[2]
 
 
-def refused(changed: list[Entry], why: str, signed: Any = lambda entry: True) -> None:
+def refused(changed: list[Entry], why: str, signed: Any = lambda entry, party: True) -> None:
     with pytest.raises(RefusedError, match=why):
-        Roster.of(changed).check(MINE, 5, signed)
+        Roster.of(changed).check(MINE, 5, 2, signed)
 
 
 def test_a_roster_of_everybody_is_accepted() -> None:
-    Roster.unpack(ROSTER.pack()).check(MINE, 5, lambda entry: True)
+    Roster.unpack(ROSTER.pack()).check(MINE, 5, 2, lambda entry, party: True)
     assert Roster.unpack(ROSTER.pack()) == ROSTER
 
 
@@ -278,10 +278,24 @@ def test_rosters_that_lack_or_repeat_somebody_are_refused() -> None:
 
 
 def test_a_key_that_its_owner_did_not_sign_is_refused() -> None:
-    refused(list(ROSTER.entries), "party 4 in the roster is not signed", lambda entry: entry.number != 4)
+    refused(list(ROSTER.entries), "party 4 in the roster is not signed", lambda entry, party: party != 4)
 
 
 NO_ROSTERS = [b"", b"[]x", b"{}", b"null", b"[1]", b'["a"]', b'["[[0], \\"zz\\", 1]"]', b'["[[], \\"00\\", 1]"]']
+
+
+def test_an_entry_in_the_name_of_others_needs_their_signatures() -> None:
+    """A colluder that signs for parties 0 and 3 has only its own key, that of party 3."""
+    known = ROSTER.entries
+    claimed = [Entry((0, 3), known[3].key), known[1], MINE, known[4]]
+    refused(claimed, "party 0 in the roster is not signed", lambda entry, party: entry.key == known[party].key)
+
+
+def test_a_key_for_more_parties_than_may_collude_is_refused() -> None:
+    known = ROSTER.entries
+    many = [Entry((0, 1, 3), known[3].key), MINE, known[4]]
+    refused(many, "3 parties under one key")
+    Roster.of(many).check(MINE, 5, 3, lambda entry, party: True)
 
 
 @pytest.mark.parametrize("sent", NO_ROSTERS)

@@ -11,7 +11,7 @@ from privadmm.errors import ConfigError, MessageError, RefusedError
 from privadmm.privacy import sums as home
 from privadmm.privacy.accounting import epsilon, gdp
 from privadmm.privacy.curves import gdp_epsilon
-from privadmm.privacy.events import STEPS, Gaussian, SharedGaussian, dump, load
+from privadmm.privacy.events import STEPS, DiscreteGaussian, Gaussian, SharedGaussian, dump, load
 from privadmm.privacy.ledger import Policy
 from privadmm.privacy.mechanisms import Deployment, Simulation
 from privadmm.privacy.release import Door, Sealed
@@ -126,6 +126,29 @@ def test_what_is_usual(parties: int, t: int, least: int) -> None:
     SecureSum().check(parties)
 
 
+@pytest.mark.parametrize("bits", [61.9, 62.1])
+def test_the_room_of_a_sum_is_that_of_all_messages_together(bits: float) -> None:
+    """One party has nearly all of what may be said; the noise is small beside it."""
+    step = planned().step
+    own = Summands(np.full(N, 0.01), np.array([2**bits * step, *[1.0] * (N - 1)]))
+    releases = {(0, 0): ([SharedGaussian(5.0, 3, N)] * N, own, D)}
+    if bits < 62:
+        assert Sums.planned(ASKED, releases).step == step
+    else:
+        with pytest.raises(ConfigError, match="too many records for so little noise"):
+            Sums.planned(ASKED, releases)
+
+
+def test_the_room_counts_the_noise_of_the_fewest() -> None:
+    """With fewer present shares are larger: 9 of 10, of whom 8 may collude, have three times the noise of the rest."""
+    asked, row = SecureSum(8, 9), [SharedGaussian(1.0, 8, N)] * N
+    large = Summands(np.full(N, 1.0), np.full(N, 1e-9))
+    small = Summands(np.full(N, 1.0 * 2.0**-15.5), np.full(N, 1e-9))
+    Sums.planned(asked, {(0, 0): (row, large, D)})
+    with pytest.raises(ConfigError, match="too many"):  # 40 sigma sqrt(9) in steps is 2^62.3, and 40 sigma 2^60.7
+        Sums.planned(asked, {(0, 0): (row, large, D), (1, 0): (row, small, D)})
+
+
 # Sealing and opening
 
 
@@ -190,6 +213,20 @@ def test_a_message_that_moves_further_than_the_noise_covers_is_refused() -> None
         door(planned(), range(N), ratio=5.1).summand(np.ones((N, D)), 0.01)
 
 
+def test_noise_of_another_mode_is_refused() -> None:
+    deployed = replace(planned(), kind=DiscreteGaussian)
+    with pytest.raises(RefusedError, match="a simulation cannot draw"):
+        door(deployed, range(N)).summand(np.ones((N, D)), 0.01)
+
+
+def test_an_event_that_counts_on_more_who_collude_is_refused() -> None:
+    sums = planned(asked=SecureSum(2, 9))
+    events = (tuple([SharedGaussian(5.0, 3, N)] * N),)
+    odd = Door(np.arange(N), events, Simulation(0), 0, 0, lambda charges: None, summing=part(sums))
+    with pytest.raises(RefusedError, match="planned share"):
+        odd.summand(np.ones((N, D)), 0.01)
+
+
 def test_sealed_words_have_no_value_to_keep() -> None:
     sealed = door(planned(), range(N)).summand(np.ones((N, D)), 0.01)
     assert isinstance(sealed, Sealed)
@@ -222,16 +259,20 @@ def test_more_who_collude_leave_less_noise() -> None:
     assert event.among(3, 9).ratio == event.ratio
     assert event.among(5, 9).ratio == pytest.approx(20 * math.sqrt(4 / 6))
     assert event.among(9, 10).ratio == pytest.approx(20 / math.sqrt(7))
+    assert event.among(1, 9).ratio == event.ratio  # fewer than is tolerated leave no more than is counted
 
 
 # Policy
 
 
 def test_a_party_accepts_no_sum_below_its_policy() -> None:
+    Policy(None).admit_sum(SecureSum(3, 9), N)
+    with pytest.raises(RefusedError, match="tolerate 3 colluding parties, and the job tolerates 2"):
+        Policy(None).admit_sum(SecureSum(2, 9), N)
     policy = Policy(None, colluding=4, fewest=8)
     policy.admit_sum(SecureSum(4, 8), N)
     policy.admit_sum(None, N)
-    with pytest.raises(RefusedError, match="colluding = 4"):
+    with pytest.raises(RefusedError, match="tolerate 4 colluding"):
         policy.admit_sum(SecureSum(3, 9), N)
     with pytest.raises(RefusedError, match="8 parties at least"):
         policy.admit_sum(SecureSum(4, 7), N)

@@ -14,6 +14,7 @@ from privadmm.deploy.remote_block import Order, open_ledger
 from privadmm.engine.block import cluster
 from privadmm.engine.job import Job
 from privadmm.engine.loop import Parties
+from privadmm.engine.sums import largest_block
 from privadmm.errors import ConfigError
 from privadmm.privacy.ledger import Statement
 from privadmm.privacy.ledger_file import Receipt
@@ -78,6 +79,17 @@ def opened(order: Order, prepared: Prepared, noise: Noise, heads: Sequence[tuple
     return DaskCluster(orders(order, heads), labels)
 
 
+def check_blocks(order: Order, size: int) -> None:
+    """Refuse workers that would each know the noise of more parties than a secure sum tolerates to collude."""
+    public = order.job.public
+    if public.sum is not None and size > (most := largest_block(public)):
+        raise ConfigError(
+            f"{order.config.path}: [run] workers = {order.config.run.workers} gives one worker {size} parties, whose "
+            f"noise it knows, and the secure sum tolerates {most} that collude: set workers = "
+            f"{-(-public.parties // most)}, or raise [privacy] colluding"
+        )
+
+
 def orders(order: Order, heads: Sequence[tuple[Receipt, int]] = ()) -> list[Order]:
     """One for each block of neighbouring parties, as even as can be; `order.ledger` is the folder of their ledgers."""
     count, config = order.config.run.workers, order.config
@@ -85,6 +97,7 @@ def orders(order: Order, heads: Sequence[tuple[Receipt, int]] = ()) -> list[Orde
         raise ConfigError(
             f"{config.path}: [run] workers = {count}, and there are {len(order.parties)} parties; set fewer workers"
         )
+    check_blocks(order, -(-len(order.parties) // count))
     # A worker has a working directory of its own.
     order = replace(order, config=replace(config, path=config.path.absolute()))
     folder, found = Path(order.ledger).absolute(), []

@@ -154,7 +154,7 @@ class Site:
     @named
     def accept(self, roster: bytes) -> None:
         """Take the roster of a secure sum. No keys are pinned here: whoever drives is believed, and keeps no other."""
-        accept_roster(self.order.job, self.worker.ids, self.ledger, roster, lambda entry: True)
+        accept_roster(self.order.job, self.worker.ids, self.ledger, roster, lambda entry, party: True)
 
     @property
     def ledger(self) -> SqliteLedger:

@@ -96,7 +96,7 @@ def cluster(
     if job.sums is not None and len(workers) > 1:
         entries = [introduced(job, worker.ids, worker.ledger) for worker in workers]
         for worker in workers:
-            accept_roster(job, worker.ids, worker.ledger, Roster.of(entries).pack(), lambda entry: True)
+            accept_roster(job, worker.ids, worker.ledger, Roster.of(entries).pack(), lambda entry, party: True)
     labels, randomised = shards.y if isinstance(shards, People) else None, job.public.label_epsilon
     if labels is not None and randomised is not None:
         labels = reported_by_holder(labels, shards.source, ledgers[0], noise, randomised)

@@ -156,7 +156,8 @@ def drive(
                             break
                         mail = together
                     transcript = arrays.digest(transcript.encode() + mail.pack())
-                    mail = released = last = mail if public.sum is None else spread(mail)
+                    mail = released = mail if public.sum is None else spread(mail)
+                    last = None if public.sum is not None else mail  # of a sum nobody said the largest part
                 elif isinstance(phase, AtLabels):
                     memory, mail = phase.run(t, public, memory, mail, labels_of(cluster))
                     mail = replace(mail, absent=absent)

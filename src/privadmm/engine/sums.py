@@ -5,7 +5,6 @@ party that keeps what it released itself has a state that a sum never released: 
 nobody counted.
 """
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,9 +16,9 @@ from privadmm.engine.phases import Algorithm, AtParties, vertical
 from privadmm.engine.public import Public
 from privadmm.errors import AbsentError, ConfigError, RefusedError
 from privadmm.privacy import sums
-from privadmm.privacy.accounting import Plan, epsilon, totals, worst
+from privadmm.privacy.accounting import Plan, epsilon, printed, totals, worst
 from privadmm.privacy.calibration import Target
-from privadmm.privacy.events import SharedGaussian
+from privadmm.privacy.events import Gaussian, SharedGaussian
 from privadmm.privacy.ledger import Ledger
 from privadmm.privacy.masks import Entry, Masker, Roster, Told, new_key, public_key
 from privadmm.privacy.sums import Summands, Summing, Sums, Words
@@ -73,7 +72,8 @@ def _planned(algorithm: Algorithm, public: Public, plan: Plan) -> Sums:
         assert isinstance(phase, AtParties)
         assert phase.sums is not None
         releases[t, number] = (events, phase.sums(public, t), int(phase.sends(public, t).shape[-1]))
-    return Sums.planned(public.sum, releases)
+    assert isinstance(public.privacy, Target)
+    return Sums.planned(public.sum, releases, public.privacy.kind)
 
 
 # At a block
@@ -93,14 +93,14 @@ def introduced(job: "Job", ids: Ints, ledger: Ledger) -> Entry:
 
 
 def accept_roster(job: "Job", ids: Ints, ledger: Ledger, packed: bytes, signed: Any) -> None:
-    """Take the roster of a job, if it is the first and holds what it must; signed(entry) checks another's signature.
+    """Take the roster of a job, if it is the first and holds what it must; the same one again changes nothing.
 
-    The same one again changes nothing.
+    signed(entry, party) checks that a party signed the entry that it is in.
     """
     roster, first = Roster.unpack(packed), ledger.kept(job.id, ROSTER)
     if first is None:
         mine = introduced(job, ids, ledger)
-        roster.check(mine, job.public.parties, signed)
+        roster.check(mine, job.public.parties, largest_block(job.public), signed)
         private = ledger.secret(job.id)
         assert private is not None
         masker = Masker(job.id, mine.number, private, roster)
@@ -112,6 +112,14 @@ def accept_roster(job: "Job", ids: Ints, ledger: Ledger, packed: bytes, signed: 
         raise RefusedError(
             f"another roster was accepted for job {job.id}, and the first one holds. Nothing was released"
         )
+
+
+def largest_block(public: Public) -> int:
+    """How many parties may have one key: in a deployment as many as may collude, for the key's owner knows them all."""
+    assert isinstance(public.privacy, Target)
+    assert public.sum is not None
+    simulated = public.privacy.kind is Gaussian
+    return public.parties if simulated else public.sum.tolerated(public.parties)
 
 
 def masker_of(job: str, ids: Ints, public: Public, ledger: Ledger) -> Masker | None:
@@ -180,8 +188,9 @@ def cost(algorithm: Algorithm, public: Public, t: int) -> str:
     """What the rounds up to this one have cost, as a sentence."""
     assert isinstance(public.privacy, Target)
     plan = {at: rows for at, rows in algorithm.plan(public).items() if at[0] <= t}
-    spent = worst(totals(plan, public.parties), public.privacy.delta)
-    return f"Each party has spent epsilon = {math.ceil(spent * 1e4) / 1e4:g} at most, and that stays spent"
+    copies = [tuple((event, public.privacy.copies * n) for event, n in one) for one in totals(plan, public.parties)]
+    spent = worst(public.in_all(copies), public.privacy.delta)
+    return f"Each party has spent epsilon = {printed(spent)} at most, and that stays spent"
 
 
 def spread(mail: Mail) -> Mail:

@@ -135,7 +135,10 @@ class Worker:
                     self.ledger.permit(self.job, charges)
                     self.ledger.intend(now, digest, charges)
                 intended = True
-                return self._carry_out(now, inbox, digest, here, sum_of_all)
+                answer = self._carry_out(now, inbox, digest, here, sum_of_all)
+                intended = False  # it is committed, whatever happens now
+                self._remember(now)
+                return answer
             except BaseException as error:
                 if isinstance(error, KeyboardInterrupt) and self.attended:
                     self.ledger.withdraw(now)
@@ -155,7 +158,6 @@ class Worker:
         with self.ledger.transaction():
             # Of a simulation, another process may have answered meanwhile.
             if (stored := self.ledger.recall(now, digest)) is not None:
-                self._remember(now)
                 return Mail.unpack(stored), stored
             state = self.state if at is None else rows(self.state, at)
             step = at_parties(self.algorithm, now.phase)
@@ -172,7 +174,6 @@ class Worker:
             state, outbox = tick(step, now.round, local, state, inbox, door)
             packed = outbox.pack()
             self.ledger.commit(now, digest, door.charges, packed, pack_state(state, inbox.absent))
-        self._remember(now)
         # Only a committed tick becomes the worker's present.
         self._local, self.state, self.last, self.told = local, state, now, inbox.absent
         return outbox, packed

@@ -31,7 +31,8 @@ class KeyFile:
     """The keys of one ledger's jobs. Two processes must not call `key` with `make` at once: the ledger sees to that."""
 
     def __init__(self, ledger: Path) -> None:
-        self.path = ledger.with_name(f"{ledger.name}-keys")
+        place = ledger.resolve()  # one ledger has one file of keys, by whatever name it is called
+        self.path = place.with_name(f"{place.name}-keys")
 
     def key(self, job: str, make: Callable[[], bytes] | None = None) -> bytes | None:
         """The key of a job: the one that was made first; None if there is none, or if it was erased."""

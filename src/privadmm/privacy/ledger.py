@@ -38,7 +38,7 @@ from privadmm.privacy.accounting import epsilon, printed
 from privadmm.privacy.calibration import Adjacency
 from privadmm.privacy.events import Charges, Event, Spent, add, dump, merge
 from privadmm.privacy.limits import Limits
-from privadmm.privacy.sums import SecureSum, usual_fewest
+from privadmm.privacy.sums import SecureSum, usual_colluding, usual_fewest
 
 
 @dataclass(frozen=True)
@@ -66,12 +66,12 @@ class Policy:
     label_epsilon: float | None = None  # with which labels are randomised, once for all jobs (None: read as they are)
     limits: Limits | None = None  # on a job's parameters (None: any, which only a simulation may do)
     # Of secure sums: the fewest colluding parties that a job must tolerate, and the fewest that may be present (None:
-    # nine tenths of the job's parties).
-    colluding: int = 1
+    # a third of the job's parties, and nine tenths).
+    colluding: int | None = None
     fewest: int | None = None
 
     def __post_init__(self) -> None:
-        check_whole(colluding=self.colluding, fewest=self.fewest or 1)
+        check_whole(colluding=self.colluding or 1, fewest=self.fewest or 1)
         for name in ("per_job", "row_bound", "label_epsilon"):
             if (value := getattr(self, name)) is not None:
                 check_positive(**{name: value})
@@ -94,10 +94,11 @@ class Policy:
         """Refuse a secure sum that tolerates fewer who collude, or goes on among fewer, than the party accepts."""
         if asked is None:
             return
-        if (t := asked.tolerated(parties)) < self.colluding:
+        most = usual_colluding(parties) if self.colluding is None else self.colluding
+        if (t := asked.tolerated(parties)) < most:
             raise RefusedError(
-                f"the party's policy has colluding = {self.colluding}, and the job tolerates {t} colluding parties. "
-                f"Nothing was released: set [privacy] colluding = {self.colluding}"
+                f"the party's policy asks for sums that tolerate {most} colluding parties, and the job tolerates {t}. "
+                f"Nothing was released: set [privacy] colluding = {most}"
             )
         least = usual_fewest(parties) if self.fewest is None else self.fewest
         if asked.least(parties) < least:
@@ -355,6 +356,10 @@ class MemoryLedger(Ledger):
         if self._secret is None and make is not None:
             self._secret = make()
         return self._secret
+
+    def sent(self, tick: Tick, over: bool) -> None:
+        if over:
+            self._secret = None
 
 
 @dataclass(frozen=True)

@@ -135,8 +135,8 @@ class Identity:
             values["label_epsilon"] = self.policy.label_epsilon
         if self.policy.limits not in (None, Limits()):  # older ledgers lack the fact, and have the defaults
             values["limits"] = asdict(self.policy.limits)
-        for name, usual in (("colluding", 1), ("fewest", None)):
-            if (value := getattr(self.policy, name)) != usual:
+        for name in ("colluding", "fewest"):
+            if (value := getattr(self.policy, name)) is not None:
                 values[name] = value
         return {fact: json.dumps(value) for fact, value in values.items()}
 
@@ -146,7 +146,7 @@ class Identity:
         budget = None if values["budget"] is None else Budget(**values["budget"])
         allowed = None if values["algorithms"] is None else tuple(values["algorithms"])
         limits = Limits(**values["limits"]) if "limits" in values else default_limits(values["mode"])
-        sums = (values.get("colluding", 1), values.get("fewest"))
+        sums = (values.get("colluding"), values.get("fewest"))
         bounds = (values["row_bound"], values["adjacency"], values.get("label_epsilon"), limits, *sums)
         return Identity(values["mode"], tuple(values["parties"]), Policy(budget, values["per_job"], allowed, *bounds))
 

@@ -108,8 +108,12 @@ class Roster:
     def digest(self) -> str:
         return hashlib.sha256(self.pack()).hexdigest()
 
-    def check(self, mine: Entry, parties: int, signed: Callable[[Entry], bool]) -> None:
-        """Refuse a roster that is not of all parties once each, with my key at my number and nobody's key twice."""
+    def check(self, mine: Entry, parties: int, most: int, signed: Callable[[Entry, int], bool]) -> None:
+        """Refuse a roster that is not of all parties once each, with my key at my number and nobody's key twice.
+
+        signed(entry, party): that party's own key signed the entry. A block of more than `most` parties is refused:
+        whoever has its key knows the noise of all of them.
+        """
         held = [party for entry in self.entries for party in entry.parties]
         if sorted(held) != list(range(parties)):
             raise RefusedError("the roster is not of every party of the job once. Nothing was released")
@@ -118,10 +122,17 @@ class Roster:
         if len({entry.key for entry in self.entries}) < len(self.entries):
             raise RefusedError("the roster has one key for two parties. Nothing was released")
         for entry in self.entries:
-            if entry.number != mine.number and not signed(entry):
+            if entry.number == mine.number:
+                continue
+            if unsigned := [party for party in entry.parties if not signed(entry, party)]:
                 raise RefusedError(
-                    f"the key of party {entry.number} in the roster is not signed for this job by the key that is "
+                    f"the key of party {unsigned[0]} in the roster is not signed for this job by the key that is "
                     "pinned for that party here. Nothing was released"
+                )
+            if len(entry.parties) > most:
+                raise RefusedError(
+                    f"the roster has {len(entry.parties)} parties under one key, that of party {entry.number}, and the "
+                    f"job tolerates {most} that collude: have more workers, or raise colluding. Nothing was released"
                 )
 
 

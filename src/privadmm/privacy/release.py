@@ -121,6 +121,8 @@ class Door:
         sums, column = summing.sums, self._column(sensitivity)
         if not all(isinstance(event, SharedGaussian) and event.colluding <= sums.colluding for event in events):
             raise RefusedError("a summand needs a planned share of its sum's noise. Nothing was released")
+        if self._noise.kind is not sums.kind:
+            raise RefusedError(f"a {self._noise.mode} cannot draw the noise of a sum that is planned for another mode")
         needed = ratios(events) * (column + sums.step * math.sqrt(x.shape[-1]))
         if not np.all(needed <= sums.deviation[summing.at]):
             raise RefusedError("the noise of the sum does not cover how far this message moves. Nothing was released")

@@ -21,7 +21,7 @@ failed, which are hashed behind a secret of their own.
 import os
 import secrets
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import astuple, replace
 from pathlib import Path
@@ -141,8 +141,10 @@ class SqliteLedger:
                 ) from error
             self._turn = lock
             with readable(self.path), self.transaction():
-                for job, round, phase in self._execute("SELECT job, round, phase FROM intents").fetchall():
-                    self._fail(Tick(job, round, phase), DIED)
+                died = [Tick(*row) for row in self._execute("SELECT job, round, phase FROM intents").fetchall()]
+                for tick in died:
+                    self._fail(tick, DIED)
+            self._erase(tick.job for tick in died)
             if self.failed is not None:
                 raise self._locked()
             yield
@@ -206,7 +208,14 @@ class SqliteLedger:
     def fail(self, tick: Tick, why: str) -> None:
         with suppress(Exception), self.transaction():  # without a row, the intent says it to the next turn
             self._fail(tick, why)
+        self._erase([tick.job])
         raise self._locked()
+
+    def _erase(self, jobs: Iterable[str]) -> None:
+        """Erase the keys of jobs that are over. A file of keys that is damaged stops nothing else."""
+        for job in jobs:
+            with suppress(LedgerError):
+                self._keys.erase(job)
 
     def _fail(self, tick: Tick, why: str) -> None:
         intents = self._execute(f"SELECT inbox, charges FROM intents {OF_TICK}", *astuple(tick))
@@ -214,7 +223,6 @@ class SqliteLedger:
         self._forget(tick)
         reason = secrets.token_bytes(SALT) + why.encode()
         self._append("fail", *astuple(tick), inbox, unpack_charges(packed), reason, "")
-        self._keys.erase(tick.job)
 
     def _forget(self, tick: Tick) -> None:
         self._execute(f"DELETE FROM intents {OF_TICK}", *astuple(tick))
@@ -280,7 +288,7 @@ class SqliteLedger:
             account = self.accounts.of(job)
             if account.reserved not in (None, account.spent) and not account.over:
                 self._append("close", job, -1, -1, "", {}, b"", "")
-        self._keys.erase(job)
+        self._erase([job])
 
     def permit(self, job: str, charges: Charges) -> None:
         permitted(self, job, tallied(charges))

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from privadmm.data.arrays import Floats, Ints
 from privadmm.errors import ConfigError, MessageError, RefusedError
 from privadmm.params import check_whole
-from privadmm.privacy.events import STEPS, WIDEST, Event, SharedGaussian
+from privadmm.privacy.events import STEPS, WIDEST, DiscreteGaussian, Event, Gaussian, SharedGaussian
 
 Words = NDArray[np.uint64]
 At = tuple[int, int]  # round and phase
@@ -47,7 +47,7 @@ class SecureSum:
 
     def tolerated(self, parties: int) -> int:
         """t, or a third of the parties: their sum then has at most sqrt(3/2) times a curator's noise."""
-        return max(1, parties // 3) if self.colluding is None else self.colluding
+        return usual_colluding(parties) if self.colluding is None else self.colluding
 
     def least(self, parties: int) -> int:
         """S_min, or nine tenths of the parties."""
@@ -65,6 +65,11 @@ class SecureSum:
             raise ConfigError(
                 f"fewest = {least} must be above colluding = {t}, and at most the number of parties, {parties}"
             )
+
+
+def usual_colluding(parties: int) -> int:
+    """A third of the parties."""
+    return max(1, parties // 3)
 
 
 def usual_fewest(parties: int) -> int:
@@ -89,9 +94,14 @@ class Sums:
     exponent: int  # k of (3)
     deviation: Mapping[At, float]  # sigma of (1)
     reach: Mapping[At, Floats]  # (N,)
+    kind: type[Gaussian] | type[DiscreteGaussian]  # of noise that may be drawn: a simulation's, or a deployment's
 
     @staticmethod
-    def planned(asked: SecureSum, releases: Mapping[At, tuple[Sequence[Event], Summands, int]]) -> "Sums":
+    def planned(
+        asked: SecureSum,
+        releases: Mapping[At, tuple[Sequence[Event], Summands, int]],
+        kind: type[Gaussian] | type[DiscreteGaussian] = Gaussian,
+    ) -> "Sums":
         """From the events of each release, one for each party, its summands, and its width d."""
         parties = len(next(iter(releases.values()))[0])
         asked.check(parties)
@@ -108,12 +118,13 @@ class Sums:
             deviation[at] = float(np.max(ratios(row) * (own.moves + step * math.sqrt(d)))) * (1 + 2.0**-50)
             reach[at] = own.reach
             loud = 40 * deviation[at] / step * math.sqrt(fewest / (fewest - t))
-            if not parties * float(own.reach.max()) / step + loud < ROOM:
+            if not float(own.reach.sum()) / step + loud < ROOM:
                 raise ConfigError(
-                    "a secure sum of these messages has too many digits for words of 64 bits: its noise is too small "
-                    f"for messages up to {float(own.reach.max()):.3g}. Lower epsilon, or have fewer rounds or parties"
+                    "a secure sum of these messages has too many digits for words of 64 bits: there are too many "
+                    "records for so little noise. Lower epsilon, have more rounds or fewer records, or remove "
+                    '[privacy] sum = "secure": with so many records local noise does little harm'
                 )
-        return Sums(t, fewest, exponent, deviation, reach)
+        return Sums(t, fewest, exponent, deviation, reach, kind)
 
     @property
     def step(self) -> float:

@@ -25,7 +25,7 @@ from privadmm.privacy.calibration import Target
 from privadmm.privacy.events import NotPrivate, RandomizedResponse, Spent, dump
 from privadmm.privacy.history import STARTED_UNPROTECTED, Past
 from privadmm.privacy.ledger import Budget, Ledger, Policy, affordable
-from privadmm.privacy.sums import Sums, usual_fewest
+from privadmm.privacy.sums import Sums
 
 BARE_LABELS = NotPrivate("what the coordinator sends is derived from labels")
 LABELS_NOT_PROTECTED = (
@@ -71,7 +71,8 @@ class Job:
             )
         check_summable(self.algorithm, self.public)
         self.algorithm.check(self.public)
-        _ = planned_sums(self.algorithm, self.public)  # refused here if their words could wrap
+        if self.public.declared:
+            _ = planned_sums(self.algorithm, self.public)  # refused here if their words could wrap
         self._check_leave()
         if self.public.start is not None:
             _ = self.spends  # refused here if what the start cost and this plan do not add up
@@ -103,7 +104,9 @@ class Job:
         """A digest of what the job is: all blocks of a secure sum must have the same."""
         public = self.public
         facts = (public.dim, public.rounds, public.loss, public.regularizer, public.privacy, public.C, public.weighting)
-        grid = None if self.sums is None else (self.sums.exponent, self.sums.deviation)
+        # Rounded: machines whose last digits differ are told the same job.
+        shares = [] if self.sums is None else [self.sums.share(at, public.parties) for at in self.sums.deviation]
+        grid = None if self.sums is None else (self.sums.exponent, shares)
         said = (self.id, self.algorithm, public.sizes.tolist(), public.replicas, *facts, grid)
         return arrays.digest(repr(said).encode())
 
@@ -195,9 +198,8 @@ class Job:
         """The policy of a ledger that is made for this job. An existing ledger has its own, which is the authority."""
         target, labels = self.public.privacy, self.public.label_epsilon
         adjacency = target.adjacency if isinstance(target, Target) else "replace-one"
-        fewest = None if self.sums is None else min(self.sums.fewest, usual_fewest(self.public.parties))
-        usual = fewest in (None, usual_fewest(self.public.parties))
-        return Policy(self.budget, adjacency=adjacency, label_epsilon=labels, fewest=None if usual else fewest)
+        fewest = None if self.public.sum is None else self.public.sum.below_usual(self.public.parties)
+        return Policy(self.budget, adjacency=adjacency, label_epsilon=labels, fewest=fewest)
 
     def admit(self, policy: Policy, bounds: Sequence[float] = ()) -> None:
         """Refuse a ledger whose policy does not allow this job. `bounds` are those to which rows are clipped."""

@@ -80,23 +80,34 @@ def _planned(algorithm: Algorithm, public: Public, plan: Plan) -> Sums:
 
 
 def introduced(job: "Job", ids: Ints, ledger: Ledger) -> Entry:
-    """The block's entry of the roster, not signed yet; its key is drawn once for a job."""
-    private = ledger.secret(job.id, new_key)
+    """The block's entry of the roster, not signed yet; its key is drawn once for a job.
+
+    Once there is a roster it has the entry, also when the job is over and its key erased.
+    """
+    if (packed := ledger.kept(job.id, ROSTER)) is not None:
+        return next(entry for entry in Roster.unpack(packed).entries if entry.number == int(ids.min()))
+    private = None if ledger.over(job.id) else ledger.secret(job.id, new_key)
     if private is None:
         raise RefusedError(f"the key of job {job.id} was erased: it is over here. Nothing was released")
     return Entry(tuple(ids.tolist()), public_key(private))
 
 
 def accept_roster(job: "Job", ids: Ints, ledger: Ledger, packed: bytes, signed: Any) -> None:
-    """Take the roster of a job, if it is the first and holds what it must; signed(entry) checks another's signature."""
-    mine, roster = introduced(job, ids, ledger), Roster.unpack(packed)
-    roster.check(mine, job.public.parties, signed)
-    private = ledger.secret(job.id)
-    assert private is not None
-    for entry in roster.entries:
-        if entry.number != mine.number:
-            pair_key(private, mine, entry, job.id, roster.digest)  # refused now if it is no key
-    if ledger.keep(job.id, ROSTER, roster.pack, None) != roster.pack():
+    """Take the roster of a job, if it is the first and holds what it must; signed(entry) checks another's signature.
+
+    The same one again changes nothing.
+    """
+    roster, first = Roster.unpack(packed), ledger.kept(job.id, ROSTER)
+    if first is None:
+        mine = introduced(job, ids, ledger)
+        roster.check(mine, job.public.parties, signed)
+        private = ledger.secret(job.id)
+        assert private is not None
+        for entry in roster.entries:
+            if entry.number != mine.number:
+                pair_key(private, mine, entry, job.id, roster.digest)  # refused now if it is no key
+        first = ledger.keep(job.id, ROSTER, roster.pack, None)
+    if first != roster.pack():
         raise RefusedError(
             f"another roster was accepted for job {job.id}, and the first one holds. Nothing was released"
         )
@@ -159,7 +170,8 @@ def opened(algorithm: Algorithm, public: Public, t: int, before: Ints, mail: Mai
         if len(mail.senders) < plan.fewest
         else "every later round needs that sum"
     )
-    raise AbsentError(f"{lost}; {why}: the job is over. {cost(algorithm, public, t)}")
+    over = "the job is over, unless that answer comes after all when the run is resumed"
+    raise AbsentError(f"{lost}; {why}: {over}. {cost(algorithm, public, t)}")
 
 
 def cost(algorithm: Algorithm, public: Public, t: int) -> str:

@@ -121,6 +121,7 @@ class Worker:
             try:
                 with self.ledger.transaction():
                     if (stored := self.ledger.recall(now, digest)) is not None:
+                        self._remember(now)  # it may have died between its commit and this
                         return Mail.unpack(stored), stored
                     self._in_order(now)
                     self._departures(inbox)
@@ -154,6 +155,7 @@ class Worker:
         with self.ledger.transaction():
             # Of a simulation, another process may have answered meanwhile.
             if (stored := self.ledger.recall(now, digest)) is not None:
+                self._remember(now)
                 return Mail.unpack(stored), stored
             state = self.state if at is None else rows(self.state, at)
             step = at_parties(self.algorithm, now.phase)
@@ -170,10 +172,7 @@ class Worker:
             state, outbox = tick(step, now.round, local, state, inbox, door)
             packed = outbox.pack()
             self.ledger.commit(now, digest, door.charges, packed, pack_state(state, inbox.absent))
-        if summing is not None:
-            over = now.round + 1 == self.public.rounds
-            self.ledger.sent(now, over)
-            self._masker = None if over else self._masker
+        self._remember(now)
         # Only a committed tick becomes the worker's present.
         self._local, self.state, self.last, self.told = local, state, now, inbox.absent
         return outbox, packed
@@ -182,12 +181,19 @@ class Worker:
         """The part of this block in a secure sum, from its ledger alone; None where the job has none."""
         if (sums := planned_sums(self.algorithm, self.public)) is None or (now.round, now.phase) not in self.plan:
             return None
+        self.ledger.check_sent(self.job)
         if self._masker is None:
             self._masker = masker_of(self.job, self.ids, self.public, self.ledger)
-        self.ledger.check_sent(self.job)
         mine = np.intersect1d(self.ids, present(self.public, inbox.absent))
         whole, at = len(here) == len(mine), (now.round, now.phase)
         return summing(sums, self.terms, self.job, at, inbox, self.public, self._masker, whole)
+
+    def _remember(self, now: Tick) -> None:
+        """Note, outside of the ledger, that this part of a secure sum is sent; after the last one the key is erased."""
+        if self.public.sum is not None:
+            over = now.round + 1 == self.public.rounds
+            self.ledger.sent(now, over)
+            self._masker = None if over else self._masker
 
     def _charges(self, now: Tick, here: Ints) -> Charges:
         """The events that the whole tick will charge to these parties; refused where the plan has no such tick."""

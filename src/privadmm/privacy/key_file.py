@@ -54,9 +54,12 @@ class KeyFile:
             return None if row is None or row[0] is None else bytes(row[0])
 
     def sent(self, job: str, at: At, over: bool) -> None:
-        """Remember that this tick was committed; the key of a job that is over is erased."""
+        """Remember that this tick was committed, if none after it was; the key of a job that is over is erased."""
+        if not self.path.exists():
+            return
         with self._opened() as db:
-            db.execute("UPDATE keys SET round = ?, phase = ? WHERE job = ?", (*at, job))
+            now = "UPDATE keys SET round = ?, phase = ? WHERE job = ? AND (round, phase) < (?, ?)"
+            db.execute(now, (*at, job, *at))
             if over:
                 db.execute("UPDATE keys SET key = NULL WHERE job = ?", (job,))
 

@@ -53,6 +53,10 @@ class SecureSum:
         """S_min, or nine tenths of the parties."""
         return max(self.tolerated(parties) + 1, usual_fewest(parties)) if self.fewest is None else self.fewest
 
+    def below_usual(self, parties: int) -> int | None:
+        """S_min, if it is less than a party's policy asks for unless its steward says otherwise."""
+        return least if (least := self.least(parties)) < usual_fewest(parties) else None
+
     def check(self, parties: int) -> None:
         t, least = self.tolerated(parties), self.least(parties)
         if parties < 2:

@@ -118,6 +118,7 @@ def finish(
     measured: Mapping[str, Any] = UNMEASURED,  # figures of the model on the pooled records, in a simulation
     expected: Mapping[str, Any] | None = None,  # the estimate of what the budget can buy
     reasons: Mapping[int, str] | None = None,  # why each party left, where a coordinator knows
+    peers: str | None = None,  # how parties of secure sums know one another's keys
     rows: Sequence[Row] | None = None,  # metrics by round, for the plots; None: no plots
     reference: Mapping[str, Any] | None = None,  # result of a non-private run on the same problem, for the plots
 ) -> Finished:
@@ -125,6 +126,7 @@ def finish(
     model = model_of(job, progress, frame, mode)
     result = {
         **about(job, mode),
+        **({} if peers is None else {"peers": peers}),
         **measured,
         "transcript": progress.transcript,
         "adversaries": job.adversaries,

@@ -123,6 +123,16 @@ def test_every_party_has_the_keys_of_the_others_and_a_policy_that_lets_the_job_t
     assert list(result).index("peers") - list(result).index("epsilon") < 5
 
 
+def test_templates_need_no_sizes(place: Place) -> None:
+    """How many records others have is known when they say hello, and the noise of a sum depends on it only then."""
+    config = place.config(with_changes(STAR, {"privacy": {"colluding": None, "fewest": None}}))
+    assert place.call("federation", "init", config, "--out", place.path / "fed").code == 0
+    assert "\ncolluding = 1\nminimum" in (place.path / "fed" / "party-1" / "party.toml").read_text()
+    assert len(list((place.path / "fed" / "party-1" / "peers").iterdir())) == PARTIES - 1
+    job = place.call("federation", "check", place.path / "fed" / "coordinator", "--json").object["checked"]
+    assert {one["state"] for found in job.values() for one in found if one["what"] == "job"} == {"good"}
+
+
 def test_a_ledger_from_before_secure_sums_is_the_same(tmp_path: Path) -> None:
     """Facts that have their usual values are not part of what a ledger fixes."""
     made = federated(tmp_path, PRIVATE)
@@ -234,7 +244,7 @@ def test_a_key_that_its_party_lost(made: Federated) -> None:
     with pytest.raises(ClusterError, match="gone"):
         made.run(ending_at(made, 2))
     Path(f"{made.ledgers[1]}-keys").unlink()
-    with pytest.raises(RefusedError, match="party 1 refused: the key of job .* is lost or was erased"):
+    with pytest.raises(RefusedError, match=r"party 1 refused: the key of job .* is lost or was erased"):
         made.run(resume=True)
     assert [charged(ledger) for ledger in made.ledgers] == [3, 3, 2, 2]
     assert not Path(f"{made.ledgers[1]}-keys").exists()
@@ -303,7 +313,7 @@ def test_too_few_for_a_sum(made: Federated, monkeypatch: pytest.MonkeyPatch, tmp
             post.silent.add(2)
 
     post.before = both
-    said = r"party 1 gave no answer in round 3.* 2 parties are left, and the job sums over 3 at least: .*epsilon = 0\.\d"
+    said = r"party 1 gave no answer in round 3.* 2 parties are left, and the job sums over 3 at least: .* = 0\.\d"
     with pytest.raises(AbsentError, match=said) as ended:
         made.run(post, absent="continue")
     assert ended.value.exit_code == 1

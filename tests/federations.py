@@ -1,5 +1,6 @@
 """A federation in this process: party servers, reached by a post that may lose, repeat and reorder letters."""
 
+from base64 import b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ from privadmm.deploy.federation.init import Made, init
 from privadmm.deploy.federation.party_server import answer
 from privadmm.deploy.federation.protocol import Letter
 from privadmm.engine.mail import Mail
+from privadmm.privacy.key_file import KeyFile
 from privadmm.privacy.ledger_file import connect
 from privadmm.runs.federated import Asked, federate
 from small_runs import Tables, write_config, write_npz
@@ -42,6 +44,12 @@ delta = 1e-5
 [run]
 seed = 1
 """
+# Changes that make a job of `small_runs.PRIVATE` sum its messages securely.
+SUMMED: dict[str, dict[str, Any] | None] = {
+    "algorithm": {"name": "first_order_consensus", "D_w": None, "rho": None},
+    "privacy": {"sum": "secure"},
+}
+DEPLOYED = {"mode": "deployment", "seed": None, "ledger": "none"}  # [run] of a job with secure noise
 Hook = Callable[[int, Letter], None]
 
 
@@ -110,6 +118,18 @@ def federated(folder: Path, tables: Tables, port: int = 9100) -> Federated:
     return Federated(made, [party.folder for party in made.parties])
 
 
+def key_of(ledger: Path, job: str) -> bytes | None:
+    """The private key of a party's job, while there is one."""
+    return KeyFile(ledger).key(job)
+
+
+def found_in(folder: Path, secret: bytes) -> list[str]:
+    """The files in which a secret is, as it is, in hexadecimal digits or in base 64."""
+    forms = [secret, secret.hex().encode(), b64encode(secret).rstrip(b"=")]
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return [str(path.relative_to(folder)) for path in files if any(form in path.read_bytes() for form in forms)]
+
+
 def released(ledger: Path) -> list[bytes]:
     """The releases in a ledger, in order."""
     db = connect(ledger, read_only=True)
@@ -122,7 +142,7 @@ def released(ledger: Path) -> list[bytes]:
 
 def only_releases(ledger: Path, answers: list[Letter]) -> None:
     """Check that every array in a party's answers is in its ledger as released, and that the rest is text."""
-    allowed = {"status", "party", "signature", "facts", "mail", "receipt", "error", "message"}
+    allowed = {"status", "party", "signature", "facts", "entry", "mail", "receipt", "error", "message"}
     known = released(ledger)
     for said in answers:
         assert set(said) <= allowed, set(said)

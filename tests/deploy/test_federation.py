@@ -46,7 +46,7 @@ from small_runs import (
 )
 
 pytest.importorskip("cryptography")
-from federations import OWN_FILES, Desks, Federated, Unreliable, federated, only_releases, released
+from federations import OWN_FILES, SUMMED, Desks, Federated, Unreliable, federated, only_releases, released
 
 pytestmark = pytest.mark.usefixtures("skipped_plots")
 
@@ -68,6 +68,18 @@ KINDS = {
     "moments": with_changes(STAR, {"features": {"moments": True}, "data": {"intercept": None}}),
     "randomised labels": with_changes(STAR, {"privacy": {"label_epsilon": 1.0}}),
     "a party leaves": with_changes(STAR, {"parties": {"leave": ["1@2"]}}),
+    "secure sum": with_changes(STAR, SUMMED),
+    "secure sum, moments": with_changes(STAR, {**SUMMED, "features": {"moments": True}, "data": {"intercept": None}}),
+    "secure sum, randomised labels": with_changes(
+        STAR,
+        {
+            "algorithm": {"name": "dp_fedsgd", "step": 0.5, "D_w": None, "rho": None},
+            "privacy": {"sum": "secure", "label_epsilon": 1.0},
+        },
+    ),
+    "secure sum, a party leaves": with_changes(
+        STAR, {**SUMMED, "privacy": {"sum": "secure", "fewest": 2}, "parties": {"leave": ["1@2"]}}
+    ),
     "columns": PEOPLE,
     "columns, randomised labels": with_changes(PEOPLE, {"privacy": {"label_epsilon": 1.0}}),
     "one column replaced": with_changes(

@@ -20,7 +20,7 @@ from privadmm.runs.rundir import receipts_of
 from small_runs import PRIVATE, SHARING, Place, no_plots, with_changes, write_npz
 
 pytest.importorskip("flwr", reason="the extra flower is not installed: pip install 'privadmm[flower]'")
-from federations import only_releases
+from federations import SUMMED, key_of, only_releases
 from flower_deployment import ENVIRONMENT, PATIENCE, Deployed, deployed, party
 from privadmm.config.file import read
 from privadmm.deploy.federation.layout import node, node_environment
@@ -38,6 +38,7 @@ GRAPH = with_changes(
     },
 )
 PEOPLE = with_changes(STAR, SHARING)
+SUMS = with_changes(STAR, SUMMED)
 
 
 def in_process(folder: Path, tables: dict[str, Any]) -> str:
@@ -310,7 +311,7 @@ def test_strangers_are_not_let_in(made: Deployed, tmp_path: Path, who: str) -> N
     assert "SuperNode ID" not in log.read_text()
 
 
-@pytest.mark.parametrize(("kind", "tables"), [("graph", GRAPH), ("columns", PEOPLE)])
+@pytest.mark.parametrize(("kind", "tables"), [("graph", GRAPH), ("columns", PEOPLE), ("secure sum", SUMS)])
 def test_the_same_transcript_on_other_shapes(kind: str, tables: dict[str, Any], place: Place) -> None:
     expected = in_process(place.path / "one", tables)
     with deployed(place.path, tables) as found:
@@ -319,6 +320,9 @@ def test_the_same_transcript_on_other_shapes(kind: str, tables: dict[str, Any], 
         assert result["transcript"] == expected
         for number, ledger in enumerate(found.federated.ledgers):
             only_releases(ledger, [said for _, said in found.captured(number)])
+            letters = [letter["kind"] for letter, _ in found.captured(number)]
+            assert ("roster" in letters) == (kind == "secure sum")
+            assert key_of(ledger, job_of(Path(result["out"]))) is None
 
 
 @pytest.mark.parametrize("act", ["fails", "dies"])

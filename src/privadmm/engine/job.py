@@ -25,7 +25,7 @@ from privadmm.privacy.calibration import Target
 from privadmm.privacy.events import NotPrivate, RandomizedResponse, Spent, dump
 from privadmm.privacy.history import STARTED_UNPROTECTED, Past
 from privadmm.privacy.ledger import Budget, Ledger, Policy, affordable
-from privadmm.privacy.sums import SecureSum, Sums, usual_colluding, usual_fewest
+from privadmm.privacy.sums import SecureSum, Sums
 
 BARE_LABELS = NotPrivate("what the coordinator sends is derived from labels")
 LABELS_NOT_PROTECTED = (
@@ -71,7 +71,8 @@ class Job:
             )
         check_summable(self.algorithm, self.public)
         self.algorithm.check(self.public)
-        _ = planned_sums(self.algorithm, self.public)  # refused here if their words could wrap
+        if self.public.declared:
+            _ = planned_sums(self.algorithm, self.public)  # refused here if their words could wrap
         self._check_leave()
         if self.public.start is not None:
             _ = self.spends  # refused here if what the start cost and this plan do not add up
@@ -197,15 +198,8 @@ class Job:
         """The policy of a ledger that is made for this job. An existing ledger has its own, which is the authority."""
         target, labels = self.public.privacy, self.public.label_epsilon
         adjacency = target.adjacency if isinstance(target, Target) else "replace-one"
-        asked, parties = self.public.sum or SecureSum(), self.public.parties
-        t, least = asked.tolerated(parties), asked.least(parties)
-        return Policy(
-            self.budget,
-            adjacency=adjacency,
-            label_epsilon=labels,
-            colluding=t if t < usual_colluding(parties) else None,
-            fewest=least if least < usual_fewest(parties) else None,
-        )
+        below = (self.public.sum or SecureSum()).below_usual(self.public.parties)
+        return Policy(self.budget, adjacency=adjacency, label_epsilon=labels, **below)
 
     def admit(self, policy: Policy, bounds: Sequence[float] = ()) -> None:
         """Refuse a ledger whose policy does not allow this job. `bounds` are those to which rows are clipped."""

@@ -53,6 +53,14 @@ class SecureSum:
         """S_min, or nine tenths of the parties."""
         return max(self.tolerated(parties) + 1, usual_fewest(parties)) if self.fewest is None else self.fewest
 
+    def below_usual(self, parties: int) -> dict[str, int | None]:
+        """t and S_min, each if it is less than a party's policy asks for unless its steward says otherwise."""
+        t, least = self.tolerated(parties), self.least(parties)
+        return {
+            "colluding": t if t < usual_colluding(parties) else None,
+            "fewest": least if least < usual_fewest(parties) else None,
+        }
+
     def check(self, parties: int) -> None:
         t, least = self.tolerated(parties), self.least(parties)
         if parties < 2:

@@ -75,7 +75,7 @@ def federate(
         job = Kept(proposal, read_text(directory.config)).job
         with resumable(directory, asked.resume, lambda: nullcontext(cluster), lambda cluster: cluster.asked):
             tell("the cost is set aside at every party")
-            cluster.begin(job, proposal, directory.heads())
+            cluster.begin(job, proposal, directory.heads(), directory.roster)
             write_json(directory.parties, [asdict(facts) for facts in known])
             callbacks = [*directory.callbacks(job, cluster, config.run.checkpoint_every), told]
             progress = train(job, cluster, callbacks, directory.progress(job))
@@ -92,6 +92,8 @@ def federate(
             ledger="at the parties",
             spent={"job": job.id, "delta": job.delta, "parties": paid},
             reasons=cluster.left,
+            # A party takes part in secure sums only with the keys that it pinned itself.
+            peers=None if job.sums is None else "pinned",
         ).result
 
 

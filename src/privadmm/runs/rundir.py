@@ -44,6 +44,7 @@ class RunDir:
     config = Inside("config.toml")  # as it was read
     job = Inside("job.json")  # the job's id, and the facts of SAME
     parties = Inside("parties.json")  # what the parties of a federation told of themselves
+    roster = Inside("roster.json")  # the keys of its secure sums, each signed by its party
     ledger = Inside("ledger.sqlite")  # the parties' ledger, unless the config names one elsewhere
     ledgers = Inside("ledgers")  # in place of it, where each block of parties has its own
     checkpoint = Inside("checkpoint")  # where the rounds stand
@@ -136,7 +137,8 @@ class RunDir:
 
     def discard(self) -> None:
         """Remove what a run without any release left, so that the place can be used again."""
-        for path in (self.config, self.job, self.parties, self.checkpoint, self.metrics, self.receipts):
+        made = (self.config, self.job, self.parties, self.roster, self.checkpoint, self.metrics, self.receipts)
+        for path in made:
             path.unlink(missing_ok=True)
         for ledger in (self.ledger, *self.ledgers.glob("*.sqlite")):
             for suffix in ("", "-wal", "-shm", "-journal", "-keys"):

@@ -16,6 +16,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from privadmm.data.arrays import Floats
+from privadmm.data.files import write_bytes
 from privadmm.deploy.federation.keys import Credentials, sealed
 from privadmm.deploy.federation.proposal import MOST, Proposal
 from privadmm.deploy.federation.protocol import Greeting, Letter, text
@@ -24,6 +25,7 @@ from privadmm.engine.mail import Mail, unpack_from
 from privadmm.engine.phases import at_parties, heard
 from privadmm.errors import ClusterError, DataError, LockedError, MessageError, RefusedError
 from privadmm.privacy.ledger_file import Receipt
+from privadmm.privacy.masks import Entry, Roster
 
 logger = logging.getLogger(__name__)
 HASH = re.compile("[0-9a-f]{64}")
@@ -100,14 +102,25 @@ class Federation:
     _heads: dict[int, list[tuple[str, int, int, str, int]]] = field(default_factory=dict)  # receipts by round
     _seen: dict[tuple[int, str], tuple[int, int]] = field(default_factory=dict)  # round and phase of a party's hash
 
-    def begin(self, job: Job, proposal: Proposal, seen: Sequence[tuple[Receipt, int]]) -> None:
-        """Set the cost aside at every party, or end with the first refusal. `seen` are receipts of earlier rounds."""
+    def begin(self, job: Job, proposal: Proposal, seen: Sequence[tuple[Receipt, int]], roster: Path) -> None:
+        """Set the cost aside at every party, or end with the first refusal. `seen` are receipts of earlier rounds.
+
+        A job with secure sums then sends everybody's keys to everybody. The first ones are kept in the file `roster`,
+        and are those of a run that is resumed, whoever has left by then.
+        """
         self.job, packed = job, proposal.pack()
         letters: dict[int, Letter] = {}
         for party in self.homes:
             heads = json.dumps([head for head, first in seen if first == party])
             letters[party] = {"kind": "begin", "proposal": packed, "heads": heads}
-        self._ask(letters, replace(self.patience, absent="abort"))
+        patience = replace(self.patience, absent="abort")
+        answers = self._ask(letters, patience)
+        if job.sums is None:
+            return
+        if not roster.exists():
+            write_bytes(roster, Roster.of(entry_of(party, answer) for party, answer in answers.items()).pack())
+        keys: Letter = {"kind": "roster", "job": job.id, "roster": roster.read_bytes()}
+        self._ask(dict.fromkeys(self.homes, keys), patience)
 
     def step(self, round: int, phase: int, inbox: Mail) -> Mail:
         self.asked = True
@@ -142,7 +155,7 @@ class Federation:
             raise MessageError(f"party {party} sent a receipt that is not 64 hexadecimal digits")
         if self._seen.setdefault((party, head), (round, phase)) != (round, phase):
             raise MessageError(f"party {party} sent the receipt of another round")
-        return unpack_from(party, sent, at_parties(self.job.algorithm, phase).sends(self.job.public, round)), head
+        return unpack_from(party, sent, at_parties(self.job.algorithm, phase).message(self.job.public, round)), head
 
     def receipts(self, round: int) -> list[tuple[str, int, int, str, int]]:
         return self._heads.get(round, [])
@@ -190,6 +203,17 @@ class Federation:
     def _lose(self, party: int, why: str) -> None:
         logger.warning("party %d left: %s", party, why)
         self.left[party] = why
+
+
+def entry_of(party: int, answer: Letter) -> Entry:
+    """A party's key of a job with secure sums, as it answered to `begin`; the parties check who signed it."""
+    try:
+        entry = Entry.unpack(text(answer, "entry"))
+    except ValueError:
+        raise MessageError(f"party {party} sent no key for the secure sums of the job") from None
+    if entry.parties != (party,):
+        raise MessageError(f"party {party} sent a key for the secure sums of the job in the name of another")
+    return entry
 
 
 def refusal(party: int, answer: Letter, patience: Patience) -> str:

@@ -16,6 +16,7 @@ from privadmm.deploy.federation.layout import FLOWER, NAME, Coordinator
 from privadmm.deploy.federation.party import FILE, Party
 from privadmm.deploy.federation.party import read as read_party
 from privadmm.deploy.federation.party_server import Desk
+from privadmm.deploy.federation.peers import FOLDER, check_pins
 from privadmm.deploy.federation.proposal import expected, neutral, parties_of
 from privadmm.deploy.federation.records import held
 from privadmm.errors import ConfigError, PrivadmmError, RefusedError
@@ -78,6 +79,7 @@ def of_party(folder: Path, job: Path | None) -> Iterator[Finding]:
     yield looked("ledger", lambda: ledger(party, job))
     yield looked("certificate", lambda: check_certificate(folder / party.node.ca))
     yield looked("key", lambda: check_node_key(folder / party.node.key))
+    yield looked("peers", lambda: peers(party, job))
     yield looked("SuperLink", lambda: superlink(party))
     yield looked("port", lambda: port(party.node.port))
 
@@ -154,6 +156,22 @@ def ledger(party: Party, job: Path | None) -> str:
     if not enough:
         raise Noted(f"{said}; this job, unless that was it, will be refused")
     return said
+
+
+def peers(party: Party, job: Path | None) -> str:
+    """The public keys of the other parties, without which this one takes part in no secure sum."""
+    config = None if job is None else read(job)
+    known = sorted(party.folder.glob(f"{FOLDER}/party-*.pub"))
+    for path in known:
+        check_public_key(path)
+    if config is not None and config.privacy is not None and config.privacy.sum == "secure":
+        check_pins(party.folder, party.number, parties_of(config))
+        return f"of all {parties_of(config) - 1} others"
+    if not known:
+        raise Noted(
+            f"{party.folder / FOLDER}: has no public key of another party, and a job with secure sums needs all of them"
+        )
+    return f"of {len(known)} others; with --job JOB.toml of secure sums it is seen whether all are there"
 
 
 def superlink(party: Party) -> str:

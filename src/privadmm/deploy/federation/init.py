@@ -24,9 +24,11 @@ from privadmm.deploy.federation.keys import make_authority, make_node_key
 from privadmm.deploy.federation.layout import FLOWER, NAME, Coordinator
 from privadmm.deploy.federation.party import FILE, Party
 from privadmm.deploy.federation.party import read as read_party
+from privadmm.deploy.federation.peers import FOLDER, pin
 from privadmm.deploy.federation.proposal import expected, neutral, parties_of, section, written
 from privadmm.errors import ConfigError
 from privadmm.privacy.sqlite_ledger import SqliteLedger
+from privadmm.privacy.sums import SecureSum
 
 LABELS = "labels.csv"  # the coordinator's labels, where parties hold columns
 APP = """[project]
@@ -130,6 +132,10 @@ def init(config: Config, folder: Path, host: str, port: int, rehearse: bool) -> 
         write_text(path / FILE, described(config, shares, number, f"{host}:{port}", port + 1 + number))
         (path / "ca.pem").write_bytes(ca.read_bytes())
         (place.keys / f"party-{number}.pub").write_bytes(make_node_key(path))
+    for number, path in enumerate(parties):
+        (path / FOLDER).mkdir()
+        for other in set(range(len(parties))) - {number}:
+            pin(path, other).write_bytes((place.keys / f"party-{other}.pub").read_bytes())
     return Made(place, [with_ledger(path) for path in parties] if rehearse else [])
 
 
@@ -142,6 +148,9 @@ def described(config: Config, shares: Shares, number: int, superlink: str, port:
     if table := config.privacy:
         policy["epsilon"] = table.budget or (table.party_epsilon[number] if table.party_epsilon else table.epsilon)
         policy |= {"delta": table.delta, "adjacency": table.adjacency, "label_epsilon": table.label_epsilon}
+        if table.sum == "secure":
+            asked = SecureSum(table.colluding, table.fewest)
+            policy |= {"colluding": asked.tolerated(count), "fewest": asked.below_usual(count)["fewest"]}
     records = (
         f"records = {shares.sizes[number]}" if shares.sizes else "# records = ...    # how many it declares to hold"
     )

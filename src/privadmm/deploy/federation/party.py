@@ -1,6 +1,7 @@
 """A party's own directory: party.toml says who it is and what it allows, and is the authority on both.
 
     party.toml      who the party is, how its records are read, its policy
+    peers/          the public keys of the other parties, party-N.pub: who may take part in a secure sum with it
     ledger.sqlite   what it has released, and its state in every job
     jobs/           the jobs that it takes part in, as they were proposed
     requests.log    what it was asked and what it answered, a line each; it stays here
@@ -25,6 +26,7 @@ from privadmm.errors import ConfigError, RefusedError, show
 from privadmm.params import BAD, Doc, Rule, fields_of
 from privadmm.privacy.ledger import Budget, Policy
 from privadmm.privacy.limits import Limits
+from privadmm.privacy.sums import SecureSum
 
 FILE = "party.toml"
 # Keys of [data] that are the party's own affair: where its records are; and nothing is held out.
@@ -75,6 +77,12 @@ class PolicyTable:
         Literal["replace-one", "label", "person", "column"], Doc("between which neighbours it counts")
     ] = "replace-one"
     label_epsilon: Annotated[float | None, Gt(0), Doc("its labels are randomised with this, once for all jobs")] = None
+    colluding: Annotated[
+        int | None, Ge(1), Doc("of secure sums: the colluding parties that a job must tolerate; a third if left out")
+    ] = None
+    fewest: Annotated[
+        int | None, Ge(2), Doc("of secure sums: over how many parties at least; nine tenths of the job's if left out")
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -122,7 +130,17 @@ class Party:
         """The policy that its ledger fixes when it is made."""
         own = self.policy
         budget = None if own.epsilon is None else Budget(own.epsilon, own.delta)
-        return Policy(budget, own.per_job, own.algorithms, own.row_bound, own.adjacency, own.label_epsilon, self.limits)
+        return Policy(
+            budget,
+            own.per_job,
+            own.algorithms,
+            own.row_bound,
+            own.adjacency,
+            own.label_epsilon,
+            self.limits,
+            own.colluding,
+            own.fewest,
+        )
 
     def admit(self, config: Config, parties: int) -> None:
         """Refuse, before a record is read, a job that this party does not take part in whatever it costs."""
@@ -149,6 +167,8 @@ class Party:
             self.fixed.agree(privacy.adjacency, privacy.label_epsilon)
             if privacy.delta != self.policy.delta:
                 raise refused(f"the policy counts at delta = {self.policy.delta:g} and the job at {privacy.delta:g}")
+            if privacy.sum == "secure":
+                self.fixed.admit_sum(SecureSum(privacy.colluding, privacy.fewest), parties)
 
     def stay(self, present: int) -> None:
         """Refuse to go on among fewer parties than the policy asks for."""

@@ -1,9 +1,11 @@
 """A party's answers to letters. Each is made from its directory alone, so a process may end at any moment.
 
     hello    a job is coming: is it allowed? Public facts: records declared, columns; signed for who asked
-    begin    the job with everybody's facts: kept in jobs/, its whole cost set aside in the ledger, or refused
+    begin    the job with everybody's facts: kept in jobs/, its whole cost set aside in the ledger, or refused. Of a job
+             with secure sums the answer has the party's key of this job, signed
+    roster   everybody's keys of a job with secure sums: the first is kept, if their owners signed them
     step     one phase of one round: an inbox, and the released answer with its receipt
-    give_up  the job ended without a release: what was set aside is free again
+    give_up  the job ended without a release: what was set aside is free again, and its key is erased
 
 An answer holds released values, public facts, or an error. Of a step that fails after records were read the coordinator
 learns "locked" and nothing more; what exactly was wrong is in the party's own ledger and log.
@@ -25,6 +27,7 @@ from privadmm.data.files import for_owner, write_text
 from privadmm.deploy.federation import party
 from privadmm.deploy.federation.admitted import Admitted, recall
 from privadmm.deploy.federation.party import Party
+from privadmm.deploy.federation.peers import accept, own_entry
 from privadmm.deploy.federation.proposal import Kept, Proposal, parties_of, read_text
 from privadmm.deploy.federation.protocol import Letter, data, text, whole
 from privadmm.deploy.federation.records import Held, bound_of
@@ -96,6 +99,7 @@ class Desk:
         known: dict[str, Callable[[Letter], Answer]] = {
             "hello": self.hello,
             "begin": self.begin,
+            "roster": self.roster,
             "step": self.step,
             "give_up": self.give_up,
         }
@@ -144,12 +148,29 @@ class Desk:
                 new = False  # from here on it may be set aside, and `give_up` must find it
                 # Labels that are randomised are drawn now, if they never were.
                 open_block(kept.job, records.block, build.noise(kept.config), ledger)
+                said: Answer = {} if kept.job.sums is None else {"entry": own_entry(self.party, kept.job, ledger)}
         except BaseException:
             if new:  # or refused proposals would fill the disk
                 kept.forget(self.party.jobs)
             raise
         Admitted.of(self.party, kept).keep()
+        return said
+
+    def roster(self, letter: Letter) -> Answer:
+        """Take everybody's keys of a job with secure sums. The same again changes nothing; others are refused."""
+        id, packed = text(letter, "job"), data(letter, "roster")
+        known = self.admitted_anew(id)
+        if known.job.sums is None:
+            raise RefusedError(f"job {id} has no secure sums, and needs no roster. Nothing was released")
+        with closing(self.ledger(known.config, known.job)) as ledger:
+            self.need_reserve(ledger, id)
+            accept(self.party, known.job, ledger, packed)
         return {}
+
+    def need_reserve(self, ledger: SqliteLedger, job: str) -> None:
+        """Refuse a job for which nothing was set aside."""
+        if ledger.reserved(self.party.number, job) is None:
+            raise RefusedError(f"nothing was set aside for job {job}: its begin was refused. Nothing was released")
 
     def step(self, letter: Letter, known: Admitted | None = None) -> Answer:
         """The released answer, from the ledger if it was given before. Records are read last, if at all."""
@@ -159,10 +180,7 @@ class Desk:
         job, config, number = known.job, known.config, self.party.number
         self.party.stay(job.public.parties - len(inbox.absent))
         with closing(self.ledger(config, job)) as ledger:
-            if ledger.reserved(number, now.job) is None:
-                raise RefusedError(
-                    f"nothing was set aside for job {now.job}: its begin was refused. Nothing was released"
-                )
+            self.need_reserve(ledger, now.job)
 
             def load() -> Local | Vertical:
                 return beside(job.public, held(self.party, config, job.public).block)

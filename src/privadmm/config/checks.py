@@ -15,7 +15,7 @@ from privadmm.config.sections import (
     PrivacyTable,
     RunTable,
 )
-from privadmm.errors import show
+from privadmm.errors import ConfigError, show
 from privadmm.params import BAD, fields_of
 
 
@@ -172,6 +172,32 @@ def _check_labels(privacy: PrivacyTable, loss: LossTable, to: Complaints) -> Non
         to.add("privacy", "label_epsilon", f"is given beside {to.named('loss', 'name')}", allowed)
 
 
+def _check_sum(privacy: PrivacyTable, algorithm: AlgorithmTable, parties: PartiesTable, to: Complaints) -> None:
+    """What a secure sum asks of the method, and of the number of parties."""
+    if privacy.sum != "secure":
+        return
+    from privadmm.engine.sums import unsummable
+    from privadmm.privacy.sums import SecureSum
+
+    if (why := unsummable(algorithm.parameters)) is not None:
+        fix = "use first_order_consensus or dp_fedsgd, or remove it"
+        to.clash("privacy", "sum", f"{to.named('algorithm', 'name')}, which cannot sum securely: {why}", '"local"', fix)
+    elif parties.known is not None:
+        try:
+            SecureSum(privacy.colluding, privacy.fewest).check(parties.known)
+        except ConfigError as error:
+            key = next((key for key in ("colluding", "fewest") if str(error).startswith(key)), "sum")
+            to.report.add(("privacy", key), str(error), fix=to.named("parties", parties.given))
+
+
+def check_curator(privacy: PrivacyTable | None, run: RunTable, to: Complaints) -> None:
+    """A deployment in one process would read all records itself, and what it adds up is no secret of theirs."""
+    from privadmm.engine.block import CURATOR
+
+    if privacy is not None and (privacy.sum, run.mode, run.engine) == ("secure", "deployment", "inprocess"):
+        to.clash("privacy", "sum", f"{to.named('run', 'mode')} in one process", '"local" there', CURATOR)
+
+
 def _check_run(run: RunTable, parties: PartiesTable, to: Complaints) -> None:
     if run.memory is not None and parties.split == "features":
         to.misfit("run", "memory", to.named("parties", "split"), "for parties that hold records")
@@ -220,7 +246,7 @@ def _check_leave(parties: PartiesTable, algorithm: AlgorithmTable, run: RunTable
 # A check takes, by name, the sections that it compares, and `to`, which collects its complaints.
 CHECKS: tuple[Callable[..., None], ...] = (
     *(_check_source, _check_classes, _check_count, _check_files, _check_party_files, check_declared),
-    *(_check_edges, _check_topology, _check_epsilon, _check_labels, _check_run, _check_tls, _check_leave),
+    *(_check_edges, _check_topology, _check_epsilon, _check_labels, _check_sum, _check_run, _check_tls, _check_leave),
 )
 
 

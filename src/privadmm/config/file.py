@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from privadmm.config import sections
-from privadmm.config.checks import Complaints, check_declared, check_sections
+from privadmm.config.checks import Complaints, check_curator, check_declared, check_sections
 from privadmm.config.reader import Lines, Report, load, read_table
 from privadmm.errors import ConfigError, did_you_mean, listed, nearest, show
 from privadmm.params import BAD, At, Choice, Field, fields_of
@@ -200,6 +200,13 @@ def check_ledger(config: Config) -> None:
     to = _complaints(config)
     if config.run.mode == "deployment" and config.run.ledger is None:
         to.missing("run", "ledger", to.named("run", "mode"))
+    to.report.check()
+
+
+def check_together(config: Config) -> None:
+    """One process does not deploy secure sums; which engine runs the parties, the command line may have said."""
+    to = _complaints(config)
+    check_curator(config.privacy, config.run, to)
     to.report.check()
 
 

@@ -6,7 +6,7 @@ Using one raises an error that names the key to declare. So a figure that comes 
 """
 
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from privadmm.config.file import Config
 from privadmm.engine.public import Public
@@ -66,6 +66,8 @@ class UndeclaredColumns(Undeclared):
 @dataclass(frozen=True)
 class Outline(Public):
     """Public facts of which some are undeclared. The number of parties is known."""
+
+    declared: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_positive(C=self.C)

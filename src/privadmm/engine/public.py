@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
@@ -43,6 +43,7 @@ class Public:
     columns: tuple[int, ...] = ()  # of vertical parties: how many each holds
     # What was derived from these facts once and is asked for in every round; another Public starts anew.
     derived: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+    declared: ClassVar[bool] = True  # all of them are known
 
     def __post_init__(self) -> None:
         check_positive(C=self.C)

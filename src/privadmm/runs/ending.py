@@ -21,7 +21,8 @@ from privadmm.runs.rundir import RunDir
 
 # The keys that `train --json` prints, in this order; result.json has more.
 PRINTED = (
-    *("algorithm", "private", "rounds", "epsilon", "delta", "per_party", "per_person", "label_holder", "mode"),
+    *("algorithm", "private", "rounds", "epsilon", "delta", "per_party", "per_person", "label_holder", "secure_sum"),
+    *("mode",),
     *("accuracy_train", "accuracy_test", "objective", "seconds", "out"),
 )
 UNMEASURED = {"accuracy_train": None, "accuracy_test": None, "objective": None}
@@ -105,6 +106,11 @@ def about(job: Job, mode: str) -> dict[str, Any]:
     }
 
 
+def summed(job: Job, pinned: bool | None) -> dict[str, Any]:
+    """Fields of a result on secure sums; empty where there are none."""
+    return {name: {**facts, "roster_pinned": pinned} for name, facts in job.in_sums.items()}
+
+
 def finish(
     directory: RunDir,
     job: Job,
@@ -118,6 +124,7 @@ def finish(
     measured: Mapping[str, Any] = UNMEASURED,  # figures of the model on the pooled records, in a simulation
     expected: Mapping[str, Any] | None = None,  # the estimate of what the budget can buy
     reasons: Mapping[int, str] | None = None,  # why each party left, where a coordinator knows
+    pinned: bool | None = None,  # whether parties knew each other's keys beforehand; None: there were no keys
     rows: Sequence[Row] | None = None,  # metrics by round, for the plots; None: no plots
     reference: Mapping[str, Any] | None = None,  # result of a non-private run on the same problem, for the plots
 ) -> Finished:
@@ -129,6 +136,7 @@ def finish(
         "transcript": progress.transcript,
         "adversaries": job.adversaries,
         **job.of_people,
+        **summed(job, pinned),
         **({} if expected is None else {"expected": expected}),
         **absences(job, progress, reasons),
         "ledger": ledger,

@@ -12,6 +12,7 @@ from privadmm.config import file as configs
 from privadmm.engine.job import Job
 from privadmm.privacy.accounting import epsilon, printed, totals
 from privadmm.privacy.events import Spent, alone, merge
+from privadmm.runs.ending import summed
 from small_runs import PRIVATE, ROUNDS, SECURE, TRAINED, Place, result, with_changes, write_config
 
 pytestmark = pytest.mark.usefixtures("skipped_plots")
@@ -69,7 +70,7 @@ def test_a_run_says_it_in_every_report(place: Place) -> None:
     config = place.config(TABLES)
     said = place.train(config)
     kept = result(place.out)["secure_sum"]
-    assert kept["roster_pinned"] is None
+    assert kept["roster"] == "simulated"
     assert kept.items() >= FACTS.items()
     told(said.out, kept)
     assert "simulated in one process" in read(said.out)
@@ -80,12 +81,11 @@ def test_a_run_says_it_in_every_report(place: Place) -> None:
     assert machine["secure_sum"] == kept
 
 
-@pytest.mark.parametrize(("pinned", "words"), [(True, "pinned: a party"), (False, "not pinned"), (None, "simulated")])
-def test_people_are_told_whose_keys_they_were(pinned: bool | None, words: str, place: Place) -> None:
-    sums = {**job_of(place.config(TABLES)).in_sums["secure_sum"], "roster_pinned": pinned}
-    shown = dict(jobs.in_sums({"secure_sum": sums}))
-    assert words in str(shown["roster"])
-    assert ("follows the protocol" in str(shown["roster"])) is (pinned is False)
+@pytest.mark.parametrize("peers", ["pinned", "not pinned", None])
+def test_people_are_told_whose_keys_they_were(peers: str | None, place: Place) -> None:
+    shown = dict(jobs.in_sums(summed(job_of(place.config(TABLES)), peers)))
+    assert (peers or "simulated") in str(shown["roster"])
+    assert ("follows the protocol" in str(shown["roster"])) is (peers == "not pinned")
 
 
 def test_without_secure_sums_nothing_changes(place: Place) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from privadmm.config.reader import Report
 from privadmm.config.sections import (
+    PARTY,
     AlgorithmTable,
     DataTable,
     GraphTable,
@@ -166,12 +167,6 @@ def _check_epsilon(privacy: PrivacyTable, algorithm: AlgorithmTable, to: Complai
         to.missing("privacy", "epsilon", to.named("algorithm", "name"))
 
 
-def _check_labels(privacy: PrivacyTable, loss: LossTable, to: Complaints) -> None:
-    if privacy.label_epsilon is not None and loss.name == "squared":
-        allowed = "for losses of two classes only"
-        to.add("privacy", "label_epsilon", f"is given beside {to.named('loss', 'name')}", allowed)
-
-
 def _check_sum(privacy: PrivacyTable, algorithm: AlgorithmTable, parties: PartiesTable, to: Complaints) -> None:
     """What a secure sum asks of the method, and of the number of parties."""
     if privacy.sum != "secure":
@@ -190,12 +185,23 @@ def _check_sum(privacy: PrivacyTable, algorithm: AlgorithmTable, parties: Partie
             to.report.add(("privacy", key), str(error), fix=to.named("parties", parties.given))
 
 
-def check_curator(privacy: PrivacyTable | None, run: RunTable, to: Complaints) -> None:
-    """A deployment in one process would read all records itself, and what it adds up is no secret of theirs."""
+def _check_labels(privacy: PrivacyTable, loss: LossTable, to: Complaints) -> None:
+    if privacy.label_epsilon is not None and loss.name == "squared":
+        allowed = "for losses of two classes only"
+        to.add("privacy", "label_epsilon", f"is given beside {to.named('loss', 'name')}", allowed)
+
+
+def check_curator(privacy: PrivacyTable | None, run: RunTable, data: DataTable, to: Complaints) -> None:
+    """A deployment in which one process reads all records: what it adds up is no secret of theirs."""
     from privadmm.engine.block import CURATOR
 
-    if privacy is not None and (privacy.sum, run.mode, run.engine) == ("secure", "deployment", "inprocess"):
+    if privacy is None or (privacy.sum, run.mode) != ("secure", "deployment"):
+        return
+    if run.engine == "inprocess" or run.workers == 1:
         to.clash("privacy", "sum", f"{to.named('run', 'mode')} in one process", '"local" there', CURATOR)
+    elif not data.by_party:
+        problem = f"{to.named('privacy', 'sum')}: whoever starts the run would read everybody's records"
+        to.clash("data", "source", problem, f"a path with {PARTY}, which is read by a party's worker alone")
 
 
 def _check_run(run: RunTable, parties: PartiesTable, to: Complaints) -> None:

@@ -206,7 +206,7 @@ def check_ledger(config: Config) -> None:
 def check_together(config: Config) -> None:
     """One process does not deploy secure sums; which engine runs the parties, the command line may have said."""
     to = _complaints(config)
-    check_curator(config.privacy, config.run, to)
+    check_curator(config.privacy, config.run, config.data, to)
     to.report.check()
 
 

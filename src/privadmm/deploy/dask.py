@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from time import monotonic, sleep
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -74,8 +74,6 @@ class Block:
 
 class DaskCluster:
     """A cluster whose blocks are actors. The constructor opens their ledgers; `begin` sets the cost aside."""
-
-    pinned: ClassVar[bool | None] = False  # whoever drives collects the workers' keys
 
     def __init__(self, orders: Sequence[Order], labels: Floats | None = None) -> None:
         """`labels` are the coordinator's, where the parties have none."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -23,8 +23,6 @@ from privadmm.privacy.sqlite_ledger import SqliteLedger
 
 class Engine(Protocol):
     """What a run asks of an engine before its first round and after its last."""
-
-    pinned: ClassVar[bool | None]  # of a secure sum's keys: whether parties knew whose they are beforehand
 
     def begin(self) -> Parties:
         """Set the plan's cost aside in every ledger, or refuse."""
@@ -50,7 +48,6 @@ class InProcessEngine:
     shards: Shards | People
     noise: Noise
     ledger: SqliteLedger
-    pinned: ClassVar[bool | None] = None  # one process has no keys
 
     def begin(self) -> Parties:
         return cluster(self.job, self.shards, self.noise, self.ledger)

@@ -106,9 +106,9 @@ def about(job: Job, mode: str) -> dict[str, Any]:
     }
 
 
-def summed(job: Job, pinned: bool | None) -> dict[str, Any]:
-    """Fields of a result on secure sums; empty where there are none."""
-    return {name: {**facts, "roster_pinned": pinned} for name, facts in job.in_sums.items()}
+def summed(job: Job, peers: str | None) -> dict[str, Any]:
+    """Fields of a result on secure sums; empty where there are none. One process has no keys, and simulates them."""
+    return {name: {**facts, "roster": peers or "simulated"} for name, facts in job.in_sums.items()}
 
 
 def finish(
@@ -124,7 +124,7 @@ def finish(
     measured: Mapping[str, Any] = UNMEASURED,  # figures of the model on the pooled records, in a simulation
     expected: Mapping[str, Any] | None = None,  # the estimate of what the budget can buy
     reasons: Mapping[int, str] | None = None,  # why each party left, where a coordinator knows
-    pinned: bool | None = None,  # whether parties knew each other's keys beforehand; None: there were no keys
+    peers: str | None = None,  # how parties of secure sums know one another's keys
     rows: Sequence[Row] | None = None,  # metrics by round, for the plots; None: no plots
     reference: Mapping[str, Any] | None = None,  # result of a non-private run on the same problem, for the plots
 ) -> Finished:
@@ -132,11 +132,12 @@ def finish(
     model = model_of(job, progress, frame, mode)
     result = {
         **about(job, mode),
+        **({} if peers is None else {"peers": peers}),
         **measured,
         "transcript": progress.transcript,
         "adversaries": job.adversaries,
         **job.of_people,
-        **summed(job, pinned),
+        **summed(job, peers),
         **({} if expected is None else {"expected": expected}),
         **absences(job, progress, reasons),
         "ledger": ledger,

@@ -92,7 +92,6 @@ def federate(
             ledger="at the parties",
             spent={"job": job.id, "delta": job.delta, "parties": paid},
             reasons=cluster.left,
-            pinned=cluster.pinned,
         ).result
 
 

@@ -68,7 +68,7 @@ def run(
     try:
         with directory.opened(facts(config, job, ledger), config.text, job.id, resume) as id:
             job = replace(job, id=id)
-            progress, rows, spent, pinned = carry_out(config, directory, prepared, noise, ledger, job, resume, bar)
+            progress, rows, spent = carry_out(config, directory, prepared, noise, ledger, job, resume, bar)
             return finish(
                 directory,
                 job,
@@ -82,7 +82,8 @@ def run(
                 expected=expected_fields(job),
                 rows=rows,
                 reference=reference,
-                pinned=pinned,
+                # Workers believe whoever starts the run about one another's keys: it must be honest, if curious.
+                peers=None if job.sums is None or config.run.engine == "inprocess" else "not pinned",
             )
     except KeyboardInterrupt:
         kept = directory.job.exists()
@@ -112,8 +113,8 @@ def carry_out(
     job: Job,
     resume: bool,
     bar: Bar | None,
-) -> tuple[Progress, list[Row], dict[str, Any], bool | None]:
-    """Do every round that is left; returns where that leads, metrics by round, the ledger's account, and `pinned`."""
+) -> tuple[Progress, list[Row], dict[str, Any]]:
+    """Do every round that is left; returns where that leads, the metrics by round, and the ledger's account."""
 
     def engine() -> AbstractContextManager[Engine]:
         ids, begun = tuple(prepared.held.ids.tolist()), directory.checkpoint.exists()
@@ -144,7 +145,7 @@ def carry_out(
         done = 0 if progress is None else progress.round
         with nullcontext() if bar is None else bar(job, done) as shown:
             progress = train(job, blocks, callbacks if shown is None else [*callbacks, shown], progress)
-        return progress, rows, account(parties.statement(), job), parties.pinned
+        return progress, rows, account(parties.statement(), job)
 
 
 def account(ledger: Statement, job: Job) -> dict[str, Any]:

@@ -80,9 +80,9 @@ def of_people(r: dict[str, Any]) -> Facts:
 
 
 ROSTERS = {
-    None: "simulated in one process: there are no keys, and nothing is hidden from it",
-    True: "pinned: a party takes keys only from those whose public keys are in its own directory",
-    False: "[bold red]not pinned[/]: nobody checked whose keys are whose, so this holds against a coordinator who "
+    "simulated": "simulated in one process: there are no keys, and nothing is hidden from it",
+    "pinned": "pinned: a party takes keys only from those whose public keys are in its own directory",
+    "not pinned": "[bold red]not pinned[/]: nobody checked whose keys are whose, so this holds against a coordinator who "
     "follows the protocol, and not against one who hands out keys of its own",
 }
 
@@ -108,7 +108,7 @@ def in_sums(r: dict[str, Any]) -> Facts:
         ),
         ("if more collude", more if bounds else None),
         ("at two parties", f"{two}: in a sum both records move before the noise"),
-        ("roster", ROSTERS[sums["roster_pinned"]] if "roster_pinned" in sums else None),
+        ("roster", ROSTERS[sums["roster"]] if "roster" in sums else None),
     ]
 
 
@@ -167,7 +167,7 @@ def demo(made: "Demo") -> str:
     facts: Facts = [
         ("in short", costs),
         ("mode", SIMULATED),
-        *in_sums({"secure_sum": {k: v for k, v in secure["secure_sum"].items() if k != "roster_pinned"}}),
+        *in_sums({"secure_sum": {k: v for k, v in secure["secure_sum"].items() if k != "roster"}}),
         ("all three", made.figure),
         ("convergence", made.secure.directory.convergence),
         ("epsilon by round", made.secure.directory.spending),

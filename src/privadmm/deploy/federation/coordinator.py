@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -90,7 +90,6 @@ class Facts:
 class Federation:
     """A cluster whose parties are elsewhere."""
 
-    pinned: ClassVar[bool | None] = True  # a party takes keys from peers alone whose own it has in its directory
     post: Post
     homes: Mapping[int, int]  # the node of each party
     patience: Patience = field(default_factory=Patience)

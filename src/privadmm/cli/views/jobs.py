@@ -82,7 +82,7 @@ def of_people(r: dict[str, Any]) -> Facts:
 ROSTERS = {
     "simulated": "simulated in one process: there are no keys, and nothing is hidden from it",
     "pinned": "pinned: a party takes keys only from those whose public keys are in its own directory",
-    "not pinned": "[bold red]not pinned[/]: nobody checked whose keys are whose, so this holds against a coordinator who "
+    "not pinned": "[bold red]not pinned[/]: nobody checked whose keys are whose, so this is against a coordinator who "
     "follows the protocol, and not against one who hands out keys of its own",
 }
 

@@ -12,6 +12,7 @@ from annotated_types import Gt
 
 from privadmm.config import file as config
 from privadmm.config.file import SECTIONS
+from privadmm.engine.phases import AtParties, Phase
 from privadmm.errors import ConfigError
 from privadmm.params import Checked, Choice, Doc, Field, When, check_positive, fields_of
 from small_runs import spelled
@@ -26,6 +27,7 @@ class ToyStar:
     calibration: Annotated[Literal["certified", "published"], Doc("of the noise")] = "certified"
     round_epsilon: Annotated[float | None, Gt(0), When("calibration", "published"), Doc("of a round")] = None
     topology: ClassVar[str] = "star"
+    phases: ClassVar[tuple[Phase, ...]] = (AtParties(lambda *given: None, sums=lambda public, t: None),)  # type: ignore[arg-type, return-value]
 
     def __post_init__(self) -> None:
         check_positive(rho=self.rho)
@@ -37,6 +39,7 @@ class ToyStar:
 class ToyGraph:
     eta: Annotated[float, Gt(0), Doc("a penalty")] = 1.0
     topology: ClassVar[str] = "graph"
+    phases: ClassVar[tuple[Phase, ...]] = ()
 
 
 TOYS = {"toy_star": ToyStar, "toy_graph": ToyGraph}
@@ -77,6 +80,7 @@ FULL: dict[str, dict[str, Any]] = {
         "delta": 1e-5,
         "budget": 2.0,
         "adjacency": "replace-one",
+        "sum": "local",
         "party_epsilon": [1.0, 2.0, 0.5],
         "decay": 0.9,
         "profile": [1.0, 2.0],
@@ -106,6 +110,8 @@ CONDITIONAL = {
     ("loss", "label_bound"): 1.0,
     ("loss", "radius"): 2.0,
     ("regularizer", "l1_ratio"): 0.5,
+    ("privacy", "colluding"): 2,
+    ("privacy", "fewest"): 3,
     ("parties", "columns"): [2, 4, 1],
     ("parties", "files"): ["a.csv", "b.csv", "c.csv"],
     ("parties", "row_bounds"): [1.0, 2.0, 1.0],

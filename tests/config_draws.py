@@ -14,6 +14,7 @@ from small_runs import PARTIES, PRIVATE, TRAINED, Tables, write_npz
 ROWS, COLUMNS = 24, 4
 PARTY_COUNTS, ROUNDS = (2, 3, 5, 1), (3, 2, 1)
 VERTICAL = {"sharing", "admm_sharing", "fdml_sgd"}
+SUMMED = {"first_order_consensus", "dp_fedsgd"}  # those that secure sums are for
 
 USUAL = (1.0, 0.1, 0.5, 2.0, 0.01, 10.0)
 ODD = (1e-3, 1e-6, 1e-12, 100.0, 1e5, 1e12)
@@ -112,6 +113,8 @@ def base(draw: Any, name: str, parties: int, rounds: int) -> dict[str, dict[str,
     }
     if kind.adjacencies:
         found["privacy"] = {"epsilon": 1.0, "delta": 1e-5}
+    if name in SUMMED and parties > 1:
+        found["privacy"] |= draw(st.sampled_from([{"sum": "secure"}, {}]))
     if name == "sharing":
         adjacency, bound = draw(st.sampled_from([("person", "ball"), ("column", "column_bound")]))
         found["privacy"]["adjacency"], found["algorithm"][bound] = adjacency, 1.0

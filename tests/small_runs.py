@@ -46,10 +46,15 @@ CLEAR: Tables = {
     "algorithm": {"name": "admm_star", "rounds": ROUNDS, "rho": 0.1},
     "run": {"seed": 1},
 }
-# Changes that make other jobs of PRIVATE: parties on a ring, and parties that hold columns.
+# Changes that make other jobs of PRIVATE: parties on a ring, secure sums, and parties that hold columns.
 DVP: dict[str, dict[str, Any] | None] = {
     "algorithm": {"name": "dvp", "eta": 0.5, "D_w": None, "rho": None},
     "graph": {"kind": "ring"},
+}
+SECURE: dict[str, dict[str, Any] | None] = {
+    "parties": {"count": 5},
+    "algorithm": {"name": "dp_fedsgd", "step": 2.0, "D_w": None, "rho": None},
+    "privacy": {"sum": "secure", "colluding": 2, "fewest": 4},
 }
 SHARING: dict[str, dict[str, Any] | None] = {
     "parties": {"count": 3, "split": "features"},
@@ -178,7 +183,7 @@ def wait_for(done: Callable[[], object], what: str, seconds: float = 30) -> None
 def no_plots(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Skip plots, which take most of a small run's time. The list notes what would have been drawn."""
     drawn: list[str] = []
-    for name in ("convergence", "spending"):
+    for name in ("convergence", "spending", "side_by_side"):
         monkeypatch.setattr(f"privadmm.runs.plots.{name}", lambda *arguments, name=name: drawn.append(name))
     return drawn
 

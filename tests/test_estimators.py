@@ -399,6 +399,92 @@ def test_the_recommended_method_is_the_default() -> None:
     assert not hasattr(model, "predict_proba")
 
 
+def easy(n: int = 3000) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(n, 8))
+    return A, (A[:, 0] + A[:, 1] + 0.3 * rng.normal(size=n) > 0).astype(int)
+
+
+def in_sums(**changes: Any) -> ADMMClassifier:
+    declared = {"classes": (0, 1), "row_bound": 4.0, "parties": 20, "epsilon": 0.2, "secure_sum": True}
+    return ADMMClassifier(**{**declared, "random_state": 0, **changes})
+
+
+def test_secure_sums_are_more_accurate_at_the_same_epsilon() -> None:
+    A, target = easy()
+    scores = {}
+    for secure in (True, False):
+        models = [in_sums(secure_sum=secure, random_state=seed).fit(A, target) for seed in range(4)]
+        assert all(0.2 * (1 - 1e-4) < model.epsilon_ <= 0.2 for model in models)
+        scores[secure] = np.mean([model.score(A, target) for model in models])
+        kinds = {event["kind"] for party in models[0].ledger_["parties"] for event in party["events"]}
+        assert kinds == {"shared_gaussian" if secure else "gaussian"}
+        assert any("computational" in words for words in models[0].model_.caveats) is secure
+    assert scores[True] > scores[False] + 0.03, scores
+
+
+def test_fewer_who_may_collude_need_less_noise() -> None:
+    """Noise of a sum is sqrt(N/(N - t)) of a curator's: for 19 of 20 each party adds all that it needs itself."""
+    A, target = easy()
+    found = [in_sums(colluding=t).fit(A, target) for t in (1, 19)]
+    events = [model.ledger_["parties"][0]["events"][0] for model in found]
+    assert [event["colluding"] for event in events] == [1, 19]
+    assert events[0]["ratio"] == events[1]["ratio"]
+    assert found[0].score(A, target) > found[1].score(A, target)
+    assert in_sums().fit(A, target).ledger_["parties"][0]["events"][0]["colluding"] == 20 // 3
+
+
+def test_several_classes_share_one_budget_in_secure_sums() -> None:
+    X3, y3 = three_kinds()
+    model = in_sums(classes=("a", "b", "c"), parties=5, epsilon=3.0, row_bound=1.0).fit(X3, y3)
+    assert 2.999 < model.epsilon_ <= 3.0
+    releases = [sum(event["count"] for event in ledger["parties"][0]["events"]) for ledger in model.ledgers_]
+    assert releases == [41, 40, 40]  # moments are summed once
+    assert model.score(X3, y3) > 0.8
+    assert len({one.weights.tobytes() for one in model.models_}) == 3
+
+
+def test_warm_fits_in_secure_sums_compose() -> None:
+    A, target = easy(600)
+    model = in_sums(algorithm=DPFedSGD(step=2.0), rounds=3, parties=4, epsilon=1.0, warm_start=True)
+    first, both = model.fit(A, target).epsilon_, model.fit(A, target).epsilon_
+    assert 1.3 * first < both < 2 * first
+
+
+def test_regression_in_secure_sums() -> None:
+    rng = np.random.default_rng(1)
+    A = rng.normal(size=(2000, 3)) / 3
+    target = A @ np.array([0.5, -0.3, 0.2]) + 0.01 * rng.normal(size=2000)
+    model = ADMMRegressor(
+        label_bound=1.0, row_bound=2.0, random_state=0, parties=5, epsilon=5.0, secure_sum=True, colluding=1
+    ).fit(A, target)
+    assert model.epsilon_ == pytest.approx(5.0, rel=1e-4)
+    assert model.score(A, target) > 0.3
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"algorithm": DPADMM(D_w=3.0), "rounds": 3}, "dp_admm cannot sum securely: a party keeps the iterate"),
+        ({"algorithm": MADMM(eta=1.0), "graph": ring(20), "rounds": 3}, "m_admm cannot sum securely: neighbours need"),
+        ({"algorithm": FirstOrderConsensus(gossip=2), "graph": ring(20)}, "gossip = 0"),
+        ({"parties": 1}, "two parties"),
+        ({"colluding": 20}, "20 of 20 parties"),
+        ({"colluding": 0}, "colluding"),
+        ({"colluding": 2, "secure_sum": False}, "secure_sum=True"),
+        ({"epsilon": None, "delta": None}, "secure_sum=True shares the noise of an epsilon"),
+    ],
+)
+def test_what_cannot_be_summed_is_refused_with_the_reason(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        in_sums(**changes).fit(*easy(200))
+
+
+def test_secure_sums_survive_a_clone() -> None:
+    model = in_sums(colluding=3)
+    assert clone(model).get_params() == model.get_params()
+
+
 def test_randomised_labels() -> None:
     raw, reported = (private(label_epsilon=eps).fit(X, Y) for eps in (None, 1.0))
     assert np.abs(raw.coef_ - reported.coef_).max() > 0

@@ -55,6 +55,8 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
     delta: float | None
     party_epsilon: Sequence[float] | None
     adjacency: str
+    secure_sum: bool
+    colluding: int | None
     label_epsilon: float | None = None
     parties: int
     algorithm: Algorithm | None
@@ -173,6 +175,10 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
         asked = self.epsilon is not None or bool(shares)
         if asked and self.delta is None:
             raise ConfigError("epsilon means little without delta: give both, or epsilon=None for no privacy")
+        if self.secure_sum and not asked:
+            raise ConfigError("secure_sum=True shares the noise of an epsilon: give one, or leave out secure_sum")
+        if self.colluding is not None and not self.secure_sum:
+            raise ConfigError("colluding is of secure sums only: set secure_sum=True, or leave it out")
         if self.delta is not None and (asked or algorithm.adjacencies):
             related: Any = self.adjacency  # checked by Target
             summed = SecureSum(self.colluding) if self.secure_sum else None
@@ -230,8 +236,10 @@ class ADMMClassifier(ClassifierMixin, ADMMEstimator):  # type: ignore[misc]
     epsilon, delta  what each party's whole transcript may cost; epsilon=None for a non-private algorithm
     party_epsilon   instead of epsilon, one for each party
     adjacency     which two data sets must look alike: "replace-one", or "label" if rows are no secret
-    secure_sum    messages are masked and only their sum is read, so that parties share one noise; `colluding` of them
-                  may tell all they know (a third of them if None). For the default, and for dp_fedsgd
+    secure_sum    messages are masked and only their sum is read, so that all parties share one noise, little more than
+                  a curator's. For the recommended method, FirstOrderConsensus and DPFedSGD, with three parties or more
+    colluding     of a secure sum, how many parties may tell all they know to whoever reads it, at least 1; a third of
+                  them if None. If more do, epsilon_ does not hold: `privadmm account` says what does
     parties       how many to split the rows among, evenly; ignored when `fit` is given groups
     label_epsilon  labels are randomised first, and the loss debiased for it; a fit with another random_state reports
                   every label once more

@@ -6,6 +6,7 @@ import math
 import re
 import sys
 from dataclasses import replace
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -193,12 +194,16 @@ def quick(path: Path) -> configs.Config:
     return replace(found, algorithm=replace(found.algorithm, rounds=2))
 
 
-def test_demo_shows_both_models_and_every_ledger(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_demo_shows_three_models_and_every_ledger(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "read", quick)
     said = place.call("demo", "--out", place.out)
     assert said.code == 0, said.err
-    for words in ("NOT PRIVATE", "epsilon = 1", "majority", "simulation", str(place.out / "private")):
+    secure, figure = place.out / "secure", place.out / "demo.png"
+    for words in ("NOT PRIVATE", "epsilon = 1", "majority", "simulation", "computational", str(secure), str(figure)):
         assert words in said.out
+    assert figure.read_bytes().startswith(PNG)
+    for model in ("without privacy", "secure sums", "noise of its"):
+        assert model in said.out
     assert len(re.findall(r"^│ +\d+ │ +2 │ +1\.000000 │ +1 │$", said.out, re.MULTILINE)) == 10
     check_readable(said.out, place)
 
@@ -207,8 +212,19 @@ def test_demo_prints_one_object(place: Place, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(demo, "read", quick)
     no_plots(monkeypatch)
     said = place.call("demo", "--out", place.out, "--json").object
-    assert [list(said[name]) for name in ("private", "reference")] == [TRAIN, TRAIN]
-    assert [said[name]["private"] for name in ("private", "reference")] == [True, False]
+    assert list(said) == ["reference", "secure", "local"]
+    assert [set(found) - {"secure_sum"} for found in said.values()] == [set(TRAIN)] * 3
+    assert [found["private"] for found in said.values()] == [False, True, True]
+    assert ["secure_sum" in found for found in said.values()] == [False, True, False]
+
+
+def test_the_demo_compares_like_with_like() -> None:
+    """But for the sums, the two private configs are the same."""
+    with resources.as_file(resources.files(demo)) as folder:
+        secure, local = (configs.read(folder / f"{name}.toml") for name in ("secure", "local"))
+    assert secure.privacy is not None
+    summed = replace(secure.privacy, sum="local", colluding=None)
+    assert replace(secure, privacy=summed).digest == local.digest
 
 
 @pytest.mark.parametrize("command", ["train", "account"])

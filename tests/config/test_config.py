@@ -1,5 +1,7 @@
 """Every key of the config wrong in turn, and keys that contradict one another."""
 
+from pathlib import Path
+
 import pytest
 
 from config_cases import (
@@ -15,6 +17,9 @@ from config_cases import (
     with_key,
     wrong_types,
 )
+from privadmm.config import file as config
+from privadmm.engine.sums import unsummable
+from privadmm.errors import ConfigError
 from privadmm.params import fields_of
 
 every_key = pytest.mark.parametrize(("section", "key"), FIELDS, ids=[".".join(at) for at in FIELDS])
@@ -187,6 +192,50 @@ def test_labels_of_a_regression_are_not_randomised(tmp_path):
     job = Job(tmp_path, MINIMAL | tables)
     place = f"{job.path}:{job.lines['privacy', 'label_epsilon']}: [privacy] label_epsilon: "
     says(job.complaint(), place, '[loss] name = "squared" (line 14)')
+
+
+SECURE = {"epsilon": 1.0, "delta": 1e-5, "sum": "secure"}
+
+
+@pytest.mark.parametrize(
+    ("key", "changes", "facts"),
+    [
+        ("sum", {"algorithm": {"name": "toy_graph", "rounds": 1}, "graph": {"kind": "ring"}}, ["neighbours need"]),
+        ("sum", {"parties": {"count": 1}}, ["two parties at least", "remove", "[parties] count = 1 (line 6)"]),
+        ("colluding", {"privacy": SECURE | {"colluding": 3}}, ["3 of 3 parties", "[parties] count = 3 (line 6)"]),
+        ("fewest", {"privacy": SECURE | {"colluding": 2, "fewest": 2}}, ["above colluding = 2", "[parties] count = 3"]),
+        ("fewest", {"privacy": SECURE | {"fewest": 4}}, ["at most the number of parties, 3"]),
+        ("colluding", {"privacy": {"epsilon": 1.0, "delta": 1e-5, "colluding": 1}}, ["does not go with", '"local"']),
+        ("fewest", {"privacy": SECURE | {"sum": "local", "fewest": 3}}, ["does not go with", '"local"']),
+    ],
+)
+def test_what_a_secure_sum_asks_of_method_and_parties(tmp_path, key, changes, facts):
+    job = Job(tmp_path, MINIMAL | {"privacy": SECURE} | changes)
+    says(job.complaint(), f"{job.path}:{job.lines['privacy', key]}: [privacy] {key}: ", *facts)
+
+
+@pytest.mark.parametrize("name", ["dp_admm", "dvp", "sharing"])
+def test_a_method_that_cannot_sum_is_refused_with_the_sentence_that_says_why(tmp_path, name):
+    example, path = Path(__file__).parents[2] / "examples" / f"{name}.toml", tmp_path / "job.toml"
+    path.write_text(example.read_text().replace("\n[privacy]", '\n[privacy]\nsum = "secure"'))
+    line = path.read_text().splitlines().index('sum = "secure"') + 1
+    with pytest.raises(ConfigError) as caught:
+        config.read(path)
+    why = unsummable(config.read(example).algorithm.parameters)
+    says(str(caught.value), f"{path}:{line}: [privacy] sum: ", f'name = "{name}" (line', why, "first_order_consensus")
+
+
+def test_one_process_deploys_no_secure_sum(tmp_path):
+    job = Job(tmp_path, MINIMAL | {"privacy": SECURE, "run": {"mode": "deployment", "ledger": "party"}})
+    chosen = job.read()  # a federation may be meant
+    with pytest.raises(ConfigError) as caught:
+        config.check_together(chosen)
+    place = f"{job.path}:{job.lines['privacy', 'sum']}: [privacy] sum: "
+    says(str(caught.value), place, '[run] mode = "deployment" (line', "a curator", 'engine = "dask"', "a federation")
+    with pytest.raises(ConfigError, match=r"\[data\] source: .* would read everybody's records"):
+        config.check_together(config.override(chosen, engine="dask"))
+    parts = {"data": CSV | {"source": "party-{party}.csv"}, "privacy": SECURE, "run": {"mode": "deployment"}}
+    config.check_together(config.override(Job(tmp_path, MINIMAL | parts).read(), engine="dask"))
 
 
 @pytest.mark.parametrize(("key", "table", "facts"), CROSS)

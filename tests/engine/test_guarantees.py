@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,15 +14,32 @@ from scipy.stats import norm
 from cases import CASES, DIM, PRIVATE, Case, named, shards
 from contract_tools import Measuring
 from privadmm.algorithms.dp_admm import DPADMM
+from privadmm.algorithms.first_order_consensus import FirstOrderConsensus
 from privadmm.data.shards import Shards
-from privadmm.engine.guarantees import BARE, CLEAR, counted_again, label_epsilon, label_plan, views
+from privadmm.engine.guarantees import (
+    BARE,
+    CLEAR,
+    at_two_parties,
+    counted_again,
+    label_epsilon,
+    label_plan,
+    of_both,
+    views,
+)
+from privadmm.engine.job import Job
 from privadmm.engine.party import Local
 from privadmm.engine.phases import AtParties
+from privadmm.engine.public import Public
+from privadmm.engine.sums import if_colluding
+from privadmm.optim import graphs
 from privadmm.optim.losses import Debiased, HalfLogistic, Logistic
-from privadmm.privacy.accounting import delta_curve, epsilon, printed, totals
-from privadmm.privacy.calibration import COVER, Target
+from privadmm.optim.regularizers import L2
+from privadmm.privacy.accounting import delta_curve, epsilon, printed, sort, totals
+from privadmm.privacy.calibration import COVER, Target, gdp_parameter
 from privadmm.privacy.curves import gdp_epsilon
 from privadmm.privacy.events import (
+    STEPS,
+    WIDEST,
     DiscreteGaussian,
     GammaObjective,
     GammaOutput,
@@ -29,9 +47,14 @@ from privadmm.privacy.events import (
     GaussianObjective,
     NotPrivate,
     RandomizedResponse,
+    SharedGaussian,
     Spent,
+    alone,
+    merge,
 )
+from privadmm.privacy.history import Start
 from privadmm.privacy.mechanisms import Simulation
+from privadmm.privacy.sums import SecureSum
 from small_runs import PRIVATE as CONFIG
 from small_runs import TRAINED, Place, with_changes
 
@@ -252,6 +275,116 @@ def test_between_other_neighbours_nothing_is_said_of_labels(adjacency: Any) -> N
     unit = "column" if adjacency == "column" else "row at one party"
     assert found["others"][unit]["epsilon"] == epsilon(((Gaussian(9.0), 1),), 1e-5)
     assert found["others"].get("record", BARE) == BARE
+
+
+def summed(parties: int, colluding: int, **changes: Any) -> Public:
+    """Public facts of a secure sum at epsilon = 1 and delta = 1e-6 over nine tenths of so many parties at least."""
+    target = Target(1.0, 1e-6, sum=SecureSum(colluding))
+    facts = CASES["foc-sum-plain"].public(sizes=(40,) * parties)
+    return replace(facts, graph=graphs.star(parties), privacy=replace(target, **changes))
+
+
+@pytest.mark.parametrize(
+    ("parties", "colluding", "told"),
+    [(10, 3, {5: 1.25, 9: 2.89}), (100, 33, {50: 1.21, 99: 10.6})],
+)
+def test_more_who_collude_learn_more(parties: int, colluding: int, told: dict[int, float]) -> None:
+    """docs/privacy.md#secure-sums: the table of what is left if c > t collude."""
+    public = summed(parties, colluding)
+    found = Job(FirstOrderConsensus(), public).in_sums["secure_sum"]
+    assert (found["colluding"], found["fewest"]) == (colluding, 9 * parties // 10)
+    shown = {row["colluding"]: row["epsilon"] for row in found["if_colluding"]}
+    for c, figure in told.items():
+        assert shown[c] == pytest.approx(figure, rel=5e-3)
+    assert list(shown.values()) == sorted(shown.values())
+    assert found["if_colluding"][-1]["colluding"] == parties - 1
+
+
+@pytest.mark.parametrize("c", [4, 6, 8, 9])
+@pytest.mark.parametrize("fewest", [4, 7, 10])
+def test_what_colluders_leave_is_the_noise_of_the_others(c: int, fewest: int) -> None:
+    """The coordinator picks the fewest parties it may, with every colluder among them; one share each is left."""
+    public = summed(10, 3, sum=SecureSum(3, fewest))
+    job = Job(FirstOrderConsensus(), public)
+    (spent,) = set(totals(job.plan, 10))
+    left = [(present - c) / (present - 3) for present in range(max(fewest, c + 1), 11)]  # of the variance
+    mu = math.sqrt(sum(count / event.ratio**2 for event, count in spent))  # type: ignore[attr-defined]
+    worst = if_colluding(spent, 1e-6, c, fewest)
+    assert worst == pytest.approx(gdp_epsilon(mu / math.sqrt(min(left)), 0.999e-6), rel=1e-9)
+    assert if_colluding(spent, 1e-6, 3, fewest) == pytest.approx(job.epsilon, rel=1e-12)
+    assert epsilon(alone(spent) or (), 1e-6) == if_colluding(spent, 1e-6, 9, fewest)
+
+
+def test_two_records_of_a_person_move_a_sum_together() -> None:
+    """At two parties of a secure sum a person has 2 mu, not sqrt(2) mu; budgets that differ add their mu."""
+    job = Job(FirstOrderConsensus(), summed(10, 3))
+    (spent,) = set(totals(job.plan, 10))
+    mu = gdp_parameter(1.0, 1e-6, SharedGaussian(1.0, 3, 10))
+    found = job.in_sums["secure_sum"]["at_two_parties"]
+    assert found == pytest.approx(gdp_epsilon(2 * mu, 0.999e-6), rel=1e-6) == at_two_parties([spent, spent], 1e-6)
+    assert found > 1.4 * gdp_epsilon(math.sqrt(2) * mu, 1e-6)
+    budgets = (0.5, *(1.0,) * 7, 2.0, 3.0)
+    uneven = Job(FirstOrderConsensus(), summed(10, 3, party_epsilon=budgets, epsilon=None))
+    two = [gdp_parameter(total, 1e-6, SharedGaussian(1.0, 3, 10)) for total in (2.0, 3.0)]
+    told = uneven.in_sums["secure_sum"]["at_two_parties"]
+    assert told == pytest.approx(gdp_epsilon(sum(two), 0.999e-6), rel=1e-6)
+    assert told >= max(epsilon(of_both(a, b), 1e-6) for a, b in combinations(totals(uneven.plan, 10), 2))
+
+
+def test_noise_of_its_own_composes_at_two_parties() -> None:
+    """What a start cost before sums were secure has noise of its own at each party."""
+    before: Spent = ((Gaussian(9.0), 4),)
+    shared: Spent = ((SharedGaussian(6.0, 1, 5), 4),)
+    found = sort(of_both(merge(before, shared), merge(before, shared))).mu
+    assert found == pytest.approx(math.sqrt(2 * 4 / 81 + 4 * 4 / 36), rel=1e-12)
+    assert at_two_parties([merge(before, shared), shared], 1e-6) == epsilon(
+        of_both(merge(before, shared), shared), 1e-6
+    )
+
+
+def test_a_start_in_secure_sums_counts_with_as_few_as_may_have_been_present() -> None:
+    first = Job(FirstOrderConsensus(), summed(10, 3))
+    again = Job(FirstOrderConsensus(), replace(first.public, start=Start(np.zeros(DIM), first.past)))
+    (spent,) = set(again.spends)
+    rows = again.in_sums["secure_sum"]["if_colluding"]
+    assert rows[0] == {"colluding": 5, "epsilon": if_colluding(spent, 1e-6, 5, 6)}
+    assert rows[0]["epsilon"] > if_colluding(spent, 1e-6, 5, 9)
+    assert rows[-1]["epsilon"] == epsilon(alone(spent) or (), 1e-6)
+
+
+def test_of_two_parties_all_others_are_tolerated() -> None:
+    found = Job(FirstOrderConsensus(), summed(2, 1)).in_sums["secure_sum"]
+    assert found["if_colluding"] == []
+
+
+def test_without_secure_sums_nothing_is_said_of_them() -> None:
+    assert CASES["foc-plain"].job().in_sums == {}
+    assert CASES["admm_star"].job().in_sums == {}
+    assert not any("computational" in words for words in CASES["foc-plain"].job().caveats)
+    assert any("computational" in words for words in CASES["foc-sum"].job().caveats)
+
+
+@pytest.mark.parametrize("gain", [1.0, 1.3, 2.0])
+@pytest.mark.parametrize("ratio", [0.5, 40.0, 1e6])
+def test_in_a_sum_closer_neighbours_are_rounded_as_far_apart(gain: float, ratio: float) -> None:
+    """With the coarsest grid and the widest sum that are allowed, of how far a label moves the rounded message."""
+    rounding = math.sqrt(WIDEST) / STEPS  # step sqrt(d) over the sum's deviation, at most
+    moves = 1 / ratio - rounding  # of a record, over the deviation: what is left of 1/ratio
+    own = counted_again(SharedGaussian(ratio, 3, 10), gain, 0.0)
+    assert isinstance(own, SharedGaussian)
+    assert (own.colluding, own.parties) == (3, 10)
+    assert 1 / own.ratio >= (moves / gain + rounding) * (1 - 1e-12)
+    assert own.ratio <= gain * ratio
+    assert own.ratio == pytest.approx(gain * ratio, rel=1e-3 if ratio < 1e3 else 1e-1)
+
+
+def test_a_label_in_a_sum_gains_as_much_as_elsewhere() -> None:
+    job = replace(CASES["dp_fedsgd-sum"], loss=Logistic(), regularizer=L2(0.1)).job()
+    found = job.adversaries["others"]
+    assert found["label"]["epsilon"] < 0.6 * found["record"]["epsilon"]
+    for tick, ((*events,),) in label_plan(job.algorithm, job.public, job.plan).items():
+        for event, planned in zip(events, job.plan[tick][0], strict=True):
+            assert event.ratio == pytest.approx(2 * planned.ratio, rel=1e-6)  # type: ignore[attr-defined]
 
 
 def test_account_tells_each_adversary(place: Place) -> None:

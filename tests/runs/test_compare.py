@@ -7,7 +7,7 @@ import pytest
 
 from privadmm.config.file import read
 from privadmm.runs.compare import with_parties
-from small_runs import CLEAR, PRIVATE, Place
+from small_runs import CLEAR, PRIVATE, SECURE, Place, with_changes
 
 DVP = {**PRIVATE, "algorithm": {"name": "dvp", "rounds": 3, "eta": 0.5}, "graph": {"kind": "ring"}}
 
@@ -63,6 +63,27 @@ def test_people_see_a_table_and_a_figure(place: Place, configs: list[Path]) -> N
 def test_the_papers_noise_is_left_out_on_demand(place: Place, configs: list[Path]) -> None:
     said = place.call("compare", *configs, "--seeds", 1, "--certified-only", "--json")
     assert {line["calibration"] for line in said.object["tables"][0]["lines"]} == {"certified", "not private"}
+
+
+def test_what_can_be_summed_securely_has_a_line_of_its_own(place: Place) -> None:
+    sgd = with_changes(PRIVATE, SECURE)
+    plain = {"sum": None, "colluding": None, "fewest": None}
+    configs = [
+        place.config(sgd, "secure.toml"),
+        place.config(sgd, "plain.toml", privacy=plain),
+        place.config(sgd, "two.toml", privacy=plain, parties={"count": 2}),
+    ]
+    said = place.call("compare", *configs, "--epsilon", 2, "--seeds", 2, "--json")
+    assert said.code == 0, said.err
+    lines = {(line["config"], line["calibration"]): line for line in said.object["tables"][0]["lines"]}
+    assert set(lines) == {
+        *((name, kind) for name in ("secure", "plain") for kind in ("certified", "secure sum")),
+        ("two", "certified"),
+    }
+    for line in lines.values():
+        assert line["problem"] is None
+        assert line["epsilon_certified"] == pytest.approx(2.0, rel=1e-3)
+    assert lines["secure", "certified"]["accuracies"] == lines["plain", "certified"]["accuracies"]
 
 
 def test_other_records_do_not_compare(place: Place) -> None:

@@ -56,6 +56,25 @@ def test_a_public_file_is_enough(quick: Place) -> None:
     assert said.object["epsilon"] == pytest.approx(2.0, rel=1e-3)
 
 
+def test_three_parties_or_more_sum_securely(quick: Place) -> None:
+    """The recommended default; the sample trains as it stands, and its epsilon comes with what it rests on."""
+    config, facts = started(quick, "--public", "--drop", "hospital")
+    chosen = configs.read(config).privacy
+    assert chosen is not None
+    assert (chosen.sum, chosen.colluding, chosen.fewest) == ("secure", 1, None)
+    assert facts["recommended"]["sum"] == "secure"
+    assert quick.train(config, "--json").object["secure_sum"]["colluding"] == 1
+    for parties, said in ((2, "local"), (3, "secure")):
+        other = quick.path / f"{parties}.toml"
+        source = ("--source", quick.path / "patients.csv", "--label", "readmitted", "--public")
+        made = quick.call("init", other, *source, *FACTS[2:], "--parties", parties, "--json")
+        assert made.code == 0, made.err
+        found = configs.read(other).privacy
+        assert found is not None
+        assert (found.sum, "colluding" in other.read_text()) == (said, said == "secure")
+        assert quick.train(other, out=quick.path / f"run-{parties}").code == 0
+
+
 def test_a_column_says_who_holds_what(quick: Place) -> None:
     config, _ = started(quick, "--public", "--party-column", "hospital")
     chosen = configs.read(config)

@@ -24,6 +24,7 @@ from privadmm.optim import graphs
 from privadmm.optim.losses import Debiased, HalfLogistic, Logistic, Squared
 from privadmm.optim.regularizers import L2
 from privadmm.privacy.calibration import NoPrivacy, Target, gdp_parameter
+from privadmm.privacy.sums import SecureSum
 from privadmm.runs import preview
 from privadmm.runs.recommend import (
     CENTRED,
@@ -37,7 +38,7 @@ from privadmm.runs.recommend import (
     recommend,
     warning,
 )
-from small_runs import PRIVATE, Place, rows
+from small_runs import PRIVATE, Place, rows, with_changes
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DELTA = 1e-6
@@ -108,6 +109,58 @@ def test_a_jobs_own_plan_gives_the_same_figure(records: int, parties: int, epsil
     assert found is not None
     wanted = recommend(facts(records, parties, epsilon)).expected.noise_to_signal
     assert found.noise_to_signal == pytest.approx(wanted, rel=1e-3)
+
+
+@pytest.mark.parametrize("colluding", [None, 1, 8])
+@pytest.mark.parametrize("budgets", [(0.5,) * 10, (0.2, *(0.5,) * 9)])
+def test_a_secure_sum_has_a_curators_noise_but_for_those_who_collude(
+    colluding: int | None, budgets: tuple[float, ...]
+) -> None:
+    """sqrt(N/(N - t)) times a curator's with the smallest of these budgets, from the facts and from a job's plan."""
+    asked = SecureSum(colluding)
+    t = asked.tolerated(10)
+    found = recommend(Facts(5_000, budgets, DELTA, sum=asked)).expected.noise_to_signal
+    curator = recommend(Facts(5_000, (min(budgets),), DELTA)).expected.noise_to_signal
+    assert found == pytest.approx(curator * math.sqrt(10 / (10 - t)), rel=1e-9)
+    privacy = Target(None, DELTA, party_epsilon=budgets, sum=asked)
+    planned = expected(job(5_000, 10, privacy=privacy))
+    assert planned is not None
+    assert planned.noise_to_signal == pytest.approx(found, rel=1e-3)
+
+
+def test_what_secure_sums_would_gain_is_said_where_there_are_none() -> None:
+    """With three parties or more: of two, one may collude, and the other has all of the noise to add."""
+    found = recommend(facts(800, 10)).table
+    assert (found["sum"], found["colluding"]) == ("local", None)
+    gain = found["with_secure_sum"]
+    assert (gain["colluding"], gain["verdict"]) == (3, "thin")
+    assert gain["times_less_noise"] == pytest.approx(math.sqrt(10 - 3), rel=1e-9)
+    assert found["methods"][-1]["noise_to_signal"] == gain["noise_to_signal"]
+    secure = recommend(replace(facts(800, 10), sum=SecureSum())).table
+    assert (secure["sum"], secure["colluding"], secure["with_secure_sum"]) == ("secure", 3, None)
+    assert secure["expected"]["noise_to_signal"] == gain["noise_to_signal"]
+    assert secure["methods"][-1]["noise_to_signal"] == found["expected"]["noise_to_signal"]
+    assert secure["warning"] is None
+    for parties in (1, 2):
+        assert recommend(facts(800, parties)).table["with_secure_sum"] is None
+    with pytest.raises(ConfigError, match="two parties"):
+        replace(facts(800, 1), sum=SecureSum())
+
+
+def test_a_frontier_has_both_curves() -> None:
+    found = frontier(facts(800, 10), (0.5, 1.0))
+    for line in found["lines"]:
+        less = line["noise_to_signal"] / line["with_secure_sum"]["noise_to_signal"]
+        assert less == pytest.approx(math.sqrt(7), rel=1e-9)
+    least = found["least_epsilon_with_secure_sum"]
+    for verdict, line in (("not too small", TOO_SMALL), ("good", THIN)):
+        there = recommend(replace(facts(800, 10, least[verdict]), sum=SecureSum())).expected.noise_to_signal
+        assert there == pytest.approx(line, rel=1e-3)
+        assert least[verdict] < found["least_epsilon"][verdict]
+    alone = frontier(replace(facts(800, 10), sum=SecureSum()), (0.5,))
+    assert "least_epsilon_with_secure_sum" not in alone
+    assert alone["lines"][0]["noise_to_signal"] == found["lines"][0]["with_secure_sum"]["noise_to_signal"]
+    assert "with_secure_sum" not in frontier(facts(800, 2), (0.5,))["lines"][0]
 
 
 def test_losses_and_moments_count_as_derived() -> None:
@@ -218,6 +271,31 @@ def test_plan_takes_the_number_of_records(place: Place) -> None:
     few, many = (place.call(*words, "--records", count).object for count in (300, 90_000))
     assert few["expected"]["verdict"] == "too small"
     assert (many["expected"]["verdict"], many["recommended"]["encoding"]) == ("good", "binned")
+
+
+def test_account_says_what_secure_sums_would_gain(place: Place) -> None:
+    config = place.config(PRIVATE, **METHOD, **ENOUGH)
+    found = place.call("account", config, "--json").object
+    secure = with_changes(ENOUGH, {"privacy": {"sum": "secure"}})
+    then = place.call("account", place.config(PRIVATE, "then.toml", **METHOD, **secure), "--json").object
+    assert "with_secure_sum" not in then
+    assert found["with_secure_sum"]["noise_to_signal"] == then["expected"]["noise_to_signal"]
+    assert '[privacy] sum = "secure" would bring it to' in " ".join(place.call("account", config).out.split())
+    dp = place.call("account", place.config(PRIVATE, "dp.toml", **ENOUGH), "--json").object
+    assert "expected" in dp
+    assert "with_secure_sum" not in dp  # dp_admm cannot
+
+
+def test_recommend_knows_what_a_config_sums(place: Place) -> None:
+    secure = with_changes(ENOUGH, {"privacy": {"sum": "secure", "colluding": 5}})
+    config = place.config(PRIVATE, **METHOD, **secure)
+    found = place.call("recommend", config, "--json").object
+    assert (found["sum"], found["colluding"]) == ("secure", 5)
+    assert "at most 5 of 10 parties collude" in " ".join(place.call("recommend", config).out.split())
+    plan = place.call("plan", config, "--epsilon", 0.5, "--delta", DELTA, "--json").object
+    assert plan["recommended"]["sum"] == "secure"
+    plain = place.call("recommend", place.config(PRIVATE, "plain.toml", **METHOD, **ENOUGH))
+    assert "times less noise" in " ".join(plain.out.split())
 
 
 def test_train_warns_before_it_spends_and_writes_it_down(place: Place) -> None:

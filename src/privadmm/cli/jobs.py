@@ -59,16 +59,16 @@ def train(
 
 
 def demo(
-    out: Annotated[Path | None, Option(help="where to put both runs; default runs/demo-TIME")] = None,
+    out: Annotated[Path | None, Option(help="where to put the runs; default runs/demo-TIME")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Train privately on the embedded Adult data, beside a non-private model, and show both."""
+    """Train privately on the embedded Adult data, with secure sums and without, beside a non-private model."""
     from privadmm.cli.views import jobs
     from privadmm.runs.demo import demonstrate
 
-    pair = demonstrate(out, bar=progress_bar)
-    printed = {"private": pair.private.printed, "reference": pair.reference.printed}
-    emit(json.dumps(printed) if as_json else jobs.demo(pair))
+    made = demonstrate(out, bar=progress_bar)
+    printed = {name: done.printed for name, done in made.runs.items()}
+    emit(json.dumps(printed) if as_json else jobs.demo(made))
 
 
 def account(config: ConfigFile, records: Records = None, as_json: AsJson = False) -> None:

@@ -33,6 +33,10 @@ def create(
     row_bound: Annotated[float | None, Option(help="the only bound that records may be clipped to")] = None,
     adjacency: Annotated[str, Option(help="between which neighbours it counts, fixed for ever")] = "replace-one",
     label_epsilon: Annotated[float | None, Option(help="randomise labels with this epsilon, once for all jobs")] = None,
+    colluding: Annotated[int, Option(min=1, help="how many who collude secure sums must tolerate at least")] = 1,
+    fewest: Annotated[
+        int | None, Option(min=2, help="over how few parties a secure sum may be made; nine tenths if left out")
+    ] = None,
     first: Annotated[int, Option(min=0, help="the number of the first; 0 unless it is a block's")] = 0,
     limit: Annotated[
         list[str] | None,
@@ -64,7 +68,8 @@ def create(
     file.parent.mkdir(parents=True, exist_ok=True)
     allowed, limits = tuple(algorithm) if algorithm else None, limits_of(limit) if limit else None
     neighbours = cast(Adjacency, adjacency)
-    policy = Policy(Budget(epsilon, delta), per_job, allowed, row_bound, neighbours, label_epsilon, limits)
+    budget, sums = Budget(epsilon, delta), (colluding, fewest)
+    policy = Policy(budget, per_job, allowed, row_bound, neighbours, label_epsilon, limits, *sums)
     SqliteLedger(file, range(first, first + parties), policy, mode).close()
     show(file, as_json)
 

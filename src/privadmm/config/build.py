@@ -15,6 +15,7 @@ from privadmm.config import build_columns, build_rows
 from privadmm.config.build_rows import Elsewhere
 from privadmm.config.checks import read_by_workers
 from privadmm.config.file import Config, check_elsewhere
+from privadmm.config.sections import PrivacyTable
 from privadmm.config.undeclared import Outline, Undeclared, UndeclaredSizes
 from privadmm.data import adult, splits
 from privadmm.data.columns import People
@@ -147,8 +148,12 @@ def privacy(config: Config) -> Target | NoPrivacy:
         return NoPrivacy(f"{config.algorithm.name} is not private")
     kind = Deployment.kind if config.run.mode == "deployment" else Simulation.kind
     shares, profile = table.party_epsilon or (), table.profile or ()
-    summed = SecureSum(table.colluding, table.fewest) if table.sum == "secure" else None
-    return Target(table.epsilon, table.delta, kind, table.adjacency, shares, table.decay, profile, sum=summed)
+    return Target(table.epsilon, table.delta, kind, table.adjacency, shares, table.decay, profile, sum=summed(table))
+
+
+def summed(table: PrivacyTable) -> SecureSum | None:
+    """How messages are summed securely; None: each has noise of its own."""
+    return SecureSum(table.colluding, table.fewest) if table.sum == "secure" else None
 
 
 def algorithm(config: Config) -> Algorithm:

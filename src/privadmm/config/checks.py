@@ -16,7 +16,7 @@ from privadmm.config.sections import (
     PrivacyTable,
     RunTable,
 )
-from privadmm.errors import show
+from privadmm.errors import ConfigError, show
 from privadmm.params import BAD, fields_of
 
 
@@ -167,6 +167,24 @@ def _check_epsilon(privacy: PrivacyTable, algorithm: AlgorithmTable, to: Complai
         to.missing("privacy", "epsilon", to.named("algorithm", "name"))
 
 
+def _check_sum(privacy: PrivacyTable, algorithm: AlgorithmTable, parties: PartiesTable, to: Complaints) -> None:
+    """What a secure sum asks of the method, and of the number of parties."""
+    if privacy.sum != "secure":
+        return
+    from privadmm.engine.sums import unsummable
+    from privadmm.privacy.sums import SecureSum
+
+    if (why := unsummable(algorithm.parameters)) is not None:
+        fix = "use first_order_consensus or dp_fedsgd, or remove it"
+        to.clash("privacy", "sum", f"{to.named('algorithm', 'name')}, which cannot sum securely: {why}", '"local"', fix)
+    elif parties.known is not None:
+        try:
+            SecureSum(privacy.colluding, privacy.fewest).check(parties.known)
+        except ConfigError as error:
+            key = next((key for key in ("colluding", "fewest") if str(error).startswith(key)), "sum")
+            to.report.add(("privacy", key), str(error), fix=to.named("parties", parties.given))
+
+
 def _check_labels(privacy: PrivacyTable, loss: LossTable, to: Complaints) -> None:
     if privacy.label_epsilon is not None and loss.name == "squared":
         allowed = "for losses of two classes only"
@@ -234,7 +252,7 @@ def _check_leave(parties: PartiesTable, algorithm: AlgorithmTable, run: RunTable
 # A check takes, by name, the sections that it compares, and `to`, which collects its complaints.
 CHECKS: tuple[Callable[..., None], ...] = (
     *(_check_source, _check_classes, _check_count, _check_files, _check_party_files, check_declared),
-    *(_check_edges, _check_topology, _check_epsilon, _check_labels, _check_run, _check_tls, _check_leave),
+    *(_check_edges, _check_topology, _check_epsilon, _check_labels, _check_sum, _check_run, _check_tls, _check_leave),
 )
 
 

@@ -4,7 +4,7 @@ The own server holds the features in the clear, and the labels too unless they w
 each label up to that epsilon, for ever. The others see the transcript. Its noise was planned for the job's neighbours;
 of a label alone, features fixed, the same noise hides more, and is counted here again:
 
-    noise on a query                            ratio' = ratio s/s', less where it is on a grid
+    noise on a query, or shared by a sum's      ratio' = ratio s/s', less where it is on a grid
     noise in an objective                       ratio' = ratio s/s',   slope' = slope s'/s,   w' = w c'/c
     the cover of an inexact argmin              as it is
 
@@ -13,32 +13,44 @@ labels. A computed query moves further than the exact one, by what it is inexact
 so that the first line holds whatever a coordinator sends. If the labels were randomised, this is what the transcript
 tells of a reported label, and `curves.joint_label` makes of it the true one's.
 See docs/privacy.md#views and docs/privacy.md#joint-label.
+
+In a secure sum others see less, as long as few enough of them tell what they know. `collusion` says what that rests on,
+and what a record loses where it does not hold: docs/privacy.md#secure-sums.
 """
 
 import math
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache, singledispatch
+from itertools import combinations_with_replacement
 from typing import Any
 
 from privadmm.engine.phases import Algorithm
 from privadmm.engine.public import Public
+from privadmm.engine.sums import if_colluding
 from privadmm.privacy import curves
-from privadmm.privacy.accounting import Plan, delta_curve, epsilon, totals, worst
-from privadmm.privacy.calibration import Target
+from privadmm.privacy.accounting import Plan, delta_curve, epsilon, sort, totals, worst
+from privadmm.privacy.calibration import Target, scaled
 from privadmm.privacy.events import (
     STEPS,
+    WIDEST,
     DiscreteGaussian,
     Event,
     GammaObjective,
     GammaOutput,
     Gaussian,
     GaussianObjective,
+    SharedGaussian,
     Spent,
+    merge_all,
 )
+from privadmm.privacy.sums import SecureSum
 
 CLEAR = "in the clear"
 BARE = "not protected"
 AWAY = "not there: the coordinator holds it"
+CRYPTOGRAPHY = "X25519, HKDF-SHA256 and ChaCha20"
 Guarantee = dict[str, float] | str
 
 
@@ -114,17 +126,87 @@ def counted_again(event: Any, gain: float, bend: float) -> Event:
     return found
 
 
-@counted_again.register
-def counted_on_a_grid(event: DiscreteGaussian, gain: float, bend: float) -> Event:
-    """1/ratio' <= 1/(gain ratio) + (1 - 1/gain) step sqrt(d)/scale: closer neighbours are rounded as far apart."""
-    ratio = gain * event.ratio
-    return DiscreteGaussian(ratio / (1 + ratio * max(0.0, 1 - 1 / gain) / STEPS))
+def on_a_grid(ratio: float, gain: float, rounding: float) -> float:
+    """1/ratio' <= 1/(gain ratio) + (1 - 1/gain) rounding: closer neighbours are rounded as far apart.
+
+    `rounding` bounds step sqrt(d)/scale.
+    """
+    return gain * ratio / (1 + gain * ratio * max(0.0, 1 - 1 / gain) * rounding)
 
 
 counted_again.register(Gaussian, lambda event, gain, bend: Gaussian(gain * event.ratio))
+counted_again.register(
+    DiscreteGaussian, lambda event, gain, bend: DiscreteGaussian(on_a_grid(event.ratio, gain, 1 / STEPS))
+)
+counted_again.register(
+    SharedGaussian,
+    lambda event, gain, bend: replace(event, ratio=on_a_grid(event.ratio, gain, math.sqrt(WIDEST) / STEPS)),
+)
 counted_again.register(GammaOutput, lambda event, gain, bend: GammaOutput(gain * event.ratio))
 counted_again.register(
     GaussianObjective, lambda event, gain, bend: GaussianObjective(gain * event.ratio, bend * event.w)
 )
 counted_again.register(GammaObjective, lambda event, gain, bend: GammaObjective(event.slope / gain, bend * event.w))
 hidden = lru_cache(maxsize=65536)(counted_again)
+
+
+def collusion(public: Public, spent: Sequence[Spent]) -> dict[str, Any]:
+    """What the guarantee of a secure sum rests on, and what is lost where that does not hold; empty without one.
+
+    `spent` is what each party releases in the job; what the start cost is added. An epsilon of None: no guarantee.
+    """
+    target, parties = public.privacy, public.parties
+    if not isinstance(target, Target) or target.sum is None:
+        return {}
+    t, fewest, in_all = target.sum.tolerated(parties), target.sum.least(parties), public.in_all(spent)
+    # Of the jobs behind a start it is not known how few may have been present.
+    known = 0 if public.start is not None and public.start.past else fewest
+    rows = [
+        (c, max(if_colluding(one, target.delta, c, known) for one in set(in_all)))
+        for c in sorted({parties // 2, 3 * parties // 4, parties - 1})
+        if c > t
+    ]
+    return {
+        "parties": parties,
+        "colluding": t,
+        "fewest": fewest,
+        "holds": "computational",
+        "rests_on": CRYPTOGRAPHY,
+        "if_colluding": [{"colluding": c, "epsilon": finite(total)} for c, total in rows],
+        "at_two_parties": finite(at_two_parties(in_all, target.delta)),
+    }
+
+
+def summed(sum: SecureSum, parties: int) -> str:
+    """What an epsilon of a secure sum does not cover, in a sentence."""
+    return (
+        f"the guarantee is computational ({CRYPTOGRAPHY}), and holds against a coordinator and up to "
+        f"{sum.tolerated(parties)} of the {parties} parties together: if more collude, more is lost"
+    )
+
+
+def at_two_parties(spent: Sequence[Spent], delta: float) -> float:
+    """The largest epsilon of a person with records at two parties of a secure sum."""
+    owners = Counter(spent)
+    kinds = list(owners)
+    if all(isinstance(event, SharedGaussian) for kind in kinds for event, _ in kind):
+        kinds = sorted(kinds, key=lambda kind: -sort(kind).mu)[:2]
+    pairs = combinations_with_replacement(kinds, 2)
+    return max(epsilon(of_both(a, b), delta) for a, b in pairs if a is not b or owners[a] > 1)
+
+
+def of_both(first: Spent, second: Spent) -> Spent:
+    """What two parties release of one person: in a sum both move before the one noise, so mu is that of both added.
+
+    Everything else has noise of its own at each party, and composes.
+    """
+    parts = [tuple(item for item in spent if isinstance(item[0], SharedGaussian)) for spent in (first, second)]
+    one, other = (sort(part).mu for part in parts)
+    shared = tuple((scaled(event, one / (one + other)), count) for event, count in parts[0])
+    rest = [tuple(item for item in spent if not isinstance(item[0], SharedGaussian)) for spent in (first, second)]
+    return merge_all([shared, *rest])
+
+
+def finite(total: float) -> float | None:
+    """JSON has no infinity."""
+    return total if math.isfinite(total) else None

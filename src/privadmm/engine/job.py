@@ -167,15 +167,23 @@ class Job:
             "label_holder": {"events": [charged], "epsilon": labels},
         }
 
+    @cached_property
+    def in_sums(self) -> dict[str, Any]:
+        """What the guarantee of secure sums rests on, and what is lost where that does not hold; empty without them."""
+        found = guarantees.collusion(self.public, totals(self.plan, self.public.parties))
+        return {"secure_sum": found} if found else {}
+
     @property
     def caveats(self) -> list[str]:
         """What an epsilon of this job does not cover, or why there is none."""
+        summed = self.public.sum if self.private else None
         bare = self.private and bool(self.public.columns) and self.public.label_epsilon is None
         start = self.public.start
         unprotected = start is not None and not start.private
         return [
             *([LABELS_NOT_PROTECTED] if bare else []),
             *([STARTED_UNPROTECTED] if unprotected else []),
+            *([] if summed is None else [guarantees.summed(summed, self.public.parties)]),
         ]
 
     @cached_property

@@ -34,21 +34,25 @@ def check_summable(algorithm: Algorithm, public: Public) -> None:
     """Refuse to sum securely what needs more than a sum, with the reason."""
     if public.sum is None:
         return
+    if (why := unsummable(algorithm)) is not None:
+        raise ConfigError(f"{algorithm.name} cannot sum securely: {why}. Instead {INSTEAD}")
+    public.sum.check(public.parties)
+
+
+def unsummable(algorithm: Algorithm) -> str | None:
+    """Why a method's messages cannot be summed securely; None where they can."""
     at_parties = [phase for phase in algorithm.phases if isinstance(phase, AtParties)]
     if vertical(algorithm):
-        why = "each party's scores enter the next round of every other, one by one and not as a sum of all"
-    elif algorithm.topology == "graph":
-        why = "neighbours need what each of them said, and a sum over everybody hides just that"
-    elif len(at_parties) != 1 or at_parties[0].sums is None:
-        why = (
+        return "each party's scores enter the next round of every other, one by one and not as a sum of all"
+    if algorithm.topology == "graph":
+        return "neighbours need what each of them said, and a sum over everybody hides just that"
+    if len(at_parties) != 1 or at_parties[0].sums is None:
+        return (
             "a party keeps the iterate that it released and starts its next message from it; under a sum that iterate "
             "is never released by itself, so the next message would tell of records in a term that no noise was "
             "counted for"
         )
-    else:
-        public.sum.check(public.parties)
-        return
-    raise ConfigError(f"{algorithm.name} cannot sum securely: {why}. Instead {INSTEAD}")
+    return None
 
 
 def gradients(public: Public, t: int) -> Summands:

@@ -163,6 +163,16 @@ def merge(spent: Spent, more: Spent) -> Spent:
     return tuple(sorted(counts.items(), key=lambda item: dump(item[0])))
 
 
+def alone(spent: Spent) -> Spent | None:
+    """The releases if everybody else colluded, so that of a sum's noise one share is left; None without sums."""
+    if not any(isinstance(event, SharedGaussian) for event, _ in spent):
+        return None
+    return tuple(
+        (event.among(event.parties - 1, event.parties) if isinstance(event, SharedGaussian) else event, count)
+        for event, count in spent
+    )
+
+
 def merge_all(tallies: Iterable[Spent]) -> Spent:
     total: Spent = ()
     for tally in tallies:

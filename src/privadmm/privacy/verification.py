@@ -14,7 +14,7 @@ from pathlib import Path
 
 from privadmm.errors import LedgerError
 from privadmm.privacy.accounting import epsilon, printed
-from privadmm.privacy.events import merge_all
+from privadmm.privacy.events import alone, merge_all
 from privadmm.privacy.ledger_file import (
     ROWS,
     Account,
@@ -116,6 +116,7 @@ class Verification:
     head: str
     problems: tuple[str, ...]
     epsilon: dict[int, float]
+    if_all_collude: dict[int, float]  # epsilon if everybody else colluded in every secure sum; empty without any
     adjacency: str
 
 
@@ -180,15 +181,17 @@ def _verify(db: sqlite3.Connection, heads: Sequence[Receipt]) -> Verification:
                 f"round {round + 1} of job {job} was received from these parties, and {what}: "
                 "a tail was cut off, or a backup was put back"
             )
-    budget, totals = identity.policy.budget, {}
+    budget, totals, apart = identity.policy.budget, {}, {}
     for party in identity.parties:
         spent = merge_all(account.spent.get(party, ()) for account in accounts.values())
         totals[party] = epsilon(spent, budget.delta) if budget else math.inf
+        if budget and (by_itself := alone(spent)) is not None:
+            apart[party] = epsilon(by_itself, budget.delta)
         if budget is not None and totals[party] > budget.epsilon:
             problems.append(
                 f"party {party} has spent epsilon = {printed(totals[party], '.6g')} of {budget.epsilon:.6g}"
             )
-    return Verification(len(rows), head, tuple(problems), totals, identity.policy.adjacency)
+    return Verification(len(rows), head, tuple(problems), totals, apart, identity.policy.adjacency)
 
 
 def _fit(

@@ -46,7 +46,8 @@ def certified(spent: Spent, delta: float | None) -> float | None:
 def absences(job: Job, progress: Progress, reasons: Mapping[int, str] | None) -> dict[str, Any]:
     """Fields of a result on parties that left: when, what they had paid by then, what was set aside for them.
 
-    Empty where everybody stayed. `reasons` are those that a coordinator has for each of them.
+    Empty where everybody stayed. `reasons` are those that a coordinator has for each of them. The round in which
+    somebody left a secure sum is lost.
     """
     absent = progress.mail.absent
     if not len(absent):
@@ -58,4 +59,5 @@ def absences(job: Job, progress: Progress, reasons: Mapping[int, str] | None) ->
         if reasons is not None:
             row["why"] = reasons.get(party, "it had left before this process took over")
         rows.append(row)
-    return {"absent": rows, "C_present": job.public.weight_among(np.setdiff1d(job.public.ids, absent[:, 0]))}
+    lost = {"lost_rounds": sorted({first + 1 for _, first in absent.tolist()})} if job.public.sum is not None else {}
+    return {"absent": rows, **lost, "C_present": job.public.weight_among(np.setdiff1d(job.public.ids, absent[:, 0]))}

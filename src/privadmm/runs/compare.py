@@ -20,10 +20,12 @@ from privadmm.config.sections import FeaturesTable, PrivacyTable
 from privadmm.engine.block import cluster
 from privadmm.engine.job import Job, features, train, weights
 from privadmm.engine.phases import Algorithm
+from privadmm.engine.sums import unsummable
 from privadmm.errors import ConfigError, PrivadmmError, RefusedError
 from privadmm.params import check_positive, check_probability, check_whole
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.runs import metrics
+from privadmm.runs.recommend import LEAST_PARTIES
 
 KNOBS = ("round_epsilon", "alpha", "V")  # by which a paper's noise is set
 
@@ -130,7 +132,8 @@ def variants(
 ) -> Iterator[tuple[str, Job | str]]:
     """The certified job of a config at this budget, and one for each of its paper's own calibrations.
 
-    In place of a job that cannot be made stands the reason.
+    Where messages can be summed securely, there is one with and one without. In place of a job that cannot be made
+    stands the reason.
     """
     algorithm: Algorithm = config.algorithm.parameters
     if not algorithm.adjacencies:
@@ -144,13 +147,21 @@ def variants(
         certified = replace(algorithm, calibration="certified", **off)  # type: ignore[type-var]
     own = config.privacy or PrivacyTable(delta=delta)
     asked = replace(own, epsilon=epsilon, delta=delta, budget=None, party_epsilon=None)
+    alone = replace(asked, sum="local", colluding=None, fewest=None)
     try:
-        yield "certified", job_of(replace(config, privacy=asked), prepared, certified)
+        yield "certified", job_of(replace(config, privacy=alone), prepared, certified)
     except RefusedError as error:  # no noise reaches this budget, and others may
         yield "certified", str(error)
+    could = unsummable(certified) is None and len(prepared.train.sizes) >= LEAST_PARTIES
+    if asked.sum == "secure" or could:
+        try:
+            yield "secure sum", job_of(replace(config, privacy=replace(asked, sum="secure")), prepared, certified)
+        except (ConfigError, RefusedError) as error:
+            if asked.sum == "secure":
+                yield "secure sum", str(error)
     if not published or knob is None:
         return
-    paper = replace(config, privacy=replace(asked, epsilon=None), features=FeaturesTable())
+    paper = replace(config, privacy=replace(alone, epsilon=None), features=FeaturesTable())
     for calibration in get_args(get_type_hints(type(algorithm)).get("calibration")):
         if calibration != "certified":
             try:

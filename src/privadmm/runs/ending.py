@@ -21,7 +21,8 @@ from privadmm.runs.rundir import RunDir
 
 # The keys that `train --json` prints, in this order; result.json has more.
 PRINTED = (
-    *("algorithm", "private", "rounds", "epsilon", "delta", "per_party", "per_person", "label_holder", "mode"),
+    *("algorithm", "private", "rounds", "epsilon", "delta", "per_party", "per_person", "label_holder", "secure_sum"),
+    *("mode",),
     *("accuracy_train", "accuracy_test", "objective", "seconds", "out"),
 )
 UNMEASURED = {"accuracy_train": None, "accuracy_test": None, "objective": None}
@@ -105,6 +106,11 @@ def about(job: Job, mode: str) -> dict[str, Any]:
     }
 
 
+def summed(job: Job, peers: str | None) -> dict[str, Any]:
+    """Fields of a result on secure sums; empty where there are none. One process has no keys, and simulates them."""
+    return {name: {**facts, "roster": peers or "simulated"} for name, facts in job.in_sums.items()}
+
+
 def finish(
     directory: RunDir,
     job: Job,
@@ -131,6 +137,7 @@ def finish(
         "transcript": progress.transcript,
         "adversaries": job.adversaries,
         **job.of_people,
+        **summed(job, peers),
         **({} if expected is None else {"expected": expected}),
         **absences(job, progress, reasons),
         "ledger": ledger,

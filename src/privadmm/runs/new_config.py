@@ -14,8 +14,9 @@ from privadmm.data.readers import opened
 from privadmm.data.schema import Encoding, Number, Schema
 from privadmm.errors import ConfigError
 from privadmm.params import check_positive, check_probability, check_whole
+from privadmm.privacy.sums import SecureSum
 from privadmm.runs.new_schema import Declared, Note, comments, declare, listed, need_public, schema_lines, text
-from privadmm.runs.recommend import Facts, Recommendation, recommend
+from privadmm.runs.recommend import LEAST_PARTIES, Facts, Recommendation, recommend
 
 HELD_OUT = 0.2
 PARTIES = 10  # if nothing says how many
@@ -116,7 +117,8 @@ def written(asked: Start, schema: Schema, parties: int, declared: Declared | Non
         raise ConfigError("--records is missing: with --schema say how many records there are in all")
     train = rows - round(rows * HELD_OUT)
     dims = {encoding: schema.encoded(encoding).dim for encoding in get_args(Encoding)}
-    advice = recommend(Facts(train, (asked.epsilon,) * parties, asked.delta, dims))
+    summed = SecureSum() if parties >= LEAST_PARTIES else None
+    advice = recommend(Facts(train, (asked.epsilon,) * parties, asked.delta, dims, summed))
     column, notes = asked.party_column, list(declared.notes) if declared else []
     if column is not None:
         notes.append(Note(column, "left out of the features: it says whose a row is", True))
@@ -159,6 +161,9 @@ def written(asked: Start, schema: Schema, parties: int, declared: Declared | Non
         split=text("even" if column is None else f"column:{column}"),
         shares="evenly" if column is None else "a party for each value",
         rounds=advice.rounds,
+        engine="" if summed is None else ", by Dask or as a federation",
+        secure=None if summed is None else "secure",
+        colluding=None if summed is None else summed.tolerated(parties),
     )
     return Made("\n".join([*lines, ""]), advice, tuple(notes))
 

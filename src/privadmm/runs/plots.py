@@ -9,7 +9,7 @@ from privadmm.privacy.accounting import Claim, printed
 from privadmm.runs.metrics import Row, amount
 from privadmm.runs.model import SIMULATED
 
-BLUE, ORANGE, RED, GREY = "#2a6fbb", "#d9730d", "#c0392b", "0.45"
+BLUE, ORANGE, RED, GREEN, GREY = "#2a6fbb", "#d9730d", "#c0392b", "#2e8b57", "0.45"
 BEYOND = 1e100  # from which on a model has run away, and an axis has no ticks
 
 
@@ -67,6 +67,22 @@ def spending(epsilons: Sequence[float], result: Mapping[str, Any], claim: Claim 
         axes.plot([len(epsilons)], [claim.epsilon], "x", color=GREY, label=label, clip_on=False)
     axes.set(ylabel=f"epsilon spent by each party (delta = {result['delta']:g})", ylim=(0, None))
     finish(drawing, axes, path, len(epsilons))
+
+
+def side_by_side(lines: Mapping[str, tuple[Sequence[Row], Mapping[str, Any]]], title: str, path: Path) -> None:
+    """Draw the test accuracy of several runs on the same records by round; by name, their metrics and results."""
+    drawing = canvas(height=4.8)
+    axes, most = drawing.subplots(), 0.0
+    for (name, (rows, result)), color in zip(lines.items(), (GREY, GREEN, ORANGE), strict=True):
+        shares = [(row.round, 100 * row.accuracy_test) for row in rows if row.accuracy_test is not None]
+        promise = f"epsilon = {printed(result['epsilon'])}" if result["private"] else "NOT PRIVATE"
+        line(axes, shares, color, f"{name}, {promise}: {shares[-1][1]:.1f} % at the end")
+        most = 100 * result["majority_test"]
+    axes.axhline(most, color=GREY, linestyle=":", linewidth=1, label=f"always the majority, {most:.1f} %")
+    axes.set(ylabel="test accuracy (%)")
+    drawing.suptitle(title)
+    drawing.supxlabel(SIMULATED, fontsize=9, color=GREY)
+    finish(drawing, axes, path, max(result["rounds"] for _, result in lines.values()))
 
 
 def figure(result: Mapping[str, Any], height: float) -> Any:

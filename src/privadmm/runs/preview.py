@@ -20,8 +20,11 @@ from privadmm.engine.job import Job
 from privadmm.errors import ConfigError, RefusedError
 from privadmm.params import check_positive, check_probability
 from privadmm.privacy.accounting import Claim
+from privadmm.privacy.calibration import Target
+from privadmm.privacy.sums import SecureSum
 from privadmm.runs.charges import charges
-from privadmm.runs.recommend import Facts, expected_fields, recommend
+from privadmm.runs.recommend import LEAST_PARTIES, Expected, Facts, expected_fields, recommend
+from privadmm.runs.recommend import expected as judge
 
 
 @dataclass(frozen=True)
@@ -146,6 +149,7 @@ def account(config: Config, count: int | None = None) -> dict[str, Any]:
         "advice": job.algorithm.advice(job.public),
         "adversaries": job.adversaries,
         **job.of_people,
+        **job.in_sums,
         **outlook(job),
         "parties": charges(job, job.leave),
     }
@@ -165,7 +169,19 @@ def outlook(job: Job) -> dict[str, Any]:
         return {"not_expected": str(error)}
     if expected is None:
         return {"not_expected": "some release of this method has no GDP parameter to judge it by"}
-    return {"expected": expected}
+    better = with_sums(job)
+    return {"expected": expected, **({} if better is None else {"with_secure_sum": better.table})}
+
+
+def with_sums(job: Job) -> Expected | None:
+    """The estimate for the job if its messages were summed securely; None where they are, or cannot be."""
+    public, target = job.public, job.public.privacy
+    if not isinstance(target, Target) or target.sum is not None or public.parties < LEAST_PARTIES:
+        return None
+    try:
+        return judge(Job(job.algorithm, replace(public, privacy=replace(target, sum=SecureSum()))))
+    except ConfigError:  # its method cannot sum
+        return None
 
 
 def widths(config: Config) -> Mapping[Encoding, int]:
@@ -201,7 +217,8 @@ def facts(config: Config, count: int | None = None, epsilon: float | None = None
     limit = delta if delta is not None or privacy is None else privacy.delta
     if (asked is None and shares is None) or limit is None:
         raise ConfigError(f"{config.path}: there is no [privacy] epsilon and delta; give --epsilon and --delta")
-    return Facts(records, shares or (asked or 0.0,) * parties, limit, widths(config))
+    summed = None if privacy is None else build.summed(privacy)
+    return Facts(records, shares or (asked or 0.0,) * parties, limit, widths(config), summed)
 
 
 def planned(config: Config, epsilon: float, delta: float, count: int | None = None) -> dict[str, Any]:
@@ -225,6 +242,7 @@ def planned(config: Config, epsilon: float, delta: float, count: int | None = No
         "delta": delta,
         "parties": charges(job, job.leave),
         "epsilon_by_round": job.epsilon_by_round,
+        **job.in_sums,
         **expected,
         **({"recommended": recommend(facts(asked, count)).table} if "expected" in expected else {}),
     }
@@ -241,4 +259,4 @@ def audited(config: Config, trials: int, done: Callable[[int, int], None], count
             made(config, replace(known, sizes=undeclared.undeclared_sizes(config, known.parties)))
             known = replace(known, sizes=(1,) * known.parties)
     job = made(config, known)
-    return audit(job.algorithm, job.public, trials, done=done) | {"epsilon_of_job": job.epsilon}
+    return audit(job.algorithm, job.public, trials, done=done) | {"epsilon_of_job": job.epsilon} | job.in_sums

@@ -7,6 +7,7 @@ and the noise of each grows by sqrt(T) because they share one budget: the rounds
 coordinate of the averaged gradient, is
 
     noise = sqrt(sum_i (omega_i Delta/(m_i mu_i))^2) / N      = Delta unit, unit = sqrt(sum_i 1/mu_i^2)/n       (1)
+            in a secure sum that tolerates t who collude:       unit = sqrt(N/(N - t)) max_i 1/mu_i / n
 
 with Delta = 2 L, mu_i the GDP parameter of what party i spends on gradients, and omega_i its weight. A record has norm
 at most 1, so the noise moves its score by `noise` (standard deviation) however many features there are; the signal
@@ -28,6 +29,7 @@ from typing import Any, Literal
 import numpy as np
 
 from privadmm.algorithms.moments import Centred
+from privadmm.algorithms.noise_weights import loudest
 from privadmm.data.schema import Encoding
 from privadmm.engine.job import Job
 from privadmm.errors import ConfigError
@@ -38,6 +40,7 @@ from privadmm.privacy.accounting import epsilon as cost
 from privadmm.privacy.accounting import totals
 from privadmm.privacy.calibration import Target, gdp_parameter
 from privadmm.privacy.events import Event, Gaussian, Spent
+from privadmm.privacy.sums import SecureSum
 
 Verdict = Literal["good", "thin", "too small"]
 LEAST = 1e-6  # of a signal: with less there is nothing to find
@@ -46,6 +49,7 @@ THIN, TOO_SMALL = 0.25, 2.0  # noise-to-signal from which on a part is lost, and
 METHOD, ROUNDS = "first_order_consensus", 40
 SHARE = 0.1  # of the budget, for the moments, which take one more round
 FINE = 1e-3  # unit below which ten bins for a number are worth their noise
+LEAST_PARTIES = 3  # of two, one may collude, and the other has all of the noise to add
 GRID = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
@@ -57,6 +61,7 @@ class Facts:
     epsilons: tuple[float, ...]  # one for each party
     delta: float
     dims: Mapping[Encoding, int] = field(default_factory=dict)
+    sum: SecureSum | None = None  # how messages are summed securely; None: each has noise of its own
 
     def __post_init__(self) -> None:
         check_whole(records=self.records, parties=len(self.epsilons))
@@ -65,6 +70,8 @@ class Facts:
             check_positive(epsilon=value)
         if self.records < self.parties:
             raise ConfigError(f"{self.records} records are fewer than {self.parties} parties; each needs one")
+        if self.sum is not None:
+            self.sum.check(self.parties)
 
     @property
     def parties(self) -> int:
@@ -73,7 +80,20 @@ class Facts:
     @property
     def unit(self) -> float:
         """The noise of an averaged release of unit sensitivity."""
-        return math.sqrt(sum(gdp_parameter(value, self.delta) ** -2 for value in self.epsilons)) / self.records
+        return self.noise(self.sum)
+
+    def noise(self, sum: SecureSum | None) -> float:
+        """The same if messages were summed like this."""
+        each = [1 / gdp_parameter(value, self.delta) for value in self.epsilons]
+        if sum is None:
+            return math.hypot(*each) / self.records
+        honest = self.parties - sum.tolerated(self.parties)
+        return math.sqrt(self.parties / honest) * max(each) / self.records
+
+    @property
+    def instead(self) -> SecureSum | None:
+        """The secure sum that would have less noise; None where there is one, or too few parties to gain by it."""
+        return SecureSum() if self.sum is None and self.parties >= LEAST_PARTIES else None
 
 
 @dataclass(frozen=True)
@@ -119,7 +139,8 @@ def judged(job: Job) -> Expected | None:
         return None
     omega = public.scale(public.ids)[:, 0] / public.C
     each = omega * public.sensitivity / (public.sizes * mu)
-    noise = math.sqrt(float(each @ each)) / public.parties  # (1)
+    whole = math.sqrt(float(each @ each)) if public.sum is None else loudest(public, each)
+    noise = whole / public.parties  # (1)
     loss = public.loss.loss if isinstance(public.loss, Debiased) else public.loss  # equal in expectation
     slope = float(abs(loss.deriv(np.zeros(1), np.ones(1))[0]))
     c = SIGNAL if ahead else SIGNAL / CENTRED
@@ -131,7 +152,7 @@ def mu_squared(spent: Spent, dim: int) -> float:
 
     def of(event: Event) -> float:
         match event:
-            case Gaussian() | events.DiscreteGaussian() | events.GaussianObjective():
+            case Gaussian() | events.DiscreteGaussian() | events.SharedGaussian() | events.GaussianObjective():
                 return 1 / event.ratio**2
             case events.GammaObjective():  # a mean square of dim (dim + 1)/zeta^2, spread over dim coordinates
                 return event.slope**2 / (dim + 1)
@@ -186,6 +207,7 @@ class Recommendation:
     encoding: Encoding
     expected: Expected
     methods: tuple[tuple[str, Expected], ...]
+    secure: Expected | None = None  # with `facts.instead`
     rounds: int = ROUNDS + 1
 
     @property
@@ -198,6 +220,15 @@ class Recommendation:
         return too_small(self.expected, facts.records, facts.parties, max(facts.epsilons), facts.delta)
 
     @property
+    def gain(self) -> dict[str, Any] | None:
+        """What a secure sum would gain, where there is none and could be one."""
+        if self.secure is None or self.facts.instead is None:
+            return None
+        less = self.expected.noise_to_signal / self.secure.noise_to_signal
+        colluding = self.facts.instead.tolerated(self.facts.parties)
+        return {"colluding": colluding, "times_less_noise": less, **self.secure.table}
+
+    @property
     def table(self) -> dict[str, Any]:
         facts = self.facts
         return {
@@ -206,6 +237,8 @@ class Recommendation:
             "parties": facts.parties,
             "epsilon": max(facts.epsilons),
             "unit": facts.unit,
+            "sum": "local" if facts.sum is None else "secure",
+            "colluding": None if facts.sum is None else facts.sum.tolerated(facts.parties),
             "method": METHOD,
             "rounds": self.rounds,
             "moments_share": SHARE,
@@ -214,6 +247,7 @@ class Recommendation:
             "dim": self.dim,
             "expected": self.expected.table,
             "methods": [{"method": name, **expected.table} for name, expected in self.methods],
+            "with_secure_sum": self.gain,
             "warning": self.warning,
         }
 
@@ -228,18 +262,21 @@ def recommend(facts: Facts, signal: float = SIGNAL) -> Recommendation:
     def ratio(unit: float, sensitivity: float = 1.0, c: float = signal) -> Expected:
         return Expected(2 * sensitivity * unit / c**2, signal)
 
-    unit, rest = facts.unit, math.sqrt(1 - SHARE)
+    unit, own, rest = facts.unit, facts.noise(None), math.sqrt(1 - SHARE)
     most = max(gdp_parameter(value, facts.delta) for value in facts.epsilons)
     plain = signal / CENTRED
+    secure = None if facts.instead is None else ratio(facts.noise(facts.instead) / rest)
     methods = (
         ("recommended: first_order_consensus, moments, half-logistic", ratio(unit / rest)),
-        ("other methods, half-logistic, no moments", ratio(unit, c=plain)),
-        ("other methods, logistic, no moments", ratio(unit, 2.0, plain)),
+        ("other methods, half-logistic, no moments", ratio(own, c=plain)),
+        ("other methods, logistic, no moments", ratio(own, 2.0, plain)),
         ("recommended, one party alone", ratio(facts.parties / (facts.records * most) / rest)),
         ("recommended, a trusted curator with all records", ratio(1 / (facts.records * most) / rest)),
+        *([] if secure is None else [("recommended, in secure sums", secure)]),
+        *([] if facts.sum is None else [("recommended, each party with noise of its own", ratio(own / rest))]),
     )
     encoding: Encoding = "binned" if unit < FINE else "coarse"
-    return Recommendation(facts, encoding, methods[0][1], methods)
+    return Recommendation(facts, encoding, methods[0][1], methods, secure)
 
 
 def frontier(facts: Facts, grid: Sequence[float] = GRID, signal: float = SIGNAL) -> dict[str, Any]:
@@ -249,16 +286,22 @@ def frontier(facts: Facts, grid: Sequence[float] = GRID, signal: float = SIGNAL)
     lines: list[dict[str, Any]] = []
     for value in sorted(grid):
         advice = recommend(replace(facts, epsilons=(value,) * facts.parties), signal)
-        lines.append({"epsilon": value, "encoding": advice.encoding, **advice.expected.table})
-    start, ratio = lines[0]["epsilon"], lines[0]["noise_to_signal"]
+        gain = {} if advice.secure is None else {"with_secure_sum": advice.secure.table}
+        lines.append({"epsilon": value, "encoding": advice.encoding, **advice.expected.table, **gain})
+
+    def least(line: dict[str, Any]) -> dict[str, float]:
+        limits = {"not too small": TOO_SMALL, "good": THIN}
+        start, ratio = lines[0]["epsilon"], line["noise_to_signal"]
+        return {word: needed(start, facts.delta, ratio / limit) for word, limit in limits.items()}
+
+    secure = lines[0].get("with_secure_sum")
     return {
         "records": facts.records,
         "parties": facts.parties,
         "delta": facts.delta,
         "signal": signal,
+        "sum": "local" if facts.sum is None else "secure",
         "lines": lines,
-        "least_epsilon": {
-            "not too small": needed(start, facts.delta, ratio / TOO_SMALL),
-            "good": needed(start, facts.delta, ratio / THIN),
-        },
+        "least_epsilon": least(lines[0]),
+        **({} if secure is None else {"least_epsilon_with_secure_sum": least(secure)}),
     }

@@ -19,7 +19,8 @@ from privadmm.engine.job import Job, features, train, weights
 from privadmm.engine.loop import Callback, Progress, View
 from privadmm.errors import InterruptedRunError, LedgerError, StorageError
 from privadmm.privacy.accounting import epsilon
-from privadmm.privacy.events import DiscreteGaussian, Gaussian, Spent, merge
+from privadmm.privacy.calibration import Target
+from privadmm.privacy.events import Event, Spent, merge
 from privadmm.privacy.ledger import Budget, MemoryLedger, Statement, export
 from privadmm.privacy.mechanisms import Noise
 from privadmm.runs import metrics
@@ -144,27 +145,32 @@ def carry_out(
         done = 0 if progress is None else progress.round
         with nullcontext() if bar is None else bar(job, done) as shown:
             progress = train(job, blocks, callbacks if shown is None else [*callbacks, shown], progress)
-        return progress, rows, account(parties.statement(), noise)
+        return progress, rows, account(parties.statement(), job)
 
 
-def account(ledger: Statement, noise: Noise) -> dict[str, Any]:
-    """The ledger's export, and what each party has left: the largest epsilon that one more run may ask for."""
-    exported, budget = export(ledger), ledger.policy.budget
+def account(ledger: Statement, job: Job) -> dict[str, Any]:
+    """The ledger's export, and what each party has left: the largest epsilon that one more such job may ask for."""
+    exported, budget, target = export(ledger), ledger.policy.budget, job.public.privacy
     cap = math.inf if ledger.policy.per_job is None else ledger.policy.per_job
-    room = {
-        spent: None if budget is None else min(cap, left(spent, budget, noise.kind))
-        for spent in set(ledger.aside.values())
-    }
+
+    def room_of(spent: Spent) -> float | None:
+        if budget is None or not isinstance(target, Target):
+            return None
+        return min(cap, left(spent, budget, lambda ratio: target.event(ratio, job.public.parties)))
+
+    room = {spent: room_of(spent) for spent in set(ledger.aside.values())}
     for party in exported["parties"]:
         party["left"] = room[ledger.aside[party["party"]]]
     return exported
 
 
-def left(spent: Spent, budget: Budget, kind: type[Gaussian] | type[DiscreteGaussian]) -> float:
-    """Releases compose to less than their sum, so this is more than the budget minus what was spent."""
+def left(spent: Spent, budget: Budget, release: Callable[[float], Event]) -> float:
+    """The epsilon of one more release(ratio) with the least noise that still fits.
+
+    Releases compose to less than their sum, so this is more than the budget minus what was spent."""
 
     def cost(ratio: float, before: Spent = ()) -> float:
-        return epsilon(merge(before, ((kind(ratio), 1),)), budget.delta)
+        return epsilon(merge(before, ((release(ratio), 1),)), budget.delta)
 
     # The least noise that still fits, from above; past the first bound nothing would be left to speak of.
     low, high = 0.0, 1e6

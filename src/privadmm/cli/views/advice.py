@@ -6,7 +6,7 @@ from typing import Any
 from privadmm.cli.views import screen
 from privadmm.data.files import write_json
 from privadmm.runs.metrics import amount
-from privadmm.runs.plots import BLUE, GREY, ORANGE, RED, canvas
+from privadmm.runs.plots import BLUE, GREEN, GREY, ORANGE, RED, canvas
 from privadmm.runs.recommend import THIN, TOO_SMALL, Expected
 
 HONEST = "an estimate for two classes from public facts; what the data hold decides, and it is not an accuracy"
@@ -24,11 +24,19 @@ def recommendation(r: dict[str, Any]) -> str:
     bins = "ten" if r["encoding"] == "binned" else "five"
     expected = Expected(r["expected"]["noise_to_signal"])
     verdict = f"{screen.verdict(expected.verdict)}: {expected.meaning}"
+    gain, sums = r["with_secure_sum"], None
+    if gain is not None:
+        less = f"{gain['times_less_noise']:.3g} times less noise, {gain['noise_to_signal']:.2g} times the signal"
+        sums = f'\\[privacy] sum = "secure" would have {less}: {screen.verdict(gain["verdict"])}, as long as at most '
+        sums += f"{gain['colluding']} of {r['parties']} parties collude"
+    if r["sum"] == "secure":
+        sums = f"secure: one noise for all, as long as at most {r['colluding']} of {r['parties']} parties collude"
     facts: screen.Facts = [
         ("facts", f"{r['records']} records to train on, {amount(r['parties'], 'party')}"),
         ("budget", f"epsilon = {r['epsilon']:g}, delta = {r['delta']:g}, for each party"),
         ("method", f"{r['method']}, {r['rounds']} rounds: one of moments, {r['rounds'] - 1} of gradients"),
         ("loss", r["loss"]),
+        ("sums", sums),
         ("encoding", f"{r['encoding']}: numbers one-hot in {bins} bins, rows of norm 1{width}"),
         ("warning", screen.alarm(r["warning"])),
         ("verdict", verdict if r["warning"] is None else None),
@@ -42,15 +50,24 @@ def recommendation(r: dict[str, Any]) -> str:
 
 
 def frontier(r: dict[str, Any], out: Path | None) -> str:
-    columns = ("epsilon", "noise / signal", "verdict", "encoding")
+    columns: tuple[str, ...] = ("epsilon", "noise / signal", "verdict", "encoding")
+    both = "least_epsilon_with_secure_sum" in r
+    columns += ("in secure sums", "verdict there") if both else ()
     lines = [
-        (f"{at['epsilon']:g}", f"{at['noise_to_signal']:.2g}", screen.verdict(at["verdict"]), at["encoding"])
+        (f"{at['epsilon']:g}", *estimated(at), at["encoding"], *(estimated(at["with_secure_sum"]) if both else ()))
         for at in r["lines"]
     ]
     title = f"{r['records']} records at {amount(r['parties'], 'party')}, delta = {r['delta']:g}"
     facts: screen.Facts = [(word, f"from epsilon = {least:.2g} on") for word, least in r["least_epsilon"].items()]
+    if both:
+        least = [f"{word} from {value:.2g}" for word, value in r["least_epsilon_with_secure_sum"].items()]
+        facts.append(("in secure sums", ", ".join(least)))
     facts += [("mind", HONEST), ("written to", out)]
-    return screen.shown(screen.table(title, columns, lines, left=columns[2:]), screen.rows(facts))
+    return screen.shown(screen.table(title, columns, lines, left=(*columns[2:4], *columns[5:])), screen.rows(facts))
+
+
+def estimated(at: dict[str, Any]) -> tuple[str, str]:
+    return f"{at['noise_to_signal']:.2g}", screen.verdict(at["verdict"])
 
 
 def save_frontier(r: dict[str, Any], out: Path) -> None:
@@ -60,7 +77,11 @@ def save_frontier(r: dict[str, Any], out: Path) -> None:
     axes = drawing.subplots()
     epsilons = [line["epsilon"] for line in r["lines"]]
     noise = [line["noise_to_signal"] for line in r["lines"]]
-    axes.plot(epsilons, noise, color=BLUE, marker="o", label="recommended method")
+    how = "in secure sums" if r["sum"] == "secure" else "each party with noise of its own"
+    axes.plot(epsilons, noise, color=BLUE, marker="o", label=f"recommended method, {how}")
+    if "least_epsilon_with_secure_sum" in r:
+        noise = [line["with_secure_sum"]["noise_to_signal"] for line in r["lines"]]
+        axes.plot(epsilons, noise, color=GREEN, marker="s", label="recommended method, in secure sums")
     axes.axhline(TOO_SMALL, color=RED, linestyle="--", linewidth=1, label="above: too small")
     axes.axhline(THIN, color=ORANGE, linestyle="--", linewidth=1, label="below: good")
     axes.set(

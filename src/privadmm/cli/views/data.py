@@ -34,6 +34,7 @@ def init(made: "Made", config: Path) -> str:
     facts: screen.Facts = [
         ("written to", config),
         ("method", f"first_order_consensus, {advice.rounds} rounds, {advice.encoding}, {advice.dim} features"),
+        ("sums", "secure: one noise for all parties together" if advice.facts.sum is not None else None),
         ("noise", f"{expected.noise_to_signal:.2g} times the signal of a middling data set"),
         ("warning", screen.alarm(advice.warning)),
         ("which is", verdict if advice.warning is None else None),

@@ -11,7 +11,7 @@ from privadmm.runs.metrics import amount
 from privadmm.runs.model import NOT_PRIVATE, SIMULATED
 
 if TYPE_CHECKING:
-    from privadmm.runs.demo import Pair
+    from privadmm.runs.demo import Demo
     from privadmm.runs.ending import Finished
 
 
@@ -25,7 +25,7 @@ def run(done: "Finished") -> str:
         facts += [("mode", SIMULATED), *measured(r)]
     else:
         facts.append(("mode", "deployment: nothing is measured on private records"))
-    facts += adversaries(r["adversaries"]) + of_people(r) + absent(r) + budgets(done)
+    facts += adversaries(r["adversaries"]) + of_people(r) + in_sums(r) + absent(r) + budgets(done)
     facts += [("time", f"{r['seconds']:.1f} s"), ("run directory", Path(r["out"]))]
     return screen.shown(screen.rows(facts))
 
@@ -79,6 +79,43 @@ def of_people(r: dict[str, Any]) -> Facts:
     return [("per person", person), ("labels", labels)]
 
 
+ROSTERS = {
+    "simulated": "simulated in one process: there are no keys, and nothing is hidden from it",
+    "pinned": "pinned: a party takes keys only from those whose public keys are in its own directory",
+    "not pinned": "[bold red]not pinned[/]: nobody checked whose keys are whose, so this is against a coordinator who "
+    "follows the protocol, and not against one who hands out keys of its own",
+}
+
+
+def in_sums(r: dict[str, Any]) -> Facts:
+    """Of secure sums: what the epsilon rests on, and what is lost where that does not hold."""
+    if (sums := r.get("secure_sum")) is None:
+        return []
+    few, others = sums["colluding"], sums["parties"] - 1
+    who = f"up to {few} of the {others} other parties" if few < others else "all other parties"
+    bounds = [
+        f"{shown_epsilon(row['epsilon'])} with {'all' if row['colluding'] == others else row['colluding']}"
+        for row in sums["if_colluding"]
+    ]
+    more = f"{', '.join(bounds)} of the {others} others, if the coordinator also picks who is present; the last also "
+    more += "if the cryptography is broken"
+    two = f"a person with records at two of them loses {shown_epsilon(sums['at_two_parties'])}"
+    return [
+        (
+            "secure sum",
+            f"computational ({sums['rests_on']}); holds against the coordinator together with {who}; fewest parties "
+            f"in a sum: {sums['fewest']}",
+        ),
+        ("if more collude", more if bounds else None),
+        ("at two parties", f"{two}: in a sum both records move before the noise"),
+        ("roster", ROSTERS[sums["roster"]] if "roster" in sums else None),
+    ]
+
+
+def shown_epsilon(total: float | None) -> str:
+    return "[bold red]no bound[/]" if total is None else f"epsilon = {printed(total)}"
+
+
 def absent(r: dict[str, Any]) -> Facts:
     """Who left, what that cost them, and what the objective of the others is."""
     facts: Facts = []
@@ -89,6 +126,9 @@ def absent(r: dict[str, Any]) -> Facts:
             words += f"; it had spent epsilon = {spent} of the {aside} set aside for it"
             words += f"; `privadmm ledger close` with job {party['job']} frees the rest"
         facts.append((f"party {party['party']}", words))
+    if (lost := r.get("lost_rounds")) is not None:
+        which = f"{'round' if len(lost) == 1 else 'rounds'} {', '.join(map(str, lost))}"
+        facts.append(("lost", f"{which}: a message was missing, so the sum could not be read; charged all the same"))
     if facts:
         facts.append(("those left", f"minimise their own losses with C = {r['C_present']:.6g}, at the planned weights"))
     return facts
@@ -107,25 +147,30 @@ def budgets(done: "Finished") -> Facts:
     return facts
 
 
-def demo(pair: "Pair") -> str:
-    private, reference = pair.private.result, pair.reference.result
-    models = [
-        ("private", guarantee(private), percent(private["accuracy_test"])),
-        ("non-private", guarantee(reference), percent(reference["accuracy_test"])),
-        ("always the majority", "", percent(private["majority_test"])),
-    ]
-    ledger, spent = pair.private.ledger, []
+def demo(made: "Demo") -> str:
+    from privadmm.runs.demo import WORDS
+
+    results = {name: done.result for name, done in made.runs.items()}
+    models = [(WORDS[name], guarantee(r), percent(r["accuracy_test"])) for name, r in results.items()]
+    secure = results["secure"]
+    models.append(("always the majority", "", percent(secure["majority_test"])))
+    ledger, spent = made.secure.ledger, []
     for party in ledger["parties"]:
         releases = sum(event["count"] for event in party["events"])
         budget = f"{ledger['budget']['epsilon']:g}"
         spent.append((str(party["party"]), str(releases), printed(party["epsilon"], ".6f"), budget))
-    below = 100 * (reference["accuracy_test"] - private["accuracy_test"])
-    above = 100 * (private["accuracy_test"] - private["majority_test"])
+    best = results["reference"]["accuracy_test"]
+    below, alone = (100 * (best - results[name]["accuracy_test"]) for name in ("secure", "local"))
+    costs = (
+        f"privacy costs {below:.1f} points of accuracy in secure sums, and {alone:.1f} with noise of each party's own"
+    )
     facts: Facts = [
-        ("in short", f"privacy costs {below:.1f} points of accuracy; {above:.1f} above the majority remain"),
+        ("in short", costs),
         ("mode", SIMULATED),
-        ("convergence", pair.private.directory.convergence),
-        ("epsilon by round", pair.private.directory.spending),
+        *in_sums({"secure_sum": {k: v for k, v in secure["secure_sum"].items() if k != "roster"}}),
+        ("all three", made.figure),
+        ("convergence", made.secure.directory.convergence),
+        ("epsilon by round", made.secure.directory.spending),
     ]
     headings = ("model", "privacy of each party", "test accuracy")
     title = "Adult census income, 10 parties that share no record"
@@ -148,7 +193,7 @@ def account(r: dict[str, Any], budget: float | None) -> str:
         facts.append(("certified", screen.alarm(NOT_PRIVATE)))
     claim, caveat = screen.given("epsilon = {:.4f}", r["published"]["epsilon"]), escape(r["published"]["caveat"])
     facts += [("published", f"{claim or 'no claim'} ({caveat})"), ("counted for", counted(r["parties"]))]
-    facts += [*adversaries(r["adversaries"]), *of_people(r)]
+    facts += [*adversaries(r["adversaries"]), *of_people(r), *in_sums(r)]
     advice = None if r["advice"] is None else escape(r["advice"])
     return screen.shown(screen.rows([*facts, ("advice", advice), *outlook(r)]))
 
@@ -170,8 +215,12 @@ def outlook(r: dict[str, Any]) -> Facts:
     estimate = "(an estimate from public facts, not an accuracy)"
     facts: Facts = [("noise", f"{noise}: {screen.verdict(expected['verdict'])} {estimate}")]
     facts.append(("warning", screen.alarm(expected.get("warning"))))
+    if (better := r.get("with_secure_sum")) is not None:
+        gain = f'\\[privacy] sum = "secure" would bring it to {better["noise_to_signal"]:.2g} times'
+        facts.append(("secure sums", f"{gain}: {screen.verdict(better['verdict'])}"))
     if (best := r.get("recommended")) is not None:
         how = f"{best['method']} with moments, {best['rounds']} rounds, half-logistic loss, {best['encoding']} numbers"
+        how += " in secure sums" if best["sum"] == "secure" else ""
         facts.append(("recommended", f"{how}: {best['expected']['noise_to_signal']:.2g} times the signal"))
     return facts
 
@@ -188,7 +237,7 @@ def plan(r: dict[str, Any]) -> str:
     by_round = r["epsilon_by_round"]
     marks = sorted({0, len(by_round) // 4, len(by_round) // 2, len(by_round) - 1})
     spent = ", ".join(f"{printed(by_round[t])} after round {t + 1}" for t in marks)
-    return screen.shown(screen.rows([*facts, ("spent", spent), *outlook(r)]))
+    return screen.shown(screen.rows([*facts, ("spent", spent), *in_sums(r), *outlook(r)]))
 
 
 def releases(events: list[dict[str, Any]]) -> Facts:
@@ -214,6 +263,7 @@ def audit(r: dict[str, Any]) -> str:
     facts: Facts = [
         ("algorithm", f"{r['algorithm']}, {r['trials']:,} games on each of two neighbouring data sets"),
         ("certified", f"epsilon = {printed(r['epsilon_of_job'], '.4f')} at delta = {r['delta']:g}"),
+        *in_sums(r),
         ("attacked", f"a small instance, certified at {printed(r['epsilon_certified'], '.4f')}"),
         ("attack", f"{proved} ({100 * r['tightness']:.0f} % of the instance's certificate): {verdict}"),
         ("estimate", f"epsilon = {r['epsilon_fitted']:.4f}, if the likelihood ratios are Gaussian; not a bound"),

@@ -10,7 +10,7 @@ from typing import Any
 from privadmm.cli.views import screen
 from privadmm.errors import LedgerError
 from privadmm.privacy.accounting import epsilon, printed
-from privadmm.privacy.events import Spent, merge
+from privadmm.privacy.events import SharedGaussian, Spent, alone, merge
 from privadmm.privacy.ledger_file import connect, identity_of, readable
 from privadmm.privacy.sqlite_ledger import SqliteLedger
 from privadmm.privacy.verification import Verification, sound
@@ -44,6 +44,19 @@ def worst(spendings: list[Spent], delta: float | None) -> float | None:
     return max(known, default=None) if len(known) == len(costs) else None
 
 
+def in_sums(spendings: list[Spent]) -> Json:
+    """How many parties a job's secure sums have, and how many of them may collude; empty without any."""
+    shared = [event for spent in spendings for event, _ in spent if isinstance(event, SharedGaussian)]
+    return {"secure_sum": {"parties": shared[0].parties, "colluding": shared[0].colluding}} if shared else {}
+
+
+def if_all_collude(spendings: list[Spent], delta: float | None) -> Json:
+    """What was spent if, in every secure sum, everybody else colluded with the coordinator; empty without any."""
+    if not any(alone(spent) for spent in spendings):
+        return {}
+    return {"epsilon_if_all_others_collude": worst([alone(spent) or spent for spent in spendings], delta)}
+
+
 def overview(path: Path) -> Json:
     """What `ledger show` tells, as data."""
     with closing(opened(path)) as ledger:
@@ -61,6 +74,8 @@ def overview(path: Path) -> Json:
                     "rounds": 0 if latest is None else latest[0].round + 1,
                     "epsilon_spent": worst([ledger.spent(party, name) for party in ledger.ids], delta),
                     "epsilon_set_aside": worst(set_aside, delta),
+                    **in_sums([ledger.reserved(party, name) or () for party in ledger.ids]),
+                    **if_all_collude([ledger.spent(party, name) for party in ledger.ids], delta),
                 }
             )
         parties = [
@@ -69,6 +84,7 @@ def overview(path: Path) -> Json:
                 "epsilon_spent": cost(ledger.spent(party), delta),
                 "epsilon_with_reservations": cost(ledger.others(party, ""), delta),
                 "releases": sum(count for _, count in ledger.spent(party)),
+                **if_all_collude([ledger.spent(party)], delta),
             }
             for party in ledger.ids
         ]
@@ -131,6 +147,7 @@ def as_text(ledger: Json) -> str:
         ("per job", screen.given("epsilon = {:g}", policy["per_job"])),
         ("algorithms", None if policy["algorithms"] is None else ", ".join(policy["algorithms"])),
         ("row bound", screen.given("{:g}", policy["row_bound"])),
+        ("secure sums", summing(policy)),
     ]
     if policy["limits"] is not None:
         facts.append(("limits", ", ".join(f"{name} {value:g}" for name, value in policy["limits"].items())))
@@ -143,14 +160,36 @@ def as_text(ledger: Json) -> str:
         facts.append(("drawn once", f"{draw['name']}, for {owner}; it left to the party's own server only"))
     for job in ledger["jobs"]:
         cost = f"epsilon {shown_cost(job['epsilon_spent'])} spent of {shown_cost(job['epsilon_set_aside'])} set aside"
-        facts.append((f"job {job['job']}", f"{job['state']}, {job['rounds']} rounds, {cost}"))
-    for label, spent, releases in screen.alike(ledger["parties"], "epsilon_spent", "releases"):
-        facts.append((label, f"{releases} releases, epsilon {shown_cost(spent)}"))
+        facts.append((f"job {job['job']}", f"{job['state']}, {job['rounds']} rounds, {cost}{colluded(job)}"))
+    for label, spent, (releases, if_all) in screen.alike(
+        [{**party, "beside": (party["releases"], colluded(party))} for party in ledger["parties"]],
+        "epsilon_spent",
+        "beside",
+    ):
+        facts.append((label, f"{releases} releases, epsilon {shown_cost(spent)}{if_all}"))
     return screen.shown(screen.rows([*facts, ("head", ledger["head"])]))
+
+
+def summing(policy: Json) -> str:
+    """What the policy asks of secure sums."""
+    least = "nine tenths of a job's parties" if policy["fewest"] is None else f"{policy['fewest']} parties"
+    return f"{policy['colluding']} who collude tolerated at least, over {least} at least"
+
+
+def colluded(spent: Json) -> str:
+    """On what the epsilon of secure sums rests, and what it is if everybody else colluded."""
+    if "epsilon_if_all_others_collude" not in spent:
+        return ""
+    few = "as few colluded as each job's secure sums tolerate"
+    if "secure_sum" in spent:
+        few = f"up to {spent['secure_sum']['colluding']} of {spent['secure_sum']['parties']} parties colluded"
+    everybody = shown_cost(spent["epsilon_if_all_others_collude"])
+    return f" (computational, and if {few}; {everybody} if everybody else did)"
 
 
 def verification(path: Path, checked: Verification, against: Path | None) -> Json:
     """What `ledger verify` tells, as data."""
+    apart = {str(party): finite(total) for party, total in checked.if_all_collude.items()}
     return {
         "file": str(path),
         "ok": not checked.problems,
@@ -160,6 +199,7 @@ def verification(path: Path, checked: Verification, against: Path | None) -> Jso
         "problems": list(checked.problems),
         "adjacency": checked.adjacency,
         "epsilon": {str(party): finite(total) for party, total in checked.epsilon.items()},
+        **({"epsilon_if_all_others_collude": apart} if apart else {}),
     }
 
 
@@ -169,7 +209,10 @@ def verified(report: Json) -> str:
     verdict = "[bold green]everything fits[/]" if report["ok"] else f"[bold red]TAMPERED WITH OR DAMAGED{whose}[/]"
     facts: screen.Facts = [("ledger", Path(report["file"])), ("rows", str(report["rows"])), ("verdict", verdict)]
     facts += [("problem", problem) for problem in report["problems"]]
-    totals = [{"party": party, "epsilon": total} for party, total in report["epsilon"].items()]
-    for label, total, _ in screen.alike(totals, "epsilon", "epsilon"):
-        facts.append((label, f"epsilon {shown_cost(total)}, {report['adjacency']}"))
+    totals, apart = [], report.get("epsilon_if_all_others_collude", {})
+    for party, total in report["epsilon"].items():
+        beside = colluded({"epsilon_if_all_others_collude": apart[party]} if apart else {})
+        totals.append({"party": party, "epsilon": total, "beside": beside})
+    for label, total, beside in screen.alike(totals, "epsilon", "beside"):
+        facts.append((label, f"epsilon {shown_cost(total)}, {report['adjacency']}{beside}"))
     return screen.shown(screen.rows([*facts, ("head", report["head"])]))

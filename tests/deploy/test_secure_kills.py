@@ -120,7 +120,7 @@ def kills(trial: Trial, plan: dict[tuple[str, int | None], list[float]]) -> tupl
 
 def test_a_party_that_is_killed(tmp_path: Path, mortals: Mortals, monkeypatch: pytest.MonkeyPatch) -> None:
     no_plots(monkeypatch)
-    assert kills(Trial(tmp_path, STAR, mortals), dict.fromkeys(LETTERS, [0.75])) == (4, 0)
+    assert kills(Trial(tmp_path, STAR, mortals), {letter: [0.75] for letter in LETTERS}) == (4, 0)
 
 
 def test_a_party_of_a_deployment_that_is_killed(

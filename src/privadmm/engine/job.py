@@ -206,7 +206,7 @@ class Job:
         """The policy of a ledger that is made for this job. An existing ledger has its own, which is the authority."""
         target, labels = self.public.privacy, self.public.label_epsilon
         adjacency = target.adjacency if isinstance(target, Target) else "replace-one"
-        below = (self.public.sum or SecureSum()).below_usual(self.public.parties)
+        below: Any = (self.public.sum or SecureSum()).below_usual(self.public.parties)
         return Policy(self.budget, adjacency=adjacency, label_epsilon=labels, **below)
 
     def admit(self, policy: Policy, bounds: Sequence[float] = ()) -> None:

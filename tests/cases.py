@@ -34,8 +34,9 @@ from privadmm.optim.graphs import Graph
 from privadmm.optim.losses import Debiased, HalfLogistic, Hinge, HuberHinge, Logistic, Loss, Squared
 from privadmm.optim.regularizers import L1, L2, ElasticNet, Regularizer
 from privadmm.privacy.calibration import NoPrivacy, Target
-from privadmm.privacy.ledger import Budget, Ledger, MemoryLedger, Policy
+from privadmm.privacy.ledger import Ledger, MemoryLedger
 from privadmm.privacy.mechanisms import Simulation
+from privadmm.privacy.policy import Budget, Policy
 from privadmm.privacy.sqlite_ledger import SqliteLedger
 from privadmm.privacy.sums import SecureSum
 

@@ -46,8 +46,9 @@ if TYPE_CHECKING:
     from privadmm.optim.regularizers import L1, L2, ElasticNet
     from privadmm.privacy.calibration import NoPrivacy, Target
     from privadmm.privacy.history import Start
-    from privadmm.privacy.ledger import Budget, MemoryLedger, Policy
+    from privadmm.privacy.ledger import MemoryLedger
     from privadmm.privacy.mechanisms import Deployment, Simulation
+    from privadmm.privacy.policy import Budget, Policy
     from privadmm.privacy.sqlite_ledger import SqliteLedger
     from privadmm.runs.model import Model, load
 

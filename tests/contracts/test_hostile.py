@@ -18,8 +18,9 @@ from privadmm.engine.party import Local
 from privadmm.engine.worker import Worker
 from privadmm.errors import ConfigError, DataError, PrivadmmError, RefusedError
 from privadmm.optim.losses import Logistic
-from privadmm.privacy.ledger import Budget, MemoryLedger, Policy
+from privadmm.privacy.ledger import MemoryLedger
 from privadmm.privacy.mechanisms import Simulation
+from privadmm.privacy.policy import Budget, Policy
 from privadmm.privacy.release import Door
 
 CASE = PRIVATE[0]

@@ -10,7 +10,7 @@ import pytest
 
 from privadmm.errors import LedgerError
 from privadmm.privacy.key_file import RECORD, KeyFile
-from privadmm.privacy.ledger import Policy
+from privadmm.privacy.policy import Policy
 from privadmm.privacy.sqlite_ledger import SqliteLedger
 
 ONE, TWO, THREE = (bytes([number]) * 32 for number in (1, 2, 3))

@@ -24,8 +24,9 @@ from privadmm.errors import ConfigError, DataError, LedgerError, RefusedError
 from privadmm.optim.losses import Debiased, HalfLogistic, Logistic
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.events import DiscreteGaussian, Event
-from privadmm.privacy.ledger import MemoryLedger, Policy
+from privadmm.privacy.ledger import MemoryLedger
 from privadmm.privacy.mechanisms import Deployment, Noise, Simulation, flip_threshold
+from privadmm.privacy.policy import Policy
 from privadmm.privacy.sqlite_ledger import SqliteLedger
 from privadmm.privacy.verification import verify
 from privadmm.runs import metrics

@@ -16,9 +16,10 @@ from privadmm.errors import ConfigError, LedgerError, RefusedError
 from privadmm.privacy import sqlite_ledger
 from privadmm.privacy.accounting import epsilon
 from privadmm.privacy.events import Gaussian, NotPrivate
-from privadmm.privacy.ledger import Budget, Ledger, MemoryLedger, Policy, Statement, Tick, export
+from privadmm.privacy.ledger import Ledger, MemoryLedger, Statement, Tick, export
 from privadmm.privacy.ledger_file import connect
 from privadmm.privacy.mechanisms import Simulation
+from privadmm.privacy.policy import Budget, Policy
 from privadmm.privacy.sqlite_ledger import SqliteLedger
 
 HALF = Gaussian(9.0)  # affordable once, not four times

@@ -20,8 +20,9 @@ from privadmm.engine.party import Local
 from privadmm.engine.phases import AtCoordinator, AtParties, Phase
 from privadmm.errors import LedgerError, RefusedError
 from privadmm.privacy.events import Gaussian, RandomizedResponse
-from privadmm.privacy.ledger import Budget, Keepsake, Ledger, MemoryLedger, Statement, Tick, export
+from privadmm.privacy.ledger import Keepsake, Ledger, MemoryLedger, Statement, Tick, export
 from privadmm.privacy.mechanisms import Deployment, Noise, Simulation
+from privadmm.privacy.policy import Budget
 from privadmm.privacy.sqlite_ledger import SALT, SqliteLedger
 from privadmm.privacy.verification import verify
 

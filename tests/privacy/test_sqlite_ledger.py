@@ -23,9 +23,10 @@ from privadmm.errors import LedgerError, LockedError, RefusedError
 from privadmm.privacy import sqlite_ledger
 from privadmm.privacy.accounting import totals
 from privadmm.privacy.events import DiscreteGaussian, Gaussian
-from privadmm.privacy.ledger import Budget, Policy, Tick
+from privadmm.privacy.ledger import Tick
 from privadmm.privacy.ledger_file import identity_of
 from privadmm.privacy.mechanisms import Deployment, Noise, Simulation
+from privadmm.privacy.policy import Budget, Policy
 from privadmm.privacy.sqlite_ledger import SqliteLedger
 from privadmm.privacy.verification import verify
 

@@ -12,8 +12,9 @@ from federations import Desks, Federated, federated
 from privadmm.deploy.federation.party_server import answer
 from privadmm.errors import ClusterError, LedgerError
 from privadmm.privacy.events import Gaussian
-from privadmm.privacy.ledger import Budget, Policy, Tick
+from privadmm.privacy.ledger import Tick
 from privadmm.privacy.ledger_file import ADDED
+from privadmm.privacy.policy import Budget, Policy
 from privadmm.privacy.sqlite_ledger import SqliteLedger
 from privadmm.privacy.verification import verify
 from small_runs import PRIVATE, with_changes

@@ -12,8 +12,8 @@ from privadmm.privacy import sums as home
 from privadmm.privacy.accounting import epsilon, gdp
 from privadmm.privacy.curves import gdp_epsilon
 from privadmm.privacy.events import STEPS, DiscreteGaussian, Gaussian, SharedGaussian, dump, load
-from privadmm.privacy.ledger import Policy
 from privadmm.privacy.mechanisms import Deployment, Simulation
+from privadmm.privacy.policy import Policy
 from privadmm.privacy.release import Door, Sealed
 from privadmm.privacy.sums import SecureSum, Summands, Summing, Sums, opened, usual_fewest
 

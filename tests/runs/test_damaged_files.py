@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from privadmm.errors import LedgerError
-from privadmm.privacy.ledger import Policy
 from privadmm.privacy.ledger_file import identity_of
+from privadmm.privacy.policy import Policy
 from privadmm.privacy.sqlite_ledger import SqliteLedger
 from privadmm.runs.rundir import read_receipts
 from small_runs import CLEAR, PRIVATE, SHARING, Outcome, Place, rows, with_changes, write_csv

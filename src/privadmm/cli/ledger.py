@@ -53,7 +53,7 @@ def create(
     from privadmm.algorithms import ALGORITHMS
     from privadmm.params import check_positive
     from privadmm.privacy.calibration import Adjacency
-    from privadmm.privacy.ledger import Budget, Policy
+    from privadmm.privacy.policy import Budget, Policy
     from privadmm.privacy.sqlite_ledger import SqliteLedger
 
     if file.exists():

@@ -25,9 +25,10 @@ from privadmm.engine.sums import accept_roster, introduced
 from privadmm.engine.worker import Worker
 from privadmm.errors import DataError, LedgerError, RefusedError, StorageError
 from privadmm.privacy.labels import reported_by_holder
-from privadmm.privacy.ledger import Policy, Statement, Tick
+from privadmm.privacy.ledger import Statement, Tick
 from privadmm.privacy.ledger_file import Receipt, identity_of
 from privadmm.privacy.mechanisms import Noise
+from privadmm.privacy.policy import Policy
 from privadmm.privacy.sqlite_ledger import SqliteLedger
 from privadmm.privacy.verification import verify
 

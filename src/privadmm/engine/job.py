@@ -24,7 +24,8 @@ from privadmm.privacy.accounting import Claim, Plan, by_round, together, totals,
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.events import NotPrivate, RandomizedResponse, Spent, dump
 from privadmm.privacy.history import STARTED_UNPROTECTED, Past
-from privadmm.privacy.ledger import Budget, Ledger, Policy, affordable
+from privadmm.privacy.ledger import Ledger, affordable
+from privadmm.privacy.policy import Budget, Policy
 from privadmm.privacy.sums import SecureSum, Sums
 
 BARE_LABELS = NotPrivate("what the coordinator sends is derived from labels")

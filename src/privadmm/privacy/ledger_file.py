@@ -12,8 +12,8 @@ from typing import Any
 
 from privadmm.errors import ConfigError, LedgerError
 from privadmm.privacy.events import Spent, dump, load, merge
-from privadmm.privacy.ledger import Budget, Policy
 from privadmm.privacy.limits import Limits
+from privadmm.privacy.policy import Budget, Policy
 
 APPLICATION_ID = 0x70616D6D
 FORMAT = 1

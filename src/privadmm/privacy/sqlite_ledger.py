@@ -30,7 +30,7 @@ from typing import Any
 from privadmm.errors import LedgerError, LockedError, RefusedError
 from privadmm.privacy.events import Charges, Event, Spent, merge_all
 from privadmm.privacy.key_file import KeyFile
-from privadmm.privacy.ledger import Keepsake, Policy, Tick, affordable, match_digest, permitted, tallied
+from privadmm.privacy.ledger import Keepsake, Tick, affordable, match_digest, permitted, tallied
 from privadmm.privacy.ledger_file import (
     ADDED,
     APPLICATION_ID,
@@ -46,6 +46,7 @@ from privadmm.privacy.ledger_file import (
     sha,
     unpack_charges,
 )
+from privadmm.privacy.policy import Policy
 from privadmm.privacy.verification import ALTERED, Accounts
 
 SALT = 32  # bytes of secret before what is kept, without which guesses could be tried on a head

@@ -14,7 +14,8 @@ from privadmm.errors import ConfigError
 from privadmm.privacy.accounting import totals, worst
 from privadmm.privacy.events import Spent, merge
 from privadmm.privacy.history import AFRESH, Past, Start, composed, digest
-from privadmm.privacy.ledger import Budget, Ledger, Statement, export
+from privadmm.privacy.ledger import Ledger, Statement, export
+from privadmm.privacy.policy import Budget
 from privadmm.runs.model import Model
 
 

@@ -21,8 +21,9 @@ from privadmm.errors import InterruptedRunError, LedgerError, StorageError
 from privadmm.privacy.accounting import epsilon
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.events import Event, Spent, merge
-from privadmm.privacy.ledger import Budget, MemoryLedger, Statement, export
+from privadmm.privacy.ledger import MemoryLedger, Statement, export
 from privadmm.privacy.mechanisms import Noise
+from privadmm.privacy.policy import Budget
 from privadmm.runs import metrics
 from privadmm.runs.ending import Finished, finish, resumable
 from privadmm.runs.metrics import Observer, Row

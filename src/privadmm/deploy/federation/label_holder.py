@@ -16,7 +16,7 @@ from privadmm.engine.job import Job
 from privadmm.errors import ConfigError, DataError, LedgerError
 from privadmm.privacy.calibration import Adjacency
 from privadmm.privacy.labels import reported_by_holder
-from privadmm.privacy.ledger import Policy
+from privadmm.privacy.policy import Policy
 from privadmm.privacy.sqlite_ledger import SqliteLedger
 from privadmm.privacy.verification import sound
 

@@ -24,8 +24,8 @@ from privadmm.data.arrays import digest
 from privadmm.deploy.federation.protocol import refused
 from privadmm.errors import ConfigError, RefusedError, show
 from privadmm.params import BAD, Doc, Rule, fields_of
-from privadmm.privacy.ledger import Budget, Policy
 from privadmm.privacy.limits import Limits
+from privadmm.privacy.policy import Budget, Policy
 from privadmm.privacy.sums import SecureSum
 
 FILE = "party.toml"

@@ -82,8 +82,9 @@ _NAMES = {
     "optim.regularizers": "L1 L2 ElasticNet",
     "privacy.calibration": "NoPrivacy Target",
     "privacy.history": "Start",
-    "privacy.ledger": "Budget MemoryLedger Policy",
+    "privacy.ledger": "MemoryLedger",
     "privacy.mechanisms": "Deployment Simulation",
+    "privacy.policy": "Budget Policy",
     "privacy.sqlite_ledger": "SqliteLedger",
     "runs.model": "Model load",
 }

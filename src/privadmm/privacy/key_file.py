@@ -14,6 +14,7 @@ import os
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,13 @@ class KeyFile:
     """The keys of one ledger's jobs. Two processes must not call `key` with `make` at once: the ledger sees to that."""
 
     def __init__(self, ledger: Path) -> None:
-        place = ledger.resolve()  # one ledger has one file of keys, by whatever name it is called
-        self.path = place.with_name(f"{place.name}-keys")
+        self.ledger = ledger
+
+    @cached_property
+    def path(self) -> Path:
+        """One ledger has one file of keys, by whatever name it is called."""
+        place = self.ledger.resolve()
+        return place.with_name(f"{place.name}-keys")
 
     def key(self, job: str, make: Callable[[], bytes] | None = None) -> bytes | None:
         """The key of a job: the one that was made first; None if there is none, or if it was erased."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from small_runs import PRIVATE, Outcome, Place, wait_for, with_changes
+from small_runs import PRIVATE, SECURE, Outcome, Place, wait_for, with_changes
 
 pytest.importorskip("cryptography")
 from privadmm.deploy.federation import doctor, keys
@@ -71,6 +71,14 @@ def test_what_init_makes_is_good(place: Place, made: Path) -> None:
     for folder in made.glob("party-*"):
         assert read_party(folder).node.superlink == f"127.0.0.1:{PORT}"
         assert (folder / "node-key").stat().st_mode & 0o077 == 0
+
+
+def test_what_an_epsilon_of_secure_sums_rests_on_is_said_before_anything_runs(place: Place) -> None:
+    assert init(place, "--rehearse", **SECURE).code == 0
+    said = check(place, place.path / "fed" / "coordinator").out
+    assert "epsilon = 1 at delta = 1e-05" in said
+    assert "computational" in said
+    assert "up to 2 of the 5 parties" in said
 
 
 def test_init_says_how_to_start(place: Place) -> None:

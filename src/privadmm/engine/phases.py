@@ -167,7 +167,7 @@ def inbox_width(algorithm: Algorithm, public: Public) -> int:
 def message_width(algorithm: Algorithm, public: Public) -> int:
     """How many numbers a party sends in a round, the last one."""
     phase = next(phase for phase in algorithm.phases if isinstance(phase, AtParties))
-    return int(phase.sends(public, public.rounds - 1).shape[-1])
+    return int(phase.message(public, public.rounds - 1).shape[-1])
 
 
 def heard(algorithm: Algorithm, public: Public, ids: Ints) -> Ints:

@@ -206,7 +206,8 @@ def proposed(place: Coordinator) -> str:
     if job.public.columns and not labels.is_file():
         raise ConfigError(f"{labels}: no such file; the coordinator's labels are read there")
     cost = "NOT PRIVATE" if job.epsilon is None else f"epsilon = {printed(job.epsilon, '.6g')} at delta = {job.delta:g}"
-    return f"{job.algorithm.name}, {job.public.rounds} rounds, {parties} parties, {cost} for each"
+    said = f"{job.algorithm.name}, {job.public.rounds} rounds, {parties} parties, {cost} for each"
+    return "; ".join([said, *job.caveats])
 
 
 def node_keys(place: Coordinator) -> str:

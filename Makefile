@@ -21,7 +21,9 @@ bench: $(VENV)/dev
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/bounds.py --quick
+	$(BIN)/python benchmarks/shared_noise.py
 	$(BIN)/python benchmarks/dask_overhead.py
+	$(BIN)/python benchmarks/secure_sums.py --quick
 	$(BIN)/python benchmarks/scale_model.py --quick
 	$(BIN)/python benchmarks/letters.py --quick
 	$(BIN)/python benchmarks/flower_overhead.py --quick

@@ -1,6 +1,7 @@
 """What secure sums cost: a round against a plain one on Dask workers, and the masks alone by the number of parties.
 
-    python benchmarks/secure_sums.py [--json] [--quick] [--disk] [--markdown]
+    python benchmarks/secure_sums.py [--json] [--quick] [--disk]
+    python benchmarks/secure_sums.py --draw docs/secure_sums.svg  # masks by parties, beside `privadmm scale`
 
 Both rounds are of first-order consensus with the same ten parties and records, once on ten workers, one for each party,
 and once on two. Plain: every party adds all of its noise. Secure: keys, masks, shares, and the note beside the ledger
@@ -8,7 +9,7 @@ that a tick was sent. Rounds of the two take turns, since machines are noisy. Le
 goal harder; with --disk they are where temporary files are, and commits wait.
 
 Masks are one party's work in a process of its own: of the first round, in which it exchanges a key with every other
-party, and of a later one; messages have 200 numbers.
+party, and of a later one; messages have 200 numbers. Times are of the processor, the least of several.
 """
 
 import argparse
@@ -31,6 +32,7 @@ from privadmm.deploy.remote_block import Order
 from privadmm.engine.loop import drive
 from privadmm.engine.mail import Mail
 from privadmm.privacy.masks import Entry, Masker, Roster, Told, new_key, public_key
+from privadmm.runs.scale import ENGINES, sealing
 
 PARTIES, RECORDS, DIM = 10, 400, 100
 WORKERS = (10, 2)
@@ -151,7 +153,7 @@ def rounds_of(workers: int, rounds: int, disk: bool) -> dict[str, float]:
 
 
 def masks_of(parties: int, repeats: int) -> dict[str, float]:
-    """Seconds of one party's masks in its first round and in a later one: the least of several, as of a free core."""
+    """Seconds of one party's masks in its first round, with all keys, and in a later one."""
     keys = [new_key() for _ in range(parties)]
     roster = Roster.of(Entry((party,), public_key(key)) for party, key in enumerate(keys))
     first, later = [], []
@@ -168,22 +170,51 @@ def masks_of(parties: int, repeats: int) -> dict[str, float]:
     return {"parties": parties, "first": min(first), "later": min(later)}
 
 
+def draw(path: Path) -> None:
+    """Cost of masks by the number of parties, measured and by the model."""
+    from matplotlib.figure import Figure
+
+    counts = (3, 10, 30, 100, 300, 1000, 3000)
+    found = [masks_of(parties, 5) for parties in counts]
+    model = [sealing(parties, WIDTH + 1, ENGINES["dask"]) for parties in counts]
+    drawing = Figure(figsize=(7.5, 4.2), layout="constrained")
+    axes = drawing.subplots()
+    for key, colour, words, told in (
+        (
+            "first",
+            "#d1660a",
+            "first round, with a key exchanged with every other party",
+            [m.masks + m.keys for m in model],
+        ),
+        ("later", "#1f5fa8", "a later round", [m.masks for m in model]),
+    ):
+        axes.plot(counts, [one[key] for one in found], "o", color=colour, label=words)
+        axes.plot(counts, told, "--", color=colour, linewidth=1)
+    axes.plot([1000], [MASKS_GOAL], "k_", markersize=16, label=f"goal: {MASKS_GOAL:g} s for 1,000 parties")
+    axes.set(xlabel="parties", ylabel="seconds a party", xscale="log", yscale="log")
+    axes.set_title(f"Masks of a secure sum of {WIDTH} numbers (dashed: privadmm scale)", fontsize=11)
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=9)
+    drawing.savefig(path, metadata={"Date": None})
+    for one in found:
+        print(f"{one['parties']:>6,} parties: {1e3 * one['first']:.3g} ms, then {1e3 * one['later']:.3g} ms a round")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--markdown", action="store_true", help="the table of docs/scale.md")
+    parser.add_argument("--draw", type=Path, help="draw masks by parties to this file, and measure nothing else")
     parser.add_argument("--quick", action="store_true", help="100 rounds instead of 400")
     parser.add_argument("--disk", action="store_true", help="ledgers on disk, and not in memory")
     given = parser.parse_args()
+    if given.draw is not None:
+        draw(given.draw)
+        return
     masks = [masks_of(parties, 5) for parties in (10, 100, 1000)]
     rounds = [rounds_of(workers, 100 if given.quick else 400, given.disk) for workers in WORKERS]
     if given.json:
         print(json.dumps({"rounds": rounds, "masks": masks}))
-        return
-    if given.markdown:
-        print("| parties | masks of the first round | of a later one |\n|---|---|---|")
-        for one in masks:
-            print(f"| {one['parties']:,} | {1e3 * one['first']:.2g} ms | {1e3 * one['later']:.2g} ms |")
         return
     print(f"first-order consensus, {PARTIES} parties of {RECORDS} records, {DIM} features, on Dask (TLS, loopback)")
     for one in rounds:

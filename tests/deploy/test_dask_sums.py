@@ -308,8 +308,11 @@ DEPLOYED: dict[str, Any] = {"mode": "deployment", "seed": None, "ledger": "parti
 @pytest.mark.parametrize("tables", [MOMENTS, SGD], ids=["moments", "dp_fedsgd"])
 def test_a_deployment_on_three_workers(tables: Tables, place: Place) -> None:
     pytest.importorskip("opendp")
-    tables = with_changes(tables, {"privacy": {"fewest": None}})
+    tables = with_changes(tables, {"privacy": {"fewest": None, "colluding": 2}})
     asked = by_party(place, tables, engine="dask", workers=3, **DEPLOYED)
+    with pytest.raises(ConfigError, match=r"one worker 2 parties.* tolerates 1 .* set workers = 5"):
+        place.run(with_changes(asked, {"privacy": {"colluding": 1}}))
+    assert not place.out.exists()
     stewards(place, (0, 2), (2, 2), (4, 1))
     with pytest.raises(ConfigError, match=r"one worker 2 parties.*tolerates 1 that collude: set workers = 5"):
         place.run(asked)

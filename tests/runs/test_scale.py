@@ -15,6 +15,7 @@ from privadmm.engine.job import train
 from privadmm.engine.mail import Mail
 from privadmm.engine.phases import inbox_width, message_width
 from privadmm.errors import ConfigError
+from privadmm.privacy.masks import Entry, Roster
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.runs.scale import (
     Engine,
@@ -23,6 +24,7 @@ from privadmm.runs.scale import (
     next_look,
     one_round,
     queue_end,
+    roster_bytes,
     simulate,
     traffic,
 )
@@ -51,7 +53,8 @@ def test_bytes_are_those_of_the_mail(case: Case) -> None:
     train(job, watched)
     up, down = message_width(job.algorithm, job.public), inbox_width(job.algorithm, job.public)
     last = watched.seen[-len(data.ids) :]
-    assert [(rows, mail_bytes(rows, down), mail_bytes(1, up)) for rows, _, _ in last] == last
+    sealed = job.sums is not None
+    assert [(rows, mail_bytes(rows, down), mail_bytes(1, up, sealed)) for rows, _, _ in last] == last
 
 
 def rng() -> np.random.Generator:
@@ -142,3 +145,35 @@ def test_nodes_of_one_machine_share_its_cores() -> None:
     load, alone = traffic("star", 8, 1, 1), Network(0.0, 1e12, 1e12)
     apart = simulate(load, alone, Engine(start=1.0), 1.0)["seconds"]
     assert simulate(load, alone, Engine(start=1.0, cores=2), 1.0)["seconds"] == pytest.approx(4 * apart)
+
+
+@pytest.mark.parametrize("parties", [2, 9, 10, 11, 99, 100, 1001])
+@pytest.mark.parametrize("signature", [0, 206])
+def test_the_roster_of_a_secure_sum_is_as_long_as_it_is_packed(parties: int, signature: int) -> None:
+    entries = [Entry((party,), bytes(32), "a" * signature) for party in range(parties)]
+    assert roster_bytes(parties, signature) == len(Roster.of(entries).pack())
+
+
+def test_a_secure_sum_adds_masks_for_every_other_party(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    example = (Path(__file__).parents[2] / "examples" / "first_order_consensus.toml").read_text()
+    found = {}
+    for name, text in {"local": example, "secure": example.replace("[privacy]", '[privacy]\nsum = "secure"')}.items():
+        path = tmp_path / f"{name}.toml"
+        path.write_text(text)
+        with pytest.raises(SystemExit) as ended:
+            main(["scale", str(path), "--parties", "10,1000", "--engine", "ideal", "--json"])
+        assert ended.value.code == 0
+        found[name] = json.loads(capsys.readouterr().out)
+    assert (found["local"]["secure_sum"], found["secure"]["secure_sum"]) == (False, True)
+    for local, secure, others in zip(found["local"]["lines"], found["secure"]["lines"], (9, 999), strict=True):
+        assert "masks" not in local
+        assert secure["bytes"] - local["bytes"] == pytest.approx(8 * (others + 1), abs=2 * (others + 1))  # a word each
+        assert secure["seconds"] - local["seconds"] == pytest.approx(secure["masks"], rel=0.05)
+        assert secure["masks"] == pytest.approx(others * found["secure"]["lines"][0]["masks"] / 9)
+    assert secure["masks"] < 0.1
+    with pytest.raises(SystemExit):
+        main(["scale", str(tmp_path / "secure.toml"), "--parties", "1000"])
+    assert "What the secure sum adds for each party" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as ended:
+        main(["scale", str(tmp_path / "secure.toml"), "--parties", "1", "--json"])
+    assert ended.value.code == 2

@@ -12,6 +12,11 @@ A node is a party, or a block of parties on one worker. With `spread` > 0 every 
 a factor exp(spread z), z ~ N(0, 1), of its own: the slowest of many is what everybody waits for. On a graph whose
 neighbours talk to each other directly there is no hub: a node sends its message to each neighbour and waits for theirs.
 
+In a secure sum a node also masks its message towards each other one, and once exchanges a key with each:
+
+    masks, a round     (nodes - 1) (MASK + numbers STREAM), and EXCHANGE where every message has a process of its own
+    keys, once         (nodes - 1) (EXCHANGE + verify), from a roster of all keys that every node receives
+
 Bytes are exact (`arrays.size`); times are as good as the constants that are given, which benchmarks/scale_model.py
 measures for the engines at hand.
 """
@@ -29,6 +34,7 @@ from privadmm.engine.phases import Algorithm, inbox_width, message_width
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
 from privadmm.params import check_nonnegative, check_positive, check_whole
+from privadmm.privacy.masks import KEY, Entry, Roster
 
 MOST = 10_000_000
 Kind = Literal["star", "graph", "peers", "sharing"]
@@ -58,14 +64,19 @@ class Engine:
     start: float = 0.0
     frame: int = 0  # bytes around every message
     cores: float = math.inf  # that all nodes share, where they are processes of one machine
+    forgets: bool = False  # a node derives the keys of a secure sum anew for every message
+    verify: float = 0.0  # to check who signed a key of a secure sum, where somebody does
+    signature: int = 0  # its characters
 
 
-# Measured on loopback, two cores, by benchmarks/scale_model.py: see docs/scale.md.
+# Measured on loopback, two cores, by benchmarks/scale_model.py and benchmarks/secure_sums.py: see docs/scale.md.
 ENGINES = {
     "ideal": Engine(),
     "dask": Engine(handling=5e-4, start=1.5e-3),
-    "flower": Engine(handling=0.05, poll=3.0, start=3.0, look=0.2),
+    "flower": Engine(handling=0.05, poll=3.0, start=3.0, look=0.2, forgets=True, verify=5e-4, signature=206),
 }
+MASK, STREAM = 9e-6, 2.5e-9  # seconds for another node: to begin a mask, and for each number in it
+EXCHANGE = 6e-5  # seconds to derive the key that two nodes share
 
 
 @dataclass(frozen=True)
@@ -93,18 +104,29 @@ class Traffic:
         return 0 if self.kind == "peers" else self.total
 
 
-def mail_bytes(rows: int, width: int) -> int:
-    """Size of packed mail from so many senders."""
+def mail_bytes(rows: int, width: int, sealed: bool = False) -> int:
+    """Size of packed mail from so many senders; sealed, it has one row for all of them, and a word more."""
+    if sealed:
+        return arrays.size([("senders", "<i8", (rows,)), ("values", "<u8", (1, width + 1))])
     return arrays.size([("senders", "<i8", (rows,)), ("values", "<f8", (rows, width))])
 
 
-def traffic(kind: Kind, nodes: int, up: int, down: int, degree: float = 0.0, block: int = 1, frame: int = 0) -> Traffic:
+def traffic(
+    kind: Kind,
+    nodes: int,
+    up: int,
+    down: int,
+    degree: float = 0.0,
+    block: int = 1,
+    frame: int = 0,
+    sealed: bool = False,
+) -> Traffic:
     """Traffic of nodes with `block` parties each, which send `up` numbers and hear `down` from each sender."""
     check_whole(nodes=nodes, up=up, down=down, block=block)
     heard = round(degree) if kind in ("graph", "peers") else 1
     if kind in ("graph", "peers") and not 0 < degree <= nodes * block - 1:
         raise ConfigError(f"a graph of {nodes * block} parties has no degree {degree:g}")
-    sent = mail_bytes(block, up) + frame
+    sent = mail_bytes(block, up, sealed) + frame
     to = heard * sent if kind == "peers" else mail_bytes(min(heard * block, nodes * block), down) + frame
     return Traffic(kind, nodes, to, sent, heard)
 
@@ -155,6 +177,30 @@ def simulate(
     }
 
 
+@dataclass(frozen=True)
+class Sealing:
+    """What a secure sum adds for each of its nodes."""
+
+    masks: float  # seconds a round
+    keys: float  # seconds, once
+    roster: int  # bytes to each node, once
+
+
+def sealing(nodes: int, numbers: int, engine: Engine) -> Sealing:
+    """What it adds for a node of one party, whose message has so many numbers."""
+    others = nodes - 1
+    masks = others * (MASK + numbers * STREAM + (EXCHANGE if engine.forgets else 0.0))
+    keys = others * (EXCHANGE + engine.verify)
+    return Sealing(masks, keys, roster_bytes(nodes, engine.signature))
+
+
+def roster_bytes(parties: int, signature: int) -> int:
+    """Size of a packed roster. Entries differ in length by the digits of their numbers only."""
+    one, two = (len(Roster((Entry((0,), bytes(KEY), "0" * signature),) * count).pack()) for count in (1, 2))
+    digits: int = sum(parties - 10**k for k in range(1, len(str(parties))))
+    return one + (parties - 1) * (two - one) + digits
+
+
 def of_method(
     algorithm: Algorithm,
     public: Public,
@@ -165,7 +211,7 @@ def of_method(
     work: float,
 ) -> dict[str, Any]:
     """Simulate rounds of this algorithm with other numbers of parties; a graph keeps its mean degree."""
-    software = ENGINES[engine]
+    software, sealed = ENGINES[engine], public.sum is not None
     kinds: tuple[Kind, ...] = ("sharing",) if public.columns else ("star",)
     if not public.columns and algorithm.topology != "star":
         kinds = ("graph", "peers") if algorithm.topology == "graph" else ("graph",)
@@ -175,19 +221,23 @@ def of_method(
         check_whole(parties=count)
         if count > MOST:
             raise ConfigError(f"parties = {count}: the model goes up to {MOST:,}; beyond that, read on along the line")
-        if count < 2 and kinds != ("star",):
+        if count < 2 and (kinds != ("star",) or sealed):
             raise ConfigError(f"parties = {count}: {algorithm.name} needs two or more")
         up, down = message_width(algorithm, public), inbox_width(algorithm, public)
         if public.columns:
             up, down = public.dim + -(-features // count), public.dim
+        added = sealing(count, up + 1, software) if sealed else None
         for kind in kinds:
             heard = min(degree, count - 1) if algorithm.topology == "graph" else 1.0
-            lines.append(simulate(traffic(kind, count, up, down, heard, frame=software.frame), network, software, work))
+            load = traffic(kind, count, up, down, heard, frame=software.frame, sealed=sealed)
+            line = simulate(load, network, software, work if added is None else work + added.masks)
+            lines.append(line if added is None else line | asdict(added))
     return {
         "algorithm": algorithm.name,
         "engine": engine,
         "network": asdict(network),
         "work": work,
+        "secure_sum": sealed,
         "numbers_sent": message_width(algorithm, public),
         "lines": lines,
     }

@@ -104,7 +104,7 @@ def scale(r: dict[str, Any], out: Path | None) -> str:
         (
             f"{at['nodes']:,}",
             TOPOLOGIES[at["kind"]],
-            f"{at['seconds']:.3g}" if at["seconds"] < 100 else f"{at['seconds']:,.0f}",
+            seconds(at["seconds"]),
             size(at["bytes"]),
             size(at["bytes_at_hub"]),
         )
@@ -112,7 +112,21 @@ def scale(r: dict[str, Any], out: Path | None) -> str:
     ]
     title = f"One round of {r['algorithm']} on {r['engine']}, latency {1000 * r['network']['latency']:g} ms"
     facts: screen.Facts = [("note", MODELLED), ("written to", out)]
-    return screen.shown(screen.table(title, columns, lines, left=columns[1:2]), screen.rows(facts))
+    tables = [screen.table(title, columns, lines, left=columns[1:2])]
+    if r["secure_sum"]:
+        tables.append(sealing(r["lines"]))
+    return screen.shown(*tables, screen.rows(facts))
+
+
+def sealing(lines: list[dict[str, Any]]) -> Any:
+    """What a secure sum adds; its masks are part of a round above."""
+    columns = ("parties", "masks, seconds a round", "keys, seconds once", "roster, bytes once")
+    rows = [(f"{at['nodes']:,}", seconds(at["masks"]), seconds(at["keys"]), size(at["roster"])) for at in lines]
+    return screen.table("What the secure sum adds for each party", columns, rows)
+
+
+def seconds(count: float) -> str:
+    return f"{count:.3g}" if count < 100 else f"{count:,.0f}"
 
 
 def size(count: float) -> str:

@@ -22,7 +22,7 @@ from privadmm.engine.loop import one_blas_thread
 from privadmm.errors import ConfigError
 from privadmm.privacy.mechanisms import Deployment
 
-TOUCHES = {"execute", "executemany", "fsync", "replace", "open", "write", "unlink", "close"}
+TOUCHES = {"execute", "executemany", "fsync", "fdatasync", "replace", "open", "write", "unlink", "close"}
 
 
 class Killed(Exception):  # noqa: N818  an outcome

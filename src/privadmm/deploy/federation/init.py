@@ -149,8 +149,7 @@ def described(config: Config, shares: Shares, number: int, superlink: str, port:
         policy["epsilon"] = table.budget or (table.party_epsilon[number] if table.party_epsilon else table.epsilon)
         policy |= {"delta": table.delta, "adjacency": table.adjacency, "label_epsilon": table.label_epsilon}
         if table.sum == "secure":
-            asked = SecureSum(table.colluding, table.fewest)
-            policy |= {"colluding": asked.tolerated(count), "fewest": asked.below_usual(count)["fewest"]}
+            policy |= SecureSum(table.colluding, table.fewest).below_usual(count)
     records = (
         f"records = {shares.sizes[number]}" if shares.sizes else "# records = ...    # how many it declares to hold"
     )

@@ -37,7 +37,7 @@ from privadmm.optim.losses import Debiased, HalfLogistic, Logistic, Loss, Square
 from privadmm.optim.regularizers import L2, Regularizer
 from privadmm.params import check_whole
 from privadmm.privacy.accounting import together as of_a_person
-from privadmm.privacy.calibration import NoPrivacy, Target
+from privadmm.privacy.calibration import NoPrivacy, Target, epsilons
 from privadmm.privacy.history import STARTED_UNPROTECTED, Start
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.privacy.sums import SecureSum
@@ -171,10 +171,12 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
     def _job(self, sizes: Ints, dim: int, copies: int, start: Start | None, columns: tuple[int, ...] = ()) -> Job:
         algorithm = self.algorithm or Centred(FirstOrderConsensus())
         privacy: Target | NoPrivacy = NoPrivacy("no epsilon was asked for")
-        shares = tuple(float(share) for share in (() if self.party_epsilon is None else self.party_epsilon))
+        shares = epsilons(self.party_epsilon)
         asked = self.epsilon is not None or bool(shares)
         if asked and self.delta is None:
             raise ConfigError("epsilon means little without delta: give both, or epsilon=None for no privacy")
+        if not isinstance(self.secure_sum, bool | np.bool_):
+            raise ConfigError(f"secure_sum must be True or False, not {self.secure_sum!r}")
         if self.secure_sum and not asked:
             raise ConfigError("secure_sum=True shares the noise of an epsilon: give one, or leave out secure_sum")
         if self.colluding is not None and not self.secure_sum:

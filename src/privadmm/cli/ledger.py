@@ -33,7 +33,9 @@ def create(
     row_bound: Annotated[float | None, Option(help="the only bound that records may be clipped to")] = None,
     adjacency: Annotated[str, Option(help="between which neighbours it counts, fixed for ever")] = "replace-one",
     label_epsilon: Annotated[float | None, Option(help="randomise labels with this epsilon, once for all jobs")] = None,
-    colluding: Annotated[int, Option(min=1, help="how many who collude secure sums must tolerate at least")] = 1,
+    colluding: Annotated[
+        int | None, Option(min=1, help="how many who collude secure sums must tolerate; a third if left out")
+    ] = None,
     fewest: Annotated[
         int | None, Option(min=2, help="over how few parties a secure sum may be made; nine tenths if left out")
     ] = None,

@@ -45,7 +45,6 @@ from privadmm.privacy.events import (
     Spent,
     merge_all,
 )
-from privadmm.privacy.sums import SecureSum
 
 CLEAR = "in the clear"
 BARE = "not protected"
@@ -151,16 +150,18 @@ hidden = lru_cache(maxsize=65536)(counted_again)
 
 
 def collusion(public: Public, spent: Sequence[Spent]) -> dict[str, Any]:
-    """What the guarantee of a secure sum rests on, and what is lost where that does not hold; empty without one.
+    """What the guarantee of secure sums rests on, and what is lost where that does not hold; empty without any.
 
-    `spent` is what each party releases in the job; what the start cost is added. An epsilon of None: no guarantee.
+    `spent` is what each party releases in the job; what the start cost is added, and the start's sums count, too. An
+    epsilon of None: no guarantee.
     """
-    target, parties = public.privacy, public.parties
-    if not isinstance(target, Target) or target.sum is None:
+    target, parties, in_all = public.privacy, public.parties, public.in_all(spent)
+    t = tolerated(in_all)
+    if not isinstance(target, Target) or t is None:
         return {}
-    t, fewest, in_all = target.sum.tolerated(parties), target.sum.least(parties), public.in_all(spent)
+    fewest = None if target.sum is None else target.sum.least(parties)
     # Of the jobs behind a start it is not known how few may have been present.
-    known = 0 if public.start is not None and public.start.past else fewest
+    known = 0 if public.start is not None and public.start.past else fewest or 0
     rows = [
         (c, max(if_colluding(one, target.delta, c, known) for one in set(in_all)))
         for c in sorted({parties // 2, 3 * parties // 4, parties - 1})
@@ -177,11 +178,18 @@ def collusion(public: Public, spent: Sequence[Spent]) -> dict[str, Any]:
     }
 
 
-def summed(sum: SecureSum, parties: int) -> str:
+def tolerated(spent: Sequence[Spent]) -> int | None:
+    """How many parties every sum among these releases tolerates to collude; None where there is no sum."""
+    events = (event for one in spent for event, _ in one)
+    return min((event.colluding for event in events if isinstance(event, SharedGaussian)), default=None)
+
+
+def summed(colluding: int, parties: int) -> str:
     """What an epsilon of a secure sum does not cover, in a sentence."""
     return (
-        f"the guarantee is computational ({CRYPTOGRAPHY}), and holds against a coordinator and up to "
-        f"{sum.tolerated(parties)} of the {parties} parties together: if more collude, more is lost"
+        f"the guarantee is computational ({CRYPTOGRAPHY}), and holds against a coordinator and up to {colluding} of "
+        f"the {parties} parties together: if more collude, more is lost. Where parties have not pinned each other's "
+        "keys, the coordinator must follow the protocol"
     )
 
 

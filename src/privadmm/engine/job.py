@@ -177,14 +177,14 @@ class Job:
     @property
     def caveats(self) -> list[str]:
         """What an epsilon of this job does not cover, or why there is none."""
-        summed = self.public.sum if self.private else None
+        few = guarantees.tolerated(self.spends) if self.private else None
         bare = self.private and bool(self.public.columns) and self.public.label_epsilon is None
         start = self.public.start
         unprotected = start is not None and not start.private
         return [
             *([LABELS_NOT_PROTECTED] if bare else []),
             *([STARTED_UNPROTECTED] if unprotected else []),
-            *([] if summed is None else [guarantees.summed(summed, self.public.parties)]),
+            *([] if few is None else [guarantees.summed(few, self.public.parties)]),
         ]
 
     @cached_property

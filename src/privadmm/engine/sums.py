@@ -194,7 +194,11 @@ def cost(algorithm: Algorithm, public: Public, t: int) -> str:
     plan = {at: rows for at, rows in algorithm.plan(public).items() if at[0] <= t}
     copies = [tuple((event, public.privacy.copies * n) for event, n in one) for one in totals(plan, public.parties)]
     spent = worst(public.in_all(copies), public.privacy.delta)
-    return f"Each party has spent epsilon = {printed(spent)} at most, and that stays spent"
+    few = public.sum.tolerated(public.parties) if public.sum else 0
+    return (
+        f"Each party has spent epsilon = {printed(spent)} at most (computational, and if up to {few} parties collude), "
+        "and that stays spent; `privadmm ledger close` at each party frees the rest and erases the job's key"
+    )
 
 
 def spread(mail: Mail) -> Mail:

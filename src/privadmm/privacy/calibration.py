@@ -102,6 +102,14 @@ class Target:
         return self.profile
 
 
+def epsilons(given: Any) -> tuple[float, ...]:
+    """Epsilons of parties as somebody gave them; none if None."""
+    try:
+        return tuple(float(each) for each in (() if given is None else given))
+    except (TypeError, ValueError):
+        raise ConfigError(f"party_epsilon is a list of numbers, one for each party, and not {given!r}") from None
+
+
 @dataclass(frozen=True)
 class NoPrivacy:
     """No noise: every release is charged as not private."""

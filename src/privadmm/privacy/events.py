@@ -58,9 +58,11 @@ class SharedGaussian(WithRatio):
             raise ConfigError("a secure sum needs a party that does not collude")
 
     def among(self, colluding: int, present: int) -> "SharedGaussian":
-        """The event if so many collude, in a sum over so few."""
+        """The event if so many collude, in a sum over so few; as it is, if it tolerates them."""
+        if colluding <= self.colluding:
+            return self
         left = (present - colluding) / (present - self.colluding)
-        return SharedGaussian(self.ratio * math.sqrt(min(1.0, left)), colluding, self.parties)
+        return SharedGaussian(self.ratio * math.sqrt(left), colluding, self.parties)
 
 
 class EarlyDiscreteGaussian(WithRatio):

@@ -282,6 +282,9 @@ class SqliteLedger:
                     f"{self.path}: job {job} failed or was closed here, or reserved something else at its start: "
                     "start a new run"
                 )
+            jobs = self.accounts.all().items()
+            ended = [name for name, account in jobs if account.over or account.reserved == account.spent]
+        self._erase(ended)  # whose processes died before they could
 
     def close_job(self, job: str) -> None:
         """Give a job up: what it set aside and did not spend is free again, and it can release no more."""

@@ -15,11 +15,14 @@ from privadmm.privacy.events import Spent, dump
 
 
 def charges(job: Job, leave: Mapping[int, int]) -> list[dict[str, Any]]:
-    """Events and epsilon of each party; `leave` tells from which round on, counted from 0, a party is absent."""
+    """Events and epsilon of each party; `leave` tells from which round on, counted from 0, a party is absent.
+
+    The round in which a party left a secure sum counts: it may have answered, and its answer been lost.
+    """
     sizes, parties = job.public.sizes, []
     for party, spent in enumerate(totals(job.plan, job.public.parties)):
         if party in leave:
-            spent = spent_before(job, party, leave[party])
+            spent = spent_before(job, party, leave[party] + (job.public.sum is not None))
         parties.append(
             {
                 "party": party,
@@ -54,7 +57,9 @@ def absences(job: Job, progress: Progress, reasons: Mapping[int, str] | None) ->
         return {}
     whole, rows = totals(job.plan, job.public.parties), []
     for party, first in absent.tolist():
-        paid, aside = certified(spent_before(job, party, first), job.delta), certified(whole[party], job.delta)
+        # In a secure sum it is not known whether its answer of that round was lost on the way, and paid for.
+        spent = spent_before(job, party, first + (job.public.sum is not None))
+        paid, aside = certified(spent, job.delta), certified(whole[party], job.delta)
         row = {"party": party, "from_round": first + 1, "epsilon": paid, "set_aside": aside, "job": job.id}
         if reasons is not None:
             row["why"] = reasons.get(party, "it had left before this process took over")

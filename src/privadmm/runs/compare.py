@@ -75,6 +75,8 @@ def compare(
             "calibration": calibration,
             "epsilon_certified": job.epsilon if isinstance(job, Job) else None,
             "epsilon_published": claim_of(job) if isinstance(job, Job) else None,
+            # Of secure sums, whose certificate is computational: how many parties may collude.
+            "colluding": job.sums.colluding if isinstance(job, Job) and job.sums else None,
             "accuracy": float(accuracies.mean()) if runs else None,
             "standard_error": float(accuracies.std(ddof=1) / math.sqrt(runs)) if runs > 1 else None,
             "accuracies": accuracies.tolist(),

@@ -103,8 +103,8 @@ def in_sums(r: dict[str, Any]) -> Facts:
     return [
         (
             "secure sum",
-            f"computational ({sums['rests_on']}); holds against the coordinator together with {who}; fewest parties "
-            f"in a sum: {sums['fewest']}",
+            f"computational ({sums['rests_on']}); holds against the coordinator together with {who}"
+            + ("" if sums["fewest"] is None else f"; fewest parties in a sum: {sums['fewest']}"),
         ),
         ("if more collude", more if bounds else None),
         ("at two parties", f"{two}: in a sum both records move before the noise"),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from privadmm.cli.views import screen
+from privadmm.engine.sums import ROSTER
 from privadmm.errors import LedgerError
 from privadmm.privacy.accounting import epsilon, printed
 from privadmm.privacy.events import SharedGaussian, Spent, alone, merge
@@ -74,6 +75,7 @@ def overview(path: Path) -> Json:
                     "rounds": 0 if latest is None else latest[0].round + 1,
                     "epsilon_spent": worst([ledger.spent(party, name) for party in ledger.ids], delta),
                     "epsilon_set_aside": worst(set_aside, delta),
+                    "key": ledger.secret(name) is not None,
                     **in_sums([ledger.reserved(party, name) or () for party in ledger.ids]),
                     **if_all_collude([ledger.spent(party, name) for party in ledger.ids], delta),
                 }
@@ -157,10 +159,12 @@ def as_text(ledger: Json) -> str:
     facts.append(("now", "a process is in the middle of a step" if ledger["at_work"] else None))
     for draw in ledger["kept"]:
         owner = "all jobs" if draw["job"] is None else f"job {draw['job']}"
-        facts.append(("drawn once", f"{draw['name']}, for {owner}; it left to the party's own server only"))
+        told = "sent by the coordinator" if draw["name"] == ROSTER else "it left to the party's own server only"
+        facts.append(("kept", f"{draw['name']}, for {owner}; {told}"))
     for job in ledger["jobs"]:
         cost = f"epsilon {shown_cost(job['epsilon_spent'])} spent of {shown_cost(job['epsilon_set_aside'])} set aside"
-        facts.append((f"job {job['job']}", f"{job['state']}, {job['rounds']} rounds, {cost}{colluded(job)}"))
+        key = "; the key of its sums is there until it ends, or `ledger close`" if job["key"] else ""
+        facts.append((f"job {job['job']}", f"{job['state']}, {job['rounds']} rounds, {cost}{colluded(job)}{key}"))
     for label, spent, (releases, if_all) in screen.alike(
         [{**party, "beside": (party["releases"], colluded(party))} for party in ledger["parties"]],
         "epsilon_spent",
@@ -172,8 +176,9 @@ def as_text(ledger: Json) -> str:
 
 def summing(policy: Json) -> str:
     """What the policy asks of secure sums."""
-    least = "nine tenths of a job's parties" if policy["fewest"] is None else f"{policy['fewest']} parties"
-    return f"{policy['colluding']} who collude tolerated at least, over {least} at least"
+    most = "a third of a job's parties" if policy["colluding"] is None else f"{policy['colluding']} parties"
+    least = "nine tenths of them" if policy["fewest"] is None else f"{policy['fewest']}"
+    return f"{most} that collude tolerated at least, over {least} at least"
 
 
 def colluded(spent: Json) -> str:

@@ -45,6 +45,9 @@ def compare(result: dict[str, Any], out: Path | None) -> str:
             if line["problem"] is not None:
                 what = f"{line['algorithm']}, {line['calibration']}, epsilon = {ranking['epsilon']:g}"
                 facts.append((what, escape(f"not run: {line['problem']}")))
+    few = {line["colluding"] for ranking in result["tables"] for line in ranking["lines"]} - {None}
+    rests = f"computational, and certified if up to {' or '.join(map(str, sorted(few)))} parties collude"
+    facts.append(("secure sums", f"{rests}; `account` says what is lost if more do" if few else None))
     return screen.shown(*tables, screen.rows([*facts, ("mode", SIMULATED), ("written to", out)]))
 
 

@@ -13,14 +13,15 @@ from privadmm.config.file import check_seed, read
 from privadmm.config.reader import load
 from privadmm.deploy.federation.keys import check_certificate, check_node_key, check_public_key
 from privadmm.deploy.federation.layout import FLOWER, NAME, Coordinator
-from privadmm.deploy.federation.party import FILE, Party
+from privadmm.deploy.federation.party import FILE, PEERS, Party
 from privadmm.deploy.federation.party import read as read_party
 from privadmm.deploy.federation.party_server import Desk
-from privadmm.deploy.federation.peers import FOLDER, check_pins
+from privadmm.deploy.federation.peers import check_pins
 from privadmm.deploy.federation.proposal import expected, neutral, parties_of
 from privadmm.deploy.federation.records import held
 from privadmm.errors import ConfigError, PrivadmmError, RefusedError
 from privadmm.privacy.accounting import epsilon, printed, totals
+from privadmm.privacy.events import alone
 from privadmm.privacy.ledger import affordable
 from privadmm.privacy.sqlite_ledger import SqliteLedger
 from privadmm.privacy.verification import verify
@@ -153,6 +154,8 @@ def ledger(party: Party, job: Path | None) -> str:
         return "without a budget: nothing here is private"
     spent = printed(epsilon(aside, budget.delta), ".6g")
     said = f"epsilon = {spent} of {budget.epsilon:g} is spent or set aside, at delta = {budget.delta:g}"
+    if (apart := alone(aside)) is not None:
+        said += f" ({printed(epsilon(apart, budget.delta), '.6g')} if, in secure sums, everybody else colluded)"
     if not enough:
         raise Noted(f"{said}; this job, unless that was it, will be refused")
     return said
@@ -161,7 +164,7 @@ def ledger(party: Party, job: Path | None) -> str:
 def peers(party: Party, job: Path | None) -> str:
     """The public keys of the other parties, without which this one takes part in no secure sum."""
     config = None if job is None else read(job)
-    known = sorted(party.folder.glob(f"{FOLDER}/party-*.pub"))
+    known = sorted(party.folder.glob(f"{PEERS}/party-*.pub"))
     for path in known:
         check_public_key(path)
     if config is not None and config.privacy is not None and config.privacy.sum == "secure":
@@ -169,7 +172,7 @@ def peers(party: Party, job: Path | None) -> str:
         return f"of all {parties_of(config) - 1} others"
     if not known:
         raise Noted(
-            f"{party.folder / FOLDER}: has no public key of another party, and a job with secure sums needs all of them"
+            f"{party.folder / PEERS}: has no public key of another party, and a job with secure sums needs all of them"
         )
     return f"of {len(known)} others; with --job JOB.toml of secure sums it is seen whether all are there"
 

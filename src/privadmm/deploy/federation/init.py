@@ -22,9 +22,9 @@ from privadmm.data.readers import Records
 from privadmm.deploy.federation import label_holder
 from privadmm.deploy.federation.keys import make_authority, make_node_key
 from privadmm.deploy.federation.layout import FLOWER, NAME, Coordinator
-from privadmm.deploy.federation.party import FILE, Party
+from privadmm.deploy.federation.party import FILE, PEERS, Party
 from privadmm.deploy.federation.party import read as read_party
-from privadmm.deploy.federation.peers import FOLDER, pin
+from privadmm.deploy.federation.peers import pin
 from privadmm.deploy.federation.proposal import expected, neutral, parties_of, section, written
 from privadmm.errors import ConfigError
 from privadmm.privacy.sqlite_ledger import SqliteLedger
@@ -133,7 +133,7 @@ def init(config: Config, folder: Path, host: str, port: int, rehearse: bool) -> 
         (path / "ca.pem").write_bytes(ca.read_bytes())
         (place.keys / f"party-{number}.pub").write_bytes(make_node_key(path))
     for number, path in enumerate(parties):
-        (path / FOLDER).mkdir()
+        (path / PEERS).mkdir()
         for other in set(range(len(parties))) - {number}:
             pin(path, other).write_bytes((place.keys / f"party-{other}.pub").read_bytes())
     return Made(place, [with_ledger(path) for path in parties] if rehearse else [])

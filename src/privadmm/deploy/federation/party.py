@@ -10,7 +10,7 @@ A job is a proposal. It never says where records and ledger are.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -26,9 +26,10 @@ from privadmm.errors import ConfigError, RefusedError, show
 from privadmm.params import BAD, Doc, Rule, fields_of
 from privadmm.privacy.limits import Limits
 from privadmm.privacy.policy import Budget, Policy
-from privadmm.privacy.sums import SecureSum
+from privadmm.privacy.sums import SecureSum, usual_colluding, usual_fewest
 
 FILE = "party.toml"
+PEERS = "peers"  # the folder of the other parties' public keys
 # Keys of [data] that are the party's own affair: where its records are; and nothing is held out.
 ITS_OWN = ("source", "format", "test_fraction", "split_seed")
 
@@ -168,7 +169,17 @@ class Party:
             if privacy.delta != self.policy.delta:
                 raise refused(f"the policy counts at delta = {self.policy.delta:g} and the job at {privacy.delta:g}")
             if privacy.sum == "secure":
-                self.fixed.admit_sum(SecureSum(privacy.colluding, privacy.fewest), parties)
+                self.admit_sum(SecureSum(privacy.colluding, privacy.fewest), parties)
+
+    def admit_sum(self, asked: SecureSum, parties: int) -> None:
+        """Refuse a secure sum among fewer than the policy accepts. What is left out follows from all who are pinned:
+
+        a coordinator that proposes a job to few of them gets no smaller sum by it.
+        """
+        self.fixed.admit_sum(asked, parties)
+        known = max(parties, 1 + len(list((self.folder / PEERS).glob("party-*.pub"))))
+        everybody = replace(self.fixed, fewest=self.policy.fewest or usual_fewest(known))
+        replace(everybody, colluding=self.policy.colluding or usual_colluding(known)).admit_sum(asked, parties)
 
     def stay(self, present: int) -> None:
         """Refuse to go on among fewer parties than the policy asks for."""

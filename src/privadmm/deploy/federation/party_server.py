@@ -138,6 +138,8 @@ class Desk:
         proposal = Proposal.unpack(data(letter, "proposal"))
         heads = [(str(job), int(t), int(phase), str(seen)) for job, t, phase, seen in json.loads(text(letter, "heads"))]
         self.admitted(len(proposal.sizes), None)
+        if (widest := max(proposal.dim, *proposal.columns, 0)) > (most := self.party.limits.dim):
+            raise RefusedError(f"the party accepts messages of up to {most} numbers, and the job has {widest}")
         new = Kept.at(self.party.jobs, proposal.id) is None
         kept = proposal.keep(self.party.jobs)
         try:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from privadmm.deploy.federation.party import Party
+from privadmm.deploy.federation.party import PEERS, Party
 from privadmm.deploy.federation.protocol import refused
 from privadmm.engine.job import Job
 from privadmm.engine.sums import accept_roster, introduced
@@ -18,12 +18,10 @@ from privadmm.errors import ConfigError
 from privadmm.privacy.ledger import Ledger
 from privadmm.privacy.masks import Entry
 
-FOLDER = "peers"
-
 
 def pin(folder: Path, number: int) -> Path:
     """Where a party keeps the public key of another."""
-    return folder / FOLDER / f"party-{number}.pub"
+    return folder / PEERS / f"party-{number}.pub"
 
 
 def own_entry(party: Party, job: Job, ledger: Ledger) -> str:
@@ -41,6 +39,10 @@ def own_entry(party: Party, job: Job, ledger: Ledger) -> str:
 
 def accept(party: Party, job: Job, ledger: Ledger, packed: bytes) -> None:
     """Take the first roster of a job, if everybody in it signed for the job as it was proposed here."""
+    try:
+        check_pins(party.folder, party.number, job.public.parties)
+    except ConfigError as error:
+        raise refused(str(error)) from None
     accept_roster(job, np.array([party.number]), ledger, packed, signed(party.folder, job))
 
 
@@ -58,7 +60,7 @@ def signed(folder: Path, job: Job) -> Callable[[Entry, int], bool]:
         if not sealed(pin(folder, number).read_bytes(), entry.content(job.id, job.digest), entry.signature):
             raise refused(
                 f"the key of party {number} in the roster is not signed, for the job as it was proposed here, by the "
-                f"key in {FOLDER}/{pin(folder, number).name}: that party was told another job, or has another key; ask "
+                f"key in {PEERS}/{pin(folder, number).name}: that party was told another job, or has another key; ask "
                 "it, and not the coordinator"
             )
         return True

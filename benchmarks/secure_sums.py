@@ -205,14 +205,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--draw", type=Path, help="draw masks by parties to this file, and measure nothing else")
-    parser.add_argument("--quick", action="store_true", help="100 rounds instead of 400")
+    parser.add_argument("--quick", action="store_true", help="200 rounds instead of 400")
     parser.add_argument("--disk", action="store_true", help="ledgers on disk, and not in memory")
     given = parser.parse_args()
     if given.draw is not None:
         draw(given.draw)
         return
     masks = [masks_of(parties, 5) for parties in (10, 100, 1000)]
-    rounds = [rounds_of(workers, 100 if given.quick else 400, given.disk) for workers in WORKERS]
+    rounds = [rounds_of(workers, 200 if given.quick else 400, given.disk) for workers in WORKERS]
     if given.json:
         print(json.dumps({"rounds": rounds, "masks": masks}))
         return

@@ -56,7 +56,7 @@ class Entry:
     key: bytes
     signature: str = ""
 
-    @property
+    @cached_property
     def number(self) -> int:
         return min(self.parties)
 
@@ -170,12 +170,13 @@ class Masker:
         """The masks of a message of this shape (..., 1, width) towards every other block that is present."""
         out = np.zeros(shape, dtype=np.uint64)
         here = set(told.present)
-        peers = [entry for entry in self.roster.entries if entry.number != self.number and here & set(entry.parties)]
+        entries = [entry for entry in self.roster.entries if not here.isdisjoint(entry.parties)]
+        peers = [(self.pair(entry), entry.number > self.number) for entry in entries if entry.number != self.number]
         for copy, row in enumerate(out.reshape(-1, shape[-1])):
             context = told.context(self.roster.digest, copy, call, shape[-1])
-            for entry in peers:
-                mask = key_stream(hmac.digest(self.pair(entry), context, "sha256"), shape[-1])
-                if self.number < entry.number:
+            for pair, above in peers:
+                mask = key_stream(hmac.digest(pair, context, "sha256"), shape[-1])
+                if above:
                     row += mask
                 else:
                     row -= mask

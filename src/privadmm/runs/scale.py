@@ -105,9 +105,9 @@ class Traffic:
 
 
 def mail_bytes(rows: int, width: int, sealed: bool = False) -> int:
-    """Size of packed mail from so many senders; sealed, it has one row for all of them, and a word more."""
+    """Size of packed mail from so many senders; sealed, it has one row of words for all of them."""
     if sealed:
-        return arrays.size([("senders", "<i8", (rows,)), ("values", "<u8", (1, width + 1))])
+        return arrays.size([("senders", "<i8", (rows,)), ("values", "<u8", (1, width))])
     return arrays.size([("senders", "<i8", (rows,)), ("values", "<f8", (rows, width))])
 
 
@@ -226,7 +226,7 @@ def of_method(
         up, down = message_width(algorithm, public), inbox_width(algorithm, public)
         if public.columns:
             up, down = public.dim + -(-features // count), public.dim
-        added = sealing(count, up + 1, software) if sealed else None
+        added = sealing(count, up, software) if sealed else None
         for kind in kinds:
             heard = min(degree, count - 1) if algorithm.topology == "graph" else 1.0
             load = traffic(kind, count, up, down, heard, frame=software.frame, sealed=sealed)

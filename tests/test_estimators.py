@@ -472,6 +472,9 @@ def test_regression_in_secure_sums() -> None:
         ({"colluding": 20}, "20 of 20 parties"),
         ({"colluding": 0}, "colluding"),
         ({"colluding": 2, "secure_sum": False}, "secure_sum=True"),
+        ({"secure_sum": "local"}, "secure_sum must be True or False"),
+        ({"party_epsilon": 1.0}, "party_epsilon is a list of numbers"),
+        ({"party_epsilon": ["a"] * 20}, "party_epsilon is a list of numbers"),
         ({"epsilon": None, "delta": None}, "secure_sum=True shares the noise of an epsilon"),
     ],
 )

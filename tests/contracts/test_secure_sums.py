@@ -23,7 +23,7 @@ from privadmm.engine.loop import Checkpoint, Progress
 from privadmm.engine.mail import Mail
 from privadmm.engine.sums import ROSTER, accept_roster, introduced
 from privadmm.errors import AbsentError, ConfigError, LedgerError, LockedError, MessageError, RefusedError
-from privadmm.privacy.accounting import totals
+from privadmm.privacy.accounting import epsilon, totals
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.events import DiscreteGaussian
 from privadmm.privacy.key_file import KeyFile
@@ -502,6 +502,45 @@ def test_the_step_knows_the_noise_of_a_secure_sum() -> None:
         rule = 2.5 / (1 + 20 * unit * math.sqrt(facts.dim)) / (unit * facts.rounds)
         assert steps[t] == pytest.approx(rule, rel=1e-6)
     assert steps[1] > 2 * steps[4]
+
+
+@pytest.mark.parametrize("weighting", ["records", "parties"])
+def test_nobody_pays_for_noise_that_is_not_there(weighting: Any) -> None:
+    """The strictest party decides the one noise of a sum, and the others' events say what that gives them."""
+    strict, mixed = (
+        replace(FOC, weighting=weighting, privacy=Target(None, 1e-5, party_epsilon=own, sum=SecureSum(1, 4))).job()
+        for own in ((0.5,) * N, (1.0, 1.0, 2.0, 0.5, 1.0))
+    )
+    assert strict.sums is not None
+    assert mixed.sums is not None
+    costs = [epsilon(spent, 1e-5) for spent in mixed.spends]
+    if weighting == "records":
+        assert max(costs) < 0.51  # the budget that is left after the moments is divided party by party
+        for at, sigma in strict.sums.deviation.items():
+            assert mixed.sums.deviation[at] == pytest.approx(sigma, rel=0.02)
+    for spent, own in zip(costs, (1.0, 1.0, 2.0, 0.5, 1.0), strict=True):
+        assert spent <= own
+    # What is charged is what the noise is worth, and no less.
+    for at, rows in mixed.plan.items():
+        phase = mixed.algorithm.phases[at[1]]
+        moves = phase.sums(mixed.public, at[0]).moves  # type: ignore[union-attr, misc]
+        ratio = np.array([event.ratio for event in rows[0]])  # type: ignore[attr-defined]
+        assert np.all(ratio * moves <= mixed.sums.deviation[at])
+        assert np.all(ratio * moves >= mixed.sums.deviation[at] * (1 - 1e-6))
+
+
+def test_a_key_that_its_process_left_behind_goes_with_the_next_job(tmp_path: Path) -> None:
+    job = replace(SGD.job(), allowance=10.0)
+    ledger = SqliteLedger(tmp_path / "0.sqlite", [0], job.policy, "simulation")
+    job.reserve(ledger)
+    assert introduced(job, np.array([0]), ledger)
+    for t in range(job.public.rounds):
+        with ledger.transaction():
+            ledger.commit(Tick(job.id, t, 0), "inbox", {0: (job.plan[t, 0][0][0],)}, b"", b"state")
+    assert ledger.secret(job.id) is not None  # it died before it could erase it
+    replace(job, id="next").reserve(ledger)
+    assert ledger.secret(job.id) is None
+    ledger.close()
 
 
 def test_a_resumed_run_has_the_same_transcript(tmp_path: Path) -> None:

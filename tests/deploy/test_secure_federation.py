@@ -11,6 +11,7 @@ import pytest
 
 from privadmm.cli.views import steward
 from privadmm.deploy.federation import party_server
+from privadmm.deploy.federation.init import with_ledger
 from privadmm.deploy.federation.party_server import answer
 from privadmm.deploy.federation.protocol import Letter
 from privadmm.engine.mail import Mail
@@ -268,6 +269,8 @@ def test_a_missing_message_loses_its_round(tables: Any, tmp_path: Path) -> None:
     leave, post.before = post.before, lambda party, letter: (leave(party, letter), note(party, letter))[0]
     result = made.run(post, absent="continue")
     assert [(gone["party"], gone["from_round"]) for gone in result["absent"]] == [(1, 3)]
+    paid = {gone["party"]: gone["epsilon"] for gone in result["absent"]}[1]
+    assert paid >= steward.overview(made.ledgers[1])["parties"][0]["epsilon_spent"]
     assert [charged(ledger) for ledger in made.ledgers] == [ROUNDS, 2, ROUNDS, ROUNDS]
     assert np.array_equal(seen[2].values, seen[3].values)  # nothing was learnt in the lost round
     assert (seen[2].absent.tolist(), seen[3].absent.tolist()) == ([], [[1, 2]])
@@ -315,7 +318,7 @@ def test_too_few_for_a_sum(made: Federated, monkeypatch: pytest.MonkeyPatch, tmp
             post.silent.add(2)
 
     post.before = both
-    said = r"party 1 gave no answer in round 3.* 2 parties are left, and the job sums over 3 at least: .* = 0\.\d"
+    said = r"party 1 gave no answer in round 3.* 2 parties are left, and the job sums over 3 at least .*: .* = 0\.\d"
     with pytest.raises(AbsentError, match=said) as ended:
         made.run(post, absent="continue")
     assert ended.value.exit_code == 1
@@ -541,8 +544,6 @@ def test_a_ledger_from_before_the_roster(moment: str, tmp_path: Path) -> None:
 def test_a_policy_refuses_before_records_are_read(
     after: str, told: str, made: Federated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from privadmm.deploy.federation.init import with_ledger
-
     post = Desks(made.folders)
     begun = made.run(post)["rounds"]
     begin = next(letter for party, letter, _ in post.captured if party == 1 and letter["kind"] == "begin")
@@ -559,3 +560,29 @@ def test_a_policy_refuses_before_records_are_read(
     log = (made.folders[1] / "requests.log").read_text().splitlines()
     assert [json.loads(line)["kind"] for line in log[-1:]] == ["hello"]
     assert charged(made.ledgers[1]) == 0
+
+
+def test_a_job_for_few_of_those_who_are_pinned_gets_no_smaller_sum(made: Federated) -> None:
+    """Six others are pinned, and a third of seven is two."""
+    for other in (4, 5, 6):
+        shutil.copy(made.folders[1] / "peers" / "party-0.pub", made.folders[1] / "peers" / f"party-{other}.pub")
+    with pytest.raises(RefusedError, match="tolerate 2 colluding parties, and the job tolerates 1"):
+        made.run()
+
+
+def test_one_pinned_key_for_two_parties_is_refused(made: Federated) -> None:
+    peers = made.folders[1] / "peers"
+    shutil.copy(peers / "party-0.pub", peers / "party-2.pub")
+    with pytest.raises(RefusedError, match=r"party-2.pub: is the key of party 0, too"):
+        made.run()
+
+
+def test_a_proposal_of_absurd_width_is_refused_before_anything_is_made_of_it(made: Federated) -> None:
+    post = Desks(made.folders)
+    made.run(post)
+    begin = dict(next(letter for party, letter, _ in post.captured if party == 1 and letter["kind"] == "begin"))
+    facts = json.loads(begin["proposal"])  # type: ignore[arg-type]
+    begin["proposal"] = json.dumps({**facts, "dim": 2**40, "id": "0" * 32}).encode()
+    said = answer(made.folders[1], begin)
+    assert said["status"] == "refused"
+    assert "numbers" in str(said["message"])

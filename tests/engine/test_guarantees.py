@@ -325,7 +325,7 @@ def test_two_records_of_a_person_move_a_sum_together() -> None:
     assert found > 1.4 * gdp_epsilon(math.sqrt(2) * mu, 1e-6)
     budgets = (0.5, *(1.0,) * 7, 2.0, 3.0)
     uneven = Job(FirstOrderConsensus(), summed(10, 3, party_epsilon=budgets, epsilon=None))
-    two = [gdp_parameter(total, 1e-6, SharedGaussian(1.0, 3, 10)) for total in (2.0, 3.0)]
+    two = [gdp_parameter(0.5, 1e-6, SharedGaussian(1.0, 3, 10))] * 2  # the strictest decides the one noise
     told = uneven.in_sums["secure_sum"]["at_two_parties"]
     assert told == pytest.approx(gdp_epsilon(sum(two), 0.999e-6), rel=1e-6)
     assert told >= max(epsilon(of_both(a, b), 1e-6) for a, b in combinations(totals(uneven.plan, 10), 2))
@@ -350,6 +350,24 @@ def test_a_start_in_secure_sums_counts_with_as_few_as_may_have_been_present() ->
     assert rows[0] == {"colluding": 5, "epsilon": if_colluding(spent, 1e-6, 5, 6)}
     assert rows[0]["epsilon"] > if_colluding(spent, 1e-6, 5, 9)
     assert rows[-1]["epsilon"] == epsilon(alone(spent) or (), 1e-6)
+
+
+@pytest.mark.parametrize(("before", "now"), [(1, 5), (5, 1), (8, 3), (6, 3), (3, None)])
+def test_after_a_warm_start_every_sum_counts_by_what_it_tolerates(before: int, now: int | None) -> None:
+    first = Job(FirstOrderConsensus(), summed(10, before))
+    public = replace(summed(10, now or 1), start=Start(np.zeros(DIM), first.past))
+    if now is None:  # noise of its own, on weights of secure sums
+        public = replace(public, privacy=replace(public.privacy, sum=None))  # type: ignore[type-var]
+    again = Job(FirstOrderConsensus(), public)
+    found = again.in_sums["secure_sum"]
+    least = before if now is None else min(before, now)
+    assert found["colluding"] == least
+    assert any(f"up to {least} of the 10" in words for words in again.caveats)
+    bounds = [row["epsilon"] for row in found["if_colluding"]]
+    assert again.epsilon is not None
+    assert bounds == sorted(bounds)
+    assert again.epsilon <= bounds[0]
+    assert bounds[-1] == max(epsilon(alone(spent) or (), 1e-6) for spent in again.spends)
 
 
 def test_of_two_parties_all_others_are_tolerated() -> None:

@@ -30,7 +30,7 @@ import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
 
 from privadmm.algorithms.method import Need, bounded_loss, smooth_regularizer
-from privadmm.algorithms.noise_weights import NoiseWeighted, loudest
+from privadmm.algorithms.noise_weights import NoiseWeighted
 from privadmm.data.arrays import Floats, Ints
 from privadmm.engine.mail import Mail
 from privadmm.engine.party import Local
@@ -122,10 +122,7 @@ class FirstOrderConsensus(NoiseWeighted):
         steady = 2 * (1 + self.beta) / ((1 - self.beta) * public.C * min(public.loss.smoothness, 1.0))
         if isinstance(public.privacy, NoPrivacy):
             return steady
-        share = self.shares(public, public.ids, self.even(public))[:, 0]
-        each = share / public.sizes / np.sqrt(self.spent(public))
-        unit = math.sqrt(float(np.sum(each**2))) if public.sum is None else loudest(public, each)  # (1)
-        rule = 2.5 / (1 + 20 * unit * math.sqrt(public.dim)) / (unit * public.rounds)
+        rule = 2.5 / (1 + 20 * (unit := self.unit(public)) * math.sqrt(public.dim)) / (unit * public.rounds)
         return min(rule, 300.0, steady * max(1.0, public.dim / 8))
 
     def check(self, public: Public) -> None:
@@ -133,10 +130,7 @@ class FirstOrderConsensus(NoiseWeighted):
         if self.weights == "noise" and public.weighting != "records":
             raise ConfigError('weights = "noise" and weighting = "parties" both say how much a party counts: give one')
         if public.sum is not None and (self.gossip or self.weights == "noise"):
-            raise ConfigError(
-                "a secure sum is the exact mean, weighted by records: neighbours who gossip need each other's own "
-                'values, and so do weights = "noise". Set gossip = 0 and weights = "records"'
-            )
+            raise ConfigError('a secure sum is the exact mean by records: set gossip = 0 and weights = "records"')
         if self.gossip and not len(public.graph.edges):
             raise ConfigError("gossip needs a graph with edges: set gossip = 0, or a [graph] kind other than star")
 
@@ -153,5 +147,4 @@ class FirstOrderConsensus(NoiseWeighted):
         return Memory(public.ids, W, np.zeros_like(W), W), Mail(public.ids, W)
 
     def model(self, public: Public, memory: Any, mail: Mail) -> Floats:
-        mean: Floats = memory.mean.sum(axis=-2) / len(memory.ids)
-        return mean
+        return np.asarray(memory.mean.sum(axis=-2) / len(memory.ids))

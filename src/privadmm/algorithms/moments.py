@@ -12,35 +12,28 @@ values. Whatever map a hostile coordinator sends, phi is in the unit ball, so th
 epsilon that is left, so that its events, counted together with (1), stay within the party's total.
 """
 
-import math
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from privadmm.algorithms.first_order_consensus import FirstOrderConsensus
-from privadmm.algorithms.preceded import Preceded
-from privadmm.data.arrays import Floats, Ints
+from privadmm.algorithms.moments_consensus import MomentsConsensus, omega
+from privadmm.data.arrays import Floats
 from privadmm.data.moments_map import Map, map_of, moments, moments_sensitivity
 from privadmm.engine.mail import Mail
 from privadmm.engine.party import Local
 from privadmm.engine.phases import AtCoordinator, AtParties, Mapped, Phase, vertical
 from privadmm.engine.public import Public
-from privadmm.engine.sums import planned_sums
 from privadmm.errors import ConfigError
 from privadmm.params import check_nonnegative
-from privadmm.privacy.events import WithRatio
 from privadmm.privacy.mechanisms import Noise
 from privadmm.privacy.release import Door, Released, Sealed
 from privadmm.privacy.sums import Summands
 
 
 @dataclass(frozen=True)
-class Centred(Preceded):
+class Centred(MomentsConsensus):
     """`method` on mapped features; its rounds are one less."""
-
-    constant: float = 0.2
-    nonnegative: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -112,38 +105,6 @@ class Centred(Preceded):
             memory, inbox = replace(memory, map=table), self.method.start(self.shifted(public))[1]  # (2)
         return memory, with_map(memory.map, inbox)
 
-    def averaged(self, public: Public, inbox: Mail) -> tuple[Floats, float]:
-        """Weighted consensus on the released moments, and the standard deviation of its noise."""
-        ids, z = inbox.senders, self.ratios(public)[inbox.senders, None]
-        bound = moments_sensitivity(public.sizes[ids], self.nonnegative)
-        # A row's norm is at most 1: a variance of 1/d in each coordinate, if they share it alike.
-        even = public.dim * (public.sizes[ids, None] * bound * z) ** 2
-        share = self.shares(public, ids, even)
-        return (share * inbox.values).sum(axis=-2), math.sqrt(float(np.sum((share * bound * z) ** 2)))
-
-    def summed(self, public: Public, inbox: Mail) -> tuple[Floats, float]:
-        """The same of a secure sum, to which party i sent omega_i times its moments."""
-        ids, sums = inbox.senders, planned_sums(self, public)
-        assert sums is not None
-        weight = float(omega(public)[ids].sum())
-        return inbox.values[..., 0, :] * (len(ids) / weight), sums.noise((0, 0), len(ids)) / weight
-
-    def weighted(self, public: Public) -> Summands:
-        """Of omega_i times the moments, which are at most 1: a mean of entries of rows in the unit ball."""
-        weight = omega(public)
-        return Summands((weight * moments_sensitivity(public.sizes, self.nonnegative))[:, 0], weight[:, 0])
-
-    def shares(self, public: Public, here: Ints, even: Floats) -> Floats:
-        """How much each of these parties counts in the moments: as it does in the method."""
-        if isinstance(self.method, FirstOrderConsensus):
-            return self.method.shares(self.inside(public), here, even)
-        return public.omega(here) / len(here)
-
-    def ratios(self, public: Public) -> Floats:
-        """z of every party's release of moments; 0 where there is no noise."""
-        (events,) = self.plan(public)[(0, 0)]
-        return np.array([event.ratio if isinstance(event, WithRatio) else 0.0 for event in events])
-
     def check(self, public: Public) -> None:
         if public.start is not None:
             raise ConfigError(
@@ -170,11 +131,6 @@ class Centred(Preceded):
     def model(self, public: Public, memory: Mapped, mail: Mail) -> Floats:
         own = Mail(mail.senders, mail.values[..., 2 * public.dim :])
         return self.method.model(self.inside(public), memory.inner, own)
-
-
-def omega(public: Public) -> Floats:
-    """omega_i of every party, a column; who is absent changes nothing in it."""
-    return public.scale(public.ids) / public.C
 
 
 def with_map(map: Floats, mail: Mail) -> Mail:

@@ -59,11 +59,12 @@ def by_noise(sizes: Ints, even: Floats) -> Floats:
     return np.asarray(w / w.sum())
 
 
-def loudest(public: Public, each: Floats) -> float:
-    """The noise of a secure sum's mean, of which each party's own share would be `each`: the largest rules all."""
-    assert public.sum is not None
+def averaged_noise(public: Public, variances: Floats) -> float:
+    """The noise of a mean, from the variances of each party's part: in a secure sum the largest rules all shares."""
+    if public.sum is None:
+        return math.sqrt(float(np.sum(variances)))
     honest = public.parties - public.sum.tolerated(public.parties)
-    return float(np.max(each)) * math.sqrt(public.parties / honest)
+    return math.sqrt(float(np.max(variances)) * public.parties / honest)
 
 
 class NoiseWeighted(Method):
@@ -99,6 +100,11 @@ class NoiseWeighted(Method):
     def spent(self, public: Public) -> Floats:
         """mu_i^2 of every party."""
         return np.asarray(sum(self.ratios(public, t) ** -2.0 for t in range(public.rounds)))
+
+    def unit(self, public: Public) -> float:
+        """The noise of an averaged release of unit sensitivity, by (1) of first_order_consensus.py."""
+        share = self.shares(public, public.ids, self.even(public))[:, 0]
+        return averaged_noise(public, (share / public.sizes) ** 2 / self.spent(public))
 
     def even(self, public: Public) -> Floats:
         """The records at which a party's noise is as large as the sampling error of its gradient, a column.

@@ -5,9 +5,11 @@ import numpy as np
 from privadmm.data.arrays import Floats
 from privadmm.engine.party import Local
 from privadmm.engine.public import Public
+from privadmm.engine.sums import gradients, uneven
 from privadmm.privacy.accounting import Plan
 from privadmm.privacy.calibration import NoPrivacy, fit
 from privadmm.privacy.release import Door, Released
+from privadmm.privacy.sums import evened
 
 
 def output_plan(public: Public, ratios: Floats | float | None = None) -> Plan:
@@ -20,7 +22,12 @@ def output_plan(public: Public, ratios: Floats | float | None = None) -> Plan:
     # Rounds alike share one object, and are calibrated once.
     shapes = {level: (tuple(target.event(level * ratio, public.parties) for ratio in own),) for level in set(levels)}
     plan = {(t, 0): shapes[level] for t, level in enumerate(levels)}
-    return fit(target, plan) if ratios is None else plan
+    fitted = fit(target, plan) if ratios is None else plan
+    if not uneven(public, fitted[0, 0][0]):
+        return fitted
+    moves = gradients(public, 0).moves
+    shared = {id(rows): tuple(evened(row, moves) for row in rows) for rows in fitted.values()}
+    return {tick: shared[id(rows)] for tick, rows in fitted.items()}
 
 
 def noisy_argmin(local: Local, release: Door, linear: Floats, k: Floats, anchor: Floats, tolerance: float) -> Released:

@@ -230,7 +230,7 @@ class PrivacyTable:
         int | None,
         Ge(2),
         When("sum", "secure"),
-        Doc("parties over which a sum is made at least, or the job ends; nine tenths of them if left out"),
+        Doc("sums are over so many parties at least, or the job ends; nine tenths if left out: all, if below ten"),
     ] = None
     label_epsilon: Annotated[
         float | None,

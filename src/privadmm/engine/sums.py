@@ -18,7 +18,7 @@ from privadmm.errors import AbsentError, ConfigError, RefusedError
 from privadmm.privacy import sums
 from privadmm.privacy.accounting import Plan, epsilon, printed, totals, worst
 from privadmm.privacy.calibration import Target
-from privadmm.privacy.events import Gaussian, SharedGaussian
+from privadmm.privacy.events import Event, Gaussian, SharedGaussian
 from privadmm.privacy.ledger import Ledger
 from privadmm.privacy.masks import Entry, Masker, Roster, Told, new_key, public_key
 from privadmm.privacy.sums import Summands, Summing, Sums, Words
@@ -59,6 +59,14 @@ def gradients(public: Public, t: int) -> Summands:
     """Of messages that are gradients of the weighted losses: at most C omega_i L long."""
     moves = public.moved(public.ids, public.summation(public.ids))[:, 0]
     return Summands(moves, public.scale(public.ids)[:, 0] * public.loss.lipschitz)
+
+
+def uneven(public: Public, row: tuple[Event, ...]) -> bool:
+    """Whether one noise protects the parties of a secure sum differently: by their budgets, or by their sizes.
+
+    Weighted by records, a record moves a sum alike wherever it is, and no size need be known.
+    """
+    return public.sum is not None and (len(set(row)) > 1 or public.weighting == "parties")
 
 
 def planned_sums(algorithm: Algorithm, public: Public) -> Sums | None:
@@ -181,11 +189,12 @@ def opened(algorithm: Algorithm, public: Public, t: int, before: Ints, mail: Mai
     if len(mail.senders) >= plan.fewest and not phase.vital(t):
         return None
     why = (
-        f"{len(mail.senders)} parties are left, and the job sums over {plan.fewest} at least"
+        f"{len(mail.senders)} parties are left, and the job sums over {plan.fewest} at least ([privacy] fewest)"
         if len(mail.senders) < plan.fewest
         else "every later round needs that sum"
     )
-    raise AbsentError(f"{lost}; {why}: the job is over. {cost(algorithm, public, t)}")
+    over = "the job ends here, unless that answer comes after all when the run is resumed"
+    raise AbsentError(f"{lost}; {why}: {over}. {cost(algorithm, public, t)}")
 
 
 def cost(algorithm: Algorithm, public: Public, t: int) -> str:

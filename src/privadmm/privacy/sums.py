@@ -17,7 +17,7 @@ docs/privacy.md#secure-sums.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,7 +67,8 @@ class SecureSum:
             raise ConfigError('a secure sum needs two parties at least: remove [privacy] sum = "secure"')
         if t >= parties:
             raise ConfigError(
-                f"colluding = {t} of {parties} parties leaves nobody whose noise protects the others: lower it"
+                f"colluding = {t} of {parties} parties leaves nobody whose noise protects the others: give "
+                f"{parties - 1} at most"
             )
         if not t < least <= parties:
             raise ConfigError(
@@ -158,6 +159,18 @@ def ratios(row: Sequence[Event]) -> Floats:
     if not all(isinstance(event, SharedGaussian) for event in row):
         raise RefusedError("a secure sum needs a planned share of its noise for every party. Nothing was released")
     return np.array([event.ratio for event in row if isinstance(event, SharedGaussian)])
+
+
+def evened(row: tuple[Event, ...], moves: Floats) -> tuple[Event, ...]:
+    """The events of a release as its one noise protects each party: the strictest decides, and others pay for no more.
+
+    A difference in the last digits is none: parties alike have equal events.
+    """
+    planned = ratios(row)
+    given = np.max(planned * moves) / moves
+    better = np.where(given > planned * (1 + 1e-9), given, planned)
+    shared = [event for event in row if isinstance(event, SharedGaussian)]
+    return tuple(replace(event, ratio=float(z)) for event, z in zip(shared, better, strict=True))
 
 
 def rounded_up(scale: float) -> float:

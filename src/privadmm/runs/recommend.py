@@ -29,7 +29,7 @@ from typing import Any, Literal
 import numpy as np
 
 from privadmm.algorithms.moments import Centred
-from privadmm.algorithms.noise_weights import loudest
+from privadmm.algorithms.noise_weights import averaged_noise
 from privadmm.data.schema import Encoding
 from privadmm.engine.job import Job
 from privadmm.errors import ConfigError
@@ -139,7 +139,7 @@ def judged(job: Job) -> Expected | None:
         return None
     omega = public.scale(public.ids)[:, 0] / public.C
     each = omega * public.sensitivity / (public.sizes * mu)
-    whole = math.sqrt(float(each @ each)) if public.sum is None else loudest(public, each)
+    whole = averaged_noise(public, each**2)
     noise = whole / public.parties  # (1)
     loss = public.loss.loss if isinstance(public.loss, Debiased) else public.loss  # equal in expectation
     slope = float(abs(loss.deriv(np.zeros(1), np.ones(1))[0]))

@@ -97,7 +97,8 @@ def in_sums(r: dict[str, Any]) -> Facts:
         f"{shown_epsilon(row['epsilon'])} with {'all' if row['colluding'] == others else row['colluding']}"
         for row in sums["if_colluding"]
     ]
-    more = f"{', '.join(bounds)} of the {others} others, if the coordinator also picks who is present; the last also "
+    last = "the last" if len(bounds) > 1 else "that"
+    more = f"{', '.join(bounds)} of the {others} others, if the coordinator also picks who is present; {last} also "
     more += "if the cryptography is broken"
     two = f"a person with records at two of them loses {shown_epsilon(sums['at_two_parties'])}"
     return [

@@ -121,7 +121,9 @@ def prepare(configs: Sequence[Config]) -> list[Prepared]:
 
 
 def split_of(config: Config) -> tuple[Any, ...]:
-    return config.data.source, config.data.test_fraction, config.data.split_seed
+    table = config.data
+    source = table.source if table.embedded else config.resolve(table.source).resolve()  # however it is spelt
+    return source, table.test_fraction, table.split_seed
 
 
 def held(config: Config) -> tuple[Any, ...]:

@@ -356,13 +356,19 @@ def unmasked(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return seen
 
 
-def captured(case: Case, folder: Path, leak: bool = False) -> bytes:
-    """All that leaves or is written in a run of blocks with a ledger each: messages, ledgers, checkpoints."""
-    job = case.job()
+def opened_ledgers(job: Job, folder: Path) -> list[SqliteLedger]:
+    """A ledger for each party, with the cost set aside and the roster accepted."""
     ledgers = [SqliteLedger(folder / f"{party}.sqlite", [party], job.policy, "simulation") for party in range(N)]
     for party, ledger in enumerate(ledgers):
         open_block(job, shards().take(np.array([party])), Simulation(0), ledger)
     exchange_keys(job, folder)
+    return ledgers
+
+
+def captured(case: Case, folder: Path) -> bytes:
+    """All that leaves or is written in a run of blocks with a ledger each: messages, ledgers, checkpoints."""
+    job = case.job()
+    ledgers = opened_ledgers(job, folder)
     workers = [
         reopen_block(job, [i], lambda i=i: beside(job.public, shards().take(np.array([i]))), Simulation(0), ledger)  # type: ignore[misc]
         for i, ledger in enumerate(ledgers)
@@ -409,10 +415,7 @@ def test_the_key_is_erased_with_the_last_round(tmp_path: Path, monkeypatch: pyte
 
 def test_a_ledger_that_was_put_back_releases_nothing_more(tmp_path: Path) -> None:
     job = SGD.job()
-    ledgers = [SqliteLedger(tmp_path / f"{i}.sqlite", [i], job.policy, "simulation") for i in range(N)]
-    for i, ledger in enumerate(ledgers):
-        open_block(job, shards().take(np.array([i])), Simulation(0), ledger)
-    exchange_keys(job, tmp_path)
+    ledgers = opened_ledgers(job, tmp_path)
     worker = open_block(job, shards().take(np.array([0])), Simulation(0), ledgers[0])
     copy = tmp_path / "copy.sqlite"
     ledgers[0]._db.execute(f"VACUUM INTO '{copy}'")
@@ -437,10 +440,7 @@ def test_a_tick_that_died_before_it_was_remembered_is_so_when_it_is_asked_for_ag
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = SGD.job()
-    ledgers = [SqliteLedger(tmp_path / f"{i}.sqlite", [i], job.policy, "simulation") for i in range(N)]
-    for i, ledger in enumerate(ledgers):
-        open_block(job, shards().take(np.array([i])), Simulation(0), ledger)
-    exchange_keys(job, tmp_path)
+    ledgers = opened_ledgers(job, tmp_path)
     worker = open_block(job, shards().take(np.array([0])), Simulation(0), ledgers[0])
     _, mail = job.algorithm.start(job.public)
 

@@ -15,14 +15,11 @@ from privadmm.privacy.events import Spent, dump
 
 
 def charges(job: Job, leave: Mapping[int, int]) -> list[dict[str, Any]]:
-    """Events and epsilon of each party; `leave` tells from which round on, counted from 0, a party is absent.
-
-    The round in which a party left a secure sum counts: it may have answered, and its answer been lost.
-    """
+    """Events and epsilon of each party; `leave` tells from which round on, counted from 0, a party is absent."""
     sizes, parties = job.public.sizes, []
     for party, spent in enumerate(totals(job.plan, job.public.parties)):
         if party in leave:
-            spent = spent_before(job, party, leave[party] + (job.public.sum is not None))
+            spent = spent_until_it_left(job, party, leave[party])
         parties.append(
             {
                 "party": party,
@@ -38,6 +35,16 @@ def spent_before(job: Job, party: int, round: int) -> Spent:
     """Events of the party's releases before this round of the plan."""
     before = {tick: releases for tick, releases in job.plan.items() if tick[0] < round}
     return totals(before, job.public.parties)[party]
+
+
+def spent_until_it_left(job: Job, party: int, first: int) -> Spent:
+    """Events of a party from which no answer came from this round on.
+
+    In a secure sum the answer of that round may have been made, paid for, and lost: unless a simulation declares that
+    there was none, it counts.
+    """
+    unknown = job.public.sum is not None and party not in job.leave
+    return spent_before(job, party, first + unknown)
 
 
 def certified(spent: Spent, delta: float | None) -> float | None:
@@ -57,8 +64,7 @@ def absences(job: Job, progress: Progress, reasons: Mapping[int, str] | None) ->
         return {}
     whole, rows = totals(job.plan, job.public.parties), []
     for party, first in absent.tolist():
-        # In a secure sum it is not known whether its answer of that round was lost on the way, and paid for.
-        spent = spent_before(job, party, first + (job.public.sum is not None))
+        spent = spent_until_it_left(job, party, first)
         paid, aside = certified(spent, job.delta), certified(whole[party], job.delta)
         row = {"party": party, "from_round": first + 1, "epsilon": paid, "set_aside": aside, "job": job.id}
         if reasons is not None:

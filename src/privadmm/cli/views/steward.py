@@ -159,8 +159,10 @@ def as_text(ledger: Json) -> str:
     facts.append(("now", "a process is in the middle of a step" if ledger["at_work"] else None))
     for draw in ledger["kept"]:
         owner = "all jobs" if draw["job"] is None else f"job {draw['job']}"
-        told = "sent by the coordinator" if draw["name"] == ROSTER else "it left to the party's own server only"
-        facts.append(("kept", f"{draw['name']}, for {owner}; {told}"))
+        if draw["name"] == ROSTER:
+            facts.append(("kept", f"the roster of {owner}: the keys of a secure sum's parties, which are public"))
+            continue
+        facts.append(("drawn once", f"{draw['name']}, for {owner}; it left to the party's own server only"))
     for job in ledger["jobs"]:
         cost = f"epsilon {shown_cost(job['epsilon_spent'])} spent of {shown_cost(job['epsilon_set_aside'])} set aside"
         key = "; the key of its sums is there until it ends, or `ledger close`" if job["key"] else ""

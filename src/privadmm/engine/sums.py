@@ -5,6 +5,7 @@ party that keeps what it released itself has a state that a sum never released: 
 nobody counted.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -104,7 +105,7 @@ def introduced(job: "Job", ids: Ints, ledger: Ledger) -> Entry:
     return Entry(tuple(ids.tolist()), public_key(private))
 
 
-def accept_roster(job: "Job", ids: Ints, ledger: Ledger, packed: bytes, signed: Any) -> None:
+def accept_roster(job: "Job", ids: Ints, ledger: Ledger, packed: bytes, signed: Callable[[Entry, int], bool]) -> None:
     """Take the roster of a job, if it is the first and holds what it must; the same one again changes nothing.
 
     signed(entry, party) checks that a party signed the entry that it is in.

@@ -413,6 +413,21 @@ def test_the_key_is_erased_with_the_last_round(tmp_path: Path, monkeypatch: pyte
     assert len([key for key in keys if key in everything]) == N
 
 
+def test_no_process_keeps_the_key_of_a_job_that_is_over() -> None:
+    job = SGD.job()
+    engine = blocks(job)
+
+    def held() -> list[Any]:
+        return [value for worker in engine.workers for value in vars(worker).values() if isinstance(value, Masker)]
+
+    _, mail = job.algorithm.start(job.public)
+    engine.step(0, 0, mail)
+    assert len(held()) == N
+    train(job, engine)
+    assert held() == []
+    assert [worker.ledger.secret(job.id) for worker in engine.workers] == [None] * N
+
+
 def test_a_ledger_that_was_put_back_releases_nothing_more(tmp_path: Path) -> None:
     job = SGD.job()
     ledgers = opened_ledgers(job, tmp_path)

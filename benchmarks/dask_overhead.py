@@ -30,16 +30,13 @@ from privadmm.deploy.engines import orders
 from privadmm.deploy.remote_block import Order, Site
 from privadmm.engine.loop import drive
 from privadmm.engine.mail import Mail
+from small_data import DATA
 
 PARTIES, RECORDS, DIM, WORKERS = 10, 400, 100, 2
 GOAL = 1.5
-CONFIG = f"""
-[data]
-source = "data.npz"
-classes = [-1, 1]
-row_bound = 1.0
-test_fraction = 0.0
-[parties]
+CONFIG = (
+    DATA
+    + f"""[parties]
 count = {PARTIES}
 [algorithm]
 name = "dp_admm"
@@ -54,6 +51,7 @@ seed = 0
 engine = "dask"
 workers = {WORKERS}
 """
+)
 
 
 class Echo:

@@ -31,16 +31,13 @@ from privadmm.config.file import read
 from privadmm.deploy.federation.init import init
 from privadmm.deploy.federation.keys import make_node_key
 from privadmm.deploy.federation.layout import Coordinator, node, node_environment
+from small_data import DATA
 
 PARTIES, RECORDS, DIM = 3, 400, 100
 GOAL, SECURE_GOAL = 1.15, 1.05
-CONFIG = """
-[data]
-source = "data.npz"
-classes = [-1, 1]
-row_bound = 1.0
-test_fraction = 0.0
-[parties]
+CONFIG = (
+    DATA
+    + """[parties]
 count = PARTIES
 [algorithm]
 name = "dp_admm"
@@ -53,6 +50,7 @@ delta = 1e-6
 [run]
 seed = 0
 """
+)
 SUMMABLE = {
     'name = "dp_admm"': 'name = "first_order_consensus"',
     "D_w = 30.0\nrho = 0.1\n": "",

@@ -25,16 +25,13 @@ from privadmm.deploy.federation.init import init
 from privadmm.deploy.federation.party_server import answer
 from privadmm.deploy.federation.protocol import Letter
 from privadmm.runs.federated import Asked, federate
+from small_data import DATA
 
 PARTIES, RECORDS, DIM = 2, 400, 20
 AT, AROUND = (1, 50, 200), 10
-CONFIG = """
-[data]
-source = "data.npz"
-classes = [-1, 1]
-row_bound = 1.0
-test_fraction = 0.0
-[parties]
+CONFIG = (
+    DATA
+    + """[parties]
 count = {parties}
 [algorithm]
 name = "dp_admm"
@@ -48,6 +45,7 @@ budget = 50.0
 [run]
 seed = 0
 """
+)
 
 
 @dataclass

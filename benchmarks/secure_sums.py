@@ -33,19 +33,16 @@ from privadmm.engine.loop import drive
 from privadmm.engine.mail import Mail
 from privadmm.privacy.masks import Entry, Masker, Roster, Told, new_key, public_key
 from privadmm.runs.scale import ENGINES, sealing
+from small_data import DATA
 
 PARTIES, RECORDS, DIM = 10, 400, 100
 WORKERS = (10, 2)
 WIDTH = 200
 ROUND_GOAL = 1.2  # of a plain round
 MASKS_GOAL = 0.1  # seconds, of a thousand parties
-CONFIG = f"""
-[data]
-source = "data.npz"
-classes = [-1, 1]
-row_bound = 1.0
-test_fraction = 0.0
-[parties]
+CONFIG = (
+    DATA
+    + f"""[parties]
 count = {PARTIES}
 [algorithm]
 name = "first_order_consensus"
@@ -60,6 +57,7 @@ engine = "dask"
 workers = WORKERS
 timeout = 60.0
 """
+)
 
 
 def order(folder: Path, rounds: int, sum: str, workers: int) -> Order:

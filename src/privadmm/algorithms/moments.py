@@ -24,6 +24,7 @@ from privadmm.engine.mail import Mail
 from privadmm.engine.party import Local
 from privadmm.engine.phases import AtCoordinator, AtParties, Mapped, Phase, vertical
 from privadmm.engine.public import Public
+from privadmm.engine.sums import planned_sums
 from privadmm.errors import ConfigError
 from privadmm.params import check_nonnegative
 from privadmm.privacy.mechanisms import Noise
@@ -104,6 +105,13 @@ class Centred(MomentsConsensus):
             table = np.stack([np.concatenate([row.M, row.A]) for row in rows]).reshape(mean.shape)
             memory, inbox = replace(memory, map=table), self.method.start(self.shifted(public))[1]  # (2)
         return memory, with_map(memory.map, inbox)
+
+    def summed(self, public: Public, inbox: Mail) -> tuple[Floats, float]:
+        """What `averaged` gives, of a secure sum to which party i sent omega_i times its moments."""
+        ids, sums = inbox.senders, planned_sums(self, public)
+        assert sums is not None
+        weight = float(omega(public)[ids].sum())
+        return inbox.values[..., 0, :] * (len(ids) / weight), sums.noise((0, 0), len(ids)) / weight
 
     def check(self, public: Public) -> None:
         if public.start is not None:

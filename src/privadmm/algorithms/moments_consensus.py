@@ -6,7 +6,6 @@ omega_i times its moments, and the sum over those present is divided by the sum 
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from privadmm.data.arrays import Floats, Ints
 from privadmm.data.moments_map import moments_sensitivity
 from privadmm.engine.mail import Mail
 from privadmm.engine.public import Public
-from privadmm.engine.sums import planned_sums, uneven
+from privadmm.engine.sums import uneven
 from privadmm.privacy.accounting import Plan
 from privadmm.privacy.events import WithRatio
 from privadmm.privacy.sums import Summands, evened
@@ -43,14 +42,6 @@ class MomentsConsensus(Preceded):
         even = public.dim * (public.sizes[ids, None] * bound * z) ** 2
         share = self.shares(public, ids, even)
         return (share * inbox.values).sum(axis=-2), math.sqrt(float(np.sum((share * bound * z) ** 2)))
-
-    def summed(self, public: Public, inbox: Mail) -> tuple[Floats, float]:
-        """The same of a secure sum, to which party i sent omega_i times its moments."""
-        me: Any = self
-        ids, sums = inbox.senders, planned_sums(me, public)
-        assert sums is not None
-        weight = float(omega(public)[ids].sum())
-        return inbox.values[..., 0, :] * (len(ids) / weight), sums.noise((0, 0), len(ids)) / weight
 
     def weighted(self, public: Public) -> Summands:
         """Of omega_i times the moments, which are at most 1: a mean of entries of rows in the unit ball."""

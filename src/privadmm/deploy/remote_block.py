@@ -49,7 +49,10 @@ class Order:
 
 
 def open_ledger(order: Order, mode: str, bounds: Sequence[float]) -> SqliteLedger:
-    """The ledger of an order, verified in full, that admits its job; rows are clipped to `bounds`."""
+    """Open the ledger of an order. Every row is verified, and a policy that does not allow the job refuses it.
+
+    `bounds` are those to which the job clips rows.
+    """
     job, path = order.job, order.ledger
     if order.begun and not path.exists():
         raise LedgerError(

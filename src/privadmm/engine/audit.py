@@ -181,7 +181,7 @@ class Game:
 
     @property
     def heard(self) -> int:
-        """How many parties the adversary hears together, of whom the victim is the first."""
+        """How many parties' messages the adversary sees added up. The first of them is the victim's."""
         return 1 if self.sums is None else self.public.parties - self.sums.colluding
 
     @property

@@ -1,4 +1,4 @@
-"""Which jobs may sum securely, what their sums are, and how a block and whoever drives take part in one.
+"""Secure sums of a job: which methods can have them, their noise, a block's part in one, and how a sum is read.
 
 A message may be summed if it is a function of records and inbox alone, and if the coordinator needs only the sum. A
 party that keeps what it released itself has a state that a sum never released: its next message would have a term that
@@ -6,7 +6,7 @@ nobody counted.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from privadmm.errors import AbsentError, ConfigError, RefusedError
 from privadmm.privacy import sums
 from privadmm.privacy.accounting import Plan, epsilon, printed, totals, worst
 from privadmm.privacy.calibration import Target
-from privadmm.privacy.events import Event, Gaussian, SharedGaussian
+from privadmm.privacy.events import Event, Gaussian, SharedGaussian, Spent
 from privadmm.privacy.ledger import Ledger
 from privadmm.privacy.masks import Entry, Masker, Roster, Told, new_key, public_key
 from privadmm.privacy.sums import Summands, Summing, Sums, Words
@@ -32,7 +32,7 @@ INSTEAD = 'use first_order_consensus or dp_fedsgd, or remove [privacy] sum = "se
 
 
 def check_summable(algorithm: Algorithm, public: Public) -> None:
-    """Refuse to sum securely what needs more than a sum, with the reason."""
+    """Refuse a secure sum of messages that must be read one by one, and say why."""
     if public.sum is None:
         return
     if (why := unsummable(algorithm)) is not None:
@@ -220,7 +220,7 @@ def spread(mail: Mail) -> Mail:
 # Who learns more
 
 
-def if_colluding(spent: Any, delta: float, colluding: int, fewest: int) -> float:
+def if_colluding(spent: Spent, delta: float, colluding: int, fewest: int) -> float:
     """The epsilon of these releases if so many parties collude with a coordinator who also picks who is present."""
     present = max(fewest, colluding + 1)
     events = tuple(

@@ -12,8 +12,8 @@ and would answer the same tick again with other noise: its key is erased instead
 import hashlib
 import os
 import struct
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -70,6 +70,29 @@ class KeyFile:
         with self._record(job) as (file, place, _, _):
             if place:
                 write(file, place + NAME, ERASED)
+
+    def erase_ended(self, jobs: Iterable[str]) -> None:
+        """Erase the keys of jobs that are over. A file that is damaged stops nothing else."""
+        for job in jobs:
+            with suppress(LedgerError):
+                self.erase(job)
+
+    def holds(self, job: str) -> bool:
+        """Whether the key of a job is there, or may be: a damaged file cannot tell."""
+        try:
+            return self.key(job) is not None
+        except LedgerError:
+            return True
+
+    def check_last(self, job: str, last: At | None) -> None:
+        """Refuse to go on with a ledger whose last tick of a job is this one, if a later one was committed."""
+        sent = self.last(job)
+        if sent is not None and (last is None or last < sent):
+            self.erase(job)
+            raise LedgerError(
+                f"{self.ledger}: was put back from a copy that is older than what job {job} has sent; answering again "
+                "would be a second release. The job is over here: find out what happened. Nothing was released"
+            )
 
     @contextmanager
     def _record(self, job: str) -> Iterator[tuple[Any, int, bytes, At]]:

@@ -21,7 +21,7 @@ failed, which are hashed behind a secret of their own.
 import os
 import secrets
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import astuple, replace
 from pathlib import Path
@@ -145,7 +145,7 @@ class SqliteLedger:
                 died = [Tick(*row) for row in self._execute("SELECT job, round, phase FROM intents").fetchall()]
                 for tick in died:
                     self._fail(tick, DIED)
-            self._erase(tick.job for tick in died)
+            self._keys.erase_ended(tick.job for tick in died)
             if self.failed is not None:
                 raise self._locked()
             yield
@@ -209,14 +209,8 @@ class SqliteLedger:
     def fail(self, tick: Tick, why: str) -> None:
         with suppress(Exception), self.transaction():  # without a row, the intent says it to the next turn
             self._fail(tick, why)
-        self._erase([tick.job])
+        self._keys.erase_ended([tick.job])
         raise self._locked()
-
-    def _erase(self, jobs: Iterable[str]) -> None:
-        """Erase the keys of jobs that are over. A file of keys that is damaged stops nothing else."""
-        for job in jobs:
-            with suppress(LedgerError):
-                self._keys.erase(job)
 
     def _fail(self, tick: Tick, why: str) -> None:
         intents = self._execute(f"SELECT inbox, charges FROM intents {OF_TICK}", *astuple(tick))
@@ -284,7 +278,7 @@ class SqliteLedger:
                 )
             jobs = self.accounts.all().items()
             ended = [name for name, account in jobs if account.over or account.reserved == account.spent]
-        self._erase(ended)  # whose processes died before they could
+        self._keys.erase_ended(ended)  # whose processes died before they could
 
     def close_job(self, job: str) -> None:
         """Give a job up: what it set aside and did not spend is free again, and it can release no more."""
@@ -292,7 +286,7 @@ class SqliteLedger:
             account = self.accounts.of(job)
             if account.reserved not in (None, account.spent) and not account.over:
                 self._append("close", job, -1, -1, "", {}, b"", "")
-        self._erase([job])
+        self._keys.erase_ended([job])
 
     def permit(self, job: str, charges: Charges) -> None:
         permitted(self, job, tallied(charges))
@@ -385,13 +379,12 @@ class SqliteLedger:
         self._keys.sent(tick.job, (tick.round, tick.phase), over)
 
     def check_sent(self, job: str) -> None:
-        sent, account = self._keys.last(job), self.accounts.of(job)
-        if sent is not None and (account.last is None or account.last[:2] < sent):
-            self._keys.erase(job)
-            raise LedgerError(
-                f"{self.path}: was put back from a copy that is older than what job {job} has sent; answering again "
-                "would be a second release. The job is over here: find out what happened. Nothing was released"
-            )
+        last = self.accounts.of(job).last
+        self._keys.check_last(job, None if last is None else last[:2])
+
+    def holds_key(self, job: str) -> bool:
+        """Whether the key of a job's secure sums is still there, for its steward."""
+        return self._keys.holds(job)
 
     def receipt(self, tick: Tick) -> str | None:
         if self._latest is not None and self._latest[0] == tick:

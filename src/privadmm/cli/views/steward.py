@@ -68,6 +68,7 @@ def overview(path: Path) -> Json:
         for name in ledger.jobs():
             latest = ledger.latest(name)
             set_aside = [merge(ledger.reserved(party, name) or (), ()) for party in ledger.ids]
+            sums = in_sums(set_aside)
             jobs.append(
                 {
                     "job": name,
@@ -75,8 +76,8 @@ def overview(path: Path) -> Json:
                     "rounds": 0 if latest is None else latest[0].round + 1,
                     "epsilon_spent": worst([ledger.spent(party, name) for party in ledger.ids], delta),
                     "epsilon_set_aside": worst(set_aside, delta),
-                    "key": ledger.secret(name) is not None,
-                    **in_sums([ledger.reserved(party, name) or () for party in ledger.ids]),
+                    "key": bool(sums) and ledger.holds_key(name),
+                    **sums,
                     **if_all_collude([ledger.spent(party, name) for party in ledger.ids], delta),
                 }
             )

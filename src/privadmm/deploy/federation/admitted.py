@@ -36,7 +36,7 @@ class Admitted:
 
     @staticmethod
     def of(party: Party, kept: Kept) -> "Admitted":
-        """Stamped by what was read, whatever the files say by now."""
+        """Make the stamp from the texts that were read: a file that changed since has another one."""
         texts = [seen for _, seen in party.texts]
         stamp = (code(), *texts, digest(kept.proposal.pack()), digest(kept.proposal.text.encode()))
         return Admitted(party, kept.config, kept.job, stamp)

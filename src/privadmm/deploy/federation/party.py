@@ -79,10 +79,12 @@ class PolicyTable:
     ] = "replace-one"
     label_epsilon: Annotated[float | None, Gt(0), Doc("its labels are randomised with this, once for all jobs")] = None
     colluding: Annotated[
-        int | None, Ge(1), Doc("of secure sums: the colluding parties that a job must tolerate; a third if left out")
+        int | None,
+        Ge(1),
+        Doc("of secure sums: how many must be free to collude; a third of all pinned if left out"),
     ] = None
     fewest: Annotated[
-        int | None, Ge(2), Doc("of secure sums: over how many parties at least; nine tenths of the job's if left out")
+        int | None, Ge(2), Doc("of secure sums: the fewest parties of a sum; nine tenths of all pinned if left out")
     ] = None
 
 
@@ -172,9 +174,9 @@ class Party:
                 self.admit_sum(SecureSum(privacy.colluding, privacy.fewest), parties)
 
     def admit_sum(self, asked: SecureSum, parties: int) -> None:
-        """Refuse a secure sum among fewer than the policy accepts. What is left out follows from all who are pinned:
+        """Refuse a secure sum that tolerates fewer who collude, or has fewer parties, than the policy accepts.
 
-        a coordinator that proposes a job to few of them gets no smaller sum by it.
+        Where the policy says nothing, shares are of all parties that are pinned, also of a job for a few of them.
         """
         self.fixed.admit_sum(asked, parties)
         known = max(parties, 1 + len(list((self.folder / PEERS).glob("party-*.pub"))))

@@ -27,7 +27,7 @@ class Results:
         return sorted({key[2] for key in self.of if key[0] == kind and len(key) == 3}, reverse=True)
 
     def runs(self, kind: str, level: float) -> dict[str, Run]:
-        """By method, those that were run at this alpha or epsilon."""
+        """The runs at this alpha or epsilon, by the name of their method."""
         return {name: self.of[kind, name, level] for name in plans(1) if (kind, name, level) in self.of}
 
     def varied(self, alpha: float) -> dict[tuple[float, float], Run]:

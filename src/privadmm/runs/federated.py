@@ -17,7 +17,8 @@ from privadmm.config.file import Config, check_seed
 from privadmm.data import arrays
 from privadmm.data.files import write_json
 from privadmm.data.frame import Frame
-from privadmm.deploy.federation.coordinator import Facts, Federation, Patience, Post, greet
+from privadmm.deploy.federation.coordinator import Federation, Patience, Post, greet
+from privadmm.deploy.federation.facts import Facts, versions
 from privadmm.deploy.federation.keys import Credentials
 from privadmm.deploy.federation.label_holder import labels
 from privadmm.deploy.federation.layout import Coordinator
@@ -26,6 +27,7 @@ from privadmm.engine.job import train
 from privadmm.engine.loop import View
 from privadmm.errors import ClusterError
 from privadmm.runs.charges import charges
+from privadmm.runs.earlier import earlier
 from privadmm.runs.ending import finish, resumable
 from privadmm.runs.rundir import RunDir
 
@@ -65,7 +67,8 @@ def federate(
     same = {"config": arrays.digest(proposed.encode()), "shape": arrays.digest(shape), "ledger": "the parties'"}
     job = build.job(plain, np.array(sizes), dim, columns=columns or None)
     homes = {facts.party: node for node, facts in present.items()}
-    cluster = Federation(post, homes, asked.patience, labels(config, job, known[0]))
+    own = labels(config, job, known[0])
+    cluster = Federation(post, homes, awaited, asked.patience, own, asked.place.ended)
 
     def told(view: View) -> None:
         tell(f"round {view.progress.round} of {view.public.rounds}")
@@ -75,14 +78,14 @@ def federate(
         job = Kept(proposal, read_text(directory.config)).job
         with resumable(directory, asked.resume, lambda: nullcontext(cluster), lambda cluster: cluster.asked):
             tell("the cost is set aside at every party")
-            cluster.begin(job, proposal, directory.heads(), directory.roster)
+            cluster.begin(job, proposal, directory.heads(), directory.roster, earlier(asked.place, tell))
             write_json(directory.parties, [asdict(facts) for facts in known])
             callbacks = [*directory.callbacks(job, cluster, config.run.checkpoint_every), told]
             progress = train(job, cluster, callbacks, directory.progress(job))
         # What each party released in this run, as far as its answers arrived here.
         order, gone_from = ("party", "records", "events", "epsilon"), dict(progress.mail.absent.tolist())
         paid = [{key: row[key] for key in order} for row in charges(job, gone_from)]
-        return finish(
+        finished = finish(
             directory,
             job,
             progress,
@@ -94,7 +97,10 @@ def federate(
             reasons=cluster.left,
             # A party takes part in secure sums only with the keys that it pinned itself.
             peers=None if job.sums is None else "pinned",
-        ).result
+            versions=versions(known),
+        )
+        cluster.end()
+        return finished.result
 
 
 def gone_before(directory: RunDir) -> list[Facts]:

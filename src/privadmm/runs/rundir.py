@@ -21,8 +21,9 @@ from privadmm.privacy.ledger_file import Receipt, identity_of
 
 # Facts that job.json keeps besides the job's id. All have to be the same when the run is resumed.
 SAME = {"config": "config or seed", "shape": "number of parties, records or columns", "ledger": "ledger"}
-HEADER = ("job", "round", "phase", "hash", "party")  # of receipts.csv
-ROW = re.compile(r"([ !#-+\--~]+),([0-9]{1,18}),([0-9]{1,18}),([0-9a-f]{64}),([0-9]{1,18})")
+HEADER = ("job", "round", "phase", "hash", "party", "signature")  # of receipts.csv; in a federation parties sign
+HEADERS = (",".join(HEADER), ",".join(HEADER[:-1]))
+ROW = re.compile(r"([ !#-+\--~]+),([0-9]{1,18}),([0-9]{1,18}),([0-9a-f]{64}),([0-9]{1,18})(?:,([0-9a-f]*))?")
 
 
 @dataclass(frozen=True)
@@ -162,11 +163,12 @@ class Receipts:
     cluster: Parties
 
     def __call__(self, view: View) -> None:
+        rows = self.cluster.receipts(view.progress.round - 1)
         with open(self.path, "a", encoding="utf-8", newline="", opener=for_owner) as file:
             table = csv.writer(file)
             if not file.tell():
-                table.writerow(HEADER)
-            table.writerows(self.cluster.receipts(view.progress.round - 1))
+                table.writerow(HEADER[: len(rows[0]) if rows else -1])
+            table.writerows(rows)
 
 
 def whole_lines(data: bytes) -> bytes:
@@ -179,6 +181,11 @@ def read_receipts(directory: Path) -> list[tuple[Receipt, int]]:
 
     Any other damaged line is an error: its receipt would be missed when a ledger is compared.
     """
+    return [(receipt, party) for receipt, party, _ in signed_receipts(directory)]
+
+
+def signed_receipts(directory: Path) -> list[tuple[Receipt, int, str]]:
+    """Read receipts with their parties, as `read_receipts` does, and the signatures; "" where nobody signed."""
     path = RunDir(directory).receipts
     if not path.is_file():
         raise LedgerError(f"{directory}: has no {path.name}; name the directory of a run")
@@ -186,9 +193,9 @@ def read_receipts(directory: Path) -> list[tuple[Receipt, int]]:
     for number, line in enumerate(whole_lines(path.read_bytes()).decode(errors="replace").splitlines(), start=1):
         row = ROW.fullmatch(line)
         if number > 1 and row is not None:
-            job, round, phase, hash, party = row.groups()
-            receipts.append(((job, int(round), int(phase), hash), int(party)))
-        elif number > 1 or line != ",".join(HEADER):
+            job, round, phase, hash, party, signature = row.groups()
+            receipts.append(((job, int(round), int(phase), hash), int(party), signature or ""))
+        elif number > 1 or line not in HEADERS:
             raise LedgerError(f"{path}: line {number} is damaged; put the file back as the run left it")
     return receipts
 

@@ -7,13 +7,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from privadmm import __version__
 from privadmm.data.arrays import digest
 from privadmm.deploy.federation.protocol import Greeting, Letter, text
 from privadmm.errors import ConfigError, RefusedError
 
 try:
     from cryptography import x509
-    from cryptography.exceptions import InvalidSignature
+    from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
@@ -157,14 +158,24 @@ def is_for(certificate: x509.Certificate, host: str) -> bool:
 
 def seal(key: Path, content: bytes) -> str:
     """Sign the content with the private key in this file (OpenSSH's format, or PEM)."""
-    raw = key.read_bytes()
-    load_key = serialization.load_ssh_private_key if b"BEGIN OPENSSH" in raw else serialization.load_pem_private_key
-    try:
-        own: Any = load_key(raw, None)
-    except UNREADABLE:
-        raise ConfigError(f"{key}: is no private key in PEM or OpenSSH's format") from None
+    own = private_key(key)
     signature: bytes = own.sign(content, *scheme(own, key))
     return signature.hex()
+
+
+def private_key(path: Path) -> Any:
+    """Load the private key in a file, in OpenSSH's format or PEM."""
+    raw = path.read_bytes()
+    load_key = serialization.load_ssh_private_key if b"BEGIN OPENSSH" in raw else serialization.load_pem_private_key
+    try:
+        return load_key(raw, None)
+    except UNREADABLE:
+        raise ConfigError(f"{path}: is no private key in PEM or OpenSSH's format") from None
+
+
+def public_half(path: Path) -> bytes:
+    """The public key of the private one in a file."""
+    return public(private_key(path).public_key())
 
 
 def sealed(public_key: bytes, content: bytes, signature: str) -> bool:
@@ -180,7 +191,11 @@ def sealed(public_key: bytes, content: bytes, signature: str) -> bool:
 def scheme(key: Any, name: Any) -> tuple[Any, ...]:
     """The arguments with which a key of this kind signs and verifies; `name` is for the error."""
     if isinstance(key, ec.EllipticCurvePrivateKey | ec.EllipticCurvePublicKey):
-        return (ec.ECDSA(hashes.SHA256()),)
+        try:
+            # The same content then has the same signature, so that a letter that is repeated gets the same bytes.
+            return (ec.ECDSA(hashes.SHA256(), deterministic_signing=True),)
+        except UnsupportedAlgorithm:  # an OpenSSL before 3.2
+            return (ec.ECDSA(hashes.SHA256()),)
     if isinstance(key, rsa.RSAPrivateKey | rsa.RSAPublicKey):
         return padding.PSS(padding.MGF1(hashes.SHA256()), padding.PSS.DIGEST_LENGTH), hashes.SHA256()
     raise ConfigError(f"{name}: is of a kind that cannot sign here; use a key on an elliptic curve, or RSA")
@@ -205,6 +220,7 @@ class Credentials:
         """The signed letter that asks a node who it is."""
         return {
             "kind": "hello",
+            "version": __version__,
             "text": proposal,
             "nonce": greeting.nonce,
             "certificate": (self.folder / "server.pem").read_text(encoding="ascii"),

@@ -35,6 +35,7 @@ class Coordinator:
         self.keys = folder / "nodes"  # the parties' public keys
         self.runs = folder / "runs"
         self.status = folder / "status.json"  # where the latest run stands
+        self.ended = folder / "ended-jobs"  # the jobs that are over, of which parties are told when a run begins
         self.environment = {"FLWR_HOME": str(self.flower.absolute()), **QUIET, **PROMPT}
 
     @property

@@ -36,6 +36,7 @@ from privadmm.deploy.federation.proposal import JOB, Kept, Proposal, parties_of,
 from privadmm.deploy.federation.protocol import Letter, data, text, whole
 from privadmm.deploy.federation.records import Held, bound_of
 from privadmm.deploy.federation.records import held as read_records
+from privadmm.deploy.federation.spending import spent_and_left
 from privadmm.deploy.remote_block import Order, check_budget, check_in_full
 from privadmm.engine.block import beside, open_block, reopen_block
 from privadmm.engine.job import Job
@@ -43,7 +44,6 @@ from privadmm.engine.mail import Mail
 from privadmm.engine.party import Local, Vertical
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError, DataError, LedgerError, LockedError, PrivadmmError, RefusedError, show
-from privadmm.privacy.accounting import epsilon
 from privadmm.privacy.ledger import Tick
 from privadmm.privacy.ledger_file import Identity, Receipt, default_limits, identity_of
 from privadmm.privacy.sqlite_ledger import SqliteLedger
@@ -118,15 +118,13 @@ class Line:
     name: str | None = None
     epsilon: dict[str, float | str] = field(default_factory=dict)
 
-    def count(self, party: Party, ledger: SqliteLedger) -> None:
+    def count(self, party: Party, ledger: SqliteLedger, job: str, before: str | None = None) -> None:
         """Note what the party's budget has spent and left. Nothing that is answered depends on it."""
         budget = party.fixed.budget
         if budget is None:
             return
         try:
-            spent = epsilon(ledger.spent(party.number), budget.delta)
-            aside = epsilon(ledger.others(party.number, ""), budget.delta)
-            left = max(0.0, budget.epsilon - aside)
+            spent, left = spent_and_left(party.folder, ledger, party.number, budget, job, before)
             self.epsilon = {"epsilon_spent": figure(spent), "epsilon_left": left}
         except (PrivadmmError, sqlite3.Error, ArithmeticError) as error:
             self.epsilon = {"epsilon_spent": f"could not be counted: {type(error).__name__}"}
@@ -206,7 +204,7 @@ class Desk:
                 # Labels that are randomised are drawn now, if they never were.
                 open_block(kept.job, records.block, build.noise(kept.config), ledger)
                 said: Answer = {} if kept.job.sums is None else {"entry": own_entry(self.party, kept.job, ledger)}
-                self.line.count(self.party, ledger)
+                self.line.count(self.party, ledger, proposal.id)
         except BaseException:
             if new:  # or refused proposals would fill the disk
                 kept.forget(self.party.jobs)
@@ -245,10 +243,11 @@ class Desk:
             def load() -> Local | Vertical:
                 return beside(job.public, held(self.party, config, job.public).block)
 
+            before = ledger.head
             worker = reopen_block(job, [number], load, build.noise(config), ledger, attended=False)
             _, sent = worker.answer(now.round, now.phase, inbox)
             head = ledger.receipt(now) or ""
-            self.line.count(self.party, ledger)
+            self.line.count(self.party, ledger, now.job, before)
         signature = head and signed_receipt(self.party, (now.job, now.round, now.phase, head))
         return {"mail": sent, "receipt": head, "signature": signature}
 
@@ -274,7 +273,7 @@ class Desk:
             with closing(self.opened()) as ledger, ledger.turn():
                 if ledger.latest(kept.proposal.id) is None:
                     ledger.close_job(kept.proposal.id)
-                self.line.count(self.party, ledger)
+                self.line.count(self.party, ledger, kept.proposal.id)
         return {}
 
     def end(self, letter: Letter) -> Answer:
@@ -283,7 +282,7 @@ class Desk:
         if self.party.ledger.exists():
             with closing(self.opened()) as ledger:
                 self.close(ledger, [job])
-                self.line.count(self.party, ledger)
+                self.line.count(self.party, ledger, job)
         return {}
 
     def close(self, ledger: SqliteLedger, jobs: Sequence[str]) -> None:

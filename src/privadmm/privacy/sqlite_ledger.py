@@ -230,6 +230,12 @@ class SqliteLedger(Chain):
         job, round, phase, seen = receipt
         return self.receipt(Tick(job, round, phase)) == seen
 
+    @property
+    def restored(self) -> float:
+        """When its steward last put a backup in its place and had it charged for what was lost; 0: never."""
+        row = self._execute("SELECT at FROM activity WHERE job = ?", PUT_BACK).fetchone()
+        return 0.0 if row is None else float(row[0])
+
     def silent(self) -> dict[str, float]:
         """The jobs that hold something and had no row for longer than the policy allows, with the time of the last."""
         before = time.time() - 86400 * self.policy.silent_days

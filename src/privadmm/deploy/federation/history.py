@@ -6,6 +6,9 @@ missing. Nobody else can make such a proof: what the party did not sign is ignor
 lock a ledger. A key that was replaced left its public half in retired-keys/, and its receipts still count.
 
 The party has a proof of its own, too: jobs/ID.admitted is written after the job's cost was committed to the ledger.
+
+Rows that are missing since the steward restored a backup were charged by that. They are of jobs that had begun before,
+as the times of their files in jobs/ say; a job without such a file counts as a later one.
 """
 
 import json
@@ -63,15 +66,25 @@ def missing(party: Party, ledger: SqliteLedger, receipts: list[Signed]) -> str |
     """What proves that the ledger lacks rows, for its steward; None: nothing does."""
     known = set(ledger.jobs())
     for path in sorted(party.jobs.glob("*.admitted")):
-        if JOB.fullmatch(path.stem) and path.stem not in known:
+        if JOB.fullmatch(path.stem) and path.stem not in known and not settled(party, ledger, path.stem):
             return f"jobs/{path.name} shows that the cost of job {path.stem} was set aside here"
-    absent = [(receipt, signature) for receipt, signature in receipts if not ledger.has(receipt)]
+    lost = [(receipt, signature) for receipt, signature in receipts if not ledger.has(receipt)]
+    absent = [(receipt, signature) for receipt, signature in lost if not settled(party, ledger, receipt[0])]
     keys = list(own_keys(party)) if absent else []
     for receipt, signature in absent:
         if signed_by(keys, receipt, signature):
             job, t, phase, _ = receipt
             return f"a receipt that this party signed shows that round {t + 1}, phase {phase} of job {job} was released"
     return None
+
+
+def settled(party: Party, ledger: SqliteLedger, job: str) -> bool:
+    """Whether the steward restored a backup since this job began, and so had the ledger charged for what it lacks."""
+    try:
+        began = (party.jobs / f"{job}.json").stat().st_mtime
+    except FileNotFoundError:
+        return False
+    return began < ledger.restored
 
 
 def own_keys(party: Party) -> Iterator[bytes]:

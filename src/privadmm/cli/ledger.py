@@ -28,7 +28,7 @@ app = typer.Typer(
     "unlock it. docs/ledger.md has it all.",
 )
 File = Annotated[Path, Argument(metavar="FILE", help="a ledger")]
-Because = Annotated[str | None, Option("--because", help="why; kept in the ledger")]
+Because = Annotated[str, Option("--because", help="why; kept in the ledger")]
 PerJob = Annotated[float | None, Option(help="the most that one job may cost")]
 Algorithm = Annotated[list[str] | None, Option(help="allow this one (may be repeated)")]
 RowBound = Annotated[float | None, Option(help="the only bound that records may be clipped to")]
@@ -70,7 +70,7 @@ def create(
         Path | None, Option(help="the file of records that it counts: a note beside it names this ledger")
     ] = None,
     anew: Annotated[bool, Option("--anew", help="make it though the records or the place have had one")] = False,
-    why: Because = None,
+    why: Because = "",
     as_json: AsJson = False,
 ) -> None:
     """Make a ledger with the party's own policy, which every later job has to keep."""
@@ -82,7 +82,7 @@ def create(
 
     if mode not in ("deployment", "simulation"):
         raise ConfigError(f"--mode must be deployment or simulation, not {mode!r}")
-    if anew and not (why or "").strip():
+    if anew and not why.strip():
         raise ConfigError("--anew needs --because: why these records, or this place, get another ledger")
     if records is not None and not records.exists():
         raise ConfigError(f"--records {records}: there is no such file")
@@ -102,7 +102,7 @@ def create(
 @app.command()
 def amend(
     file: File,
-    why: Because = None,
+    why: Because,
     epsilon: Annotated[float | None, Option(help="what each party may spend, over all jobs")] = None,
     delta: Annotated[float | None, Option(help="at this delta, at which all that was spent is counted anew")] = None,
     per_job: PerJob = None,
@@ -147,7 +147,7 @@ def amend(
         changed: dict[str, Any] = dict.fromkeys(DROPPED[name] for name in drop or ())
         changed |= {name: value for name, value in given.items() if value is not None}
         opened.settle()
-        opened.amend(replace(old, budget=budget, **changed), str(why))
+        opened.amend(replace(old, budget=budget, **changed), why)
     show(file, as_json)
 
 
@@ -169,7 +169,7 @@ def backup(
 def restore(
     source: Annotated[Path, Argument(metavar="BACKUP", help="a copy of the ledger; FILE itself, if it is one")],
     file: File,
-    why: Because = None,
+    why: Because,
     charge: Annotated[
         float | None, Option(min=0, help="what was released since cost this epsilon at most, if it is not known here")
     ] = None,
@@ -182,7 +182,7 @@ def restore(
     from privadmm.privacy.backups import restore as put_back
 
     needed(file, why)
-    report = steward.restored(source, file, put_back(source, file, Decision(str(why), charge, spend_all)))
+    report = steward.restored(source, file, put_back(source, file, Decision(why, charge, spend_all)))
     emit(json.dumps(report) if as_json else steward.restored_text(report))
 
 
@@ -257,10 +257,10 @@ def close(
     emit(json.dumps(report) if as_json else steward.freed_text(report))
 
 
-def needed(file: Path, why: str | None) -> None:
+def needed(file: Path, why: str) -> None:
     """Refuse to change a ledger without a reason."""
-    if not (why or "").strip():
-        raise ConfigError(f'{file}: say why with --because "..."; it is kept in the ledger')
+    if not why.strip():
+        raise LedgerError(f'{file}: say why with --because "..."; it is kept in the ledger')
 
 
 def check_algorithms(names: Sequence[str] | None) -> None:

@@ -173,10 +173,9 @@ class Identity:
 
 def same_but_for_policy(one: Identity, other: Identity) -> bool:
     """Whether two identities agree in what no amendment may change."""
-    first, second = (
-        (each.mode, each.parties, each.policy.adjacency, each.policy.label_epsilon) for each in (one, other)
-    )
-    return first == second
+    first, second = one.policy, other.policy
+    counted = (first.adjacency, first.label_epsilon) == (second.adjacency, second.label_epsilon)
+    return counted and (one.mode, one.parties) == (other.mode, other.parties)
 
 
 def default_limits(mode: str) -> Limits | None:

@@ -148,15 +148,8 @@ def freed(ledger: SqliteLedger, job: str, dry_run: bool) -> Json:
         releases = sum(count for _, count in free.get(party, ()))
         costs = {"epsilon_before": cost(before, delta), "epsilon_after": cost(after, delta)}
         parties.append({"party": party, **costs, "releases": releases})
-    key = ledger.holds_key(job)
-    return {
-        "file": str(ledger.path),
-        "job": job,
-        "closed": not dry_run,
-        "frees": bool(free),
-        "key": key,
-        "parties": parties,
-    }
+    done = {"closed": not dry_run, "frees": bool(free), "key": ledger.holds_key(job)}
+    return {"file": str(ledger.path), "job": job, **done, "parties": parties}
 
 
 def freed_text(report: Json) -> str:
@@ -167,8 +160,8 @@ def freed_text(report: Json) -> str:
         facts.append(("frees", "nothing: all that it set aside is spent, or it was over already"))
     both = [{**each, "change": (each["epsilon_before"], each["epsilon_after"])} for each in report["parties"]]
     for label, (before, after), releases in screen.alike(both, "change", "releases") if report["frees"] else ():
-        said = f"epsilon {shown_cost(before)} is spent or set aside, {shown_cost(after)} after it: {releases} releases free"
-        facts.append((label, said))
+        change = f"epsilon {shown_cost(before)} is spent or set aside, {shown_cost(after)} after it"
+        facts.append((label, f"{change}: {releases} releases are free"))
     erased = "erased" if report["closed"] else "would be erased"
     return screen.shown(screen.rows([*facts, ("its key", erased if report["key"] else None)]))
 
@@ -298,8 +291,9 @@ def as_text(ledger: Json) -> str:
         key = "; the key of its sums is there until it ends, or `ledger close`" if job["key"] else ""
         facts.append((f"job {job['job']}", f"{job['state']}, {job['rounds']} rounds, {cost}{colluded(job)}{key}"))
         if job["silent_since"] is not None:
-            silent = f"silent since {job['silent_since']}, longer than {policy['silent_days']:g} days; this frees what it holds:"
-            facts += [("", silent), ("", Path(f"privadmm ledger close {ledger['file']} {job['job']}"))]
+            silent = f"silent since {job['silent_since']}, longer than {policy['silent_days']:g} days"
+            close = Path(f"privadmm ledger close {ledger['file']} {job['job']}")
+            facts += [("", f"{silent}; this frees what it holds:"), ("", close)]
     for label, spent, (releases, if_all) in screen.alike(
         [{**party, "beside": (party["releases"], colluded(party))} for party in ledger["parties"]],
         "epsilon_spent",

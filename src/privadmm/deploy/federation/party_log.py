@@ -14,13 +14,19 @@ import errno
 import json
 import math
 import os
+import sqlite3
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from privadmm.data.files import for_owner
+from privadmm.deploy.federation.party import Party
 from privadmm.deploy.federation.protocol import Letter
+from privadmm.deploy.federation.spending import spent_and_left
+from privadmm.errors import PrivadmmError
+from privadmm.privacy.sqlite_ledger import SqliteLedger
 
 LOG = "requests.log"
 SIZE = 10_000_000  # bytes
@@ -60,6 +66,37 @@ def tell(folder: Path, why: str) -> None:
 def figure(epsilon: float) -> float | str:
     """A number for the log; JSON has no infinity."""
     return epsilon if math.isfinite(epsilon) else "infinite"
+
+
+@dataclass
+class Line:
+    """What the party's log says of a letter besides the letter itself."""
+
+    name: str | None = None
+    epsilon: dict[str, float | str] = field(default_factory=dict)
+
+    def count(self, party: Party, ledger: SqliteLedger, job: str, before: str | None = None) -> None:
+        """Note what the party's budget has spent and left. Nothing that is answered depends on it."""
+        budget = party.fixed.budget
+        if budget is None:
+            return
+        try:
+            spent, left = spent_and_left(party.folder, ledger, party.number, budget, job, before)
+            self.epsilon = {"epsilon_spent": figure(spent), "epsilon_left": left}
+        except (PrivadmmError, sqlite3.Error, ArithmeticError) as error:
+            self.epsilon = {"epsilon_spent": f"could not be counted: {type(error).__name__}"}
+
+
+def full(error: BaseException | None) -> bool:
+    """Whether a disk without room, or one that cannot be used, is what failed."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        code = getattr(error, "sqlite_errorcode", None)  # of a full disk SQLite also says that reading it failed
+        if code is not None and code & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 @contextlib.contextmanager

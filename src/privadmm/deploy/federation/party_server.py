@@ -12,7 +12,6 @@ An answer holds released values, public facts, or an error. Of a step that fails
 learns "locked" and nothing more; what exactly was wrong is in the party's own ledger and log.
 """
 
-import errno
 import json
 import sqlite3
 import time
@@ -30,13 +29,12 @@ from privadmm.deploy.federation import party
 from privadmm.deploy.federation.admitted import Admitted, recall
 from privadmm.deploy.federation.history import missing, signed_receipt, told_ended, told_receipts
 from privadmm.deploy.federation.party import Party
-from privadmm.deploy.federation.party_log import asked, figure, note
+from privadmm.deploy.federation.party_log import Line, asked, full, note
 from privadmm.deploy.federation.peers import accept, own_entry
 from privadmm.deploy.federation.proposal import JOB, Kept, Proposal, parties_of, read_text
 from privadmm.deploy.federation.protocol import Letter, data, text, whole
 from privadmm.deploy.federation.records import Held, bound_of
 from privadmm.deploy.federation.records import held as read_records
-from privadmm.deploy.federation.spending import spent_and_left
 from privadmm.deploy.remote_block import Order, check_budget, check_in_full
 from privadmm.engine.block import beside, open_block, reopen_block
 from privadmm.engine.job import Job
@@ -52,8 +50,14 @@ Answer = dict[str, str | int | bytes]
 TOLD = (RefusedError, ConfigError, LedgerError)  # which speak of policies, files and jobs, and of no record
 ELSEWHERE = "its steward finds the reason in its requests.log"
 LOCKED_HERE = "its ledger is locked until its steward unlocks it"
-FULL = "its disk is full; nothing was released that is not in its ledger. Ask again when its steward has made room"
-FULL_HERE = "the disk of this directory is full, or its quota is used up: make room, and the coordinator can ask again"
+FULL = (
+    "its disk is full, or cannot be used; nothing was released that is not in its ledger. Ask again when its steward has "
+    "made room"
+)
+FULL_HERE = (
+    "the disk of this directory is full, its quota is used up, or it cannot be read or written: see `df`, make room, and "
+    "the coordinator can ask again"
+)
 FOR_GOOD = ("mode", "parties", "adjacency", "label_epsilon")  # which no steward can amend
 
 
@@ -98,36 +102,6 @@ def logged(folder: Path, letter: Letter) -> Answer:
         name = type(error).__name__ if isinstance(error, PrivadmmError) else "Failure"
         name = "StorageError" if isinstance(error, OSError | sqlite3.Error | MemoryError) else name
         return {"status": "failed", **who, "error": name, "message": ELSEWHERE}
-
-
-def full(error: BaseException | None) -> bool:
-    """Whether a disk without room, or a quota, is what failed."""
-    while error is not None:
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return True
-        if isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL:
-            return True
-        error = error.__cause__ or error.__context__
-    return False
-
-
-@dataclass
-class Line:
-    """What the party's log says of a letter besides the letter itself."""
-
-    name: str | None = None
-    epsilon: dict[str, float | str] = field(default_factory=dict)
-
-    def count(self, party: Party, ledger: SqliteLedger, job: str, before: str | None = None) -> None:
-        """Note what the party's budget has spent and left. Nothing that is answered depends on it."""
-        budget = party.fixed.budget
-        if budget is None:
-            return
-        try:
-            spent, left = spent_and_left(party.folder, ledger, party.number, budget, job, before)
-            self.epsilon = {"epsilon_spent": figure(spent), "epsilon_left": left}
-        except (PrivadmmError, sqlite3.Error, ArithmeticError) as error:
-            self.epsilon = {"epsilon_spent": f"could not be counted: {type(error).__name__}"}
 
 
 @dataclass(frozen=True)

@@ -8,30 +8,36 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
+from privadmm.cli import federation_members as members
 from privadmm.cli.output import AsJson, ConfigFile, emit
 from privadmm.config.file import read
 from privadmm.errors import ClusterError, ConfigError
 
 app = typer.Typer(no_args_is_help=True, help="Train over organisations that keep their records (Flower).")
+for command in (members.join, members.admit, members.pin, members.rotate, members.add, members.withdraw):
+    app.command()(command)
 Directory = Annotated[Path, Argument(metavar="DIRECTORY", help="a party's, with party.toml in it")]
 
 
 @app.command()
 def init(
     config: ConfigFile,
-    out: Annotated[Path, Option(help="where to put the coordinator's and the parties' directories")],
-    host: Annotated[str, Option(help="where parties reach the coordinator")] = "127.0.0.1",
+    out: Annotated[Path, Option(help="where to put the coordinator's directory")],
+    host: Annotated[str, Option(help="the name or address under which parties reach the coordinator")] = "127.0.0.1",
     port: Annotated[int, Option(min=1024, max=65000, help="of the coordinator; nodes take those after it")] = 9100,
+    listen: Annotated[
+        str | None, Option(help="the address of this machine to listen at; if left out, all, or loopback for a test")
+    ] = None,
     rehearse: Annotated[
-        bool, Option("--rehearse", help="give every party its records of \\[data], to try it on one machine")
+        bool, Option("--rehearse", help="make every party here, with its records of \\[data], to try it on one machine")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write a federation for the job in CONFIG.toml: certificates for a test, keys, policies; say how to start it."""
+    """Write the coordinator's directory for the job in CONFIG.toml, and an invitation for each party."""
     from privadmm.cli.views import federation as view
     from privadmm.deploy.federation.init import init as make
 
-    steps = view.commands(make(read(config), out, host, port, rehearse))
+    steps = view.commands(make(read(config), out, host, port, rehearse, listen))
     emit(json.dumps(steps) if as_json else view.instructions(steps))
 
 
@@ -39,7 +45,7 @@ def init(
 def ledger(directory: Directory, as_json: AsJson = False) -> None:
     """Make the ledger of a party, with the policy that its party.toml has, which it then fixes for good."""
     from privadmm.cli.ledger import show
-    from privadmm.deploy.federation.init import with_ledger
+    from privadmm.deploy.federation.joining import with_ledger
 
     show(with_ledger(directory).ledger, as_json)
 

@@ -50,6 +50,7 @@ class PartyTable:
     number: Annotated[int, Ge(0), Doc("which of the federation's parties this is, counted from 0")]
     records: Annotated[int, Ge(1), Doc("how many it declares to hold; everybody may know")]
     ledger: Annotated[str, NAME, Doc("what it has released, over all jobs")] = "ledger.sqlite"
+    name: Annotated[str | None, NAME, Doc('what people call it; everybody may know. "party N" if left out')] = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from privadmm.errors import LedgerError
 from privadmm.privacy.accounting import epsilon, printed
 from privadmm.privacy.events import alone, merge_all
 from privadmm.privacy.ledger_file import (
+    ALTERED,
     ROWS,
     Account,
     Identity,
@@ -27,8 +28,6 @@ from privadmm.privacy.ledger_file import (
     sha,
     unpack_charges,
 )
-
-ALTERED = "its hash does not fit; this row or one before it was altered or removed"
 
 
 class Accounts:

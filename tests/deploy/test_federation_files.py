@@ -128,7 +128,7 @@ def test_templates_wait_for_their_party(place: Place) -> None:
         ("row_bound = 2.0\nepsilon", "row_bound = 3.0\nepsilon", "records", "clips records to row_bound = 3"),
         ("classes = [0, 1]", "classes = [1, 2]", "records", "are read as it declares"),
         ("number = 1", "number = 5", "records", "this is party 5, and the job has 3"),
-        (f'"127.0.0.1:{PORT}"', '"nowhere"', "SuperLink", "is not HOST:PORT"),
+        (f'"127.0.0.1:{PORT}"', '"nowhere"', "SuperLink", "is 'nowhere' and not HOST:PORT"),
         ("minimum_parties = 2", "minimum_parties = 0", "policy", "minimum_parties: is 0"),
         ('algorithms = ["dp_admm"]', 'algorithms = ["dp_adm"]', "policy", "names 'dp_adm'"),
     ],

@@ -3,9 +3,9 @@
 import shlex
 from typing import Any
 
-from privadmm.deploy.federation.doctor import Finding
 from privadmm.deploy.federation.init import Made
 from privadmm.deploy.federation.keys import certificate_fingerprint
+from privadmm.deploy.federation.symptoms import Finding
 
 Checked = dict[str, list[Finding]]  # by directory
 MARKS = {"good": "ok  ", "note": "note", "bad": "BAD "}
@@ -78,5 +78,10 @@ def as_json(checked: Checked) -> dict[str, Any]:
 def as_text(checked: Checked) -> str:
     lines = []
     for place, findings in checked.items():
-        lines += [place, *(f"  {MARKS[finding.state]} {finding.what}: {finding.said}" for finding in findings), ""]
+        lines.append(place)
+        for finding in findings:
+            lines.append(f"  {MARKS[finding.state]} {finding.what}: {finding.said}")
+            if finding.fix and finding.state != "good":
+                lines.append(f"       {' ' * len(finding.what)}  to mend it: {finding.fix}")
+        lines.append("")
     return "\n".join(lines)

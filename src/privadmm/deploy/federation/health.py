@@ -49,7 +49,7 @@ def of_coordinator(place: Coordinator) -> Facts:
 
 def of_party(party: Party) -> Facts:
     """How a party does: whether its node is up, what it answered last, and how much of its budget is left."""
-    up, last = listens("127.0.0.1", party.node.port), last_line(party.folder / "requests.log")
+    up, last = listens("127.0.0.1", party.node.port), last_letter(party.folder / "requests.log")
     letter: Facts = {key: last[key] for key in LETTER if key in last}
     facts: Facts = {"role": "party", "party": party.number, "listening": up, "last": letter or None}
     facts["locked"] = letter.get("outcome") == "locked"
@@ -80,16 +80,20 @@ def as_table(path: Path) -> Facts:
     return found if isinstance(found, dict) else {}
 
 
-def last_line(path: Path) -> Facts:
-    """The last whole line of a log of JSON lines."""
+def last_letter(path: Path) -> Facts:
+    """The last line about a letter in a party's log; empty if there is none near its end."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - TAIL))
             lines = file.read().split(b"\n")[:-1]
-        found = json.loads(lines[-1])
-    except (OSError, ValueError, IndexError):
+    except OSError:
         return {}
-    return found if isinstance(found, dict) else {}
+    for line in reversed(lines):
+        with suppress(ValueError):
+            found = json.loads(line)
+            if isinstance(found, dict) and "outcome" in found:
+                return found
+    return {}
 
 
 def seconds_since(at: object) -> float:

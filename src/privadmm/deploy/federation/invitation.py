@@ -20,12 +20,11 @@ from privadmm.config.reader import Lines, Report, load, read_table
 from privadmm.config.rules import NAME
 from privadmm.config.sections import DataTable
 from privadmm.deploy.federation.keys import certificate_fingerprint, fingerprint, need_public_key, seal, sealed
-from privadmm.deploy.federation.party import PolicyTable
+from privadmm.deploy.federation.party import CALLED, PolicyTable
 from privadmm.deploy.federation.proposal import section
 from privadmm.errors import ConfigError
 from privadmm.params import BAD, Doc, fields_of
 
-LONGEST = 100  # characters of a party's name
 INVITATION = """# Invitation to be party {number} of {parties}. It holds nothing secret. At the party:
 #   privadmm federation join {file} --out party-{number} --records data.csv --name "Who we are"
 # Compare the authority's fingerprint with the coordinator, by telephone or on paper:
@@ -82,7 +81,7 @@ class Reply:
 
     party: Annotated[int, Ge(0), Doc("its number")]
     federation: Annotated[str, NAME, Doc("as the invitation has it")]
-    name: Annotated[str, NAME, Doc("what people call it")]
+    name: Annotated[str, CALLED, Doc("what people call it")]
     privadmm: Annotated[str, NAME, Doc("its version")]
     key: Annotated[str, NAME, Doc("its public key, in OpenSSH's format")]
     signature: Annotated[str, NAME, Doc("by that key")]
@@ -106,8 +105,6 @@ class Reply:
     def check(self, where: object, federation: str | None) -> None:
         """Refuse a reply that its own key did not sign, or that is for another federation."""
         need_public_key(self.key.encode(), f"{where}: party {self.party}")
-        if not self.name.isprintable() or len(self.name) > LONGEST:
-            raise ConfigError(f"{where}: the name of party {self.party} is not one line of up to {LONGEST} characters")
         if not sealed(self.key.encode(), self.content(), self.signature):
             raise ConfigError(f"{where}: the reply of party {self.party} was not signed by the key in it")
         if federation is not None and self.federation != federation:

@@ -135,6 +135,11 @@ def load(path: Path) -> x509.Certificate:
     return x509.load_pem_x509_certificate(path.read_bytes())
 
 
+def from_der(content: bytes) -> x509.Certificate:
+    """A certificate as TLS shows it."""
+    return x509.load_der_x509_certificate(content)
+
+
 def check_node_key(path: Path) -> str:
     """Refuse a file that is no private key of a node, or that others may read."""
     try:

@@ -41,8 +41,7 @@ def rotate_key(folder: Path) -> Reply:
             answer.replace(folder / REPLY)
             return begun
     public = make_node_key(fresh)
-    name = party.party.name or f"party {party.number}"
-    reply = signed_reply(party.number, federation_of(folder), name, fresh, public, before=key)
+    reply = signed_reply(party.number, federation_of(folder), party.name, fresh, public, before=key)
     keep_public(folder, before)
     write_text(answer, Peers((reply,)).written(REPLY))
     fresh.replace(key)

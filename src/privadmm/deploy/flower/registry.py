@@ -26,6 +26,10 @@ class Registered:
     status: str  # registered, online, offline or unregistered
     key: bytes
 
+    @property
+    def gone(self) -> bool:
+        return self.status == "unregistered"
+
 
 @contextmanager
 def control(place: Coordinator) -> Iterator[Any]:
@@ -75,11 +79,11 @@ def agree(place: Coordinator) -> dict[str, list[str]]:
             if key not in by_key:
                 client.RegisterNode(RegisterNodeRequest(public_key=key, name=path.stem))
                 done["registered"].append(path.stem)
-            elif by_key[key].status == "unregistered":
+            elif by_key[key].gone:
                 done["spent"].append(path.stem)  # Flower takes no key a second time
         for path in sorted(place.retired.glob("party-*.pub")):
             one = by_key.get(as_flower(path))
-            if one is not None and one.status != "unregistered":
+            if one is not None and not one.gone:
                 client.UnregisterNode(UnregisterNodeRequest(node_id=one.id))
                 done["unregistered"].append(path.stem)
     return done

@@ -32,6 +32,7 @@ FIRST = b"privadmm anchor of a ledger, 1\n"
 # to be missing; length and digest of what follows the record.
 BODY = struct.Struct("<32sq32s32s?q32s")
 NONE = bytes(32).hex()
+DOUBTED = "others hold proof of rows that it lacks"
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,9 @@ def lacks(db: sqlite3.Connection, anchor: Anchor) -> str | None:
     if anchor.intent == NONE:
         return None
     ended = "SELECT job, round, phase, inbox FROM ticks WHERE seq > ? AND kind IN ('tick', 'fail')"
-    steps = [*db.execute("SELECT job, round, phase, inbox FROM intents"), *db.execute(ended, (anchor.seq,))]
+    steps = db.execute(ended, (anchor.seq,)).fetchall()
+    if db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'intents'").fetchone()[0]:
+        steps += db.execute("SELECT job, round, phase, inbox FROM intents").fetchall()
     if all(step_digest(*step) != anchor.intent for step in steps):
         return "its anchor knows of a step that was under way, and it does not"
     return None
@@ -113,15 +116,18 @@ class AnchorFile:
             data = file.read(length)
         return Known.unpack(data) if hashlib.sha256(data).digest() == digest else None
 
+    def make(self, anchor: Anchor, known: Known | None) -> None:
+        """Write the file anew, in one step, whatever is there."""
+        content = b"" if known is None else known.pack()
+        with self._named():
+            write_bytes(self.path, _packed(anchor, len(content), _digest(content)) + content, private=True)
+            if self.durable:
+                _sync_folder(self.path.parent)
+
     def move(self, anchor: Anchor, known: Known | None) -> None:
         """Overwrite the record in place; with `known`, what follows it too. Wait for the disk in a deployment."""
         if not self.path.exists():
-            content = b"" if known is None else known.pack()
-            with self._named():
-                write_bytes(self.path, _packed(anchor, len(content), _digest(content)) + content, private=True)
-                if self.durable:
-                    _sync_folder(self.path.parent)
-            return
+            return self.make(anchor, known)
         with self._opened("r+b") as file:
             if known is None:
                 _, length, digest = _unpacked(self.path, file.read(RECORD))

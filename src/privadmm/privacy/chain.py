@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from privadmm.errors import LedgerError, LockedError
-from privadmm.privacy.anchor import NONE, Anchor, AnchorFile, Known, lacks, step_digest
+from privadmm.privacy.anchor import DOUBTED, NONE, Anchor, AnchorFile, Known, lacks, step_digest
 from privadmm.privacy.events import Spent, merge, merge_all
 from privadmm.privacy.ledger_file import (
     ADDED,
@@ -58,6 +58,8 @@ class Chain:
         self._changed = self._moved = False  # by this transaction: anything that the anchor knows; what is set aside
         self._accounts: Accounts | None = None
         self._version = -1
+        if not self.path.exists():
+            self._vacant()
         self._db = connect(self.path)
         try:
             self._open()
@@ -85,7 +87,8 @@ class Chain:
                 self._db.execute("INSERT INTO activity SELECT DISTINCT job, ? FROM ticks", (time.time(),))
             self._start = start_of(self._db).hash
             self._agree()
-            _ = self.accounts  # verifies the rows that were added since the last use
+            if self.accounts.of("").amended != self.count("amend"):  # `accounts` verifies rows added since the last use
+                raise LedgerError(f"{self.path}: a row that amended the policy was removed; nothing was released")
             self._hold()
 
     def _vacant(self) -> None:
@@ -161,7 +164,7 @@ class Chain:
         if not self._marked:
             self._execute("INSERT INTO anchored VALUES (?)", time.time())
         if now.doubted:
-            raise self._behind("others hold proof of rows that it lacks")
+            raise self._behind(DOUBTED)
 
     def _move_on(self) -> None:
         """Move the anchor on to what was committed, by this process or by another."""
@@ -194,8 +197,17 @@ class Chain:
 
     def _known(self) -> Known:
         """What must not be lost with the file. In a transaction."""
-        kept = self._execute("SELECT inbox FROM ticks WHERE kind = 'keep' AND job = '' ORDER BY seq").fetchall()
-        return Known(self.aside(), current(self._db).facts(), tuple(name for (name,) in kept))
+        return Known(self.aside(), current(self._db).facts(), self.kept_for_all())
+
+    def kept_for_all(self) -> tuple[str, ...]:
+        """Names of what was drawn once for all jobs."""
+        rows = self._execute("SELECT inbox FROM ticks WHERE kind = 'keep' AND job = '' ORDER BY seq")
+        return tuple(name for (name,) in rows)
+
+    def anchor_now(self) -> tuple[Anchor, Known]:
+        """What an anchor of this moment says."""
+        with self.transaction():
+            return self._present(), self._known()
 
     def aside(self) -> dict[int, Spent]:
         """By party, what its jobs have spent or set aside, whichever is more, and what steps under way will cost."""
@@ -224,6 +236,11 @@ class Chain:
     def head(self) -> str:
         """The end of the hash chain."""
         return self._end()[1]
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return self._end()[0]
 
     def _end(self) -> tuple[int, str]:
         """Number and hash of the last row."""

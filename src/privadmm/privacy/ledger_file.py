@@ -171,6 +171,13 @@ class Identity:
         return sha(json.dumps(self.facts(), sort_keys=True))
 
 
+def same_but_for_policy(one: Identity, other: Identity) -> bool:
+    """Whether two identities agree in what no amendment may change."""
+    first, second = one.policy, other.policy
+    counted = (first.adjacency, first.label_epsilon) == (second.adjacency, second.label_epsilon)
+    return counted and (one.mode, one.parties) == (other.mode, other.parties)
+
+
 def default_limits(mode: str) -> Limits | None:
     """Limits of a ledger whose maker chose none: a deployment always has some."""
     return Limits() if mode == "deployment" else None
@@ -233,6 +240,26 @@ def connect(path: Path, read_only: bool = False) -> sqlite3.Connection:
         why = printable(getattr(error, "strerror", None) or error)
         raise LedgerError(f"{path}: cannot be used as a ledger ({why}); name another file") from error
     return db
+
+
+@contextmanager
+def alone_beside(path: Path, patience: float = 30.0) -> Iterator[None]:
+    """Be the only process at work on a ledger, while this process lives.
+
+    A second file is locked in place of the ledger, which must be free for commits meanwhile.
+    """
+    beside = path.with_name(f"{path.name}-turn")
+    if not beside.exists():  # to open and close it again would let go of what this process holds
+        with suppress(FileExistsError):
+            os.close(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    with closing(sqlite3.connect(beside, isolation_level=None, timeout=patience)) as lock:
+        try:
+            lock.execute("BEGIN EXCLUSIVE")
+        except sqlite3.Error as error:
+            raise LedgerError(
+                f"{path}: another process is at work on this ledger ({error}); nothing was released"
+            ) from error
+        yield
 
 
 def start_of(db: sqlite3.Connection) -> Identity:

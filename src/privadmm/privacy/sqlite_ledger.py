@@ -19,9 +19,7 @@ failed, which are hashed behind a secret of their own.
 """
 
 import json
-import os
 import secrets
-import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -35,7 +33,7 @@ from privadmm.privacy.chain import Chain
 from privadmm.privacy.events import Charges, Event, Spent, less, merge_all
 from privadmm.privacy.key_file import KeyFile
 from privadmm.privacy.ledger import Keepsake, Tick, affordable, match_digest, permitted, tallied
-from privadmm.privacy.ledger_file import PUT_BACK, Receipt, pack_charges, readable, sha, unpack_charges
+from privadmm.privacy.ledger_file import PUT_BACK, Receipt, alone_beside, pack_charges, readable, sha, unpack_charges
 from privadmm.privacy.policy import Policy
 
 SALT = 32  # bytes of secret before what is kept, without which guesses could be tried on a head
@@ -47,7 +45,7 @@ class SqliteLedger(Chain):
     """The ledger of a block of parties in one file. A file that exists must have the same parties and policy."""
 
     def __init__(self, path: Path, ids: Sequence[int], policy: Policy, mode: str, anchored: bool = True) -> None:
-        self._turn: sqlite3.Connection | None = None
+        self._turn = False
         self._latest: tuple[Tick, str] | None = None  # the receipt of the tick that was committed last
         self._keys = KeyFile(Path(path))
         super().__init__(path, ids, policy, mode, anchored)
@@ -58,37 +56,23 @@ class SqliteLedger(Chain):
 
     @contextmanager
     def turn(self, patience: float = 30.0) -> Iterator[None]:
-        """Be alone with a deployment's ledger, while this process lives. A tick that died is put on record as failed.
-
-        A second file is locked in place of the ledger, which must be free for commits meanwhile.
-        """
-        if not self.guards or self._turn is not None:
+        """Be alone with a deployment's ledger, while this process lives. A tick that died is recorded as failed."""
+        if not self.guards or self._turn:
             yield
             return
-        beside = self.path.with_name(f"{self.path.name}-turn")
-        if not beside.exists():  # to open and close it again would let go of what this process holds
-            with suppress(FileExistsError):
-                os.close(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        lock = sqlite3.connect(beside, isolation_level=None, timeout=patience)
         try:
-            try:
-                lock.execute("BEGIN EXCLUSIVE")
-            except sqlite3.Error as error:
-                raise LedgerError(
-                    f"{self.path}: another process is at work on this ledger ({error}); nothing was released"
-                ) from error
-            self._turn = lock
-            with readable(self.path), self.transaction():
-                died = [Tick(*row) for row in self._execute("SELECT job, round, phase FROM intents").fetchall()]
-                for tick in died:
-                    self._fail(tick, DIED)
-            self._keys.erase_ended(tick.job for tick in died)
-            if self.failed is not None:
-                raise self._locked()
-            yield
+            with alone_beside(self.path, patience):
+                self._turn = True
+                with readable(self.path), self.transaction():
+                    died = [Tick(*row) for row in self._execute("SELECT job, round, phase FROM intents").fetchall()]
+                    for tick in died:
+                        self._fail(tick, DIED)
+                self._keys.erase_ended(tick.job for tick in died)
+                if self.failed is not None:
+                    raise self._locked()
+                yield
         finally:
-            self._turn = None
-            lock.close()
+            self._turn = False
 
     def _locked(self) -> LockedError:
         return LockedError(
@@ -211,6 +195,22 @@ class SqliteLedger(Chain):
         if account.reserved in (None, account.spent) or account.over:
             return {}
         return {party: less(aside, account.spent.get(party, ())) for party, aside in account.reserved.items()}
+
+    def unfinished(self, job: str) -> bool:
+        """Whether the job may still release something."""
+        account = self.accounts.of(job)
+        return not account.over and account.reserved != account.spent
+
+    def still_owed(self, job: str) -> dict[int, Spent]:
+        """What an unfinished job may have cost beyond what is on record: what it set aside, or its step under way."""
+        if self.accounts.of(job).reserved is not None:
+            return self.freed_by(job)
+        rows = self._execute("SELECT charges FROM intents WHERE job = ?", job).fetchall()
+        return {party: charge for (packed,) in rows for party, charge in unpack_charges(packed).items()}
+
+    def forget_steps(self) -> None:
+        """Forget the steps under way, of a copy whose jobs are over and charged."""
+        self._execute("DELETE FROM intents")
 
     def amend(self, policy: Policy, why: str) -> None:
         """Put another policy in the place of the current one, on record; what was spent stays. Use the ledger anew."""

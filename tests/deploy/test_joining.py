@@ -14,7 +14,7 @@ from small_runs import Outcome, Place
 pytest.importorskip("cryptography")
 from privadmm.deploy.federation import keys
 from privadmm.deploy.federation.init import Made, init
-from privadmm.deploy.federation.joining import read_peers
+from privadmm.deploy.federation.invitation import read_peers
 from privadmm.deploy.federation.layout import Coordinator
 from privadmm.deploy.federation.party import read as read_party
 
@@ -137,6 +137,31 @@ def test_without_a_word_no_ledger_is_made(place: Place) -> None:
     assert (some.own(0) / "ledger.sqlite").exists()
 
 
+def test_records_that_had_a_ledger_are_not_forgotten(place: Place) -> None:
+    """Joining again with the same records would count from zero."""
+    some = Organisations(place).everybody()
+    some.own(0).rename(some.root / "kept")
+    done = some.join(0, code=3)
+    assert "A new ledger forgets what was spent" in done.err
+    assert "Send " in done.out  # the rest is made
+    assert not (some.own(0) / "ledger.sqlite").exists()
+    some.call("ledger", some.own(0), "--anew", code=2)
+    some.call("ledger", some.own(0), "--anew", "--because", "no job has read them")
+
+
+def test_a_policy_is_amended_from_party_toml(place: Place) -> None:
+    some = Organisations(place).everybody()
+    path = some.own(0) / "party.toml"
+    path.write_text(path.read_text().replace("epsilon = 1.0", "epsilon = 3.0"))
+    found = some.call("check", some.own(0), "--json", code=1).object["checked"][str(some.own(0))]
+    (wrong,) = [one for one in found if one["state"] == "bad"]
+    assert "--amend --because" in wrong["fix"]
+    assert "need --because" in some.call("ledger", some.own(0), "--amend", code=2).err
+    some.call("ledger", some.own(0), "--amend", "--because", "the board agreed")
+    some.call("check", some.own(0))
+    some.run()
+
+
 def test_without_records_party_toml_waits_for_their_number(place: Place) -> None:
     some = Organisations(place)
     invitation = some.coordinator.invitations / "party-0.toml"
@@ -176,9 +201,7 @@ def test_a_reply_that_was_changed_on_its_way(place: Place, before: str, after: s
 def test_another_key_needs_the_one_before_or_a_person(place: Place) -> None:
     some = Organisations(place).everybody()
     (some.own(0) / "node-key").unlink()
-    (some.own(0) / "party.toml").unlink()
-    (some.own(0) / "ledger.sqlite").rename(some.own(0) / "kept.sqlite")
-    some.join(0)  # it lost its key, and nobody vouches for the new one
+    assert "nobody vouches" in some.call("rotate", some.own(0)).out
     before = (some.coordinator.keys / "party-0.pub").read_bytes()
     assert "which the one before did not sign" in some.admit(0, code=2).err
     assert (some.coordinator.keys / "party-0.pub").read_bytes() == before
@@ -332,7 +355,7 @@ def test_a_place_in_the_middle_is_filled_again(place: Place) -> None:
     assert "place 1 is empty" in said["done"]
     assert "there is a party 0 already" in some.call("add", some.fed, "--party", 0, code=2).err
     assert some.call("add", some.fed, "--json").object["party"] == 1
-    some.own(1).rename(some.root / "gone")
+    some.own(1).parent.rename(some.root / "gone")
     some.join(1)
     some.admit(1)
     some.run()

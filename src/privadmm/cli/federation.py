@@ -45,12 +45,27 @@ def init(
 
 
 @app.command()
-def ledger(directory: Directory, as_json: AsJson = False) -> None:
-    """Make the ledger of a party, with the policy that its party.toml has, which it then fixes for good."""
+def ledger(
+    directory: Directory,
+    amend: Annotated[
+        bool, Option("--amend", help="put the policy of party.toml in the place of the ledger's; spending stays")
+    ] = False,
+    anew: Annotated[
+        bool, Option("--anew", help="make one for records that have had a ledger, which forgets what was spent")
+    ] = False,
+    because: Annotated[str | None, Option(help="why; it is kept in the ledger")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make the ledger of a party, with the policy that its party.toml has; or amend the policy of the one it has."""
     from privadmm.cli.ledger import show
-    from privadmm.deploy.federation.joining import with_ledger
+    from privadmm.deploy.federation.joining import amended, with_ledger
 
-    show(with_ledger(directory).ledger, as_json)
+    if amend and anew:
+        raise ConfigError("--amend keeps the ledger and --anew makes another: say one of them")
+    if (amend or anew) and not (because or "").strip():
+        raise ConfigError("--amend and --anew need --because, which is kept in the ledger")
+    party = amended(directory, because or "") if amend else with_ledger(directory, because if anew else None)
+    show(party.ledger, as_json)
 
 
 @app.command()

@@ -9,7 +9,7 @@ import typer
 from typer import Argument, Option
 
 from privadmm.cli.output import AsJson, emit
-from privadmm.errors import ClusterError, ConfigError
+from privadmm.errors import ClusterError, ConfigError, RefusedError
 
 if TYPE_CHECKING:
     from privadmm.deploy.federation.layout import Coordinator
@@ -38,7 +38,12 @@ def join(
     if not as_json:
         emit(view.policy_text(made))
     if made.party is not None and agreed("Is this the policy that the ledger shall keep?", yes, as_json):
-        with_ledger(out)
+        try:
+            with_ledger(out)
+        except RefusedError:  # its records have had a ledger; all else is made
+            if not as_json:
+                emit(view.joined_text(shown))
+            raise
         shown["ledger"] = str(made.party.ledger)
     emit(json.dumps(shown) if as_json else view.joined_text(shown))
 
@@ -73,8 +78,8 @@ def pin(
 ) -> None:
     """Take the public keys of the other parties, after showing their fingerprints; and a new authority."""
     from privadmm.cli.views import members as view
-    from privadmm.deploy.federation.joining import look
-    from privadmm.deploy.federation.joining import pin as take
+    from privadmm.deploy.federation.pinning import look
+    from privadmm.deploy.federation.pinning import pin as take
 
     found = look(directory, files)
     shown = view.pinning(found)

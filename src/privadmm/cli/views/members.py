@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from privadmm.deploy.federation.invitation import Reply
-from privadmm.deploy.federation.joining import REPLY, Change, Joined, Pinning, policy_section
+from privadmm.deploy.federation.joining import REPLY, Change, Joined, noted, policy_section
 from privadmm.deploy.federation.keys import certificate_fingerprint, check_certificate
 from privadmm.deploy.federation.layout import Coordinator
 from privadmm.deploy.federation.membership import Seat
+from privadmm.deploy.federation.pinning import Pinning
 
 SAID = {
     "same": "as before",
@@ -16,6 +17,8 @@ SAID = {
     "vouched": "another key, signed by the one before",
     "replaced": "ANOTHER KEY, which the one before did not sign",
 }
+
+NOT_NOTED = "No note of its ledger can be left beside the records, since nothing can be written there."
 
 
 def command(name: str, *words: object) -> str:
@@ -33,6 +36,7 @@ def joined(made: Joined) -> dict[str, Any]:
         "authority": made.invitation.fingerprint,
         "reply": str(folder / REPLY),
         "ledger": None,
+        "noted": made.party is None or noted(made.party) is not None,
         "secure_sums": facts.secure_sums,
     }
 
@@ -65,6 +69,7 @@ def joined_text(shown: dict[str, Any]) -> str:
         f"{shown['name']} is party {shown['party']}; {count}. Its private key is in {folder} and stays there.",
         f"Send {shown['reply']} to the coordinator, and tell it this fingerprint by another way:",
         f"  {shown['fingerprint']}",
+        *([] if shown["noted"] else [NOT_NOTED]),
         "",
         "Then:",
         *(f"  {line}" for line in then),
@@ -136,14 +141,20 @@ def pinning_text(shown: dict[str, Any]) -> str:
 
 
 def rotated_key(folder: Path, reply: Reply) -> dict[str, Any]:
+    lost = () if reply.vouched else ("--replace",)
     return {
         "fingerprint": reply.fingerprint,
         "reply": str(folder / REPLY),
-        "done": f"Party {reply.party} has another key, {reply.fingerprint}. The one before signed it.",
+        "done": f"Party {reply.party} has another key, {reply.fingerprint}. "
+        + (
+            "The one before signed it."
+            if reply.vouched
+            else "The one before is lost, so nobody vouches for it: say so."
+        ),
         "steps": [
-            f"send {folder / REPLY} to the coordinator: {command('admit', 'DIRECTORY', REPLY)}",
+            f"send {folder / REPLY} to the coordinator: {command('admit', 'DIRECTORY', REPLY, *lost)}",
             "for secure sums, to every other party as well (or the coordinator's new peers.toml): "
-            + command("pin", "DIRECTORY", REPLY),
+            + command("pin", "DIRECTORY", REPLY, *lost),
             f"start the node again: {command('node', folder)}",
         ],
     }

@@ -21,15 +21,13 @@ from privadmm.config.file import Config
 from privadmm.data import splits
 from privadmm.data.files import write_text
 from privadmm.data.readers import Records
-from privadmm.deploy.federation import label_holder
+from privadmm.deploy.federation import kit, label_holder
 from privadmm.deploy.federation.joining import (
     REPLY,
     admit,
     invite,
     join,
-    look,
     own_file,
-    pin,
     proposed_policy,
     with_ledger,
     write_peers,
@@ -37,6 +35,7 @@ from privadmm.deploy.federation.joining import (
 from privadmm.deploy.federation.keys import make_authority
 from privadmm.deploy.federation.layout import FLOWER, Coordinator, dialled, listened
 from privadmm.deploy.federation.party import Party
+from privadmm.deploy.federation.pinning import look, pin
 from privadmm.deploy.federation.proposal import expected, neutral, parties_of, written
 from privadmm.errors import ConfigError
 
@@ -119,6 +118,7 @@ def init(config: Config, folder: Path, host: str, port: int, rehearse: bool, lis
         for number, (name, _) in enumerate(shares.files)
     ]
     write_peers(place)
+    kit.for_coordinator(place)
     return Made(place, rehearsed(place, shares, invitations) if rehearse else [], invitations)
 
 

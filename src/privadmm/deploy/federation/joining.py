@@ -7,7 +7,9 @@ party         pin      takes the others' public keys from peers.toml, or from th
 """
 
 import json
+import os
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -16,7 +18,8 @@ from privadmm import __version__
 from privadmm.config.file import Config, read
 from privadmm.config.sections import DataTable
 from privadmm.data.arrays import digest
-from privadmm.data.files import write_bytes, write_text
+from privadmm.data.files import write_text
+from privadmm.deploy.federation import kit
 from privadmm.deploy.federation.invitation import (
     AuthorityTable,
     Invitation,
@@ -27,16 +30,17 @@ from privadmm.deploy.federation.invitation import (
     read_peers,
     signed_reply,
 )
-from privadmm.deploy.federation.keys import certificate_fingerprint, make_node_key, public_of, sealed_by
+from privadmm.deploy.federation.keys import make_node_key
 from privadmm.deploy.federation.layout import FLOWER, Coordinator
 from privadmm.deploy.federation.party import FILE, PEERS, NodeTable, Party, PartyTable, PolicyTable
 from privadmm.deploy.federation.party import read as read_party
 from privadmm.deploy.federation.peers import key_in
-from privadmm.deploy.federation.peers import pin as pinned_at
 from privadmm.deploy.federation.proposal import neutral, parties_of, section
 from privadmm.deploy.federation.records import bound_of, own_columns, own_rows
 from privadmm.errors import ConfigError, DataError
+from privadmm.privacy.ledger_file import identity_of
 from privadmm.privacy.limits import Limits
+from privadmm.privacy.new_ledger import new_ledger
 from privadmm.privacy.sqlite_ledger import SqliteLedger
 from privadmm.privacy.sums import SecureSum
 
@@ -143,7 +147,10 @@ def join(
     public = make_node_key(folder / "node-key")
     reply = signed_reply(facts.party, facts.federation, name or f"party {facts.party}", folder / "node-key", public)
     write_text(folder / REPLY, Peers((reply,)).written(REPLY))
-    return Joined(folder, invitation, reply, None if records is None else read_party(folder))
+    party = None if records is None else read_party(folder)
+    if party is not None:
+        kit.for_party(party)
+    return Joined(folder, invitation, reply, party)
 
 
 def from_folder(source: Path, folder: Path) -> str:
@@ -195,14 +202,36 @@ def policy_section(policy: PolicyTable) -> str:
     return "\n".join(["[policy]", *lines])
 
 
-def with_ledger(folder: Path) -> Party:
-    """Make the ledger of a party, with the policy in its party.toml."""
+def with_ledger(folder: Path, anew: str | None = None) -> Party:
+    """Make the ledger of a party, with the policy in its party.toml; `anew`: why, if its records have had one."""
     party = read_party(folder)
     if party.ledger.exists():
         raise ConfigError(
             f"{party.ledger}: exists already, and a ledger is made once; change its policy with --amend --because"
         )
-    SqliteLedger(party.ledger, (party.number,), party.fixed, party.policy.mode).close()
+    kit.for_party(party)
+    new_ledger(party.ledger, (party.number,), party.fixed, party.policy.mode, noted(party), anew)
+    return party
+
+
+def noted(party: Party) -> Path | None:
+    """The records beside which a note can name their ledger; None where nothing can be written, or nothing is yet."""
+    return party.source if party.source.exists() and os.access(party.source.parent, os.W_OK) else None
+
+
+def amended(folder: Path, why: str) -> Party:
+    """Put the policy of party.toml in the place of the ledger's, on record; what was spent stays."""
+    party = read_party(folder)
+    known = identity_of(party.ledger)
+    if known is None:
+        raise ConfigError(f"{party.ledger}: there is no ledger yet; make it without --amend")
+    if (known.mode, known.parties) != (party.policy.mode, (party.number,)):
+        raise ConfigError(
+            f"{party.ledger}: is of party {known.parties[0]} in mode {known.mode}, which stays; {FILE} has party "
+            f"{party.number} in mode {party.policy.mode}"
+        )
+    with closing(SqliteLedger(party.ledger, known.parties, known.policy, known.mode)) as opened:
+        opened.amend(party.fixed, why)
     return party
 
 
@@ -293,90 +322,3 @@ def write_peers(place: Coordinator, vouched: str | None = None) -> Peers:
     peers = Peers(tuple(kept_replies(place)), AuthorityTable(ca, vouched))
     write_text(place.peers, peers.written(place.peers.name))
     return peers
-
-
-@dataclass(frozen=True)
-class Pinning:
-    """What `pin` would change in a party's directory, for its people to look at."""
-
-    party: Party
-    changes: tuple[Change, ...]
-    authority: Literal["same", "vouched", "replaced"] | None  # None: the files do not have it
-    authority_fingerprint: str | None
-    absent: tuple[int, ...]  # pinned here, and not in the files
-    code: str  # the same at every party that pins the same keys
-    certificate: str | None = None
-
-    @property
-    def suspicious(self) -> list[str]:
-        """What nobody vouched for, and a person has to."""
-        odd = [f"party {change.party}" for change in self.changes if change.state == "replaced"]
-        return odd + (["the authority"] if self.authority == "replaced" else [])
-
-
-def look(folder: Path, paths: Sequence[Path]) -> Pinning:
-    """Compare files of public keys with those that a party has pinned."""
-    party = read_party(folder)
-    found = read_peers(paths, federation_of(folder))
-    own, others = public_of(folder / party.node.key), []
-    for reply in found.replies:
-        if reply.party != party.number:
-            others.append(reply)
-        elif own.split()[:2] != reply.key.encode().split()[:2]:
-            raise ConfigError(
-                f"{paths[0]}: has another key for party {party.number} than {folder / party.node.key}: have the "
-                f"coordinator admit {folder / REPLY} first"
-            )
-    check_distinct(found.replies)
-    files = {reply.party: pinned_at(folder, reply.party) for reply in others}
-    known = {int(path.stem.removeprefix("party-")) for path in (folder / PEERS).glob("party-*.pub")}
-    keys = {party.number: own} | {number: pinned_at(folder, number).read_bytes() for number in known}
-    keys |= {reply.party: reply.key.encode() for reply in others}
-    listed = [[number, " ".join(keys[number].decode().split()[:2])] for number in sorted(keys)]
-    state, mark = authority_of(folder / party.node.ca, found.authority)
-    return Pinning(
-        party,
-        tuple(changes(files, others)),
-        state,
-        mark,
-        tuple(sorted(known - files.keys())),
-        "-".join(digest(json.dumps(listed).encode())[start : start + 4] for start in range(0, 20, 4)),
-        None if found.authority is None else found.authority.certificate,
-    )
-
-
-def authority_of(ca: Path, found: AuthorityTable | None) -> tuple[Any, str | None]:
-    """Whether a file has the authority that the party knows, and its fingerprint."""
-    if found is None:
-        return None, None
-    try:
-        mark = certificate_fingerprint(found.certificate.encode())
-        if mark == certificate_fingerprint(ca.read_bytes()):
-            return "same", mark
-    except ValueError:
-        raise ConfigError(f"{ca}: this, or the certificate of the authority that was sent, is none in PEM") from None
-    good = found.vouched is not None and sealed_by(ca, found.content(), found.vouched)
-    return ("vouched" if good else "replaced"), mark
-
-
-def pin(found: Pinning, drop: Sequence[int] = ()) -> None:
-    """Take the keys of the others, and the authority; forget those to `drop`."""
-    folder = found.party.folder
-    if unknown := set(drop) - set(found.absent):
-        raise ConfigError(f"party {min(unknown)} is not pinned here, or is in the file that was sent")
-    (folder / PEERS).mkdir(exist_ok=True)
-    for change in found.changes:
-        if change.reply is not None and change.state != "same":
-            write_text(pinned_at(folder, change.party), change.reply.key + "\n")
-    for number in drop:
-        pinned_at(folder, number).unlink()
-    if found.authority in ("vouched", "replaced") and found.certificate is not None:
-        write_bytes(folder / found.party.node.ca, found.certificate.encode())
-
-
-def federation_of(folder: Path) -> str:
-    """The federation of a party: as it was invited; without an invitation it is known by its authority."""
-    path = folder / INVITED
-    if path.is_file():
-        return read_invitation(path).facts.federation
-    return (folder / read_party(folder).node.ca).read_text(encoding="ascii")

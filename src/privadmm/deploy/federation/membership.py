@@ -10,7 +10,6 @@ from privadmm.data.files import write_bytes, write_text
 from privadmm.deploy.federation.invitation import AuthorityTable, Peers, Reply, read_peers, signed_reply
 from privadmm.deploy.federation.joining import (
     REPLY,
-    federation_of,
     invite,
     own_file,
     proposed_policy,
@@ -20,6 +19,7 @@ from privadmm.deploy.federation.joining import (
 from privadmm.deploy.federation.keys import fingerprint, make_authority, make_node_key, make_server, public_of, seal
 from privadmm.deploy.federation.layout import Coordinator
 from privadmm.deploy.federation.party import read as read_party
+from privadmm.deploy.federation.pinning import federation_of
 from privadmm.deploy.federation.proposal import neutral, parties_of
 from privadmm.errors import ConfigError
 
@@ -29,20 +29,21 @@ RETIRED = "retired-keys"  # of a party: public keys that it had, with which it k
 def rotate_key(folder: Path) -> Reply:
     """Make another key for a party, signed by the one before; returns its reply, which is also in reply.toml.
 
-    A process that dies on the way leaves the old key or the new one, and the reply of the new one: called again, it
-    finishes what was begun.
+    A key that was lost cannot sign: then a person tells the coordinator and the others. A process that dies on the way
+    leaves the old key or the new one, and the reply of the new one: called again, it finishes what was begun.
     """
     party = read_party(folder)
     key, fresh, answer = folder / party.node.key, folder / f"{party.node.key}.new", folder / f"{REPLY}.new"
-    before = public_of(key)
-    if answer.exists():
+    before = public_of(key) if key.exists() else None
+    if before is not None and answer.exists():
         (begun,) = read_peers([answer], None).replies
         if begun.key == before.decode().strip():
             answer.replace(folder / REPLY)
             return begun
     public = make_node_key(fresh)
-    reply = signed_reply(party.number, federation_of(folder), party.name, fresh, public, before=key)
-    keep_public(folder, before)
+    reply = signed_reply(party.number, federation_of(folder), party.name, fresh, public, key if before else None)
+    if before is not None:
+        keep_public(folder, before)
     write_text(answer, Peers((reply,)).written(REPLY))
     fresh.replace(key)
     answer.replace(folder / REPLY)

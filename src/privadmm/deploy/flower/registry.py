@@ -69,7 +69,7 @@ def known(place: Coordinator) -> dict[int, Registered | None]:
 
 def agree(place: Coordinator) -> dict[str, list[str]]:
     """Register the keys in nodes/ that are not, and take back those that are retired."""
-    from flwr.proto.control_pb2 import RegisterNodeRequest, UnregisterNodeRequest
+    from flwr.proto.control_pb2 import UnregisterNodeRequest
 
     done: dict[str, list[str]] = {"registered": [], "unregistered": [], "spent": []}
     with control(place) as client:
@@ -77,8 +77,8 @@ def agree(place: Coordinator) -> dict[str, list[str]]:
         for path in sorted(place.keys.glob("party-*.pub")):
             key = as_flower(path)
             if key not in by_key:
-                client.RegisterNode(RegisterNodeRequest(public_key=key, name=path.stem))
-                done["registered"].append(path.stem)
+                if register(client, key, path.stem):
+                    done["registered"].append(path.stem)
             elif by_key[key].gone:
                 done["spent"].append(path.stem)  # Flower takes no key a second time
         for path in sorted(place.retired.glob("party-*.pub")):
@@ -87,6 +87,20 @@ def agree(place: Coordinator) -> dict[str, list[str]]:
                 client.UnregisterNode(UnregisterNodeRequest(node_id=one.id))
                 done["unregistered"].append(path.stem)
     return done
+
+
+def register(client: Any, key: bytes, name: str) -> bool:
+    """Register a key; whether it was this process that did it, and not another at the same moment."""
+    import httpx
+    from flwr.proto.control_pb2 import RegisterNodeRequest
+
+    try:
+        client.RegisterNode(RegisterNodeRequest(public_key=key, name=name))
+    except httpx.HTTPStatusError:
+        if key not in [one.key for one in nodes(client)]:
+            raise
+        return False
+    return True
 
 
 def number_of(path: Path) -> int:

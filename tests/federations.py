@@ -15,6 +15,7 @@ import pytest
 from privadmm.config.file import read
 from privadmm.deploy.federation.coordinator import Patience
 from privadmm.deploy.federation.init import Made, init
+from privadmm.deploy.federation.joining import REPLY, admit, join
 from privadmm.deploy.federation.party_server import answer
 from privadmm.deploy.federation.protocol import Letter
 from privadmm.engine.mail import Mail
@@ -177,6 +178,29 @@ def small_disk(folder: Path, kilobytes: int) -> Iterator[Path]:
         yield folder
     finally:
         subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def own_csv(path: Path, rows: int, seed: int = 0) -> Path:
+    """Records as `OWN_FILES` declares them."""
+    rng = np.random.default_rng(seed)
+    cells = zip(rng.integers(20, 60, rows), rng.choice(["clerk", "smith"], rows), strict=True)
+    lines = ["y,age,job,name", *(f"{'yes' if age > 40 else 'no'},{age},{job},x" for age, job in cells)]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def joined(made: Made) -> list[Path]:
+    """Directories of all parties that were invited, beside the coordinator's; they have no records yet."""
+    folders = [made.coordinator.folder.parent / path.stem for path in made.invitations]
+    for path, folder in zip(made.invitations, folders, strict=True):
+        join(path, folder)
+    admit(made.coordinator, [folder / REPLY for folder in folders])
+    for folder in folders:  # its records are not counted yet, and it is read to be pinned
+        (folder / "peers").mkdir(exist_ok=True)
+        for key in made.coordinator.keys.glob("party-*.pub"):
+            if key.stem != folder.name:
+                (folder / "peers" / key.name).write_bytes(key.read_bytes())
+    return folders
 
 
 def key_of(ledger: Path, job: str) -> bytes | None:

@@ -35,7 +35,10 @@ OWNERS = {
     "networkx": set[str](),
     "opendp": {"privacy.mechanisms"},
     "pyarrow": {"data.readers"},
-    "flwr": {"deploy.flower.client", "deploy.flower.post", "deploy.flower.pinned", "runs.flower_app"},
+    "flwr": {
+        *("deploy.flower.client", "deploy.flower.post", "deploy.flower.pinned", "deploy.flower.registry"),
+        "runs.flower_app",
+    },
     "dask": {"deploy.dask_client"},
     "distributed": {"deploy.dask_client"},
     "cryptography": {"privacy.masks", "deploy.federation.keys", "deploy.dask_client"},

@@ -47,7 +47,18 @@ from small_runs import (
 )
 
 pytest.importorskip("cryptography")
-from federations import OWN_FILES, SUMMED, Desks, Federated, Unreliable, federated, only_releases, released
+from federations import (
+    OWN_FILES,
+    SUMMED,
+    Desks,
+    Federated,
+    Unreliable,
+    federated,
+    joined,
+    only_releases,
+    own_csv,
+    released,
+)
 
 pytestmark = pytest.mark.usefixtures("skipped_plots")
 
@@ -658,17 +669,15 @@ def test_a_party_answers_without_heavy_libraries(made: Federated) -> None:
 
 
 def test_parties_bring_files_of_their_own(tmp_path: Path) -> None:
-    from privadmm.deploy.federation.init import init, with_ledger
+    from privadmm.deploy.federation.init import init
+    from privadmm.deploy.federation.joining import with_ledger
 
     own = OWN_FILES.format(count=3, more='on_bad = "default"')
     (tmp_path / "config.toml").write_text(own)
     made = init(read(tmp_path / "config.toml"), tmp_path / "federation", "127.0.0.1", 9100, rehearse=False)
-    folders = [tmp_path / "federation" / f"party-{number}" for number in range(3)]
-    rng = np.random.default_rng(0)
+    folders = joined(made)
     for number, folder in enumerate(folders):
-        cells = zip(rng.integers(20, 60, 10 + number), rng.choice(["clerk", "smith"], 10 + number), strict=True)
-        lines = ["y,age,job,name", *(f"{'yes' if age > 40 else 'no'},{age},{job},x" for age, job in cells)]
-        (folder / "data.csv").write_text("\n".join(lines) + "\n")
+        own_csv(folder / "data.csv", 10 + number, seed=number)
         path = folder / "party.toml"
         path.write_text(path.read_text().replace("# records = ...", f"records = {10 + number}"))
         with_ledger(folder)

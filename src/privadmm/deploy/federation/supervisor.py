@@ -22,6 +22,7 @@ PAUSE = 5.0  # seconds before the next start
 LOOK = 0.2  # seconds between looks at the processes
 LEAVING = 10.0  # seconds that a process may take to end
 PR_SET_PDEATHSIG = 1  # of Linux's prctl
+PRCTL = getattr(ctypes.CDLL(None), "prctl", None)  # found now: between fork and exec another thread may hold a lock
 
 
 @dataclass
@@ -30,6 +31,8 @@ class Process:
 
     command: Sequence[str]
     environment: Mapping[str, str]
+    forever: bool = False  # start it again however often it ends
+    hint: str = ""  # what to do about an end
     child: "subprocess.Popen[bytes] | None" = None
     due: float = 0.0  # when to start it
     began: float = 0.0
@@ -47,11 +50,12 @@ class Process:
             return None
         self.child = None
         self.failures = self.failures + 1 if now - self.began < SOON else 1
-        if code == 0 or self.failures >= TRIES:
+        if not self.forever and (code == 0 or self.failures >= TRIES):
             return code
         self.due = now + PAUSE
         name = self.command[0].rpartition("/")[2]
-        print(f"privadmm: {name} ended with code {code}; it is started again in {PAUSE:g} s", file=sys.stderr)
+        said = f"privadmm: {name} ended with code {code}; it is started again in {PAUSE:g} s"
+        print(f"{said}. {self.hint}" if self.hint else said, file=sys.stderr)
         return None
 
     def end(self, interrupted: bool) -> None:
@@ -66,9 +70,14 @@ class Process:
                 return
 
 
-def keep_up(commands: Sequence[Sequence[str]], environment: Mapping[str, str]) -> int:
-    """Keep these commands running until a signal asks to stop; returns the exit code of one that never stays up."""
-    processes = [Process(command, environment) for command in commands]
+def keep_up(
+    commands: Sequence[Sequence[str]], environment: Mapping[str, str], forever: bool = False, hint: str = ""
+) -> int:
+    """Keep these commands running until a signal asks to stop; returns the exit code of one that never stays up.
+
+    With `forever` none is given up: what ails it is somebody else's to mend. `hint` says whose.
+    """
+    processes = [Process(command, environment, forever, hint) for command in commands]
     with stop_signals() as signals:
         try:
             while not signals:
@@ -84,8 +93,8 @@ def keep_up(commands: Sequence[Sequence[str]], environment: Mapping[str, str]) -
 
 def end_with_parent() -> None:
     """In a new process: ask Linux to end it when its parent ends, however that happens."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    if PRCTL is not None:
+        PRCTL(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def need_port(host: str, port: int, whose: str, change: str) -> None:

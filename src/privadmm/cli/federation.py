@@ -8,11 +8,14 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
+from privadmm.cli import federation_runs
 from privadmm.cli.output import AsJson, ConfigFile, emit
 from privadmm.config.file import read
 from privadmm.errors import ClusterError, ConfigError
 
 app = typer.Typer(no_args_is_help=True, help="Train over organisations that keep their records (Flower).")
+for command in federation_runs.COMMANDS:
+    app.command()(command)
 Directory = Annotated[Path, Argument(metavar="DIRECTORY", help="a party's, with party.toml in it")]
 
 

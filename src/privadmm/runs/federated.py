@@ -48,8 +48,8 @@ class Asked:
 def federate(config: Config, post: Post, asked: Asked, report: Report | None = None) -> dict[str, Any]:
     """Run the job with all its parties; returns what result.json then holds.
 
-    A run begins with all of them. One that is resumed from a checkpoint goes on without those that do not come, if
-    `absent` is "continue": they leave for good, like a party that leaves in the middle.
+    A run begins with all of them. One that is resumed goes on without those that do not come, if `absent` is
+    "continue": they leave for good, like a party that leaves in the middle.
     """
     began, report = time.perf_counter(), report or Silent()
     check_seed(config)
@@ -126,17 +126,19 @@ def end(post: Post, nodes: Iterable[int], directory: RunDir) -> int:
 
 
 def known_before(directory: RunDir) -> tuple[dict[int, Facts], dict[int, int]]:
-    """Facts of all parties of a run with a checkpoint, and since which round some of them are gone for good.
+    """Facts of all parties of a run that has begun, and since which round some of them are gone for good.
 
     A damaged checkpoint tells nothing here; the error comes when it is loaded.
     """
-    if not directory.parties.exists() or not directory.checkpoint.exists():
+    if not directory.parties.exists():
         return {}, {}
-    try:
-        kept, _ = arrays.unpack(directory.checkpoint.read_bytes()[64:])
-        absent = dict(kept["absent"].tolist())
-    except (ValueError, KeyError, IndexError):
-        return {}, {}
+    absent: dict[int, int] = {}
+    if directory.checkpoint.exists():
+        try:
+            kept, _ = arrays.unpack(directory.checkpoint.read_bytes()[64:])
+            absent = dict(kept["absent"].tolist())
+        except (ValueError, KeyError, IndexError):
+            return {}, {}
     known = [Facts(**{**facts, "names": tuple(facts["names"])}) for facts in json.loads(directory.parties.read_text())]
     return {facts.party: facts for facts in known}, absent
 

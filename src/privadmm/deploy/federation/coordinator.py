@@ -276,8 +276,8 @@ def greet(
     if missing and not may_leave:
         raise ClusterError(
             f"{named(missing)} did not answer within {patience.timeout:g} s, and a run begins with all of them: start "
-            "its node, see that its key is registered, and try again; a run with a checkpoint goes on without it for "
-            'good if it is resumed with absent = "continue"'
+            "its node, see that its key is registered, and try again; a run that has begun goes on without it for good "
+            'if it is resumed with absent = "continue"'
         )
     if not known:
         raise ClusterError(f"no party answered within {patience.timeout:g} s: start their nodes, and try again")

@@ -34,7 +34,7 @@ PR_SET_PDEATHSIG = 1  # of Linux's prctl
 
 @dataclass
 class Process:
-    """A process that is started again whenever it fails."""
+    """A process that is started again whenever it ends. Flower's end with code 0 when somebody else signals them."""
 
     command: Sequence[str]
     environment: Mapping[str, str]
@@ -45,7 +45,7 @@ class Process:
     log: Path | None = None  # a file for what it prints
 
     def look(self) -> int | None:
-        """Start the process if it is due. Returns its exit code if it ended well or never stays up, else None."""
+        """Start the process if it is due. Returns an exit code other than 0 if it never stays up, else None."""
         now = time.monotonic()
         if self.child is None:
             if now >= self.due:
@@ -59,8 +59,8 @@ class Process:
             return None
         self.child = None
         self.failures = self.failures + 1 if now - self.began < SOON else 1
-        if code == 0 or self.failures >= TRIES:
-            return code
+        if self.failures >= TRIES:
+            return code or 1
         self.due = now + PAUSE
         name = self.command[0].rpartition("/")[2]
         print(f"privadmm: {name} ended with code {code}; it is started again in {PAUSE:g} s", file=sys.stderr)

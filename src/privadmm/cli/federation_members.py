@@ -158,6 +158,9 @@ def withdraw(
     emit(json.dumps(shown) if as_json else view.steps_text(shown))
 
 
+COMMANDS = (join, admit, pin, rotate, add, withdraw)
+
+
 def agreed(question: str, yes: bool, as_json: bool) -> bool:
     """Whether somebody says yes. Where nobody can be asked, it is no."""
     if yes:

@@ -56,6 +56,7 @@ class RunDir:
     convergence = Inside("convergence.png")
     spending = Inside("epsilon.png")
     result = Inside("result.json")  # the summary
+    ended = Inside("ended.json")  # of a federation's run that was ended for good
 
     def check(self, resume: bool) -> None:
         """Refuse a place that this run may not use; cheap, so that it can come before the data are read."""
@@ -63,6 +64,8 @@ class RunDir:
             raise ConfigError(f"{self.path}: is a file, and a run needs a directory; name another {self.out}")
         if self.result.exists():
             raise ConfigError(f"{self.path}: holds a finished run; name another {self.out}")
+        if self.ended.exists():
+            raise ConfigError(f"{self.path}: holds a run that was ended for good; name another {self.out}")
         if self.job.exists():
             if not resume:
                 raise ConfigError(f"{self.path}: holds an unfinished run; add {self.resume} to go on with it")
@@ -107,6 +110,14 @@ class RunDir:
             self.discard()
             raise
 
+    @property
+    def job_id(self) -> str:
+        """The id of the job of a run that began here."""
+        try:
+            return str(json.loads(self.job.read_text(encoding="utf-8"))["job"])
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            raise CheckpointError(f"{self.job}: is damaged or not there; start anew in another {self.out}") from error
+
     def _known(self, facts: dict[str, str]) -> str:
         try:
             known = json.loads(self.job.read_text(encoding="utf-8"))
@@ -134,7 +145,7 @@ class RunDir:
         """Keep the receipts of every round, and then a checkpoint every so many rounds."""
         if self.receipts.exists():  # a line that a crash tore would be joined to the next
             os.truncate(self.receipts, len(whole_lines(self.receipts.read_bytes())))
-        return [Receipts(self.receipts, parties), Checkpoint(self.checkpoint, job.id, every)]
+        return [Receipts(self.receipts, parties), Departures(Checkpoint(self.checkpoint, job.id, every))]
 
     def discard(self) -> None:
         """Remove what a run without any release left, so that the place can be used again."""
@@ -169,6 +180,26 @@ class Receipts:
             if not file.tell():
                 table.writerow(HEADER[: len(rows[0]) if rows else -1])
             table.writerows(rows)
+
+
+@dataclass
+class Departures:
+    """A callback that keeps a checkpoint also after a round in which a party left.
+
+    The next letters say that it is gone. A run that is resumed from before that would ask it again, and the others
+    would refuse the round.
+    """
+
+    checkpoint: Checkpoint
+    gone: int = 0
+
+    def __call__(self, view: View) -> None:
+        gone = len(view.progress.mail.absent)
+        if gone > self.gone:
+            view.progress.save(self.checkpoint.path, self.checkpoint.job)
+        else:
+            self.checkpoint(view)
+        self.gone = gone
 
 
 def whole_lines(data: bytes) -> bytes:

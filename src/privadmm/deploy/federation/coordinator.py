@@ -76,6 +76,7 @@ class Federation:
     patience: Patience = field(default_factory=Patience)
     labels: Floats | None = None  # the coordinator's, where parties hold columns
     ended: Path | None = None  # the file that lists the jobs that are over
+    may_leave: bool = False  # also before the first round of this process: others have gone on without them before
     job: Job = field(init=False)  # from `begin` on
     asked: bool = False  # for a release, which a party may have made even if no answer came
     left: dict[int, str] = field(default_factory=dict)  # why a party is not asked any more
@@ -101,7 +102,7 @@ class Federation:
         for party in self.homes:
             heads = json.dumps([head for head, first in seen if first == party])
             letters[party] = {"kind": "begin", "proposal": packed, "heads": heads, **(earlier or Earlier()).of(party)}
-        patience = replace(self.patience, absent="abort")
+        patience = self.patience if self.may_leave else replace(self.patience, absent="abort")
         answers = self._ask(letters, patience)
         if job.sums is None:
             return
@@ -281,15 +282,17 @@ def greet(
     patience: Patience,
     nodes: Sequence[int],
     credentials: Credentials,
-) -> dict[int, Facts]:
-    """Ask every node who it is; facts by node. All of `parties`, given with their public keys, have to be there.
+    may_leave: bool = False,
+) -> tuple[dict[int, Facts], dict[int, str]]:
+    """Ask every node who it is; facts by node, and why parties are missing.
 
-    A registered key lets a node in and does not say which party it is: a party signs that itself, for this question of
-    this coordinator.
+    All of `parties`, given with their public keys, have to be there, unless they `may_leave`. A registered key lets a
+    node in and does not say which party it is: a party signs that itself, for this question of this coordinator.
     """
     greeting = credentials.greeting(secrets.token_hex(16), proposal)
     letter = credentials.hello(greeting, proposal)
     facts: dict[int, Facts] = {}
+    refused: dict[int, str] = {}
     for node, answer in sorted(post.exchange(dict.fromkeys(nodes, letter), patience.timeout).items()):
         number = answer.get("party")
         # A node that does not say who it is may be one of the parties.
@@ -298,22 +301,34 @@ def greet(
         if answer.get("status") != "ok":
             # A failure is not signed, so the node is all that is known for sure.
             name, why = told(answer)
+            if may_leave and answer.get("status") == "refused" and isinstance(number, int):
+                refused[number] = f"refused: {why}"
+                continue
             who = f"node {node}" if number is None else f"party {number!r} (node {node})"
             kind = RefusedError if answer.get("status") == "refused" else ClusterError
             raise kind(f"{who} did not take the job, {name}: {why}")
         facts[node] = recognise(node, answer, greeting, parties)
         same_version(facts[node])
+    if refused and 2 * len(refused) >= len(parties):
+        raise RefusedError(
+            f"{named(refused)} refused at once, half of those asked or more, and the run does not go on with the "
+            f"others alone: {next(iter(refused.values()))}"
+        )
     known = sorted(facts.values(), key=lambda own: own.party)
     numbers = [own.party for own in known]
     if twice := [number for number in set(numbers) if numbers.count(number) > 1]:
         raise ClusterError(f"two nodes say that they are party {twice[0]}: each party runs one node")
-    if missing := parties.keys() - set(numbers):
+    missing = parties.keys() - set(numbers)
+    if missing and not may_leave:
         raise ClusterError(
             f"{named(missing)} did not answer within {patience.timeout:g} s, and a run begins with all of them: start "
-            "its node, see that its key is registered, and try again"
+            "its node, see that its key is registered, and try again; a run that has begun goes on without it for good "
+            'if it is resumed with absent = "continue"'
         )
+    if not known:
+        raise ClusterError(f"no party answered within {patience.timeout:g} s: start their nodes, and try again")
     agree(known)
-    return facts
+    return facts, {party: refused.get(party, f"no answer for {patience.timeout:g} s") for party in sorted(missing)}
 
 
 def recognise(node: int, answer: Letter, greeting: Greeting, parties: Mapping[int, Path]) -> Facts:

@@ -5,6 +5,7 @@ import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from time import monotonic, sleep
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,6 +22,10 @@ except ImportError as error:
 __all__ = ["CONNECT", "CancelledError", "Future", "KilledWorker", "connected"]
 
 CONNECT = 30.0  # seconds that a connection may take
+ABSENT = 4.0  # seconds after which nobody is believed to listen at a scheduler's address
+POLL = 0.25  # seconds between two tries to reach it
+PORT = 8786  # where a scheduler listens, if its address does not say
+PROBE = 3.0  # seconds for a handshake that only finds out what is wrong
 SETTINGS = {
     "distributed.worker.profile.enabled": False,  # statistics of what workers do cost them time
     "distributed.worker.http.routes": [],  # no pages
@@ -66,6 +71,7 @@ def connected(config: Config, count: int) -> Iterator[Client]:
                 client = stack.enter_context(Client(local, **options))
             else:
                 options |= {"security": security(config), "timeout": min(config.run.timeout, CONNECT)}
+                check_listens(address)
                 client = stack.enter_context(Client(address, **options))
         except ssl.SSLError as error:
             raise ConfigError(
@@ -106,13 +112,31 @@ def security(config: Config) -> Security:
     return secured
 
 
+def check_listens(address: str) -> None:
+    """Wait a moment for somebody to listen there: the scheduler may just be starting. Dask would wait much longer."""
+    where = urlsplit(address)
+    deadline = monotonic() + ABSENT
+    while True:
+        try:
+            left = max(deadline - monotonic(), POLL)
+            socket.create_connection((str(where.hostname), where.port or PORT), timeout=left).close()
+            return
+        except OSError as error:
+            if monotonic() + POLL > deadline:
+                raise ClusterError(
+                    f"nothing answers at {address} ({error.strerror or error}): start `dask scheduler` there, or "
+                    "correct [run] scheduler (--scheduler)"
+                ) from error
+            sleep(POLL)
+
+
 def unreached(address: str, error: Exception) -> str:
     """Why the scheduler cannot be talked to, and the fix; `error` is what a client met."""
     where = urlsplit(address)
-    encrypted = speaks_tls(str(where.hostname), where.port or 8786)
+    encrypted = speaks_tls(str(where.hostname), where.port or PORT)
     match encrypted, where.scheme:
         case None, _:
-            return f"nothing answers at {address}: start `dask scheduler` there, or correct [run] scheduler"
+            return f"whoever listens at {address} does not answer: see whether the scheduler there is stopped or stuck"
         case True, "tcp":
             return (
                 f"the scheduler at {address} speaks TLS and refuses plain text: name it "
@@ -136,16 +160,14 @@ def unreached(address: str, error: Exception) -> str:
 
 
 def speaks_tls(host: str, port: int) -> bool | None:
-    """Whether a TLS handshake gets an answer there; None if nobody listens. No certificate is shown or believed."""
+    """Whether a TLS handshake gets an answer there; None if nothing does. No certificate is shown or believed."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
-        plain = socket.create_connection((host, port), timeout=3)
-    except OSError:
-        return None
-    with plain:
-        try:
+        with socket.create_connection((host, port), timeout=PROBE) as plain:
             context.wrap_socket(plain).close()
-        except OSError:  # of which SSLError is one
-            return False
+    except (TimeoutError, ConnectionRefusedError):
+        return None
+    except OSError:  # of which SSLError is one
+        return False
     return True

@@ -149,3 +149,25 @@ def test_a_part_is_told_to_end(whom: str, place: Place, tmp_path_factory: pytest
     whole = place.run(with_changes(STAR, {"algorithm": {"rounds": rounds}}), out=place.path / "whole")
     assert json.loads((place.out / "result.json").read_text())["transcript"] == whole.result["transcript"]
     paid_once(place.out, rounds)
+
+
+LEFT = {"parties": {"leave": ["1@2", "3@4"]}, "privacy": {"budget": 1.5}}
+
+
+@pytest.mark.parametrize("engine", ["inprocess", "dask"])
+def test_what_parties_that_left_did_not_spend_is_free_when_the_run_is_over(
+    engine: str, cluster: Deployed, place: Place
+) -> None:
+    tables = with_changes(STAR, {**LEFT, "run": {"ledger": "kept"}})
+    if engine == "dask":
+        tables = dasked(tables, cluster)
+    done = place.run(tables)
+    files = sorted((place.path / "kept").glob("*.sqlite")) if engine == "dask" else [place.path / "kept"]
+    for file in files:
+        assert verify(file).problems == ()
+        shown = place.call("ledger", "show", file, "--json").object
+        for party in shown["parties"]:
+            assert party["epsilon_with_reservations"] == party["epsilon_spent"]
+    spent, left = ({party["party"]: party[key] for party in done.ledger["parties"]} for key in ("epsilon", "left"))
+    assert spent[1] < spent[3] < spent[0]
+    assert left[1] > left[3] > left[0]

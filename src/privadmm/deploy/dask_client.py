@@ -22,7 +22,7 @@ except ImportError as error:
 __all__ = ["CONNECT", "CancelledError", "Future", "KilledWorker", "connected"]
 
 CONNECT = 30.0  # seconds that a connection may take
-ABSENT = 4.0  # seconds after which nobody is believed to listen at a scheduler's address
+ABSENT = 3.0  # seconds after which nobody is believed to listen at a scheduler's address
 POLL = 0.25  # seconds between two tries to reach it
 PORT = 8786  # where a scheduler listens, if its address does not say
 PROBE = 3.0  # seconds for a handshake that only finds out what is wrong
@@ -70,8 +70,9 @@ def connected(config: Config, count: int) -> Iterator[Client]:
                 local = stack.enter_context(on_this_machine(count))
                 client = stack.enter_context(Client(local, **options))
             else:
-                options |= {"security": security(config), "timeout": min(config.run.timeout, CONNECT)}
-                check_listens(address)
+                secured, limit = security(config), min(config.run.timeout, CONNECT)
+                options |= {"security": secured, "timeout": limit}
+                check_answers(address, secured, limit)
                 client = stack.enter_context(Client(address, **options))
         except ssl.SSLError as error:
             raise ConfigError(
@@ -112,15 +113,28 @@ def security(config: Config) -> Security:
     return secured
 
 
-def check_listens(address: str) -> None:
-    """Wait a moment for somebody to listen there: the scheduler may just be starting. Dask would wait much longer."""
-    where = urlsplit(address)
-    deadline = monotonic() + ABSENT
+def check_answers(address: str, secured: Security, limit: float) -> None:
+    """See that somebody answers at a scheduler's address: Dask waits long where nobody listens, and then for ever."""
+    with reached(address) as plain:
+        plain.settimeout(limit)
+        try:
+            if context := secured.get_connection_args("client").get("ssl_context"):
+                context.wrap_socket(plain).close()
+            else:
+                plain.recv(1)  # in plain text a scheduler speaks first
+        except TimeoutError as error:
+            raise ClusterError(unreached(address, error)) from error
+        except OSError:  # whatever it is, a client meets it too, and learns more
+            pass
+
+
+def reached(address: str) -> socket.socket:
+    """A connection to a scheduler, which may be starting just now."""
+    where, deadline = urlsplit(address), monotonic() + ABSENT
     while True:
         try:
             left = max(deadline - monotonic(), POLL)
-            socket.create_connection((str(where.hostname), where.port or PORT), timeout=left).close()
-            return
+            return socket.create_connection((str(where.hostname), where.port or PORT), timeout=left)
         except OSError as error:
             if monotonic() + POLL > deadline:
                 raise ClusterError(

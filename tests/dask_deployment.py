@@ -6,9 +6,9 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,7 @@ class Deployed:
     certificates: Certificates
     processes: list[subprocess.Popen[bytes]]
     address: str = ""
+    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     @property
     def port(self) -> int:
@@ -83,6 +84,48 @@ class Deployed:
             client.wait_for_workers(2, timeout=60)
             yield client
 
+    def launch(self, name: str, *words: str, **environment: str) -> subprocess.Popen[bytes]:
+        """Start a part of Dask. Its processes form a group, so that a worker can be killed together with its nanny."""
+        pages = ["--no-dashboard", "--dashboard-address", "127.0.0.1:0"]
+        common = [*self.certificates.options, *pages, "--scheduler-file", str(self.folder / "scheduler.json")]
+        with (self.folder / f"{name}.log").open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "dask", *words, *common],
+                stdout=log,
+                stderr=log,
+                env={**ENVIRONMENT, **environment},
+                start_new_session=True,
+            )
+        self.processes.append(process)
+        self.running[name] = process
+        return process
+
+    def begin(self, names: Sequence[str]) -> None:
+        """Start the scheduler at a new address, and its workers."""
+        known = self.folder / "scheduler.json"
+        known.unlink(missing_ok=True)
+        self.launch("scheduler", "scheduler", "--host", "127.0.0.1", "--port", "0", "--protocol", "tls")
+        wait_for(lambda: known.exists() and known.stat().st_size > 0, "the scheduler")
+        self.address = json.loads(known.read_text())["address"]
+        for name in names:
+            self.start(name)
+        if not names:
+            self.launch("workers", "worker", "--host", "127.0.0.1", "--nworkers", "2", "--nthreads", "1")
+            wait_for(lambda: len(self.pids()) == 2, "the workers")
+
+    def start(self, name: str, **environment: str) -> subprocess.Popen[bytes]:
+        """Start a worker of this name."""
+        return self.launch(name, "worker", "--host", "127.0.0.1", "--nthreads", "1", "--name", name, **environment)
+
+    def end(self, name: str, how: signal.Signals = signal.SIGKILL) -> None:
+        """End a part and all that it started; other signals than SIGKILL are for the process that was started."""
+        process = self.running.pop(name)
+        if how == signal.SIGKILL:
+            os.killpg(process.pid, how)
+        else:
+            process.send_signal(how)
+        process.wait(timeout=60)
+
     def pids(self) -> list[int]:
         """The ids of the two worker processes, children of the process that holds their nannies."""
         nanny = self.processes[1].pid
@@ -96,24 +139,14 @@ class Deployed:
 
 
 @contextmanager
-def deployed(folder: Path) -> Iterator[Deployed]:
-    certificates = Certificates.make(folder / "certificates")
-    known = folder / "scheduler.json"
-    pages = ["--no-dashboard", "--dashboard-address", "127.0.0.1:0"]
-    common = [*certificates.options, *pages, "--scheduler-file", str(known)]
-    dask = [sys.executable, "-m", "dask"]
-    made = Deployed(folder, certificates, [])
+def deployed(folder: Path, names: Sequence[str] = ()) -> Iterator[Deployed]:
+    """A scheduler, and two workers under nannies of one process; or workers of these names, each a process of its own.
 
-    def start(name: str, *words: str) -> None:
-        with (folder / f"{name}.log").open("wb") as log:
-            made.processes.append(subprocess.Popen([*dask, *words, *common], stdout=log, stderr=log, env=ENVIRONMENT))
-
+    `end` with the name of a worker, or "scheduler", ends its processes; `start` brings a worker back.
+    """
+    made = Deployed(folder, Certificates.make(folder / "certificates"), [])
     try:
-        start("scheduler", "scheduler", "--host", "127.0.0.1", "--port", "0", "--protocol", "tls")
-        start("workers", "worker", "--host", "127.0.0.1", "--nworkers", "2", "--nthreads", "1")
-        wait_for(lambda: known.exists() and known.stat().st_size > 0, "the scheduler")
-        made.address = json.loads(known.read_text())["address"]
-        wait_for(lambda: len(made.pids()) == 2, "the workers")
+        made.begin(names)
         yield made
     finally:
         for process in reversed(made.processes):  # the workers first: they take their leave of the scheduler

@@ -15,14 +15,16 @@ was released is in the ledgers.
 import asyncio
 import concurrent.futures
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
+from pkgutil import resolve_name
 from time import monotonic, sleep
 from typing import Any
 
 import numpy as np
 
+from privadmm import __version__
 from privadmm.data import arrays
 from privadmm.data.arrays import Floats, Ints
 from privadmm.deploy.dask_client import CONNECT, CancelledError, Future, KilledWorker, connected
@@ -57,7 +59,7 @@ class Block:
 
     order: Order
     senders: Ints
-    home: str  # the worker that it belongs to, under a name that outlives the process
+    home: str  # the worker that it belongs to, by what outlives its process
     future: Future | None = None
     address: str = ""  # of its actor
     stage: int = 0  # how many of STAGES the block has passed
@@ -100,6 +102,8 @@ class DaskCluster:
     def _homes(self, count: int) -> list[str]:
         """Workers in the order of their names, so that a block comes to the same one in every run."""
         try:
+            if (found := len(self._workers())) < count:
+                logger.warning("%d of %d workers are at %s; the others are waited for", found, count, self.address)
             self.client.wait_for_workers(count, timeout=self.timeout)
         except TimeoutError:
             found = len(self._workers())
@@ -110,7 +114,8 @@ class DaskCluster:
         except OSError as error:
             self._check_scheduler()
             raise ClusterError(f"the connection to {self.address} broke ({error}): try again") from error
-        return [home(info) for info in sorted(self._workers().values(), key=lambda info: str(info["name"]))[:count]]
+        found = sorted(self._workers().items(), key=lambda item: str(item[1]["name"]))
+        return [home(address, info) for address, info in found[:count]]
 
     def _workers(self) -> dict[str, Any]:
         """What Dask knows of each running worker, by its address."""
@@ -251,7 +256,7 @@ class DaskCluster:
             sleep(POLL / 10)
         if not block.there:  # otherwise the connection broke, and not the worker
             if block.future is not None:
-                logger.warning("%s was lost; it goes on from its ledger when the worker is back", block)
+                logger.warning("%s was lost; it goes on from its ledger when %s is back", block, block.home)
             self._place(block)
         for method in STAGES[block.made : block.stage]:
             self._wait(block, self._sent([(block, method, ())])[0], leaving)
@@ -260,17 +265,35 @@ class DaskCluster:
     def _place(self, block: Block) -> None:
         """Make the block's actor on its worker."""
         address = self._address(block)
+        self._check_version(block, address)
         heads = (head for heads in block.receipts.values() for head in heads)
         order = replace(block.order, heads=(*block.order.heads, *heads))
-        future = self.client.submit(Site, order, actor=True, workers=[address], allow_other_workers=False)
+        block.future, _ = self._made(block, address, Site, order, actor=True)
+        block.address, block.made = address, 0
+
+    def _check_version(self, block: Block, address: str) -> None:
+        """Refuse a worker with another privadmm than this one, before it is given an order."""
+        _, found = self._made(block, address, resolve_name, "privadmm:__version__", pure=False)
+        if found != __version__:
+            raise ClusterError(
+                f"{block}, {block.home} at {address}, has privadmm {found} and this run has {__version__}: install "
+                "the same version at both"
+            )
+
+    def _made(
+        self, block: Block, address: str, make: Callable[..., Any], *args: Any, **options: Any
+    ) -> tuple[Future, Any]:
+        """What this makes on a worker, with its future."""
+        future = self.client.submit(make, *args, workers=[address], allow_other_workers=False, **options)
         try:
             with self.client.as_current():
-                future.result(timeout=min(self.timeout, CONNECT))
-        except ImportError as error:
-            raise ClusterError(f"{block}, {address}, has not this privadmm installed ({error})") from error
+                return future, future.result(timeout=min(self.timeout, CONNECT))
+        except (ImportError, AttributeError) as error:
+            raise ClusterError(
+                f"{block}, {block.home} at {address}, has not privadmm {__version__} installed ({error})"
+            ) from error
         except (OSError, RuntimeError, CancelledError, KilledWorker) as error:
             raise Lost from error
-        block.future, block.address, block.made = future, address, 0
 
     def _address(self, block: Block) -> str:
         """Where the block's worker is now; a nanny takes a moment to start another process."""
@@ -278,11 +301,11 @@ class DaskCluster:
         while monotonic() < deadline:
             self._check_scheduler()
             for address, info in self._workers().items():
-                if home(info) == block.home:
+                if home(address, info) == block.home:
                     return address
             sleep(POLL)
         raise ClusterError(
-            f"{block} is gone and did not come back within {self.timeout:g} s: start it again, with its nanny"
+            f"{block} is gone and {block.home} did not come back within {self.timeout:g} s: start it again"
         )
 
     def _check_scheduler(self) -> None:
@@ -303,6 +326,11 @@ async def answered(client: Any, block: Block, method: str, args: tuple[Any, ...]
     return answer
 
 
-def home(info: dict[str, Any]) -> str:
-    """What stays the same when a worker's process is replaced: the address of its nanny, or else its name."""
-    return str(info.get("nanny") or info["name"])
+def home(address: str, info: dict[str, Any]) -> str:
+    """What stays the same when a worker is replaced: its name, or of one that was given none, its nanny's address.
+
+    Dask takes one worker of a name at a time, and calls one without a name by its address.
+    """
+    if info["name"] == address:
+        return f"the worker of the nanny at {info['nanny']}" if info.get("nanny") else f"the worker at {address}"
+    return f"worker {info['name']}"

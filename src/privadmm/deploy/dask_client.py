@@ -5,6 +5,7 @@ import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from time import monotonic, sleep
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,6 +22,10 @@ except ImportError as error:
 __all__ = ["CONNECT", "CancelledError", "Future", "KilledWorker", "connected"]
 
 CONNECT = 30.0  # seconds that a connection may take
+ABSENT = 3.0  # seconds after which nobody is believed to listen at a scheduler's address
+POLL = 0.25  # seconds between two tries to reach it
+PORT = 8786  # where a scheduler listens, if its address does not say
+PROBE = 3.0  # seconds for a handshake that only finds out what is wrong
 SETTINGS = {
     "distributed.worker.profile.enabled": False,  # statistics of what workers do cost them time
     "distributed.worker.http.routes": [],  # no pages
@@ -65,7 +70,9 @@ def connected(config: Config, count: int) -> Iterator[Client]:
                 local = stack.enter_context(on_this_machine(count))
                 client = stack.enter_context(Client(local, **options))
             else:
-                options |= {"security": security(config), "timeout": min(config.run.timeout, CONNECT)}
+                secured, limit = security(config), min(config.run.timeout, CONNECT)
+                options |= {"security": secured, "timeout": limit}
+                check_answers(address, secured, limit)
                 client = stack.enter_context(Client(address, **options))
         except ssl.SSLError as error:
             raise ConfigError(
@@ -106,13 +113,44 @@ def security(config: Config) -> Security:
     return secured
 
 
+def check_answers(address: str, secured: Security, limit: float) -> None:
+    """See that somebody answers at a scheduler's address: Dask waits long where nobody listens, and then for ever."""
+    with reached(address) as plain:
+        plain.settimeout(limit)
+        try:
+            if context := secured.get_connection_args("client").get("ssl_context"):
+                context.wrap_socket(plain).close()
+            else:
+                plain.recv(1)  # in plain text a scheduler speaks first
+        except TimeoutError as error:
+            raise ClusterError(unreached(address, error)) from error
+        except OSError:  # whatever it is, a client meets it too, and learns more
+            pass
+
+
+def reached(address: str) -> socket.socket:
+    """A connection to a scheduler, which may be starting just now."""
+    where, deadline = urlsplit(address), monotonic() + ABSENT
+    while True:
+        try:
+            left = max(deadline - monotonic(), POLL)
+            return socket.create_connection((str(where.hostname), where.port or PORT), timeout=left)
+        except OSError as error:
+            if monotonic() + POLL > deadline:
+                raise ClusterError(
+                    f"nothing answers at {address} ({error.strerror or error}): start `dask scheduler` there, or "
+                    "correct [run] scheduler (--scheduler)"
+                ) from error
+            sleep(POLL)
+
+
 def unreached(address: str, error: Exception) -> str:
     """Why the scheduler cannot be talked to, and the fix; `error` is what a client met."""
     where = urlsplit(address)
-    encrypted = speaks_tls(str(where.hostname), where.port or 8786)
+    encrypted = speaks_tls(str(where.hostname), where.port or PORT)
     match encrypted, where.scheme:
         case None, _:
-            return f"nothing answers at {address}: start `dask scheduler` there, or correct [run] scheduler"
+            return f"whoever listens at {address} does not answer: see whether the scheduler there is stopped or stuck"
         case True, "tcp":
             return (
                 f"the scheduler at {address} speaks TLS and refuses plain text: name it "
@@ -136,16 +174,14 @@ def unreached(address: str, error: Exception) -> str:
 
 
 def speaks_tls(host: str, port: int) -> bool | None:
-    """Whether a TLS handshake gets an answer there; None if nobody listens. No certificate is shown or believed."""
+    """Whether a TLS handshake gets an answer there; None if nothing does. No certificate is shown or believed."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
-        plain = socket.create_connection((host, port), timeout=3)
-    except OSError:
-        return None
-    with plain:
-        try:
+        with socket.create_connection((host, port), timeout=PROBE) as plain:
             context.wrap_socket(plain).close()
-        except OSError:  # of which SSLError is one
-            return False
+    except (TimeoutError, ConnectionRefusedError):
+        return None
+    except OSError:  # of which SSLError is one
+        return False
     return True

@@ -33,9 +33,15 @@ class Engine(Protocol):
         """How many rounds of the job each ledger holds; None: not one release."""
         ...
 
-    def statement(self) -> Statement: ...
+    def statement(self) -> Statement:
+        """What the ledgers say once the job has ended."""
+        ...
+
     def give_up(self) -> None:
-        """Close the job in every ledger: what it set aside and did not spend is free again."""
+        """Close the job in every ledger: what it set aside and did not spend is free again, and its keys are erased.
+
+        For a job that came to nothing, and for one that has ended: parties that left have not spent all.
+        """
         ...
 
     def close(self) -> None: ...
@@ -58,7 +64,7 @@ class InProcessEngine:
         return [None if latest is None else latest[0].round + 1]
 
     def statement(self) -> Statement:
-        return Statement.of(self.ledger)
+        return Statement.of(self.ledger, self.job.id)
 
     def give_up(self) -> None:
         self.ledger.close_job(self.job.id)

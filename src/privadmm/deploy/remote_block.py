@@ -212,7 +212,7 @@ class Site:
 
     @named
     def statement(self) -> Statement:
-        return Statement.of(self.ledger)
+        return Statement.of(self.ledger, self.order.job.id)
 
     @named
     def give_up(self) -> None:

@@ -281,10 +281,11 @@ class Statement:
     kept: tuple[Keepsake, ...]
 
     @staticmethod
-    def of(ledger: Ledger) -> "Statement":
+    def of(ledger: Ledger, ended: str = "") -> "Statement":
+        """Of a job that has `ended`, only what it spent counts, and not what it set aside."""
         with ledger.transaction():  # as of one moment, whoever else writes
             charged = {party: ledger.spent(party) for party in ledger.ids}
-            aside = {party: ledger.others(party, "") for party in ledger.ids}
+            aside = {party: merge(ledger.others(party, ended), ledger.spent(party, ended)) for party in ledger.ids}
             return Statement(ledger.ids, ledger.policy, ledger.head, charged, aside, ledger.keepsakes())
 
     @staticmethod

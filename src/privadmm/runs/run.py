@@ -1,5 +1,6 @@
 """One config, one run directory: load, train, measure, write down. Whatever stops it, it can be resumed."""
 
+import logging
 import math
 import sqlite3
 import time
@@ -17,7 +18,7 @@ from privadmm.deploy.engines import Engine, opened
 from privadmm.deploy.remote_block import Order
 from privadmm.engine.job import Job, features, train, weights
 from privadmm.engine.loop import Callback, Progress, View
-from privadmm.errors import InterruptedRunError, LedgerError, StorageError
+from privadmm.errors import ClusterError, InterruptedRunError, LedgerError, LockedError, StorageError
 from privadmm.privacy.accounting import epsilon
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.events import Event, Spent, merge
@@ -30,6 +31,7 @@ from privadmm.runs.metrics import Observer, Row
 from privadmm.runs.recommend import expected_fields
 from privadmm.runs.rundir import RunDir
 
+logger = logging.getLogger(__name__)
 # A progress display: given the job and the rounds that are done, it is shown while the block is entered.
 Bar = Callable[[Job, int], AbstractContextManager[Callback]]
 
@@ -69,23 +71,26 @@ def run(
     try:
         with directory.opened(facts(config, job, ledger), config.text, job.id, resume) as id:
             job = replace(job, id=id)
-            progress, rows, spent = carry_out(config, directory, prepared, noise, ledger, job, resume, bar)
-            return finish(
-                directory,
-                job,
-                progress,
-                prepared.frame,
-                noise.mode,
-                began=began,
-                ledger=str(ledger),
-                spent=spent,
-                measured=measured(rows, prepared),
-                expected=expected_fields(job),
-                rows=rows,
-                reference=reference,
-                # Workers believe whoever starts the run about one another's keys: it must be honest, if curious.
-                peers=None if job.sums is None or config.run.engine == "inprocess" else "not pinned",
-            )
+
+            def write_down(progress: Progress, rows: list[Row], spent: dict[str, Any]) -> Finished:
+                return finish(
+                    directory,
+                    job,
+                    progress,
+                    prepared.frame,
+                    noise.mode,
+                    began=began,
+                    ledger=str(ledger),
+                    spent=spent,
+                    measured=measured(rows, prepared),
+                    expected=expected_fields(job),
+                    rows=rows,
+                    reference=reference,
+                    # Workers believe whoever starts the run about one another's keys: it must be honest, if curious.
+                    peers=None if job.sums is None or config.run.engine == "inprocess" else "not pinned",
+                )
+
+            return carry_out(config, directory, prepared, noise, ledger, job, resume, bar, write_down)
     except KeyboardInterrupt:
         kept = directory.job.exists()
         fate = "what was released is in the ledger" if kept else "nothing was released, nothing is kept"
@@ -114,8 +119,12 @@ def carry_out(
     job: Job,
     resume: bool,
     bar: Bar | None,
-) -> tuple[Progress, list[Row], dict[str, Any]]:
-    """Do every round that is left; returns where that leads, the metrics by round, and the ledger's account."""
+    write_down: Callable[[Progress, list[Row], dict[str, Any]], Finished],
+) -> Finished:
+    """Do every round that is left, and write down where that leads, the metrics by round, and the ledger's account.
+
+    Then the job is over for good: what a party that left did not spend is free again.
+    """
 
     def engine() -> AbstractContextManager[Engine]:
         ids, begun = tuple(prepared.held.ids.tolist()), directory.checkpoint.exists()
@@ -146,7 +155,16 @@ def carry_out(
         done = 0 if progress is None else progress.round
         with nullcontext() if bar is None else bar(job, done) as shown:
             progress = train(job, blocks, callbacks if shown is None else [*callbacks, shown], progress)
-        return progress, rows, account(parties.statement(), job)
+        finished = write_down(progress, rows, account(parties.statement(), job))
+        try:
+            parties.give_up()
+        except (ClusterError, LedgerError, LockedError) as error:
+            logger.warning(
+                "the run is complete, but its job could not be closed in every ledger (%s): `privadmm ledger close` "
+                "frees what parties that left have not spent",
+                error,
+            )
+        return finished
 
 
 def account(ledger: Statement, job: Job) -> dict[str, Any]:

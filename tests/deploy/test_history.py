@@ -11,7 +11,7 @@ pytest.importorskip("cryptography")
 from federations import Backup, Desks, Federated, accounts, federated
 from privadmm import __version__
 from privadmm.deploy.federation import coordinator, party_server
-from privadmm.deploy.federation.keys import make_node_key, public_half, seal
+from privadmm.deploy.federation.keys import make_node_key, public_of, seal
 from privadmm.deploy.federation.party import read as read_party
 from privadmm.deploy.federation.party_server import answer
 from privadmm.deploy.federation.protocol import MOST_TOLD, Letter, receipt_content
@@ -59,7 +59,7 @@ def test_receipts_are_signed_kept_and_shown_to_the_party_when_the_next_run_begin
     rows = signed_receipts(out(made))
     assert len(rows) == 9
     for receipt, party, signature in rows:
-        key = public_half(made.folders[party] / "node-key")
+        key = public_of(made.folders[party] / "node-key")
         assert coordinator.sealed(key, receipt_content(receipt), signature)
     assert [(receipt, party) for receipt, party, _ in rows] == read_receipts(out(made))
     post = Desks(made.folders)
@@ -152,7 +152,7 @@ def test_a_key_that_was_replaced_still_counts(made: Federated) -> None:
     for path in (made.folders[1] / "jobs").iterdir():
         path.unlink()
     folder, retired = made.folders[1], made.folders[1] / "retired-keys"
-    old = public_half(folder / "node-key")
+    old = public_of(folder / "node-key")
     (folder / "node-key").unlink()
     public = make_node_key(folder)
     (made.made.coordinator.keys / "party-1.pub").write_bytes(public)

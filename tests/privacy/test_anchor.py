@@ -351,15 +351,12 @@ def test_two_processes_do_not_move_it_back(tmp_path: Path, monkeypatch: pytest.M
 def test_an_anchor_that_cannot_be_written_keeps_the_release_back(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The round is on record and paid for; asked again when there is room, it is answered from there."""
 
-    def full(self: AnchorFile, *_: Any) -> None:
-        raise LedgerError(f"{self.path}: no space")
-
     tick, charges = Tick(ONE, 2, 0), {0: (NOISE,)}
     with closing(opened(path)) as ledger, ledger.turn():
         with ledger.transaction():
             ledger.intend(tick, "in", charges)
         with monkeypatch.context() as patch:
-            patch.setattr(AnchorFile, "move", full)
+            patch.setattr(AnchorFile, "move", no_space)
             with pytest.raises(LedgerError, match="no space"), ledger.transaction():
                 ledger.commit(tick, "in", charges, b"out", b"state")
             with pytest.raises(LedgerError, match="ask for it again"):
@@ -372,6 +369,35 @@ def test_an_anchor_that_cannot_be_written_keeps_the_release_back(path: Path, mon
     assert found is not None
     assert found.seq == 4
     assert locked(path) is None
+
+
+def test_a_step_whose_intent_cannot_be_anchored_is_taken_back(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No record was read, and nothing is charged or locked for a disk that was full for a moment."""
+    before = AnchorFile(path).path.read_bytes()
+    with closing(opened(path)) as ledger, ledger.turn(), monkeypatch.context() as patch:
+        patch.setattr(AnchorFile, "move", no_space)
+        with pytest.raises(LedgerError, match="no space"), ledger.transaction():
+            ledger.intend(Tick(ONE, 2, 0), "in", {0: (NOISE,)})
+    assert AnchorFile(path).path.read_bytes() == before
+    assert locked(path) is None
+    pay(path, 2)
+
+
+def no_space(self: AnchorFile, *_: Any) -> None:
+    raise LedgerError(f"{self.path}: no space")
+
+
+def test_a_step_is_not_withdrawn_from_a_copy(path: Path) -> None:
+    """Else an interrupt would move the anchor back to an older copy's rows."""
+    old = copied(path, "old")
+    pay(path, 2)
+    known = AnchorFile(path).path.read_bytes()
+    put_back(old, path)
+    with closing(SqliteLedger(path, [0], POLICY, "deployment", anchored=False)) as ledger:
+        ledger._anchored = True  # it was put back while this process had it open
+        with pytest.raises(LockedError):
+            ledger.withdraw(Tick(ONE, 2, 0))
+    assert AnchorFile(path).path.read_bytes() == known
 
 
 # Proof that others hold ------------------------------------------------------------------------------------------

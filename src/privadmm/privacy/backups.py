@@ -90,7 +90,7 @@ class Restored:
 def restore(source: Path, path: Path, decision: Decision) -> Restored:
     """Put a backup in a ledger's place, charged with what was released since it was made. `source` may be `path`."""
     sound(source)
-    identity = _identity(source)
+    identity, path = _identity(source), path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
     anchor, fresh = AnchorFile(path, durable=identity.mode == "deployment"), path.with_name(f"{path.name}-restored")
     with alone_beside(path):

@@ -82,7 +82,8 @@ class Chain:
                     self._db.execute(table)
                 self._db.executemany("INSERT INTO identity VALUES (?, ?)", self.identity.facts().items())
             for statement in ADDED:
-                self._db.execute(statement)
+                if statement.split()[5] not in tables:
+                    self._db.execute(statement)
             if tables and "activity" not in tables:  # a ledger of an earlier version: times are kept from now on
                 self._db.execute("INSERT INTO activity SELECT DISTINCT job, ? FROM ticks", (time.time(),))
             self._start = start_of(self._db).hash

@@ -24,7 +24,7 @@ TRAIN = [
 ]
 RUN_DIRECTORY = {
     *("config.toml", "job.json", "ledger.sqlite", "checkpoint", "metrics.csv", "model.json", "receipts.csv"),
-    *("ledger.json", "convergence.png", "epsilon.png", "result.json"),
+    *("ledger.sqlite-anchor", "ledger.json", "convergence.png", "epsilon.png", "result.json"),
 }
 
 

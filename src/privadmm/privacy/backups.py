@@ -90,7 +90,7 @@ class Restored:
 def restore(source: Path, path: Path, decision: Decision) -> Restored:
     """Put a backup in a ledger's place, charged with what was released since it was made. `source` may be `path`."""
     sound(source)
-    identity = _identity(source)
+    identity, path = _identity(source), path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
     anchor, fresh = AnchorFile(path, durable=identity.mode == "deployment"), path.with_name(f"{path.name}-restored")
     with alone_beside(path):
@@ -185,11 +185,12 @@ def _compared(source: Path, anchor: AnchorFile) -> tuple[Anchor | None, str | No
     if found is None:
         return None, f"the anchor {anchor.path.name} is missing"
     with readable(source), closing(connect(source, read_only=True)) as db:
-        if found.start != start_of(db).hash:
+        start = start_of(db).hash
+        if found.start != start:
             raise LedgerError(
                 f"{source}: is a copy of another ledger than the one whose anchor is {anchor.path}; name another file"
             )
-        return found, DOUBTED if found.doubted else lacks(db, found)
+        return found, DOUBTED if found.doubted else lacks(db, start, found)
 
 
 def _is_whole(path: Path) -> bool:

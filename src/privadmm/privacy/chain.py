@@ -82,7 +82,8 @@ class Chain:
                     self._db.execute(table)
                 self._db.executemany("INSERT INTO identity VALUES (?, ?)", self.identity.facts().items())
             for statement in ADDED:
-                self._db.execute(statement)
+                if statement.split()[5] not in tables:
+                    self._db.execute(statement)
             if tables and "activity" not in tables:  # a ledger of an earlier version: times are kept from now on
                 self._db.execute("INSERT INTO activity SELECT DISTINCT job, ? FROM ticks", (time.time(),))
             self._start = start_of(self._db).hash
@@ -150,14 +151,9 @@ class Chain:
 
     def _hold(self) -> None:
         """Refuse a file that lacks what its anchor knows; move the anchor on to what the file has. In a transaction."""
+        found = self._compared()
         if not self._anchored:
             return
-        self._marked = self._marked or self._execute("SELECT count(*) FROM anchored").fetchone()[0] > 0
-        found = self._read_anchor()
-        if found is None and self._marked:
-            raise self._behind(f"its anchor, {self._anchor.path.name}, is missing")
-        if found is not None and (missing := lacks(self._db, found)):
-            raise self._behind(missing)
         now = self._present()
         if found != now:
             self._anchor.move(now, self._known())
@@ -165,6 +161,18 @@ class Chain:
             self._execute("INSERT INTO anchored VALUES (?)", time.time())
         if now.doubted:
             raise self._behind(DOUBTED)
+
+    def _compared(self) -> Anchor | None:
+        """The anchor, which must know of nothing that the file lacks. In a transaction."""
+        if not self._anchored:
+            return None
+        self._marked = self._marked or self._execute("SELECT count(*) FROM anchored").fetchone()[0] > 0
+        found = self._read_anchor()
+        if found is None and self._marked:
+            raise self._behind(f"its anchor, {self._anchor.path.name}, is missing")
+        if found is not None and (missing := lacks(self._db, self._start, found)):
+            raise self._behind(missing)
+        return found
 
     def _move_on(self) -> None:
         """Move the anchor on to what was committed, by this process or by another."""

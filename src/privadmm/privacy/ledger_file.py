@@ -248,7 +248,8 @@ def alone_beside(path: Path, patience: float = 30.0) -> Iterator[None]:
 
     A second file is locked in place of the ledger, which must be free for commits meanwhile.
     """
-    beside = path.with_name(f"{path.name}-turn")
+    place = path.resolve()  # one ledger has one lock, by whatever name it is called
+    beside = place.with_name(f"{place.name}-turn")
     if not beside.exists():  # to open and close it again would let go of what this process holds
         with suppress(FileExistsError):
             os.close(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))

@@ -29,6 +29,7 @@ from typing import NoReturn
 
 from privadmm.errors import LedgerError, LockedError, RefusedError
 from privadmm.privacy.amendments import check_amended
+from privadmm.privacy.anchor import NONE
 from privadmm.privacy.chain import Chain
 from privadmm.privacy.events import Charges, Event, Spent, less, merge_all
 from privadmm.privacy.key_file import KeyFile
@@ -46,12 +47,13 @@ class SqliteLedger(Chain):
 
     def __init__(self, path: Path, ids: Sequence[int], policy: Policy, mode: str, anchored: bool = True) -> None:
         self._turn = False
+        self._intended: Tick | None = None  # the step that this transaction puts on record as under way
         self._latest: tuple[Tick, str] | None = None  # the receipt of the tick that was committed last
         self._keys = KeyFile(Path(path))
         super().__init__(path, ids, policy, mode, anchored)
 
     def _roll_back(self) -> None:
-        self._latest = None
+        self._latest = self._intended = None
         super()._roll_back()
 
     @contextmanager
@@ -117,13 +119,25 @@ class SqliteLedger(Chain):
         if self.guards:
             packed = pack_charges(tallied(charges))
             self._execute("INSERT INTO intents VALUES (?, ?, ?, ?, ?)", *astuple(tick), inbox, packed)
+            self._intended = tick
             self._changed, self._moved = True, self._moved or self.accounts.of(tick.job).reserved is None
+
+    def _move_on(self) -> None:
+        tick, self._intended = self._intended, None
+        try:
+            super()._move_on()
+        except LedgerError:
+            if tick is not None:  # no record was read yet, so the step is taken back
+                with suppress(Exception):
+                    self.withdraw(tick)
+            raise
 
     def withdraw(self, tick: Tick) -> None:
         self._roll_back()  # the interrupt may have come just before a transaction that was begun could handle it
-        with self.transaction():
+        with self._alone():
+            known = self._compared()
             self._forget(tick)
-            if self.guards:  # now: were it killed after the COMMIT, the step would seem lost
+            if known is not None and known.intent != NONE:  # before the COMMIT: after a crash it would seem lost
                 self._anchor.move(self._present(), None)
 
     @property
@@ -134,7 +148,10 @@ class SqliteLedger(Chain):
         with suppress(Exception), self.transaction():  # without a row, the intent says it to the next turn
             if self.receipt(tick) is None:
                 self._fail(tick, why)
-        if self.failed is None and self.receipt(tick) is not None:
+        sent = False
+        with suppress(Exception):
+            sent = self.failed is None and self.receipt(tick) is not None
+        if sent:
             raise LedgerError(
                 f"{self.path}: a step is on record, and its anchor could not be written, so it was not sent. Make room "
                 "on the disk and ask for it again"

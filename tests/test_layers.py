@@ -38,7 +38,7 @@ OWNERS = {
     "flwr": {"deploy.flower.client", "deploy.flower.post", "deploy.flower.pinned", "runs.flower_app"},
     "dask": {"deploy.dask_client"},
     "distributed": {"deploy.dask_client"},
-    "cryptography": {"privacy.masks", "deploy.federation.keys", "deploy.dask_client"},
+    "cryptography": {"privacy.masks", "deploy.federation.keys", "deploy.federation.signing", "deploy.dask_client"},
     "threadpoolctl": {"engine.loop", "deploy.remote_block"},
     "dp_accounting": set[str](),
     "pandas": set[str](),

@@ -26,7 +26,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from federations import SUMMED, Desks, Federated, federated
-from privadmm.deploy.federation.keys import make_node_key, private_key, seal
+from privadmm.deploy.federation.keys import make_node_key
+from privadmm.deploy.federation.signing import private_key, seal
 
 pytestmark = pytest.mark.usefixtures("skipped_plots")
 

@@ -10,13 +10,14 @@ from typing import Any
 from privadmm import __version__
 from privadmm.data.arrays import digest
 from privadmm.deploy.federation.protocol import Greeting, Letter, text
+from privadmm.deploy.federation.signing import UNREADABLE, seal, sealed
 from privadmm.errors import ConfigError, RefusedError
 
 try:
     from cryptography import x509
-    from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+    from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+    from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
     from cryptography.x509.oid import NameOID
 except ImportError as error:
@@ -27,7 +28,6 @@ except ImportError as error:
 AUTHORITY = "privadmm federation, for a test"
 DAYS = 365
 NONCE = re.compile("[0-9a-f]{32}")
-UNREADABLE = (ValueError, TypeError)  # what `cryptography` raises for bytes that are no key
 Key = ec.EllipticCurvePrivateKey
 
 
@@ -154,51 +154,6 @@ def is_for(certificate: x509.Certificate, host: str) -> bool:
         host = host.casefold()
         known = {name.casefold() for name in names.get_values_for_type(x509.DNSName)}
         return host in known or f"*.{host.partition('.')[2]}" in known
-
-
-def seal(key: Path, content: bytes) -> str:
-    """Sign the content with the private key in this file (OpenSSH's format, or PEM)."""
-    own = private_key(key)
-    signature: bytes = own.sign(content, *scheme(own, key))
-    return signature.hex()
-
-
-def private_key(path: Path) -> Any:
-    """Load the private key in a file, in OpenSSH's format or PEM."""
-    raw = path.read_bytes()
-    load_key = serialization.load_ssh_private_key if b"BEGIN OPENSSH" in raw else serialization.load_pem_private_key
-    try:
-        return load_key(raw, None)
-    except UNREADABLE:
-        raise ConfigError(f"{path}: is no private key in PEM or OpenSSH's format") from None
-
-
-def public_half(path: Path) -> bytes:
-    """The public key of the private one in a file."""
-    return public(private_key(path).public_key())
-
-
-def sealed(public_key: bytes, content: bytes, signature: str) -> bool:
-    """Whether the holder of the private key signed this content."""
-    try:
-        key: Any = serialization.load_ssh_public_key(public_key)
-        key.verify(bytes.fromhex(signature), content, *scheme(key, "the public key"))
-    except (InvalidSignature, *UNREADABLE):
-        return False
-    return True
-
-
-def scheme(key: Any, name: Any) -> tuple[Any, ...]:
-    """The arguments with which a key of this kind signs and verifies; `name` is for the error."""
-    if isinstance(key, ec.EllipticCurvePrivateKey | ec.EllipticCurvePublicKey):
-        try:
-            # The same content then has the same signature, so that a letter that is repeated gets the same bytes.
-            return (ec.ECDSA(hashes.SHA256(), deterministic_signing=True),)
-        except UnsupportedAlgorithm:  # an OpenSSL before 3.2
-            return (ec.ECDSA(hashes.SHA256()),)
-    if isinstance(key, rsa.RSAPrivateKey | rsa.RSAPublicKey):
-        return padding.PSS(padding.MGF1(hashes.SHA256()), padding.PSS.DIGEST_LENGTH), hashes.SHA256()
-    raise ConfigError(f"{name}: is of a kind that cannot sign here; use a key on an elliptic curve, or RSA")
 
 
 def greeting_of(ca: Path, coordinator: x509.Certificate, nonce: str, proposal: str) -> Greeting:

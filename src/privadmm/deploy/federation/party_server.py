@@ -136,7 +136,8 @@ class Desk:
         config = read_text(path)
         parties = parties_of(config)
         self.admitted(parties, config)
-        from privadmm.deploy.federation.keys import greeted, seal
+        from privadmm.deploy.federation.keys import greeted
+        from privadmm.deploy.federation.signing import seal
 
         node = self.party.node
         greeting = greeted(letter, self.party.folder / node.ca, node.superlink.rpartition(":")[0])

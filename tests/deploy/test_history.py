@@ -15,7 +15,7 @@ from privadmm.deploy.federation.keys import make_node_key
 from privadmm.deploy.federation.party import read as read_party
 from privadmm.deploy.federation.party_server import answer
 from privadmm.deploy.federation.protocol import MOST_TOLD, Letter, receipt_content
-from privadmm.deploy.federation.signing import public_half, seal
+from privadmm.deploy.federation.signing import public_of, seal
 from privadmm.errors import ClusterError, LockedError, RefusedError
 from privadmm.privacy.backups import Decision, restore
 from privadmm.privacy.new_ledger import new_ledger
@@ -60,7 +60,7 @@ def test_receipts_are_signed_kept_and_shown_to_the_party_when_the_next_run_begin
     rows = signed_receipts(out(made))
     assert len(rows) == 9
     for receipt, party, signature in rows:
-        key = public_half(made.folders[party] / "node-key")
+        key = public_of(made.folders[party] / "node-key")
         assert coordinator.sealed(key, receipt_content(receipt), signature)
     assert [(receipt, party) for receipt, party, _ in rows] == read_receipts(out(made))
     post = Desks(made.folders)
@@ -153,7 +153,7 @@ def test_a_key_that_was_replaced_still_counts(made: Federated) -> None:
     for path in (made.folders[1] / "jobs").iterdir():
         path.unlink()
     folder, retired = made.folders[1], made.folders[1] / "retired-keys"
-    old = public_half(folder / "node-key")
+    old = public_of(folder / "node-key")
     (folder / "node-key").unlink()
     public = make_node_key(folder)
     (made.made.coordinator.keys / "party-1.pub").write_bytes(public)
@@ -392,7 +392,7 @@ def test_a_coordinator_refuses_a_party_that_did_not(made: Federated, monkeypatch
     from privadmm.deploy.federation import facts
 
     monkeypatch.setattr(facts, "__version__", "9.9.9")
-    with pytest.raises(ClusterError, match=rf"party 0 has privadmm {__version__} and the coordinator 9\.9\.9"):
+    with pytest.raises(RefusedError, match=rf"party 0 has privadmm {__version__} and the coordinator 9\.9\.9"):
         made.run()
 
 

@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from federations import SUMMED, Desks, Federated, federated
 from privadmm.deploy.federation.keys import make_node_key
-from privadmm.deploy.federation.signing import private_key, seal
+from privadmm.deploy.federation.signing import private, seal
 
 pytestmark = pytest.mark.usefixtures("skipped_plots")
 
@@ -233,7 +233,7 @@ def test_the_first_roster_holds(attacked: Begun) -> None:
     # What only looks different is another roster, too: its digest is in every mask.
     assert attacked.ask(Roster(attacked.roster.entries[::-1]))["status"] == "refused"
     one = attacked.entry(1)
-    again = private_key(attacked.made.folders[1] / "node-key").sign(
+    again = private(attacked.made.folders[1] / "node-key").sign(
         one.content(attacked.job, attacked.terms(1)), ec.ECDSA(hashes.SHA256())
     )
     signed_again = attacked.with_entries(replace(one, signature=again.hex()))

@@ -89,9 +89,9 @@ def settled(party: Party, ledger: SqliteLedger, job: str) -> bool:
 
 def own_keys(party: Party) -> Iterator[bytes]:
     """The public halves of the party's key and of those that it replaced."""
-    from privadmm.deploy.federation.signing import public_half
+    from privadmm.deploy.federation.signing import public_of
 
-    yield public_half(party.folder / party.node.key)
+    yield public_of(party.folder / party.node.key)
     for path in sorted((party.folder / RETIRED).glob("*.pub")):
         with suppress(OSError):
             yield path.read_bytes()

@@ -19,12 +19,12 @@ UNREADABLE = (ValueError, TypeError, UnsupportedAlgorithm)  # what `cryptography
 
 def seal(key: Path, content: bytes) -> str:
     """Sign the content with the private key in this file (OpenSSH's format, or PEM)."""
-    own = private_key(key)
+    own = private(key)
     signature: bytes = own.sign(content, *scheme(own, key))
     return signature.hex()
 
 
-def private_key(path: Path) -> Any:
+def private(path: Path) -> Any:
     """Load the private key in a file, in OpenSSH's format or PEM."""
     raw = path.read_bytes()
     load_key = serialization.load_ssh_private_key if b"BEGIN OPENSSH" in raw else serialization.load_pem_private_key
@@ -34,10 +34,10 @@ def private_key(path: Path) -> Any:
         raise ConfigError(f"{path}: is no private key in PEM or OpenSSH's format") from None
 
 
-def public_half(path: Path) -> bytes:
+def public_of(path: Path) -> bytes:
     """The public key, in OpenSSH's format, of the private one in a file."""
     form = serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
-    line: bytes = private_key(path).public_key().public_bytes(*form)
+    line: bytes = private(path).public_key().public_bytes(*form)
     return line
 
 

@@ -42,7 +42,10 @@ OWNERS = {
     },
     "dask": {"deploy.dask_client"},
     "distributed": {"deploy.dask_client"},
-    "cryptography": {"privacy.masks", "deploy.federation.keys", "deploy.flower.control", "deploy.dask_client"},
+    "cryptography": {
+        *("privacy.masks", "deploy.federation.keys", "deploy.federation.signing"),
+        *("deploy.flower.control", "deploy.dask_client"),
+    },
     "threadpoolctl": {"engine.loop", "deploy.remote_block"},
     "dp_accounting": set[str](),
     "pandas": set[str](),

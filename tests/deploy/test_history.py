@@ -11,10 +11,11 @@ pytest.importorskip("cryptography")
 from federations import Backup, Desks, Federated, accounts, federated
 from privadmm import __version__
 from privadmm.deploy.federation import coordinator, party_server
-from privadmm.deploy.federation.keys import make_node_key, public_of, seal
+from privadmm.deploy.federation.keys import make_node_key
 from privadmm.deploy.federation.party import read as read_party
 from privadmm.deploy.federation.party_server import answer
 from privadmm.deploy.federation.protocol import MOST_TOLD, Letter, receipt_content
+from privadmm.deploy.federation.signing import public_of, seal
 from privadmm.errors import ClusterError, LockedError, RefusedError
 from privadmm.privacy.backups import Decision, restore
 from privadmm.privacy.new_ledger import new_ledger
@@ -391,7 +392,7 @@ def test_a_coordinator_refuses_a_party_that_did_not(made: Federated, monkeypatch
     from privadmm.deploy.federation import facts
 
     monkeypatch.setattr(facts, "__version__", "9.9.9")
-    with pytest.raises(ClusterError, match=rf"party 0 has privadmm {__version__} and the coordinator 9\.9\.9"):
+    with pytest.raises(RefusedError, match=rf"party 0 has privadmm {__version__} and the coordinator 9\.9\.9"):
         made.run()
 
 

@@ -22,8 +22,12 @@ from privadmm.privacy.masks import Entry, Roster, new_key, public_key
 from small_runs import PRIVATE, charged, with_changes
 
 pytest.importorskip("cryptography")
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+
 from federations import SUMMED, Desks, Federated, federated
-from privadmm.deploy.federation.keys import make_node_key, seal
+from privadmm.deploy.federation.keys import make_node_key
+from privadmm.deploy.federation.signing import private, seal
 
 pytestmark = pytest.mark.usefixtures("skipped_plots")
 
@@ -85,6 +89,7 @@ def begun(made: Federated, out: str = "runs/first") -> Begun:
     found = list[Letter]()
     with pytest.raises(RefusedError, match="not now"):
         made.run(Ends(made.folders), out=out)
+    made.made.coordinator.ended.unlink()  # or the next begin would tell that the job was given up
     return Begun(made, str(found[0]["job"]), Roster.unpack(found[0]["roster"]))  # type: ignore[arg-type]
 
 
@@ -227,7 +232,12 @@ def test_the_first_roster_holds(attacked: Begun) -> None:
     assert (said["status"], "the first one holds" in str(said["message"])) == ("refused", True)
     # What only looks different is another roster, too: its digest is in every mask.
     assert attacked.ask(Roster(attacked.roster.entries[::-1]))["status"] == "refused"
-    signed_again = attacked.with_entries(attacked.signed(attacked.entry(1), 1))
+    one = attacked.entry(1)
+    again = private(attacked.made.folders[1] / "node-key").sign(
+        one.content(attacked.job, attacked.terms(1)), ec.ECDSA(hashes.SHA256())
+    )
+    signed_again = attacked.with_entries(replace(one, signature=again.hex()))
+    assert signed_again != attacked.roster
     assert attacked.ask(signed_again)["status"] == "refused"
     assert attacked.ask(attacked.roster)["status"] == "ok"
     assert attacked.kept() == attacked.roster.pack()

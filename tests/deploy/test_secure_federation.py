@@ -11,7 +11,7 @@ import pytest
 
 from privadmm.cli.views import steward
 from privadmm.deploy.federation import party_server
-from privadmm.deploy.federation.init import with_ledger
+from privadmm.deploy.federation.party import read as read_party
 from privadmm.deploy.federation.party_server import answer
 from privadmm.deploy.federation.protocol import Letter
 from privadmm.engine.mail import Mail
@@ -27,7 +27,7 @@ from privadmm.runs.rundir import receipts_of
 from small_runs import PRIVATE, Place, charged, with_changes
 
 pytest.importorskip("cryptography")
-from federations import DEPLOYED, SUMMED, Desks, Federated, Unreliable, federated, found_in, key_of
+from federations import DEPLOYED, SUMMED, Backup, Desks, Federated, Unreliable, federated, found_in, key_of
 
 pytestmark = pytest.mark.usefixtures("skipped_plots")
 
@@ -444,21 +444,18 @@ def test_a_key_is_erased_where_a_step_fails(tmp_path: Path, monkeypatch: pytest.
 # A ledger that was put back
 
 
-def put_back(ledger: Path, copy: bytes) -> None:
-    for suffix in ("-wal", "-shm"):
-        Path(f"{ledger}{suffix}").unlink(missing_ok=True)
-    ledger.write_bytes(copy)
+def copied(made: Federated, round: int) -> tuple[Backup, Desks]:
+    """The ledger of party 1 as it was before this round, and the letters of a run that went on from there.
 
-
-def copied(made: Federated, round: int) -> tuple[bytes, Desks]:
-    """The ledger of party 1 as it was before this round, and the letters of a run that went on from there."""
-    copies, post = list[bytes](), ending_at(made, ROUNDS - 2)
+    Its anchor is put back with it: else it would be locked for that.
+    """
+    copies, post = list[Backup](), ending_at(made, ROUNDS - 2)
     die = post.before
 
     def copy(party: int, letter: Letter) -> None:
         die(party, letter)
         if party == 1 and letter.get("round") == round:
-            copies.append(made.ledgers[1].read_bytes())
+            copies.append(Backup.of(made.ledgers[1]))
 
     post.before = copy
     with pytest.raises(ClusterError, match="gone"):
@@ -472,7 +469,7 @@ def test_a_ledger_that_was_put_back_answers_no_round_again(tmp_path: Path) -> No
     made = federated(tmp_path, SECURE)
     copy, post = copied(made, 1)
     key = key_of(made.ledgers[1], job_of(made))
-    put_back(made.ledgers[1], copy)
+    copy.put_back()
     (first, said), (second, _) = steps(post, 1)[:2]
     assert answer(made.folders[1], first) == said  # which it remembers
     again = answer(made.folders[1], second)
@@ -481,7 +478,7 @@ def test_a_ledger_that_was_put_back_answers_no_round_again(tmp_path: Path) -> No
     assert key is not None
     assert found_in(made.folders[1], key) == []
     assert answer(made.folders[1], second)["status"] == "failed"
-    with pytest.raises(ClusterError, match="party 1 failed, LedgerError"):
+    with pytest.raises(LockedError, match="party 1"):  # it is shown its receipts
         made.run(resume=True)
 
 
@@ -490,7 +487,7 @@ def test_without_that_it_would_answer_again(tmp_path: Path, monkeypatch: pytest.
     pytest.importorskip("opendp")
     made = federated(tmp_path, SECURE)
     copy, post = copied(made, 1)
-    put_back(made.ledgers[1], copy)
+    copy.put_back()
     monkeypatch.setattr(SqliteLedger, "check_sent", lambda *_: None)
     letter, said = steps(post, 1)[1]
     again = answer(made.folders[1], letter)
@@ -502,18 +499,20 @@ def test_without_that_it_would_answer_again(tmp_path: Path, monkeypatch: pytest.
 def test_a_ledger_from_before_the_roster(moment: str, tmp_path: Path) -> None:
     """It can be begun and told the same roster again, and answers nothing."""
     made = federated(tmp_path, STAR)
-    copies, post = [made.ledgers[1].read_bytes()], ending_at(made, 2)
+    copies, post = [Backup.of(made.ledgers[1])], ending_at(made, 2)
     die = post.before
 
     def copy(party: int, letter: Letter) -> None:
         die(party, letter)
         if party == 1 and letter["kind"] == "roster" and moment == "before the roster":
-            copies[0] = made.ledgers[1].read_bytes()
+            copies[0] = Backup.of(made.ledgers[1])
 
     post.before = copy
     with pytest.raises(ClusterError, match="gone"):
         made.run(post)
-    put_back(made.ledgers[1], copies[0])
+    copies[0].put_back()
+    if moment == "before the job":  # or jobs/ would show that the ledger lacks it
+        (made.folders[1] / "jobs" / f"{job_of(made)}.admitted").unlink()
     key = key_of(made.ledgers[1], job_of(made))
     letters = {str(letter["kind"]): letter for party, letter, _ in reversed(post.captured) if party == 1}
     begun = answer(made.folders[1], letters["begin"])
@@ -549,8 +548,10 @@ def test_a_policy_refuses_before_records_are_read(
     begin = next(letter for party, letter, _ in post.captured if party == 1 and letter["kind"] == "begin")
     assert begun == ROUNDS
     made.change(1, "fewest = 3", after)
-    made.ledgers[1].unlink()
-    with_ledger(made.folders[1])
+    known, wanted = identity_of(made.ledgers[1]), read_party(made.folders[1]).fixed
+    assert known is not None
+    with closing(SqliteLedger(made.ledgers[1], known.parties, known.policy, known.mode)) as ledger:
+        ledger.amend(wanted, "others may collude now")
     monkeypatch.setattr(party_server, "read_records", lambda *_: pytest.fail("records were read"))
     said = answer(made.folders[1], begin)
     assert said["status"] == "refused"
@@ -559,7 +560,7 @@ def test_a_policy_refuses_before_records_are_read(
         made.run(out="runs/second")
     log = (made.folders[1] / "requests.log").read_text().splitlines()
     assert [json.loads(line)["kind"] for line in log[-1:]] == ["hello"]
-    assert charged(made.ledgers[1]) == 0
+    assert charged(made.ledgers[1]) == ROUNDS
 
 
 def test_a_job_for_few_of_those_who_are_pinned_gets_no_smaller_sum(made: Federated) -> None:

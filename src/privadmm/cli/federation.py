@@ -73,11 +73,12 @@ def ledger(
 def node(directory: Directory, health: Health = None, metrics: Metrics = None) -> None:
     """Start the party's node and keep it up. It runs privadmm's own ClientApp, and no code that comes with a job."""
     from privadmm.deploy.federation import health as watch
-    from privadmm.deploy.federation.keys import check_node_key, fingerprint, public_of
+    from privadmm.deploy.federation.keys import check_node_key, fingerprint
     from privadmm.deploy.federation.layout import node as command
     from privadmm.deploy.federation.layout import node_environment
     from privadmm.deploy.federation.party import read as read_party
     from privadmm.deploy.federation.running import marked
+    from privadmm.deploy.federation.signing import public_of
     from privadmm.deploy.federation.supervisor import need_port
 
     party = read_party(directory)

@@ -17,9 +17,10 @@ import numpy as np
 from privadmm.data.arrays import Floats
 from privadmm.data.files import write_bytes
 from privadmm.deploy.federation.facts import Facts, agree, same_version
-from privadmm.deploy.federation.keys import Credentials, sealed
+from privadmm.deploy.federation.keys import Credentials
 from privadmm.deploy.federation.proposal import JOB, Proposal
 from privadmm.deploy.federation.protocol import HASH, MOST_TOLD, Greeting, Letter, receipt_content, text
+from privadmm.deploy.federation.signing import sealed
 from privadmm.engine.job import Job
 from privadmm.engine.mail import Mail, unpack_from
 from privadmm.engine.phases import at_parties, heard

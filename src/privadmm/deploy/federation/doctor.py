@@ -8,7 +8,7 @@ from privadmm.config.file import check_seed, read
 from privadmm.config.reader import load
 from privadmm.deploy.federation.invitation import read_invitation, read_peers
 from privadmm.deploy.federation.joining import INVITED, PROPOSED, REPLY, kept_replies
-from privadmm.deploy.federation.keys import check_node_key, check_public_key, fingerprint, public_of
+from privadmm.deploy.federation.keys import check_node_key, check_public_key, fingerprint
 from privadmm.deploy.federation.layout import NAME, Coordinator
 from privadmm.deploy.federation.party import FILE, PEERS, Party
 from privadmm.deploy.federation.party import read as read_party
@@ -17,6 +17,7 @@ from privadmm.deploy.federation.peers import check_pins
 from privadmm.deploy.federation.proposal import expected, neutral, parties_of
 from privadmm.deploy.federation.records import held
 from privadmm.deploy.federation.running import listens
+from privadmm.deploy.federation.signing import public_of
 from privadmm.deploy.federation.symptoms import (
     FaultError,
     Finding,

@@ -9,7 +9,7 @@ from privadmm import __version__
 from privadmm.deploy.federation.party import LONGEST_NAME
 from privadmm.deploy.federation.proposal import MOST
 from privadmm.deploy.federation.protocol import HASH, Letter, text
-from privadmm.errors import ClusterError, DataError
+from privadmm.errors import DataError, RefusedError
 
 LONGEST = 1 << 24  # characters of a party's facts
 
@@ -70,7 +70,7 @@ def line_of(value: Any) -> str:
 def same_version(facts: Facts) -> None:
     """Refuse a party with another privadmm: what two versions compute or count may differ in a bit, or in meaning."""
     if facts.version != __version__:
-        raise ClusterError(
+        raise RefusedError(
             f"{facts.called} has privadmm {facts.version or 'of an unknown version'} and the coordinator "
             f"{__version__}: all of a run have the same version, so install the same one everywhere"
         )

@@ -57,7 +57,7 @@ def told_list(letter: Letter, key: str) -> list[object]:
 
 def signed_receipt(party: Party, receipt: Receipt) -> str:
     """The party's signature under a receipt."""
-    from privadmm.deploy.federation.keys import seal
+    from privadmm.deploy.federation.signing import seal
 
     return seal(party.folder / party.node.key, receipt_content(receipt))
 
@@ -89,7 +89,7 @@ def settled(party: Party, ledger: SqliteLedger, job: str) -> bool:
 
 def own_keys(party: Party) -> Iterator[bytes]:
     """The public halves of the party's key and of those that it replaced."""
-    from privadmm.deploy.federation.keys import public_of
+    from privadmm.deploy.federation.signing import public_of
 
     yield public_of(party.folder / party.node.key)
     for path in sorted((party.folder / RETIRED).glob("*.pub")):
@@ -98,6 +98,6 @@ def own_keys(party: Party) -> Iterator[bytes]:
 
 
 def signed_by(keys: list[bytes], receipt: Receipt, signature: str) -> bool:
-    from privadmm.deploy.federation.keys import sealed
+    from privadmm.deploy.federation.signing import sealed
 
     return any(sealed(key, receipt_content(receipt), signature) for key in keys)

@@ -19,9 +19,10 @@ from privadmm import __version__
 from privadmm.config.reader import Lines, Report, load, read_table
 from privadmm.config.rules import NAME
 from privadmm.config.sections import DataTable
-from privadmm.deploy.federation.keys import certificate_fingerprint, fingerprint, need_public_key, seal, sealed
+from privadmm.deploy.federation.keys import certificate_fingerprint, fingerprint, need_public_key
 from privadmm.deploy.federation.party import CALLED, PolicyTable
 from privadmm.deploy.federation.proposal import section
+from privadmm.deploy.federation.signing import seal, sealed
 from privadmm.errors import ConfigError
 from privadmm.params import BAD, Doc, fields_of
 
@@ -139,7 +140,7 @@ class Peers:
 
 def signed_reply(party: int, federation: str, name: str, key: Path, public: bytes, before: Path | None = None) -> Reply:
     """The reply of a party, signed with its key and, if there was one, with the key `before`."""
-    from privadmm.deploy.federation.keys import public_of
+    from privadmm.deploy.federation.signing import public_of
 
     replaces = None if before is None else public_of(before).decode().strip()
     reply = Reply(party, federation, name, __version__, public.decode().strip(), "", replaces)

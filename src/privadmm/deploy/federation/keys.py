@@ -13,13 +13,14 @@ from privadmm import __version__
 from privadmm.data.arrays import digest
 from privadmm.data.files import write_bytes
 from privadmm.deploy.federation.protocol import Greeting, Letter, text
+from privadmm.deploy.federation.signing import UNREADABLE, public, seal, sealed
 from privadmm.errors import ConfigError, RefusedError
 
 try:
     from cryptography import x509
-    from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+    from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+    from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
     from cryptography.x509.oid import NameOID
 except ImportError as error:
@@ -33,7 +34,6 @@ AUTHORITY_DAYS = 3650
 SOON = 30  # days before its end from which a certificate is worth a note
 ONE_WAY = ("encipher_only", "decipher_only")  # uses of a key
 NONCE = re.compile("[0-9a-f]{32}")
-UNREADABLE = (ValueError, TypeError, UnsupportedAlgorithm)  # what `cryptography` raises for bytes that are no key
 Key = ec.EllipticCurvePrivateKey
 
 
@@ -102,17 +102,6 @@ def alternative_names(host: str) -> list[x509.GeneralName]:
     except ValueError:
         own = x509.DNSName(host)
     return loopback if own in loopback else [*loopback, own]
-
-
-def public(key: Any) -> bytes:
-    """A public key in OpenSSH's format, as one line."""
-    line: bytes = key.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
-    return line + b"\n"
-
-
-def public_of(path: Path) -> bytes:
-    """The public key of a private one."""
-    return public(private_key(path).public_key())
 
 
 def fingerprint(key: bytes) -> str:
@@ -232,49 +221,9 @@ def names_of(certificate: x509.Certificate) -> tuple[list[str], list[str]]:
     return names.get_values_for_type(x509.DNSName), [str(one) for one in names.get_values_for_type(x509.IPAddress)]
 
 
-def seal(key: Path, content: bytes) -> str:
-    """Sign the content with the private key in this file (OpenSSH's format, or PEM)."""
-    own = private_key(key)
-    signature: bytes = own.sign(content, *scheme(own, key))
-    return signature.hex()
-
-
-def private_key(path: Path) -> Any:
-    """Load the private key in a file, in OpenSSH's format or PEM."""
-    raw = path.read_bytes()
-    load_key = serialization.load_ssh_private_key if b"BEGIN OPENSSH" in raw else serialization.load_pem_private_key
-    try:
-        return load_key(raw, None)
-    except UNREADABLE:
-        raise ConfigError(f"{path}: is no private key in PEM or OpenSSH's format") from None
-
-
-def sealed(public_key: bytes, content: bytes, signature: str) -> bool:
-    """Whether the holder of the private key signed this content."""
-    try:
-        key: Any = serialization.load_ssh_public_key(public_key)
-        key.verify(bytes.fromhex(signature), content, *scheme(key, "the public key"))
-    except (InvalidSignature, *UNREADABLE):
-        return False
-    return True
-
-
 def sealed_by(certificate: Path, content: bytes, signature: str) -> bool:
     """Whether the holder of a certificate's key signed this content."""
     return sealed(public(load(certificate).public_key()), content, signature)
-
-
-def scheme(key: Any, name: Any) -> tuple[Any, ...]:
-    """The arguments with which a key of this kind signs and verifies; `name` is for the error."""
-    if isinstance(key, ec.EllipticCurvePrivateKey | ec.EllipticCurvePublicKey):
-        try:
-            # The same content then has the same signature, so that a letter that is repeated gets the same bytes.
-            return (ec.ECDSA(hashes.SHA256(), deterministic_signing=True),)
-        except UnsupportedAlgorithm:  # an OpenSSL before 3.2
-            return (ec.ECDSA(hashes.SHA256()),)
-    if isinstance(key, rsa.RSAPrivateKey | rsa.RSAPublicKey):
-        return padding.PSS(padding.MGF1(hashes.SHA256()), padding.PSS.DIGEST_LENGTH), hashes.SHA256()
-    raise ConfigError(f"{name}: is of a kind that cannot sign here; use a key on an elliptic curve, or RSA")
 
 
 def greeting_of(ca: Path, coordinator: x509.Certificate, nonce: str, proposal: str) -> Greeting:

@@ -16,11 +16,12 @@ from privadmm.deploy.federation.joining import (
     retire,
     write_peers,
 )
-from privadmm.deploy.federation.keys import fingerprint, make_authority, make_node_key, make_server, public_of, seal
+from privadmm.deploy.federation.keys import fingerprint, make_authority, make_node_key, make_server
 from privadmm.deploy.federation.layout import Coordinator
 from privadmm.deploy.federation.party import read as read_party
 from privadmm.deploy.federation.pinning import federation_of
 from privadmm.deploy.federation.proposal import neutral, parties_of
+from privadmm.deploy.federation.signing import public_of, seal
 from privadmm.errors import ConfigError
 
 RETIRED = "retired-keys"  # of a party: public keys that it had, with which it knows receipts that it signed

@@ -51,12 +51,12 @@ TOLD = (RefusedError, ConfigError, LedgerError)  # which speak of policies, file
 ELSEWHERE = "its steward finds the reason in its requests.log"
 LOCKED_HERE = "its ledger is locked until its steward unlocks it"
 FULL = (
-    "its disk is full, or cannot be used; nothing was released that is not in its ledger. Ask again when its steward has "
-    "made room"
+    "its disk is full, or cannot be used; nothing was released that is not in its ledger. Ask again when its steward "
+    "has made room"
 )
 FULL_HERE = (
-    "the disk of this directory is full, its quota is used up, or it cannot be read or written: see `df`, make room, and "
-    "the coordinator can ask again"
+    "the disk of this directory is full, its quota is used up, or it cannot be read or written: see `df`, make room, "
+    "and the coordinator can ask again"
 )
 FOR_GOOD = ("mode", "parties", "adjacency", "label_epsilon")  # which no steward can amend
 
@@ -136,7 +136,8 @@ class Desk:
         config = read_text(path)
         parties = parties_of(config)
         self.admitted(parties, config)
-        from privadmm.deploy.federation.keys import greeted, seal
+        from privadmm.deploy.federation.keys import greeted
+        from privadmm.deploy.federation.signing import seal
 
         node = self.party.node
         greeting = greeted(letter, self.party.folder / node.ca, node.superlink.rpartition(":")[0])

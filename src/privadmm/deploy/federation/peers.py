@@ -26,7 +26,7 @@ def pin(folder: Path, number: int) -> Path:
 
 def own_entry(party: Party, job: Job, ledger: Ledger) -> str:
     """The party's entry of the roster, signed with its node key."""
-    from privadmm.deploy.federation.keys import seal
+    from privadmm.deploy.federation.signing import seal
 
     entry, last = introduced(job, np.array([party.number]), ledger), ledger.latest(job.id)
     done = last is not None and last[0].round + 1 == job.public.rounds
@@ -48,7 +48,7 @@ def accept(party: Party, job: Job, ledger: Ledger, packed: bytes) -> None:
 
 def signed(folder: Path, job: Job) -> Callable[[Entry, int], bool]:
     """A function that refuses an entry unless the key pinned for its party signed it, and says what to do."""
-    from privadmm.deploy.federation.keys import sealed
+    from privadmm.deploy.federation.signing import sealed
 
     def check(entry: Entry, number: int) -> bool:
         if len(entry.parties) > 1:

@@ -251,7 +251,7 @@ def test_registration_is_asked_of_the_superlink(
     place: Place, made: Federated, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     registry = pytest.importorskip("privadmm.deploy.flower.registry")
-    assert "does not run" in checked(place, coordinator.folder)[1]["registered"]["said"]
+    assert "does not answer" in checked(place, coordinator.folder)[1]["registered"]["said"]
     there = registry.Registered(1, "online", b"")
     gone = registry.Registered(2, "unregistered", b"")
     with superlink(coordinator.certificates, coordinator.address[1]):

@@ -266,6 +266,20 @@ def test_registration_is_asked_of_the_superlink(
         assert checked(place, coordinator.folder)[1]["registered"]["said"] == "party 0 is online"
 
 
+def test_directories_of_before_are_good(place: Place, made: Federated, coordinator: Coordinator) -> None:
+    """Of a federation that was made before there were invitations, replies, and a file of the coordinator's own."""
+    for path in (coordinator.settings, coordinator.peers):
+        path.unlink()
+    for folder in (coordinator.replies, coordinator.invitations, coordinator.folder / "kit"):
+        shutil.rmtree(folder)
+    for folder in made.folders:
+        for name in ("invitation.toml", "proposed.toml", "reply.toml"):
+            (folder / name).unlink()
+    assert checked(place, coordinator.folder)[0] == checked(place, made.folders[0])[0] == 0
+    assert coordinator.reached.address == f"127.0.0.1:{coordinator.address[1]}"
+    made.run()
+
+
 def test_people_are_told_how_to_mend_it(place: Place, made: Federated) -> None:
     (made.folders[0] / "node-key").chmod(0o644)
     said = place.call("federation", "check", made.folders[0])

@@ -249,13 +249,15 @@ def proposed(place: Coordinator) -> str:
 
 
 def node_keys(place: Coordinator) -> str:
-    parties = parties_of(read(place.job))
-    for number in range(parties):
+    names = {reply.party: reply.name for reply in kept_replies(place)}
+    found = []
+    for number in range(parties_of(read(place.job))):
         path = place.keys / f"party-{number}.pub"
         if not path.is_file():
             raise ConfigError(f"{path}: no such file; ask party {number} for its public key")
         check_public_key(path)
-    return f"of {parties} parties"
+        found.append(f"{names.get(number, f'party {number}')} {fingerprint(path.read_bytes())}")
+    return ", ".join(found)
 
 
 def app(place: Coordinator) -> str:

@@ -388,6 +388,12 @@ def test_an_invitation_that_is_none(place: Place) -> None:
         ("[policy]", "[polity]", "unknown section"),
         ("BEGIN CERTIFICATE", "BEGIN NOTHING", "is no certificate"),
         ("port = 9101", "port = 0", "port: is 0"),
+        ("hub.example:9100", "hub.example", "and not HOST:PORT"),
+        ("hub.example:9100", "\\u001b[2Jhub.example:9100", "control characters"),
+        ('source = "data.csv"', 'source = "/etc/data.csv"', "names a file of somebody's machine"),
+        ('source = "data.csv"', 'source = "embedded:adult"', "names a file of somebody's machine"),
+        ("schema = {", 'schema = "/etc/schema.toml"\n# {', "names a file of somebody's machine"),
+        ("[data]", "[data", "not valid TOML"),
     ]:
         assert before in text
         path.write_text(text.replace(before, after, 1))

@@ -5,6 +5,7 @@ import json
 import shutil
 import socket
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -17,7 +18,7 @@ import pytest
 
 from federations import Federated, federated
 from flower_deployment import free_ports
-from small_runs import PRIVATE, Place
+from small_runs import ENVIRONMENT, PRIVATE, Place
 
 pytest.importorskip("cryptography")
 from privadmm.deploy.federation import health, kit
@@ -235,6 +236,21 @@ def test_keys_are_looked_at_when_they_change(made: Federated, monkeypatch: pytes
         (made.made.coordinator.keys / "party-2.pub").touch()
         look()
         assert len(calls) == 3
+
+
+def test_a_letter_is_answered_without_any_of_this(tmp_path: Path) -> None:
+    """What a party's process imports for one letter has nothing of setting up or watching."""
+    pytest.importorskip("flwr")
+    code = "import privadmm.deploy.flower.client, sys; print(*sorted(sys.modules))"
+    environment = {**ENVIRONMENT, "FLWR_HOME": str(tmp_path), "FLWR_TELEMETRY_ENABLED": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment, cwd=tmp_path
+    )
+    loaded = set(done.stdout.splitlines()[-1].split())
+    assert "privadmm.deploy.federation.party_server" in loaded
+    others = ("doctor", "health", "invitation", "joining", "kit", "membership", "pinning", "running", "symptoms")
+    assert not loaded & {f"privadmm.deploy.federation.{name}" for name in others}
+    assert "http.server" not in loaded
 
 
 def test_the_commands_take_the_options(place: Place) -> None:

@@ -66,6 +66,7 @@ def joined_text(shown: dict[str, Any]) -> str:
     if shown["ledger"] is None:
         then.insert(0, command("ledger", folder) + "   # once party.toml is as you want it")
     lines = [
+        "",
         f"{shown['name']} is party {shown['party']}; {count}. Its private key is in {folder} and stays there.",
         f"Send {shown['reply']} to the coordinator, and tell it this fingerprint by another way:",
         f"  {shown['fingerprint']}",

@@ -141,7 +141,7 @@ def _line(name: str, value: float, **labels: object) -> str:
         return str(text).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
     inner = ",".join(f'{key}="{quoted(text)}"' for key, text in labels.items())
-    return f"{name}{{{inner}}} {value:g}" if inner else f"{name} {value:.15g}"
+    return f"{name}{{{inner}}} {value:.15g}" if inner else f"{name} {value:.15g}"
 
 
 def serve(port: int, facts: Callable[[], Facts]) -> ThreadingHTTPServer:

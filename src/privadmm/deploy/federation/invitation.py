@@ -8,6 +8,7 @@ A reply is a peers.toml of one party, so both are read alike, and may as well go
 """
 
 import json
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from privadmm.config.reader import Lines, Report, load, read_table
 from privadmm.config.rules import NAME
 from privadmm.config.sections import DataTable
 from privadmm.deploy.federation.keys import certificate_fingerprint, fingerprint, need_public_key
+from privadmm.deploy.federation.layout import host_and_port
 from privadmm.deploy.federation.party import CALLED, PolicyTable
 from privadmm.deploy.federation.proposal import section
 from privadmm.deploy.federation.signing import seal, sealed
@@ -105,6 +107,7 @@ class Reply:
 
     def check(self, where: object, federation: str | None) -> None:
         """Refuse a reply that its own key did not sign, or that is for another federation."""
+        need_plain(where, self.privadmm, self.key)
         need_public_key(self.key.encode(), f"{where}: party {self.party}")
         if not sealed(self.key.encode(), self.content(), self.signature):
             raise ConfigError(f"{where}: the reply of party {self.party} was not signed by the key in it")
@@ -159,6 +162,12 @@ def read_invitation(path: Path) -> Invitation:
     report.check()
     invitation = Invitation(*tables)
     facts = invitation.facts
+    need_plain(path, facts.superlink, facts.federation, facts.privadmm, facts.flower)
+    host_and_port(facts.superlink, f"{path}: [invitation] superlink")
+    # Which file of the party's machine is read is not for others to say.
+    source = invitation.data.source
+    if Path(source).name != source or invitation.data.embedded or names_a_schema(path, facts.job):
+        raise ConfigError(f"{path}: names a file of somebody's machine, in [data] source or in the job's schema")
     try:
         certificate_fingerprint(facts.authority.encode())
     except ValueError:
@@ -166,6 +175,21 @@ def read_invitation(path: Path) -> Invitation:
     if facts.party >= facts.parties:
         raise ConfigError(f"{path}: invites party {facts.party} of {facts.parties}, counted from 0")
     return invitation
+
+
+def names_a_schema(where: object, job: str) -> bool:
+    """Whether a job, as text, has its schema in another file."""
+    try:
+        asked = tomllib.loads(job).get("data")
+    except (ValueError, RecursionError):
+        raise ConfigError(f"{where}: [invitation] job is not valid TOML") from None
+    return isinstance(asked, dict) and isinstance(asked.get("schema"), str)
+
+
+def need_plain(where: object, *texts: str) -> None:
+    """Refuse texts of others that do more to a terminal than be read."""
+    if not all(text.isprintable() for text in texts):
+        raise ConfigError(f"{where}: has control characters where a word belongs")
 
 
 def read_peers(paths: Sequence[Path], federation: str | None) -> Peers:

@@ -32,6 +32,7 @@ from privadmm.runs.reporting import Report, Silent
 from privadmm.runs.rundir import RunDir
 
 POLL = 0.5  # seconds between looks at who is there
+ENDED = "ended-jobs"  # in the coordinator's directory: the jobs that are over
 ENDING = 60.0  # seconds that parties may take to hear that a job is over
 
 
@@ -116,12 +117,18 @@ def check_absent(job: Job, done: int, gone: Sequence[int], missing: Sequence[int
         check_without(job.algorithm, job.public, done, before, here)
 
 
-def end(post: Post, nodes: Iterable[int], directory: RunDir) -> int:
-    """Tell these nodes that the job is over for good: what it did not spend is free again there. How many heard it."""
-    letters = {node: {"kind": "end", "job": directory.job_id} for node in nodes}
-    answers = post.exchange(letters, ENDING)
+def end(post: Post, nodes: Iterable[int], place: Coordinator, directory: RunDir) -> int:
+    """Tell these nodes that the job is over for good: what it did not spend is free again there. How many heard it.
+
+    The job is put on the coordinator's list of those that are over, for parties that are away now.
+    """
+    job, over = directory.job_id, place.folder / ENDED
+    if job not in (over.read_text(encoding="ascii").split() if over.exists() else ()):
+        with over.open("a", encoding="ascii") as file:
+            file.write(f"{job}\n")
+    answers = post.exchange({node: {"kind": "end", "job": job} for node in nodes}, ENDING)
     heard = sum(answer.get("status") == "ok" for answer in answers.values())
-    write_json(directory.ended, {"job": directory.job_id, "told": heard})
+    write_json(directory.ended, {"job": job, "told": heard})
     return heard
 
 

@@ -72,7 +72,7 @@ def drive(grid: Grid, context: Context, place: Coordinator, path: Path, status: 
         report.check()
         result = federate(config, post, asked, report)
     except StopRequestedError as error:
-        ended("stopped", error=type(error).__name__, message=stopped(post, path, error.for_good), exit_code=1)
+        ended("stopped", error=type(error).__name__, message=stopped(post, place, path, error.for_good), exit_code=1)
         return
     except PrivadmmError as error:
         ended("failed", error=type(error).__name__, message=str(error), exit_code=error.exit_code)
@@ -87,16 +87,15 @@ def drive(grid: Grid, context: Context, place: Coordinator, path: Path, status: 
     logger.info("privadmm: %s", f"finished: {result['transcript']}, see {path / 'result.json'}")
 
 
-def stopped(post: FlowerPost, path: Path, for_good: bool) -> str:
+def stopped(post: FlowerPost, place: Coordinator, path: Path, for_good: bool) -> str:
     """Say what is left of a stopped run; if it is over for good, see that the parties know."""
     directory = RunDir(path)
     if not directory.job.exists():
         return "the run was stopped, and nothing had been released"
     if not for_good:
         return "the run was stopped: `privadmm federation run` with --resume goes on with it"
-    if not directory.ended.exists():
-        end(post, post.nodes(), directory)
-    return "the run was ended for good: what the parties had set aside for it is free again"
+    heard = end(post, post.nodes(), place, directory)
+    return f"the run was ended for good, and {heard} parties heard it: what they had set aside for it is free again"
 
 
 def keep_options(place: Coordinator, patience: Patience) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before numpy: more threads than one change bits
 
 from privadmm.deploy.federation.layout import CLIENT, COORDINATOR, FLOWER, Coordinator
+from privadmm.deploy.federation.supervisor import end_with_parent
 
 
 def client() -> None:
@@ -55,6 +56,7 @@ def executor() -> None:
 def server() -> None:
     """Run a coordinator's ServerApp, from its own directory: whoever starts a run may change its options only."""
     known_flower()
+    end_with_parent()  # Flower looks for the parent's number, which a dead one keeps where nobody waits for it
     place = Coordinator(Path(os.environ[COORDINATOR]))
     command = import_module("flwr.superlink.cli.flwr_serverapp")
     runtime = import_module("flwr.superlink.runtime.run_serverapp")

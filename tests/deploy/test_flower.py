@@ -176,7 +176,6 @@ def test_replies_without_a_letter_and_from_another_node(monkeypatch: pytest.Monk
 
 def test_letters_are_not_repeated_while_answers_come(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nodes that share a few cores answer one after the other. Whoever stays silent after that is asked again."""
-    import time
     from types import SimpleNamespace
 
     from flwr.app import ConfigRecord, RecordDict
@@ -184,8 +183,12 @@ def test_letters_are_not_repeated_while_answers_come(monkeypatch: pytest.MonkeyP
 
     from privadmm.deploy.flower import post
 
-    began = time.monotonic()
-    after = {7: 0.3, 8: 0.6, 9: 0.9, 10: 1.2}  # seconds; the first letter to the last of them is lost
+    after = {7: 25.0, 8: 50.0, 9: 75.0, 10: 100.0}  # seconds; the first letter to the last of them is lost
+    now = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
 
     class Grid:
         pushed: ClassVar[list[int]] = []
@@ -199,7 +202,7 @@ def test_letters_are_not_repeated_while_answers_come(monkeypatch: pytest.MonkeyP
             found = []
             for id in ids:
                 attempt, node = map(int, id.split())
-                if time.monotonic() - began > after[node] and (node, attempt) != (10, 1):
+                if now > after[node] and (node, attempt) != (10, 1):
                     metadata = SimpleNamespace(reply_to_message_id=id, src_node_id=node)
                     content = RecordDict({post.LETTER: ConfigRecord({"status": "ok"})})
                     found.append(SimpleNamespace(metadata=metadata, content=content, has_error=lambda: False))
@@ -207,11 +210,11 @@ def test_letters_are_not_repeated_while_answers_come(monkeypatch: pytest.MonkeyP
 
     for name in ("_task_id", "_run_id", "_node_id"):
         monkeypatch.setattr(TaskIdentity, name, 1)
-    for name, value in {"AGAIN": 0.4, "SHARE": 0.0, "POLL": 0.01}.items():
-        monkeypatch.setattr(post, name, value)
+    monkeypatch.setattr(post, "SHARE", 0.0)
+    monkeypatch.setattr(post, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
     carrier, waited = post.FlowerPost(Grid()), list[tuple[int, ...]]()  # type: ignore[arg-type]
     carrier.watch = lambda waiting, asked: waited.append(tuple(waiting))
-    found = carrier.exchange({node: {"kind": "step"} for node in after}, 60.0)
+    found = carrier.exchange({node: {"kind": "step"} for node in after}, 600.0)
     assert set(found) == set(after)
     assert Grid.pushed == [7, 8, 9, 10, 10]
     assert carrier.repeats == 1

@@ -29,7 +29,7 @@ from privadmm.runs.rundir import receipts_of
 from small_runs import ENVIRONMENT, Tables, no_plots, write_config, write_npz
 
 PATIENCE = 180.0  # seconds for anything; a loaded machine is slow
-# Like the node's own command; it also writes what goes in and out beside the party's files.
+# Like the node's own command that answers letters; it also writes what goes in and out beside the party's files.
 CAPTURING = """#!{python}
 import pickle, time
 from privadmm.deploy.flower import client, pinned
@@ -45,7 +45,7 @@ def answer(folder, letter):
 
 client.answer = answer
 {fault}
-pinned.client()
+pinned.executor()
 """
 # A party that fails after its records were read, or whose process dies there, as long as the file says so.
 FAULT = """
@@ -137,7 +137,7 @@ class Deployed:
         environment = {**ENVIRONMENT, **node_environment(party)}
         fault = FAULT.format(file=str(party.folder / "fault"))
         script = CAPTURING.format(python=sys.executable, fault=fault)
-        (party.folder / "bin" / "flwr-clientapp").write_text(script)
+        (party.folder / "bin" / "flower-superexec").write_text(script)
         self.start(f"node-{number}", [sys.executable, "-c", KEPT_UP, *node(party)], environment)
 
     def run(self, **config: Any) -> None:

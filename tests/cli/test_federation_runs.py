@@ -125,7 +125,8 @@ def test_a_job_that_is_over_for_good(made: Federated, folder: Path, place: Place
     _, error = reported(made, Desks(made.folders, before=stop))
     assert error.for_good
     post, directory = Desks(made.folders), RunDir(folder / "runs/first")
-    end(post, post.nodes(), directory)
+    end(post, post.nodes(), made.made.coordinator, directory)
+    assert (folder / "ended-jobs").read_text() == f"{directory.job_id}\n"
     assert [letter for _, letter, _ in post.captured] == [{"kind": "end", "job": directory.job_id}] * 3
     said = place.call("federation", "run", folder, "--resume", "--json")
     assert (said.code, "was ended for good" in said.object["message"]) == (2, True)

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -172,3 +172,50 @@ def test_replies_without_a_letter_and_from_another_node(monkeypatch: pytest.Monk
     grid = Grid()
     found = post.FlowerPost(grid).exchange({node: {"kind": "step"} for node in contents}, 10.0)  # type: ignore[arg-type]
     assert (found, grid.pushed) == ({7: {}, 8: {}, 9: {"status": "ok"}}, 2)
+
+
+def test_letters_are_not_repeated_while_answers_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes that share a few cores answer one after the other. Whoever stays silent after that is asked again."""
+    from types import SimpleNamespace
+
+    from flwr.app import ConfigRecord, RecordDict
+    from flwr.supercore.task_identity import TaskIdentity
+
+    from privadmm.deploy.flower import post
+
+    after = {7: 25.0, 8: 50.0, 9: 75.0, 10: 100.0}  # seconds; the first letter to the last of them is lost
+    now = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    class Grid:
+        pushed: ClassVar[list[int]] = []
+
+        def push_messages(self, messages: list[Any]) -> list[str]:
+            nodes = [message.metadata.dst_node_id for message in messages]
+            self.pushed.extend(nodes)
+            return [f"{self.pushed.count(node)} {node}" for node in nodes]
+
+        def pull_messages(self, ids: list[str]) -> list[object]:
+            found = []
+            for id in ids:
+                attempt, node = map(int, id.split())
+                if now > after[node] and (node, attempt) != (10, 1):
+                    metadata = SimpleNamespace(reply_to_message_id=id, src_node_id=node)
+                    content = RecordDict({post.LETTER: ConfigRecord({"status": "ok"})})
+                    found.append(SimpleNamespace(metadata=metadata, content=content, has_error=lambda: False))
+            return found
+
+    for name in ("_task_id", "_run_id", "_node_id"):
+        monkeypatch.setattr(TaskIdentity, name, 1)
+    monkeypatch.setattr(post, "SHARE", 0.0)
+    monkeypatch.setattr(post, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
+    carrier, waited = post.FlowerPost(Grid()), list[tuple[int, ...]]()  # type: ignore[arg-type]
+    carrier.watch = lambda waiting, asked: waited.append(tuple(waiting))
+    found = carrier.exchange({node: {"kind": "step"} for node in after}, 600.0)
+    assert set(found) == set(after)
+    assert Grid.pushed == [7, 8, 9, 10, 10]
+    assert carrier.repeats == 1
+    assert list(dict.fromkeys(waited)) == [(7, 8, 9, 10), (8, 9, 10), (9, 10), (10,), ()]

@@ -121,11 +121,12 @@ def check_absent(job: Job, done: int, gone: Sequence[int], missing: Sequence[int
         check_without(job.algorithm, job.public, done, before, here)
 
 
-def end(post: Post, place: Coordinator, directory: RunDir) -> None:
-    """Tell all parties that the job is over for good; who does not hear it now is told when the next run begins."""
+def end(post: Post, place: Coordinator, directory: RunDir) -> int:
+    """Tell all parties that the job is over for good; how many heard it. The others are told when a run begins."""
     note_ended(place.ended, directory.job_id)
-    end_job(post, post.nodes(), directory.job_id)
-    write_json(directory.ended, {"job": directory.job_id})
+    heard = end_job(post, post.nodes(), directory.job_id)
+    write_json(directory.ended, {"job": directory.job_id, "told": heard})
+    return heard
 
 
 def known_before(directory: RunDir) -> tuple[dict[int, Facts], dict[int, int]]:

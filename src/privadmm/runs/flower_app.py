@@ -94,9 +94,8 @@ def stopped(post: FlowerPost, place: Coordinator, path: Path, for_good: bool) ->
         return "the run was stopped, and nothing had been released"
     if not for_good:
         return "the run was stopped: `privadmm federation run` with --resume goes on with it"
-    if not directory.ended.exists():
-        end(post, place, directory)
-    return "the run was ended for good: what the parties had set aside for it is free again"
+    heard = end(post, place, directory)
+    return f"the run was ended for good, and {heard} parties heard it: what they had set aside for it is free again"
 
 
 def keep_options(place: Coordinator, patience: Patience) -> None:

@@ -25,6 +25,7 @@ QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
 PROMPT = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2"}
 CLIENT, SERVER = "flwr-clientapp", "flwr-serverapp"
 COMMANDS = ("flwr-agentapp", CLIENT, "flwr-connector", "flwr-model", SERVER, "flwr-simulation")
+EXECUTOR = "flower-superexec"  # starts a ClientApp for each message of a node
 SECRET = 32  # bytes
 CONNECTION = """[superlink]
 default = "{name}"
@@ -204,8 +205,10 @@ def pinned(folder: Path, own: str) -> str:
     """
     scripts = folder / "bin"
     scripts.mkdir(exist_ok=True)
-    for name in COMMANDS:
-        act = {CLIENT: "client", SERVER: "server"}[own] if name == own else "refuse"
+    acts = {name: "refuse" for name in COMMANDS} | {own: {CLIENT: "client", SERVER: "server"}[own]}
+    if own == CLIENT:
+        acts[EXECUTOR] = "executor"
+    for name, act in acts.items():
         path = scripts / name
         code = f"#!{sys.executable}\nfrom privadmm.deploy.flower.pinned import {act}\n\n{act}()\n"
         path.write_text(code, encoding="utf-8")

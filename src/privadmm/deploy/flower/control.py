@@ -68,17 +68,24 @@ def connected(place: Coordinator) -> Iterator["ControlHttpClient"]:
 
 
 def register(place: Coordinator) -> list[str]:
-    """Register the keys in nodes/ that are not registered yet; their names."""
+    """Register the keys in nodes/ that the SuperLink has never seen; their names. It takes no key a second time."""
     from flwr.proto.control_pb2 import ListNodesRequest, RegisterNodeRequest
 
     keys = {path.stem: public_bytes(path) for path in sorted(place.keys.glob("party-*.pub"))}
+
+    def missing(client: "ControlHttpClient") -> dict[str, bytes]:
+        known = {bytes(node.public_key) for node in client.ListNodes(ListNodesRequest()).nodes_info}
+        return {name: key for name, key in keys.items() if key not in known}
+
     with connected(place) as client:
-        nodes = client.ListNodes(ListNodesRequest()).nodes_info
-        known = {bytes(node.public_key) for node in nodes if node.status != "unregistered"}
-        fresh = [name for name, key in keys.items() if key not in known]
-        for name in fresh:
-            client.RegisterNode(RegisterNodeRequest(public_key=keys[name]))
-    return fresh
+        fresh = missing(client)
+        for name, key in fresh.items():
+            try:
+                client.RegisterNode(RegisterNodeRequest(public_key=key))
+            except Exception:
+                if name in missing(client):  # else another process did it at the same moment
+                    raise
+    return list(fresh)
 
 
 def public_bytes(path: Path) -> bytes:

@@ -16,11 +16,20 @@ from typing import Any
 
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before numpy: more threads than one change bits
 
-from privadmm.deploy.federation.layout import COORDINATOR, FLOWER, Coordinator
+from privadmm.deploy.federation.layout import CLIENT, COORDINATOR, FLOWER, Coordinator
+from privadmm.deploy.federation.supervisor import end_with_parent
 
 
 def client() -> None:
     """Run a party's ClientApp."""
+    runtime, options = client_runtime(), parsed()
+    path = options.pop("root_certificates")
+    certificates = None if path is None else Path(path).read_bytes()
+    runtime.run_clientapp(**options, certificates=certificates, runtime_dependency_install=False)
+
+
+def client_runtime() -> ModuleType:
+    """Flower's module that runs a ClientApp, with the party's own in the place of whatever comes with a run."""
     known_flower()
     # Not by way of Flower's own command, which imports twice as much.
     runtime = import_module("flwr.supernode.runtime.run_clientapp")
@@ -28,15 +37,26 @@ def client() -> None:
 
     replaced(runtime, install_from_fab=nothing, get_project_dir=nothing)
     replaced(runtime, get_load_client_app_fn=lambda *_, **__: lambda *bundle: app)
-    options = parsed()
-    path = options.pop("root_certificates")
-    certificates = None if path is None else Path(path).read_bytes()
-    runtime.run_clientapp(**options, certificates=certificates, runtime_dependency_install=False)
+    return runtime
+
+
+def executor() -> None:
+    """Run a node's SuperExec, which starts the ClientApps."""
+    from privadmm.deploy.flower.forking import fork_for_letters
+
+    runtime = client_runtime()
+    module = import_module("flwr.supercore.superexec.executor.subprocess_executor")
+    known = getattr(module, "SubprocessExecutor", None)
+    if not all(hasattr(known, name) for name in ("launch", "reconcile")):
+        sys.exit("this Flower starts apps in another way than privadmm knows: nothing was run")
+    fork_for_letters(runtime, known, CLIENT)
+    import_module("flwr.supercore.cli.flower_superexec").flower_superexec()
 
 
 def server() -> None:
     """Run a coordinator's ServerApp, from its own directory: whoever starts a run may change its options only."""
     known_flower()
+    end_with_parent()  # Flower looks for the parent's number, which a dead one keeps where nobody waits for it
     place = Coordinator(Path(os.environ[COORDINATOR]))
     command = import_module("flwr.superlink.cli.flwr_serverapp")
     runtime = import_module("flwr.superlink.runtime.run_serverapp")

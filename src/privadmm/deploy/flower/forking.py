@@ -1,0 +1,84 @@
+"""A node's SuperExec that answers each letter in a process of its own, as Flower's does, and loads nothing anew for it.
+
+Flower's starts Python once for every message: a second of work before the first line of ours runs. This one has loaded
+what answers a letter, and forks. It never reads a letter itself, so no process knows more than one.
+
+A fork shares what its parent had drawn from a generator of random numbers, and must not draw the same again. The parent
+draws nothing: secure noise comes from OpenDP, which it does not load, and keys from the system, which knows of forks.
+Once OpenDP is loaded here, or privadmm's files are no longer those that were, letters are answered by a new Python.
+"""
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NoReturn
+
+import privadmm
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT)
+
+
+def fork_for_letters(runtime: ModuleType, executor: Any, client_app: str) -> None:
+    """Have Flower's executor fork for ClientApps. `runtime` is Flower's module that runs one."""
+    anew: Callable[..., Any] = executor.launch
+    accepted = import_module("flwr.supercore.superexec.executor.types").LaunchResult.accepted
+    loaded = stamp()
+
+    def launch(self: Any, spec: Any) -> Any:
+        if spec.task_type != client_app or stamp() != loaded or "opendp" in sys.modules:
+            return anew(self, spec)  # a command on the node's own PATH, which is ours too, or a refusal
+        sys.stdout.flush()
+        sys.stderr.flush()
+        if os.fork() == 0:
+            answer(runtime, spec)
+        return accepted()
+
+    def reconcile(self: Any) -> None:
+        with suppress(ChildProcessError):  # there is none
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+
+    executor.launch, executor.reconcile = launch, reconcile
+
+
+def stamp() -> tuple[int, int]:
+    """What changes when another privadmm is installed in the place of this one."""
+    with suppress(OSError):
+        found = Path(privadmm.__file__).stat()
+        return found.st_ino, found.st_mtime_ns
+    return 0, 0
+
+
+def answer(runtime: ModuleType, spec: Any) -> NoReturn:
+    """In the new process: answer the letter, and end."""
+    code = 1
+    try:
+        for number in SIGNALS:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+        # What is to be done at the parent's end is not for this process.
+        import_module("flwr.supercore.exit.exit_handler").registered_exit_handlers.clear()
+        path = spec.root_certificates_path
+        runtime.run_clientapp(
+            runtime_api_address=spec.runtime_api_address,
+            token=spec.token,
+            insecure=spec.insecure,
+            certificates=None if path is None else Path(path).read_bytes(),
+            parent_pid=spec.parent_pid,
+            runtime_dependency_install=False,
+        )
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)  # not by way of what the parent would do at its own end

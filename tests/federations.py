@@ -1,21 +1,27 @@
 """A federation in this process: party servers, reached by a post that may lose, repeat and reorder letters."""
 
+import shutil
+import subprocess
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from privadmm.config.file import read
 from privadmm.deploy.federation.coordinator import Patience
 from privadmm.deploy.federation.init import Made, init
+from privadmm.deploy.federation.joining import REPLY, admit, join
 from privadmm.deploy.federation.party_server import answer
 from privadmm.deploy.federation.protocol import Letter
 from privadmm.engine.mail import Mail
 from privadmm.privacy.key_file import KeyFile
-from privadmm.privacy.ledger_file import connect
+from privadmm.privacy.ledger_file import connect, identity_of
+from privadmm.privacy.sqlite_ledger import SqliteLedger
 from privadmm.runs.federated import Asked, federate
 from small_runs import Tables, write_config, write_npz
 
@@ -116,6 +122,85 @@ def federated(folder: Path, tables: Tables, port: int = 9100) -> Federated:
     config = read(write_config(folder / "federated.toml", tables))
     made = init(config, folder / "federation", "127.0.0.1", port, rehearse=True)
     return Federated(made, [party.folder for party in made.parties])
+
+
+@dataclass(frozen=True)
+class Backup:
+    """A copy of a party's ledger as it is now, to be put back later: of the ledger alone, or with all beside it."""
+
+    ledger: Path
+    files: dict[str, bytes]
+
+    @staticmethod
+    def of(ledger: Path, with_anchor: bool = True) -> "Backup":
+        db = connect(ledger)
+        try:
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        finally:
+            db.close()
+        suffixes = ("", "-anchor") if with_anchor else ("",)
+        found = {suffix: Path(f"{ledger}{suffix}") for suffix in suffixes}
+        return Backup(ledger, {suffix: path.read_bytes() for suffix, path in found.items() if path.exists()})
+
+    def put_back(self) -> None:
+        for suffix in ("-wal", "-shm"):
+            Path(f"{self.ledger}{suffix}").unlink(missing_ok=True)
+        for suffix, content in self.files.items():
+            Path(f"{self.ledger}{suffix}").write_bytes(content)
+
+
+def accounts(ledger: Path) -> dict[str, tuple[int, int, bool]]:
+    """By job of a party's ledger: events spent, events spent or set aside, and whether it is over."""
+    known = identity_of(ledger)
+    assert known is not None
+    party, opened = known.parties[0], SqliteLedger(ledger, known.parties, known.policy, known.mode, anchored=False)
+    try:
+        return {
+            job: (
+                sum(count for _, count in opened.spent(party, job)),
+                sum(count for _, count in opened.reserved(party, job) or ()),
+                opened.over(job),
+            )
+            for job in opened.jobs()
+        }
+    finally:
+        opened.close()
+
+
+@contextmanager
+def small_disk(folder: Path, kilobytes: int) -> Iterator[Path]:
+    """A disk of this size, where the system lets us have one."""
+    folder.mkdir()
+    mounted = ["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs", str(folder)]
+    if shutil.which("mount") is None or subprocess.run(mounted, capture_output=True).returncode:
+        pytest.skip("no file system can be mounted here")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def own_csv(path: Path, rows: int, seed: int = 0) -> Path:
+    """Records as `OWN_FILES` declares them."""
+    rng = np.random.default_rng(seed)
+    cells = zip(rng.integers(20, 60, rows), rng.choice(["clerk", "smith"], rows), strict=True)
+    lines = ["y,age,job,name", *(f"{'yes' if age > 40 else 'no'},{age},{job},x" for age, job in cells)]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def joined(made: Made) -> list[Path]:
+    """Directories of all parties that were invited, beside the coordinator's; they have no records yet."""
+    folders = [made.coordinator.folder.parent / path.stem for path in made.invitations]
+    for path, folder in zip(made.invitations, folders, strict=True):
+        join(path, folder)
+    admit(made.coordinator, [folder / REPLY for folder in folders])
+    for folder in folders:  # its records are not counted yet, and it is read to be pinned
+        (folder / "peers").mkdir(exist_ok=True)
+        for key in made.coordinator.keys.glob("party-*.pub"):
+            if key.stem != folder.name:
+                (folder / "peers" / key.name).write_bytes(key.read_bytes())
+    return folders
 
 
 def key_of(ledger: Path, job: str) -> bytes | None:

@@ -14,12 +14,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from federations import Federated, federated
+import pytest
+
+from federations import Federated, federated, only_releases
+from privadmm.config.file import read
 from privadmm.deploy.federation.layout import Coordinator, node, node_environment
 from privadmm.deploy.federation.party import Party
 from privadmm.deploy.federation.party import read as read_party
 from privadmm.deploy.federation.protocol import Letter
-from small_runs import ENVIRONMENT, Tables
+from privadmm.privacy.ledger_file import connect, unpack_charges
+from privadmm.privacy.verification import verify
+from privadmm.runs.run import run
+from privadmm.runs.rundir import receipts_of
+from small_runs import ENVIRONMENT, Tables, no_plots, write_config, write_npz
 
 PATIENCE = 180.0  # seconds for anything; a loaded machine is slow
 # Like the node's own command; it also writes what goes in and out beside the party's files.
@@ -145,6 +152,19 @@ class Deployed:
         )
         assert done.returncode == 0, done.stdout + done.stderr
 
+    def command(self, *words: str) -> "subprocess.Popen[str]":
+        """Start a command of the coordinator's: run, status, stop or logs."""
+        line = [sys.executable, "-m", "privadmm", "federation", words[0], str(self.place.folder), *words[1:]]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(line, stdout=pipe, stderr=pipe, env=ENVIRONMENT, text=True, start_new_session=True)
+
+    def said(self, *words: str) -> tuple[int, dict[str, Any]]:
+        """Exit code and JSON of a command that ends."""
+        process = self.command(*words, "--json")
+        out, err = process.communicate(timeout=PATIENCE)
+        assert "Traceback" not in err, err
+        return process.returncode, json.loads(out)
+
     def status(self) -> dict[str, Any]:
         try:
             found = json.loads(self.place.status.read_text())
@@ -157,7 +177,7 @@ class Deployed:
         return self.ended() or self.status().get("at") == line
 
     def ended(self) -> bool:
-        return self.status().get("state") in ("finished", "failed")
+        return self.status().get("state") in ("finished", "failed", "stopped")
 
     def finish(self) -> dict[str, Any]:
         """Wait for the result."""
@@ -179,11 +199,11 @@ class Deployed:
     def tail(self, name: str) -> str:
         return (self.logs / f"{name}.log").read_text()[-2000:]
 
-    def child(self, name: str) -> int:
-        """The process that a supervisor keeps up."""
+    def child(self, name: str, which: str = "") -> int:
+        """The process that a supervisor keeps up; of several, the one in whose command a word is."""
         pid = str(self.running[name].pid)
-        found = subprocess.run(["ps", "-o", "pid=", "--ppid", pid], capture_output=True, text=True, check=True)
-        return int(found.stdout.split()[0])
+        found = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", pid], capture_output=True, text=True, check=True)
+        return next(int(line.split()[0]) for line in found.stdout.splitlines() if which in line)
 
     def kill(self, name: str) -> None:
         """Kill a process and all that it started."""
@@ -231,3 +251,35 @@ def deployed(folder: Path, tables: Tables, pinned: bool = True) -> Iterator[Depl
 
 def party(made: Deployed, number: int) -> Party:
     return read_party(made.federated.folders[number])
+
+
+def in_process(folder: Path, tables: dict[str, Any]) -> str:
+    folder.mkdir()
+    write_npz(folder / "data.npz")
+    with pytest.MonkeyPatch.context() as patch:
+        no_plots(patch)
+        done = run(read(write_config(folder / "config.toml", tables)), folder / "whole")
+    return str(done.result["transcript"])
+
+
+def job_of(out: Path) -> str:
+    return str(json.loads((out / "job.json").read_text())["job"])
+
+
+def paid(ledger: Path, job: str) -> int:
+    """How many releases of this job are in a ledger."""
+    db = connect(ledger, read_only=True)
+    try:
+        found = db.execute("SELECT charges FROM ticks WHERE kind = 'tick' AND job = ?", (job,)).fetchall()
+    finally:
+        db.close()
+    return sum(count for (text,) in found for charge in unpack_charges(text).values() for _, count in charge)
+
+
+def in_order(made: Deployed, result: dict[str, Any], counts: list[int]) -> None:
+    """Check that ledgers verify, hold what the run received, have so many releases, and that nothing else left."""
+    out = Path(result["out"])
+    for number, ledger in enumerate(made.federated.ledgers):
+        assert verify(ledger, receipts_of(out, ledger)).problems == ()
+        assert paid(ledger, job_of(out)) == counts[number]
+        only_releases(ledger, [said for _, said in made.captured(number)])

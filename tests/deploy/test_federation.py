@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from privadmm import __version__
 from privadmm.cli.views import steward
 from privadmm.config.file import read
 from privadmm.data import arrays
@@ -46,7 +47,18 @@ from small_runs import (
 )
 
 pytest.importorskip("cryptography")
-from federations import OWN_FILES, SUMMED, Desks, Federated, Unreliable, federated, only_releases, released
+from federations import (
+    OWN_FILES,
+    SUMMED,
+    Desks,
+    Federated,
+    Unreliable,
+    federated,
+    joined,
+    only_releases,
+    own_csv,
+    released,
+)
 
 pytestmark = pytest.mark.usefixtures("skipped_plots")
 
@@ -300,7 +312,7 @@ def test_a_refused_job_is_not_even_tried(made: Federated, monkeypatch: pytest.Mo
 def test_a_proposal_does_not_say_how_records_are_read(made: Federated) -> None:
     begin = proposed(made, 5, **{"[parties]": '[parties]\nsplit = "column:f1"'})
     text = Proposal.unpack(begin["proposal"]).text
-    for letter in (begin, {"kind": "hello", "text": text, "nonce": "0"}):
+    for letter in (begin, {"kind": "hello", "version": __version__, "text": text, "nonce": "0"}):
         said = ask(made, 0, **letter)
         assert (said["status"], said["error"]) == ("refused", "RefusedError")
         assert "how its records are read" in str(said["message"])
@@ -334,9 +346,9 @@ def test_a_proposal_names_no_file_and_stays_what_it_was(made: Federated, tmp_pat
     said = ask(made, 1, kind="begin", proposal=changed.pack(), heads="[]")
     assert (said["status"], "said something else" in str(said["message"])) == ("refused", True)
     named = proposal.text.replace("[data]", '[data]\nlabel = "y"\nschema = "../party.toml"')
-    said = ask(made, 1, kind="hello", text=named)
+    said = ask(made, 1, kind="hello", version=__version__, text=named)
     assert (said["status"], "names no file" in str(said["message"])) == ("refused", True)
-    said = ask(made, 1, kind="hello", text=proposal.text.replace('"own.npz"', '"embedded:adult"'))
+    said = ask(made, 1, kind="hello", version=__version__, text=proposal.text.replace('"own.npz"', '"embedded:adult"'))
     assert said["status"] == "refused"
     bad = json.dumps({**json.loads(proposal.pack()), "id": "../../x"}).encode()
     assert ask(made, 1, kind="begin", proposal=bad, heads="[]")["status"] == "refused"
@@ -381,7 +393,7 @@ def test_a_ledger_that_went_back_is_found_out(made: Federated) -> None:
     for suffix in ("-wal", "-shm"):
         Path(f"{made.ledgers[1]}{suffix}").unlink(missing_ok=True)
     made.ledgers[1].write_bytes(empty)
-    with pytest.raises(PrivadmmError, match="party 1 failed, LedgerError"):
+    with pytest.raises(PrivadmmError, match="party 1: its ledger is locked"):
         made.run(resume=True)
 
 
@@ -657,17 +669,15 @@ def test_a_party_answers_without_heavy_libraries(made: Federated) -> None:
 
 
 def test_parties_bring_files_of_their_own(tmp_path: Path) -> None:
-    from privadmm.deploy.federation.init import init, with_ledger
+    from privadmm.deploy.federation.init import init
+    from privadmm.deploy.federation.joining import with_ledger
 
     own = OWN_FILES.format(count=3, more='on_bad = "default"')
     (tmp_path / "config.toml").write_text(own)
     made = init(read(tmp_path / "config.toml"), tmp_path / "federation", "127.0.0.1", 9100, rehearse=False)
-    folders = [tmp_path / "federation" / f"party-{number}" for number in range(3)]
-    rng = np.random.default_rng(0)
+    folders = joined(made)
     for number, folder in enumerate(folders):
-        cells = zip(rng.integers(20, 60, 10 + number), rng.choice(["clerk", "smith"], 10 + number), strict=True)
-        lines = ["y,age,job,name", *(f"{'yes' if age > 40 else 'no'},{age},{job},x" for age, job in cells)]
-        (folder / "data.csv").write_text("\n".join(lines) + "\n")
+        own_csv(folder / "data.csv", 10 + number, seed=number)
         path = folder / "party.toml"
         path.write_text(path.read_text().replace("# records = ...", f"records = {10 + number}"))
         with_ledger(folder)
@@ -680,7 +690,7 @@ def test_parties_bring_files_of_their_own(tmp_path: Path) -> None:
         changed = own.replace('["clerk", "smith"]' if "name" in after else "[0, 100]", after)
         (tmp_path / "other.toml").write_text(changed)
         proposed = written(neutral(read(tmp_path / "other.toml")))
-        said = answer(folders[1], {"kind": "hello", "text": proposed, "nonce": ""})
+        said = answer(folders[1], {"kind": "hello", "version": __version__, "text": proposed, "nonce": ""})
         assert said["status"] == "refused"
         assert "[data] schema = a table and the job a table" in str(said["message"])
 

@@ -88,7 +88,7 @@ def test_init_says_how_to_start(place: Place) -> None:
     words = made.superlink("127.0.0.1")
     assert words[:5] == ["flower-superlink", "--host", "127.0.0.1", "--port", str(PORT)]
     assert {"--ssl-certfile", "--ssl-keyfile", "--enable-supernode-auth"} <= set(words)
-    assert len(said["parties"]) == len(said["coordinator"]["register"]) == 3
+    assert len(said["parties"]) == len(said["invitations"]) == 3
     again = init(place)
     assert (again.code, "is not empty; name another directory" in again.err) == (2, True)
 
@@ -104,7 +104,8 @@ def test_templates_wait_for_their_party(place: Place) -> None:
     deployment = {"mode": "deployment", "seed": None, "ledger": "x"}
     config = place.config(with_changes(PRIVATE, {"run": deployment}))
     assert place.call("federation", "init", config, "--out", place.path / "fed").code == 0
-    folder = place.path / "fed" / "party-1"
+    folder, invitation = place.path / "party-1", place.path / "fed" / "coordinator" / "invitations" / "party-1.toml"
+    assert place.call("federation", "join", invitation, "--out", folder).code == 0
     assert "records: missing" in bad(place, folder)["policy"]
     path = folder / "party.toml"
     path.write_text(path.read_text().replace("# records = ...", "records = 20"))
@@ -127,7 +128,7 @@ def test_templates_wait_for_their_party(place: Place) -> None:
         ("row_bound = 2.0\nepsilon", "row_bound = 3.0\nepsilon", "records", "clips records to row_bound = 3"),
         ("classes = [0, 1]", "classes = [1, 2]", "records", "are read as it declares"),
         ("number = 1", "number = 5", "records", "this is party 5, and the job has 3"),
-        (f'"127.0.0.1:{PORT}"', '"nowhere"', "SuperLink", "is not HOST:PORT"),
+        (f'"127.0.0.1:{PORT}"', '"nowhere"', "SuperLink", "is 'nowhere' and not HOST:PORT"),
         ("minimum_parties = 2", "minimum_parties = 0", "policy", "minimum_parties: is 0"),
         ('algorithms = ["dp_admm"]', 'algorithms = ["dp_adm"]', "policy", "names 'dp_adm'"),
     ],
@@ -180,7 +181,7 @@ def test_faults_of_a_coordinator(place: Place, made: Path) -> None:
 
 
 def test_an_expired_certificate(place: Place, made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keys, "DAYS", -1 / 1440)  # a minute ago, five minutes after its beginning
+    monkeypatch.setattr(keys, "AUTHORITY_DAYS", -1 / 1440)  # a minute ago, five minutes after its beginning
     keys.make_authority(place.path / "old", "127.0.0.1")
     (made / "party-0" / "ca.pem").write_bytes((place.path / "old" / "ca.pem").read_bytes())
     assert "is valid from" in bad(place, made / "party-0")["certificate"]
@@ -231,12 +232,13 @@ def test_no_directory_of_a_federation(place: Place) -> None:
 
 def test_a_node_is_kept_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("privadmm.deploy.federation.supervisor.PAUSE", 0.0)
+    monkeypatch.setattr("privadmm.deploy.federation.supervisor.TRIES", 3)
     note = tmp_path / "note"
-    failing = f"open({str(note)!r}, 'a').write('x'); import sys; sys.exit(len(open({str(note)!r}).read()) < 3)"
-    assert keep_up([[sys.executable, "-c", failing]], {}) == 0
-    assert note.read_text() == "xxx"
-    monkeypatch.setattr("privadmm.deploy.federation.supervisor.TRIES", 2)
-    assert keep_up([[sys.executable, "-c", "import sys; sys.exit(7)"]], {}) == 7
+    for code in (0, 7):
+        failing = f"open({str(note)!r}, 'a').write('x'); import sys; sys.exit({code})"
+        assert keep_up([[sys.executable, "-c", failing]], {}) == (code or 1)
+        assert note.read_text() == "xxx"
+        note.unlink()
 
 
 def test_two_are_kept_up_and_ended_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,9 +247,10 @@ def test_two_are_kept_up_and_ended_together(tmp_path: Path, monkeypatch: pytest.
     staying = f"import os, time; open({str(pids)!r}, 'a').write(f'{{os.getpid()}} '); time.sleep(60)"
     failing = (
         f"import os, sys, time\nwhile not os.path.exists({str(pids)!r}): time.sleep(0.05)\n"
-        f"open({str(note)!r}, 'a').write('x'); sys.exit(len(open({str(note)!r}).read()) < 3)"
+        f"open({str(note)!r}, 'a').write('x'); sys.exit(5)"
     )
-    assert keep_up([[sys.executable, "-c", code] for code in (staying, failing)], {}) == 0
+    monkeypatch.setattr("privadmm.deploy.federation.supervisor.TRIES", 3)
+    assert keep_up([[sys.executable, "-c", code] for code in (staying, failing)], {}) == 5
     assert note.read_text() == "xxx"
     (pid,) = pids.read_text().split()
     assert not alive(int(pid))
@@ -297,10 +300,11 @@ def test_a_deployment_needs_no_ledger_but_the_parties_own(place: Place) -> None:
     assert (place.path / "fed" / "party-0").stat().st_mode & 0o077 == 0
 
 
-def test_without_records_the_ledgers_are_still_to_be_made(place: Place) -> None:
+def test_parties_make_their_own_directories_unless_it_is_a_rehearsal(place: Place) -> None:
     said = init(place, "--json").object
-    assert said["parties"][1]["ledger"].startswith("privadmm federation ledger ")
-    assert "ledger" not in init(place, "--rehearse", "--json", out="other").object["parties"][1]
+    assert (said["parties"], len(said["invitations"])) == ([], 3)
+    assert {path.name for path in (place.path / "fed").iterdir()} == {"coordinator"}
+    assert len(init(place, "--rehearse", "--json", out="other").object["parties"]) == 3
 
 
 def test_the_secret_of_the_superlink_is_made_once(made: Path) -> None:

@@ -172,25 +172,3 @@ def test_replies_without_a_letter_and_from_another_node(monkeypatch: pytest.Monk
     grid = Grid()
     found = post.FlowerPost(grid).exchange({node: {"kind": "step"} for node in contents}, 10.0)  # type: ignore[arg-type]
     assert (found, grid.pushed) == ({7: {}, 8: {}, 9: {"status": "ok"}}, 2)
-
-
-def test_a_run_that_ends_late_says_nothing_of_the_next(tmp_path: Path) -> None:
-    from privadmm.runs.flower_app import Status
-
-    first, second = (Status(tmp_path / "status.json", run, "out") for run in ("1", "2"))
-    first.begin()
-    first.write("running", at="round 1")
-    assert json.loads(first.path.read_text())["at"] == "round 1"
-    second.begin()
-    first.write("failed", error="SystemExit", exit_code=1)
-    assert json.loads(first.path.read_text()) == {
-        "run": "2",
-        "out": "out",
-        "state": "running",
-        "at": "started",
-    }
-    second.write("finished")
-    assert json.loads(first.path.read_text())["state"] == "finished"
-    first.path.unlink()
-    first.write("failed")
-    assert not first.path.exists()

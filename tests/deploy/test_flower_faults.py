@@ -14,18 +14,12 @@ from typing import Any
 import pytest
 
 from privadmm.engine.mail import Mail
-from privadmm.privacy.ledger_file import connect, unpack_charges
-from privadmm.privacy.verification import verify
-from privadmm.runs.rundir import receipts_of
-from small_runs import PRIVATE, SHARING, Place, no_plots, with_changes, write_npz
+from small_runs import PRIVATE, SHARING, Place, with_changes
 
 pytest.importorskip("flwr", reason="the extra flower is not installed: pip install 'privadmm[flower]'")
 from federations import SUMMED, key_of, only_releases
-from flower_deployment import ENVIRONMENT, PATIENCE, Deployed, deployed, party
-from privadmm.config.file import read
+from flower_deployment import ENVIRONMENT, PATIENCE, Deployed, deployed, in_order, in_process, job_of, paid, party
 from privadmm.deploy.federation.layout import node, node_environment
-from privadmm.runs.run import run
-from small_runs import write_config
 
 pytestmark = pytest.mark.slow
 ROUNDS = 4
@@ -41,15 +35,6 @@ PEOPLE = with_changes(STAR, SHARING)
 SUMS = with_changes(STAR, SUMMED)
 
 
-def in_process(folder: Path, tables: dict[str, Any]) -> str:
-    folder.mkdir()
-    write_npz(folder / "data.npz")
-    with pytest.MonkeyPatch.context() as patch:
-        no_plots(patch)
-        done = run(read(write_config(folder / "config.toml", tables)), folder / "whole")
-    return str(done.result["transcript"])
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> str:
     return in_process(tmp_path_factory.mktemp("whole") / "star", STAR)
@@ -60,29 +45,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
     # One test starts another run, which Flower's own command executes at the coordinator.
     with deployed(tmp_path_factory.mktemp("faults"), STAR, pinned=False) as found:
         yield found
-
-
-def job_of(out: Path) -> str:
-    return str(json.loads((out / "job.json").read_text())["job"])
-
-
-def paid(ledger: Path, job: str) -> int:
-    """How many releases of this job are in a ledger."""
-    db = connect(ledger, read_only=True)
-    try:
-        found = db.execute("SELECT charges FROM ticks WHERE kind = 'tick' AND job = ?", (job,)).fetchall()
-    finally:
-        db.close()
-    return sum(count for (text,) in found for charge in unpack_charges(text).values() for _, count in charge)
-
-
-def in_order(made: Deployed, result: dict[str, Any], counts: list[int]) -> None:
-    """Check that ledgers verify, hold what the run received, have so many releases, and that nothing else left."""
-    out = Path(result["out"])
-    for number, ledger in enumerate(made.federated.ledgers):
-        assert verify(ledger, receipts_of(out, ledger)).problems == ()
-        assert paid(ledger, job_of(out)) == counts[number]
-        only_releases(ledger, [said for _, said in made.captured(number)])
 
 
 def test_a_node_killed_in_the_middle_of_a_round(made: Deployed, whole: str) -> None:

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from privadmm.config.file import read
-from privadmm.deploy.federation.init import Made, init, with_ledger
+from privadmm.deploy.federation.init import Made, init
+from privadmm.deploy.federation.joining import with_ledger
 from privadmm.deploy.federation.party_server import answer
 from privadmm.deploy.federation.proposal import neutral, written
 from privadmm.deploy.federation.protocol import Letter
@@ -23,7 +24,7 @@ from privadmm.errors import ClusterError, RefusedError
 from small_runs import PRIVATE, with_changes
 
 pytest.importorskip("cryptography")
-from federations import OWN_FILES, Desks, Federated, federated
+from federations import OWN_FILES, Desks, Federated, federated, joined
 
 pytestmark = pytest.mark.usefixtures("skipped_plots")
 
@@ -97,7 +98,7 @@ def twice(folder: Path, config: str, first: list[str], second: list[str], bound:
     """Make two copies of a party, with a `bound` on rows in the policy or only in [data]."""
     (folder / "config.toml").write_text(config)
     made = init(read(folder / "config.toml"), folder / "federation", "127.0.0.1", 9100, rehearse=False)
-    party = folder / "federation" / "party-0"
+    party = joined(made)[0]
     path = party / "party.toml"
     path.write_text(path.read_text().replace("# records = ...", f"records = {PEOPLE}"))
     if not bound:

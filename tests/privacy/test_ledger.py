@@ -13,7 +13,7 @@ from cases import POLICY, PRIVATE, both_ledgers, shards
 from privadmm.engine.block import beside, cluster, open_block, reopen_block
 from privadmm.engine.mail import Mail
 from privadmm.errors import ConfigError, LedgerError, RefusedError
-from privadmm.privacy import sqlite_ledger
+from privadmm.privacy import chain
 from privadmm.privacy.accounting import epsilon
 from privadmm.privacy.events import Gaussian, NotPrivate
 from privadmm.privacy.ledger import Ledger, MemoryLedger, Statement, Tick, export
@@ -221,7 +221,7 @@ def test_a_full_disk_stops_before_the_release_that_it_cannot_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[sqlite3.Connection] = []
-    monkeypatch.setattr(sqlite_ledger, "connect", lambda path: opened.append(connect(path)) or opened[-1])
+    monkeypatch.setattr(chain, "connect", lambda path: opened.append(connect(path)) or opened[-1])
     job = PRIVATE[0].job(rounds=200)
     ledger = SqliteLedger(tmp_path / "ledger", range(5), job.policy, "simulation")
     pages = opened[0].execute("PRAGMA page_count").fetchone()[0]

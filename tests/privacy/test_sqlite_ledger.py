@@ -22,6 +22,7 @@ from privadmm.engine.loop import Checkpoint, Progress
 from privadmm.errors import LedgerError, LockedError, RefusedError
 from privadmm.privacy import sqlite_ledger
 from privadmm.privacy.accounting import totals
+from privadmm.privacy.anchor import AnchorFile
 from privadmm.privacy.events import DiscreteGaussian, Gaussian
 from privadmm.privacy.ledger import Tick
 from privadmm.privacy.ledger_file import identity_of
@@ -128,6 +129,8 @@ def test_a_tail_rewritten_after_a_restored_backup_shows(tmp_path: Path) -> None:
     path = tmp_path / "ledger"
     heads = filled(path)
     sql("DELETE FROM ticks WHERE seq = 10")(path)
+    sql("DELETE FROM anchored")(path)  # and so its anchor, which is not missed then
+    AnchorFile(path).path.unlink()
     ledger = SqliteLedger(path, [0, 1], POLICY, "simulation")
     with ledger.transaction():
         ledger.commit(Tick("two", 4, 0), "another inbox", {0: (ROUND,), 1: ()}, b"other", b"state 4")

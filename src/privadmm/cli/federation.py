@@ -2,84 +2,144 @@
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
 
+from privadmm.cli import federation_members as members
+from privadmm.cli import federation_runs
 from privadmm.cli.output import AsJson, ConfigFile, emit
 from privadmm.config.file import read
 from privadmm.errors import ClusterError, ConfigError
 
 app = typer.Typer(no_args_is_help=True, help="Train over organisations that keep their records (Flower).")
+for command in (*members.COMMANDS, *federation_runs.COMMANDS):
+    app.command()(command)
+Health = Annotated[int | None, Option(min=1, max=65535, metavar="PORT", help="answer /healthz on 127.0.0.1 here")]
+Metrics = Annotated[Path | None, Option(metavar="FILE.prom", help="keep a textfile for Prometheus here")]
 Directory = Annotated[Path, Argument(metavar="DIRECTORY", help="a party's, with party.toml in it")]
 
 
 @app.command()
 def init(
     config: ConfigFile,
-    out: Annotated[Path, Option(help="where to put the coordinator's and the parties' directories")],
-    host: Annotated[str, Option(help="where parties reach the coordinator")] = "127.0.0.1",
+    out: Annotated[Path, Option(help="where to put the coordinator's directory")],
+    host: Annotated[str, Option(help="the name or address under which parties reach the coordinator")] = "127.0.0.1",
     port: Annotated[int, Option(min=1024, max=65000, help="of the coordinator; nodes take those after it")] = 9100,
+    listen: Annotated[
+        str | None, Option(help="the address of this machine to listen at; if left out, all, or loopback for a test")
+    ] = None,
     rehearse: Annotated[
-        bool, Option("--rehearse", help="give every party its records of \\[data], to try it on one machine")
+        bool, Option("--rehearse", help="make every party here, with its records of \\[data], to try it on one machine")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write a federation for the job in CONFIG.toml: certificates for a test, keys, policies; say how to start it."""
+    """Write the coordinator's directory for the job in CONFIG.toml, and an invitation for each party."""
     from privadmm.cli.views import federation as view
     from privadmm.deploy.federation.init import init as make
 
-    steps = view.commands(make(read(config), out, host, port, rehearse))
+    steps = view.commands(make(read(config), out, host, port, rehearse, listen))
     emit(json.dumps(steps) if as_json else view.instructions(steps))
 
 
 @app.command()
-def ledger(directory: Directory, as_json: AsJson = False) -> None:
-    """Make the ledger of a party, with the policy that its party.toml has, which it then fixes for good."""
+def ledger(
+    directory: Directory,
+    amend: Annotated[
+        bool, Option("--amend", help="put the policy of party.toml in the place of the ledger's; spending stays")
+    ] = False,
+    anew: Annotated[
+        bool, Option("--anew", help="make one for records that have had a ledger, which forgets what was spent")
+    ] = False,
+    because: Annotated[str | None, Option(help="why; it is kept in the ledger")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make the ledger of a party, with the policy that its party.toml has; or amend the policy of the one it has."""
     from privadmm.cli.ledger import show
-    from privadmm.deploy.federation.init import with_ledger
+    from privadmm.deploy.federation.joining import amended, with_ledger
 
-    show(with_ledger(directory).ledger, as_json)
+    if amend and anew:
+        raise ConfigError("--amend keeps the ledger and --anew makes another: say one of them")
+    if (amend or anew) and not (because or "").strip():
+        raise ConfigError("--amend and --anew need --because, which is kept in the ledger")
+    party = amended(directory, because or "") if amend else with_ledger(directory, because if anew else None)
+    show(party.ledger, as_json)
 
 
 @app.command()
-def node(directory: Directory) -> None:
+def node(directory: Directory, health: Health = None, metrics: Metrics = None) -> None:
     """Start the party's node and keep it up. It runs privadmm's own ClientApp, and no code that comes with a job."""
+    from privadmm.deploy.federation import health as watch
+    from privadmm.deploy.federation.keys import check_node_key, fingerprint, public_of
     from privadmm.deploy.federation.layout import node as command
     from privadmm.deploy.federation.layout import node_environment
     from privadmm.deploy.federation.party import read as read_party
+    from privadmm.deploy.federation.running import marked
     from privadmm.deploy.federation.supervisor import need_port
 
     party = read_party(directory)
-    need_port("127.0.0.1", party.node.port, "this party's node", "[node] port in party.toml")
-    kept_up("the node", directory, [command(party)], node_environment(party))
+    key = directory / party.node.key
+    check_node_key(key)
+    with marked(directory):
+        need_port("127.0.0.1", party.node.port, "this party's node", "[node] port in party.toml")
+        watched(lambda: watch.of_party(party), health, metrics)
+        # Whoever is not let in today may be let in tomorrow: nothing that ails a node is for ever.
+        hint = (
+            f"If it could not be activated: the coordinator has not admitted the key {fingerprint(public_of(key))} "
+            f"yet, or still counts the node of before, for a minute; `privadmm federation check {directory}` says more"
+        )
+        kept_up("the node", directory, [command(party)], node_environment(party), hint)
 
 
 @app.command()
 def superlink(
     directory: Annotated[Path, Argument(metavar="DIRECTORY", help="the coordinator's, with job.toml in it")],
-    host: Annotated[str, Option(help="the address of this machine to listen at")] = "127.0.0.1",
+    host: Annotated[
+        str | None, Option(help="the address of this machine to listen at; as coordinator.toml says, if left out")
+    ] = None,
+    health: Health = None,
+    metrics: Metrics = None,
 ) -> None:
-    """Start the coordinator's SuperLink and keep it up. It runs the coordinator's own job, and no code that comes
-    with a run.
+    """Start the coordinator's SuperLink and keep it up, and let the parties' nodes in. It runs the coordinator's own
+    job, and no code that comes with a run.
     """
-    from privadmm.deploy.federation.layout import Coordinator, superlink_environment
+    from privadmm.deploy.federation import health as watch
+    from privadmm.deploy.federation.layout import coordinator_in, dialled, superlink_environment
+    from privadmm.deploy.federation.running import Registrar, marked
     from privadmm.deploy.federation.supervisor import need_port
 
-    place = Coordinator(directory)
-    need_port(host, place.address[1], "this SuperLink", f"the address in {place.flower / 'config.toml'}")
-    commands = [place.superlink(host), place.superexec()]
-    kept_up("the SuperLink", directory, commands, superlink_environment(place))
+    place = coordinator_in(directory)
+    reached = place.reached
+    at = host or reached.listen
+    with marked(place.folder):
+        need_port(at, reached.port, "this SuperLink", f"port in {place.settings}")
+        if place.settings.exists():
+            place.connect(dialled(at, reached.host), reached.port)
+        commands, environment = [place.superlink(at), place.superexec()], superlink_environment(place)
+        watched(lambda: watch.of_coordinator(place), health, metrics)
+        Registrar(place, os.environ | environment).start()
+        kept_up("the SuperLink", place.folder, commands, environment)
 
 
-def kept_up(what: str, directory: Path, commands: list[list[str]], environment: dict[str, str]) -> None:
-    """Run these commands, and start them again if they end, until somebody stops us."""
+def watched(facts: Callable[[], dict[str, Any]], health: int | None, metrics: Path | None) -> None:
+    """Start what whoever watches machines asked for."""
+    from privadmm.deploy.federation import health as watch
+
+    if health is not None:
+        watch.serve(health, facts)
+    if metrics is not None:
+        watch.export(metrics, facts)
+
+
+def kept_up(what: str, directory: Path, commands: list[list[str]], environment: dict[str, str], hint: str = "") -> None:
+    """Run these commands, and start them again if they end, until somebody stops us; for ever, if there is a hint."""
     from privadmm.deploy.federation.supervisor import keep_up
 
     try:
-        code = keep_up(commands, os.environ | environment)
+        code = keep_up(commands, os.environ | environment, bool(hint), hint)
     except FileNotFoundError:
         raise ConfigError("Flower is not installed: pip install 'privadmm[flower]'") from None
     if code:

@@ -63,5 +63,5 @@ def unpack(data: bytes) -> tuple[dict[str, Array], dict[str, Any]]:
         raise ValueError(f"the bytes are not what was packed ({type(error).__name__})") from error
 
 
-def digest(data: bytes) -> str:
+def digest(data: bytes | memoryview) -> str:
     return hashlib.sha256(data).hexdigest()

@@ -16,11 +16,15 @@ def for_owner(path: str, flags: int) -> int:
 def write_bytes(path: Path, content: bytes, private: bool = False) -> None:
     """Write a file in one step: no reader meets half of it. If `private`, only its owner may read it."""
     fresh = path.with_name(f"{path.name}-{os.getpid()}{PARTIAL}")
-    with open(fresh, "wb", opener=for_owner if private else None) as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
+    try:
+        with open(fresh, "wb", opener=for_owner if private else None) as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+    except BaseException:  # a full disk has no room for half of a file, either
+        fresh.unlink(missing_ok=True)
+        raise
 
 
 def write_text(path: Path, text: str) -> None:

@@ -36,8 +36,11 @@ class Cluster(Protocol):
 class Parties(Cluster, Protocol):
     """A cluster that also tells receipts and, in a simulation, the parties' own iterates."""
 
-    def receipts(self, round: int) -> list[tuple[str, int, int, str, int]]:
-        """(job, round, phase, hash, first party) of the rows in which the blocks' ledgers recorded this round."""
+    def receipts(self, round: int) -> Sequence[tuple[str | int, ...]]:
+        """(job, round, phase, hash, first party) of the rows in which the blocks' ledgers recorded this round.
+
+        In a federation the party's signature follows.
+        """
         ...
 
     def iterates(self, rounds: int) -> Floats | None:

@@ -184,14 +184,22 @@ def opened(algorithm: Algorithm, public: Public, t: int, before: Ints, mail: Mai
     everybody = present(public, before)
     if np.array_equal(mail.senders, everybody):
         return Mail(everybody, sums.opened(mail.values, len(everybody), plan.step), mail.absent)
-    gone = np.setdiff1d(everybody, mail.senders).tolist()
+    check_without(algorithm, public, t, everybody, mail.senders)
+    return None
+
+
+def check_without(algorithm: Algorithm, public: Public, t: int, before: Ints, here: Ints) -> None:
+    """Refuse to lose the sum of round t, in which only these of those before answered, where the job needs it."""
+    plan = planned_sums(algorithm, public)
+    assert plan is not None
+    gone = np.setdiff1d(before, here).tolist()
     lost = f"party {gone[0]} gave no answer in round {t + 1}, and without it the sum of that round cannot be read"
     phase = next(phase for phase in algorithm.phases if isinstance(phase, AtParties))
-    if len(mail.senders) >= plan.fewest and not phase.vital(t):
-        return None
+    if len(here) >= plan.fewest and not phase.vital(t):
+        return
     why = (
-        f"{len(mail.senders)} parties are left, and the job sums over {plan.fewest} at least ([privacy] fewest)"
-        if len(mail.senders) < plan.fewest
+        f"{len(here)} parties are left, and the job sums over {plan.fewest} at least ([privacy] fewest)"
+        if len(here) < plan.fewest
         else "every later round needs that sum"
     )
     over = "the job ends here, unless that answer comes after all when the run is resumed"

@@ -33,6 +33,7 @@ from privadmm.privacy.events import (
     GammaOutput,
     Gaussian,
     GaussianObjective,
+    Lost,
     NotPrivate,
     RandomizedResponse,
     SharedGaussian,
@@ -90,7 +91,8 @@ rdp.register(GaussianObjective, lambda event, alpha: curves.objective_rdp(alpha,
 pure.register(GammaObjective, lambda event: event.slope + math.log1p(event.w))
 pure.register(GammaOutput, lambda event: 1 / event.ratio)
 pure.register(RandomizedResponse, lambda event: event.epsilon)
-for _kind in (GammaObjective, GammaOutput, RandomizedResponse):
+pure.register(Lost, lambda event: event.epsilon)
+for _kind in (GammaObjective, GammaOutput, RandomizedResponse, Lost):
     rdp.register(_kind, lambda event, alpha: curves.pure_rdp(alpha, pure(event) or math.inf))
 
 

@@ -117,6 +117,16 @@ class RandomizedResponse(Event):
 
 
 @dataclass(frozen=True)
+class Lost(Event):
+    """Releases that a ledger has forgotten, at the most that its steward says they have cost: (epsilon, 0)."""
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        check_positive(epsilon=self.epsilon)
+
+
+@dataclass(frozen=True)
 class NotPrivate(Event):
     """Something left in the clear. No finite epsilon covers it."""
 
@@ -133,6 +143,7 @@ KINDS: dict[str, type[Event]] = {
     "gamma_output": GammaOutput,
     "randomized_response": RandomizedResponse,
     "unproved": Unproved,
+    "lost": Lost,
     "not_private": NotPrivate,
 }
 NAMES = {kind: name for name, kind in KINDS.items()}
@@ -163,6 +174,12 @@ def merge(spent: Spent, more: Spent) -> Spent:
     for event, count in more:
         counts[event] = counts.get(event, 0) + count
     return tuple(sorted(counts.items(), key=lambda item: dump(item[0])))
+
+
+def less(whole: Spent, part: Spent) -> Spent:
+    """What of the first tally is beyond the second."""
+    counts = dict(part)
+    return tuple((event, count - counts.get(event, 0)) for event, count in whole if count > counts.get(event, 0))
 
 
 def alone(spent: Spent) -> Spent | None:

@@ -77,6 +77,16 @@ class KeyFile:
             with suppress(LedgerError):
                 self.erase(job)
 
+    def erase_all(self) -> None:
+        """Overwrite every key. A file that cannot be written is removed: without it there is no key either."""
+        try:
+            if self.path.exists():
+                with self._opened() as file:
+                    for place in range(RECORD, self.path.stat().st_size - RECORD + 1, RECORD):
+                        write(file, place + NAME, ERASED)
+        except LedgerError:
+            self.path.unlink(missing_ok=True)
+
     def holds(self, job: str) -> bool:
         """Whether the key of a job is there, or may be: a damaged file cannot tell."""
         try:

@@ -13,7 +13,7 @@ from typing import Any
 from privadmm.errors import ConfigError, LedgerError
 from privadmm.privacy.events import Spent, dump, load, merge
 from privadmm.privacy.limits import Limits
-from privadmm.privacy.policy import Budget, Policy
+from privadmm.privacy.policy import SILENT_DAYS, Budget, Policy
 
 APPLICATION_ID = 0x70616D6D
 FORMAT = 1
@@ -27,7 +27,10 @@ TABLES = (
         job TEXT PRIMARY KEY, round INTEGER NOT NULL, phase INTEGER NOT NULL, state BLOB NOT NULL) STRICT""",
 )
 # Ledgers of earlier versions lack these; opening such a ledger adds them. `intents` holds one row at most, behind a
-# deployment's turn. `locks` finds the last failure without reading all rows. `summaries`: see verification.Accounts.
+# deployment's turn. The indexes find the last failure, proof of missing rows and change of policy without reading all
+# rows. `summaries`: see verification.Accounts. `anchored` has a row if there is an anchor (anchor.py), so that one that
+# was removed is missed. `activity` has the time of each job's last row, in seconds since 1970, by which nothing is
+# decided.
 ADDED = (
     """CREATE TABLE IF NOT EXISTS intents (
         job TEXT NOT NULL, round INTEGER NOT NULL, phase INTEGER NOT NULL, inbox TEXT NOT NULL,
@@ -35,7 +38,14 @@ ADDED = (
     """CREATE TABLE IF NOT EXISTS summaries (
         seq INTEGER PRIMARY KEY, job TEXT NOT NULL UNIQUE, account TEXT NOT NULL, seal TEXT NOT NULL) STRICT""",
     "CREATE INDEX IF NOT EXISTS locks ON ticks (seq) WHERE kind IN ('fail', 'unlock')",
+    "CREATE INDEX IF NOT EXISTS doubts ON ticks (seq) WHERE kind IN ('behind', 'restore')",
+    "CREATE INDEX IF NOT EXISTS amendments ON ticks (seq) WHERE kind = 'amend'",
+    "CREATE TABLE IF NOT EXISTS anchored (since REAL NOT NULL) STRICT",
+    "CREATE TABLE IF NOT EXISTS activity (job TEXT PRIMARY KEY, at REAL NOT NULL) STRICT",
 )
+ALTERED = "its hash does not fit; this row or one before it was altered or removed"
+# What a ledger that was put back has lost is charged to this account. No job has such a name.
+PUT_BACK = "put back"
 ROWS = "SELECT seq, kind, job, round, phase, inbox, charges, outbox, state, hash FROM ticks"
 Receipt = tuple[str, int, int, str]  # job, round, phase, and the hash of that row
 
@@ -82,20 +92,23 @@ class Account:
     over: bool = False  # closed, or failed
     last: tuple[int, int, str] | None = None  # round, phase and hash of the state of its last tick
     kept: int = 0  # rows of what was drawn once
+    amended: int = 0  # rows that changed the policy
 
     def read(self, kind: str, charges: dict[int, Spent], last: tuple[int, int, str]) -> None:
         """Count one more row of the job."""
-        if kind in ("tick", "fail"):
+        if kind in ("tick", "fail", "restore"):
             self.spent |= {party: merge(self.spent.get(party, ()), charge) for party, charge in charges.items()}
         if kind == "tick":
             self.last = last
         elif kind == "reserve":
             self.reserved = charges
-        elif kind in ("close", "fail"):
+        elif kind in ("close", "fail", "restore"):
             self.reserved, self.over = self.spent, True
         elif kind == "keep":
             self.kept += 1
-        elif kind != "unlock":
+        elif kind == "amend":
+            self.amended += 1
+        elif kind not in ("unlock", "behind", "anew"):
             raise LedgerError(f"the ledger holds a row of a kind this version cannot count: {kind!r}")
 
     def counts_for(self, party: int) -> Spent:
@@ -104,18 +117,19 @@ class Account:
 
     def pack(self) -> str:
         reserved = None if self.reserved is None else pack_charges(self.reserved)
-        return json.dumps([pack_charges(self.spent), reserved, self.over, self.last, self.kept])
+        amended = [self.amended] if self.amended else []  # summaries of earlier versions lack it
+        return json.dumps([pack_charges(self.spent), reserved, self.over, self.last, self.kept, *amended])
 
     @staticmethod
     def unpack(text: str) -> "Account":
-        spent, reserved, over, last, kept = json.loads(text)
+        spent, reserved, over, last, *counts = json.loads(text)
         aside = None if reserved is None else unpack_charges(reserved)
-        return Account(unpack_charges(spent), aside, over, None if last is None else tuple(last), kept)
+        return Account(unpack_charges(spent), aside, over, None if last is None else tuple(last), *counts)
 
 
 @dataclass(frozen=True)
 class Identity:
-    """What a ledger fixes when it is made."""
+    """Whose ledger it is: mode and parties, fixed when it is made, and a policy, which its steward may amend."""
 
     mode: str
     parties: tuple[int, ...]
@@ -138,6 +152,8 @@ class Identity:
         for name in ("colluding", "fewest"):
             if (value := getattr(self.policy, name)) is not None:
                 values[name] = value
+        if self.policy.silent_days != SILENT_DAYS:
+            values["silent_days"] = self.policy.silent_days
         return {fact: json.dumps(value) for fact, value in values.items()}
 
     @staticmethod
@@ -146,13 +162,20 @@ class Identity:
         budget = None if values["budget"] is None else Budget(**values["budget"])
         allowed = None if values["algorithms"] is None else tuple(values["algorithms"])
         limits = Limits(**values["limits"]) if "limits" in values else default_limits(values["mode"])
-        sums = (values.get("colluding"), values.get("fewest"))
-        bounds = (values["row_bound"], values["adjacency"], values.get("label_epsilon"), limits, *sums)
+        later = (values.get("colluding"), values.get("fewest"), values.get("silent_days", SILENT_DAYS))
+        bounds = (values["row_bound"], values["adjacency"], values.get("label_epsilon"), limits, *later)
         return Identity(values["mode"], tuple(values["parties"]), Policy(budget, values["per_job"], allowed, *bounds))
 
     @property
     def hash(self) -> str:
         return sha(json.dumps(self.facts(), sort_keys=True))
+
+
+def same_but_for_policy(one: Identity, other: Identity) -> bool:
+    """Whether two identities agree in what no amendment may change."""
+    first, second = one.policy, other.policy
+    counted = (first.adjacency, first.label_epsilon) == (second.adjacency, second.label_epsilon)
+    return counted and (one.mode, one.parties) == (other.mode, other.parties)
 
 
 def default_limits(mode: str) -> Limits | None:
@@ -219,9 +242,47 @@ def connect(path: Path, read_only: bool = False) -> sqlite3.Connection:
     return db
 
 
+@contextmanager
+def alone_beside(path: Path, patience: float = 30.0) -> Iterator[None]:
+    """Be the only process at work on a ledger, while this process lives.
+
+    A second file is locked in place of the ledger, which must be free for commits meanwhile.
+    """
+    beside = path.with_name(f"{path.name}-turn")
+    if not beside.exists():  # to open and close it again would let go of what this process holds
+        with suppress(FileExistsError):
+            os.close(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    with closing(sqlite3.connect(beside, isolation_level=None, timeout=patience)) as lock:
+        try:
+            lock.execute("BEGIN EXCLUSIVE")
+        except sqlite3.Error as error:
+            raise LedgerError(
+                f"{path}: another process is at work on this ledger ({error}); nothing was released"
+            ) from error
+        yield
+
+
+def start_of(db: sqlite3.Connection) -> Identity:
+    """What the ledger fixed when it was made; the chain starts from its hash."""
+    return Identity.of(dict(db.execute("SELECT fact, value FROM identity")))
+
+
+def current(db: sqlite3.Connection) -> Identity:
+    """The ledger's identity with its current policy: the one of the last row that amended it."""
+    start = start_of(db)
+    found = db.execute(f"{ROWS} WHERE kind = 'amend' ORDER BY seq DESC LIMIT 1").fetchone()
+    if found is None:
+        return start
+    *row, stored = found
+    before = db.execute("SELECT hash FROM ticks WHERE seq = ?", (row[0] - 1,)).fetchone()
+    if link(start.hash if row[0] == 1 else str(before and before[0]), tuple(row)) != stored:
+        raise LedgerError(f"row {row[0]}: {ALTERED}; nothing was released")
+    return Identity.of(json.loads(row[7]))
+
+
 def identity_of(path: Path) -> Identity | None:
-    """What the ledger at this path has fixed; None if there is none yet."""
+    """Whose ledger is at this path, with its current policy; None if there is none yet."""
     if not path.exists():
         return None
     with readable(path), closing(connect(path, read_only=True)) as db:
-        return Identity.of(dict(db.execute("SELECT fact, value FROM identity")))
+        return current(db)

@@ -9,6 +9,8 @@ from privadmm.privacy.calibration import Adjacency
 from privadmm.privacy.limits import Limits
 from privadmm.privacy.sums import SecureSum, usual_colluding, usual_fewest
 
+SILENT_DAYS = 7.0
+
 
 @dataclass(frozen=True)
 class Budget:
@@ -38,8 +40,10 @@ class Policy:
     # a third of the job's parties, and nine tenths).
     colluding: int | None = None
     fewest: int | None = None
+    silent_days: float = SILENT_DAYS  # a job without a row for longer is listed, with what it has set aside
 
     def __post_init__(self) -> None:
+        check_positive(silent_days=self.silent_days)
         check_whole(colluding=self.colluding or 1, fewest=self.fewest or 1)
         for name in ("per_job", "row_bound", "label_epsilon"):
             if (value := getattr(self, name)) is not None:

@@ -18,140 +18,61 @@ of a run directory). Heads must tell nothing: all that is hashed was released, b
 failed, which are hashed behind a secret of their own.
 """
 
-import os
+import json
 import secrets
-import sqlite3
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import astuple, replace
+from dataclasses import astuple
 from pathlib import Path
-from typing import Any
+from typing import NoReturn
 
 from privadmm.errors import LedgerError, LockedError, RefusedError
-from privadmm.privacy.events import Charges, Event, Spent, merge_all
+from privadmm.privacy.amendments import check_amended
+from privadmm.privacy.chain import Chain
+from privadmm.privacy.events import Charges, Event, Spent, less, merge_all
 from privadmm.privacy.key_file import KeyFile
 from privadmm.privacy.ledger import Keepsake, Tick, affordable, match_digest, permitted, tallied
-from privadmm.privacy.ledger_file import (
-    ADDED,
-    APPLICATION_ID,
-    FORMAT,
-    ROWS,
-    TABLES,
-    Identity,
-    connect,
-    default_limits,
-    link,
-    pack_charges,
-    readable,
-    sha,
-    unpack_charges,
-)
+from privadmm.privacy.ledger_file import PUT_BACK, Receipt, alone_beside, pack_charges, readable, sha, unpack_charges
 from privadmm.privacy.policy import Policy
-from privadmm.privacy.verification import ALTERED, Accounts
 
 SALT = 32  # bytes of secret before what is kept, without which guesses could be tried on a head
 OF_TICK = "WHERE job = ? AND round = ? AND phase = ?"
 DIED = "the process was killed in the middle of this step, or its machine went down"
 
 
-class SqliteLedger:
-    """The ledger of a block of parties in one file. A file that exists must have fixed the same parties and policy."""
+class SqliteLedger(Chain):
+    """The ledger of a block of parties in one file. A file that exists must have the same parties and policy."""
 
-    def __init__(self, path: Path, ids: Sequence[int], policy: Policy, mode: str) -> None:
-        self.path = Path(path)
-        self.ids = tuple(int(party) for party in ids)
-        if policy.limits is None:
-            policy = replace(policy, limits=default_limits(mode))
-        self.policy = policy
-        self.identity = Identity(mode, self.ids, policy)
-        self._turn: sqlite3.Connection | None = None
-        self._accounts: Accounts | None = None
+    def __init__(self, path: Path, ids: Sequence[int], policy: Policy, mode: str, anchored: bool = True) -> None:
+        self._turn = False
         self._latest: tuple[Tick, str] | None = None  # the receipt of the tick that was committed last
-        self._version = -1
-        self._keys = KeyFile(self.path)
-        self._db = connect(self.path)
-        try:
-            self._open()
-        except BaseException as error:
-            self._db.close()
-            if not isinstance(error, sqlite3.Error):
-                raise
-            raise LedgerError(f"{self.path}: cannot be used as a ledger ({error}); name another file") from error
-
-    def _open(self) -> None:
-        self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.execute("PRAGMA synchronous = FULL")
-        with self.transaction():
-            if not self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-                self._db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                self._db.execute(f"PRAGMA user_version = {FORMAT}")
-                for table in TABLES:
-                    self._db.execute(table)
-                self._db.executemany("INSERT INTO identity VALUES (?, ?)", self.identity.facts().items())
-            for statement in ADDED:
-                self._db.execute(statement)
-            fixed, asked = dict(self._db.execute("SELECT fact, value FROM identity")), self.identity.facts()
-            for fact in {**asked, **fixed}:
-                if fixed.get(fact) != asked.get(fact):
-                    raise LedgerError(
-                        f"{self.path}: this ledger fixed {fact} = {fixed.get(fact)} when it was made, and the job has "
-                        f"{asked.get(fact)}; use the ledger's own or name another file"
-                    )
-            _ = self.accounts  # verifies the rows that were added since the last use
-
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
-        self._execute("BEGIN IMMEDIATE")
-        # Another process may have charged this ledger since: only an unchanged file may be counted from memory.
-        version = self._execute("PRAGMA data_version").fetchone()[0]
-        if version != self._version:
-            self._accounts = None
-            self._version = version
-        try:
-            yield
-            self._execute("COMMIT")
-        except BaseException:
-            self._roll_back()
-            raise
+        self._keys = KeyFile(Path(path))
+        super().__init__(path, ids, policy, mode, anchored)
 
     def _roll_back(self) -> None:
-        self._accounts = self._latest = None
-        if self._db.in_transaction:
-            self._db.execute("ROLLBACK")
+        self._latest = None
+        super()._roll_back()
 
     @contextmanager
     def turn(self, patience: float = 30.0) -> Iterator[None]:
-        """Be alone with a deployment's ledger, while this process lives. A tick that died is put on record as failed.
-
-        A second file is locked in place of the ledger, which must be free for commits meanwhile.
-        """
-        if not self.guards or self._turn is not None:
+        """Be alone with a deployment's ledger, while this process lives. A tick that died is recorded as failed."""
+        if not self.guards or self._turn:
             yield
             return
-        beside = self.path.with_name(f"{self.path.name}-turn")
-        if not beside.exists():  # to open and close it again would let go of what this process holds
-            with suppress(FileExistsError):
-                os.close(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        lock = sqlite3.connect(beside, isolation_level=None, timeout=patience)
         try:
-            try:
-                lock.execute("BEGIN EXCLUSIVE")
-            except sqlite3.Error as error:
-                raise LedgerError(
-                    f"{self.path}: another process is at work on this ledger ({error}); nothing was released"
-                ) from error
-            self._turn = lock
-            with readable(self.path), self.transaction():
-                died = [Tick(*row) for row in self._execute("SELECT job, round, phase FROM intents").fetchall()]
-                for tick in died:
-                    self._fail(tick, DIED)
-            self._keys.erase_ended(tick.job for tick in died)
-            if self.failed is not None:
-                raise self._locked()
-            yield
+            with alone_beside(self.path, patience):
+                self._turn = True
+                with readable(self.path), self.transaction():
+                    died = [Tick(*row) for row in self._execute("SELECT job, round, phase FROM intents").fetchall()]
+                    for tick in died:
+                        self._fail(tick, DIED)
+                self._keys.erase_ended(tick.job for tick in died)
+                if self.failed is not None:
+                    raise self._locked()
+                yield
         finally:
-            self._turn = None
-            lock.close()
+            self._turn = False
 
     def _locked(self) -> LockedError:
         return LockedError(
@@ -196,11 +117,14 @@ class SqliteLedger:
         if self.guards:
             packed = pack_charges(tallied(charges))
             self._execute("INSERT INTO intents VALUES (?, ?, ?, ?, ?)", *astuple(tick), inbox, packed)
+            self._changed, self._moved = True, self._moved or self.accounts.of(tick.job).reserved is None
 
     def withdraw(self, tick: Tick) -> None:
         self._roll_back()  # the interrupt may have come just before a transaction that was begun could handle it
         with self.transaction():
             self._forget(tick)
+            if self.guards:  # now: were it killed after the COMMIT, the step would seem lost
+                self._anchor.move(self._present(), None)
 
     @property
     def guards(self) -> bool:
@@ -208,7 +132,13 @@ class SqliteLedger:
 
     def fail(self, tick: Tick, why: str) -> None:
         with suppress(Exception), self.transaction():  # without a row, the intent says it to the next turn
-            self._fail(tick, why)
+            if self.receipt(tick) is None:
+                self._fail(tick, why)
+        if self.failed is None and self.receipt(tick) is not None:
+            raise LedgerError(
+                f"{self.path}: a step is on record, and its anchor could not be written, so it was not sent. Make room "
+                "on the disk and ask for it again"
+            )
         self._keys.erase_ended([tick.job])
         raise self._locked()
 
@@ -217,7 +147,7 @@ class SqliteLedger:
         inbox, packed = intents.fetchone()
         self._forget(tick)
         reason = secrets.token_bytes(SALT) + why.encode()
-        self._append("fail", *astuple(tick), inbox, unpack_charges(packed), reason, "")
+        self.append("fail", tick.job, (tick.round, tick.phase), inbox, unpack_charges(packed), reason)
 
     def _forget(self, tick: Tick) -> None:
         self._execute(f"DELETE FROM intents {OF_TICK}", *astuple(tick))
@@ -227,25 +157,7 @@ class SqliteLedger:
         with self.transaction():
             if self.failed is None:
                 raise LedgerError(f"{self.path}: is not locked")
-            number = self._execute("SELECT count(*) FROM ticks WHERE kind = 'unlock'").fetchone()[0]
-            self._append("unlock", "", -1, number, why, {}, b"", "")
-
-    def _execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
-        try:
-            return self._db.execute(statement, values)
-        except sqlite3.Error as error:
-            raise LedgerError(
-                f"{self.path}: the ledger could not be written or read ({error}); nothing was released"
-            ) from error
-
-    @property
-    def head(self) -> str:
-        return self._end()[1]
-
-    def _end(self) -> tuple[int, str]:
-        """Number and hash of the last row."""
-        row = self._execute("SELECT seq, hash FROM ticks ORDER BY seq DESC LIMIT 1").fetchone()
-        return (0, self.identity.hash) if row is None else (int(row[0]), str(row[1]))
+            self.append("unlock", "", (-1, self.count("unlock")), why)
 
     def recall(self, tick: Tick, inbox: str) -> bytes | None:
         row = self._row(f"{OF_TICK} AND kind = 'tick'", *astuple(tick))
@@ -254,23 +166,12 @@ class SqliteLedger:
         match_digest(row[0], inbox, tick)
         return row[1]
 
-    def _row(self, where: str, *values: Any) -> tuple[str, bytes] | None:
-        """The inbox and outbox of a row, which must fit its hash and that of the row before."""
-        found = self._execute(f"{ROWS} {where}", *values).fetchone()
-        if found is None:
-            return None
-        *row, stored = found
-        before = self._execute("SELECT hash FROM ticks WHERE seq = ?", row[0] - 1).fetchone()
-        if link(self.identity.hash if row[0] == 1 else str(before and before[0]), tuple(row)) != stored:
-            raise LedgerError(f"{self.path}: row {row[0]}: {ALTERED}; nothing was released")
-        return str(row[5]), bytes(row[7])
-
     def reserve(self, job: str, charges: Mapping[int, Spent]) -> None:
         with self.turn(), self.transaction():
             known = self.accounts.of(job).reserved
             if known is None:
                 affordable(self, job, charges)
-                self._append("reserve", job, -1, -1, "", charges, b"", "")
+                self.append("reserve", job, (-1, -1), "", charges)
             elif known != dict(charges) or self.over(job):
                 raise RefusedError(
                     f"{self.path}: job {job} failed or was closed here, or reserved something else at its start: "
@@ -285,15 +186,73 @@ class SqliteLedger:
         with self.turn(), self.transaction():
             account = self.accounts.of(job)
             if account.reserved not in (None, account.spent) and not account.over:
-                self._append("close", job, -1, -1, "", {}, b"", "")
+                self.append("close", job, (-1, -1), "")
         self._keys.erase_ended([job])
+
+    def freed_by(self, job: str) -> dict[int, Spent]:
+        """By party, what `close_job` would free: set aside and not spent. Empty if there is nothing."""
+        account = self.accounts.of(job)
+        if account.reserved in (None, account.spent) or account.over:
+            return {}
+        return {party: less(aside, account.spent.get(party, ())) for party, aside in account.reserved.items()}
+
+    def unfinished(self, job: str) -> bool:
+        """Whether the job may still release something."""
+        account = self.accounts.of(job)
+        return not account.over and account.reserved != account.spent
+
+    def still_owed(self, job: str) -> dict[int, Spent]:
+        """What an unfinished job may have cost beyond what is on record: what it set aside, or its step under way."""
+        if self.accounts.of(job).reserved is not None:
+            return self.freed_by(job)
+        rows = self._execute("SELECT charges FROM intents WHERE job = ?", job).fetchall()
+        return {party: charge for (packed,) in rows for party, charge in unpack_charges(packed).items()}
+
+    def forget_steps(self) -> None:
+        """Forget the steps under way, of a copy whose jobs are over and charged."""
+        self._execute("DELETE FROM intents")
+
+    def amend(self, policy: Policy, why: str) -> None:
+        """Put another policy in the place of the current one, on record; what was spent stays. Use the ledger anew."""
+        with self.turn(), self.transaction():
+            amended = check_amended(self, policy, why)
+            self.append("amend", "", (-1, self.count("amend")), why, outbox=json.dumps(amended.facts()).encode())
+            self.identity, self.policy = amended, amended.policy
+
+    def lock_behind(self, why: str) -> NoReturn:
+        """Lock it, since others hold proof of rows that it lacks: its steward decides what these have cost."""
+        with self.transaction():
+            self.append("behind", "", (-1, self.count("behind")), why)
+        raise self._behind(why)
+
+    def has(self, receipt: Receipt) -> bool:
+        """Whether the row is there that this receipt was given for."""
+        job, round, phase, seen = receipt
+        return self.receipt(Tick(job, round, phase)) == seen
+
+    def decided(self) -> None:
+        """Remember when its steward decided about all that earlier files of this ledger released. In a transaction."""
+        self._execute("INSERT OR REPLACE INTO activity VALUES (?, ?)", PUT_BACK, time.time())
+
+    @property
+    def restored(self) -> float:
+        """When its steward last restored a backup, charged for what was lost, or made it anew; 0: never."""
+        row = self._execute("SELECT at FROM activity WHERE job = ?", PUT_BACK).fetchone()
+        return 0.0 if row is None else float(row[0])
+
+    def silent(self) -> dict[str, float]:
+        """The jobs that hold something and had no row for longer than the policy allows, with the time of the last."""
+        before = time.time() - 86400 * self.policy.silent_days
+        rows = self._execute("SELECT job, at FROM activity WHERE at < ? ORDER BY at", before).fetchall()
+        return {job: at for job, at in rows if self.freed_by(job)}
 
     def permit(self, job: str, charges: Charges) -> None:
         permitted(self, job, tallied(charges))
 
     def commit(self, tick: Tick, inbox: str, charges: Charges, outbox: bytes, state: bytes) -> None:
         self._forget(tick)
-        self._latest = (tick, self._append("tick", *astuple(tick), inbox, tallied(charges), outbox, sha(state)))
+        at = (tick.round, tick.phase)
+        self._latest = (tick, self.append("tick", tick.job, at, inbox, tallied(charges), outbox, sha(state)))
         self._execute("INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?)", *astuple(tick), state)
 
     def keep(self, job: str, name: str, make: Callable[[], bytes], event: Event | None) -> bytes:
@@ -302,15 +261,13 @@ class SqliteLedger:
                 return stored
             data = make()
             charges = {} if event is None else dict.fromkeys(self.ids, ((event, 1),))
-            number = self._execute("SELECT count(*) FROM ticks WHERE kind = 'keep' AND job = ?", job).fetchone()[0]
-            self._append("keep", job, -1, number, name, charges, secrets.token_bytes(SALT) + data, "")
+            self.append("keep", job, (-1, self.count("keep", job)), name, charges, secrets.token_bytes(SALT) + data)
         return data
 
     def kept(self, job: str, name: str) -> bytes | None:
         row = self._row("WHERE kind = 'keep' AND job = ? AND inbox = ?", job, name)
         if row is None:
-            rows = self._execute("SELECT count(*) FROM ticks WHERE kind = 'keep' AND job = ?", job).fetchone()[0]
-            if rows != self.accounts.of(job).kept:
+            if self.count("keep", job) != self.accounts.of(job).kept:
                 raise LedgerError(f"{self.path}: a row of what was drawn once was removed; nothing was released")
             return None
         return row[1][SALT:]
@@ -320,34 +277,12 @@ class SqliteLedger:
         events = ((job, name, next(iter(unpack_charges(text).values()), ())) for job, name, text in rows)
         return tuple(Keepsake(job, name, charge[0][0] if charge else None) for job, name, charge in events)
 
-    def _append(self, kind: str, job: str, *rest: Any) -> str:
-        """Add a row to the chain, and return its hash."""
-        round, phase, inbox, charges, outbox, state = rest
-        account = self.accounts.of(job)  # read before the row is there, which would count it twice
-        self.accounts.save()
-        last, head = self._end()
-        row = (last + 1, kind, job, round, phase, inbox, pack_charges(charges), outbox, state)
-        seen = link(head, row)
-        self._execute("INSERT INTO ticks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", *row, seen)
-        account.read(kind, dict(charges), (round, phase, state))
-        return seen
-
     def latest(self, job: str) -> tuple[Tick, bytes] | None:
         row = self._execute("SELECT round, phase, state FROM states WHERE job = ?", job).fetchone()
         stored = None if row is None else (row[0], row[1], sha(row[2]))
         if stored != self.accounts.of(job).last:
             raise LedgerError(f"{self.path}: job {job}: the state that is kept is not the one of its last row")
         return None if row is None else (Tick(job, row[0], row[1]), bytes(row[2]))
-
-    @property
-    def accounts(self) -> Accounts:
-        """What jobs have spent and set aside, read again whenever another process may have written to the file."""
-        if self._accounts is None and not self._db.in_transaction:
-            with self.transaction():  # they are of one moment of the file
-                return self.accounts
-        if self._accounts is None:
-            self._accounts = Accounts(self.path, self._db, self.identity.hash)
-        return self._accounts
 
     def spent(self, party: int, job: str | None = None) -> Spent:
         accounts = self.accounts.all().values() if job is None else [self.accounts.of(job)]
@@ -366,7 +301,7 @@ class SqliteLedger:
 
     def jobs(self) -> list[str]:
         """The jobs that have rows, in the order of their first ones."""
-        rows = self._execute("SELECT job FROM ticks WHERE job != '' GROUP BY job ORDER BY min(seq)")
+        rows = self._execute("SELECT job FROM ticks WHERE job NOT IN ('', ?) GROUP BY job ORDER BY min(seq)", PUT_BACK)
         return [job for (job,) in rows]
 
     def secret(self, job: str, make: Callable[[], bytes] | None = None) -> bytes | None:
@@ -391,6 +326,3 @@ class SqliteLedger:
             return self._latest[1]
         row = self._execute(f"SELECT hash FROM ticks {OF_TICK} AND kind = 'tick'", *astuple(tick)).fetchone()
         return None if row is None else str(row[0])
-
-    def close(self) -> None:
-        self._db.close()

@@ -4,18 +4,21 @@ In full means every page, hash, state, total and summary of the file, and the re
 takes the longer the more was ever released; `Accounts` verifies only the rows that were added since the last use.
 """
 
+import json
 import math
 import sqlite3
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from privadmm.errors import LedgerError
 from privadmm.privacy.accounting import epsilon, printed
+from privadmm.privacy.anchor import DOUBTED, AnchorFile, lacks
 from privadmm.privacy.events import alone, merge_all
 from privadmm.privacy.ledger_file import (
+    ALTERED,
     ROWS,
     Account,
     Identity,
@@ -24,11 +27,11 @@ from privadmm.privacy.ledger_file import (
     link,
     printable,
     readable,
+    same_but_for_policy,
     sha,
+    start_of,
     unpack_charges,
 )
-
-ALTERED = "its hash does not fit; this row or one before it was altered or removed"
 
 
 class Accounts:
@@ -118,13 +121,25 @@ class Verification:
     epsilon: dict[int, float]
     if_all_collude: dict[int, float]  # epsilon if everybody else colluded in every secure sum; empty without any
     adjacency: str
+    behind: str | None = None  # what it lacks of what its anchor knows: it was put back from a copy, and is locked
+    unanchored: bool = False  # it had an anchor, which is not beside it: a backup, or moved without it
 
 
 def verify(path: Path, heads: Sequence[Receipt] = ()) -> Verification:
     """Recompute every hash and every total. `heads` are (job, round, phase, head) as others received them."""
-    with readable(path), closing(connect(path, read_only=True)) as db:
-        db.execute("BEGIN")  # one moment of the file, whoever writes to it
-        return _verify(db, heads)
+    with readable(path):
+        try:
+            anchor, behind = AnchorFile(path).read(), None  # before the moment of the file: it is never ahead of that
+        except LedgerError as error:
+            anchor, behind = None, str(error)
+        with closing(connect(path, read_only=True)) as db:
+            db.execute("BEGIN")  # one moment of the file, whoever writes to it
+            found = _verify(db, heads)
+            if anchor is not None:
+                behind = lacks(db, anchor) or (DOUBTED if anchor.doubted else None)
+            marked = db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'anchored'").fetchone()[0]
+            had = marked and db.execute("SELECT count(*) FROM anchored").fetchone()[0]
+            return replace(found, behind=behind, unanchored=bool(had) and anchor is None and behind is None)
 
 
 def sound(path: Path) -> None:
@@ -145,12 +160,12 @@ def _verify(db: sqlite3.Connection, heads: Sequence[Receipt]) -> Verification:
     if "intents" in tables:
         for (charges,) in db.execute("SELECT charges FROM intents"):
             unpack_charges(charges)  # a step that is under way, or was killed: what it costs must be readable
-    identity = Identity.of(dict(db.execute("SELECT fact, value FROM identity")))
+    made = identity = start_of(db)
     rows = db.execute(f"{ROWS} ORDER BY seq").fetchall()
     states = {job: (round, phase, sha(state)) for job, round, phase, state in db.execute("SELECT * FROM states")}
     summaries = db.execute("SELECT * FROM summaries").fetchall() if "summaries" in tables else []
     covered = max((seq for seq, *_ in summaries), default=0)
-    head, known, accounts = identity.hash, {}, defaultdict[str, Account](Account)
+    head, known, accounts = made.hash, {}, defaultdict[str, Account](Account)
     ends: dict[str, tuple[int, str]] = {}  # number and hash of each job's last row so far
     for place, (*row, stored) in enumerate(rows, start=1):
         seq, kind, job, round, phase, _, charges, _, state = row
@@ -165,6 +180,10 @@ def _verify(db: sqlite3.Connection, heads: Sequence[Receipt]) -> Verification:
         ends[job] = (seq, stored)
         if kind == "tick":
             known[job, round, phase] = stored
+        if kind == "amend":
+            identity = Identity.of(json.loads(row[7]))
+            if not same_but_for_policy(made, identity):
+                problems.append(f"{name}: amends what is fixed: mode, parties, adjacency or label_epsilon")
         if seq == covered and not _fit(summaries, ends, accounts):
             problems.append(f"{name}: the summaries that end with it do not match the rows")
     if covered > len(rows):

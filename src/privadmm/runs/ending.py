@@ -125,6 +125,7 @@ def finish(
     expected: Mapping[str, Any] | None = None,  # the estimate of what the budget can buy
     reasons: Mapping[int, str] | None = None,  # why each party left, where a coordinator knows
     peers: str | None = None,  # how parties of secure sums know one another's keys
+    versions: Mapping[str, str] | None = None,  # of the privadmm that each took part with, in a federation
     rows: Sequence[Row] | None = None,  # metrics by round, for the plots; None: no plots
     reference: Mapping[str, Any] | None = None,  # result of a non-private run on the same problem, for the plots
 ) -> Finished:
@@ -140,6 +141,7 @@ def finish(
         **summed(job, peers),
         **({} if expected is None else {"expected": expected}),
         **absences(job, progress, reasons),
+        **({} if versions is None else {"versions": dict(versions)}),
         "ledger": ledger,
         "seconds": round(time.perf_counter() - began, 3),
         "out": str(directory.path),

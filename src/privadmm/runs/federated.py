@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
@@ -17,16 +17,20 @@ from privadmm.config.file import Config, check_seed
 from privadmm.data import arrays
 from privadmm.data.files import write_json
 from privadmm.data.frame import Frame
-from privadmm.deploy.federation.coordinator import Facts, Federation, Patience, Post, greet
+from privadmm.deploy.federation.coordinator import Federation, Patience, Post, end_job, greet, note_ended
+from privadmm.deploy.federation.facts import Facts, versions
 from privadmm.deploy.federation.keys import Credentials
 from privadmm.deploy.federation.label_holder import labels
 from privadmm.deploy.federation.layout import Coordinator
 from privadmm.deploy.federation.proposal import Kept, Proposal, neutral, parties_of, read_text, written
-from privadmm.engine.job import train
-from privadmm.engine.loop import View
+from privadmm.engine.job import Job, train
+from privadmm.engine.phases import check_departure
+from privadmm.engine.sums import check_without
 from privadmm.errors import ClusterError
 from privadmm.runs.charges import charges
+from privadmm.runs.earlier import earlier
 from privadmm.runs.ending import finish, resumable
+from privadmm.runs.reporting import Report, Silent
 from privadmm.runs.rundir import RunDir
 
 POLL = 0.5  # seconds between looks at who is there
@@ -42,47 +46,55 @@ class Asked:
     patience: Patience = field(default_factory=Patience)
 
 
-def federate(
-    config: Config, post: Post, asked: Asked, tell: Callable[[str], None] = lambda line: None
-) -> dict[str, Any]:
-    """Run the job with all its parties; returns what result.json then holds."""
-    began = time.perf_counter()
+def federate(config: Config, post: Post, asked: Asked, report: Report | None = None) -> dict[str, Any]:
+    """Run the job with all its parties; returns what result.json then holds.
+
+    A run begins with all of them. One that is resumed goes on without those that do not come, if `absent` is
+    "continue": they leave for good, like a party that leaves in the middle.
+    """
+    began, report = time.perf_counter(), report or Silent()
     check_seed(config)
     directory = RunDir(asked.out, "resume = true", "out")
     directory.check(asked.resume)
     parties, plain = parties_of(config), neutral(config)
     proposed = written(plain)
-    gone = gone_before(directory) if asked.resume else []
-    missing = {facts.party for facts in gone}
-    awaited = {party: asked.place.keys / f"party-{party}.pub" for party in range(parties) if party not in missing}
-    nodes = gathered(post, len(awaited), asked.patience.timeout, tell)
-    tell("the parties are asked whether they take part")
-    present = greet(post, proposed, awaited, asked.patience, nodes, Credentials(asked.place.certificates))
-    known = sorted([*present.values(), *gone], key=lambda facts: facts.party)
+    before, gone = known_before(directory) if asked.resume else ({}, {})
+    awaited = {party: asked.place.keys / f"party-{party}.pub" for party in range(parties) if party not in gone}
+    nodes = gathered(post, len(awaited), asked.patience.timeout, report)
+    report.tell("the parties are asked whether they take part")
+    may_leave = bool(before) and asked.patience.absent == "continue"
+    credentials = Credentials(asked.place.certificates)
+    present, missing = greet(post, proposed, awaited, asked.patience, nodes, credentials, may_leave)
+    away = {party: before[party] for party in [*gone, *missing]}
+    known = sorted([*present.values(), *away.values()], key=lambda facts: facts.party)
     sizes, dim = [facts.records for facts in known], known[0].dim
     columns = tuple(facts.width for facts in known) if known[0].people is not None else ()
     shape = arrays.pack({"sizes": np.array(sizes)}, dim=dim, columns=columns)
     same = {"config": arrays.digest(proposed.encode()), "shape": arrays.digest(shape), "ledger": "the parties'"}
     job = build.job(plain, np.array(sizes), dim, columns=columns or None)
     homes = {facts.party: node for node, facts in present.items()}
-    cluster = Federation(post, homes, asked.patience, labels(config, job, known[0]))
-
-    def told(view: View) -> None:
-        tell(f"round {view.progress.round} of {view.public.rounds}")
+    own = labels(config, job, known[0])
+    cluster = Federation(post, homes, awaited, asked.patience, own, asked.place.ended, may_leave, left=dict(missing))
+    report.met(homes, known)
 
     with directory.opened(same, proposed, job.id, asked.resume) as id:
         proposal = Proposal(id, proposed, tuple(sizes), dim, columns)
         job = Kept(proposal, read_text(directory.config)).job
         with resumable(directory, asked.resume, lambda: nullcontext(cluster), lambda cluster: cluster.asked):
-            tell("the cost is set aside at every party")
-            cluster.begin(job, proposal, directory.heads(), directory.roster)
+            reached = directory.progress(job)
+            done = 0 if reached is None else reached.round
+            if missing:
+                check_absent(job, done, list(gone), list(missing))
+            report.tell("the cost is set aside at every party")
+            cluster.begin(job, proposal, directory.heads(), directory.roster, earlier(asked.place, report.tell))
             write_json(directory.parties, [asdict(facts) for facts in known])
-            callbacks = [*directory.callbacks(job, cluster, config.run.checkpoint_every), told]
-            progress = train(job, cluster, callbacks, directory.progress(job))
+            report.begun(job, done, gone)
+            callbacks = [*directory.callbacks(job, cluster, config.run.checkpoint_every), report.round]
+            progress = train(job, cluster, callbacks, reached)
         # What each party released in this run, as far as its answers arrived here.
         order, gone_from = ("party", "records", "events", "epsilon"), dict(progress.mail.absent.tolist())
         paid = [{key: row[key] for key in order} for row in charges(job, gone_from)]
-        return finish(
+        finished = finish(
             directory,
             job,
             progress,
@@ -94,32 +106,54 @@ def federate(
             reasons=cluster.left,
             # A party takes part in secure sums only with the keys that it pinned itself.
             peers=None if job.sums is None else "pinned",
-        ).result
+            versions=versions(known),
+        )
+        cluster.end()
+        return finished.result
 
 
-def gone_before(directory: RunDir) -> list[Facts]:
-    """Facts of the parties that left a resumed run for good.
+def check_absent(job: Job, done: int, gone: Sequence[int], missing: Sequence[int]) -> None:
+    """Refuse to go on without the missing where the others cannot, before anybody is asked for a release."""
+    before = np.setdiff1d(job.public.ids, gone)
+    here = np.setdiff1d(before, missing)
+    check_departure(job.algorithm, job.public, here)
+    if job.sums is not None and done < job.public.rounds:
+        check_without(job.algorithm, job.public, done, before, here)
 
-    A damaged checkpoint names nobody here; the error comes when it is loaded.
+
+def end(post: Post, place: Coordinator, directory: RunDir) -> None:
+    """Tell all parties that the job is over for good; who does not hear it now is told when the next run begins."""
+    note_ended(place.ended, directory.job_id)
+    end_job(post, post.nodes(), directory.job_id)
+    write_json(directory.ended, {"job": directory.job_id})
+
+
+def known_before(directory: RunDir) -> tuple[dict[int, Facts], dict[int, int]]:
+    """Facts of all parties of a run that has begun, and since which round some of them are gone for good.
+
+    A damaged checkpoint tells nothing here; the error comes when it is loaded.
     """
-    if not directory.parties.exists() or not directory.checkpoint.exists():
-        return []
-    try:
-        kept, _ = arrays.unpack(directory.checkpoint.read_bytes()[64:])
-        absent = kept["absent"][:, 0].tolist()
-    except (ValueError, KeyError, IndexError):
-        return []
+    if not directory.parties.exists():
+        return {}, {}
+    absent: dict[int, int] = {}
+    if directory.checkpoint.exists():
+        try:
+            kept, _ = arrays.unpack(directory.checkpoint.read_bytes()[64:])
+            absent = dict(kept["absent"].tolist())
+        except (ValueError, KeyError, IndexError):
+            return {}, {}
     known = [Facts(**{**facts, "names": tuple(facts["names"])}) for facts in json.loads(directory.parties.read_text())]
-    return [facts for facts in known if facts.party in absent]
+    return {facts.party: facts for facts in known}, absent
 
 
-def gathered(post: Post, parties: int, seconds: float, tell: Callable[[str], None]) -> Sequence[int]:
+def gathered(post: Post, parties: int, seconds: float, report: Report) -> Sequence[int]:
     """Wait until so many nodes are there, or until the time is up: those who are there tell who is missing."""
     deadline, seen = time.monotonic() + seconds, -1
     while len(nodes := post.nodes()) < parties:
+        report.here(nodes)
         if len(nodes) != seen:
             seen = len(nodes)
-            tell(f"{seen} of {parties} nodes are there")
+            report.tell(f"{seen} of {parties} nodes are there")
         if time.monotonic() > deadline:
             if nodes:
                 break
@@ -128,6 +162,7 @@ def gathered(post: Post, parties: int, seconds: float, tell: Callable[[str], Non
                 "keys are registered"
             )
         time.sleep(POLL)
+    report.here(nodes)
     return nodes
 
 

@@ -21,8 +21,9 @@ from privadmm.privacy.ledger_file import Receipt, identity_of
 
 # Facts that job.json keeps besides the job's id. All have to be the same when the run is resumed.
 SAME = {"config": "config or seed", "shape": "number of parties, records or columns", "ledger": "ledger"}
-HEADER = ("job", "round", "phase", "hash", "party")  # of receipts.csv
-ROW = re.compile(r"([ !#-+\--~]+),([0-9]{1,18}),([0-9]{1,18}),([0-9a-f]{64}),([0-9]{1,18})")
+HEADER = ("job", "round", "phase", "hash", "party", "signature")  # of receipts.csv; in a federation parties sign
+HEADERS = (",".join(HEADER), ",".join(HEADER[:-1]))
+ROW = re.compile(r"([ !#-+\--~]+),([0-9]{1,18}),([0-9]{1,18}),([0-9a-f]{64}),([0-9]{1,18})(?:,([0-9a-f]*))?")
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ class RunDir:
     convergence = Inside("convergence.png")
     spending = Inside("epsilon.png")
     result = Inside("result.json")  # the summary
+    ended = Inside("ended.json")  # of a federation's run that was ended for good
 
     def check(self, resume: bool) -> None:
         """Refuse a place that this run may not use; cheap, so that it can come before the data are read."""
@@ -62,6 +64,8 @@ class RunDir:
             raise ConfigError(f"{self.path}: is a file, and a run needs a directory; name another {self.out}")
         if self.result.exists():
             raise ConfigError(f"{self.path}: holds a finished run; name another {self.out}")
+        if self.ended.exists():
+            raise ConfigError(f"{self.path}: holds a run that was ended for good; name another {self.out}")
         if self.job.exists():
             if not resume:
                 raise ConfigError(f"{self.path}: holds an unfinished run; add {self.resume} to go on with it")
@@ -106,6 +110,14 @@ class RunDir:
             self.discard()
             raise
 
+    @property
+    def job_id(self) -> str:
+        """The id of the job of a run that began here."""
+        try:
+            return str(json.loads(self.job.read_text(encoding="utf-8"))["job"])
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            raise CheckpointError(f"{self.job}: is damaged or not there; start anew in another {self.out}") from error
+
     def _known(self, facts: dict[str, str]) -> str:
         try:
             known = json.loads(self.job.read_text(encoding="utf-8"))
@@ -133,7 +145,7 @@ class RunDir:
         """Keep the receipts of every round, and then a checkpoint every so many rounds."""
         if self.receipts.exists():  # a line that a crash tore would be joined to the next
             os.truncate(self.receipts, len(whole_lines(self.receipts.read_bytes())))
-        return [Receipts(self.receipts, parties), Checkpoint(self.checkpoint, job.id, every)]
+        return [Receipts(self.receipts, parties), Departures(Checkpoint(self.checkpoint, job.id, every))]
 
     def discard(self) -> None:
         """Remove what a run without any release left, so that the place can be used again."""
@@ -162,11 +174,32 @@ class Receipts:
     cluster: Parties
 
     def __call__(self, view: View) -> None:
+        rows = self.cluster.receipts(view.progress.round - 1)
         with open(self.path, "a", encoding="utf-8", newline="", opener=for_owner) as file:
             table = csv.writer(file)
             if not file.tell():
-                table.writerow(HEADER)
-            table.writerows(self.cluster.receipts(view.progress.round - 1))
+                table.writerow(HEADER[: len(rows[0]) if rows else -1])
+            table.writerows(rows)
+
+
+@dataclass
+class Departures:
+    """A callback that keeps a checkpoint also after a round in which a party left.
+
+    The next letters say that it is gone. A run that is resumed from before that would ask it again, and the others
+    would refuse the round.
+    """
+
+    checkpoint: Checkpoint
+    gone: int = 0
+
+    def __call__(self, view: View) -> None:
+        gone = len(view.progress.mail.absent)
+        if gone > self.gone:
+            view.progress.save(self.checkpoint.path, self.checkpoint.job)
+        else:
+            self.checkpoint(view)
+        self.gone = gone
 
 
 def whole_lines(data: bytes) -> bytes:
@@ -179,6 +212,11 @@ def read_receipts(directory: Path) -> list[tuple[Receipt, int]]:
 
     Any other damaged line is an error: its receipt would be missed when a ledger is compared.
     """
+    return [(receipt, party) for receipt, party, _ in signed_receipts(directory)]
+
+
+def signed_receipts(directory: Path) -> list[tuple[Receipt, int, str]]:
+    """Read receipts with their parties, as `read_receipts` does, and the signatures; "" where nobody signed."""
     path = RunDir(directory).receipts
     if not path.is_file():
         raise LedgerError(f"{directory}: has no {path.name}; name the directory of a run")
@@ -186,9 +224,9 @@ def read_receipts(directory: Path) -> list[tuple[Receipt, int]]:
     for number, line in enumerate(whole_lines(path.read_bytes()).decode(errors="replace").splitlines(), start=1):
         row = ROW.fullmatch(line)
         if number > 1 and row is not None:
-            job, round, phase, hash, party = row.groups()
-            receipts.append(((job, int(round), int(phase), hash), int(party)))
-        elif number > 1 or line != ",".join(HEADER):
+            job, round, phase, hash, party, signature = row.groups()
+            receipts.append(((job, int(round), int(phase), hash), int(party), signature or ""))
+        elif number > 1 or line not in HEADERS:
             raise LedgerError(f"{path}: line {number} is damaged; put the file back as the run left it")
     return receipts
 

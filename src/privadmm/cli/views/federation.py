@@ -1,12 +1,11 @@
 """What `privadmm federation` prints."""
 
 import shlex
-from pathlib import Path
 from typing import Any
 
-from privadmm.deploy.federation.doctor import Finding
 from privadmm.deploy.federation.init import Made
-from privadmm.deploy.federation.layout import NAME, PROMPT
+from privadmm.deploy.federation.keys import certificate_fingerprint
+from privadmm.deploy.federation.symptoms import Finding
 
 Checked = dict[str, list[Finding]]  # by directory
 MARKS = {"good": "ok  ", "note": "note", "bad": "BAD "}
@@ -15,47 +14,54 @@ MARKS = {"good": "ok  ", "note": "note", "bad": "BAD "}
 def commands(made: Made) -> dict[str, Any]:
     """What was made, and the commands that start it, in the order in which they are given."""
     place = made.coordinator
-    folder, parties = place.folder.parent, sorted(path.stem for path in place.keys.glob("*.pub"))
-    steps = ("check", "node") if made.parties else ("ledger", "check", "node")
+    folder, reached = place.folder.parent, place.reached
     return {
         "directory": str(folder),
         "coordinator": {
             "directory": str(place.folder),
-            "environment": place.environment,
             "superlink": command("superlink", place.folder),
-            "register": [shlex.join(place.register(number)) for number in range(len(parties))],
-            "run": shlex.join([*place.run(), "--stream"]),
+            "address": reached.address,
+            "listen": f"{reached.listen}:{reached.port}",
+            "authority": certificate_fingerprint((place.certificates / "ca.pem").read_bytes()),
+            "admit": None if made.parties else command("admit", folder, "REPLY.toml..."),
+            "run": command("run", place.folder),
         },
+        "invitations": [str(path) for path in made.invitations],
         "parties": [
-            {"directory": str(folder / name)} | {step: command(step, folder / name) for step in steps}
-            for name in parties
+            {"directory": str(party.folder)} | {step: command(step, party.folder) for step in ("check", "node")}
+            for party in made.parties
         ],
-        "exports": [f"export {k}={shlex.quote(v)}" for k, v in place.environment.items() if k not in PROMPT],
-        "connection": NAME,
     }
 
 
-def command(name: str, folder: Path) -> str:
-    return shlex.join(["privadmm", "federation", name, str(folder)])
+def command(name: str, *words: object) -> str:
+    return shlex.join(["privadmm", "federation", name, *map(str, words)])
 
 
 def instructions(steps: dict[str, Any]) -> str:
     """How to start what was made, for people."""
     coordinator, parties = steps["coordinator"], steps["parties"]
-    lines = [
-        f"A federation of {len(parties)} parties is in {steps['directory']}. Its certificates are for a test.",
-        "",
-        "1. At the coordinator, in a terminal that stays open:",
+    up = [
+        f"At the coordinator, in a terminal that stays open; it listens at {coordinator['listen']}:",
         f"   {coordinator['superlink']}",
-        "",
-        "2. In another terminal of the coordinator, the keys of the parties:",
-        *(f"   {line}" for line in [*steps["exports"], *coordinator["register"]]),
-        "",
-        "3. Each party takes its own directory, looks at party.toml, puts its records there, and starts its node:",
-        *(f"   {party[step]}" for party in parties for step in ("ledger", "check", "node") if step in party),
-        "",
-        "4. In the coordinator's second terminal:",
-        f"   {coordinator['run']}",
+    ]
+    if parties:
+        lines = [
+            f"A federation of {len(parties)} parties is in {steps['directory']}, to be tried on this machine.",
+            *("", f"1. {up[0]}", up[1]),
+            *("", "2. Each party, in a terminal of its own:", *(f"   {party['node']}" for party in parties)),
+            *("", "3. In another terminal of the coordinator:", f"   {coordinator['run']}"),
+        ]
+        return "\n".join(lines)
+    lines = [
+        f"The coordinator's directory is {coordinator['directory']}. Parties reach it at {coordinator['address']}.",
+        *("", "1. Send each party its invitation, which holds nothing secret:"),
+        *(f"   {path}" for path in steps["invitations"]),
+        "   and tell it, by telephone or on paper, the fingerprint of your authority:",
+        f"   {coordinator['authority']}",
+        *("", f"2. {up[0]}", up[1]),
+        *("", "3. With the replies that come back:", f"   {coordinator['admit']}"),
+        *("", "4. When all parties are there:", f"   {coordinator['run']}"),
     ]
     return "\n".join(lines)
 
@@ -72,5 +78,10 @@ def as_json(checked: Checked) -> dict[str, Any]:
 def as_text(checked: Checked) -> str:
     lines = []
     for place, findings in checked.items():
-        lines += [place, *(f"  {MARKS[finding.state]} {finding.what}: {finding.said}" for finding in findings), ""]
+        lines.append(place)
+        for finding in findings:
+            lines.append(f"  {MARKS[finding.state]} {finding.what}: {finding.said}")
+            if finding.fix and finding.state != "good":
+                lines.append(f"       {' ' * len(finding.what)}  to mend it: {finding.fix}")
+        lines.append("")
     return "\n".join(lines)

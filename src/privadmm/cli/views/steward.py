@@ -4,6 +4,7 @@ import json
 import math
 from contextlib import closing
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,22 +12,23 @@ from privadmm.cli.views import screen
 from privadmm.engine.sums import ROSTER
 from privadmm.errors import LedgerError
 from privadmm.privacy.accounting import epsilon, printed
-from privadmm.privacy.events import SharedGaussian, Spent, alone, merge
-from privadmm.privacy.ledger_file import connect, identity_of, readable
+from privadmm.privacy.backups import Restored
+from privadmm.privacy.events import SharedGaussian, Spent, alone, dump, less, merge
+from privadmm.privacy.ledger_file import connect, current, identity_of, readable, start_of
 from privadmm.privacy.sqlite_ledger import SqliteLedger
-from privadmm.privacy.verification import Verification, sound
+from privadmm.privacy.verification import Verification, sound, verify
 
 Json = dict[str, Any]
 COLUMNS = ("seq", "kind", "job", "round", "phase", "inbox", "charges", "hash")
 
 
-def opened(path: Path) -> SqliteLedger:
+def opened(path: Path, anchored: bool = True) -> SqliteLedger:
     """Open a ledger in which everything fits; another one is neither shown nor changed."""
     sound(path)
     known = identity_of(path)
     if known is None:
         raise LedgerError(f"{path}: there is no ledger there")
-    return SqliteLedger(path, known.parties, known.policy, known.mode)
+    return SqliteLedger(path, known.parties, known.policy, known.mode, anchored)
 
 
 def cost(spent: Spent, delta: float | None) -> float | None:
@@ -60,8 +62,12 @@ def if_all_collude(spendings: list[Spent], delta: float | None) -> Json:
 
 def overview(path: Path) -> Json:
     """What `ledger show` tells, as data."""
-    with closing(opened(path)) as ledger:
-        resting, failures = ledger.settle(), ledger.failures()
+    checked = verify(path)
+    behind = checked.behind or ("its anchor is not beside it" if checked.unanchored else None)
+    with closing(opened(path, anchored=behind is None)) as ledger:
+        # Of a ledger that is behind its anchor nothing is changed: its steward may still put the right file back.
+        resting, failures = behind is not None or ledger.settle(), ledger.failures()
+        silent = ledger.silent()
         budget, failed = ledger.policy.budget, ledger.failed
         delta = None if budget is None else budget.delta
         jobs = []
@@ -77,6 +83,7 @@ def overview(path: Path) -> Json:
                     "epsilon_spent": worst([ledger.spent(party, name) for party in ledger.ids], delta),
                     "epsilon_set_aside": worst(set_aside, delta),
                     "key": bool(sums) and ledger.holds_key(name),
+                    "silent_since": moment(silent[name]) if name in silent else None,
                     **sums,
                     **if_all_collude([ledger.spent(party, name) for party in ledger.ids], delta),
                 }
@@ -96,7 +103,10 @@ def overview(path: Path) -> Json:
             "mode": ledger.identity.mode,
             "adjacency": ledger.policy.adjacency,
             "policy": asdict(ledger.policy),
+            "policies": policies(path),
             "head": ledger.head,
+            # What it lacks of what its anchor knows.
+            "behind": behind,
             # The failed tick, with the reason, which only the ledger's steward is told.
             "locked": None if failed is None else {**asdict(failed), "why": ledger.why},
             "at_work": not resting,
@@ -104,6 +114,108 @@ def overview(path: Path) -> Json:
             "jobs": jobs,
             "parties": parties,
         }
+
+
+def moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+def policies(path: Path) -> list[Json]:
+    """The policies that the ledger has had, the first one first: since which row, why, and what it changed."""
+    with readable(path), closing(connect(path, read_only=True)) as db:
+        facts = {fact: json.loads(value) for fact, value in start_of(db).facts().items()}
+        reasons = {"anew": "made anew: {}", "amend": "{}"}
+        rows = db.execute("SELECT seq, kind, inbox, outbox FROM ticks WHERE job = '' AND kind IN ('amend', 'anew')")
+        found: list[Json] = [{"row": 0, "because": None, "changed": facts}]
+        for seq, kind, why, outbox in sorted(rows):
+            if kind == "anew":
+                found[0]["because"] = reasons[kind].format(why)
+                continue
+            now = {fact: json.loads(value) for fact, value in json.loads(outbox).items()}
+            changed = {fact: now.get(fact) for fact in {**facts, **now} if facts.get(fact) != now.get(fact)}
+            found.append({"row": seq, "because": why, "changed": changed})
+            facts = now
+    return found
+
+
+def freed(ledger: SqliteLedger, job: str, dry_run: bool) -> Json:
+    """What closing a job frees, by party, as data; asked before it is closed."""
+    budget, parties = ledger.policy.budget, []
+    delta, free = None if budget is None else budget.delta, ledger.freed_by(job)
+    for party in ledger.ids:
+        before = ledger.others(party, "")
+        after = less(before, free.get(party, ()))
+        releases = sum(count for _, count in free.get(party, ()))
+        costs = {"epsilon_before": cost(before, delta), "epsilon_after": cost(after, delta)}
+        parties.append({"party": party, **costs, "releases": releases})
+    done = {"closed": not dry_run, "frees": bool(free), "key": ledger.holds_key(job)}
+    return {"file": str(ledger.path), "job": job, **done, "parties": parties}
+
+
+def freed_text(report: Json) -> str:
+    """What closing a job frees, for people."""
+    done = "closed" if report["closed"] else "would be closed (--dry-run: nothing was changed)"
+    facts: screen.Facts = [("ledger", Path(report["file"])), (f"job {report['job']}", done)]
+    if not report["frees"]:
+        facts.append(("frees", "nothing: all that it set aside is spent, or it was over already"))
+    both = [{**each, "change": (each["epsilon_before"], each["epsilon_after"])} for each in report["parties"]]
+    for label, (before, after), releases in screen.alike(both, "change", "releases") if report["frees"] else ():
+        change = f"epsilon {shown_cost(before)} is spent or set aside, {shown_cost(after)} after it"
+        facts.append((label, f"{change}: {releases} releases are free"))
+    erased = "erased" if report["closed"] else "would be erased"
+    return screen.shown(screen.rows([*facts, ("its key", erased if report["key"] else None)]))
+
+
+def backed_up(report: Json) -> str:
+    """A backup, for people."""
+    facts: screen.Facts = [
+        ("ledger", Path(report["file"])),
+        ("backup", Path(report["backup"])),
+        ("rows", f"{report['rows']}, every one verified; no keys"),
+        ("put it back", Path(f'privadmm ledger restore {report["backup"]} {report["file"]} --because "..."')),
+        ("", "Copied back by hand, the ledger would be locked: it must be charged with what was released meanwhile."),
+    ]
+    return screen.shown(screen.rows([*facts, ("head", report["head"])]))
+
+
+def restored(source: Path, path: Path, done: Restored) -> Json:
+    """What putting a backup back has done, as data."""
+    seen = overview(path)
+    charged = [
+        {"party": party, "events": [{**json.loads(dump(event)), "count": count} for event, count in spent]}
+        for party, spent in done.charged.items()
+    ]
+    return {
+        "file": str(path),
+        "backup": str(source),
+        "rows": done.rows,
+        "missing": done.missing,
+        "known": done.known,
+        "ended": list(done.ended),
+        "charged": charged,
+        "replaced": None if done.replaced is None else str(done.replaced),
+        "parties": seen["parties"],
+        "head": seen["head"],
+    }
+
+
+def restored_text(report: Json) -> str:
+    """The same for people."""
+    facts: screen.Facts = [
+        ("ledger", Path(report["file"])),
+        ("backup", Path(report["backup"])),
+        ("rows", f"{report['rows']} in the backup"),
+        ("missing", screen.escape(report["missing"] or "nothing: it is as new as the anchor, and its jobs go on")),
+    ]
+    if report["missing"] is not None:
+        facts.append(("charged", "what the anchor knew" if report["known"] else "what you decided"))
+        facts.append(("over", ", ".join(f"job {job}" for job in report["ended"]) or "no job was open"))
+        facts.append(("keys", "erased"))
+    if report["replaced"] is not None:
+        facts.append(("moved to", Path(report["replaced"])))
+    for label, total, _ in screen.alike(report["parties"], "epsilon_with_reservations", "releases"):
+        facts.append((label, f"epsilon {shown_cost(total)} is spent or set aside"))
+    return screen.shown(screen.rows([*facts, ("head", report["head"])]))
 
 
 def state(ledger: SqliteLedger, job: str, failures: set[str]) -> str:
@@ -121,6 +233,7 @@ def rows(path: Path) -> Json:
     sound(path)
     with readable(path), closing(connect(path, read_only=True)) as db:
         facts = {fact: json.loads(value) for fact, value in db.execute("SELECT fact, value FROM identity")}
+        policy = {fact: json.loads(value) for fact, value in current(db).facts().items()}
         ticks = db.execute(f"SELECT {', '.join(COLUMNS)} FROM ticks ORDER BY seq")
         listed = [dict(zip(COLUMNS, tick, strict=True)) for tick in ticks]
     for row in listed:
@@ -130,7 +243,9 @@ def rows(path: Path) -> Json:
         ]
         if row["kind"] == "keep":
             row["name"], row["inbox"] = row["inbox"], ""
-    return {"file": str(path), "identity": facts, "rows": listed}
+        if row["kind"] in ("amend", "anew", "behind", "restore", "unlock"):
+            row["because"], row["inbox"] = row["inbox"], ""
+    return {"file": str(path), "identity": facts, "current": policy, "rows": listed}
 
 
 def shown_cost(value: float | None) -> str:
@@ -154,6 +269,13 @@ def as_text(ledger: Json) -> str:
     ]
     if policy["limits"] is not None:
         facts.append(("limits", ", ".join(f"{name} {value:g}" for name, value in policy["limits"].items())))
+    for one in ledger["policies"][1:]:
+        facts.append((f"row {one['row']}", f"amended: {changes(one['changed'])} ({screen.escape(one['because'])})"))
+    if (reason := ledger["policies"][0]["because"]) is not None:
+        facts.append(("row 1", screen.escape(reason)))
+    if ledger["behind"] is not None:
+        facts.append(("LOCKED", f"{screen.escape(ledger['behind'])}: it was put back from a copy, or moved without it"))
+        facts.append(("", Path(f'privadmm ledger restore BACKUP {ledger["file"]} --because "..."')))
     if failed is not None:
         last = failed["why"].strip().splitlines()[-1:] or [""]
         facts.append(("LOCKED", f"round {failed['round'] + 1} of job {failed['job']} failed: {last[0]}"))
@@ -168,6 +290,10 @@ def as_text(ledger: Json) -> str:
         cost = f"epsilon {shown_cost(job['epsilon_spent'])} spent of {shown_cost(job['epsilon_set_aside'])} set aside"
         key = "; the key of its sums is there until it ends, or `ledger close`" if job["key"] else ""
         facts.append((f"job {job['job']}", f"{job['state']}, {job['rounds']} rounds, {cost}{colluded(job)}{key}"))
+        if job["silent_since"] is not None:
+            silent = f"silent since {job['silent_since']}, longer than {policy['silent_days']:g} days"
+            close = Path(f"privadmm ledger close {ledger['file']} {job['job']}")
+            facts += [("", f"{silent}; this frees what it holds:"), ("", close)]
     for label, spent, (releases, if_all) in screen.alike(
         [{**party, "beside": (party["releases"], colluded(party))} for party in ledger["parties"]],
         "epsilon_spent",
@@ -175,6 +301,11 @@ def as_text(ledger: Json) -> str:
     ):
         facts.append((label, f"{releases} releases, epsilon {shown_cost(spent)}{if_all}"))
     return screen.shown(screen.rows([*facts, ("head", ledger["head"])]))
+
+
+def changes(changed: Json) -> str:
+    """What an amendment changed, as `name = value`."""
+    return ", ".join(f"{screen.escape(fact)} = {screen.escape(json.dumps(value))}" for fact, value in changed.items())
 
 
 def summing(policy: Json) -> str:
@@ -200,11 +331,13 @@ def verification(path: Path, checked: Verification, against: Path | None) -> Jso
     apart = {str(party): finite(total) for party, total in checked.if_all_collude.items()}
     return {
         "file": str(path),
-        "ok": not checked.problems,
+        "ok": not checked.problems and checked.behind is None,
         "rows": checked.rows,
         "head": checked.head,
         "against": None if against is None else str(against),
         "problems": list(checked.problems),
+        "behind": checked.behind,
+        "anchor": not checked.unanchored,
         "adjacency": checked.adjacency,
         "epsilon": {str(party): finite(total) for party, total in checked.epsilon.items()},
         **({"epsilon_if_all_others_collude": apart} if apart else {}),
@@ -215,8 +348,13 @@ def verified(report: Json) -> str:
     """The verification for people."""
     whose = ", OR OF ANOTHER RUN" if report["against"] else ""
     verdict = "[bold green]everything fits[/]" if report["ok"] else f"[bold red]TAMPERED WITH OR DAMAGED{whose}[/]"
+    if report["behind"] is not None and not report["problems"]:
+        verdict = "[bold red]LOCKED: IT WAS PUT BACK FROM A COPY[/]"
     facts: screen.Facts = [("ledger", Path(report["file"])), ("rows", str(report["rows"])), ("verdict", verdict)]
     facts += [("problem", problem) for problem in report["problems"]]
+    facts.append(("behind", None if report["behind"] is None else screen.escape(report["behind"])))
+    backup = "none beside it: it is a backup, or was moved without it, and opens only after `privadmm ledger restore`"
+    facts.append(("anchor", None if report["anchor"] else backup))
     totals, apart = [], report.get("epsilon_if_all_others_collude", {})
     for party, total in report["epsilon"].items():
         beside = colluded({"epsilon_if_all_others_collude": apart[party]} if apart else {})

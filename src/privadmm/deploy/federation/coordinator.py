@@ -6,31 +6,30 @@ the same bytes and at no charge, and an answer is taken once.
 
 import json
 import logging
-import re
 import secrets
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 
 from privadmm.data.arrays import Floats
 from privadmm.data.files import write_bytes
+from privadmm.deploy.federation.facts import Facts, agree, same_version
 from privadmm.deploy.federation.keys import Credentials, sealed
-from privadmm.deploy.federation.proposal import MOST, Proposal
-from privadmm.deploy.federation.protocol import Greeting, Letter, text
+from privadmm.deploy.federation.proposal import JOB, Proposal
+from privadmm.deploy.federation.protocol import HASH, MOST_TOLD, Greeting, Letter, receipt_content, text
 from privadmm.engine.job import Job
 from privadmm.engine.mail import Mail, unpack_from
 from privadmm.engine.phases import at_parties, heard
-from privadmm.errors import ClusterError, DataError, LockedError, MessageError, RefusedError
+from privadmm.errors import ClusterError, LockedError, MessageError, RefusedError
 from privadmm.privacy.ledger_file import Receipt
 from privadmm.privacy.masks import Entry, Roster
 
 logger = logging.getLogger(__name__)
-HASH = re.compile("[0-9a-f]{64}")
-LONGEST = 1 << 24  # characters of a party's facts
 QUOTED = 2000  # characters of a party's error that are shown
+FAREWELL = 30.0  # seconds that parties have to hear that a job is over; the next run tells those who did not
 
 
 class Post(Protocol):
@@ -52,40 +51,19 @@ class Patience:
 
 
 @dataclass(frozen=True)
-class Facts:
-    """What everybody may know of a party's part in a job."""
+class Earlier:
+    """What a coordinator kept of earlier runs, to tell the parties when another one begins."""
 
-    party: int
-    records: int
-    dim: int
-    width: int
-    names: tuple[str, ...]
-    people: str | None
+    receipts: Mapping[int, Sequence[tuple[Receipt, str]]] = field(default_factory=dict)  # the last of each run, signed
+    ended: Sequence[str] = ()  # jobs that are over
 
-    @staticmethod
-    def of(letter: Letter) -> "Facts":
-        """Read the facts in an answer to a hello; a ValueError if a field is missing, of another type or impossible."""
-        packed = text(letter, "facts")
-        if len(packed) > LONGEST:
-            raise ValueError(f"{len(packed)} characters of facts")
-        table = json.loads(packed)
-        if not isinstance(table, dict):
-            raise ValueError("facts are a table")
-        numbers: list[Any] = [table.get(key) for key in ("party", "records", "dim", "width")]
-        names, people = table.get("names"), table.get("people")
-        if not all(type(value) is int and 0 <= value <= MOST for value in numbers):
-            raise ValueError("a party, its records, dim and width are whole numbers")
-        party, records, dim, width = numbers
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise ValueError("the names of columns are a list of texts")
-        # Each column has a name, and an intercept has none: nobody can declare more columns than it names.
-        if width - len(names) not in (0, 1) or min(records, len(names)) < 1:
-            raise ValueError("a party has records, and as many columns as it names")
-        if people is not None and not (isinstance(people, str) and HASH.fullmatch(people)):
-            raise ValueError("people are told by a digest")
-        if dim != (width if people is None else records):
-            raise ValueError("a message has a number for each column, or for each person")
-        return Facts(party, records, dim, width, tuple(names), people)
+    def of(self, party: int) -> Letter:
+        """The fields of a `begin` for this party; of very many runs it is told of the latest."""
+        receipts = [[*receipt, signature] for receipt, signature in self.receipts.get(party, ())]
+        return {
+            "receipts": json.dumps(receipts[-MOST_TOLD:]),
+            "ended": json.dumps(list(self.ended)[-MOST_TOLD:]),
+        }
 
 
 @dataclass
@@ -94,15 +72,26 @@ class Federation:
 
     post: Post
     homes: Mapping[int, int]  # the node of each party
+    keys: Mapping[int, Path]  # the public key of each party, with which it signs receipts
     patience: Patience = field(default_factory=Patience)
     labels: Floats | None = None  # the coordinator's, where parties hold columns
+    ended: Path | None = None  # the file that lists the jobs that are over
+    may_leave: bool = False  # also before the first round of this process: others have gone on without them before
     job: Job = field(init=False)  # from `begin` on
     asked: bool = False  # for a release, which a party may have made even if no answer came
     left: dict[int, str] = field(default_factory=dict)  # why a party is not asked any more
-    _heads: dict[int, list[tuple[str, int, int, str, int]]] = field(default_factory=dict)  # receipts by round
+    _heads: dict[int, list[tuple[str, int, int, str, int, str]]] = field(default_factory=dict)  # receipts by round
+    _keys: dict[int, bytes] = field(default_factory=dict)
     _seen: dict[tuple[int, str], tuple[int, int]] = field(default_factory=dict)  # round and phase of a party's hash
 
-    def begin(self, job: Job, proposal: Proposal, seen: Sequence[tuple[Receipt, int]], roster: Path) -> None:
+    def begin(
+        self,
+        job: Job,
+        proposal: Proposal,
+        seen: Sequence[tuple[Receipt, int]],
+        roster: Path,
+        earlier: Earlier | None = None,
+    ) -> None:
         """Set the cost aside at every party, or end with the first refusal. `seen` are receipts of earlier rounds.
 
         A job with secure sums then sends everybody's keys to everybody. The first ones are kept in the file `roster`,
@@ -112,8 +101,8 @@ class Federation:
         letters: dict[int, Letter] = {}
         for party in self.homes:
             heads = json.dumps([head for head, first in seen if first == party])
-            letters[party] = {"kind": "begin", "proposal": packed, "heads": heads}
-        patience = replace(self.patience, absent="abort")
+            letters[party] = {"kind": "begin", "proposal": packed, "heads": heads, **(earlier or Earlier()).of(party)}
+        patience = self.patience if self.may_leave else replace(self.patience, absent="abort")
         answers = self._ask(letters, patience)
         if job.sums is None:
             return
@@ -131,7 +120,7 @@ class Federation:
         mails = []
         for party, answer in self._ask(letters, self.patience).items():
             try:
-                message, head = self._checked(party, round, phase, answer)
+                message, head, signature = self._checked(party, round, phase, answer)
             except MessageError as error:
                 if self.patience.absent != "continue":
                     raise
@@ -139,25 +128,34 @@ class Federation:
                 continue
             mails.append(message)
             if head:
-                self._heads.setdefault(round, []).append((self.job.id, round, phase, head, party))
+                self._heads.setdefault(round, []).append((self.job.id, round, phase, head, party, signature))
         return Mail.join(mails or [Mail.empty()])
 
-    def _checked(self, party: int, round: int, phase: int, answer: Letter) -> tuple[Mail, str]:
-        """A party's message and receipt, if they are what it sends in this round and are its own."""
-        sent, head = answer.get("mail"), answer.get("receipt")
-        if not isinstance(sent, bytes) or not isinstance(head, str):
-            raise MessageError(f"party {party} sent an answer without mail or receipt")
+    def _checked(self, party: int, round: int, phase: int, answer: Letter) -> tuple[Mail, str, str]:
+        """A party's message, its receipt and the signature of that, if they are what it sends in this round."""
+        sent, head, signature = answer.get("mail"), answer.get("receipt"), answer.get("signature")
+        if not isinstance(sent, bytes) or not isinstance(head, str) or not isinstance(signature, str):
+            raise MessageError(f"party {party} sent an answer without mail, receipt or signature")
         if self.job.leave.get(party, self.job.public.rounds) <= round:
             if (sent, head) != (Mail.empty().pack(), ""):
                 raise MessageError(f"party {party} sent mail after the round in which the job has it leave")
-            return Mail.empty(), ""
+            return Mail.empty(), "", ""
         if not HASH.fullmatch(head):
             raise MessageError(f"party {party} sent a receipt that is not 64 hexadecimal digits")
         if self._seen.setdefault((party, head), (round, phase)) != (round, phase):
             raise MessageError(f"party {party} sent the receipt of another round")
-        return unpack_from(party, sent, at_parties(self.job.algorithm, phase).message(self.job.public, round)), head
+        if not sealed(self._key(party), receipt_content((self.job.id, round, phase, head)), signature):
+            raise MessageError(
+                f"party {party} sent a receipt that is not signed with the key in {self.keys[party].name}"
+            )
+        message = at_parties(self.job.algorithm, phase).message(self.job.public, round)
+        return unpack_from(party, sent, message), head, signature
 
-    def receipts(self, round: int) -> list[tuple[str, int, int, str, int]]:
+    def _key(self, party: int) -> bytes:
+        """A party's public key, read once: it may be replaced between runs."""
+        return self._keys.setdefault(party, self.keys[party].read_bytes())
+
+    def receipts(self, round: int) -> list[tuple[str, int, int, str, int, str]]:
         return self._heads.get(round, [])
 
     def iterates(self, rounds: int) -> Floats | None:
@@ -165,8 +163,26 @@ class Federation:
         return None
 
     def give_up(self) -> None:
+        self._note_ended()
         letters = {node: {"kind": "give_up", "job": self.job.id} for node in self.homes.values()}
         self.post.exchange(letters, min(self.patience.timeout, 60.0))
+
+    def end(self) -> None:
+        """Tell the parties that the job is over for good, also those who left.
+
+        A party that answered the last phase of the last round has nothing set aside any more, and is not asked.
+        """
+        self._note_ended()
+        last = max(self.job.plan, default=(-1, -1))
+        done = {party for _, round, phase, _, party, _ in self.receipts(last[0]) if (round, phase) == last}
+        end_job(self.post, [node for party, node in self.homes.items() if party not in done], self.job.id)
+
+    def _note_ended(self) -> None:
+        if self.ended is not None:
+            try:
+                note_ended(self.ended, self.job.id)
+            except OSError as error:  # a party that is away now will not be told; nothing else depends on it
+                logger.warning("%s: %s", self.ended, error.strerror or error)
 
     def _ask(self, letters: Mapping[int, Letter], patience: Patience) -> dict[int, Letter]:
         """Send these letters; the answers by party. Parties that refuse or do not answer leave, or end the run."""
@@ -205,6 +221,36 @@ class Federation:
         self.left[party] = why
 
 
+def note_ended(path: Path, job: str) -> None:
+    """Put a job on the list of those that are over, of which every `begin` tells."""
+    if job not in ended_jobs(path):
+        with open(path, "a", encoding="ascii") as file:
+            file.write(f"{job}\n")
+
+
+def ended_jobs(path: Path) -> list[str]:
+    """The jobs on that list, the oldest first."""
+    lines = path.read_text(encoding="ascii", errors="replace").split() if path.is_file() else []
+    return [line for line in lines if JOB.fullmatch(line)]
+
+
+def end_job(post: Post, nodes: Sequence[int], job: str, seconds: float = FAREWELL) -> None:
+    """Tell these nodes that a job is over for good. Who does not hear it now is told when the next run begins."""
+    if not nodes:
+        return
+    letter: Letter = {"kind": "end", "job": job}
+    try:
+        heard_it = post.exchange(dict.fromkeys(nodes, letter), seconds)
+    except Exception as error:  # the run is over: what it made is not lost by this
+        logger.warning("parties could not be told that job %s is over: %s", job, error)
+        return
+    for node in nodes:
+        answer = heard_it.get(node, {"message": f"no answer for {seconds:g} s"})
+        if answer.get("status") != "ok":
+            why = told(answer)[1]
+            logger.warning("node %d was not told that job %s is over (%s); the next run will", node, job, why)
+
+
 def entry_of(party: int, answer: Letter) -> Entry:
     """A party's key of a job with secure sums, as it answered to `begin`; the parties check who signed it."""
     try:
@@ -236,15 +282,17 @@ def greet(
     patience: Patience,
     nodes: Sequence[int],
     credentials: Credentials,
-) -> dict[int, Facts]:
-    """Ask every node who it is; facts by node. All of `parties`, given with their public keys, have to be there.
+    may_leave: bool = False,
+) -> tuple[dict[int, Facts], dict[int, str]]:
+    """Ask every node who it is; facts by node, and why parties are missing.
 
-    A registered key lets a node in and does not say which party it is: a party signs that itself, for this question of
-    this coordinator.
+    All of `parties`, given with their public keys, have to be there, unless they `may_leave`. A registered key lets a
+    node in and does not say which party it is: a party signs that itself, for this question of this coordinator.
     """
     greeting = credentials.greeting(secrets.token_hex(16), proposal)
     letter = credentials.hello(greeting, proposal)
     facts: dict[int, Facts] = {}
+    refused: dict[int, str] = {}
     for node, answer in sorted(post.exchange(dict.fromkeys(nodes, letter), patience.timeout).items()):
         number = answer.get("party")
         # A node that does not say who it is may be one of the parties.
@@ -253,21 +301,34 @@ def greet(
         if answer.get("status") != "ok":
             # A failure is not signed, so the node is all that is known for sure.
             name, why = told(answer)
+            if may_leave and answer.get("status") == "refused" and isinstance(number, int):
+                refused[number] = f"refused: {why}"
+                continue
             who = f"node {node}" if number is None else f"party {number!r} (node {node})"
             kind = RefusedError if answer.get("status") == "refused" else ClusterError
             raise kind(f"{who} did not take the job, {name}: {why}")
         facts[node] = recognise(node, answer, greeting, parties)
+        same_version(facts[node])
+    if refused and 2 * len(refused) >= len(parties):
+        raise RefusedError(
+            f"{named(refused)} refused at once, half of those asked or more, and the run does not go on with the "
+            f"others alone: {next(iter(refused.values()))}"
+        )
     known = sorted(facts.values(), key=lambda own: own.party)
     numbers = [own.party for own in known]
     if twice := [number for number in set(numbers) if numbers.count(number) > 1]:
         raise ClusterError(f"two nodes say that they are party {twice[0]}: each party runs one node")
-    if missing := parties.keys() - set(numbers):
+    missing = parties.keys() - set(numbers)
+    if missing and not may_leave:
         raise ClusterError(
             f"{named(missing)} did not answer within {patience.timeout:g} s, and a run begins with all of them: start "
-            "its node, see that its key is registered, and try again"
+            "its node, see that its key is registered, and try again; a run that has begun goes on without it for good "
+            'if it is resumed with absent = "continue"'
         )
+    if not known:
+        raise ClusterError(f"no party answered within {patience.timeout:g} s: start their nodes, and try again")
     agree(known)
-    return facts
+    return facts, {party: refused.get(party, f"no answer for {patience.timeout:g} s") for party in sorted(missing)}
 
 
 def recognise(node: int, answer: Letter, greeting: Greeting, parties: Mapping[int, Path]) -> Facts:
@@ -288,23 +349,6 @@ def recognise(node: int, answer: Letter, greeting: Greeting, parties: Mapping[in
             "federation: unregister it, or put the key of that party there"
         )
     return facts
-
-
-def agree(facts: Sequence[Facts]) -> None:
-    """Refuse parties that hold other columns, or other people, than the first."""
-    first = facts[0]
-    for other in facts[1:]:
-        if other.dim != first.dim or other.people != first.people:
-            what = "columns" if first.people is None else "people"
-            raise DataError(
-                f"party {other.party} has other {what} than party {first.party}: agree on them first, for columns "
-                "with [data] schema"
-            )
-        if first.people is None and other.names != first.names:
-            raise DataError(
-                f"the columns of party {other.party} have other names, or another order, than those of party "
-                f"{first.party}: declare them with [data] schema"
-            )
 
 
 def told(answer: Letter) -> tuple[str, str]:

@@ -1,43 +1,42 @@
 """`privadmm federation check`: what is wrong with a party's or a coordinator's directory, before anybody is asked."""
 
-import importlib.metadata
-import socket
-import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from privadmm.config.file import check_seed, read
 from privadmm.config.reader import load
-from privadmm.deploy.federation.keys import check_certificate, check_node_key, check_public_key
-from privadmm.deploy.federation.layout import FLOWER, NAME, Coordinator
+from privadmm.deploy.federation.invitation import read_invitation, read_peers
+from privadmm.deploy.federation.joining import INVITED, PROPOSED, REPLY, kept_replies
+from privadmm.deploy.federation.keys import check_node_key, check_public_key, fingerprint, public_of
+from privadmm.deploy.federation.layout import NAME, Coordinator
 from privadmm.deploy.federation.party import FILE, PEERS, Party
 from privadmm.deploy.federation.party import read as read_party
 from privadmm.deploy.federation.party_server import Desk
 from privadmm.deploy.federation.peers import check_pins
 from privadmm.deploy.federation.proposal import expected, neutral, parties_of
 from privadmm.deploy.federation.records import held
-from privadmm.errors import ConfigError, PrivadmmError, RefusedError
+from privadmm.deploy.federation.running import listens
+from privadmm.deploy.federation.symptoms import (
+    FaultError,
+    Finding,
+    Noted,
+    answers,
+    certificate,
+    clock,
+    disk,
+    flower,
+    looked,
+    permissions,
+    port,
+    versions,
+)
+from privadmm.errors import ConfigError, LockedError, RefusedError
 from privadmm.privacy.accounting import epsilon, printed, totals
 from privadmm.privacy.events import alone
 from privadmm.privacy.ledger import affordable
 from privadmm.privacy.sqlite_ledger import SqliteLedger
 from privadmm.privacy.verification import verify
-
-
-@dataclass(frozen=True)
-class Finding:
-    """Outcome of one check. A note is no fault: somebody else is not there yet, or it was not asked for."""
-
-    what: str
-    state: Literal["good", "note", "bad"]
-    said: str
-
-
-class Noted(Exception):  # noqa: N818  what it says is no fault
-    """Raised by a check for what somebody should know, though nothing is wrong."""
 
 
 def check(folder: Path, job: Path | None = None) -> dict[str, list[Finding]]:
@@ -56,55 +55,106 @@ def check(folder: Path, job: Path | None = None) -> dict[str, list[Finding]]:
     return findings
 
 
-def looked(what: str, look: Callable[[], str]) -> Finding:
-    """Run one check, which returns what is good or raises an error that says what is not."""
-    try:
-        return Finding(what, "good", look())
-    except Noted as note:
-        return Finding(what, "note", str(note))
-    except (PrivadmmError, OSError) as error:
-        return Finding(what, "bad", str(error))
-
-
 def of_party(folder: Path, job: Path | None) -> Iterator[Finding]:
     try:
         party = read_party(folder)
     except ConfigError as error:
-        yield Finding("policy", "bad", str(error))
+        yield Finding("policy", "bad", str(error), f"correct {folder / FILE}")
         return
+    invited = folder / PROPOSED
+    job = job or (invited if invited.is_file() else None)
+    node, key = party.node, folder / party.node.key
     yield Finding("policy", "good", f"party {party.number}, {party.policy.mode}, {', '.join(party.policy.algorithms)}")
-    yield looked("flower", flower)
+    yield looked("versions", lambda: versions(invited_by(folder)))
+    yield looked("flower", flower, "pip install 'privadmm[flower]'")
     if party.policy.mode == "deployment":
-        yield looked("noise", secure)
-    yield looked("records", lambda: records(party, job))
-    yield looked("ledger", lambda: ledger(party, job))
-    yield looked("certificate", lambda: check_certificate(folder / party.node.ca))
-    yield looked("key", lambda: check_node_key(folder / party.node.key))
-    yield looked("peers", lambda: peers(party, job))
-    yield looked("SuperLink", lambda: superlink(party))
-    yield looked("port", lambda: port(party.node.port))
+        yield looked("noise", secure, "pip install 'privadmm[deploy]'")
+    yield looked("records", lambda: records(party, job), f"correct the file, or [data] in {folder / FILE}")
+    yield looked("ledger", lambda: ledger(party, job), f"see `privadmm ledger show {party.ledger}`")
+    pin = f"ask the coordinator for peers.toml: `privadmm federation pin {folder} peers.toml`"
+    yield looked("certificate", lambda: certificate(folder / node.ca, pin))
+    rotate = f"`privadmm federation rotate {folder}` makes another key"
+    yield looked("key", lambda: own_key(folder, key), f"chmod 600 {key}, or {rotate}")
+    yield looked("peers", lambda: peers(party, job), f"`privadmm federation pin {folder} peers.toml`")
+    told: list[float | None] = []
+
+    def reach() -> str:
+        said, ahead = answers(node.superlink, folder / node.ca, f"{folder / FILE}: [node] superlink")
+        told.append(ahead)
+        return said
+
+    yield looked("SuperLink", reach, f"correct [node] superlink in {folder / FILE}")
+    yield looked("clock", lambda: clock(told[0] if told else None))
+    yield looked("port", lambda: port("127.0.0.1", node.port, folder, f"[node] port in {folder / FILE}"))
+    yield looked("permissions", lambda: permissions(folder, ("node-key", party.party.ledger, "requests.log")))
+    yield looked("disk", lambda: disk(folder))
+
+
+def invited_by(folder: Path) -> list[tuple[str, str]]:
+    """The coordinator and its version, as the invitation has it."""
+    path = folder / INVITED
+    return [("the coordinator", read_invitation(path).facts.privadmm)] if path.is_file() else []
+
+
+def own_key(folder: Path, key: Path) -> str:
+    """The party's own key: that it is one, and that the reply to send is of it."""
+    said, mark = check_node_key(key), fingerprint(public_of(key))
+    reply = folder / REPLY
+    if reply.is_file() and mark not in [one.fingerprint for one in read_peers([reply], None).replies]:
+        raise FaultError(f"{reply} is not of the key {mark}", f"`privadmm federation rotate {folder}` makes both anew")
+    return f"{said}; {mark}, which `privadmm federation check` at the coordinator shows too once it is admitted"
 
 
 def of_coordinator(place: Coordinator) -> Iterator[Finding]:
     own, ca, key = (place.certificates / name for name in ("server.pem", "ca.pem", "server-key.pem"))
-    yield looked("job", lambda: proposed(place))
-    yield looked("flower", flower)
-    yield looked("certificate", lambda: check_certificate(own, ca, key))
-    yield looked("keys of nodes", lambda: node_keys(place))
-    yield looked("app", lambda: app(place))
-    yield looked("connection", lambda: connection(place))
+    rotate = f"`privadmm federation rotate {place.folder}`, then start the SuperLink again"
+    yield looked("job", lambda: proposed(place), f"correct {place.job}")
+    yield looked("versions", lambda: versions((one.name, one.privadmm) for one in kept_replies(place)))
+    yield looked("flower", flower, "pip install 'privadmm[flower]'")
+    yield looked("certificate", lambda: certificate(own, rotate, ca, key, place.reached.host))
+    yield looked("its name at home", lambda: certificate(own, rotate, host=place.address[0]))
+    yield looked("authority", lambda: certificate(ca, f"`privadmm federation rotate {place.folder} --authority`"))
+    admit = f"`privadmm federation admit {place.folder} REPLY.toml`, with its reply"
+    yield looked("keys of nodes", lambda: node_keys(place), admit)
+    yield looked("app", lambda: app(place), f"correct {place.app / 'pyproject.toml'}")
+    yield looked("connection", lambda: connection(place), f"correct {place.flower / 'config.toml'}")
+    yield looked("SuperLink", lambda: at_home(place), f"`privadmm federation superlink {place.folder}`")
+    yield looked("registered", lambda: registered(place))
+    reached = place.reached
+    yield looked("port", lambda: port(reached.listen, reached.port, place.folder, f"port in {place.settings}"))
+    secrets = ("superexec-secret", "certificates/server-key.pem", "certificates/ca-key.pem")
+    yield looked("permissions", lambda: permissions(place.folder, secrets))
+    yield looked("disk", lambda: disk(place.folder))
 
 
-def flower() -> str:
+def at_home(place: Coordinator) -> str:
+    """Whether the SuperLink answers where the coordinator's own processes dial it."""
+    host, number = place.address
+    return answers(f"{host}:{number}", place.certificates / "ca.pem", str(place.flower / "config.toml"))[0]
+
+
+def registered(place: Coordinator) -> str:
+    """Whether the SuperLink lets in every party whose key is here, and who is there now."""
+    if not listens(*place.address):
+        raise Noted("the SuperLink does not run, and registers the keys in nodes/ when it starts")
     try:
-        version = importlib.metadata.version("flwr")
-    except importlib.metadata.PackageNotFoundError:
-        raise ConfigError("Flower is not installed: pip install 'privadmm[flower]'") from None
-    if not version.startswith(f"{FLOWER}."):
-        raise ConfigError(
-            f"Flower {version} is installed, and privadmm is made for {FLOWER}: pip install 'privadmm[flower]'"
+        from privadmm.deploy.flower.registry import known
+
+        found = known(place)
+    except ImportError:
+        raise Noted("Flower is not installed, and cannot be asked") from None
+    if absent := [f"party {number}" for number, one in found.items() if one is None]:
+        raise FaultError(
+            f"the key of {', '.join(absent)} is not registered",
+            f"start `privadmm federation superlink {place.folder}` again, which registers it",
         )
-    return version
+    if spent := [f"party {number}" for number, one in found.items() if one is not None and one.gone]:
+        raise FaultError(
+            f"the key of {', '.join(spent)} was taken back, and Flower takes no key a second time",
+            "that party makes another with `privadmm federation rotate`, and it is admitted",
+        )
+    states = [f"party {number} is {one.status}" for number, one in found.items() if one is not None]
+    return ", ".join(states) or "nobody yet"
 
 
 def secure() -> str:
@@ -116,9 +166,9 @@ def secure() -> str:
 
 def records(party: Party, job: Path | None) -> str:
     """Read the party's records as the party does when this job is proposed, if one is given."""
+    if not party.source.is_file():
+        raise ConfigError(f"{party.source}: no such file; put the party's records there")
     if job is None:
-        if not party.source.is_file():
-            raise ConfigError(f"{party.source}: no such file; put the party's records there")
         raise Noted(f"{party.source}: is there; with --job JOB.toml it is read as the job would")
     config = neutral(read(job))
     parties = parties_of(config)
@@ -133,13 +183,23 @@ def ledger(party: Party, job: Path | None) -> str:
     path, budget = party.ledger, party.fixed.budget
     if not path.is_file():
         raise ConfigError(f"{path}: no such file; make it with `privadmm federation ledger {party.folder}`")
-    if problem := Desk(party).differs() or next(iter(verify(path).problems), None):
-        raise ConfigError(f"{path}: {problem}")
+    if problem := Desk(party).differs():
+        amend = f'`privadmm federation ledger {party.folder} --amend --because "..."`'
+        raise FaultError(f"{path}: {problem}", f"change {party.folder / FILE} back, or amend the ledger: {amend}")
+    if problem := next(iter(verify(path).problems), None):
+        raise FaultError(f"{path}: {problem}", f"`privadmm ledger verify {path}`; a backup is put back with `restore`")
     enough = True
-    with closing(SqliteLedger(path, (party.number,), party.fixed, party.policy.mode)) as opened:
+    try:
+        opened_here = SqliteLedger(path, (party.number,), party.fixed, party.policy.mode)
+    except LockedError as error:
+        raise FaultError(
+            str(error), f"see `privadmm ledger show {path}`; its steward decides (docs/ledger.md)"
+        ) from None
+    with closing(opened_here) as opened:
         if opened.failed is not None:
-            raise ConfigError(
-                f"{path}: is locked, since a step failed: see `privadmm ledger show {path}`, then unlock it"
+            raise FaultError(
+                f"{path}: is locked, since a step failed",
+                f'see `privadmm ledger show {path}`, then `privadmm ledger unlock {path} --because "..."`',
             )
         aside = opened.others(party.number, "")
         if job is not None and party.number < parties_of(config := read(job)):
@@ -175,31 +235,6 @@ def peers(party: Party, job: Path | None) -> str:
             f"{party.folder / PEERS}: has no public key of another party, and a job with secure sums needs all of them"
         )
     return f"of {len(known)} others; with --job JOB.toml of secure sums it is seen whether all are there"
-
-
-def superlink(party: Party) -> str:
-    """Whether the SuperLink answers, with a certificate that the party's authority signed."""
-    address = party.node.superlink
-    host, _, number = address.rpartition(":")
-    if not number.isdigit() or not host:
-        raise ConfigError(f"[node] superlink = {address!r} is not HOST:PORT")
-    try:
-        context = ssl.create_default_context(cafile=str(party.folder / party.node.ca))
-        with socket.create_connection((host, int(number)), timeout=5) as plain:
-            context.wrap_socket(plain, server_hostname=host).close()
-    except ssl.SSLError as error:
-        raise ConfigError(f"{address} does not show a certificate of this authority ({error.reason})") from None
-    except OSError as error:
-        raise Noted(f"nothing answers at {address} ({error.strerror or error})") from None
-    return f"{address} answers, with a certificate of this authority"
-
-
-def port(number: int) -> str:
-    try:
-        socket.create_server(("127.0.0.1", number)).close()
-    except OSError:
-        raise Noted(f"127.0.0.1:{number} is taken: by this node, or change [node] port") from None
-    return f"127.0.0.1:{number} is free for the node"
 
 
 def proposed(place: Coordinator) -> str:

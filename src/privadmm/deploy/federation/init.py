@@ -1,12 +1,14 @@
-"""`privadmm federation init`: writes the files of a coordinator and of its parties.
+"""`privadmm federation init`: writes the coordinator's directory, and an invitation for each party.
 
-A rehearsal also gives every party its share of the config's records, split as a run in process splits them: the same
-simulation seed gives the same transcript, bit for bit. Sparse records go into libsvm files and dense rows into npz, so
-that a party stores what it reads as the run in process does.
+A rehearsal also has every party join, with its share of the config's records, split as a run in process splits them:
+the same simulation seed gives the same transcript, bit for bit. Sparse records go into libsvm files and dense rows into
+npz, so that a party stores what it reads as the run in process does.
 """
 
 import csv
 import json
+import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -19,16 +21,23 @@ from privadmm.config.file import Config
 from privadmm.data import splits
 from privadmm.data.files import write_text
 from privadmm.data.readers import Records
-from privadmm.deploy.federation import label_holder
-from privadmm.deploy.federation.keys import make_authority, make_node_key
-from privadmm.deploy.federation.layout import FLOWER, NAME, Coordinator
-from privadmm.deploy.federation.party import FILE, PEERS, Party
-from privadmm.deploy.federation.party import read as read_party
-from privadmm.deploy.federation.peers import pin
-from privadmm.deploy.federation.proposal import expected, neutral, parties_of, section, written
+from privadmm.deploy.federation import kit, label_holder
+from privadmm.deploy.federation.joining import (
+    REPLY,
+    admit,
+    invite,
+    join,
+    own_file,
+    proposed_policy,
+    with_ledger,
+    write_peers,
+)
+from privadmm.deploy.federation.keys import make_authority
+from privadmm.deploy.federation.layout import FLOWER, Coordinator, dialled, listened
+from privadmm.deploy.federation.party import Party
+from privadmm.deploy.federation.pinning import look, pin
+from privadmm.deploy.federation.proposal import expected, neutral, parties_of, written
 from privadmm.errors import ConfigError
-from privadmm.privacy.sqlite_ledger import SqliteLedger
-from privadmm.privacy.sums import SecureSum
 
 LABELS = "labels.csv"  # the coordinator's labels, where parties hold columns
 APP = """[project]
@@ -53,40 +62,22 @@ timeout = {timeout}      # seconds that a party may take to answer
 absent = "abort"     # then: "wait" on, "continue" without it for good, or "abort" to be resumed
 """
 JOB = "# The job that the coordinator proposes. Each party reads records of its own: no path here is a party's.\n"
-PARTY = """# Party {number} of a federation of {parties}. This file is its owner's: what it says, no job can change.
-[party]
-number = {number}
-{records}
-ledger = "ledger.sqlite"
-
-{data}
-
-[policy]
-{policy}
-minimum_parties = {least}   # it stops when fewer are left
-# per_job = 0.5       # the most that one job may cost
-
-[node]
-superlink = {superlink}
-port = {port}           # on 127.0.0.1, between the node and its own processes
-ca = "ca.pem"
-key = "node-key"
-"""
-CONNECTION = """[superlink]
-default = "{name}"
-
-[superlink.{name}]
-address = "{address}"
-root-certificates = {ca}
+SETTINGS = """# How parties reach the SuperLink. After a change of host: privadmm federation rotate DIRECTORY
+[superlink]
+host = {host}
+port = {port}
+listen = {listen}   # the address of this machine at which it listens; 0.0.0.0: at all
+federation = {federation}   # by which replies of parties are told from those of another federation
 """
 
 
 @dataclass(frozen=True)
 class Made:
-    """What `init` wrote. `parties` is empty unless it is a rehearsal, since they have no ledgers yet."""
+    """What `init` wrote. `parties` is empty unless it is a rehearsal: they make their own directories."""
 
     coordinator: Coordinator
     parties: list[Party]
+    invitations: list[Path]
 
 
 @dataclass(frozen=True)
@@ -99,7 +90,7 @@ class Shares:
     labels: Any = None  # the coordinator's, where parties hold columns
 
 
-def init(config: Config, folder: Path, host: str, port: int, rehearse: bool) -> Made:
+def init(config: Config, folder: Path, host: str, port: int, rehearse: bool, listen: str | None = None) -> Made:
     """Write everything into a folder that does not exist yet or is empty."""
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"{folder}: is not empty; name another directory for the federation")
@@ -108,80 +99,58 @@ def init(config: Config, folder: Path, host: str, port: int, rehearse: bool) -> 
     job = replace(shares.config, parties=replace(shares.config.parties, sizes=tuple(shares.sizes) or None))
     expected(job)
     place = Coordinator(folder / "coordinator")
-    parties = [folder / f"party-{number}" for number in range(len(shares.files))]
     folder.mkdir(parents=True, exist_ok=True)
-    for path in (place.folder, *parties):
-        path.mkdir(mode=0o700)  # records, ledgers and keys are their owner's
+    place.folder.mkdir(mode=0o700)
     for path in (place.app, place.keys, place.flower, place.runs):
         path.mkdir()
     make_authority(place.certificates, host)
-    ca = place.certificates / "ca.pem"
     write_text(place.job, JOB + written(job))
     own, timeout = json.dumps(str(place.folder.absolute())), f"{config.run.timeout:g}"
     write_text(place.app / "pyproject.toml", APP.format(flower=FLOWER, coordinator=own, timeout=timeout))
-    connection = CONNECTION.format(name=NAME, address=f"{host}:{port}", ca=json.dumps(str(ca.absolute())))
-    write_text(place.flower / "config.toml", connection)
+    settle(place, host, port, listen or listened(host))
     if shares.labels is not None:
         save(place.folder / LABELS, shares.labels)
     if job.privacy is not None and job.privacy.label_epsilon and job.parties.split == "features":
         path, adjacency = place.folder / label_holder.LABELS, job.privacy.adjacency
         label_holder.label_ledger(path, adjacency, job.privacy.label_epsilon, job.run.mode).close()
-    for number, (path, (name, content)) in enumerate(zip(parties, shares.files, strict=True)):
-        if content is not None:
-            save(path / name, content)
-        write_text(path / FILE, described(config, shares, number, f"{host}:{port}", port + 1 + number))
-        (path / "ca.pem").write_bytes(ca.read_bytes())
-        (place.keys / f"party-{number}.pub").write_bytes(make_node_key(path))
-    for number, path in enumerate(parties):
-        (path / PEERS).mkdir()
-        for other in set(range(len(parties))) - {number}:
-            pin(path, other).write_bytes((place.keys / f"party-{other}.pub").read_bytes())
-    return Made(place, [with_ledger(path) for path in parties] if rehearse else [])
+    invitations = [
+        invite(place, number, shares.config, proposed_policy(config, shares.config, number), name)
+        for number, (name, _) in enumerate(shares.files)
+    ]
+    write_peers(place)
+    kit.for_coordinator(place)
+    return Made(place, rehearsed(place, shares, invitations) if rehearse else [], invitations)
 
 
-def described(config: Config, shares: Shares, number: int, superlink: str, port: int) -> str:
-    """Text of party.toml: a template that lets this job through once."""
-    job, count = shares.config, len(shares.files)
-    bounds = job.parties.row_bounds
-    bound = job.data.row_bound if bounds is None else bounds[number]
-    policy: dict[str, Any] = {"mode": job.run.mode, "algorithms": [job.algorithm.name], "row_bound": bound}
-    if table := config.privacy:
-        policy["epsilon"] = table.budget or (table.party_epsilon[number] if table.party_epsilon else table.epsilon)
-        policy |= {"delta": table.delta, "adjacency": table.adjacency, "label_epsilon": table.label_epsilon}
-        if table.sum == "secure":
-            policy |= SecureSum(table.colluding, table.fewest).below_usual(count)
-    records = (
-        f"records = {shares.sizes[number]}" if shares.sizes else "# records = ...    # how many it declares to hold"
-    )
-    return PARTY.format(
-        number=number,
-        parties=count,
-        data=section("data", replace(job.data, source=shares.files[number][0], test_fraction=0.2)),
-        records=records,
-        policy="\n".join(f"{key} = {json.dumps(value)}" for key, value in policy.items() if value is not None),
-        least=min(2, count),
-        superlink=json.dumps(superlink),
-        port=port,
-    )
+def settle(place: Coordinator, host: str, port: int, listen: str) -> None:
+    """Write where the SuperLink listens, under which name parties reach it, and where its own processes do."""
+    values = {"host": host, "listen": listen, "federation": secrets.token_hex(16)}
+    text = SETTINGS.format(port=port, **{key: json.dumps(value) for key, value in values.items()})
+    write_text(place.settings, text)
+    place.connect(dialled(listen, host), port)
 
 
-def with_ledger(folder: Path) -> Party:
-    """Make the ledger of a party, with the policy in its party.toml."""
-    party = read_party(folder)
-    if party.ledger.exists():
-        raise ConfigError(f"{party.ledger}: exists already, and a ledger is made once")
-    SqliteLedger(party.ledger, (party.number,), party.fixed, party.policy.mode).close()
-    return party
+def rehearsed(place: Coordinator, shares: Shares, invitations: Sequence[Path]) -> list[Party]:
+    """All parties in this place: each joins with its records, is admitted, pins the others and makes its ledger."""
+    folders = []
+    for path, (name, content) in zip(invitations, shares.files, strict=True):
+        folder = place.folder.parent / path.stem
+        folder.mkdir(mode=0o700)  # records, ledgers and keys are their owner's
+        save(folder / name, content)
+        join(path, folder, folder / name)
+        folders.append(folder)
+    admit(place, [folder / REPLY for folder in folders])
+    for folder in folders:
+        pin(look(folder, [place.peers]))
+    return [with_ledger(folder) for folder in folders]
 
 
 def awaited(config: Config) -> Shares:
     """The job without records: each party puts its own file there."""
     plain, count = neutral(config), parties_of(config)
-    vertical = plain.parties.split == "features"
-    name = "data.csv" if vertical or config.data.label is not None else "data.npz"
-    if vertical:
+    if plain.parties.split == "features":
         plain = replace(plain, data=replace(plain.data, source=LABELS))
-    return Shares(plain, [(name, None)] * count, list(config.parties.sizes or ()))
+    return Shares(plain, [(own_file(config), None)] * count, list(config.parties.sizes or ()))
 
 
 def split(config: Config) -> Shares:

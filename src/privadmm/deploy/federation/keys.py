@@ -1,19 +1,23 @@
-"""Keys and certificates of a federation: made for a test, checked, and used by both sides to sign a hello."""
+"""Keys and certificates of a federation: made, checked, and used by both sides to sign a hello."""
 
+import hashlib
 import ipaddress
 import re
+from base64 import b64decode, b64encode
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from privadmm import __version__
 from privadmm.data.arrays import digest
+from privadmm.data.files import write_bytes
 from privadmm.deploy.federation.protocol import Greeting, Letter, text
 from privadmm.errors import ConfigError, RefusedError
 
 try:
     from cryptography import x509
-    from cryptography.exceptions import InvalidSignature
+    from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
@@ -23,37 +27,54 @@ except ImportError as error:
         "certificates need the package cryptography, which is not installed: pip install 'privadmm[flower]'"
     ) from error
 
-AUTHORITY = "privadmm federation, for a test"
-DAYS = 365
+AUTHORITY = "privadmm federation"
+DAYS = 365  # of a host's certificate
+AUTHORITY_DAYS = 3650
+SOON = 30  # days before its end from which a certificate is worth a note
+ONE_WAY = ("encipher_only", "decipher_only")  # uses of a key
 NONCE = re.compile("[0-9a-f]{32}")
-UNREADABLE = (ValueError, TypeError)  # what `cryptography` raises for bytes that are no key
+UNREADABLE = (ValueError, TypeError, UnsupportedAlgorithm)  # what `cryptography` raises for bytes that are no key
 Key = ec.EllipticCurvePrivateKey
 
 
 def make_key(path: Path, format: PrivateFormat = PrivateFormat.PKCS8) -> Key:
     """Make a private key in a file that its owner alone may read."""
     key = ec.generate_private_key(ec.SECP384R1())
-    path.touch(mode=0o600)
-    path.write_bytes(key.private_bytes(Encoding.PEM, format, NoEncryption()))
+    write_bytes(path, key.private_bytes(Encoding.PEM, format, NoEncryption()), private=True)
     return key
 
 
-def make_node_key(folder: Path) -> bytes:
+def make_node_key(path: Path) -> bytes:
     """Make a party's private key, in the format that Flower wants, and return the public one."""
-    return public(make_key(folder / "node-key", PrivateFormat.OpenSSH).public_key())
+    return public(make_key(path, PrivateFormat.OpenSSH).public_key())
 
 
 def make_authority(folder: Path, host: str) -> None:
     """Make an authority, ca.pem, and the certificate that it issues for this host, server.pem, with their keys."""
-    folder.mkdir()
-    authority, server = make_key(folder / "ca-key.pem"), make_key(folder / "server-key.pem")
-    (folder / "ca.pem").write_bytes(issue(AUTHORITY, authority.public_key(), authority, authority=True))
-    (folder / "server.pem").write_bytes(issue(host, server.public_key(), authority))
+    folder.mkdir(exist_ok=True)
+    authority = make_key(folder / "ca-key.pem")
+    write_bytes(folder / "ca.pem", issue(AUTHORITY, authority.public_key(), authority, authority=True))
+    make_server(folder, host)
+
+
+def make_server(folder: Path, host: str) -> None:
+    """Make a key and a certificate for this host, signed by the authority whose key is in the folder."""
+    path = folder / "ca-key.pem"
+    if not path.is_file():
+        raise ConfigError(
+            f"{path}: no such file, so no certificate can be signed here: have your authority issue one for {host}, "
+            "127.0.0.1 and localhost, and put it there as server.pem, its key as server-key.pem"
+        )
+    authority: Any = serialization.load_pem_private_key(path.read_bytes(), None)
+    server = make_key(folder / "server-key.pem")
+    write_bytes(folder / "server.pem", issue(host, server.public_key(), authority))
 
 
 def issue(name: str, key: Any, issuer: Key, authority: bool = False) -> bytes:
     """Certificate of a public key, signed by the authority's key: for a host, or for the authority itself."""
-    now = datetime.now(UTC)
+    now, days = datetime.now(UTC), AUTHORITY_DAYS if authority else DAYS
+    usage = dict.fromkeys(("key_cert_sign", "crl_sign"), authority) | dict.fromkeys(("digital_signature",), True)
+    others = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", *ONE_WAY)
     builder = (
         x509.CertificateBuilder()
         .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
@@ -61,8 +82,11 @@ def issue(name: str, key: Any, issuer: Key, authority: bool = False) -> bytes:
         .public_key(key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(minutes=5))
-        .not_valid_after(now + timedelta(days=DAYS))
+        .not_valid_after(now + timedelta(days=days))
         .add_extension(x509.BasicConstraints(authority, 0 if authority else None), critical=True)
+        .add_extension(x509.KeyUsage(**usage, **dict.fromkeys(others, False)), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer.public_key()), critical=False)
     )
     if not authority:
         builder = builder.add_extension(x509.SubjectAlternativeName(alternative_names(name)), critical=False)
@@ -71,9 +95,10 @@ def issue(name: str, key: Any, issuer: Key, authority: bool = False) -> bytes:
 
 def alternative_names(host: str) -> list[x509.GeneralName]:
     """The host, and loopback: the SuperLink's own processes reach it there."""
-    loopback = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+    here = (x509.IPAddress(ipaddress.ip_address(address)) for address in ("127.0.0.1", "::1"))
+    loopback = [x509.DNSName("localhost"), *here]
     try:
-        own: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(host))
+        own: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(host.strip("[]")))
     except ValueError:
         own = x509.DNSName(host)
     return loopback if own in loopback else [*loopback, own]
@@ -85,8 +110,35 @@ def public(key: Any) -> bytes:
     return line + b"\n"
 
 
+def public_of(path: Path) -> bytes:
+    """The public key of a private one."""
+    return public(private_key(path).public_key())
+
+
+def fingerprint(key: bytes) -> str:
+    """Fingerprint of a public key, as `ssh-keygen -lf` prints it."""
+    blob = b64decode(key.split()[1])
+    return "SHA256:" + b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
+
+
+def certificate_fingerprint(certificate: bytes) -> str:
+    """Fingerprint of a certificate, as `openssl x509 -noout -fingerprint -sha256` prints it."""
+    return x509.load_pem_x509_certificate(certificate).fingerprint(hashes.SHA256()).hex(":").upper()
+
+
+def as_flower(path: Path) -> bytes:
+    """A public key as a SuperLink keeps it."""
+    key = serialization.load_ssh_public_key(path.read_bytes())
+    return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+
 def load(path: Path) -> x509.Certificate:
     return x509.load_pem_x509_certificate(path.read_bytes())
+
+
+def from_der(content: bytes) -> x509.Certificate:
+    """A certificate as TLS shows it."""
+    return x509.load_der_x509_certificate(content)
 
 
 def check_node_key(path: Path) -> str:
@@ -104,16 +156,21 @@ def check_node_key(path: Path) -> str:
 
 def check_public_key(path: Path) -> None:
     """Refuse a file that is no public key of a node."""
+    need_public_key(path.read_bytes(), path)
+
+
+def need_public_key(content: bytes, where: object) -> None:
+    """Refuse bytes that are no public key of a node; `where` they stand is for the error."""
     try:
-        key = serialization.load_ssh_public_key(path.read_bytes())
+        key = serialization.load_ssh_public_key(content)
     except UNREADABLE:
-        raise ConfigError(f"{path}: is no public key in OpenSSH's format") from None
+        raise ConfigError(f"{where}: is no public key in OpenSSH's format") from None
     if not isinstance(key, ec.EllipticCurvePublicKey):
-        raise ConfigError(f"{path}: is no key on an elliptic curve")
+        raise ConfigError(f"{where}: is no key on an elliptic curve")
 
 
-def check_certificate(path: Path, ca: Path | None = None, key: Path | None = None) -> str:
-    """Refuse a certificate whose dates, authority or key are wrong; how long it is valid."""
+def check_certificate(path: Path, ca: Path | None = None, key: Path | None = None, host: str | None = None) -> str:
+    """Refuse a certificate whose dates, authority, key or host are wrong; how long it is valid."""
     try:
         certificate, authority = load(path), None if ca is None else load(ca)
     except ValueError:
@@ -124,14 +181,30 @@ def check_certificate(path: Path, ca: Path | None = None, key: Path | None = Non
         own: Any = serialization.load_pem_private_key(key.read_bytes(), None)
         if public(own.public_key()) != public(certificate.public_key()):
             raise ConfigError(f"{path}: is not of the key {key.name}")
-    return f"{path.name} is valid until {certificate.not_valid_after_utc:%Y-%m-%d}"
+        if key.stat().st_mode & 0o077:
+            raise ConfigError(f"{key}: may be read by others: chmod 600")
+    if host is not None and not is_for(certificate, host):
+        named = [name for names in names_of(certificate) for name in names]
+        raise ConfigError(f"{path}: is not for {host}, but for {', '.join(named) or 'no host'}")
+    if (left := days_left(certificate)) < 1:
+        raise ConfigError(f"{path}: has {24 * left:.0f} hours left, until {certificate.not_valid_after_utc:%F %R} UTC")
+    return f"{path.name} is valid until {certificate.not_valid_after_utc:%Y-%m-%d}, {left:.0f} days"
+
+
+def days_left(certificate: x509.Certificate) -> float:
+    return (certificate.not_valid_after_utc - datetime.now(UTC)) / timedelta(days=1)
+
+
+def ends_soon(path: Path) -> bool:
+    """Whether a certificate has less than `SOON` days left."""
+    return days_left(load(path)) < SOON
 
 
 def issue_problem(certificate: x509.Certificate, authority: x509.Certificate | None, ca: Any) -> str | None:
     """What is wrong with a certificate's dates or with who signed it, if anything; `ca` names the authority."""
     start, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
-    if not start <= datetime.now(UTC) <= end:
-        return f"is valid from {start:%Y-%m-%d} to {end:%Y-%m-%d} only"
+    if not start <= (now := datetime.now(UTC)) <= end:
+        return f"is valid from {start:%F %R} to {end:%F %R} only, and by this machine's clock it is {now:%F %R} UTC"
     if authority is not None:
         try:
             certificate.verify_directly_issued_by(authority)
@@ -142,29 +215,38 @@ def issue_problem(certificate: x509.Certificate, authority: x509.Certificate | N
 
 def is_for(certificate: x509.Certificate, host: str) -> bool:
     """Whether a certificate names this host, as TLS has it: an address, a name, or *. before the rest of one."""
+    (names, addresses), host = names_of(certificate), host.strip("[]").casefold()
+    try:
+        return str(ipaddress.ip_address(host)) in addresses
+    except ValueError:
+        known = {name.casefold() for name in names}
+        return host in known or f"*.{host.partition('.')[2]}" in known
+
+
+def names_of(certificate: x509.Certificate) -> tuple[list[str], list[str]]:
+    """The hosts that a certificate is for: names, and addresses."""
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
-        return False
-    host = host.strip("[]")
-    try:
-        return ipaddress.ip_address(host) in names.get_values_for_type(x509.IPAddress)
-    except ValueError:
-        host = host.casefold()
-        known = {name.casefold() for name in names.get_values_for_type(x509.DNSName)}
-        return host in known or f"*.{host.partition('.')[2]}" in known
+        return [], []
+    return names.get_values_for_type(x509.DNSName), [str(one) for one in names.get_values_for_type(x509.IPAddress)]
 
 
 def seal(key: Path, content: bytes) -> str:
     """Sign the content with the private key in this file (OpenSSH's format, or PEM)."""
-    raw = key.read_bytes()
-    load_key = serialization.load_ssh_private_key if b"BEGIN OPENSSH" in raw else serialization.load_pem_private_key
-    try:
-        own: Any = load_key(raw, None)
-    except UNREADABLE:
-        raise ConfigError(f"{key}: is no private key in PEM or OpenSSH's format") from None
+    own = private_key(key)
     signature: bytes = own.sign(content, *scheme(own, key))
     return signature.hex()
+
+
+def private_key(path: Path) -> Any:
+    """Load the private key in a file, in OpenSSH's format or PEM."""
+    raw = path.read_bytes()
+    load_key = serialization.load_ssh_private_key if b"BEGIN OPENSSH" in raw else serialization.load_pem_private_key
+    try:
+        return load_key(raw, None)
+    except UNREADABLE:
+        raise ConfigError(f"{path}: is no private key in PEM or OpenSSH's format") from None
 
 
 def sealed(public_key: bytes, content: bytes, signature: str) -> bool:
@@ -177,10 +259,19 @@ def sealed(public_key: bytes, content: bytes, signature: str) -> bool:
     return True
 
 
+def sealed_by(certificate: Path, content: bytes, signature: str) -> bool:
+    """Whether the holder of a certificate's key signed this content."""
+    return sealed(public(load(certificate).public_key()), content, signature)
+
+
 def scheme(key: Any, name: Any) -> tuple[Any, ...]:
     """The arguments with which a key of this kind signs and verifies; `name` is for the error."""
     if isinstance(key, ec.EllipticCurvePrivateKey | ec.EllipticCurvePublicKey):
-        return (ec.ECDSA(hashes.SHA256()),)
+        try:
+            # The same content then has the same signature, so that a letter that is repeated gets the same bytes.
+            return (ec.ECDSA(hashes.SHA256(), deterministic_signing=True),)
+        except UnsupportedAlgorithm:  # an OpenSSL before 3.2
+            return (ec.ECDSA(hashes.SHA256()),)
     if isinstance(key, rsa.RSAPrivateKey | rsa.RSAPublicKey):
         return padding.PSS(padding.MGF1(hashes.SHA256()), padding.PSS.DIGEST_LENGTH), hashes.SHA256()
     raise ConfigError(f"{name}: is of a kind that cannot sign here; use a key on an elliptic curve, or RSA")
@@ -205,6 +296,7 @@ class Credentials:
         """The signed letter that asks a node who it is."""
         return {
             "kind": "hello",
+            "version": __version__,
             "text": proposal,
             "nonce": greeting.nonce,
             "certificate": (self.folder / "server.pem").read_text(encoding="ascii"),

@@ -5,12 +5,18 @@ import os
 import secrets
 import sys
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from privadmm.config.reader import load
-from privadmm.data.files import for_owner
+from annotated_types import Ge, Le
+
+from privadmm.config.reader import Lines, Report, load, read_table
+from privadmm.config.rules import NAME as NAMED
+from privadmm.data.files import for_owner, write_text
 from privadmm.deploy.federation.party import Party
 from privadmm.errors import ConfigError
+from privadmm.params import Doc, fields_of
 
 NAME = "federation"  # the connection's name in Flower's config
 FLOWER = "1.41"  # pinned.py replaces Flower's internals, which may change with any minor version
@@ -20,7 +26,49 @@ PROMPT = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2"}
 CLIENT, SERVER = "flwr-clientapp", "flwr-serverapp"
 COMMANDS = ("flwr-agentapp", CLIENT, "flwr-connector", "flwr-model", SERVER, "flwr-simulation")
 SECRET = 32  # bytes
+CONNECTION = """[superlink]
+default = "{name}"
+
+[superlink.{name}]
+address = "{address}"
+root-certificates = {ca}
+"""
 COORDINATOR = "PRIVADMM_COORDINATOR"  # environment variable of a SuperLink: the directory of the only job it runs
+
+
+@dataclass(frozen=True)
+class Reached:
+    """How the SuperLink is reached."""
+
+    host: Annotated[str, NAMED, Doc("the name or address under which parties reach it; its certificate is for it")]
+    port: Annotated[int, Ge(1), Le(65535), Doc("of the SuperLink")]
+    listen: Annotated[str, NAMED, Doc("the address of this machine at which it listens; 0.0.0.0: at all")]
+    federation: Annotated[str, NAMED, Doc("by which replies are told from those of another federation")]
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+def dialled(listen: str, host: str) -> str:
+    """Where the coordinator's own processes find a SuperLink that listens there: at home, wherever that is possible."""
+    if listen in ("::", "::1"):
+        return "[::1]"
+    return "127.0.0.1" if listen in ("", "0.0.0.0", "127.0.0.1", "localhost") else host
+
+
+def listened(host: str) -> str:
+    """At which address a SuperLink that parties know under this name listens, unless somebody says otherwise."""
+    if host.strip("[]") in ("127.0.0.1", "localhost", "::1"):
+        return "127.0.0.1" if host == "localhost" else host.strip("[]")
+    return "::" if ":" in host else "0.0.0.0"
+
+
+def host_and_port(address: str, where: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ConfigError(f"{where} is {address!r} and not HOST:PORT")
+    return host, int(port)
 
 
 class Coordinator:
@@ -35,17 +83,41 @@ class Coordinator:
         self.keys = folder / "nodes"  # the parties' public keys
         self.runs = folder / "runs"
         self.status = folder / "status.json"  # where the latest run stands
+        self.ended = folder / "ended-jobs"  # the jobs that are over, of which parties are told when a run begins
+        self.settings = folder / "coordinator.toml"  # where the SuperLink listens, and under which name it is reached
+        self.invitations = folder / "invitations"  # one for each party, to be sent to it
+        self.replies = folder / "replies"  # what parties sent back
+        self.retired = self.keys / "retired"  # public keys that hold no more
+        self.peers = folder / "peers.toml"  # everybody's public keys, for every party
         self.environment = {"FLWR_HOME": str(self.flower.absolute()), **QUIET, **PROMPT}
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port at which parties and Flower's commands reach the SuperLink."""
+        """Host and port at which the coordinator's own processes and Flower's commands reach the SuperLink."""
         path = self.flower / "config.toml"
         address = str(load(path)[1].get("superlink", {}).get(NAME, {}).get("address"))
-        host, _, port = address.rpartition(":")
-        if not host or not port.isdigit() or not 0 < int(port) < 65536:
-            raise ConfigError(f"{path}: [superlink.{NAME}] address is {address!r} and not HOST:PORT")
-        return host, int(port)
+        return host_and_port(address, f"{path}: [superlink.{NAME}] address")
+
+    @property
+    def reached(self) -> "Reached":
+        """How the SuperLink is reached; of a directory that has no coordinator.toml, as Flower's commands do."""
+        if not self.settings.exists():
+            host, port = self.address
+            ca = self.certificates / "ca.pem"
+            return Reached(host, port, "127.0.0.1", ca.read_text(encoding="ascii") if ca.is_file() else "")
+        text, raw = load(self.settings)
+        report = Report(str(self.settings), Lines(text))
+        values = read_table(fields_of(Reached), raw.get("superlink", {}), ("superlink",), report)
+        report.check()
+        return Reached(**(values or {}))
+
+    def connect(self, host: str, port: int) -> None:
+        """Write under which address Flower's commands find the SuperLink."""
+        ca = json.dumps(str((self.certificates / "ca.pem").absolute()))
+        text = CONNECTION.format(name=NAME, address=f"{host}:{port}", ca=ca)
+        path = self.flower / "config.toml"
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            write_text(path, text)
 
     def superlink(self, host: str) -> list[str]:
         """Command that starts the SuperLink, listening at this address of the machine."""
@@ -92,6 +164,14 @@ class Coordinator:
         """Command that starts a run; `changes` replace options of the app's pyproject.toml, such as `out`."""
         options = [f"--run-config={key}={json.dumps(value)}" for key, value in changes.items()]
         return ["flwr", "run", str(self.app), NAME, *options]
+
+
+def coordinator_in(folder: Path) -> Coordinator:
+    """The coordinator of this directory, or of the federation that is in it."""
+    for place in (Coordinator(folder), Coordinator(folder / "coordinator")):
+        if place.job.is_file():
+            return place
+    raise ConfigError(f"{folder}: is no coordinator's directory, which has job.toml, nor has it one in coordinator/")
 
 
 def node(party: Party) -> list[str]:

@@ -4,6 +4,8 @@
     peers/          the public keys of the other parties, party-N.pub: who may take part in a secure sum with it
     ledger.sqlite   what it has released, and its state in every job
     jobs/           the jobs that it takes part in, as they were proposed
+    cache/          its records as they are packed, for its owner alone; may be removed at any time
+    retired-keys/   the public halves of node keys that were replaced: what they signed still counts
     requests.log    what it was asked and what it answered, a line each; it stays here
 
 A job is a proposal. It never says where records and ledger are.
@@ -29,6 +31,7 @@ from privadmm.privacy.policy import Budget, Policy
 from privadmm.privacy.sums import SecureSum, usual_colluding, usual_fewest
 
 FILE = "party.toml"
+LONGEST_NAME = 80  # characters
 PEERS = "peers"  # the folder of the other parties' public keys
 # Keys of [data] that are the party's own affair: where its records are; and nothing is held out.
 ITS_OWN = ("source", "format", "test_fraction", "split_seed")
@@ -43,6 +46,13 @@ def _algorithms_problem(value: tuple[str, ...]) -> str | None:
     return f"names {unknown[0]!r}" if unknown else None
 
 
+def _called_problem(value: str) -> str | None:
+    return None if value.strip() and value.isprintable() and len(value) <= LONGEST_NAME else "is no name"
+
+
+CALLED = Rule(_called_problem, f"one line of up to {LONGEST_NAME} characters", {"maxLength": LONGEST_NAME})
+
+
 @dataclass(frozen=True)
 class PartyTable:
     """Who the party is. Paths are relative to this file."""
@@ -50,6 +60,7 @@ class PartyTable:
     number: Annotated[int, Ge(0), Doc("which of the federation's parties this is, counted from 0")]
     records: Annotated[int, Ge(1), Doc("how many it declares to hold; everybody may know")]
     ledger: Annotated[str, NAME, Doc("what it has released, over all jobs")] = "ledger.sqlite"
+    name: Annotated[str | None, CALLED, Doc("what people call it, in logs and reports; everybody may know")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +126,10 @@ class Party:
     @property
     def number(self) -> int:
         return self.party.number
+
+    @property
+    def name(self) -> str:
+        return self.party.name or f"party {self.number}"
 
     @property
     def source(self) -> Path:

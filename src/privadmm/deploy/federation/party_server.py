@@ -4,8 +4,9 @@
     begin    the job with everybody's facts: kept in jobs/, its whole cost set aside in the ledger, or refused. Of a job
              with secure sums the answer has the party's key of this job, signed
     roster   everybody's keys of a job with secure sums: the first is kept, if their owners signed them
-    step     one phase of one round: an inbox, and the released answer with its receipt
+    step     one phase of one round: an inbox, and the released answer with its receipt, signed
     give_up  the job ended without a release: what was set aside is free again, and its key is erased
+    end      the job is over for good: what was not spent is free again, and its key is erased
 
 An answer holds released values, public facts, or an error. Of a step that fails after records were read the coordinator
 learns "locked" and nothing more; what exactly was wrong is in the party's own ledger and log.
@@ -17,18 +18,20 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from privadmm import __version__
 from privadmm.config import build
 from privadmm.config.file import Config
-from privadmm.data.files import for_owner, write_text
+from privadmm.data.files import write_text
 from privadmm.deploy.federation import party
 from privadmm.deploy.federation.admitted import Admitted, recall
+from privadmm.deploy.federation.history import missing, signed_receipt, told_ended, told_receipts
 from privadmm.deploy.federation.party import Party
+from privadmm.deploy.federation.party_log import Line, asked, full, note
 from privadmm.deploy.federation.peers import accept, own_entry
-from privadmm.deploy.federation.proposal import Kept, Proposal, parties_of, read_text
+from privadmm.deploy.federation.proposal import JOB, Kept, Proposal, parties_of, read_text
 from privadmm.deploy.federation.protocol import Letter, data, text, whole
 from privadmm.deploy.federation.records import Held, bound_of
 from privadmm.deploy.federation.records import held as read_records
@@ -38,7 +41,7 @@ from privadmm.engine.job import Job
 from privadmm.engine.mail import Mail
 from privadmm.engine.party import Local, Vertical
 from privadmm.engine.public import Public
-from privadmm.errors import ConfigError, LedgerError, LockedError, PrivadmmError, RefusedError
+from privadmm.errors import ConfigError, DataError, LedgerError, LockedError, PrivadmmError, RefusedError, show
 from privadmm.privacy.ledger import Tick
 from privadmm.privacy.ledger_file import Identity, Receipt, default_limits, identity_of
 from privadmm.privacy.sqlite_ledger import SqliteLedger
@@ -47,6 +50,15 @@ Answer = dict[str, str | int | bytes]
 TOLD = (RefusedError, ConfigError, LedgerError)  # which speak of policies, files and jobs, and of no record
 ELSEWHERE = "its steward finds the reason in its requests.log"
 LOCKED_HERE = "its ledger is locked until its steward unlocks it"
+FULL = (
+    "its disk is full, or cannot be used; nothing was released that is not in its ledger. Ask again when its steward has "
+    "made room"
+)
+FULL_HERE = (
+    "the disk of this directory is full, its quota is used up, or it cannot be read or written: see `df`, make room, and "
+    "the coordinator can ask again"
+)
+FOR_GOOD = ("mode", "parties", "adjacency", "label_epsilon")  # which no steward can amend
 
 
 def answer(folder: Path, letter: Letter) -> Answer:
@@ -59,41 +71,43 @@ def answer(folder: Path, letter: Letter) -> Answer:
 
 def logged(folder: Path, letter: Letter) -> Answer:
     """The answer to a letter, with a line in the party's own log."""
-    who = Answer()
+    began, line, who = time.perf_counter(), Line(), Answer()
+
+    def end(outcome: str, why: str = "") -> None:
+        spent = round(time.perf_counter() - began, 4)
+        note(folder, **asked(letter), name=line.name, outcome=outcome, seconds=spent, **line.epsilon, why=why)
+
     try:
         # A letter of one round needs no second look at a job that was admitted, while its files are the same.
         known = recall(folder, text(letter, "job")) if letter.get("kind") == "step" else None
-        desk = Desk(party.read(folder) if known is None else known.party)
-        who = {"party": desk.party.number}
+        desk = Desk(party.read(folder) if known is None else known.party, line)
+        who, line.name = {"party": desk.party.number}, desk.party.name
         said = desk.answer(letter) if known is None else desk.step(letter, known)
-        note(folder, letter, "answered")
+        end("answered")
         return {"status": "ok", **who, **said}
     except LockedError as error:
-        note(folder, letter, "locked", str(error))
+        end("locked", str(error))
         return {"status": "locked", **who, "error": "LockedError", "message": LOCKED_HERE}
-    except TOLD as error:
-        status = "refused" if isinstance(error, RefusedError) else "failed"
-        note(folder, letter, status, str(error))
-        message = str(error).replace(f"{folder}/", "").replace(str(folder), "its directory")
-        return {"status": status, **who, "error": type(error).__name__, "message": message}
     except Exception as error:
-        note(folder, letter, "failed", traceback.format_exc())
+        # Before any record was read: what fails later is told as "locked", and what reading them needs as DataError.
+        if full(error) and not isinstance(error, DataError):
+            end("failed", f"{FULL_HERE}: {error}")
+            return {"status": "failed", **who, "error": "StorageError", "message": FULL}
+        if isinstance(error, TOLD):
+            status = "refused" if isinstance(error, RefusedError) else "failed"
+            end(status, str(error))
+            message = str(error).replace(f"{folder}/", "").replace(str(folder), "its directory")
+            return {"status": status, **who, "error": type(error).__name__, "message": message}
+        end("failed", traceback.format_exc())
         name = type(error).__name__ if isinstance(error, PrivadmmError) else "Failure"
         name = "StorageError" if isinstance(error, OSError | sqlite3.Error | MemoryError) else name
         return {"status": "failed", **who, "error": name, "message": ELSEWHERE}
 
 
-def note(folder: Path, letter: Letter, outcome: str, why: str = "") -> None:
-    """A line in the party's own log. Without one nothing is answered: what is not on record did not happen."""
-    asked = {key: str(letter[key])[:80] for key in ("kind", "job", "round", "phase") if key in letter}
-    line = {"at": time.strftime("%Y-%m-%dT%H:%M:%S%z"), **asked, "outcome": outcome}
-    with open(folder / "requests.log", "a", encoding="utf-8", opener=for_owner) as file:
-        file.write(json.dumps(line | ({"why": why} if why else {}), default=repr) + "\n")
-
-
 @dataclass(frozen=True)
 class Desk:
     party: Party
+    line: Line = field(default_factory=Line)
 
     def answer(self, letter: Letter) -> Answer:
         known: dict[str, Callable[[Letter], Answer]] = {
@@ -102,6 +116,7 @@ class Desk:
             "roster": self.roster,
             "step": self.step,
             "give_up": self.give_up,
+            "end": self.end,
         }
         asked = known.get(text(letter, "kind"))
         if asked is None:
@@ -110,6 +125,11 @@ class Desk:
 
     def hello(self, letter: Letter) -> Answer:
         """What everybody may know of this party's part in the job."""
+        if (theirs := letter.get("version")) != __version__:  # before a proposal that only the other one understands
+            raise RefusedError(
+                f"this party has privadmm {__version__} and the coordinator {show(theirs)}, and all of a run have the "
+                f"same version: install the same one everywhere. Nothing was told"
+            )
         self.party.jobs.mkdir(exist_ok=True)
         path = self.party.jobs / "proposed.toml"
         write_text(path, text(letter, "text"))
@@ -129,6 +149,7 @@ class Desk:
             "names": found.names,
             "people": found.people,
             "version": __version__,
+            "name": self.party.name,
         }
         said = json.dumps(facts)
         return {"facts": said, "signature": seal(self.party.folder / node.key, greeting.answer(said))}
@@ -137,6 +158,7 @@ class Desk:
         """Set the whole cost aside, or refuse. The same again changes nothing."""
         proposal = Proposal.unpack(data(letter, "proposal"))
         heads = [(str(job), int(t), int(phase), str(seen)) for job, t, phase, seen in json.loads(text(letter, "heads"))]
+        receipts, ended = told_receipts(letter), told_ended(letter)
         self.admitted(len(proposal.sizes), None)
         if (widest := max(proposal.dim, *proposal.columns, 0)) > (most := self.party.limits.dim):
             raise RefusedError(f"the party accepts messages of up to {most} numbers, and the job has {widest}")
@@ -144,13 +166,19 @@ class Desk:
         kept = proposal.keep(self.party.jobs)
         try:
             self.admit(kept)
-            with closing(self.ledger(kept.config, kept.job, heads)) as ledger:
+            self.agreed()
+            with closing(self.opened()) as ledger:
+                if proof := missing(self.party, ledger, receipts):
+                    ledger.lock_behind(proof)
+                self.check(kept.config, kept.job, heads)
+                self.close(ledger, [job for job in ended if job != proposal.id])
                 kept.job.afford(ledger)
-                records = held(self.party, kept.config, proposal)
+                records = held(self.party, kept.config, proposal, anew=True)
                 new = False  # from here on it may be set aside, and `give_up` must find it
                 # Labels that are randomised are drawn now, if they never were.
                 open_block(kept.job, records.block, build.noise(kept.config), ledger)
                 said: Answer = {} if kept.job.sums is None else {"entry": own_entry(self.party, kept.job, ledger)}
+                self.line.count(self.party, ledger, proposal.id)
         except BaseException:
             if new:  # or refused proposals would fill the disk
                 kept.forget(self.party.jobs)
@@ -164,7 +192,8 @@ class Desk:
         known = self.admitted_anew(id)
         if known.job.sums is None:
             raise RefusedError(f"job {id} has no secure sums, and needs no roster. Nothing was released")
-        with closing(self.ledger(known.config, known.job)) as ledger:
+        self.check(known.config, known.job)
+        with closing(self.opened()) as ledger:
             self.need_reserve(ledger, id)
             accept(self.party, known.job, ledger, packed)
         return {}
@@ -181,15 +210,20 @@ class Desk:
         known = known or self.admitted_anew(now.job)
         job, config, number = known.job, known.config, self.party.number
         self.party.stay(job.public.parties - len(inbox.absent))
-        with closing(self.ledger(config, job)) as ledger:
+        self.check(config, job)
+        with closing(self.opened()) as ledger:
             self.need_reserve(ledger, now.job)
 
             def load() -> Local | Vertical:
                 return beside(job.public, held(self.party, config, job.public).block)
 
+            before = ledger.head
             worker = reopen_block(job, [number], load, build.noise(config), ledger, attended=False)
             _, sent = worker.answer(now.round, now.phase, inbox)
-            return {"mail": sent, "receipt": ledger.receipt(now) or ""}
+            head = ledger.receipt(now) or ""
+            self.line.count(self.party, ledger, now.job, before)
+        signature = head and signed_receipt(self.party, (now.job, now.round, now.phase, head))
+        return {"mail": sent, "receipt": head, "signature": signature}
 
     def admitted_anew(self, id: str) -> Admitted:
         """A job that was begun here, admitted once more: a file that it was made of has changed."""
@@ -213,7 +247,27 @@ class Desk:
             with closing(self.opened()) as ledger, ledger.turn():
                 if ledger.latest(kept.proposal.id) is None:
                     ledger.close_job(kept.proposal.id)
+                self.line.count(self.party, ledger, kept.proposal.id)
         return {}
+
+    def end(self, letter: Letter) -> Answer:
+        """Close a job that is over for good. One that was never begun here, or is over, stays as it is."""
+        job = text(letter, "job")
+        if self.party.ledger.exists():
+            with closing(self.opened()) as ledger:
+                self.close(ledger, [job])
+                self.line.count(self.party, ledger, job)
+        return {}
+
+    def close(self, ledger: SqliteLedger, jobs: Sequence[str]) -> None:
+        """Free what these jobs set aside and did not spend, if they were begun here. What was spent stays so."""
+        number = self.party.number
+        for job in jobs:
+            began = JOB.fullmatch(job) and (self.party.jobs / f"{job}.json").is_file()
+            if not began or ledger.over(job):
+                continue
+            if ledger.reserved(number, job) != ledger.spent(number, job) or ledger.holds_key(job):
+                ledger.close_job(job)
 
     def admitted(self, parties: int, config: Config | None) -> None:
         number = self.party.number
@@ -225,14 +279,12 @@ class Desk:
             self.party.admit(config, parties)
             bound_of(self.party, config)
 
-    def ledger(self, config: Config, job: Job, heads: Sequence[Receipt] | None = None) -> SqliteLedger:
-        """Its ledger, with the policy of party.toml and room for this job; verified in full where heads are given."""
+    def check(self, config: Config, job: Job, heads: Sequence[Receipt] | None = None) -> None:
+        """Refuse a job with another budget than the party's; where heads are given, verify the ledger in full."""
         order = Order(config, job, (self.party.number,), self.party.ledger, tuple(heads or ()))
         if heads is not None:
-            self.agreed()
             check_in_full(order)
         check_budget(order, self.party.fixed)
-        return self.opened()
 
     def opened(self) -> SqliteLedger:
         """Its ledger, verified from the last verified row on, by one connection."""
@@ -251,14 +303,14 @@ class Desk:
         return Identity.of(Identity(self.party.policy.mode, (self.party.number,), self.party.fixed).facts())
 
     def agreed(self) -> None:
-        """party.toml and the ledger say the same: a ledger fixes its policy for good. How they differ stays here."""
+        """party.toml and the ledger say the same. How they differ stays here."""
         path = self.party.ledger
         if not path.exists():
             raise LedgerError(f"{path}: there is no ledger there; see `privadmm federation check`")
         if self.differs():
             raise LedgerError(
-                f"{path}: was made with another policy, mode or party than party.toml has, and fixed these for good; "
-                "see `privadmm federation check`"
+                f"{path}: has another policy, mode or party than party.toml; its steward sees how they differ with "
+                "`privadmm federation check`"
             )
 
     def differs(self) -> str | None:
@@ -269,7 +321,13 @@ class Desk:
         for fact in {**mine, **fixed}:
             if mine.get(fact) != fixed.get(fact):
                 was, now = fixed.get(fact), mine.get(fact)
-                return f"fixed {fact} = {was} for good when it was made, and party.toml has {now}: change that back"
+                fix = (
+                    "these are fixed for good: change party.toml back"
+                    if fact in FOR_GOOD
+                    else "change party.toml back, or amend the ledger, which keeps what was spent: `privadmm "
+                    f'federation ledger {self.party.folder} --amend --because "..."`'
+                )
+                return f"has {fact} = {was}, and party.toml has {now}: {fix}"
         return None
 
 
@@ -291,10 +349,10 @@ def received(sent: bytes) -> Mail:
         raise RefusedError("what was sent is no inbox. Nothing was released") from error
 
 
-def held(party: Party, config: Config, made_for: Proposal | Public) -> Held:
+def held(party: Party, config: Config, made_for: Proposal | Public, anew: bool = False) -> Held:
     """The party's records, which must be those that the job was made for."""
     sizes, number = made_for.sizes, party.number
-    records = read_records(party, config, len(sizes))
+    records = read_records(party, config, len(sizes), anew)
     mine = (int(sizes[number]), made_for.dim)
     if mine != (records.records, records.dim) or (made_for.columns and made_for.columns[number] != records.width):
         raise RefusedError(

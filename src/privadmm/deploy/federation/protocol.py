@@ -1,6 +1,7 @@
 """Letters between coordinator and party: flat tables of strings, whole numbers and bytes."""
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -10,6 +11,8 @@ from privadmm.errors import RefusedError
 T = TypeVar("T")
 Letter = Mapping[str, str | int | bytes]
 LETTER = "letter"  # name of the record in a Flower message that carries a letter
+HASH = re.compile("[0-9a-f]{64}")
+MOST_TOLD = 10_000  # earlier receipts, and jobs that are over, of which one `begin` tells
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,11 @@ def _reader(kind: type[T], name: str) -> Callable[[Letter, str], T]:
 
 
 text, whole, data = _reader(str, "text"), _reader(int, "whole number"), _reader(bytes, "bytes")
+
+
+def receipt_content(receipt: tuple[str, int, int, str]) -> bytes:
+    """Bytes that a party signs with a release: job, round, phase, and the hash of the row in its ledger."""
+    return json.dumps(["privadmm receipt, version 1", *receipt]).encode()
 
 
 def refused(why: str) -> RefusedError:

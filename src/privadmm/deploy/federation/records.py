@@ -14,7 +14,10 @@ from privadmm.data.columns import Columns, align, read_features
 from privadmm.data.frame import Frame
 from privadmm.data.raw import words
 from privadmm.data.shards import Shards
+from privadmm.deploy.federation.admitted import code
+from privadmm.deploy.federation.cache import FOLDER, Cache
 from privadmm.deploy.federation.party import Party
+from privadmm.deploy.federation.party_log import tell
 from privadmm.deploy.federation.protocol import refused
 from privadmm.engine.phases import vertical
 from privadmm.errors import ConfigError, DataError
@@ -56,16 +59,25 @@ def bound_of(party: Party, config: Config) -> float:
     return asked
 
 
-def held(party: Party, config: Config, parties: int) -> Held:
-    """Read the records of this party, as party.toml declares; refused if they are not as many as it declares.
+def held(party: Party, config: Config, parties: int, anew: bool = False) -> Held:
+    """The records of this party, read as party.toml declares; refused if they are not as many as it declares.
 
-    Whatever fails in reading them is a `DataError`: its kind tells nothing, and the rest is for the party's own log.
+    They come from the party's cache, if they were read before; with `anew` that is looked at in full. Whatever fails in
+    reading them is a `DataError`: its kind tells nothing, and the rest is for the party's own log.
     """
     bound = bound_of(party, config)
     own = replace(config, data=party.data)
+    columns = config.parties.split == "features"
+
+    def read_anew() -> Held:
+        return own_columns(party, own, parties, bound) if columns else own_rows(party, own, bound)
+
     try:
-        columns = config.parties.split == "features"
-        read = own_columns(party, own, parties, bound) if columns else own_rows(party, own, bound)
+        # All that the two functions look at: another value of one of these is another entry.
+        declared = (own.data, own.parties, own.randomises, build_columns.scaling(own))
+        reading = (code(), party.number, parties, bound, *declared)
+        cache = Cache(party.folder / FOLDER, lambda why: tell(party.folder, why))
+        read = cache.fetch(party.source, reading, Held, read_anew, anew)
     except Exception as error:
         raise DataError(f"{party.source}: cannot be read as party.toml declares: {error}") from error
     if read.records != party.party.records:

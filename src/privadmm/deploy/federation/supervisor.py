@@ -1,7 +1,9 @@
 """Keeps Flower's processes up: a party's node, or the coordinator's SuperLink and the process that runs its ServerApp.
 
 After a crash Flower takes a node back only when its last heartbeat has expired, after a minute. A SuperLink that is
-started again finds its runs in its database, and its clients retry until it is back.
+started again finds its runs in its database, and its clients retry until it is back. But it gives up a run of which it
+has not heard for a minute, and the process that drives the run ends when it is told so. Whoever keeps the SuperLink up
+submits such a run again, to be resumed, as long as it is wanted (state.py).
 """
 
 import ctypes
@@ -11,9 +13,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from pathlib import Path
 
+from privadmm.deploy.federation.layout import COORDINATOR, Coordinator
+from privadmm.deploy.federation.state import Files, driven, read_status, wanted
 from privadmm.errors import ConfigError
 
 TRIES = 24  # starts in a row that end soon, after which the process is given up
@@ -21,37 +26,48 @@ SOON = 60.0  # seconds within which an end counts as soon
 PAUSE = 5.0  # seconds before the next start
 LOOK = 0.2  # seconds between looks at the processes
 LEAVING = 10.0  # seconds that a process may take to end
+STARTING = 60.0  # seconds that the process of a submitted run may take to begin
+RESUMING = 1.0  # seconds between looks at the run
+SUBMIT = "privadmm.deploy.flower.control"  # the program that submits a run again
 PR_SET_PDEATHSIG = 1  # of Linux's prctl
+PRCTL = getattr(ctypes.CDLL(None), "prctl", None)  # found now: between fork and exec another thread may hold a lock
 
 
 @dataclass
 class Process:
-    """A process that is started again whenever it fails."""
+    """A process that is started again whenever it ends. Flower's end with code 0 when somebody else signals them."""
 
     command: Sequence[str]
     environment: Mapping[str, str]
+    forever: bool = False  # start it again however often it ends
+    hint: str = ""  # what to do about an end
     child: "subprocess.Popen[bytes] | None" = None
     due: float = 0.0  # when to start it
     began: float = 0.0
     failures: int = 0  # in a row
+    log: Path | None = None  # a file for what it prints
 
     def look(self) -> int | None:
-        """Start the process if it is due. Returns its exit code if it ended well or never stays up, else None."""
+        """Start the process if it is due. Returns an exit code other than 0 if it never stays up, else None."""
         now = time.monotonic()
         if self.child is None:
             if now >= self.due:
                 self.began = now
-                self.child = subprocess.Popen(self.command, env=dict(self.environment), preexec_fn=end_with_parent)
+                with nullcontext() if self.log is None else self.log.open("ab") as out:
+                    self.child = subprocess.Popen(
+                        self.command, env=dict(self.environment), stdout=out, stderr=out, preexec_fn=end_with_parent
+                    )
             return None
         if (code := self.child.poll()) is None:
             return None
         self.child = None
         self.failures = self.failures + 1 if now - self.began < SOON else 1
-        if code == 0 or self.failures >= TRIES:
-            return code
+        if not self.forever and self.failures >= TRIES:
+            return code or 1
         self.due = now + PAUSE
         name = self.command[0].rpartition("/")[2]
-        print(f"privadmm: {name} ended with code {code}; it is started again in {PAUSE:g} s", file=sys.stderr)
+        said = f"privadmm: {name} ended with code {code}; it is started again in {PAUSE:g} s"
+        print(f"{said}. {self.hint}" if self.hint else said, file=sys.stderr)
         return None
 
     def end(self, interrupted: bool) -> None:
@@ -66,26 +82,81 @@ class Process:
                 return
 
 
-def keep_up(commands: Sequence[Sequence[str]], environment: Mapping[str, str]) -> int:
-    """Keep these commands running until a signal asks to stop; returns the exit code of one that never stays up."""
-    processes = [Process(command, environment) for command in commands]
+@dataclass
+class Resumption:
+    """Looks at the run that is wanted of a coordinator, and has it submitted again when its process is gone."""
+
+    place: Coordinator
+    environment: Mapping[str, str]
+    child: "subprocess.Popen[bytes] | None" = None
+    due: float = 0.0
+
+    def look(self) -> None:
+        now = time.monotonic()
+        if self.child is not None and self.child.poll() is not None:
+            self.due, self.child = now + (PAUSE if self.child.returncode else RESUMING), None
+        if self.child is None and now >= self.due:
+            self.due = now + RESUMING
+            if self.lost():
+                words = [sys.executable, "-m", SUBMIT, str(self.place.folder)]
+                self.child = subprocess.Popen(words, env=dict(self.environment), preexec_fn=end_with_parent)
+
+    def lost(self) -> bool:
+        """Whether a run is wanted that nobody drives, and the SuperLink is there to take it."""
+        asked = wanted(self.place)
+        if asked is None or asked.over or driven(self.place):
+            return False
+        began = bool(asked.runs) and read_status(self.place).get("run") == asked.runs[-1]
+        with suppress(OSError):
+            if not began and time.time() - Files(self.place).wanted.stat().st_mtime < STARTING and asked.runs:
+                return False
+        return reachable(*self.place.address)
+
+    def end(self) -> None:
+        if self.child is not None:
+            self.child.terminate()
+            self.child.wait()
+
+
+def keep_up(
+    commands: Sequence[Sequence[str]], environment: Mapping[str, str], forever: bool = False, hint: str = ""
+) -> int:
+    """Keep these commands running until a signal asks to stop; returns the exit code of one that never stays up.
+
+    With `forever` none is given up: what ails it is somebody else's to mend. `hint` says whose. In a coordinator's
+    environment, the run that is wanted there is kept going too.
+    """
+    processes = [Process(command, environment, forever, hint) for command in commands]
+    folder = environment.get(COORDINATOR)
+    run = None if folder is None else Resumption(Coordinator(Path(folder)), environment)
     with stop_signals() as signals:
         try:
             while not signals:
                 for process in processes:
                     if (code := process.look()) is not None:
                         return code
+                if run is not None:
+                    run.look()
                 time.sleep(LOOK)
             return 0
         finally:
+            if run is not None:
+                run.end()
             for process in reversed(processes):
                 process.end(interrupted=signal.SIGINT in signals)
 
 
+def reachable(host: str, port: int) -> bool:
+    """Whether somebody listens there."""
+    with suppress(OSError), socket.create_connection((host, port), timeout=1.0):
+        return True
+    return False
+
+
 def end_with_parent() -> None:
     """In a new process: ask Linux to end it when its parent ends, however that happens."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    if PRCTL is not None:
+        PRCTL(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def need_port(host: str, port: int, whose: str, change: str) -> None:

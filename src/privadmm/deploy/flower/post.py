@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
@@ -12,8 +12,10 @@ from privadmm.deploy.federation.protocol import LETTER, Letter
 
 logger = logging.getLogger(__name__)
 POLL = 0.2  # seconds between looks for answers
-AGAIN = 30.0  # seconds after which a letter is sent again, in case its node lost it; doubled each time
+AGAIN = 30.0  # seconds without any answer after which a letter is sent again, in case its node lost it
+SHARE = 2.0  # and as many for each letter under way: in a rehearsal all nodes share a few cores
 PAUSE = 3.0  # seconds after which a letter is sent again that Flower did not take or could not deliver
+Watch = Callable[[Collection[int], Collection[int]], None]
 
 
 class FlowerPost:
@@ -22,23 +24,31 @@ class FlowerPost:
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
         self.longest = 0.0  # seconds that an answer took
+        self.repeats = 0  # letters that were sent again
+        self.owners: dict[int, bytes] = {}  # the public key of each node that was there
+        self.watch: Watch = lambda waiting, asked: None  # hears at every look who has not answered of those asked
 
     def nodes(self) -> Sequence[int]:
-        return sorted(self.grid.get_node_ids())
+        found = {node.node_id: bytes(node.public_key) for node in self.grid.get_nodes()}
+        self.owners |= found
+        return sorted(found)
 
     def exchange(self, letters: Mapping[int, Letter], seconds: float) -> dict[int, Letter]:
         began = time.monotonic()
         answers: dict[int, Letter] = {}
         sent: dict[str, int] = {}  # message id -> node
         due = dict.fromkeys(letters, began)
-        wait = dict.fromkeys(letters, max(AGAIN, 3 * self.longest))
+        tries = dict.fromkeys(letters, 0)
+        patience = max(AGAIN + SHARE * len(letters), 3 * self.longest)
         while len(answers) < len(letters) and (now := time.monotonic()) < began + seconds:
+            self.watch([node for node in letters if node not in answers], letters)
             if ready := [node for node, at in due.items() if node not in answers and at <= now]:
                 pushed = self._push({node: letters[node] for node in ready}, began + seconds - now)
                 sent |= pushed
+                self.repeats += sum(tries[node] > 0 for node in pushed.values())
                 for node in ready:
                     if node in pushed.values():
-                        due[node], wait[node] = now + wait[node], 2 * wait[node]
+                        due[node], tries[node] = now + patience * 2 ** tries[node], tries[node] + 1
                     else:
                         due[node] = now + PAUSE
             for reply in self.grid.pull_messages(list(sent)) if sent else ():
@@ -53,9 +63,13 @@ class FlowerPost:
                 # An answer without a letter is an answer too: whoever asked complains and names the node.
                 letter = reply.content.get(LETTER)
                 answers[node] = dict(letter) if isinstance(letter, ConfigRecord) else {}
-                self.longest = max(self.longest, time.monotonic() - began)
+                heard = time.monotonic()
+                self.longest = max(self.longest, heard - began)
+                # As long as answers come, the others may well be at work.
+                due |= {other: max(due[other], heard + AGAIN) for other in sent.values()}
             if len(answers) < len(letters):
                 time.sleep(POLL)
+        self.watch([node for node in letters if node not in answers], letters)
         return answers
 
     def _push(self, letters: Mapping[int, Letter], seconds: float) -> dict[str, int]:

@@ -1,0 +1,122 @@
+"""What `privadmm federation run`, `status`, `logs` and `rehearse` print."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from privadmm.cli.views import screen
+from privadmm.cli.views.screen import Facts, escape
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+COLOURS = {"finished": "green", "failed": "bold red", "stopped": "yellow", "interrupted": "bold red"}
+STATES = {"left": "red", "answered": "green", "asked": "yellow", "not there": "yellow"}
+
+
+def headline(status: dict[str, Any]) -> str:
+    """Where a run stands, in one line."""
+    state, where = status.get("state"), Path(str(status.get("out", ""))).name
+    if state is None:
+        return "no run was started here yet"
+    parts = [f"{where}: {state}"]
+    if status.get("rounds"):
+        parts.append(f"round {status['round']} of {status['rounds']}")
+    elif state in ("running", "starting"):
+        parts.append(str(status.get("at")))
+    if state == "running" and status.get("seconds_left"):
+        parts.append(f"{duration(status['seconds_left'])} left")
+    if state == "running" and status.get("waiting_for"):
+        parts.append(f"waiting for {few(status['waiting_for'])}")
+    if state != "running" and status.get("message"):
+        parts.append(str(status["message"]))
+    if state == "interrupted":
+        parts.append(
+            "it is taken up again by itself while `privadmm federation superlink` is up"
+            if status.get("wanted")
+            else "resume it with `privadmm federation run --resume`"
+        )
+    return "; ".join([", ".join(parts[:3]), *parts[3:]])
+
+
+def few(names: list[str]) -> str:
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+
+
+def duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def live(status: dict[str, Any]) -> "Group":
+    """The headline and the table of parties, for a terminal that is drawn anew."""
+    from rich.console import Group
+    from rich.text import Text
+
+    colour = COLOURS.get(str(status.get("state")), "")
+    parts: list[Any] = [Text(headline(status), style=colour)]
+    if status.get("parties"):
+        parts.append(parties(status))
+    return Group(*parts)
+
+
+def parties(status: dict[str, Any]) -> Any:
+    rows = [
+        (
+            escape(party["name"]),
+            f"[{STATES[party['state']]}]{party['state']}[/]" if party["state"] in STATES else escape(party["state"]),
+            screen.number(party["epsilon_spent"]),
+            screen.number(party["epsilon_left"]),
+        )
+        for party in status["parties"]
+    ]
+    columns = ("party", "state", "epsilon spent", "epsilon left")
+    return screen.table("", columns, rows, left=("party", "state"))
+
+
+def shown(status: dict[str, Any]) -> str:
+    """The same, once."""
+    return screen.shown(live(status))  # type: ignore[arg-type]
+
+
+def finished(status: dict[str, Any], result: dict[str, Any]) -> str:
+    """The end of a run that has a result."""
+    facts: Facts = [
+        ("finished", f"{result['rounds']} rounds in {duration(result['seconds'])}"),
+        ("epsilon", None if result["epsilon"] is None else f"{result['epsilon']:.4g} for each party at most"),
+        ("transcript", str(result["transcript"])),
+    ]
+    for gone in result.get("absent", ()):
+        facts.append(("left", escape(f"party {gone['party']} from round {gone['from_round']} on: {gone.get('why')}")))
+    return screen.shown(screen.rows([*facts, ("run directory", Path(str(status["out"])))]))
+
+
+def line(event: dict[str, Any]) -> str:
+    """A line of the log, for people."""
+    rest = {key: value for key, value in event.items() if key not in ("at", "event") and value not in (None, "")}
+    more = " ".join(f"{key}={value}" for key, value in rest.items())
+    return f"{event.get('at')}  {event.get('event')}" + (f"  [{more}]" if more else "")
+
+
+def rehearsal(done: dict[str, Any]) -> str:
+    """What a rehearsal showed."""
+    a_round, memory = done["seconds_a_round"], done["memory_a_node_mb"]
+    facts: Facts = [
+        ("parties", f"{done['parties']}, each with a node of its own, on this machine"),
+        ("start-up", f"{done['startup_seconds']:.1f} s until all parties had been asked"),
+        ("a round", None if a_round is None else f"{a_round:.2f} s ({done['rounds']} rounds)"),
+        ("memory", None if memory is None else f"{memory:.0f} MB for a node, its processes included, at most"),
+        ("letters", f"{done['letters']}, of which {done['repeats']} were sent again"),
+        ("ledgers", "[green]hold what the run received[/]" if done["ledgers_good"] else screen.alarm("DIFFER")),
+        ("transcripts", compared(done["same_transcript"])),
+        ("all in", Path(done["out"])),
+    ]
+    return screen.shown(screen.rows(facts))
+
+
+def compared(same: bool | None) -> str | None:
+    if same is None:
+        return "not compared: a deployment draws secure noise, which no second run repeats"
+    return (
+        "[green]the same as in one process, bit for bit[/]" if same else screen.alarm("NOT the same as in one process")
+    )

@@ -1,0 +1,130 @@
+"""A party's own log, requests.log: one line of JSON for each letter. It stays at the party.
+
+    at, kind, job, round (counted from 1), phase     what was asked, and when
+    name                                             the party's
+    outcome, why                                     answered, refused, locked or failed
+    seconds                                          how long it took
+    epsilon_spent, epsilon_left                      of the party's budget, once the letter was answered
+
+Beyond SIZE the file becomes requests.log.1, that one requests.log.2, and so on; the oldest of KEPT is removed.
+"""
+
+import contextlib
+import errno
+import json
+import math
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from privadmm.data.files import for_owner
+from privadmm.deploy.federation.party import Party
+from privadmm.deploy.federation.protocol import Letter
+from privadmm.deploy.federation.spending import spent_and_left
+from privadmm.errors import PrivadmmError
+from privadmm.privacy.sqlite_ledger import SqliteLedger
+
+LOG = "requests.log"
+SIZE = 10_000_000  # bytes
+KEPT = 5  # older files
+CUT = 80  # characters of a field that the coordinator wrote
+
+
+def asked(letter: Letter) -> dict[str, str | int]:
+    """What a letter asks for, as people count: the first round is round 1."""
+    told: dict[str, str | int] = {}
+    for key in ("kind", "job", "round", "phase"):
+        if key in letter:
+            value = letter[key]
+            told[key] = value if type(value) is int and abs(value) < 2**53 else str(value)[:CUT]
+    if isinstance(number := told.get("round"), int):
+        told["round"] = number + 1
+    return told
+
+
+def note(folder: Path, **fields: Any) -> None:
+    """Write a line. Without one nothing is answered: what is not on record did not happen."""
+    known = {name: value for name, value in fields.items() if value not in (None, "")}
+    line = json.dumps({"at": time.strftime("%Y-%m-%dT%H:%M:%S%z"), **known}, default=repr).encode() + b"\n"
+    with _alone(folder / LOG) as file:
+        size = os.fstat(file.fileno()).st_size
+        if file.write(line) < len(line):  # a disk that becomes full takes a part of it
+            os.truncate(file.fileno(), size)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder / LOG))
+
+
+def tell(folder: Path, why: str) -> None:
+    """Write a line for the steward that no letter depends on."""
+    with contextlib.suppress(OSError):
+        note(folder, kind="notice", why=why)
+
+
+def figure(epsilon: float) -> float | str:
+    """A number for the log; JSON has no infinity."""
+    return epsilon if math.isfinite(epsilon) else "infinite"
+
+
+@dataclass
+class Line:
+    """What the party's log says of a letter besides the letter itself."""
+
+    name: str | None = None
+    epsilon: dict[str, float | str] = field(default_factory=dict)
+
+    def count(self, party: Party, ledger: SqliteLedger, job: str, before: str | None = None) -> None:
+        """Note what the party's budget has spent and left. Nothing that is answered depends on it."""
+        budget = party.fixed.budget
+        if budget is None:
+            return
+        try:
+            spent, left = spent_and_left(party.folder, ledger, party.number, budget, job, before)
+            self.epsilon = {"epsilon_spent": figure(spent), "epsilon_left": left}
+        except (PrivadmmError, sqlite3.Error, ArithmeticError) as error:
+            self.epsilon = {"epsilon_spent": f"could not be counted: {type(error).__name__}"}
+
+
+def full(error: BaseException | None) -> bool:
+    """Whether a disk without room, or one that cannot be used, is what failed."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        code = getattr(error, "sqlite_errorcode", None)  # of a full disk SQLite also says that reading it failed
+        if code is not None and code & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[Any]:
+    """The log, open to be added to, with other processes waiting; a new one if it has grown beyond SIZE."""
+    for _ in range(100):
+        with open(path, "ab", buffering=0, opener=for_owner) as file:
+            with contextlib.suppress(ImportError):
+                from fcntl import LOCK_EX, flock
+
+                flock(file, LOCK_EX)
+            state = os.fstat(file.fileno())
+            try:
+                mine = os.stat(path).st_ino == state.st_ino
+            except FileNotFoundError:
+                mine = False
+            if not mine:  # another process has just put it away
+                continue
+            if state.st_size < SIZE:
+                yield file
+                return
+            put_away(path)
+    raise OSError(f"{path}: is put away again and again")
+
+
+def put_away(path: Path) -> None:
+    """Move a log and its predecessors on by one number."""
+    names = [path, *(path.with_name(f"{path.name}.{number}") for number in range(1, KEPT + 1))]
+    for old, new in zip(names[-2::-1], names[:0:-1], strict=True):
+        if old.exists():
+            old.replace(new)

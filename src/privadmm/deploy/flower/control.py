@@ -1,0 +1,182 @@
+"""What a coordinator asks of its SuperLink: let the parties' keys in, start a run, stop one. `flwr` is not called.
+
+As a program it submits a run again whose process is gone. The supervisor starts it, so that Flower is loaded by a
+process that ends.
+"""
+
+import contextlib
+import hashlib
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from privadmm.deploy.federation.layout import Coordinator
+from privadmm.deploy.federation.state import (
+    Stop,
+    Wanted,
+    asked_to_stop,
+    driving,
+    inside,
+    note,
+    read_status,
+    settle,
+    wanted,
+)
+from privadmm.errors import ClusterError, ConfigError
+
+if TYPE_CHECKING:
+    from flwr.supercore.control import ControlHttpClient
+
+TRIES = 5  # submissions in a row without a round done, after which a run has failed
+
+
+@contextlib.contextmanager
+def connected(place: Coordinator) -> Iterator["ControlHttpClient"]:
+    """A connection to the coordinator's own SuperLink. What Flower says of a failure becomes one line."""
+    os.environ.update(place.environment)
+    host, port = place.address
+    try:
+        import httpx
+        from flwr.supercore.control import ControlHttpClient
+        from flwr.supercore.error import FlowerError
+        from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
+    except ImportError:
+        raise ConfigError("Flower is not installed: pip install 'privadmm[flower]'") from None
+    try:
+        client = ControlHttpClient.from_server_address(
+            server_address=f"{host}:{port}",
+            insecure=False,
+            root_certificates=(place.certificates / "ca.pem").read_bytes(),
+            interceptors=[RuntimeVersionHttpInterceptor(component_name="flwr CLI")],
+        )
+        try:
+            yield client
+        finally:
+            client.close()
+    except httpx.HTTPStatusError as error:
+        told = FlowerError.from_json(error.response.text)
+        why = str(error) if told is None else told.message
+        raise ClusterError(f"the SuperLink at {host}:{port} refused: {' '.join(why.split())}") from None
+    except httpx.HTTPError as error:
+        raise ClusterError(
+            f"the SuperLink at {host}:{port} cannot be reached ({error}): start it with `privadmm federation superlink "
+            f"{place.folder}`"
+        ) from None
+
+
+def register(place: Coordinator) -> list[str]:
+    """Register the keys in nodes/ that are not registered yet; their names."""
+    from flwr.proto.control_pb2 import ListNodesRequest, RegisterNodeRequest
+
+    keys = {path.stem: public_bytes(path) for path in sorted(place.keys.glob("party-*.pub"))}
+    with connected(place) as client:
+        nodes = client.ListNodes(ListNodesRequest()).nodes_info
+        known = {bytes(node.public_key) for node in nodes if node.status != "unregistered"}
+        fresh = [name for name, key in keys.items() if key not in known]
+        for name in fresh:
+            client.RegisterNode(RegisterNodeRequest(public_key=keys[name]))
+    return fresh
+
+
+def public_bytes(path: Path) -> bytes:
+    """A public key as Flower keeps it."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives import serialization
+    from flwr.supercore.primitives.asymmetric import public_key_to_bytes
+
+    try:
+        key: Any = serialization.load_ssh_public_key(path.read_bytes())
+        return bytes(public_key_to_bytes(key))
+    except (ValueError, UnsupportedAlgorithm, AttributeError):
+        raise ConfigError(f"{path}: is no public key of a node; the party makes it with its node-key") from None
+
+
+def submit(place: Coordinator, asked: Wanted) -> Wanted:
+    """Start a run for what was asked; the caller holds the lock of whoever drives."""
+    from flwr.cli.build import build_fab_from_disk
+    from flwr.common.serde import fab_to_proto, user_config_to_proto
+    from flwr.proto.control_pb2 import StartRunRequest
+    from flwr.supercore.fab import Fab
+
+    options: dict[str, Any] = {"out": asked.out, "resume": begun(place, asked)}
+    options |= {"timeout": asked.timeout} if asked.timeout is not None else {}
+    options |= {"absent": asked.absent} if asked.absent is not None else {}
+    with connected(place) as client:
+        bundle = build_fab_from_disk(place.app)
+        fab = Fab(hashlib.sha256(bundle).hexdigest(), bundle, {})
+        request = StartRunRequest(fab=fab_to_proto(fab), override_config=user_config_to_proto(options))
+        answer = client.StartRun(request)
+    if not answer.HasField("run_id"):
+        raise ClusterError("the SuperLink did not start the run, and said nothing of why: see its output")
+    made = asked.submitted(str(answer.run_id))
+    made.save(place)
+    note(place, "submitted", run=made.runs[-1], **options)
+    return made
+
+
+def begun(place: Coordinator, asked: Wanted) -> bool:
+    """Whether there is something to resume: a run that released nothing has removed its directory."""
+    return asked.resume or (inside(place, asked.out) / "job.json").exists()
+
+
+def stop(place: Coordinator, run: str) -> None:
+    """Stop a run at the SuperLink, in whatever state it is. One that is over already is no error."""
+    from flwr.proto.control_pb2 import StopRunRequest
+
+    with contextlib.suppress(ClusterError), connected(place) as client:
+        client.StopRun(StopRunRequest(run_id=int(run)))
+
+
+def stopped_by_hand(place: Coordinator, run: str) -> bool:
+    """Whether somebody stopped a run with Flower's own command."""
+    from flwr.proto.control_pb2 import ListRunsRequest
+
+    with contextlib.suppress(ClusterError), connected(place) as client:
+        found = client.ListRuns(ListRunsRequest(run_id=int(run))).run_dict
+        return any(one.status.sub_status == "stopped" for one in found.values())
+    return False
+
+
+def again(place: Coordinator) -> None:
+    """Submit the wanted run once more, unless it is driven, over, to be stopped, or makes no progress."""
+    with driving(place, 0.0) as free:
+        asked, status = wanted(place), read_status(place)
+        if not free or asked is None or asked.over:
+            return
+        last = asked.runs[-1] if asked.runs else None
+        ask: Stop = asked_to_stop(place)
+        if ask == "stop" or (last is not None and not ask and stopped_by_hand(place, last)):
+            end(place, "stopped", "the run was stopped", "InterruptedRunError")
+            return
+        if last is not None:
+            stop(place, last)  # so that it does not start after all
+        done = int(status.get("round") or 0) if status.get("run") == last else asked.round
+        idle = 0 if done > asked.round else asked.idle + 1
+        if idle > TRIES:
+            why = f"the run's process ended {TRIES} times without finishing a round"
+            end(place, "failed", f"{why}; `privadmm federation logs` says more", "ClusterError")
+            return
+        note(place, "taken up again", run=last, rounds_done=done)
+        submit(place, replace(asked, round=max(done, asked.round), idle=idle))
+
+
+def end(place: Coordinator, state: str, why: str, error: str) -> None:
+    """Write the end of a run that no process drives any more."""
+    from privadmm.data.files import write_json
+
+    told = {"state": state, "message": why, "error": error, "exit_code": 1}
+    write_json(place.status, {**read_status(place), **told, "waiting_for": []})
+    settle(place)
+    note(place, state, message=why)
+
+
+if __name__ == "__main__":
+    folder = Coordinator(Path(sys.argv[1]))
+    try:
+        again(folder)
+    except (ClusterError, ConfigError) as failure:
+        note(folder, "not submitted", message=str(failure))
+        sys.exit(1)

@@ -1,0 +1,114 @@
+"""Which nodes a SuperLink lets in: as many keys as the coordinator has in nodes/, and none that is retired.
+
+As a program, `python -m privadmm.deploy.flower.registry DIRECTORY` registers what is missing and takes back what is
+retired: the coordinator's SuperLink is kept up with it, so that nobody calls Flower's commands by hand.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from privadmm.deploy.federation.keys import as_flower
+from privadmm.deploy.federation.layout import QUIET, Coordinator
+from privadmm.errors import ClusterError
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A node as the SuperLink knows it."""
+
+    id: int
+    status: str  # registered, online, offline or unregistered
+    key: bytes
+
+    @property
+    def gone(self) -> bool:
+        return self.status == "unregistered"
+
+
+@contextmanager
+def control(place: Coordinator) -> Iterator[Any]:
+    """A connection to the SuperLink's Control API, by the address that Flower's own commands use."""
+    os.environ.update(QUIET)
+    import httpx
+    from flwr.supercore.control import ControlHttpClient
+    from flwr.supercore.interceptors.http.runtime_version import RuntimeVersionHttpInterceptor
+
+    host, port = place.address
+    ca = (place.certificates / "ca.pem").read_bytes()
+    version = RuntimeVersionHttpInterceptor(component_name="flwr CLI")
+    client = ControlHttpClient.from_server_address(f"{host}:{port}", False, ca, [version])
+    try:
+        yield client
+    except httpx.HTTPStatusError as error:
+        raise ClusterError(f"the SuperLink at {host}:{port} refused: {error.response.text[:200]}") from None
+    except httpx.HTTPError as error:
+        raise ClusterError(f"no SuperLink answers at {host}:{port} ({error})") from None
+    finally:
+        client.close()
+
+
+def nodes(client: Any) -> list[Registered]:
+    from flwr.proto.control_pb2 import ListNodesRequest
+
+    answer = client.ListNodes(ListNodesRequest())
+    return [Registered(one.node_id, one.status, one.public_key) for one in answer.nodes_info]
+
+
+def known(place: Coordinator) -> dict[int, Registered | None]:
+    """The node of every party whose public key is in nodes/; None: its key is not registered."""
+    with control(place) as client:
+        by_key = {one.key: one for one in nodes(client)}
+    return {number_of(path): by_key.get(as_flower(path)) for path in sorted(place.keys.glob("party-*.pub"))}
+
+
+def agree(place: Coordinator) -> dict[str, list[str]]:
+    """Register the keys in nodes/ that are not, and take back those that are retired."""
+    from flwr.proto.control_pb2 import UnregisterNodeRequest
+
+    done: dict[str, list[str]] = {"registered": [], "unregistered": [], "spent": []}
+    with control(place) as client:
+        by_key = {one.key: one for one in nodes(client)}
+        for path in sorted(place.keys.glob("party-*.pub")):
+            key = as_flower(path)
+            if key not in by_key:
+                if register(client, key, path.stem):
+                    done["registered"].append(path.stem)
+            elif by_key[key].gone:
+                done["spent"].append(path.stem)  # Flower takes no key a second time
+        for path in sorted(place.retired.glob("party-*.pub")):
+            one = by_key.get(as_flower(path))
+            if one is not None and not one.gone:
+                client.UnregisterNode(UnregisterNodeRequest(node_id=one.id))
+                done["unregistered"].append(path.stem)
+    return done
+
+
+def register(client: Any, key: bytes, name: str) -> bool:
+    """Register a key; whether it was this process that did it, and not another at the same moment."""
+    import httpx
+    from flwr.proto.control_pb2 import RegisterNodeRequest
+
+    try:
+        client.RegisterNode(RegisterNodeRequest(public_key=key, name=name))
+    except httpx.HTTPStatusError:
+        if key not in [one.key for one in nodes(client)]:
+            raise
+        return False
+    return True
+
+
+def number_of(path: Path) -> int:
+    return int(path.stem.removeprefix("party-"))
+
+
+if __name__ == "__main__":
+    try:
+        print(json.dumps(agree(Coordinator(Path(sys.argv[1])))))
+    except ClusterError as failure:
+        sys.exit(str(failure))

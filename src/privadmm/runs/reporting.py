@@ -1,0 +1,185 @@
+"""What a run tells while it goes: which round, who is waited for, what each party has spent of this job.
+
+Everything here is public: the plan of the job, and whose message came.
+"""
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol
+
+from privadmm.deploy.federation.facts import Facts
+from privadmm.deploy.federation.layout import Coordinator
+from privadmm.deploy.federation.state import Status, Stop, asked_to_stop, note
+from privadmm.engine.job import Job
+from privadmm.engine.loop import View
+from privadmm.errors import InterruptedRunError
+from privadmm.privacy.accounting import totals
+from privadmm.privacy.events import Spent
+from privadmm.runs.charges import certified, spent_until_it_left
+
+
+class StopRequestedError(InterruptedRunError):
+    """Somebody asked the run to stop. `for_good`: its job is over at the parties, too."""
+
+    def __init__(self, for_good: bool) -> None:
+        super().__init__("the run was stopped" + (" for good" if for_good else ""), kept=True)
+        self.for_good = for_good
+
+
+class Report(Protocol):
+    """Hears what a run does."""
+
+    def tell(self, line: str) -> None:
+        """What goes on, in words."""
+
+    def here(self, nodes: Collection[int]) -> None:
+        """These nodes are there; the run waits for the others."""
+
+    def met(self, homes: Mapping[int, int], known: Sequence[Facts]) -> None:
+        """All parties of the job, and the node of each that takes part."""
+
+    def begun(self, job: Job, done: int, gone: Mapping[int, int]) -> None:
+        """The job goes on after so many rounds, without those that are gone, each since a round."""
+
+    def round(self, view: View) -> None:
+        """A round is done."""
+
+
+class Silent:
+    """A report to nobody."""
+
+    def tell(self, line: str) -> None: ...
+
+    def here(self, nodes: Collection[int]) -> None: ...
+
+    def met(self, homes: Mapping[int, int], known: Sequence[Facts]) -> None: ...
+
+    def begun(self, job: Job, done: int, gone: Mapping[int, int]) -> None: ...
+
+    def round(self, view: View) -> None: ...
+
+
+@dataclass
+class Reporter:
+    """Writes status.json and the coordinator's log, and stops the run when somebody asks for that."""
+
+    place: Coordinator
+    status: Status
+    parties: int
+    owner: Callable[[int], int | None] = lambda node: None  # the party whose key a node registered with
+    names: dict[int, str] = field(default_factory=dict)
+    homes: dict[int, int] = field(default_factory=dict)  # party by node
+    states: dict[int, str] = field(default_factory=dict)
+    job: Job | None = None
+    gone: dict[int, int] = field(default_factory=dict)
+    done: int = 0
+    stopping: bool = False
+    began: tuple[int, float] = (0, 0.0)  # the round with which this process began, and when
+    spent: dict[int, tuple[float | None, float | None]] = field(default_factory=dict)  # and left, by party
+    _prices: dict[Spent, float | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.states = dict.fromkeys(range(self.parties), "not there")
+
+    def check(self) -> None:
+        """Raise an error if the run is to be stopped; once, since the parties may still have to be told something."""
+        if not self.stopping and (ask := self.stop):
+            self.stopping = True
+            raise StopRequestedError(ask == "for good")
+
+    @property
+    def stop(self) -> Stop:
+        return asked_to_stop(self.place)
+
+    def tell(self, line: str) -> None:
+        self.check()
+        note(self.place, line, run=self.status.run)
+        self.write(at=line)
+
+    def here(self, nodes: Collection[int]) -> None:
+        self.check()
+        found = {party for node in nodes if (party := self.owner(node)) is not None}
+        before = dict(self.states)
+        for party in self.states:
+            self.states[party] = "there" if party in found else "not there"
+        if self.states != before:
+            self.write()
+
+    def met(self, homes: Mapping[int, int], known: Sequence[Facts]) -> None:
+        self.homes = {node: party for party, node in homes.items()}
+        for facts in known:
+            self.names[facts.party] = str(getattr(facts, "name", "") or f"party {facts.party}")
+            self.states[facts.party] = "there" if facts.party in homes else "left"
+
+    def begun(self, job: Job, done: int, gone: Mapping[int, int]) -> None:
+        self.job, self.done, self.gone, self.began = job, done, dict(gone), (done, time.monotonic())
+        self.account()
+        self.write(round=done, rounds=job.public.rounds)
+
+    def round(self, view: View) -> None:
+        self.done, self.gone = view.progress.round, dict(view.progress.mail.absent.tolist())
+        for party in self.gone:
+            self.states[party] = "left"
+        self.account()
+        first, since = self.began
+        a_round = (time.monotonic() - since) / max(1, self.done - first)
+        left = round(a_round * (view.public.rounds - self.done), 1)
+        self.tell_round(f"round {self.done} of {view.public.rounds}", left)
+
+    def tell_round(self, line: str, left: float) -> None:
+        note(self.place, line, run=self.status.run, round=self.done)
+        self.write(at=line, round=self.done, seconds_left=left)
+        self.check()
+
+    def waiting(self, nodes: Collection[int], asked: Collection[int]) -> None:
+        """Of the nodes that were asked, these have not answered yet."""
+        self.check()
+        before = dict(self.states)
+        for node in asked:
+            party = self.homes.get(node, self.owner(node))
+            if party is not None and self.states.get(party) != "left":
+                self.states[party] = "asked" if node in nodes else "answered"
+        if self.states != before:
+            self.write()
+
+    def write(self, **changes: Any) -> None:
+        waited = [self.name(party) for party, state in self.states.items() if state in ("not there", "asked")]
+        self.status.write(waiting_for=waited, parties=[self.row(party) for party in self.states], **changes)
+
+    def name(self, party: int) -> str:
+        return self.names.get(party, f"party {party}")
+
+    def row(self, party: int) -> dict[str, Any]:
+        spent, left = self.spent.get(party, (None, None))
+        return {
+            "party": party,
+            "name": self.name(party),
+            "state": self.states[party],
+            "epsilon_spent": spent,
+            "epsilon_left": left,
+        }
+
+    def account(self) -> None:
+        """What each party has spent of this job, and what of its cost is left; None where no epsilon can be given."""
+        assert self.job is not None
+        job = self.job
+        before = {tick: releases for tick, releases in job.plan.items() if tick[0] < self.done}
+        for party, spent in enumerate(totals(before, job.public.parties)):
+            if party in self.gone:
+                self.spent[party] = self.price(spent_until_it_left(job, party, self.gone[party])), 0.0
+                continue
+            paid, whole = self.price(spent), self.price(self.wholes[party])
+            self.spent[party] = paid, None if paid is None or whole is None else max(0.0, whole - paid)
+
+    @cached_property
+    def wholes(self) -> list[Spent]:
+        assert self.job is not None
+        return totals(self.job.plan, self.job.public.parties)
+
+    def price(self, spent: Spent) -> float | None:
+        assert self.job is not None
+        if spent not in self._prices:
+            self._prices[spent] = certified(spent, self.job.delta) if spent else 0.0
+        return self._prices[spent]

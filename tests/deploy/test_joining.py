@@ -1,0 +1,395 @@
+"""Organisations become parties: invited, joined, admitted, pinned; keys and certificates change; one more, one less."""
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from federations import OWN_FILES, Desks, Federated, own_csv
+from privadmm.config.file import read
+from small_runs import Outcome, Place
+
+pytest.importorskip("cryptography")
+from privadmm.deploy.federation import keys
+from privadmm.deploy.federation.init import Made, init
+from privadmm.deploy.federation.invitation import read_peers
+from privadmm.deploy.federation.layout import Coordinator
+from privadmm.deploy.federation.party import read as read_party
+
+SECURE_FILES = OWN_FILES.replace('name = "dp_admm"', 'name = "first_order_consensus"').replace("D_w = 5.0\n", "")
+SECURE_FILES = SECURE_FILES.replace("delta = 1e-5", 'delta = 1e-5\nsum = "secure"')
+COUNT = 3
+
+
+@pytest.fixture(autouse=True)
+def without_superlink(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No SuperLink runs here, and none that somebody else runs is asked."""
+    monkeypatch.setattr("privadmm.cli.federation_members.registered", lambda place: None)
+
+
+class Organisations:
+    """A coordinator and parties, each in a folder of its own. Files travel only by `send`."""
+
+    def __init__(self, place: Place, text: str = OWN_FILES, count: int = COUNT) -> None:
+        self.place, self.root = place, place.path
+        (self.root / "config.toml").write_text(text.format(count=count, more=""))
+        self.call("init", self.root / "config.toml", "--out", self.root / "hub" / "federation", "--host", "hub.example")
+        self.fed = self.root / "hub" / "federation"
+        self.coordinator = Coordinator(self.fed / "coordinator")
+
+    def call(self, *words: Any, code: int = 0) -> Outcome:
+        done = self.place.call("federation", *words)
+        assert done.code == code, done.out + done.err
+        return done
+
+    def own(self, number: int) -> Path:
+        return self.root / f"org-{number}" / f"party-{number}"
+
+    def send(self, file: Path, folder: Path) -> Path:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / file.name).write_bytes(file.read_bytes())
+        return folder / file.name
+
+    def join(self, number: int, *words: Any, code: int = 0) -> Outcome:
+        home = self.own(number).parent
+        invitation = self.send(self.coordinator.invitations / f"party-{number}.toml", home)
+        data = own_csv(home / "data.csv", 10 + number, seed=number)
+        name = f"Clinic {number}"
+        return self.call(
+            *("join", invitation, "--out", self.own(number), "--records", data, "--name", name, "--yes", *words),
+            code=code,
+        )
+
+    def admit(self, *numbers: int, code: int = 0, words: tuple[str, ...] = ()) -> Outcome:
+        files = [self.send(self.own(number) / "reply.toml", self.root / "hub" / f"mail-{number}") for number in numbers]
+        return self.call("admit", self.fed, *files, *words, code=code)
+
+    def pin(self, number: int, *words: Any, code: int = 0) -> Outcome:
+        peers = self.send(self.coordinator.peers, self.own(number).parent)
+        return self.call("pin", self.own(number), peers, *(words or ("--yes",)), code=code)
+
+    def everybody(self, count: int = COUNT) -> "Organisations":
+        for number in range(count):
+            self.join(number)
+        self.admit(*range(count))
+        for number in range(count):
+            self.pin(number)
+        return self
+
+    def run(self, out: str = "runs/first", count: int = COUNT) -> dict[str, Any]:
+        folders = [self.own(number) for number in range(count)]
+        made = Made(self.coordinator, [read_party(folder) for folder in folders], [])
+        return Federated(made, folders).run(Desks(folders), out=out)
+
+
+def test_three_organisations_train_from_files_that_travel(place: Place) -> None:
+    """Two commands at each party before its node, and no edit."""
+    all_of_them = Organisations(place, SECURE_FILES).everybody()
+    result = all_of_them.run()
+    assert (Path(result["out"]) / "model.json").exists()
+    assert result["peers"] == "pinned"
+    for number in range(COUNT):
+        party = read_party(all_of_them.own(number))
+        assert (party.party.records, party.party.name) == (10 + number, f"Clinic {number}")
+        assert party.node.superlink == "hub.example:9100"
+
+
+def test_private_keys_never_travel(place: Place) -> None:
+    all_of_them = Organisations(place).everybody()
+    for number in range(COUNT):
+        key = all_of_them.own(number) / "node-key"
+        assert stat.S_IMODE(key.stat().st_mode) == 0o600
+        secret = keys.private(key).private_numbers().private_value.to_bytes(48, "big")
+        raw = key.read_bytes()
+        for path in all_of_them.root.rglob("*"):
+            if path.is_file() and path != key:
+                assert raw not in path.read_bytes()
+                assert secret not in path.read_bytes()
+    travelled = [*all_of_them.coordinator.invitations.glob("*"), all_of_them.coordinator.peers]
+    assert not any(b"PRIVATE" in path.read_bytes() for path in travelled)
+    assert not list((all_of_them.root / "hub").rglob("node-key"))
+
+
+def test_join_counts_the_records_and_makes_nothing_if_it_cannot(place: Place) -> None:
+    some = Organisations(place)
+    invitation = some.coordinator.invitations / "party-0.toml"
+    bad = some.root / "bad.csv"
+    bad.write_text("y,age\nyes,5\n")
+    done = some.call("join", invitation, "--out", some.own(0), "--records", bad, code=1)
+    assert "cannot be read as the invitation's [data] declares, and nothing was made" in done.err
+    assert not (some.own(0) / "node-key").exists()
+    assert some.join(0, "--json").object["records"] == 10
+    again = some.join(0, code=2)
+    assert "exists already" in again.err
+
+
+def test_without_a_word_no_ledger_is_made(place: Place) -> None:
+    some = Organisations(place)
+    data = own_csv(some.root / "data.csv", 12)
+    invitation = some.coordinator.invitations / "party-0.toml"
+    done = some.call("join", invitation, "--out", some.own(0), "--records", data)
+    assert "privadmm federation ledger" in done.out
+    assert "epsilon = 1.0" in done.out
+    assert not (some.own(0) / "ledger.sqlite").exists()
+    some.call("ledger", some.own(0))
+    assert (some.own(0) / "ledger.sqlite").exists()
+
+
+def test_records_that_had_a_ledger_are_not_forgotten(place: Place) -> None:
+    """Joining again with the same records would count from zero."""
+    some = Organisations(place).everybody()
+    some.own(0).rename(some.root / "kept")
+    done = some.join(0, code=3)
+    assert "A new ledger forgets what was spent" in done.err
+    assert "Send " in done.out  # the rest is made
+    assert not (some.own(0) / "ledger.sqlite").exists()
+    some.call("ledger", some.own(0), "--anew", code=2)
+    some.call("ledger", some.own(0), "--anew", "--because", "no job has read them")
+
+
+def test_a_policy_is_amended_from_party_toml(place: Place) -> None:
+    some = Organisations(place).everybody()
+    path = some.own(0) / "party.toml"
+    path.write_text(path.read_text().replace("epsilon = 1.0", "epsilon = 3.0"))
+    found = some.call("check", some.own(0), "--json", code=1).object["checked"][str(some.own(0))]
+    (wrong,) = [one for one in found if one["state"] == "bad"]
+    assert "--amend --because" in wrong["fix"]
+    assert "need --because" in some.call("ledger", some.own(0), "--amend", code=2).err
+    some.call("ledger", some.own(0), "--amend", "--because", "the board agreed")
+    some.call("check", some.own(0))
+    some.run()
+
+
+def test_without_records_party_toml_waits_for_their_number(place: Place) -> None:
+    some = Organisations(place)
+    invitation = some.coordinator.invitations / "party-0.toml"
+    assert some.call("join", invitation, "--out", some.own(0), "--yes", "--json").object["ledger"] is None
+    assert "# records = ..." in (some.own(0) / "party.toml").read_text()
+
+
+def test_a_reply_of_another_federation_is_refused(place: Place) -> None:
+    first = Organisations(place)
+    first.join(0)
+    other = init(read(first.root / "config.toml"), first.root / "other", "127.0.0.1", 9200, rehearse=False)
+    done = first.call("admit", other.coordinator.folder, first.own(0) / "reply.toml", code=2)
+    assert "is for another federation" in done.err
+    assert not list(other.coordinator.keys.glob("*.pub"))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ("party = 0", "party = 1", "was not signed by the key in it"),
+        ("Clinic 0", "Clinic X", "was not signed by the key in it"),
+        ("ecdsa-sha2", "ssh-rsa", "is no public key"),
+        ("signature =", "sig =", "unknown key"),
+        ("[[party]]", "[party]", "is not [[party]]"),
+    ],
+)
+def test_a_reply_that_was_changed_on_its_way(place: Place, before: str, after: str, told: str) -> None:
+    some = Organisations(place)
+    some.join(0)
+    path = some.own(0) / "reply.toml"
+    assert before in path.read_text()
+    path.write_text(path.read_text().replace(before, after))
+    assert told in some.admit(0, code=2).err
+    assert not (some.coordinator.keys / "party-0.pub").exists()
+
+
+def test_another_key_needs_the_one_before_or_a_person(place: Place) -> None:
+    some = Organisations(place).everybody()
+    (some.own(0) / "node-key").unlink()
+    assert "nobody vouches" in some.call("rotate", some.own(0)).out
+    before = (some.coordinator.keys / "party-0.pub").read_bytes()
+    assert "which the one before did not sign" in some.admit(0, code=2).err
+    assert (some.coordinator.keys / "party-0.pub").read_bytes() == before
+    some.admit(0, words=("--replace",))
+    assert (some.coordinator.keys / "party-0.pub").read_bytes() != before
+    done = some.pin(1, "--yes", code=2)
+    assert "party 0: the key before did not sign this one" in done.err
+    assert (some.own(1) / "peers" / "party-0.pub").read_bytes() == before
+    some.pin(1, "--yes", "--replace")
+    assert (some.own(1) / "peers" / "party-0.pub").read_bytes() != before
+
+
+def test_one_key_for_two_parties_is_refused(place: Place) -> None:
+    from privadmm.deploy.federation.invitation import Peers, signed_reply
+
+    some = Organisations(place)
+    some.join(0)
+    some.admit(0)
+    key, federation = some.own(0) / "node-key", some.coordinator.reached.federation
+    twin = signed_reply(1, federation, "Clinic 1", key, keys.public_of(key))
+    path = some.root / "twin.toml"
+    path.write_text(Peers((twin,)).written("twin.toml"))
+    assert "have the same key" in some.call("admit", some.fed, path, code=2).err
+
+
+def test_pinning_asks_and_shows_one_code_to_all(place: Place) -> None:
+    some = Organisations(place)
+    for number in range(COUNT):
+        some.join(number)
+    some.admit(*range(COUNT))
+    done = some.pin(0, "--json", code=2)  # nobody can be asked
+    assert "nothing was changed" in json.loads(done.out.splitlines()[-1])["message"]
+    assert not list((some.own(0) / "peers").glob("*.pub"))
+    codes = {some.pin(number, "--yes", "--json").object["code"] for number in range(COUNT)}
+    assert len(codes) == 1
+    # A reply from its owner does as well as the coordinator's file, and shows another code if it differs.
+    some.call("pin", some.own(0), some.own(1) / "reply.toml", "--yes")
+    assert "as before" in some.call("pin", some.own(0), some.own(1) / "reply.toml", "--yes").out
+
+
+def test_a_coordinator_that_swaps_a_key_shows_another_code(place: Place) -> None:
+    """Nothing but people who compare can tell; so the code must differ."""
+    some = Organisations(place).everybody()
+    honest = some.pin(0, "--yes", "--json").object["code"]
+    impostor = some.root / "impostor"
+    data = own_csv(some.root / "data.csv", 11)
+    some.call("join", some.coordinator.invitations / "party-1.toml", "--out", impostor, "--records", data, "--yes")
+    some.call("admit", some.fed, impostor / "reply.toml", "--replace")
+    assert some.pin(0, "--yes", "--replace", "--json").object["code"] != honest
+
+
+def test_a_party_rotates_its_key(place: Place) -> None:
+    some = Organisations(place, SECURE_FILES.replace("epsilon = 1.0", "epsilon = 1.0\nbudget = 5.0")).everybody()
+    some.run()
+    before = keys.public_of(some.own(1) / "node-key")
+    said = some.call("rotate", some.own(1), "--json").object
+    assert said["fingerprint"] == keys.fingerprint(keys.public_of(some.own(1) / "node-key"))
+    assert [path.read_bytes() for path in (some.own(1) / "retired-keys").glob("*.pub")] == [before]
+    assert stat.S_IMODE((some.own(1) / "node-key").stat().st_mode) == 0o600
+    assert some.admit(1, words=("--json",)).object["admitted"][0]["state"] == "vouched"
+    assert len(list(some.coordinator.retired.glob("party-1-*.pub"))) == 1
+    for number in (0, 2):
+        states = {one["party"]: one["state"] for one in some.pin(number, "--yes", "--json").object["peers"]}
+        assert states == {1: "vouched", 2 - number: "same"}
+    assert (some.own(0) / "peers" / "party-1.pub").read_bytes() != before
+    some.run("runs/second")
+
+
+def test_a_rotation_that_was_cut_short_is_finished(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    some = Organisations(place).everybody()
+    plain = Path.replace
+
+    def dies(self: Path, target: Path) -> Path:
+        if self.name == "reply.toml.new":
+            raise KeyboardInterrupt
+        return plain(self, target)
+
+    monkeypatch.setattr(Path, "replace", dies)
+    some.call("rotate", some.own(0), code=1)
+    monkeypatch.undo()
+    monkeypatch.setattr("privadmm.cli.federation_members.registered", lambda place: None)
+    fresh = keys.public_of(some.own(0) / "node-key")
+    some.call("rotate", some.own(0))
+    assert keys.public_of(some.own(0) / "node-key") == fresh
+    some.admit(0)
+    assert (some.coordinator.keys / "party-0.pub").read_bytes() == fresh
+
+
+def test_the_coordinator_rotates_its_certificate(place: Place) -> None:
+    some = Organisations(place).everybody()
+    before = (some.coordinator.certificates / "server.pem").read_bytes()
+    some.call("rotate", some.fed)
+    folder = some.coordinator.certificates
+    assert (folder / "server.pem").read_bytes() != before
+    keys.check_certificate(folder / "server.pem", folder / "ca.pem", folder / "server-key.pem", "hub.example")
+    some.run()  # parties change nothing
+    (folder / "ca-key.pem").unlink()
+    assert "have your authority issue one" in some.call("rotate", some.fed, code=2).err
+
+
+def test_the_coordinator_rotates_its_authority(place: Place) -> None:
+    some = Organisations(place).everybody()
+    some.call("rotate", some.fed, "--authority")
+    with pytest.raises(Exception, match="was not signed by"):
+        some.run()
+    for number in range(COUNT):
+        assert some.pin(number, "--yes", "--json").object["authority"] == "vouched"
+    some.run("runs/second")
+
+
+def test_an_authority_that_nobody_vouched_for(place: Place) -> None:
+    some = Organisations(place).everybody()
+    keys.make_authority(some.root / "other", "hub.example")
+    text = some.coordinator.peers.read_text()
+    ca = (some.coordinator.certificates / "ca.pem").read_text()
+    some.coordinator.peers.write_text(text.replace(ca, (some.root / "other" / "ca.pem").read_text()))
+    assert "the authority: the key before did not sign" in some.pin(0, "--yes", code=2).err
+    assert (some.own(0) / "ca.pem").read_text() == ca
+
+
+def test_a_fourth_party(place: Place) -> None:
+    some = Organisations(place, SECURE_FILES.replace("epsilon = 1.0", "epsilon = 1.0\nbudget = 5.0")).everybody()
+    some.run()
+    said = some.call("add", some.fed, "--json").object
+    assert (said["party"], said["parties"]) == (3, 4)
+    some.join(3)
+    some.admit(3)
+    for number in range(4):
+        some.pin(number)
+    some.run("runs/second", count=4)
+    assert "count = 4" in some.coordinator.job.read_text()
+
+
+def test_the_last_party_withdraws(place: Place) -> None:
+    some = Organisations(place, OWN_FILES.replace("epsilon = 1.0", "epsilon = 1.0\nbudget = 5.0")).everybody()
+    assert "nothing was changed" in some.call("withdraw", some.fed, 2, code=2).err
+    some.call("withdraw", some.fed, 2, "--yes")
+    assert not (some.coordinator.keys / "party-2.pub").exists()
+    assert {reply.party for reply in read_peers([some.coordinator.peers], None).replies} == {0, 1}
+    peer = some.own(0) / "peers" / "party-2.pub"
+    assert "Party 2 is pinned here and not in the file" in some.pin(0, "--yes").out
+    assert peer.exists()  # the coordinator alone cannot make a party forget another
+    some.pin(0, "--yes", "--drop", 2)
+    assert not peer.exists()
+    some.run(count=2)
+
+
+def test_a_place_in_the_middle_is_filled_again(place: Place) -> None:
+    some = Organisations(place).everybody()
+    said = some.call("withdraw", some.fed, 1, "--yes", "--json").object
+    assert "place 1 is empty" in said["done"]
+    assert "there is a party 0 already" in some.call("add", some.fed, "--party", 0, code=2).err
+    assert some.call("add", some.fed, "--json").object["party"] == 1
+    some.own(1).parent.rename(some.root / "gone")
+    some.join(1)
+    some.admit(1)
+    some.run()
+
+
+def test_lists_of_parties_are_changed_by_people(place: Place) -> None:
+    text = OWN_FILES.replace("[algorithm]", 'leave = ["2@2"]\n\n[algorithm]')
+    some = Organisations(place, text)
+    job = some.coordinator.job.read_text()
+    assert "[parties] leave" in some.call("add", some.fed, code=2).err
+    assert some.coordinator.job.read_text() == job
+
+
+def test_old_directories_rotate_too(place: Place) -> None:
+    """Of a federation that was made before there were invitations."""
+    some = Organisations(place).everybody()
+    (some.coordinator.settings).unlink()
+    (some.own(0) / "invitation.toml").unlink()
+    some.call("rotate", some.own(0))
+    some.admit(0)
+    assert (some.coordinator.keys / "party-0.pub").read_bytes() == keys.public_of(some.own(0) / "node-key")
+
+
+def test_an_invitation_that_is_none(place: Place) -> None:
+    some = Organisations(place)
+    path = some.coordinator.invitations / "party-0.toml"
+    text = path.read_text()
+    for before, after, told in [
+        ("party = 0", "party = 3", "invites party 3 of 3"),
+        ("[policy]", "[polity]", "unknown section"),
+        ("BEGIN CERTIFICATE", "BEGIN NOTHING", "is no certificate"),
+        ("port = 9101", "port = 0", "port: is 0"),
+    ]:
+        assert before in text
+        path.write_text(text.replace(before, after, 1))
+        assert told in some.call("join", path, "--out", some.own(0), code=2).err
+    assert not (some.own(0) / "node-key").exists()

@@ -161,7 +161,7 @@ def backup(
     from privadmm.cli.views import steward
     from privadmm.privacy.backups import backup as copy
 
-    report = {"file": str(file), "backup": str(to), **steward.verification(to, copy(file, to), None)}
+    report = {**steward.verification(to, copy(file, to), None), "file": str(file), "backup": str(to)}
     emit(json.dumps(report) if as_json else steward.backed_up(report))
 
 

@@ -15,7 +15,7 @@ import os
 import sqlite3
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,7 +24,7 @@ from typing import Any
 from privadmm.data.files import write_bytes
 from privadmm.errors import LedgerError
 from privadmm.privacy.events import Spent
-from privadmm.privacy.ledger_file import pack_charges, sha, start_of, unpack_charges
+from privadmm.privacy.ledger_file import pack_charges, sha, unpack_charges
 
 RECORD = 512
 FIRST = b"privadmm anchor of a ledger, 1\n"
@@ -68,9 +68,8 @@ def step_digest(job: str, round: int, phase: int, inbox: str) -> str:
     return sha(job, str(round), str(phase), inbox)
 
 
-def lacks(db: sqlite3.Connection, anchor: Anchor) -> str | None:
-    """What the ledger lacks of what its anchor knows; None if nothing."""
-    start = start_of(db).hash
+def lacks(db: sqlite3.Connection, start: str, anchor: Anchor) -> str | None:
+    """What the ledger whose chain starts from this hash lacks of what its anchor knows; None if nothing."""
     if anchor.start != start:
         return "the anchor beside it is that of another ledger"
     row = db.execute("SELECT hash FROM ticks WHERE seq = ?", (anchor.seq,)).fetchone()
@@ -141,10 +140,9 @@ class AnchorFile:
                 getattr(os, "fdatasync", os.fsync)(file.fileno())
 
     def _read(self) -> tuple[Anchor, int, bytes] | None:
-        if not self.path.exists():
-            return None
-        with self._opened("rb") as file:
+        with suppress(FileNotFoundError), self._opened("rb") as file:
             return _unpacked(self.path, file.read(RECORD))
+        return None
 
     @contextmanager
     def _opened(self, how: Any) -> Iterator[Any]:
@@ -155,6 +153,8 @@ class AnchorFile:
     def _named(self) -> Iterator[None]:
         try:
             yield
+        except FileNotFoundError:
+            raise
         except OSError as error:
             raise LedgerError(
                 f"{self.path}: the anchor of the ledger could not be written or read ({error.strerror}); "

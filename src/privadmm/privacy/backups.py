@@ -185,11 +185,12 @@ def _compared(source: Path, anchor: AnchorFile) -> tuple[Anchor | None, str | No
     if found is None:
         return None, f"the anchor {anchor.path.name} is missing"
     with readable(source), closing(connect(source, read_only=True)) as db:
-        if found.start != start_of(db).hash:
+        start = start_of(db).hash
+        if found.start != start:
             raise LedgerError(
                 f"{source}: is a copy of another ledger than the one whose anchor is {anchor.path}; name another file"
             )
-        return found, DOUBTED if found.doubted else lacks(db, found)
+        return found, DOUBTED if found.doubted else lacks(db, start, found)
 
 
 def _is_whole(path: Path) -> bool:

@@ -156,7 +156,7 @@ class Chain:
         found = self._read_anchor()
         if found is None and self._marked:
             raise self._behind(f"its anchor, {self._anchor.path.name}, is missing")
-        if found is not None and (missing := lacks(self._db, found)):
+        if found is not None and (missing := lacks(self._db, self._start, found)):
             raise self._behind(missing)
         now = self._present()
         if found != now:

@@ -136,7 +136,7 @@ def verify(path: Path, heads: Sequence[Receipt] = ()) -> Verification:
             db.execute("BEGIN")  # one moment of the file, whoever writes to it
             found = _verify(db, heads)
             if anchor is not None:
-                behind = lacks(db, anchor) or (DOUBTED if anchor.doubted else None)
+                behind = lacks(db, start_of(db).hash, anchor) or (DOUBTED if anchor.doubted else None)
             marked = db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'anchored'").fetchone()[0]
             had = marked and db.execute("SELECT count(*) FROM anchored").fetchone()[0]
             return replace(found, behind=behind, unanchored=bool(had) and anchor is None and behind is None)

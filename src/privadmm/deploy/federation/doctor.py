@@ -16,7 +16,6 @@ from privadmm.deploy.federation.party_server import Desk
 from privadmm.deploy.federation.peers import check_pins
 from privadmm.deploy.federation.proposal import expected, neutral, parties_of
 from privadmm.deploy.federation.records import held
-from privadmm.deploy.federation.running import listens
 from privadmm.deploy.federation.symptoms import (
     FaultError,
     Finding,
@@ -118,8 +117,9 @@ def of_coordinator(place: Coordinator) -> Iterator[Finding]:
     yield looked("keys of nodes", lambda: node_keys(place), admit)
     yield looked("app", lambda: app(place), f"correct {place.app / 'pyproject.toml'}")
     yield looked("connection", lambda: connection(place), f"correct {place.flower / 'config.toml'}")
-    yield looked("SuperLink", lambda: at_home(place), f"`privadmm federation superlink {place.folder}`")
-    yield looked("registered", lambda: registered(place))
+    home = looked("SuperLink", lambda: at_home(place), f"`privadmm federation superlink {place.folder}`")
+    yield home
+    yield looked("registered", lambda: registered(place, home.state == "good"))
     reached = place.reached
     yield looked("port", lambda: port(reached.listen, reached.port, place.folder, f"port in {place.settings}"))
     secrets = ("superexec-secret", "certificates/server-key.pem", "certificates/ca-key.pem")
@@ -133,10 +133,10 @@ def at_home(place: Coordinator) -> str:
     return answers(f"{host}:{number}", place.certificates / "ca.pem", str(place.flower / "config.toml"))[0]
 
 
-def registered(place: Coordinator) -> str:
+def registered(place: Coordinator, up: bool) -> str:
     """Whether the SuperLink lets in every party whose key is here, and who is there now."""
-    if not listens(*place.address):
-        raise Noted("the SuperLink does not run, and registers the keys in nodes/ when it starts")
+    if not up:
+        raise Noted("the SuperLink does not answer, and registers the keys in nodes/ when it starts")
     try:
         from privadmm.deploy.flower.registry import known
 

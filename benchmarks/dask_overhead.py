@@ -37,7 +37,7 @@ GOAL = 1.5
 CONFIG = (
     DATA
     + f"""[parties]
-count = {PARTIES}
+count = COUNT
 [algorithm]
 name = "dp_admm"
 rounds = ROUNDS
@@ -83,11 +83,11 @@ class Timed:
         self.site.close()
 
 
-def order(folder: Path, rounds: int) -> Order:
+def order(folder: Path, rounds: int, parties: int = PARTIES, records: int = RECORDS) -> Order:
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(PARTIES * RECORDS, DIM), scale=0.1)
+    X = rng.normal(size=(parties * records, DIM), scale=0.1)
     np.savez(folder / "data.npz", X=X, y=np.where(X @ rng.normal(size=DIM) > 0, 1, -1))
-    (folder / "config.toml").write_text(CONFIG.replace("ROUNDS", str(rounds)))
+    (folder / "config.toml").write_text(CONFIG.replace("ROUNDS", str(rounds)).replace("COUNT", str(parties)))
     config = read(folder / "config.toml")
     train = build.prepare(config).train
     job = build.job(config, train.sizes, train.dim)

@@ -113,9 +113,10 @@ class Deployed:
             self.launch("workers", "worker", "--host", "127.0.0.1", "--nworkers", "2", "--nthreads", "1")
             wait_for(lambda: len(self.pids()) == 2, "the workers")
 
-    def start(self, name: str, **environment: str) -> subprocess.Popen[bytes]:
+    def start(self, name: str, *options: str, **environment: str) -> subprocess.Popen[bytes]:
         """Start a worker of this name."""
-        return self.launch(name, "worker", "--host", "127.0.0.1", "--nthreads", "1", "--name", name, **environment)
+        common = ("worker", "--host", "127.0.0.1", "--nthreads", "1", "--name", name)
+        return self.launch(name, *common, *options, **environment)
 
     def end(self, name: str, how: signal.Signals = signal.SIGKILL) -> None:
         """End a part and all that it started; other signals than SIGKILL are for the process that was started."""

@@ -31,7 +31,7 @@ from small_runs import ENVIRONMENT, Tables, no_plots, write_config, write_npz
 PATIENCE = 180.0  # seconds for anything; a loaded machine is slow
 # Like the node's own command that answers letters; it also writes what goes in and out beside the party's files.
 CAPTURING = """#!{python}
-import pickle, time
+import contextlib, pickle, time
 from privadmm.deploy.flower import client, pinned
 
 plain = client.answer
@@ -39,8 +39,9 @@ plain = client.answer
 def answer(folder, letter):
     said = plain(folder, letter)
     place = folder / "captured"
-    place.mkdir(exist_ok=True)
-    (place / f"{{time.time_ns()}}.pickle").write_bytes(pickle.dumps((letter, said)))
+    with contextlib.suppress(OSError):  # its disk may be full
+        place.mkdir(exist_ok=True)
+        (place / f"{{time.time_ns()}}.pickle").write_bytes(pickle.dumps((letter, said)))
     return said
 
 client.answer = answer
@@ -131,10 +132,10 @@ class Deployed:
 
         agree(self.place)
 
-    def node(self, number: int) -> None:
-        """Start a party's node; its requests and answers are captured."""
+    def node(self, number: int, **more: str) -> None:
+        """Start a party's node, with more in its environment; its requests and answers are captured."""
         party = read_party(self.federated.folders[number])
-        environment = {**ENVIRONMENT, **node_environment(party)}
+        environment = {**ENVIRONMENT, **node_environment(party), **more}
         fault = FAULT.format(file=str(party.folder / "fault"))
         script = CAPTURING.format(python=sys.executable, fault=fault)
         (party.folder / "bin" / "flower-superexec").write_text(script)

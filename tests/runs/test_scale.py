@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -173,7 +174,47 @@ def test_a_secure_sum_adds_masks_for_every_other_party(capsys: pytest.CaptureFix
     assert secure["masks"] < 0.1
     with pytest.raises(SystemExit):
         main(["scale", str(tmp_path / "secure.toml"), "--parties", "1000"])
-    assert "What the secure sum adds for each party" in capsys.readouterr().out
+    assert "What the secure sum adds for each node" in capsys.readouterr().out
     with pytest.raises(SystemExit) as ended:
         main(["scale", str(tmp_path / "secure.toml"), "--parties", "1", "--json"])
     assert ended.value.code == 2
+
+
+def test_workers_share_the_parties_and_cores_are_shared_by_workers(capsys: pytest.CaptureFixture[str]) -> None:
+    example = Path(__file__).parents[2] / "examples" / "dp_admm.toml"
+
+    def told(*options: str) -> dict[str, Any]:
+        wires = ("--latency", "0", "--bandwidth", "1e9", "--hub", "1e9", "--work", "0.001")
+        with pytest.raises(SystemExit) as ended:
+            main(["scale", str(example), "--engine", "dask", "--parties", "1000", *wires, "--json", *options])
+        said = json.loads(capsys.readouterr().out)
+        assert ended.value.code == (2 if "error" in said else 0)
+        return said if "error" in said else {**said["lines"][0], **{key: said[key] for key in ("workers", "cores")}}
+
+    apart, shared, one_core = told(), told("--workers", "2"), told("--workers", "2", "--cores", "1")
+    assert [line["nodes"] for line in (apart, shared, one_core)] == [1000, 2, 2]
+    assert {line["parties"] for line in (apart, shared, one_core)} == {1000}
+    assert (one_core["workers"], one_core["cores"], apart["workers"]) == (2, 1, None)
+    # A worker works for its 500 parties, and for as long again where both share a core.
+    assert shared["seconds"] == pytest.approx(0.5, rel=0.1)
+    assert one_core["seconds"] - shared["seconds"] == pytest.approx(0.5, rel=0.1)
+    assert "no more workers than parties" in told("--workers", "1001")["message"]
+    assert "every party is a node" in told("--workers", "2", "--engine", "flower")["message"]
+
+
+@pytest.mark.parametrize("name", ["dp_admm", "foc", "dvp"])
+def test_bytes_of_blocks_are_those_of_their_mail(name: str) -> None:
+    """Of a graph they are at most that: neighbours of a block's parties may be the same."""
+    (case,) = [case for case in ALGORITHMS if case.name == name]
+    job, data = case.job(), shards()
+    watched = Weighed(cluster(job, data, Simulation(0), parts=np.array_split(data.ids, 2)))
+    train(job, watched)
+    kind: Any = "star" if job.algorithm.topology == "star" else "graph"
+    heard = float(job.public.graph.degrees.mean()) if job.algorithm.topology == "graph" else 1.0
+    block = -(-len(data.ids) // 2)
+    load = traffic(
+        kind, 2, message_width(job.algorithm, job.public), inbox_width(job.algorithm, job.public), heard, block
+    )
+    down, up = max(down for _, down, _ in watched.seen[-2:]), max(up for *_, up in watched.seen[-2:])
+    assert load.up == up
+    assert load.down == down if job.algorithm.topology != "graph" else load.down >= down

@@ -79,6 +79,12 @@ def scale(
     config: ConfigFile,
     parties: Annotated[str, Option(help="how many, several with commas")] = "3,10,100,1000,10000,100000",
     engine: Annotated[str, Option(help="whose constants: ideal, dask or flower")] = "flower",
+    workers: Annotated[
+        int | None, Option(min=1, help="of Dask, which share the parties; without it a party is a node")
+    ] = None,
+    cores: Annotated[
+        int | None, Option(min=1, help="that all nodes share, on one machine; without it each has its own")
+    ] = None,
     latency: Annotated[float, Option(help="seconds one way")] = 0.02,
     bandwidth: Annotated[float, Option(help="bytes a second of a party's wire")] = 12.5e6,
     hub: Annotated[float, Option(help="bytes a second of the coordinator's")] = 125e6,
@@ -100,6 +106,8 @@ def scale(
 
     if engine not in ENGINES:
         raise click.UsageError(f"--engine is one of {', '.join(ENGINES)}, not {engine!r}")
+    if workers is not None and engine == "flower":
+        raise click.UsageError("--workers goes with --engine dask or ideal: on flower every party is a node")
     counts, chosen = numbers("--parties", parties, int), read(config)
     columns = chosen.parties.split == "features"
     check_holding(chosen.algorithm.parameters, columns)
@@ -114,5 +122,5 @@ def scale(
     else:
         public = build.public(chosen, declared.sizes, d + (chosen.data.intercept > 0))
     network = Network(latency, bandwidth, hub, spread)
-    result = of_method(build.algorithm(chosen), public, d, counts, network, engine, work)
+    result = of_method(build.algorithm(chosen), public, d, counts, network, engine, work, workers, cores)
     finish(result, out, as_json, advice.save_scale, advice.scale)

@@ -102,14 +102,14 @@ class DaskCluster:
     def _homes(self, count: int) -> list[str]:
         """Workers in the order of their names, so that a block comes to the same one in every run."""
         try:
-            if (found := len(self._workers())) < count:
-                logger.warning("%d of %d workers are at %s; the others are waited for", found, count, self.address)
+            if (here := len(self._workers())) < count:
+                logger.warning("%d of %d workers are at %s; the others are waited for", here, count, self.address)
             self.client.wait_for_workers(count, timeout=self.timeout)
         except TimeoutError:
-            found = len(self._workers())
+            here = len(self._workers())
             raise ClusterError(
-                f"{found} of {count} workers came to {self.address} within {self.timeout:g} s: start more with "
-                f"`dask worker {self.address}`, or set [run] workers = {max(found, 1)}"
+                f"{here} of {count} workers came to {self.address} within {self.timeout:g} s: start more with "
+                f"`dask worker {self.address}`, or set [run] workers = {max(here, 1)}"
             ) from None
         except OSError as error:
             self._check_scheduler()

@@ -2,15 +2,17 @@
 
 A phase at the parties, seen from the hub (the coordinator; on a graph it relays what neighbours send):
 
-    the hub sends to every node one after another   handling + down/hub each
+    the hub sends to every node one after another   handling + down (carry + 1/hub) each
     a node receives                                  latency + down/bandwidth, then waits for its next look: poll
-    it starts a process, works, answers              start + work + up/bandwidth + latency
-    the hub takes answers in the order they come     up/hub + handling each, and it looks every `look` seconds
+    it starts a process, works, answers              start + work + (up + down) carry + up/bandwidth + latency
+    the hub takes answers in the order they come     handling + up (carry + 1/hub) each; it looks every `look` seconds
     the round ends when the last one is taken
 
-A node is a party, or a block of parties on one worker. With `spread` > 0 every node's latency and work is multiplied by
-a factor exp(spread z), z ~ N(0, 1), of its own: the slowest of many is what everybody waits for. On a graph whose
-neighbours talk to each other directly there is no hub: a node sends its message to each neighbour and waits for theirs.
+A node is a party, or a worker with a block of parties, which works as long as all of them together. Where nodes are
+processes that share cores, each takes as many times longer to start and to work as there are nodes to a core. With
+`spread` > 0 every node's latency and work is multiplied by a factor exp(spread z), z ~ N(0, 1), of its own: the slowest
+of many is what everybody waits for. On a graph whose neighbours talk to each other directly there is no hub: a node
+sends its message to each neighbour and waits for theirs.
 
 In a secure sum a node also masks its message towards each other one, and once exchanges a key with each:
 
@@ -23,7 +25,7 @@ measures for the engines at hand.
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -62,6 +64,7 @@ class Engine:
     poll: float = 0.0
     look: float = 0.0
     start: float = 0.0
+    carry: float = 0.0  # a byte, at either end: to pack, encrypt and copy it
     frame: int = 0  # bytes around every message
     cores: float = math.inf  # that all nodes share, where they are processes of one machine
     forgets: bool = False  # a node derives the keys of a secure sum anew for every message
@@ -72,7 +75,7 @@ class Engine:
 # Measured on loopback, two cores, by benchmarks/scale_model.py and benchmarks/secure_sums.py: see docs/scale.md.
 ENGINES = {
     "ideal": Engine(),
-    "dask": Engine(handling=5e-4, start=1.5e-3),
+    "dask": Engine(handling=5e-4, start=1.5e-3, carry=2e-8),
     "flower": Engine(handling=0.05, poll=3.0, start=3.0, look=0.2, forgets=True, verify=5e-4, signature=206),
 }
 MASK, STREAM = 9e-6, 2.5e-9  # seconds for another node: to begin a mask, and for each number in it
@@ -121,13 +124,17 @@ def traffic(
     frame: int = 0,
     sealed: bool = False,
 ) -> Traffic:
-    """Traffic of nodes with `block` parties each, which send `up` numbers and hear `down` from each sender."""
+    """Traffic of nodes with `block` parties each, which send `up` numbers and hear `down` from each sender.
+
+    A block hears the coordinator once, and of a graph at most as many neighbours as its parties have together.
+    """
     check_whole(nodes=nodes, up=up, down=down, block=block)
     heard = round(degree) if kind in ("graph", "peers") else 1
     if kind in ("graph", "peers") and not 0 < degree <= nodes * block - 1:
         raise ConfigError(f"a graph of {nodes * block} parties has no degree {degree:g}")
     sent = mail_bytes(block, up, sealed) + frame
-    to = heard * sent if kind == "peers" else mail_bytes(min(heard * block, nodes * block), down) + frame
+    rows = min(heard * block, nodes * block) if kind == "graph" else 1
+    to = heard * sent if kind == "peers" else mail_bytes(rows, down) + frame
     return Traffic(kind, nodes, to, sent, heard)
 
 
@@ -135,16 +142,18 @@ def one_round(traffic: Traffic, network: Network, engine: Engine, work: float, r
     """Seconds that a round takes."""
     slow = np.exp(network.spread * rng.standard_normal((2, traffic.nodes)))
     crowd = max(1.0, traffic.nodes / engine.cores)  # how many times longer a node takes because it shares the cores
-    latency, busy = network.latency * slow[0], (engine.start + work * slow[1]) * crowd
+    carried = engine.carry * (traffic.sent + traffic.down)
+    latency, busy = network.latency * slow[0], (engine.start + carried + work * slow[1]) * crowd
     if traffic.kind == "peers":
         # All send at once, each over a wire of its own that carries both ways; the slowest is waited for.
         sending = traffic.neighbours * (engine.handling + traffic.up / network.bandwidth)
         return float(np.max(busy + sending + latency))
-    sent = np.cumsum(np.full(traffic.nodes, engine.handling + traffic.down / network.hub))
+    byte = engine.carry + 1 / network.hub
+    sent = np.cumsum(np.full(traffic.nodes, engine.handling + traffic.down * byte))
     received = sent + latency + traffic.down / network.bandwidth
     noticed = next_look(received, engine.poll, rng.random(traffic.nodes))
     answered = next_look(noticed + busy + traffic.up / network.bandwidth + latency, engine.look, 0.0)
-    return queue_end(answered, np.full(traffic.nodes, engine.handling + traffic.up / network.hub))
+    return queue_end(answered, np.full(traffic.nodes, engine.handling + traffic.up * byte))
 
 
 def next_look(times: Floats, every: float, phase: Floats | float) -> Floats:
@@ -209,12 +218,18 @@ def of_method(
     network: Network,
     engine: str,
     work: float,
+    workers: int | None = None,
+    cores: int | None = None,
 ) -> dict[str, Any]:
-    """Simulate rounds of this algorithm with other numbers of parties; a graph keeps its mean degree."""
+    """Simulate rounds of this algorithm with other numbers of parties; a graph keeps its mean degree.
+
+    Parties are nodes, or in blocks on so many `workers`; nodes have a machine each, or all of them share `cores`.
+    """
     software, sealed = ENGINES[engine], public.sum is not None
+    software = software if cores is None else replace(software, cores=float(cores))
     kinds: tuple[Kind, ...] = ("sharing",) if public.columns else ("star",)
     if not public.columns and algorithm.topology != "star":
-        kinds = ("graph", "peers") if algorithm.topology == "graph" else ("graph",)
+        kinds = ("graph", "peers") if algorithm.topology == "graph" and workers is None else ("graph",)
     degree = float(public.graph.degrees.mean())
     lines = []
     for count in counts:
@@ -226,15 +241,22 @@ def of_method(
         up, down = message_width(algorithm, public), inbox_width(algorithm, public)
         if public.columns:
             up, down = public.dim + -(-features // count), public.dim
-        added = sealing(count, up, software) if sealed else None
+        if workers is not None and workers > count:
+            raise ConfigError(f"workers = {workers}: there are {count} parties; name no more workers than parties")
+        nodes = count if workers is None else workers
+        block = -(-count // nodes)
+        added = sealing(nodes, up, software) if sealed else None
         for kind in kinds:
             heard = min(degree, count - 1) if algorithm.topology == "graph" else 1.0
-            load = traffic(kind, count, up, down, heard, frame=software.frame, sealed=sealed)
-            line = simulate(load, network, software, work if added is None else work + added.masks)
+            load = traffic(kind, nodes, up, down, heard, block, software.frame, sealed)
+            busy = work * block + (0.0 if added is None else added.masks)
+            line = {"parties": count, **simulate(load, network, software, busy)}
             lines.append(line if added is None else line | asdict(added))
     return {
         "algorithm": algorithm.name,
         "engine": engine,
+        "workers": workers,
+        "cores": cores,
         "network": asdict(network),
         "work": work,
         "secure_sum": sealed,

@@ -102,7 +102,7 @@ def scale(r: dict[str, Any], out: Path | None) -> str:
     columns = ("parties", "who talks to whom", "seconds", "bytes in all", "through the coordinator")
     lines = [
         (
-            f"{at['nodes']:,}",
+            f"{at['parties']:,}",
             TOPOLOGIES[at["kind"]],
             seconds(at["seconds"]),
             size(at["bytes"]),
@@ -110,7 +110,7 @@ def scale(r: dict[str, Any], out: Path | None) -> str:
         )
         for at in r["lines"]
     ]
-    title = f"One round of {r['algorithm']} on {r['engine']}, latency {1000 * r['network']['latency']:g} ms"
+    title = f"One round of {r['algorithm']} on {place(r)}, latency {1000 * r['network']['latency']:g} ms"
     facts: screen.Facts = [("note", MODELLED), ("written to", out)]
     tables = [screen.table(title, columns, lines, left=columns[1:2])]
     if r["secure_sum"]:
@@ -118,11 +118,18 @@ def scale(r: dict[str, Any], out: Path | None) -> str:
     return screen.shown(*tables, screen.rows(facts))
 
 
+def place(r: dict[str, Any]) -> str:
+    """The engine, and what its nodes are where they are not machines with a party each."""
+    workers = [] if r["workers"] is None else [amount(r["workers"], "worker")]
+    cores = [] if r["cores"] is None else [amount(r["cores"], "core")]
+    return ", ".join([r["engine"], *workers, *cores])
+
+
 def sealing(lines: list[dict[str, Any]]) -> Any:
     """What a secure sum adds; its masks are part of a round above."""
     columns = ("parties", "masks, seconds a round", "keys, seconds once", "roster, bytes once")
-    rows = [(f"{at['nodes']:,}", seconds(at["masks"]), seconds(at["keys"]), size(at["roster"])) for at in lines]
-    return screen.table("What the secure sum adds for each party", columns, rows)
+    rows = [(f"{at['parties']:,}", seconds(at["masks"]), seconds(at["keys"]), size(at["roster"])) for at in lines]
+    return screen.table("What the secure sum adds for each node", columns, rows)
 
 
 def seconds(count: float) -> str:
@@ -147,11 +154,11 @@ def save_scale(r: dict[str, Any], out: Path) -> None:
         plots, ("seconds", "bytes"), ("seconds a round", "bytes a round, on all wires"), strict=True
     ):
         for kind, name in TOPOLOGIES.items():
-            if lines := [(line["nodes"], line[key]) for line in r["lines"] if line["kind"] == kind]:
+            if lines := [(line["parties"], line[key]) for line in r["lines"] if line["kind"] == kind]:
                 axes.plot(*zip(*lines, strict=True), "o-", color=ORANGE if kind == "peers" else BLUE, label=name)
         axes.set(xlabel="parties", ylabel=words, xscale="log", yscale="log")
         finish(axes)
-    drawing.suptitle(f"{r['algorithm']} on {r['engine']}")
+    drawing.suptitle(f"{r['algorithm']} on {place(r)}")
     drawing.supxlabel(MODELLED, fontsize=9, color=GREY)
     drawing.savefig(out / "scale.png")
 

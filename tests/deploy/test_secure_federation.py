@@ -11,7 +11,7 @@ import pytest
 
 from privadmm.cli.views import steward
 from privadmm.deploy.federation import party_server
-from privadmm.deploy.federation.init import with_ledger
+from privadmm.deploy.federation.party import read as read_party
 from privadmm.deploy.federation.party_server import answer
 from privadmm.deploy.federation.protocol import Letter
 from privadmm.engine.mail import Mail
@@ -444,21 +444,29 @@ def test_a_key_is_erased_where_a_step_fails(tmp_path: Path, monkeypatch: pytest.
 # A ledger that was put back
 
 
-def put_back(ledger: Path, copy: bytes) -> None:
+Copy = tuple[bytes, bytes]  # of a ledger and of its anchor, which would notice that the ledger alone was put back
+
+
+def copy_of(ledger: Path) -> Copy:
+    return ledger.read_bytes(), Path(f"{ledger}-anchor").read_bytes()
+
+
+def put_back(ledger: Path, copy: Copy) -> None:
     for suffix in ("-wal", "-shm"):
         Path(f"{ledger}{suffix}").unlink(missing_ok=True)
-    ledger.write_bytes(copy)
+    ledger.write_bytes(copy[0])
+    Path(f"{ledger}-anchor").write_bytes(copy[1])
 
 
-def copied(made: Federated, round: int) -> tuple[bytes, Desks]:
+def copied(made: Federated, round: int) -> tuple[Copy, Desks]:
     """The ledger of party 1 as it was before this round, and the letters of a run that went on from there."""
-    copies, post = list[bytes](), ending_at(made, ROUNDS - 2)
+    copies, post = list[Copy](), ending_at(made, ROUNDS - 2)
     die = post.before
 
     def copy(party: int, letter: Letter) -> None:
         die(party, letter)
         if party == 1 and letter.get("round") == round:
-            copies.append(made.ledgers[1].read_bytes())
+            copies.append(copy_of(made.ledgers[1]))
 
     post.before = copy
     with pytest.raises(ClusterError, match="gone"):
@@ -502,13 +510,13 @@ def test_without_that_it_would_answer_again(tmp_path: Path, monkeypatch: pytest.
 def test_a_ledger_from_before_the_roster(moment: str, tmp_path: Path) -> None:
     """It can be begun and told the same roster again, and answers nothing."""
     made = federated(tmp_path, STAR)
-    copies, post = [made.ledgers[1].read_bytes()], ending_at(made, 2)
+    copies, post = [copy_of(made.ledgers[1])], ending_at(made, 2)
     die = post.before
 
     def copy(party: int, letter: Letter) -> None:
         die(party, letter)
         if party == 1 and letter["kind"] == "roster" and moment == "before the roster":
-            copies[0] = made.ledgers[1].read_bytes()
+            copies[0] = copy_of(made.ledgers[1])
 
     post.before = copy
     with pytest.raises(ClusterError, match="gone"):
@@ -549,8 +557,10 @@ def test_a_policy_refuses_before_records_are_read(
     begin = next(letter for party, letter, _ in post.captured if party == 1 and letter["kind"] == "begin")
     assert begun == ROUNDS
     made.change(1, "fewest = 3", after)
-    made.ledgers[1].unlink()
-    with_ledger(made.folders[1])
+    known, before = identity_of(made.ledgers[1]), charged(made.ledgers[1])
+    assert known is not None
+    with closing(SqliteLedger(made.ledgers[1], known.parties, known.policy, known.mode)) as ledger:
+        ledger.amend(read_party(made.folders[1]).fixed, "stricter")
     monkeypatch.setattr(party_server, "read_records", lambda *_: pytest.fail("records were read"))
     said = answer(made.folders[1], begin)
     assert said["status"] == "refused"
@@ -559,7 +569,7 @@ def test_a_policy_refuses_before_records_are_read(
         made.run(out="runs/second")
     log = (made.folders[1] / "requests.log").read_text().splitlines()
     assert [json.loads(line)["kind"] for line in log[-1:]] == ["hello"]
-    assert charged(made.ledgers[1]) == 0
+    assert charged(made.ledgers[1]) == before
 
 
 def test_a_job_for_few_of_those_who_are_pinned_gets_no_smaller_sum(made: Federated) -> None:

@@ -435,6 +435,7 @@ def test_a_ledger_that_was_put_back_releases_nothing_more(tmp_path: Path) -> Non
     worker = open_block(job, shards().take(np.array([0])), Simulation(0), ledgers[0])
     copy = tmp_path / "copy.sqlite"
     ledgers[0]._db.execute(f"VACUUM INTO '{copy}'")
+    anchor = (tmp_path / "0.sqlite-anchor").read_bytes()
     _, mail = job.algorithm.start(job.public)
     first = worker.step(0, 0, addressed(worker, mail)).pack()
     for ledger in ledgers:
@@ -442,6 +443,9 @@ def test_a_ledger_that_was_put_back_releases_nothing_more(tmp_path: Path) -> Non
     for beside_it in ("-wal", "-shm"):
         (tmp_path / f"0.sqlite{beside_it}").unlink(missing_ok=True)
     copy.replace(tmp_path / "0.sqlite")
+    with pytest.raises(LockedError, match="anchor knows of row"):
+        SqliteLedger(tmp_path / "0.sqlite", [0], job.policy, "simulation")
+    (tmp_path / "0.sqlite-anchor").write_bytes(anchor)  # it was put back too
     again = SqliteLedger(tmp_path / "0.sqlite", [0], job.policy, "simulation")
     worker = open_block(job, shards().take(np.array([0])), Simulation(1), again)
     with pytest.raises(LedgerError, match="older than what job case has sent"):

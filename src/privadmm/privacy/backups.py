@@ -27,7 +27,7 @@ from privadmm.params import check_nonnegative
 from privadmm.privacy.accounting import epsilon, printed
 from privadmm.privacy.anchor import DOUBTED, Anchor, AnchorFile, Known, lacks
 from privadmm.privacy.events import Lost, Spent, less, merge
-from privadmm.privacy.key_file import KeyFile
+from privadmm.privacy.key_file import erase_keys
 from privadmm.privacy.ledger_file import PUT_BACK, Identity, alone_beside, connect, identity_of, readable, start_of
 from privadmm.privacy.sqlite_ledger import SqliteLedger
 from privadmm.privacy.verification import Verification, sound, verify
@@ -112,7 +112,7 @@ def restore(source: Path, path: Path, decision: Decision) -> Restored:
             fresh.replace(path)
             anchor.make(*now)
         if missing is not None:
-            KeyFile(path).erase_all()
+            erase_keys(path)
     return Restored(rows, missing, known is not None, ended, charged, replaced)
 
 

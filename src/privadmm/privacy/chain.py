@@ -14,7 +14,7 @@ moved on, before anything is returned. The order matters in every crash:
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -59,7 +59,8 @@ class Chain:
         self._accounts: Accounts | None = None
         self._version = -1
         if not self.path.exists():
-            self._vacant()
+            with suppress(ValueError):  # of what is no path; `connect` says so
+                self._vacant()
         self._db = connect(self.path)
         try:
             self._open()

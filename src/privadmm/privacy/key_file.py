@@ -131,6 +131,16 @@ class KeyFile:
             raise LedgerError(f"{self.path}: the keys could not be written or read ({error.strerror})") from error
 
 
+def keys_beside(ledger: Path) -> Path | None:
+    """The file of a ledger's keys, if there is one."""
+    return path if (path := KeyFile(ledger).path).exists() else None
+
+
+def erase_keys(ledger: Path) -> None:
+    """Overwrite every key of a ledger."""
+    KeyFile(ledger).erase_all()
+
+
 def write(file: Any, place: int, data: bytes) -> None:
     """Put bytes where they belong and wait until they are on the disk."""
     file.seek(place)

@@ -14,7 +14,7 @@ from privadmm.data.files import write_bytes
 from privadmm.errors import LedgerError, RefusedError
 from privadmm.privacy.accounting import epsilon, printed
 from privadmm.privacy.anchor import AnchorFile
-from privadmm.privacy.key_file import KeyFile
+from privadmm.privacy.key_file import erase_keys, keys_beside
 from privadmm.privacy.ledger_file import Identity, identity_of
 from privadmm.privacy.policy import Policy
 from privadmm.privacy.sqlite_ledger import SqliteLedger
@@ -37,9 +37,10 @@ def new_ledger(
         )
     path.parent.mkdir(parents=True, exist_ok=True)
     if before:
-        KeyFile(path).erase_all()
-        for file in (AnchorFile(path).path, KeyFile(path).path):
-            file.unlink(missing_ok=True)
+        erase_keys(path)
+        for file in (AnchorFile(path).path, keys_beside(path)):
+            if file is not None:
+                file.unlink(missing_ok=True)
     with closing(SqliteLedger(path, ids, policy, mode)) as made:
         if before:
             with made.transaction():
@@ -65,7 +66,7 @@ def earlier(path: Path, records: Path | None = None) -> list[str]:
             found.append(f"{anchor.path} is the anchor of a ledger with {left.seq} rows{_spent_by_anchor(anchor)}")
     except LedgerError as error:
         found.append(str(error))
-    if (keys := KeyFile(path).path).exists():
+    if (keys := keys_beside(path)) is not None:
         found.append(f"{keys} has the keys of an earlier ledger's jobs")
     if records is not None and (note := note_of(records)).exists():
         try:

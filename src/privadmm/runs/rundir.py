@@ -153,7 +153,7 @@ class RunDir:
         for path in made:
             path.unlink(missing_ok=True)
         for ledger in (self.ledger, *self.ledgers.glob("*.sqlite")):
-            for suffix in ("", "-wal", "-shm", "-journal", "-keys"):
+            for suffix in ("", "-wal", "-shm", "-journal", "-keys", "-anchor"):
                 ledger.with_name(ledger.name + suffix).unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             self.ledgers.rmdir()

@@ -11,7 +11,7 @@ import pytest
 
 from privadmm.cli.views import steward
 from privadmm.deploy.federation import party_server
-from privadmm.deploy.federation.joining import with_ledger
+from privadmm.deploy.federation.init import with_ledger
 from privadmm.deploy.federation.party_server import answer
 from privadmm.deploy.federation.protocol import Letter
 from privadmm.engine.mail import Mail
@@ -550,7 +550,7 @@ def test_a_policy_refuses_before_records_are_read(
     assert begun == ROUNDS
     made.change(1, "fewest = 3", after)
     made.ledgers[1].unlink()
-    with_ledger(made.folders[1], "a test of policies")
+    with_ledger(made.folders[1])
     monkeypatch.setattr(party_server, "read_records", lambda *_: pytest.fail("records were read"))
     said = answer(made.folders[1], begin)
     assert said["status"] == "refused"

@@ -230,7 +230,7 @@ def test_versions_that_differ(place: Place, made: Federated, coordinator: Coordi
 
 def test_a_reply_of_another_key(place: Place, made: Federated) -> None:
     (made.folders[0] / "node-key").unlink()
-    keys.make_node_key(made.folders[0] / "node-key")
+    keys.make_node_key(made.folders[0])
     found = fault(place, made.folders[0], "key")
     assert "federation rotate" in found["fix"]
 

@@ -206,18 +206,18 @@ def refusing(made: Federated, **options: Any) -> str:
     ],
 )
 def test_a_party_refuses_what_its_policy_does_not_allow(made: Federated, before: str, after: str, told: str) -> None:
-    from privadmm.deploy.federation.init import with_ledger
+    from privadmm.deploy.federation.joining import with_ledger
 
     made.change(1, before, after)
     made.ledgers[1].unlink()
-    with_ledger(made.folders[1])
+    with_ledger(made.folders[1], "a test of policies")
     assert told in refusing(made)
     # What the others reserved for it is free again.
     for path in (made.folders[0], made.folders[2]):
         assert '"kind": "step"' not in (path / "requests.log").read_text()
     made.change(1, after, before)
     made.ledgers[1].unlink()
-    with_ledger(made.folders[1])
+    with_ledger(made.folders[1], "a test of policies")
     assert made.run()["epsilon"] == pytest.approx(1.0)
 
 

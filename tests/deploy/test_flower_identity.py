@@ -57,7 +57,7 @@ def own_node(made: Deployed, number: int, shift: str | None = None) -> None:
     clock = [] if shift is None else ["faketime", "-f", shift]
     folder = made.federated.folders[number]
     words = [*clock, sys.executable, "-m", "privadmm", "federation", "node", str(folder)]
-    made.start(f"node-{number}", words, {**ENVIRONMENT, "FAKETIME_DONT_FAKE_MONOTONIC": "1"})
+    made.start(f"node-{number}", words, dict(ENVIRONMENT))
 
 
 def ended(made: Deployed) -> None:

@@ -144,7 +144,7 @@ def join(
     write_text(folder / "ca.pem", facts.authority)
     write_text(folder / FILE, described(invitation, table, records, name, port or facts.port))
     (folder / PEERS).mkdir(exist_ok=True)
-    public = make_node_key(folder / "node-key")
+    public = make_node_key(folder)
     reply = signed_reply(facts.party, facts.federation, name or f"party {facts.party}", folder / "node-key", public)
     write_text(folder / REPLY, Peers((reply,)).written(REPLY))
     party = None if records is None else read_party(folder)

@@ -44,9 +44,9 @@ def make_key(path: Path, format: PrivateFormat = PrivateFormat.PKCS8) -> Key:
     return key
 
 
-def make_node_key(path: Path) -> bytes:
+def make_node_key(folder: Path, name: str = "node-key") -> bytes:
     """Make a party's private key, in the format that Flower wants, and return the public one."""
-    return public(make_key(path, PrivateFormat.OpenSSH).public_key())
+    return public(make_key(folder / name, PrivateFormat.OpenSSH).public_key())
 
 
 def make_authority(folder: Path, host: str) -> None:

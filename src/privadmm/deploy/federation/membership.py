@@ -41,7 +41,7 @@ def rotate_key(folder: Path) -> Reply:
         if begun.key == before.decode().strip():
             answer.replace(folder / REPLY)
             return begun
-    public = make_node_key(fresh)
+    public = make_node_key(folder, fresh.name)
     reply = signed_reply(party.number, federation_of(folder), party.name, fresh, public, key if before else None)
     if before is not None:
         keep_public(folder, before)

@@ -166,7 +166,7 @@ class Running:
         return max((sum(megabytes(pid) for pid in family(node)) for node in nodes), default=0.0)
 
     def end(self) -> None:
-        """End all processes: the nodes first, so that they can say goodbye; and see that what they started has ended."""
+        """End all processes, the nodes first, so that they can say goodbye; what they started ends with them."""
         started = [pid for one in self.kept if one.child is not None for pid in family(one.child.pid)]
         for group in (self.kept[1:], self.kept[:1]):
             for process in group:

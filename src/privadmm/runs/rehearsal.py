@@ -6,6 +6,7 @@ deployment are not touched.
 
 import json
 import os
+import signal
 import socket
 import sys
 import time
@@ -20,7 +21,7 @@ from privadmm.config.file import Config
 from privadmm.deploy.federation.init import Made, init
 from privadmm.deploy.federation.layout import node, node_environment
 from privadmm.deploy.federation.proposal import parties_of
-from privadmm.deploy.federation.supervisor import Process, reachable
+from privadmm.deploy.federation.supervisor import LEAVING, Process, reachable
 from privadmm.deploy.flower.control import register
 from privadmm.errors import ClusterError
 from privadmm.privacy.verification import verify
@@ -161,30 +162,51 @@ class Running:
 
     def memory(self) -> float:
         """Megabytes of the largest node with its processes: each page is counted once, shared ones in part."""
-        parents: dict[int, list[int]] = {}
-        for path in Path("/proc").glob("[0-9]*/stat"):
-            with suppress(OSError, ValueError):
-                parents.setdefault(int(path.read_text().rpartition(")")[2].split()[1]), []).append(
-                    int(path.parent.name)
-                )
-
-        def weigh(pid: int) -> float:
-            own = 0.0
-            with suppress(OSError, StopIteration, ValueError):
-                lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-                own = float(next(line for line in lines if line.startswith("Pss:")).split()[1]) / 1024
-            return own + sum(weigh(child) for child in parents.get(pid, ()))
-
-        return max((weigh(one.child.pid) for one in self.kept[1:] if one.child is not None), default=0.0)
+        nodes = [one.child.pid for one in self.kept[1:] if one.child is not None]
+        return max((sum(megabytes(pid) for pid in family(node)) for node in nodes), default=0.0)
 
     def end(self) -> None:
-        """End all processes: the nodes first, so that they can say goodbye."""
+        """End all processes, the nodes first, so that they can say goodbye; what they started ends with them."""
+        started = [pid for one in self.kept if one.child is not None for pid in family(one.child.pid)]
         for group in (self.kept[1:], self.kept[:1]):
             for process in group:
                 if process.child is not None:
                     process.child.terminate()
             for process in group:
                 process.end(interrupted=False)
+        deadline = time.monotonic() + LEAVING
+        while (left := [pid for pid in started if lives(pid)]) and time.monotonic() < deadline:
+            time.sleep(LOOK)
+        for pid in left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def family(pid: int) -> list[int]:
+    """A process and all that it started, as far as they run."""
+    children: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError, ValueError):
+            parent = int(path.read_text().rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(path.parent.name))
+    found = [pid]
+    for one in found:  # which grows
+        found += children.get(one, [])
+    return found
+
+
+def megabytes(pid: int) -> float:
+    with suppress(OSError, StopIteration, ValueError):
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        return float(next(line for line in lines if line.startswith("Pss:")).split()[1]) / 1024
+    return 0.0
+
+
+def lives(pid: int) -> bool:
+    """Whether a process runs; one that is dead and that nobody has waited for does not."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
 
 
 @contextmanager

@@ -31,7 +31,7 @@ from small_runs import ENVIRONMENT, Tables, no_plots, write_config, write_npz
 PATIENCE = 180.0  # seconds for anything; a loaded machine is slow
 # Like the node's own command that answers letters; it also writes what goes in and out beside the party's files.
 CAPTURING = """#!{python}
-import contextlib, pickle, time
+import pickle, time
 from privadmm.deploy.flower import client, pinned
 
 plain = client.answer
@@ -39,9 +39,12 @@ plain = client.answer
 def answer(folder, letter):
     said = plain(folder, letter)
     place = folder / "captured"
-    with contextlib.suppress(OSError):  # its disk may be full
+    path = place / f"{{time.time_ns()}}.pickle"
+    try:
         place.mkdir(exist_ok=True)
-        (place / f"{{time.time_ns()}}.pickle").write_bytes(pickle.dumps((letter, said)))
+        path.write_bytes(pickle.dumps((letter, said)))
+    except OSError:  # its disk is full
+        path.unlink(missing_ok=True)
     return said
 
 client.answer = answer

@@ -203,6 +203,21 @@ def joined(made: Made) -> list[Path]:
     return folders
 
 
+def node_key(path: Path) -> Any:
+    """The private key of a node."""
+    from cryptography.hazmat.primitives.serialization import load_ssh_private_key
+
+    return load_ssh_private_key(path.read_bytes(), None)
+
+
+def public_half(path: Path) -> bytes:
+    """The public half of a node's private key, as one line."""
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    line: bytes = node_key(path).public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+    return line + b"\n"
+
+
 def key_of(ledger: Path, job: str) -> bytes | None:
     """The private key of a party's job, while there is one."""
     return KeyFile(ledger).key(job)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from federations import OWN_FILES, own_csv
+from federations import OWN_FILES, own_csv, public_half
 from flower_deployment import PATIENCE, free_ports
 from small_runs import ENVIRONMENT
 
@@ -121,7 +121,7 @@ def test_a_node_that_is_not_let_in_goes_on_trying(town: Town) -> None:
         town.start(f"node-{number}", "node", town.own(number), *more)
     # Nobody is admitted: more ends than the supervisor's patience, and none gives up.
     town.wait(lambda: all(town.log(f"node-{n}").count(again) > 3 for n in range(COUNT)), "three refusals each")
-    fingerprint = keys.fingerprint(keys.public_of(town.own(0) / "node-key"))
+    fingerprint = keys.fingerprint(public_half(town.own(0) / "node-key"))
     assert f"the coordinator has not admitted the key {fingerprint} yet" in town.log("node-0")
 
     town.call("admit", town.root / "hub", *(town.own(number) / "reply.toml" for number in range(COUNT)))
@@ -158,7 +158,7 @@ def test_a_superlink_registers_what_it_finds(town: Town) -> None:
     town.call("admit", place.folder, town.own(0) / "reply.toml")
     town.start("superlink", "superlink", place.folder)
     town.wait(lambda: "registered party-0" in town.log("superlink"), "the first key")
-    (place.keys / "party-1.pub").write_bytes(keys.public_of(town.own(1) / "node-key"))
+    (place.keys / "party-1.pub").write_bytes(public_half(town.own(1) / "node-key"))
     town.wait(lambda: "registered party-1" in town.log("superlink"), "the second key")
     assert {number for number, one in known(place).items() if one is not None} == {0, 1}
     assert town.stop() == [0]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from federations import OWN_FILES, Desks, Federated, own_csv
+from federations import OWN_FILES, Desks, Federated, node_key, own_csv, public_half
 from privadmm.config.file import read
 from small_runs import Outcome, Place
 
@@ -101,7 +101,7 @@ def test_private_keys_never_travel(place: Place) -> None:
     for number in range(COUNT):
         key = all_of_them.own(number) / "node-key"
         assert stat.S_IMODE(key.stat().st_mode) == 0o600
-        secret = keys.private(key).private_numbers().private_value.to_bytes(48, "big")
+        secret = node_key(key).private_numbers().private_value.to_bytes(48, "big")
         raw = key.read_bytes()
         for path in all_of_them.root.rglob("*"):
             if path.is_file() and path != key:
@@ -221,7 +221,7 @@ def test_one_key_for_two_parties_is_refused(place: Place) -> None:
     some.join(0)
     some.admit(0)
     key, federation = some.own(0) / "node-key", some.coordinator.reached.federation
-    twin = signed_reply(1, federation, "Clinic 1", key, keys.public_of(key))
+    twin = signed_reply(1, federation, "Clinic 1", key, public_half(key))
     path = some.root / "twin.toml"
     path.write_text(Peers((twin,)).written("twin.toml"))
     assert "have the same key" in some.call("admit", some.fed, path, code=2).err
@@ -256,9 +256,9 @@ def test_a_coordinator_that_swaps_a_key_shows_another_code(place: Place) -> None
 def test_a_party_rotates_its_key(place: Place) -> None:
     some = Organisations(place, SECURE_FILES.replace("epsilon = 1.0", "epsilon = 1.0\nbudget = 5.0")).everybody()
     some.run()
-    before = keys.public_of(some.own(1) / "node-key")
+    before = public_half(some.own(1) / "node-key")
     said = some.call("rotate", some.own(1), "--json").object
-    assert said["fingerprint"] == keys.fingerprint(keys.public_of(some.own(1) / "node-key"))
+    assert said["fingerprint"] == keys.fingerprint(public_half(some.own(1) / "node-key"))
     assert [path.read_bytes() for path in (some.own(1) / "retired-keys").glob("*.pub")] == [before]
     assert stat.S_IMODE((some.own(1) / "node-key").stat().st_mode) == 0o600
     assert some.admit(1, words=("--json",)).object["admitted"][0]["state"] == "vouched"
@@ -283,9 +283,9 @@ def test_a_rotation_that_was_cut_short_is_finished(place: Place, monkeypatch: py
     some.call("rotate", some.own(0), code=1)
     monkeypatch.undo()
     monkeypatch.setattr("privadmm.cli.federation_members.registered", lambda place: None)
-    fresh = keys.public_of(some.own(0) / "node-key")
+    fresh = public_half(some.own(0) / "node-key")
     some.call("rotate", some.own(0))
-    assert keys.public_of(some.own(0) / "node-key") == fresh
+    assert public_half(some.own(0) / "node-key") == fresh
     some.admit(0)
     assert (some.coordinator.keys / "party-0.pub").read_bytes() == fresh
 
@@ -376,7 +376,7 @@ def test_old_directories_rotate_too(place: Place) -> None:
     (some.own(0) / "invitation.toml").unlink()
     some.call("rotate", some.own(0))
     some.admit(0)
-    assert (some.coordinator.keys / "party-0.pub").read_bytes() == keys.public_of(some.own(0) / "node-key")
+    assert (some.coordinator.keys / "party-0.pub").read_bytes() == public_half(some.own(0) / "node-key")
 
 
 def test_an_invitation_that_is_none(place: Place) -> None:

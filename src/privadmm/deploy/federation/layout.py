@@ -60,9 +60,10 @@ def dialled(listen: str, host: str) -> str:
 
 def listened(host: str) -> str:
     """At which address a SuperLink that parties know under this name listens, unless somebody says otherwise."""
-    if host.strip("[]") in ("127.0.0.1", "localhost", "::1"):
-        return "127.0.0.1" if host == "localhost" else host.strip("[]")
-    return "::" if ":" in host else "0.0.0.0"
+    plain = host.strip("[]")
+    if plain in ("127.0.0.1", "::1", "localhost"):
+        return "127.0.0.1" if plain == "localhost" else plain
+    return "::" if ":" in plain else "0.0.0.0"
 
 
 def host_and_port(address: str, where: str) -> tuple[str, int]:

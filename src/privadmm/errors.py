@@ -44,7 +44,7 @@ class RefusedError(PrivadmmError):
 
 
 class LockedError(PrivadmmError):
-    """A ledger is locked: a tick failed after records were read, and only its steward may unlock it."""
+    """A ledger is locked until its steward decides: a tick failed after records were read, or a copy was put back."""
 
     exit_code = 3
 

@@ -100,6 +100,10 @@ def test_backup_and_restore(place: Place, file: Path) -> None:
     assert done["ended"] == ["abandoned"]
     assert spent(place, file) == pytest.approx(known, rel=1e-12)
     assert place.call("ledger", "verify", file).code == 0
+    (put_there,) = place.call("ledger", "show", file, "--json").object["restored"]
+    assert put_there["because"] == "the disk broke"
+    assert put_there["epsilon"] > 0.1
+    assert "put back from a copy" in place.call("ledger", "show", file).out
     assert place.train(small, out=place.path / "more").code == 0
     assert spent(place, file) > known
 

@@ -31,11 +31,12 @@ from privadmm.privacy.ledger_file import (
     TABLES,
     Identity,
     connect,
-    current,
+    current_facts,
     default_limits,
+    facts_of,
+    hash_of,
     link,
     pack_charges,
-    start_of,
     unpack_charges,
 )
 from privadmm.privacy.policy import Policy
@@ -87,7 +88,7 @@ class Chain:
                     self._db.execute(statement)
             if tables and "activity" not in tables:  # a ledger of an earlier version: times are kept from now on
                 self._db.execute("INSERT INTO activity SELECT DISTINCT job, ? FROM ticks", (time.time(),))
-            self._start = start_of(self._db).hash
+            self._start = hash_of(facts_of(self._db))
             self._agree()
             if self.accounts.of("").amended != self.count("amend"):  # `accounts` verifies rows added since the last use
                 raise LedgerError(f"{self.path}: a row that amended the policy was removed; nothing was released")
@@ -109,7 +110,7 @@ class Chain:
 
     def _agree(self) -> None:
         """Refuse a policy that is not the ledger's current one."""
-        fixed, asked = current(self._db).facts(), self.identity.facts()
+        fixed, asked = current_facts(self._db), self.identity.facts()
         for fact in {**asked, **fixed}:
             if fixed.get(fact) != asked.get(fact):
                 raise LedgerError(
@@ -206,7 +207,7 @@ class Chain:
 
     def _known(self) -> Known:
         """What must not be lost with the file. In a transaction."""
-        return Known(self.aside(), current(self._db).facts(), self.kept_for_all())
+        return Known(self.aside(), current_facts(self._db), self.kept_for_all())
 
     def kept_for_all(self) -> tuple[str, ...]:
         """Names of what was drawn once for all jobs."""

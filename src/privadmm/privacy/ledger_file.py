@@ -168,7 +168,7 @@ class Identity:
 
     @property
     def hash(self) -> str:
-        return sha(json.dumps(self.facts(), sort_keys=True))
+        return hash_of(self.facts())
 
 
 def same_but_for_policy(one: Identity, other: Identity) -> bool:
@@ -263,22 +263,37 @@ def alone_beside(path: Path, patience: float = 30.0) -> Iterator[None]:
         yield
 
 
+def facts_of(db: sqlite3.Connection) -> dict[str, str]:
+    """What the ledger fixed when it was made, as it is stored."""
+    return dict(db.execute("SELECT fact, value FROM identity"))
+
+
+def hash_of(facts: Mapping[str, str]) -> str:
+    """The hash from which the chain of a ledger with these facts starts."""
+    return sha(json.dumps(dict(facts), sort_keys=True))
+
+
+def current_facts(db: sqlite3.Connection) -> dict[str, str]:
+    """The facts of the last row that amended the policy; without one, those that the ledger was made with."""
+    found = db.execute(f"{ROWS} WHERE kind = 'amend' ORDER BY seq DESC LIMIT 1").fetchone()
+    if found is None:
+        return facts_of(db)
+    *row, stored = found
+    before = db.execute("SELECT hash FROM ticks WHERE seq = ?", (row[0] - 1,)).fetchone()
+    if link(hash_of(facts_of(db)) if row[0] == 1 else str(before and before[0]), tuple(row)) != stored:
+        raise LedgerError(f"row {row[0]}: {ALTERED}; nothing was released")
+    facts: dict[str, str] = json.loads(row[7])
+    return facts
+
+
 def start_of(db: sqlite3.Connection) -> Identity:
-    """What the ledger fixed when it was made; the chain starts from its hash."""
-    return Identity.of(dict(db.execute("SELECT fact, value FROM identity")))
+    """Whose ledger it is, with the policy that it was made with; the chain starts from its hash."""
+    return Identity.of(facts_of(db))
 
 
 def current(db: sqlite3.Connection) -> Identity:
-    """The ledger's identity with its current policy: the one of the last row that amended it."""
-    start = start_of(db)
-    found = db.execute(f"{ROWS} WHERE kind = 'amend' ORDER BY seq DESC LIMIT 1").fetchone()
-    if found is None:
-        return start
-    *row, stored = found
-    before = db.execute("SELECT hash FROM ticks WHERE seq = ?", (row[0] - 1,)).fetchone()
-    if link(start.hash if row[0] == 1 else str(before and before[0]), tuple(row)) != stored:
-        raise LedgerError(f"row {row[0]}: {ALTERED}; nothing was released")
-    return Identity.of(json.loads(row[7]))
+    """Whose ledger it is, with its current policy."""
+    return Identity.of(current_facts(db))
 
 
 def identity_of(path: Path) -> Identity | None:

@@ -8,14 +8,14 @@ round -1, with its name, its event and its bytes.
 
 In a deployment a tick is first an intent, outside the chain: what it will cost, on record before records are read. Its
 row takes the intent's place; an interrupt takes it away. An intent without a process at work on it shows a tick that
-failed. A row charges that tick, ends its job and locks the ledger; unlocking is a row too. Rows are chained,
+failed. A row charges that tick, ends its job and locks the ledger; unlocking is a row too. So is another policy, proof
+of others that rows are missing, and what a steward charged for them.
 
-    hash_n = sha256(hash_{n-1}, row n),      hash_0 = sha256(identity: mode, parties, policy)
-
-so a row that was altered or removed shows (verification.py says when). The last hash, the head, travels with every
-release, so a tail that was cut off, or a backup that was put back, shows to whoever kept the heads (`verify` with those
-of a run directory). Heads must tell nothing: all that is hashed was released, but for what is kept and why a tick
-failed, which are hashed behind a secret of their own.
+Rows are chained by hashes (chain.py), so a row that was altered or removed shows (verification.py says when). An older
+copy that was put back shows by the ledger's anchor. The last hash, the head, travels with every release, so that a copy
+that was put back with its anchor shows to whoever kept the heads (`verify` with those of a run directory). Heads must
+tell nothing: all that is hashed was released, is a policy, or is a steward's reason, but for what is kept and why a
+tick failed, which are hashed behind a secret of their own.
 """
 
 import json

@@ -14,7 +14,7 @@ from privadmm.errors import LedgerError
 from privadmm.privacy.accounting import epsilon, printed
 from privadmm.privacy.backups import Restored
 from privadmm.privacy.events import SharedGaussian, Spent, alone, dump, less, merge
-from privadmm.privacy.ledger_file import connect, current, identity_of, readable, start_of
+from privadmm.privacy.ledger_file import PUT_BACK, connect, current, identity_of, readable, start_of, unpack_charges
 from privadmm.privacy.sqlite_ledger import SqliteLedger
 from privadmm.privacy.verification import Verification, sound, verify
 
@@ -104,6 +104,7 @@ def overview(path: Path) -> Json:
             "adjacency": ledger.policy.adjacency,
             "policy": asdict(ledger.policy),
             "policies": policies(path),
+            "restored": restores(path, delta),
             "head": ledger.head,
             # What it lacks of what its anchor knows.
             "behind": behind,
@@ -136,6 +137,15 @@ def policies(path: Path) -> list[Json]:
             found.append({"row": seq, "because": why, "changed": changed})
             facts = now
     return found
+
+
+def restores(path: Path, delta: float | None) -> list[Json]:
+    """The copies that were put back: by which row, why, and what that charged to the party that paid most."""
+    with readable(path), closing(connect(path, read_only=True)) as db:
+        of = "WHERE kind = 'restore' AND job = ? ORDER BY seq"
+        rows = db.execute(f"SELECT seq, inbox, charges FROM ticks {of}", (PUT_BACK,)).fetchall()
+    found = ((seq, why, list(unpack_charges(charges).values()) or [()]) for seq, why, charges in rows)
+    return [{"row": seq, "because": why, "epsilon": worst(spent, delta)} for seq, why, spent in found]
 
 
 def freed(ledger: SqliteLedger, job: str, dry_run: bool) -> Json:
@@ -271,6 +281,9 @@ def as_text(ledger: Json) -> str:
         facts.append(("limits", ", ".join(f"{name} {value:g}" for name, value in policy["limits"].items())))
     for one in ledger["policies"][1:]:
         facts.append((f"row {one['row']}", f"amended: {changes(one['changed'])} ({screen.escape(one['because'])})"))
+    for one in ledger["restored"]:
+        charged = f"epsilon {shown_cost(one['epsilon'])} charged for what was lost"
+        facts.append((f"row {one['row']}", f"put back from a copy: {charged} ({screen.escape(one['because'])})"))
     if (reason := ledger["policies"][0]["because"]) is not None:
         facts.append(("row 1", screen.escape(reason)))
     if ledger["behind"] is not None:

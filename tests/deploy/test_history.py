@@ -167,6 +167,8 @@ def test_a_key_that_was_replaced_still_counts(made: Federated) -> None:
 def test_what_a_steward_restored_and_had_charged_proves_nothing_more(made: Federated, tmp_path: Path) -> None:
     before = Backup.of(made.ledgers[1])
     made.run()
+    for path in (made.folders[1] / "jobs").iterdir():
+        os.utime(path, (2**33, 2**33))  # whatever the clock said
     before.put_back()
     with pytest.raises(LockedError):
         made.run(out="runs/second")
@@ -178,6 +180,8 @@ def test_what_a_steward_restored_and_had_charged_proves_nothing_more(made: Feder
     # What is released after that is not covered by it.
     again = Backup.of(made.ledgers[1])
     made.run(out="runs/fourth")
+    for path in (made.folders[1] / "jobs").iterdir():
+        os.utime(path, (0, 0))
     again.put_back()
     with pytest.raises(LockedError):
         made.run(out="runs/fifth")

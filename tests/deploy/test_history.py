@@ -2,6 +2,7 @@
 
 import json
 import os
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,14 @@ from privadmm import __version__
 from privadmm.deploy.federation import coordinator, party_server
 from privadmm.deploy.federation.keys import make_node_key
 from privadmm.deploy.federation.party import read as read_party
-from privadmm.deploy.federation.party_server import answer
+from privadmm.deploy.federation.party_server import Desk, answer
 from privadmm.deploy.federation.protocol import MOST_TOLD, Letter, receipt_content
 from privadmm.deploy.federation.signing import public_of, seal
 from privadmm.errors import ClusterError, LockedError, RefusedError
 from privadmm.privacy.backups import Decision, restore
+from privadmm.privacy.ledger_file import identity_of
 from privadmm.privacy.new_ledger import new_ledger
+from privadmm.privacy.sqlite_ledger import SqliteLedger
 from privadmm.privacy.verification import verify
 from privadmm.runs.rundir import RunDir, read_receipts, signed_receipts
 from small_runs import PRIVATE, charged, with_changes
@@ -167,6 +170,8 @@ def test_a_key_that_was_replaced_still_counts(made: Federated) -> None:
 def test_what_a_steward_restored_and_had_charged_proves_nothing_more(made: Federated, tmp_path: Path) -> None:
     before = Backup.of(made.ledgers[1])
     made.run()
+    for path in (made.folders[1] / "jobs").iterdir():
+        os.utime(path, (2**33, 2**33))  # whatever the clock said
     before.put_back()
     with pytest.raises(LockedError):
         made.run(out="runs/second")
@@ -178,6 +183,8 @@ def test_what_a_steward_restored_and_had_charged_proves_nothing_more(made: Feder
     # What is released after that is not covered by it.
     again = Backup.of(made.ledgers[1])
     made.run(out="runs/fourth")
+    for path in (made.folders[1] / "jobs").iterdir():
+        os.utime(path, (0, 0))
     again.put_back()
     with pytest.raises(LockedError):
         made.run(out="runs/fifth")
@@ -436,3 +443,32 @@ def test_a_list_of_ended_jobs_that_cannot_be_written_stops_nothing(made: Federat
         made.run()
     finally:
         made.made.coordinator.folder.chmod(0o700)
+
+
+# --- policies
+
+
+def test_a_policy_that_was_amended_counts_and_says_how_to_amend_before(made: Federated) -> None:
+    made.run()
+    made.change(1, "epsilon = 20.0", "epsilon = 30.0")
+    with pytest.raises(ClusterError, match="has another policy, mode or party than party") as told:
+        made.run(out="runs/second")
+    assert "30" not in str(told.value), "how they differ stays at the party"
+    party = read_party(made.folders[1])
+    said = str(Desk(party).differs())
+    assert f'privadmm federation ledger {party.folder} --amend --because "..."' in said
+    assert "30.0" in said
+    known = identity_of(made.ledgers[1])
+    assert known is not None
+    with closing(SqliteLedger(made.ledgers[1], known.parties, known.policy, known.mode)) as ledger:
+        ledger.amend(party.fixed, "the board decided")
+    assert Desk(party).differs() is None
+    made.run(out="runs/third")
+    assert charged(made.ledgers[1]) == 6, "what was spent stays"
+    last = json.loads((made.folders[1] / "requests.log").read_text().splitlines()[-1])
+    assert last["epsilon_left"] == pytest.approx(30.0 - last["epsilon_spent"])
+
+
+def test_what_no_steward_can_amend_is_to_be_changed_back(made: Federated) -> None:
+    made.change(1, 'adjacency = "replace-one"', 'adjacency = "label"')
+    assert "fixed for good: change party.toml back" in str(Desk(read_party(made.folders[1])).differs())

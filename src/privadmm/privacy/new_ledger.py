@@ -45,7 +45,6 @@ def new_ledger(
         if before:
             with made.transaction():
                 made.append("anew", "", (-1, 0), str(anew), outbox=json.dumps(before).encode())
-                made.decided()
         if records is not None:
             note = {"ledger": str(path.resolve()), "start": made.head, "made": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
             write_bytes(note_of(records), json.dumps(note).encode(), private=True)

@@ -247,16 +247,6 @@ class SqliteLedger(Chain):
         job, round, phase, seen = receipt
         return self.receipt(Tick(job, round, phase)) == seen
 
-    def decided(self) -> None:
-        """Remember when its steward decided about all that earlier files of this ledger released. In a transaction."""
-        self._execute("INSERT OR REPLACE INTO activity VALUES (?, ?)", PUT_BACK, time.time())
-
-    @property
-    def restored(self) -> float:
-        """When its steward last restored a backup, charged for what was lost, or made it anew; 0: never."""
-        row = self._execute("SELECT at FROM activity WHERE job = ?", PUT_BACK).fetchone()
-        return 0.0 if row is None else float(row[0])
-
     def silent(self) -> dict[str, float]:
         """The jobs that hold something and had no row for longer than the policy allows, with the time of the last."""
         before = time.time() - 86400 * self.policy.silent_days

@@ -7,18 +7,21 @@ lock a ledger. A key that was replaced left its public half in retired-keys/, an
 
 The party has a proof of its own, too: jobs/ID.admitted is written after the job's cost was committed to the ledger.
 
-Rows that are missing since the steward restored a backup were charged by that. They are of jobs that had begun before,
-as the times of their files in jobs/ say; a job without such a file counts as a later one.
+Rows that are missing since the steward restored a backup, or made the ledger anew, were decided about by that. They are
+of jobs that had begun before: jobs/ID.epoch says how many such decisions the ledger had when a job began, whatever the
+clock said. A job that is not in jobs/ counts as a later one.
 """
 
 import json
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
+from privadmm.data.files import write_text
 from privadmm.deploy.federation.party import Party
 from privadmm.deploy.federation.proposal import JOB, MOST
 from privadmm.deploy.federation.protocol import HASH, MOST_TOLD, Letter, receipt_content, refused, text
-from privadmm.privacy.ledger_file import Receipt
+from privadmm.privacy.ledger_file import PUT_BACK, Receipt
 from privadmm.privacy.sqlite_ledger import SqliteLedger
 
 RETIRED = "retired-keys"  # the folder of the public halves of keys that were replaced
@@ -79,12 +82,28 @@ def missing(party: Party, ledger: SqliteLedger, receipts: list[Signed]) -> str |
 
 
 def settled(party: Party, ledger: SqliteLedger, job: str) -> bool:
-    """Whether the steward restored a backup since this job began, and so had the ledger charged for what it lacks."""
-    try:
-        began = (party.jobs / f"{job}.json").stat().st_mtime
-    except FileNotFoundError:
+    """Whether the steward has decided, since this job began, what is charged for rows that are missing."""
+    if not (party.jobs / f"{job}.json").is_file():
         return False
-    return began < ledger.restored
+    path = epoch_of(party, job)
+    # Without one it began with an earlier version, when nobody could restore anything.
+    began = path.read_text() if path.is_file() else "0"
+    return began.isdecimal() and int(began) < epoch(ledger)
+
+
+def epoch(ledger: SqliteLedger) -> int:
+    """How often the steward has decided about rows that an earlier file of this ledger had."""
+    return ledger.count("restore", PUT_BACK) + ledger.count("anew")
+
+
+def epoch_of(party: Party, job: str) -> Path:
+    return party.jobs / f"{job}.epoch"
+
+
+def begins(party: Party, ledger: SqliteLedger, job: str) -> None:
+    """Note, before anything is set aside for a job, how many decisions the ledger has."""
+    if not (path := epoch_of(party, job)).is_file():
+        write_text(path, str(epoch(ledger)))
 
 
 def own_keys(party: Party) -> Iterator[bytes]:

@@ -27,7 +27,7 @@ from privadmm.config.file import Config
 from privadmm.data.files import write_text
 from privadmm.deploy.federation import party
 from privadmm.deploy.federation.admitted import Admitted, recall
-from privadmm.deploy.federation.history import missing, signed_receipt, told_ended, told_receipts
+from privadmm.deploy.federation.history import begins, missing, signed_receipt, told_ended, told_receipts
 from privadmm.deploy.federation.party import Party
 from privadmm.deploy.federation.party_log import Line, asked, full, note
 from privadmm.deploy.federation.peers import accept, own_entry
@@ -173,6 +173,7 @@ class Desk:
                     ledger.lock_behind(proof)
                 self.check(kept.config, kept.job, heads)
                 self.close(ledger, [job for job in ended if job != proposal.id])
+                begins(self.party, ledger, proposal.id)
                 kept.job.afford(ledger)
                 records = held(self.party, kept.config, proposal, anew=True)
                 new = False  # from here on it may be set aside, and `give_up` must find it

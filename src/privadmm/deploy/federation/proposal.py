@@ -147,7 +147,7 @@ class Kept:
         return Kept(proposal, read_text(folder / f"{job}.toml"))
 
     def forget(self, folder: Path) -> None:
-        for suffix in ("json", "toml", "admitted"):
+        for suffix in ("json", "toml", "admitted", "epoch"):
             (folder / f"{self.proposal.id}.{suffix}").unlink(missing_ok=True)
 
     @cached_property

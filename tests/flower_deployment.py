@@ -282,4 +282,5 @@ def in_order(made: Deployed, result: dict[str, Any], counts: list[int]) -> None:
     for number, ledger in enumerate(made.federated.ledgers):
         assert verify(ledger, receipts_of(out, ledger)).problems == ()
         assert paid(ledger, job_of(out)) == counts[number]
+        assert made.captured(number)
         only_releases(ledger, [said for _, said in made.captured(number)])

@@ -30,7 +30,8 @@ from privadmm.runs.run import free, run
 from privadmm.runs.rundir import receipts_of
 
 PORTS = range(20000, 60000)
-PATIENCE = 120.0  # seconds for the SuperLink to come up
+PATIENCE = 120.0  # seconds for the SuperLink or a node to come up
+AT_ONCE = max(2, os.cpu_count() or 1)  # nodes that may be starting
 LOOK = 0.2  # seconds between looks at what is not there yet
 WEIGHING = 2.0  # seconds between looks at the memory of nodes
 Show = Callable[[dict[str, Any]], None]
@@ -48,7 +49,7 @@ def rehearse(config: Config, out: Path | None, show: Show = lambda status: None)
     with processes(made, place / "logs") as running:
         running.superlink(show)
         register(made.coordinator)
-        running.nodes()
+        running.nodes(show)
         asking.start(made.coordinator, "runs/first")
         status = running.followed(show, began)
     result_file = folder / "runs/first/result.json"
@@ -127,11 +128,24 @@ class Running:
                 raise ClusterError(f"the SuperLink did not come up within {PATIENCE:g} s: see {self.kept[0].log}")
             time.sleep(LOOK)
 
-    def nodes(self) -> None:
-        for party in self.made.parties:
+    def nodes(self, show: Show) -> None:
+        """Start the nodes, a few at a time: if all load Flower at once, its requests run out of time on a few cores."""
+        ports, deadline = list[int](), time.monotonic() + PATIENCE
+        for number, party in enumerate(self.made.parties):
             environment = os.environ | node_environment(party)
             self.kept.append(Process(node(party), environment, log=self.logs / f"{party.folder.name}.log"))
-        self.look()
+            self.look()
+            ports.append(party.node.port)
+            last = number + 1 == len(self.made.parties)
+            while ports := [port for port in ports if not reachable("127.0.0.1", port)]:
+                if len(ports) < (1 if last else AT_ONCE):
+                    break
+                show({"state": "starting", "at": f"{number + 1} nodes were started", "out": "rehearsal"})
+                if time.monotonic() > deadline:
+                    raise ClusterError(f"a node did not come up within {PATIENCE:g} s: see {self.logs}")
+                self.look()
+                time.sleep(LOOK)
+            deadline = time.monotonic() + PATIENCE
 
     def look(self) -> None:
         """See to the processes; an error if one of them does not stay up."""

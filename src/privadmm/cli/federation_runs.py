@@ -17,7 +17,7 @@ from typer import Argument, Option
 
 from privadmm.cli.output import AsJson, ConfigFile, emit
 
-Place = Annotated[Path, Argument(metavar="DIRECTORY", help="the coordinator's, with job.toml in it")]
+Place = Annotated[Path, Argument(metavar="DIRECTORY", help="the coordinator's, or its federation's")]
 Absent = Literal["wait", "continue", "abort"]
 QUIET = 10.0  # seconds after which it is said again who is waited for
 Show = Callable[[dict[str, Any]], None]
@@ -36,9 +36,10 @@ def run(
 ) -> None:
     """Start a run of the coordinator's job, and show how it goes. Ctrl-C only stops watching: the run goes on."""
     from privadmm.cli.views import runs_of_federation as view
+    from privadmm.deploy.federation.layout import coordinator_in
     from privadmm.runs import asking
 
-    place = asking.coordinator(directory)
+    place = coordinator_in(directory)
     fresh = asking.start(place, out, resume, absent, timeout)
     if fresh:
         typer.echo(f"registered: {', '.join(fresh)}", err=True)
@@ -106,10 +107,10 @@ def showing() -> Iterator[Show]:
 def status(directory: Place, as_json: AsJson = False) -> None:
     """Show where the latest run stands. One whose process is gone is not called running."""
     from privadmm.cli.views import runs_of_federation as view
+    from privadmm.deploy.federation.layout import coordinator_in
     from privadmm.deploy.federation.state import standing
-    from privadmm.runs import asking
 
-    found = standing(asking.coordinator(directory))
+    found = standing(coordinator_in(directory))
     emit(json.dumps(found) if as_json else view.shown(found))
     if code := int(found.get("exit_code") or 0):
         raise typer.Exit(code)
@@ -123,9 +124,10 @@ def stop(
     as_json: AsJson = False,
 ) -> None:
     """Stop the run at the next moment. It can be resumed, unless it is stopped for good."""
+    from privadmm.deploy.federation.layout import coordinator_in
     from privadmm.runs import asking
 
-    found = asking.stop(asking.coordinator(directory), for_good)
+    found = asking.stop(coordinator_in(directory), for_good)
     emit(json.dumps(found) if as_json else str(found.get("message") or f"the run had {found['state']} before"))
 
 
@@ -137,10 +139,11 @@ def logs(
 ) -> None:
     """Show the coordinator's log: a line for each event of its runs."""
     from privadmm.cli.views import runs_of_federation as view
+    from privadmm.deploy.federation.layout import coordinator_in
     from privadmm.runs import asking
 
     try:
-        for event in asking.log_lines(asking.coordinator(directory), follow, last):
+        for event in asking.log_lines(coordinator_in(directory), follow, last):
             emit(json.dumps(event) if as_json else view.line(event))
     except KeyboardInterrupt:
         if not follow:

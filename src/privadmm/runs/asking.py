@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from privadmm.deploy.federation.layout import Coordinator
@@ -22,20 +21,12 @@ from privadmm.deploy.federation.state import (
     wanted,
 )
 from privadmm.deploy.federation.supervisor import reachable
-from privadmm.errors import CheckpointError, ClusterError, ConfigError
+from privadmm.errors import CheckpointError, ClusterError
 from privadmm.runs.rundir import RunDir
 
 LOOK = 0.2  # seconds between looks at status.json
 LEAVING = 90.0  # seconds that a run may take to stop
 OVER = ("finished", "failed", "stopped")
-
-
-def coordinator(folder: Path) -> Coordinator:
-    """The coordinator's directory, if it is one."""
-    place = Coordinator(folder)
-    if not place.job.is_file():
-        raise ConfigError(f"{folder}: has no {place.job.name}; name the coordinator's directory")
-    return place
 
 
 def need_superlink(place: Coordinator) -> None:
@@ -52,10 +43,11 @@ def start(
 ) -> list[str]:
     """Register the keys that are new, and submit a run; the names of those keys."""
     from privadmm.deploy.flower import control
+    from privadmm.deploy.flower.registry import agree
 
     RunDir(inside(place, out), "--resume").check(resume)
     need_superlink(place)
-    fresh = control.register(place)
+    fresh = agree(place)["registered"]
     if fresh:
         note(place, "registered", keys=fresh)
     with driving(place) as free:

@@ -13,10 +13,10 @@ from flwr.supercore.run import RunNotRunningException
 
 from privadmm.config.file import Config, read
 from privadmm.deploy.federation.coordinator import Patience
+from privadmm.deploy.federation.keys import as_flower
 from privadmm.deploy.federation.layout import COORDINATOR, Coordinator
 from privadmm.deploy.federation.proposal import parties_of
 from privadmm.deploy.federation.state import Status, Wanted, driving, inside, note, settle, wanted
-from privadmm.deploy.flower.control import public_bytes
 from privadmm.deploy.flower.post import FlowerPost
 from privadmm.errors import ClusterError, ConfigError, PrivadmmError
 from privadmm.runs.federated import Asked, end, federate
@@ -110,7 +110,7 @@ def owners(place: Coordinator, config: Config, post: FlowerPost) -> Any:
     for party in range(parties_of(config)):
         path = place.keys / f"party-{party}.pub"
         if path.is_file():
-            keys[public_bytes(path)] = party
+            keys[as_flower(path)] = party
     return lambda node: keys.get(post.owners.get(node, b""))
 
 

@@ -22,7 +22,7 @@ from privadmm.deploy.federation.init import Made, init
 from privadmm.deploy.federation.layout import node, node_environment
 from privadmm.deploy.federation.proposal import parties_of
 from privadmm.deploy.federation.supervisor import LEAVING, Process, reachable
-from privadmm.deploy.flower.control import register
+from privadmm.deploy.flower.registry import agree
 from privadmm.errors import ClusterError
 from privadmm.privacy.verification import verify
 from privadmm.runs import asking
@@ -48,7 +48,7 @@ def rehearse(config: Config, out: Path | None, show: Show = lambda status: None)
     folder = made.coordinator.folder
     with processes(made, place / "logs") as running:
         running.superlink(show)
-        register(made.coordinator)
+        agree(made.coordinator)
         running.nodes(show)
         asking.start(made.coordinator, "runs/first")
         status = running.followed(show, began)

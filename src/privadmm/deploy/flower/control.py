@@ -1,4 +1,4 @@
-"""What a coordinator asks of its SuperLink: let the parties' keys in, start a run, stop one. `flwr` is not called.
+"""What a coordinator asks of its SuperLink: start a run, stop one. `flwr` is not called.
 
 As a program it submits a run again whose process is gone. The supervisor starts it, so that Flower is loaded by a
 process that ends.
@@ -6,9 +6,7 @@ process that ends.
 
 import contextlib
 import hashlib
-import os
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,80 +23,13 @@ from privadmm.deploy.federation.state import (
     settle,
     wanted,
 )
+from privadmm.deploy.flower.registry import connected
 from privadmm.errors import ClusterError, ConfigError
 
 if TYPE_CHECKING:
-    from flwr.supercore.control import ControlHttpClient
+    pass
 
 TRIES = 5  # submissions in a row without a round done, after which a run has failed
-
-
-@contextlib.contextmanager
-def connected(place: Coordinator) -> Iterator["ControlHttpClient"]:
-    """A connection to the coordinator's own SuperLink. What Flower says of a failure becomes one line."""
-    os.environ.update(place.environment)
-    host, port = place.address
-    try:
-        import httpx
-        from flwr.supercore.control import ControlHttpClient
-        from flwr.supercore.error import FlowerError
-        from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
-    except ImportError:
-        raise ConfigError("Flower is not installed: pip install 'privadmm[flower]'") from None
-    try:
-        client = ControlHttpClient.from_server_address(
-            server_address=f"{host}:{port}",
-            insecure=False,
-            root_certificates=(place.certificates / "ca.pem").read_bytes(),
-            interceptors=[RuntimeVersionHttpInterceptor(component_name="flwr CLI")],
-        )
-        try:
-            yield client
-        finally:
-            client.close()
-    except httpx.HTTPStatusError as error:
-        told = FlowerError.from_json(error.response.text)
-        why = str(error) if told is None else told.message
-        raise ClusterError(f"the SuperLink at {host}:{port} refused: {' '.join(why.split())}") from None
-    except httpx.HTTPError as error:
-        raise ClusterError(
-            f"the SuperLink at {host}:{port} cannot be reached ({error}): start it with `privadmm federation superlink "
-            f"{place.folder}`"
-        ) from None
-
-
-def register(place: Coordinator) -> list[str]:
-    """Register the keys in nodes/ that the SuperLink has never seen; their names. It takes no key a second time."""
-    from flwr.proto.control_pb2 import ListNodesRequest, RegisterNodeRequest
-
-    keys = {path.stem: public_bytes(path) for path in sorted(place.keys.glob("party-*.pub"))}
-
-    def missing(client: "ControlHttpClient") -> dict[str, bytes]:
-        known = {bytes(node.public_key) for node in client.ListNodes(ListNodesRequest()).nodes_info}
-        return {name: key for name, key in keys.items() if key not in known}
-
-    with connected(place) as client:
-        fresh = missing(client)
-        for name, key in fresh.items():
-            try:
-                client.RegisterNode(RegisterNodeRequest(public_key=key))
-            except Exception:
-                if name in missing(client):  # else another process did it at the same moment
-                    raise
-    return list(fresh)
-
-
-def public_bytes(path: Path) -> bytes:
-    """A public key as Flower keeps it."""
-    from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives import serialization
-    from flwr.supercore.primitives.asymmetric import public_key_to_bytes
-
-    try:
-        key: Any = serialization.load_ssh_public_key(path.read_bytes())
-        return bytes(public_key_to_bytes(key))
-    except (ValueError, UnsupportedAlgorithm, AttributeError):
-        raise ConfigError(f"{path}: is no public key of a node; the party makes it with its node-key") from None
 
 
 def submit(place: Coordinator, asked: Wanted) -> Wanted:

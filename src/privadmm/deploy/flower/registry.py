@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from privadmm.deploy.federation.keys import as_flower
-from privadmm.deploy.federation.layout import QUIET, Coordinator
-from privadmm.errors import ClusterError
+from privadmm.deploy.federation.layout import Coordinator
+from privadmm.errors import ClusterError, ConfigError
 
 
 @dataclass(frozen=True)
@@ -32,25 +32,37 @@ class Registered:
 
 
 @contextmanager
-def control(place: Coordinator) -> Iterator[Any]:
-    """A connection to the SuperLink's Control API, by the address that Flower's own commands use."""
-    os.environ.update(QUIET)
-    import httpx
-    from flwr.supercore.control import ControlHttpClient
-    from flwr.supercore.interceptors.http.runtime_version import RuntimeVersionHttpInterceptor
-
+def connected(place: Coordinator) -> Iterator[Any]:
+    """A connection to the coordinator's own SuperLink. What Flower says of a failure becomes one line."""
+    os.environ.update(place.environment)
     host, port = place.address
-    ca = (place.certificates / "ca.pem").read_bytes()
-    version = RuntimeVersionHttpInterceptor(component_name="flwr CLI")
-    client = ControlHttpClient.from_server_address(f"{host}:{port}", False, ca, [version])
     try:
-        yield client
+        import httpx
+        from flwr.supercore.control import ControlHttpClient
+        from flwr.supercore.error import FlowerError
+        from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
+    except ImportError:
+        raise ConfigError("Flower is not installed: pip install 'privadmm[flower]'") from None
+    try:
+        client = ControlHttpClient.from_server_address(
+            server_address=f"{host}:{port}",
+            insecure=False,
+            root_certificates=(place.certificates / "ca.pem").read_bytes(),
+            interceptors=[RuntimeVersionHttpInterceptor(component_name="flwr CLI")],
+        )
+        try:
+            yield client
+        finally:
+            client.close()
     except httpx.HTTPStatusError as error:
-        raise ClusterError(f"the SuperLink at {host}:{port} refused: {error.response.text[:200]}") from None
+        told = FlowerError.from_json(error.response.text)
+        why = str(error) if told is None else told.message
+        raise ClusterError(f"the SuperLink at {host}:{port} refused: {' '.join(why.split())}") from None
     except httpx.HTTPError as error:
-        raise ClusterError(f"no SuperLink answers at {host}:{port} ({error})") from None
-    finally:
-        client.close()
+        raise ClusterError(
+            f"the SuperLink at {host}:{port} cannot be reached ({error}): start it with `privadmm federation superlink "
+            f"{place.folder}`"
+        ) from None
 
 
 def nodes(client: Any) -> list[Registered]:
@@ -62,7 +74,7 @@ def nodes(client: Any) -> list[Registered]:
 
 def known(place: Coordinator) -> dict[int, Registered | None]:
     """The node of every party whose public key is in nodes/; None: its key is not registered."""
-    with control(place) as client:
+    with connected(place) as client:
         by_key = {one.key: one for one in nodes(client)}
     return {number_of(path): by_key.get(as_flower(path)) for path in sorted(place.keys.glob("party-*.pub"))}
 
@@ -72,7 +84,7 @@ def agree(place: Coordinator) -> dict[str, list[str]]:
     from flwr.proto.control_pb2 import UnregisterNodeRequest
 
     done: dict[str, list[str]] = {"registered": [], "unregistered": [], "spent": []}
-    with control(place) as client:
+    with connected(place) as client:
         by_key = {one.key: one for one in nodes(client)}
         for path in sorted(place.keys.glob("party-*.pub")):
             key = as_flower(path)
@@ -110,5 +122,5 @@ def number_of(path: Path) -> int:
 if __name__ == "__main__":
     try:
         print(json.dumps(agree(Coordinator(Path(sys.argv[1])))))
-    except ClusterError as failure:
+    except (ClusterError, ConfigError) as failure:
         sys.exit(str(failure))

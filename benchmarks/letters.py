@@ -28,7 +28,8 @@ import numpy as np
 
 from privadmm.config.file import read
 from privadmm.deploy.federation.coordinator import Patience
-from privadmm.deploy.federation.init import init, with_ledger
+from privadmm.deploy.federation.init import init
+from privadmm.deploy.federation.joining import REPLY, admit, join, with_ledger
 from privadmm.deploy.federation.layout import Coordinator
 from privadmm.deploy.federation.party_server import answer
 from privadmm.deploy.federation.protocol import Letter
@@ -132,12 +133,13 @@ def large(folder: Path, rows: int) -> tuple[Coordinator, list[Path]]:
     columns = ", ".join(f"x{j} = [-4, 4]" for j in range(DIM))
     (folder / "config.toml").write_text(TABLE.format(columns=columns) + TRAINING.format(rounds=max(AT)))
     made = init(read(folder / "config.toml"), folder / "federation", "127.0.0.1", 9100, rehearse=False)
-    folders = [folder / "federation" / f"party-{number}" for number in range(2)]
-    for number, (place, many) in enumerate(zip(folders, (rows, RECORDS), strict=True)):
+    folders = [folder / f"party-{number}" for number in range(2)]
+    for number, (place, invited, many) in enumerate(zip(folders, made.invitations, (rows, RECORDS), strict=True)):
+        place.mkdir()
         write_table(place / "data.csv", many, number)
-        path = place / "party.toml"
-        path.write_text(path.read_text().replace("# records = ...", f"records = {many}"))
+        join(invited, place, place / "data.csv")
         with_ledger(place)
+    admit(made.coordinator, [place / REPLY for place in folders])
     return made.coordinator, folders
 
 

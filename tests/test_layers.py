@@ -44,7 +44,7 @@ OWNERS = {
     "distributed": {"deploy.dask_client"},
     "cryptography": {
         *("privacy.masks", "deploy.federation.keys", "deploy.federation.signing"),
-        *("deploy.flower.control", "deploy.dask_client"),
+        "deploy.dask_client",
     },
     "threadpoolctl": {"engine.loop", "deploy.remote_block"},
     "dp_accounting": set[str](),

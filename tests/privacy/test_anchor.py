@@ -14,6 +14,7 @@ import pytest
 
 from federations import DEPLOYED, Federated, federated
 from ledgers import NOISE, ONE, POLICY, TWO, begin, copied, every_kill, locked, opened, pay, put_back
+from privadmm.deploy.federation import party_server
 from privadmm.errors import LedgerError, LockedError, PrivadmmError, RefusedError
 from privadmm.privacy import chain
 from privadmm.privacy.anchor import RECORD, AnchorFile
@@ -467,13 +468,14 @@ def test_copy_run_copy_back_run_is_refused_by_the_party(party: int, tmp_path: Pa
 
 
 def test_without_the_anchor_the_budget_would_be_spent_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The planted fault: nobody looks at the anchor. The second run is then answered."""
+    """The planted fault: nobody looks at the anchor, nor at jobs/ and receipts. The second run is then answered."""
     made = federated(tmp_path, with_changes(PRIVATE, budget_for(0.9)))
     old = [copied(ledger, "old") for ledger in made.ledgers]
     made.run()
     for ledger, copy in zip(made.ledgers, old, strict=True):
         put_back(copy, ledger)
     monkeypatch.setattr(chain, "lacks", lambda *_: None)
+    monkeypatch.setattr(party_server, "missing", lambda *_: None)
     made.run(out="runs/second")
 
 

@@ -27,7 +27,7 @@ from privadmm.deploy.federation.protocol import refused
 from privadmm.errors import ConfigError, RefusedError, show
 from privadmm.params import BAD, Doc, Rule, fields_of
 from privadmm.privacy.limits import Limits
-from privadmm.privacy.policy import Budget, Policy
+from privadmm.privacy.policy import SILENT_DAYS, Budget, Policy
 from privadmm.privacy.sums import SecureSum, usual_colluding, usual_fewest
 
 FILE = "party.toml"
@@ -97,6 +97,9 @@ class PolicyTable:
     fewest: Annotated[
         int | None, Ge(2), Doc("of secure sums: the fewest parties of a sum; nine tenths of all pinned if left out")
     ] = None
+    silent_days: Annotated[
+        float, Gt(0), Doc("a job that nobody asked about for longer is listed, with what it holds")
+    ] = SILENT_DAYS
 
 
 @dataclass(frozen=True)
@@ -158,6 +161,7 @@ class Party:
             self.limits,
             own.colluding,
             own.fewest,
+            own.silent_days,
         )
 
     def admit(self, config: Config, parties: int) -> None:

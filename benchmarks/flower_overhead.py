@@ -28,9 +28,9 @@ from typing import Any
 import numpy as np
 
 from privadmm.config.file import read
-from privadmm.deploy.federation.init import init
 from privadmm.deploy.federation.keys import make_node_key
 from privadmm.deploy.federation.layout import Coordinator, node, node_environment
+from privadmm.deploy.federation.setup.init import init
 from small_data import DATA
 
 PARTIES, RECORDS, DIM = 3, 400, 100
@@ -99,7 +99,7 @@ def answer(message, context):
 def main(grid, context):
     from privadmm.config.file import read
     from privadmm.deploy.flower.post import FlowerPost
-    from privadmm.deploy.federation.coordinator import Patience
+    from privadmm.deploy.federation.hub.coordinator import Patience
     from privadmm.deploy.federation.layout import Coordinator
     from privadmm.runs.federated import Asked, federate
 

@@ -27,12 +27,12 @@ from typing import Any
 import numpy as np
 
 from privadmm.config.file import read
-from privadmm.deploy.federation.coordinator import Patience
-from privadmm.deploy.federation.init import init
-from privadmm.deploy.federation.joining import REPLY, admit, join, with_ledger
+from privadmm.deploy.federation.desk.party_server import answer
+from privadmm.deploy.federation.hub.coordinator import Patience
 from privadmm.deploy.federation.layout import Coordinator
-from privadmm.deploy.federation.party_server import answer
 from privadmm.deploy.federation.protocol import Letter
+from privadmm.deploy.federation.setup.init import init
+from privadmm.deploy.federation.setup.joining import REPLY, admit, join, with_ledger
 from privadmm.runs.federated import Asked, federate
 from small_data import DATA
 
@@ -66,7 +66,7 @@ CHILD = r"""
 import time; began = time.perf_counter()
 import json, pickle, re, sys
 from pathlib import Path
-from privadmm.deploy.federation.party_server import answer
+from privadmm.deploy.federation.desk.party_server import answer
 place = Path(sys.argv[1])
 folder, letter = pickle.loads(place.read_bytes())
 ready = time.perf_counter()

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from privadmm.config.file import read
-from privadmm.deploy.federation.coordinator import Patience
-from privadmm.deploy.federation.init import Made, init
-from privadmm.deploy.federation.joining import REPLY, admit, join
-from privadmm.deploy.federation.party_server import answer
+from privadmm.deploy.federation.desk.party_server import answer
+from privadmm.deploy.federation.hub.coordinator import Patience
 from privadmm.deploy.federation.protocol import Letter
+from privadmm.deploy.federation.setup.init import Made, init
+from privadmm.deploy.federation.setup.joining import REPLY, admit, join
 from privadmm.engine.mail import Mail
 from privadmm.privacy.key_file import KeyFile
 from privadmm.privacy.ledger_file import connect, identity_of

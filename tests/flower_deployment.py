@@ -70,7 +70,7 @@ Local.gradient = gradient
 """
 
 KEPT_UP = (
-    "import os, sys; from privadmm.deploy.federation.supervisor import keep_up; keep_up([sys.argv[1:]], os.environ)"
+    "import os, sys; from privadmm.deploy.federation.hub.supervisor import keep_up; keep_up([sys.argv[1:]], os.environ)"
 )
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from federations import Desks
-from privadmm.deploy.federation.party_server import answer
+from privadmm.deploy.federation.desk.party_server import answer
 from privadmm.deploy.federation.protocol import Letter
 from privadmm.engine.loop import one_blas_thread
 from privadmm.errors import ConfigError

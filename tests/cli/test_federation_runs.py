@@ -11,11 +11,11 @@ import pytest
 
 from federations import Desks, Federated, federated
 from privadmm.config.file import read
-from privadmm.deploy.federation import state
-from privadmm.deploy.federation.coordinator import Patience
+from privadmm.deploy.federation.hub import state
+from privadmm.deploy.federation.hub.coordinator import Patience
+from privadmm.deploy.federation.hub.state import Files, Status, Wanted, driving, note, standing, wanted
+from privadmm.deploy.federation.hub.supervisor import Resumption
 from privadmm.deploy.federation.protocol import Letter
-from privadmm.deploy.federation.state import Files, Status, Wanted, driving, note, standing, wanted
-from privadmm.deploy.federation.supervisor import Resumption
 from privadmm.runs.federated import Asked, end, federate
 from privadmm.runs.reporting import Reporter, StopRequestedError
 from privadmm.runs.rundir import RunDir

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from privadmm.config.file import read
-from privadmm.deploy.federation.party_server import answer
+from privadmm.deploy.federation.desk.party_server import answer
 from privadmm.deploy.federation.proposal import Proposal, neutral, written
 from privadmm.deploy.federation.protocol import Letter
 from privadmm.engine.mail import Mail

@@ -616,7 +616,7 @@ KEEPERS = {
     "privacy/sqlite_ledger.py",
     "engine/sums.py",  # joins key and roster
     "engine/worker.py",  # hands a message's masks to its door
-    "deploy/federation/peers.py",  # asks whether a job's key is still there
+    "deploy/federation/desk/peers.py",  # asks whether a job's key is still there
 }
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-import privadmm.deploy.federation.party_server as home
+import privadmm.deploy.federation.desk.party_server as home
 from federations import Desks, Federated, federated
-from privadmm.deploy.federation import admitted
-from privadmm.deploy.federation.party_server import answer
+from privadmm.deploy.federation.desk import admitted
+from privadmm.deploy.federation.desk.party_server import answer
 from privadmm.errors import ClusterError, ConfigError, RefusedError
 from small_runs import PRIVATE, no_plots, with_changes
 

@@ -15,8 +15,8 @@ import pytest
 
 pytest.importorskip("cryptography")
 from federations import Desks, Federated, federated
-from privadmm.deploy.federation import cache, party_log, records
-from privadmm.deploy.federation.cache import Cache, UnfitError, unpacked
+from privadmm.deploy.federation.desk import cache, party_log, records
+from privadmm.deploy.federation.desk.cache import Cache, UnfitError, unpacked
 from privadmm.deploy.federation.protocol import Letter
 from privadmm.errors import ClusterError, DataError
 from small_runs import PRIVATE, SHARING, Tables, charged, rows, with_changes, write_csv

@@ -20,10 +20,11 @@ from privadmm.config.file import read
 from small_runs import PRIVATE, Outcome, Place, write_config
 
 pytest.importorskip("cryptography")
-from privadmm.deploy.federation import doctor, keys, symptoms
-from privadmm.deploy.federation.init import init
+from privadmm.deploy.federation import keys
+from privadmm.deploy.federation.hub.running import marked
 from privadmm.deploy.federation.layout import Coordinator, dialled, listened
-from privadmm.deploy.federation.running import marked
+from privadmm.deploy.federation.setup import doctor, symptoms
+from privadmm.deploy.federation.setup.init import init
 
 
 @pytest.fixture(autouse=True)

@@ -14,9 +14,9 @@ from privadmm import __version__
 from privadmm.cli.views import steward
 from privadmm.config.file import read
 from privadmm.data import arrays
-from privadmm.deploy.federation import party_server
+from privadmm.deploy.federation.desk import party_server
+from privadmm.deploy.federation.desk.party_server import answer
 from privadmm.deploy.federation.party import read as read_party
-from privadmm.deploy.federation.party_server import answer
 from privadmm.deploy.federation.proposal import Proposal, neutral, read_text, written
 from privadmm.deploy.federation.protocol import Letter
 from privadmm.engine.mail import Mail
@@ -206,7 +206,7 @@ def refusing(made: Federated, **options: Any) -> str:
     ],
 )
 def test_a_party_refuses_what_its_policy_does_not_allow(made: Federated, before: str, after: str, told: str) -> None:
-    from privadmm.deploy.federation.joining import with_ledger
+    from privadmm.deploy.federation.setup.joining import with_ledger
 
     made.change(1, before, after)
     made.ledgers[1].unlink()
@@ -530,7 +530,7 @@ def test_a_party_whose_budget_ends(made: Federated) -> None:
 
 
 def test_a_budget_that_is_spent_is_no_fault(made: Federated) -> None:
-    from privadmm.deploy.federation.doctor import check
+    from privadmm.deploy.federation.setup.doctor import check
 
     def ledgers() -> list[tuple[str, str]]:
         found = check(made.made.coordinator.folder.parent)
@@ -647,7 +647,7 @@ def test_a_party_answers_without_heavy_libraries(made: Federated) -> None:
     _, steps = began(made)
     letter = {key: value for key, value in steps[-1][1].items()}
     code = (
-        "import sys\nfrom pathlib import Path\nfrom privadmm.deploy.federation.party_server import answer\n"
+        "import sys\nfrom pathlib import Path\nfrom privadmm.deploy.federation.desk.party_server import answer\n"
         f"assert answer(Path({str(made.folders[1])!r}), {letter!r})['status'] == 'ok'\n"
         "print(*sorted({name.split('.')[0] for name in sys.modules}))"
     )
@@ -669,8 +669,8 @@ def test_a_party_answers_without_heavy_libraries(made: Federated) -> None:
 
 
 def test_parties_bring_files_of_their_own(tmp_path: Path) -> None:
-    from privadmm.deploy.federation.init import init
-    from privadmm.deploy.federation.joining import with_ledger
+    from privadmm.deploy.federation.setup.init import init
+    from privadmm.deploy.federation.setup.joining import with_ledger
 
     own = OWN_FILES.format(count=3, more='on_bad = "default"')
     (tmp_path / "config.toml").write_text(own)

@@ -18,10 +18,11 @@ import pytest
 from small_runs import PRIVATE, SECURE, Outcome, Place, wait_for, with_changes
 
 pytest.importorskip("cryptography")
-from privadmm.deploy.federation import doctor, keys
+from privadmm.deploy.federation import keys
+from privadmm.deploy.federation.hub.supervisor import keep_up, need_port
 from privadmm.deploy.federation.layout import Coordinator
 from privadmm.deploy.federation.party import read as read_party
-from privadmm.deploy.federation.supervisor import keep_up, need_port
+from privadmm.deploy.federation.setup import doctor
 from privadmm.errors import ConfigError
 
 PORT = 9177
@@ -231,8 +232,8 @@ def test_no_directory_of_a_federation(place: Place) -> None:
 
 
 def test_a_node_is_kept_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("privadmm.deploy.federation.supervisor.PAUSE", 0.0)
-    monkeypatch.setattr("privadmm.deploy.federation.supervisor.TRIES", 3)
+    monkeypatch.setattr("privadmm.deploy.federation.hub.supervisor.PAUSE", 0.0)
+    monkeypatch.setattr("privadmm.deploy.federation.hub.supervisor.TRIES", 3)
     note = tmp_path / "note"
     for code in (0, 7):
         failing = f"open({str(note)!r}, 'a').write('x'); import sys; sys.exit({code})"
@@ -242,14 +243,14 @@ def test_a_node_is_kept_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_two_are_kept_up_and_ended_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("privadmm.deploy.federation.supervisor.PAUSE", 0.0)
+    monkeypatch.setattr("privadmm.deploy.federation.hub.supervisor.PAUSE", 0.0)
     pids, note = tmp_path / "pids", tmp_path / "note"
     staying = f"import os, time; open({str(pids)!r}, 'a').write(f'{{os.getpid()}} '); time.sleep(60)"
     failing = (
         f"import os, sys, time\nwhile not os.path.exists({str(pids)!r}): time.sleep(0.05)\n"
         f"open({str(note)!r}, 'a').write('x'); sys.exit(5)"
     )
-    monkeypatch.setattr("privadmm.deploy.federation.supervisor.TRIES", 3)
+    monkeypatch.setattr("privadmm.deploy.federation.hub.supervisor.TRIES", 3)
     assert keep_up([[sys.executable, "-c", code] for code in (staying, failing)], {}) == 5
     assert note.read_text() == "xxx"
     (pid,) = pids.read_text().split()
@@ -261,7 +262,7 @@ def test_what_is_kept_up_ends_with_its_keeper(tmp_path: Path, how: signal.Signal
     pids = tmp_path / "pids"
     staying = f"import os, time; open({str(pids)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
     code = (
-        "import os, sys; from privadmm.deploy.federation.supervisor import keep_up; "
+        "import os, sys; from privadmm.deploy.federation.hub.supervisor import keep_up; "
         "sys.exit(keep_up([[sys.executable, '-c', sys.argv[1]]], os.environ))"
     )
     process = subprocess.Popen([sys.executable, "-c", code, staying])

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 # The command line with a supervisor that gives up soon, unless it never does.
 HASTY = """
 import sys
-from privadmm.deploy.federation import supervisor
+from privadmm.deploy.federation.hub import supervisor
 supervisor.TRIES, supervisor.PAUSE = 2, 1.0
 from privadmm.cli import main
 main(sys.argv[1:])

@@ -11,10 +11,11 @@ import pytest
 pytest.importorskip("cryptography")
 from federations import Backup, Desks, Federated, accounts, federated
 from privadmm import __version__
-from privadmm.deploy.federation import coordinator, party_server
+from privadmm.deploy.federation.desk import party_server
+from privadmm.deploy.federation.desk.party_server import Desk, answer
+from privadmm.deploy.federation.hub import coordinator
 from privadmm.deploy.federation.keys import make_node_key
 from privadmm.deploy.federation.party import read as read_party
-from privadmm.deploy.federation.party_server import Desk, answer
 from privadmm.deploy.federation.protocol import MOST_TOLD, Letter, receipt_content
 from privadmm.deploy.federation.signing import public_of, seal
 from privadmm.errors import ClusterError, LockedError, RefusedError

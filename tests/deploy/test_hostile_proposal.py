@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 from privadmm.config.file import read
-from privadmm.deploy.federation.init import Made, init
-from privadmm.deploy.federation.joining import with_ledger
-from privadmm.deploy.federation.party_server import answer
+from privadmm.deploy.federation.desk.party_server import answer
 from privadmm.deploy.federation.proposal import neutral, written
 from privadmm.deploy.federation.protocol import Letter
+from privadmm.deploy.federation.setup.init import Made, init
+from privadmm.deploy.federation.setup.joining import with_ledger
 from privadmm.errors import ClusterError, RefusedError
 from small_runs import PRIVATE, with_changes
 

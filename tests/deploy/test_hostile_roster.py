@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from privadmm.cli.views import steward
-from privadmm.deploy.federation import peers
-from privadmm.deploy.federation.party_server import answer
+from privadmm.deploy.federation.desk import peers
+from privadmm.deploy.federation.desk.party_server import answer
 from privadmm.deploy.federation.proposal import Kept, Proposal
 from privadmm.deploy.federation.protocol import Letter
 from privadmm.engine.mail import Mail

@@ -13,10 +13,10 @@ from small_runs import Outcome, Place
 
 pytest.importorskip("cryptography")
 from privadmm.deploy.federation import keys
-from privadmm.deploy.federation.init import Made, init
-from privadmm.deploy.federation.invitation import read_peers
 from privadmm.deploy.federation.layout import Coordinator
 from privadmm.deploy.federation.party import read as read_party
+from privadmm.deploy.federation.setup.init import Made, init
+from privadmm.deploy.federation.setup.invitation import read_peers
 
 SECURE_FILES = OWN_FILES.replace('name = "dp_admm"', 'name = "first_order_consensus"').replace("D_w = 5.0\n", "")
 SECURE_FILES = SECURE_FILES.replace("delta = 1e-5", 'delta = 1e-5\nsum = "secure"')
@@ -215,7 +215,7 @@ def test_another_key_needs_the_one_before_or_a_person(place: Place) -> None:
 
 
 def test_one_key_for_two_parties_is_refused(place: Place) -> None:
-    from privadmm.deploy.federation.invitation import Peers, signed_reply
+    from privadmm.deploy.federation.setup.invitation import Peers, signed_reply
 
     some = Organisations(place)
     some.join(0)

@@ -21,9 +21,9 @@ from flower_deployment import free_ports
 from small_runs import ENVIRONMENT, PRIVATE, Place
 
 pytest.importorskip("cryptography")
-from privadmm.deploy.federation import health, kit
+from privadmm.deploy.federation.hub.running import Registrar, marked, running
 from privadmm.deploy.federation.party import read as read_party
-from privadmm.deploy.federation.running import Registrar, marked, running
+from privadmm.deploy.federation.setup import health, kit
 from privadmm.errors import ConfigError
 
 SECRET = "the mean of the records is 0.123"
@@ -225,7 +225,7 @@ def test_keys_are_looked_at_when_they_change(made: Federated, monkeypatch: pytes
         code = 0 if len(calls) > 1 else 1  # the first time nobody answers
         return subprocess.CompletedProcess(words, code, '{"registered": ["party-0"]}\n', "no SuperLink answers\n")
 
-    monkeypatch.setattr("privadmm.deploy.federation.running.subprocess.run", ran)
+    monkeypatch.setattr("privadmm.deploy.federation.hub.running.subprocess.run", ran)
     look = Registrar(made.made.coordinator, {}).look
     look()
     assert calls == []  # nobody listens
@@ -247,7 +247,7 @@ def test_a_letter_is_answered_without_any_of_this(tmp_path: Path) -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment, cwd=tmp_path
     )
     loaded = set(done.stdout.splitlines()[-1].split())
-    assert "privadmm.deploy.federation.party_server" in loaded
+    assert "privadmm.deploy.federation.desk.party_server" in loaded
     others = ("doctor", "health", "invitation", "joining", "kit", "membership", "pinning", "running", "symptoms")
     assert not loaded & {f"privadmm.deploy.federation.{name}" for name in others}
     assert "http.server" not in loaded

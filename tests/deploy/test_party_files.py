@@ -11,7 +11,7 @@ from privadmm.config import build
 from privadmm.config.file import read
 from privadmm.data.shards import Shards
 from privadmm.data.storage import Dense, Sparse
-from privadmm.deploy.federation.init import split as rehearsed
+from privadmm.deploy.federation.setup.init import split as rehearsed
 from privadmm.errors import ConfigError, DataError
 from small_runs import PRIVATE, Place, Tables, rows, with_changes, write_csv, write_npz
 

@@ -12,8 +12,8 @@ import pytest
 
 pytest.importorskip("cryptography")
 from federations import DEPLOYED, Desks, Federated, accounts, federated, small_disk
-from privadmm.deploy.federation import party_log
-from privadmm.deploy.federation.party_server import answer
+from privadmm.deploy.federation.desk import party_log
+from privadmm.deploy.federation.desk.party_server import answer
 from privadmm.deploy.federation.protocol import Letter
 from privadmm.errors import ClusterError, LockedError, PrivadmmError
 from privadmm.privacy.verification import verify
@@ -218,7 +218,7 @@ def test_a_disk_that_is_full_in_the_middle_of_a_deployments_step_locks_or_answer
 def test_the_steward_reads_what_to_do(made: Federated, monkeypatch: pytest.MonkeyPatch) -> None:
     import errno
 
-    from privadmm.deploy.federation import party_server
+    from privadmm.deploy.federation.desk import party_server
 
     def full(*_: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from privadmm.cli.views import steward
-from privadmm.deploy.federation import party_server
+from privadmm.deploy.federation.desk import party_server
+from privadmm.deploy.federation.desk.party_server import answer
 from privadmm.deploy.federation.party import read as read_party
-from privadmm.deploy.federation.party_server import answer
 from privadmm.deploy.federation.protocol import Letter
 from privadmm.engine.mail import Mail
 from privadmm.engine.party import Local

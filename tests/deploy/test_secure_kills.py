@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from privadmm.cli.views import steward
-from privadmm.deploy.federation.init import Made
 from privadmm.deploy.federation.layout import Coordinator
 from privadmm.deploy.federation.protocol import Letter
+from privadmm.deploy.federation.setup.init import Made
 from privadmm.errors import LockedError
 from privadmm.privacy.key_file import RECORD
 from privadmm.privacy.masks import Roster

@@ -14,7 +14,7 @@ import pytest
 
 from federations import DEPLOYED, Federated, federated
 from ledgers import NOISE, ONE, POLICY, TWO, begin, copied, every_kill, locked, opened, pay, put_back
-from privadmm.deploy.federation import party_server
+from privadmm.deploy.federation.desk import party_server
 from privadmm.errors import LedgerError, LockedError, PrivadmmError, RefusedError
 from privadmm.privacy import chain
 from privadmm.privacy.anchor import RECORD, AnchorFile

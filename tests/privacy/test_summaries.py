@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from federations import Desks, Federated, federated
-from privadmm.deploy.federation.party_server import answer
+from privadmm.deploy.federation.desk.party_server import answer
 from privadmm.errors import ClusterError, LedgerError
 from privadmm.privacy.events import Gaussian
 from privadmm.privacy.ledger import Tick

@@ -39,7 +39,7 @@ def init(
 ) -> None:
     """Write the coordinator's directory for the job in CONFIG.toml, and an invitation for each party."""
     from privadmm.cli.views import federation as view
-    from privadmm.deploy.federation.init import init as make
+    from privadmm.deploy.federation.setup.init import init as make
 
     steps = view.commands(make(read(config), out, host, port, rehearse, listen))
     emit(json.dumps(steps) if as_json else view.instructions(steps))
@@ -59,7 +59,7 @@ def ledger(
 ) -> None:
     """Make the ledger of a party, with the policy that its party.toml has; or amend the policy of the one it has."""
     from privadmm.cli.ledger import show
-    from privadmm.deploy.federation.joining import amended, with_ledger
+    from privadmm.deploy.federation.setup.joining import amended, with_ledger
 
     if amend and anew:
         raise ConfigError("--amend keeps the ledger and --anew makes another: say one of them")
@@ -72,14 +72,14 @@ def ledger(
 @app.command()
 def node(directory: Directory, health: Health = None, metrics: Metrics = None) -> None:
     """Start the party's node and keep it up. It runs privadmm's own ClientApp, and no code that comes with a job."""
-    from privadmm.deploy.federation import health as watch
+    from privadmm.deploy.federation.hub.running import marked
+    from privadmm.deploy.federation.hub.supervisor import need_port
     from privadmm.deploy.federation.keys import check_node_key, fingerprint
     from privadmm.deploy.federation.layout import node as command
     from privadmm.deploy.federation.layout import node_environment
     from privadmm.deploy.federation.party import read as read_party
-    from privadmm.deploy.federation.running import marked
+    from privadmm.deploy.federation.setup import health as watch
     from privadmm.deploy.federation.signing import public_of
-    from privadmm.deploy.federation.supervisor import need_port
 
     party = read_party(directory)
     key = directory / party.node.key
@@ -107,10 +107,10 @@ def superlink(
     """Start the coordinator's SuperLink and keep it up, and let the parties' nodes in. It runs the coordinator's own
     job, and no code that comes with a run.
     """
-    from privadmm.deploy.federation import health as watch
+    from privadmm.deploy.federation.hub.running import Registrar, marked
+    from privadmm.deploy.federation.hub.supervisor import need_port
     from privadmm.deploy.federation.layout import coordinator_in, dialled, superlink_environment
-    from privadmm.deploy.federation.running import Registrar, marked
-    from privadmm.deploy.federation.supervisor import need_port
+    from privadmm.deploy.federation.setup import health as watch
 
     place = coordinator_in(directory)
     reached = place.reached
@@ -127,7 +127,7 @@ def superlink(
 
 def watched(facts: Callable[[], dict[str, Any]], health: int | None, metrics: Path | None) -> None:
     """Start what whoever watches machines asked for."""
-    from privadmm.deploy.federation import health as watch
+    from privadmm.deploy.federation.setup import health as watch
 
     if health is not None:
         watch.serve(health, facts)
@@ -137,7 +137,7 @@ def watched(facts: Callable[[], dict[str, Any]], health: int | None, metrics: Pa
 
 def kept_up(what: str, directory: Path, commands: list[list[str]], environment: dict[str, str], hint: str = "") -> None:
     """Run these commands, and start them again if they end, until somebody stops us; for ever, if there is a hint."""
-    from privadmm.deploy.federation.supervisor import keep_up
+    from privadmm.deploy.federation.hub.supervisor import keep_up
 
     try:
         code = keep_up(commands, os.environ | environment, bool(hint), hint)
@@ -157,7 +157,7 @@ def check(
 ) -> None:
     """Look at everything that a federation needs: policy, records, ledger, keys, certificates, ports, versions."""
     from privadmm.cli.views import federation as view
-    from privadmm.deploy.federation.doctor import check as look
+    from privadmm.deploy.federation.setup.doctor import check as look
 
     checked = look(directory, job)
     emit(json.dumps(view.as_json(checked)) if as_json else view.as_text(checked))

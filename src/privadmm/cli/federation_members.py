@@ -30,8 +30,8 @@ def join(
 ) -> None:
     """Become a party: make its private key here, its policy, its ledger, and a reply to send back."""
     from privadmm.cli.views import members as view
-    from privadmm.deploy.federation.joining import join as make
-    from privadmm.deploy.federation.joining import with_ledger
+    from privadmm.deploy.federation.setup.joining import join as make
+    from privadmm.deploy.federation.setup.joining import with_ledger
 
     made = make(invitation, out, records, name, port)
     shown = view.joined(made)
@@ -58,8 +58,8 @@ def admit(
 ) -> None:
     """Take the public keys of parties, register them if the SuperLink runs, and write peers.toml for everybody."""
     from privadmm.cli.views import members as view
-    from privadmm.deploy.federation.joining import admit as take
     from privadmm.deploy.federation.layout import coordinator_in
+    from privadmm.deploy.federation.setup.joining import admit as take
 
     place = coordinator_in(directory)
     shown = view.admitted(place, take(place, replies, replace), registered(place))
@@ -78,8 +78,8 @@ def pin(
 ) -> None:
     """Take the public keys of the other parties, after showing their fingerprints; and a new authority."""
     from privadmm.cli.views import members as view
-    from privadmm.deploy.federation.pinning import look
-    from privadmm.deploy.federation.pinning import pin as take
+    from privadmm.deploy.federation.setup.pinning import look
+    from privadmm.deploy.federation.setup.pinning import pin as take
 
     found = look(directory, files)
     shown = view.pinning(found)
@@ -106,9 +106,9 @@ def rotate(
 ) -> None:
     """Make another node key for a party, or another certificate for the coordinator. Not while a run is under way."""
     from privadmm.cli.views import members as view
-    from privadmm.deploy.federation import membership
     from privadmm.deploy.federation.layout import coordinator_in
     from privadmm.deploy.federation.party import FILE
+    from privadmm.deploy.federation.setup import membership
 
     if (directory / FILE).is_file():
         if authority:
@@ -131,8 +131,8 @@ def add(
 ) -> None:
     """Invite one party more, or another one to a place that is empty."""
     from privadmm.cli.views import members as view
-    from privadmm.deploy.federation import membership
     from privadmm.deploy.federation.layout import coordinator_in
+    from privadmm.deploy.federation.setup import membership
 
     place = coordinator_in(directory)
     shown = view.added(place, membership.add(place, party))
@@ -147,8 +147,8 @@ def withdraw(
 ) -> None:
     """Let a party go: its key is taken back, and it is in no job any more. What it released stays released."""
     from privadmm.cli.views import members as view
-    from privadmm.deploy.federation import membership
     from privadmm.deploy.federation.layout import coordinator_in
+    from privadmm.deploy.federation.setup import membership
 
     place = coordinator_in(directory)
     if not agreed(f"Take back the key of party {party} for good?", yes, as_json):

@@ -107,8 +107,8 @@ def showing() -> Iterator[Show]:
 def status(directory: Place, as_json: AsJson = False) -> None:
     """Show where the latest run stands. One whose process is gone is not called running."""
     from privadmm.cli.views import runs_of_federation as view
+    from privadmm.deploy.federation.hub.state import standing
     from privadmm.deploy.federation.layout import coordinator_in
-    from privadmm.deploy.federation.state import standing
 
     found = standing(coordinator_in(directory))
     emit(json.dumps(found) if as_json else view.shown(found))

@@ -7,8 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from privadmm.deploy.federation.layout import Coordinator
-from privadmm.deploy.federation.state import (
+from privadmm.deploy.federation.hub.state import (
     Absent,
     Files,
     Wanted,
@@ -20,7 +19,8 @@ from privadmm.deploy.federation.state import (
     standing,
     wanted,
 )
-from privadmm.deploy.federation.supervisor import reachable
+from privadmm.deploy.federation.hub.supervisor import reachable
+from privadmm.deploy.federation.layout import Coordinator
 from privadmm.errors import CheckpointError, ClusterError
 from privadmm.runs.rundir import RunDir
 

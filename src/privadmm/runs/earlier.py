@@ -8,7 +8,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable
 
-from privadmm.deploy.federation.coordinator import Earlier, ended_jobs
+from privadmm.deploy.federation.hub.coordinator import Earlier, ended_jobs
 from privadmm.deploy.federation.layout import Coordinator
 from privadmm.errors import LedgerError
 from privadmm.privacy.ledger_file import Receipt

@@ -17,10 +17,10 @@ from privadmm.config.file import Config, check_seed
 from privadmm.data import arrays
 from privadmm.data.files import write_json
 from privadmm.data.frame import Frame
-from privadmm.deploy.federation.coordinator import Federation, Patience, Post, end_job, greet, note_ended
 from privadmm.deploy.federation.facts import Facts, versions
+from privadmm.deploy.federation.hub.coordinator import Federation, Patience, Post, end_job, greet, note_ended
+from privadmm.deploy.federation.hub.label_holder import labels
 from privadmm.deploy.federation.keys import Credentials
-from privadmm.deploy.federation.label_holder import labels
 from privadmm.deploy.federation.layout import Coordinator
 from privadmm.deploy.federation.proposal import Kept, Proposal, neutral, parties_of, read_text, written
 from privadmm.engine.job import Job, train

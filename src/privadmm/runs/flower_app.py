@@ -12,11 +12,11 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.supercore.run import RunNotRunningException
 
 from privadmm.config.file import Config, read
-from privadmm.deploy.federation.coordinator import Patience
+from privadmm.deploy.federation.hub.coordinator import Patience
+from privadmm.deploy.federation.hub.state import Status, Wanted, driving, inside, note, settle, wanted
 from privadmm.deploy.federation.keys import as_flower
 from privadmm.deploy.federation.layout import COORDINATOR, Coordinator
 from privadmm.deploy.federation.proposal import parties_of
-from privadmm.deploy.federation.state import Status, Wanted, driving, inside, note, settle, wanted
 from privadmm.deploy.flower.post import FlowerPost
 from privadmm.errors import ClusterError, ConfigError, PrivadmmError
 from privadmm.runs.federated import Asked, end, federate

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from privadmm.config.file import Config
-from privadmm.deploy.federation.init import Made, init
+from privadmm.deploy.federation.hub.supervisor import LEAVING, Process, reachable
 from privadmm.deploy.federation.layout import node, node_environment
 from privadmm.deploy.federation.proposal import parties_of
-from privadmm.deploy.federation.supervisor import LEAVING, Process, reachable
+from privadmm.deploy.federation.setup.init import Made, init
 from privadmm.deploy.flower.registry import agree
 from privadmm.errors import ClusterError
 from privadmm.privacy.verification import verify

@@ -10,8 +10,8 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from privadmm.deploy.federation.facts import Facts
+from privadmm.deploy.federation.hub.state import Status, Stop, asked_to_stop, note
 from privadmm.deploy.federation.layout import Coordinator
-from privadmm.deploy.federation.state import Status, Stop, asked_to_stop, note
 from privadmm.engine.job import Job
 from privadmm.engine.loop import View
 from privadmm.errors import InterruptedRunError

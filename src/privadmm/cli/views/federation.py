@@ -3,9 +3,9 @@
 import shlex
 from typing import Any
 
-from privadmm.deploy.federation.init import Made
 from privadmm.deploy.federation.keys import certificate_fingerprint
-from privadmm.deploy.federation.symptoms import Finding
+from privadmm.deploy.federation.setup.init import Made
+from privadmm.deploy.federation.setup.symptoms import Finding
 
 Checked = dict[str, list[Finding]]  # by directory
 MARKS = {"good": "ok  ", "note": "note", "bad": "BAD "}

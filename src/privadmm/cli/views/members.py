@@ -4,12 +4,12 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from privadmm.deploy.federation.invitation import Reply
-from privadmm.deploy.federation.joining import REPLY, Change, Joined, noted, policy_section
 from privadmm.deploy.federation.keys import certificate_fingerprint, check_certificate
 from privadmm.deploy.federation.layout import Coordinator
-from privadmm.deploy.federation.membership import Seat
-from privadmm.deploy.federation.pinning import Pinning
+from privadmm.deploy.federation.setup.invitation import Reply
+from privadmm.deploy.federation.setup.joining import REPLY, Change, Joined, noted, policy_section
+from privadmm.deploy.federation.setup.membership import Seat
+from privadmm.deploy.federation.setup.pinning import Pinning
 
 SAID = {
     "same": "as before",

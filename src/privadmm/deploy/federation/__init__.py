@@ -1,7 +1,7 @@
 """A federation: organisations that train one model and do not trust one another.
 
 Each party has a directory with its policy, its records and its ledger; a coordinator proposes jobs. `Letter`s go
-between them (protocol.py), whoever carries them (deploy/flower). At a party, party.py reads the policy, records.py the
-records, and party_server.py answers. coordinator.py asks, proposal.py is what it proposes, label_holder.py its labels.
-layout.py, init.py, doctor.py and keys.py are about files, and supervisor.py keeps processes up.
+between them (protocol.py), whoever carries them (deploy/flower). desk/ answers them at a party, from its directory
+(party.py) alone. hub/ asks, at the coordinator, for what it proposes (proposal.py). setup/ forms a federation, changes
+it and checks it. layout.py, keys.py and signing.py are about the files and keys of both.
 """

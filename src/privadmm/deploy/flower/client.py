@@ -13,7 +13,7 @@ from pathlib import Path
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from privadmm.deploy.federation.party_server import answer
+from privadmm.deploy.federation.desk.party_server import answer
 from privadmm.deploy.federation.protocol import LETTER
 from privadmm.engine.loop import one_blas_thread
 

@@ -11,8 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privadmm.deploy.federation.layout import Coordinator
-from privadmm.deploy.federation.state import (
+from privadmm.deploy.federation.hub.state import (
     Stop,
     Wanted,
     asked_to_stop,
@@ -23,6 +22,7 @@ from privadmm.deploy.federation.state import (
     settle,
     wanted,
 )
+from privadmm.deploy.federation.layout import Coordinator
 from privadmm.deploy.flower.registry import connected
 from privadmm.errors import ClusterError, ConfigError
 

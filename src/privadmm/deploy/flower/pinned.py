@@ -16,8 +16,8 @@ from typing import Any
 
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before numpy: more threads than one change bits
 
+from privadmm.deploy.federation.hub.supervisor import end_with_parent
 from privadmm.deploy.federation.layout import CLIENT, COORDINATOR, FLOWER, Coordinator
-from privadmm.deploy.federation.supervisor import end_with_parent
 
 
 def client() -> None:

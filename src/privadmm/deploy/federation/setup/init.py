@@ -21,8 +21,13 @@ from privadmm.config.file import Config
 from privadmm.data import splits
 from privadmm.data.files import write_text
 from privadmm.data.readers import Records
-from privadmm.deploy.federation import kit, label_holder
-from privadmm.deploy.federation.joining import (
+from privadmm.deploy.federation.hub import label_holder
+from privadmm.deploy.federation.keys import make_authority
+from privadmm.deploy.federation.layout import FLOWER, Coordinator, dialled, listened
+from privadmm.deploy.federation.party import Party
+from privadmm.deploy.federation.proposal import expected, neutral, parties_of, written
+from privadmm.deploy.federation.setup import kit
+from privadmm.deploy.federation.setup.joining import (
     REPLY,
     admit,
     invite,
@@ -32,11 +37,7 @@ from privadmm.deploy.federation.joining import (
     with_ledger,
     write_peers,
 )
-from privadmm.deploy.federation.keys import make_authority
-from privadmm.deploy.federation.layout import FLOWER, Coordinator, dialled, listened
-from privadmm.deploy.federation.party import Party
-from privadmm.deploy.federation.pinning import look, pin
-from privadmm.deploy.federation.proposal import expected, neutral, parties_of, written
+from privadmm.deploy.federation.setup.pinning import look, pin
 from privadmm.errors import ConfigError
 
 LABELS = "labels.csv"  # the coordinator's labels, where parties hold columns

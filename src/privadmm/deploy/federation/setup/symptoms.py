@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Literal
 
 from privadmm import __version__
+from privadmm.deploy.federation.hub.running import running
 from privadmm.deploy.federation.keys import check_certificate, days_left, ends_soon, from_der
 from privadmm.deploy.federation.layout import FLOWER, host_and_port
-from privadmm.deploy.federation.running import running
 from privadmm.errors import ConfigError, PrivadmmError
 
 AHEAD, BEHIND = 5, 300  # seconds that Flower lets a node's clock differ from the SuperLink's

@@ -17,10 +17,10 @@ from typing import Any
 
 from privadmm import __version__
 from privadmm.data.files import write_text
+from privadmm.deploy.federation.hub.running import listens
 from privadmm.deploy.federation.keys import load
 from privadmm.deploy.federation.layout import Coordinator
 from privadmm.deploy.federation.party import Party
-from privadmm.deploy.federation.running import listens
 from privadmm.errors import ConfigError
 
 EVERY = 15.0  # seconds between two textfiles

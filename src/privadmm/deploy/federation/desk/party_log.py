@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from privadmm.data.files import for_owner
+from privadmm.deploy.federation.desk.spending import spent_and_left
 from privadmm.deploy.federation.party import Party
 from privadmm.deploy.federation.protocol import Letter
-from privadmm.deploy.federation.spending import spent_and_left
 from privadmm.errors import PrivadmmError
 from privadmm.privacy.sqlite_ledger import SqliteLedger
 

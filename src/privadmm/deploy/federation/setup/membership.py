@@ -7,8 +7,12 @@ from pathlib import Path
 from privadmm.config.file import Config, read
 from privadmm.config.reader import Lines, load
 from privadmm.data.files import write_bytes, write_text
-from privadmm.deploy.federation.invitation import AuthorityTable, Peers, Reply, read_peers, signed_reply
-from privadmm.deploy.federation.joining import (
+from privadmm.deploy.federation.keys import fingerprint, make_authority, make_node_key, make_server
+from privadmm.deploy.federation.layout import Coordinator
+from privadmm.deploy.federation.party import read as read_party
+from privadmm.deploy.federation.proposal import neutral, parties_of
+from privadmm.deploy.federation.setup.invitation import AuthorityTable, Peers, Reply, read_peers, signed_reply
+from privadmm.deploy.federation.setup.joining import (
     REPLY,
     invite,
     own_file,
@@ -16,11 +20,7 @@ from privadmm.deploy.federation.joining import (
     retire,
     write_peers,
 )
-from privadmm.deploy.federation.keys import fingerprint, make_authority, make_node_key, make_server
-from privadmm.deploy.federation.layout import Coordinator
-from privadmm.deploy.federation.party import read as read_party
-from privadmm.deploy.federation.pinning import federation_of
-from privadmm.deploy.federation.proposal import neutral, parties_of
+from privadmm.deploy.federation.setup.pinning import federation_of
 from privadmm.deploy.federation.signing import public_of, seal
 from privadmm.errors import ConfigError
 

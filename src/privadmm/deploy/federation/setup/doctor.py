@@ -6,18 +6,17 @@ from pathlib import Path
 
 from privadmm.config.file import check_seed, read
 from privadmm.config.reader import load
-from privadmm.deploy.federation.invitation import read_invitation, read_peers
-from privadmm.deploy.federation.joining import INVITED, PROPOSED, REPLY, kept_replies
+from privadmm.deploy.federation.desk.party_server import Desk
+from privadmm.deploy.federation.desk.peers import check_pins
+from privadmm.deploy.federation.desk.records import held
 from privadmm.deploy.federation.keys import check_node_key, check_public_key, fingerprint
 from privadmm.deploy.federation.layout import NAME, Coordinator
 from privadmm.deploy.federation.party import FILE, PEERS, Party
 from privadmm.deploy.federation.party import read as read_party
-from privadmm.deploy.federation.party_server import Desk
-from privadmm.deploy.federation.peers import check_pins
 from privadmm.deploy.federation.proposal import expected, neutral, parties_of
-from privadmm.deploy.federation.records import held
-from privadmm.deploy.federation.signing import public_of
-from privadmm.deploy.federation.symptoms import (
+from privadmm.deploy.federation.setup.invitation import read_invitation, read_peers
+from privadmm.deploy.federation.setup.joining import INVITED, PROPOSED, REPLY, kept_replies
+from privadmm.deploy.federation.setup.symptoms import (
     FaultError,
     Finding,
     Noted,
@@ -31,6 +30,7 @@ from privadmm.deploy.federation.symptoms import (
     port,
     versions,
 )
+from privadmm.deploy.federation.signing import public_of
 from privadmm.errors import ConfigError, LockedError, RefusedError
 from privadmm.privacy.accounting import epsilon, printed, totals
 from privadmm.privacy.events import alone

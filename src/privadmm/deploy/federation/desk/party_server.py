@@ -26,15 +26,15 @@ from privadmm.config import build
 from privadmm.config.file import Config
 from privadmm.data.files import write_text
 from privadmm.deploy.federation import party
-from privadmm.deploy.federation.admitted import Admitted, recall
-from privadmm.deploy.federation.history import begins, missing, signed_receipt, told_ended, told_receipts
+from privadmm.deploy.federation.desk.admitted import Admitted, recall
+from privadmm.deploy.federation.desk.history import begins, missing, signed_receipt, told_ended, told_receipts
+from privadmm.deploy.federation.desk.party_log import Line, asked, full, note
+from privadmm.deploy.federation.desk.peers import accept, own_entry
+from privadmm.deploy.federation.desk.records import Held, bound_of
+from privadmm.deploy.federation.desk.records import held as read_records
 from privadmm.deploy.federation.party import Party
-from privadmm.deploy.federation.party_log import Line, asked, full, note
-from privadmm.deploy.federation.peers import accept, own_entry
 from privadmm.deploy.federation.proposal import JOB, Kept, Proposal, parties_of, read_text
 from privadmm.deploy.federation.protocol import Letter, data, text, whole
-from privadmm.deploy.federation.records import Held, bound_of
-from privadmm.deploy.federation.records import held as read_records
 from privadmm.deploy.remote_block import Order, check_budget, check_in_full
 from privadmm.engine.block import beside, open_block, reopen_block
 from privadmm.engine.job import Job

@@ -17,8 +17,8 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from privadmm.deploy.federation.hub.state import Files, driven, read_status, wanted
 from privadmm.deploy.federation.layout import COORDINATOR, Coordinator
-from privadmm.deploy.federation.state import Files, driven, read_status, wanted
 from privadmm.errors import ConfigError
 
 TRIES = 24  # starts in a row that end soon, after which the process is given up

@@ -12,12 +12,12 @@ from typing import Any, Literal
 
 from privadmm.data.arrays import digest
 from privadmm.data.files import write_bytes, write_text
-from privadmm.deploy.federation.invitation import AuthorityTable, read_invitation, read_peers
-from privadmm.deploy.federation.joining import INVITED, REPLY, Change, changes, check_distinct
+from privadmm.deploy.federation.desk.peers import pin as pinned_at
 from privadmm.deploy.federation.keys import certificate_fingerprint, sealed_by
 from privadmm.deploy.federation.party import PEERS, Party
 from privadmm.deploy.federation.party import read as read_party
-from privadmm.deploy.federation.peers import pin as pinned_at
+from privadmm.deploy.federation.setup.invitation import AuthorityTable, read_invitation, read_peers
+from privadmm.deploy.federation.setup.joining import INVITED, REPLY, Change, changes, check_distinct
 from privadmm.deploy.federation.signing import public_of
 from privadmm.errors import ConfigError
 

@@ -19,8 +19,15 @@ from privadmm.config.file import Config, read
 from privadmm.config.sections import DataTable
 from privadmm.data.arrays import digest
 from privadmm.data.files import write_text
-from privadmm.deploy.federation import kit
-from privadmm.deploy.federation.invitation import (
+from privadmm.deploy.federation.desk.peers import key_in
+from privadmm.deploy.federation.desk.records import bound_of, own_columns, own_rows
+from privadmm.deploy.federation.keys import make_node_key
+from privadmm.deploy.federation.layout import FLOWER, Coordinator
+from privadmm.deploy.federation.party import FILE, PEERS, NodeTable, Party, PartyTable, PolicyTable
+from privadmm.deploy.federation.party import read as read_party
+from privadmm.deploy.federation.proposal import neutral, parties_of, section
+from privadmm.deploy.federation.setup import kit
+from privadmm.deploy.federation.setup.invitation import (
     AuthorityTable,
     Invitation,
     InvitationTable,
@@ -30,13 +37,6 @@ from privadmm.deploy.federation.invitation import (
     read_peers,
     signed_reply,
 )
-from privadmm.deploy.federation.keys import make_node_key
-from privadmm.deploy.federation.layout import FLOWER, Coordinator
-from privadmm.deploy.federation.party import FILE, PEERS, NodeTable, Party, PartyTable, PolicyTable
-from privadmm.deploy.federation.party import read as read_party
-from privadmm.deploy.federation.peers import key_in
-from privadmm.deploy.federation.proposal import neutral, parties_of, section
-from privadmm.deploy.federation.records import bound_of, own_columns, own_rows
 from privadmm.errors import ConfigError, DataError
 from privadmm.privacy.ledger_file import identity_of
 from privadmm.privacy.limits import Limits

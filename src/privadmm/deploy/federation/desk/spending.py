@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from privadmm.data.arrays import digest
-from privadmm.deploy.federation.cache import FOLDER
+from privadmm.deploy.federation.desk.cache import FOLDER
 from privadmm.privacy.accounting import epsilon
 from privadmm.privacy.events import Spent, less, merge
 from privadmm.privacy.ledger_file import pack_charges, unpack_charges

@@ -10,8 +10,8 @@ from privadmm.config.file import Config
 from privadmm.data.arrays import Floats
 from privadmm.data.columns import align, read_labels
 from privadmm.data.label_source import LabelSource
+from privadmm.deploy.federation.desk.records import digest
 from privadmm.deploy.federation.facts import Facts
-from privadmm.deploy.federation.records import digest
 from privadmm.engine.job import Job
 from privadmm.errors import ConfigError, DataError, LedgerError
 from privadmm.privacy.calibration import Adjacency

@@ -14,10 +14,10 @@ from privadmm.data.columns import Columns, align, read_features
 from privadmm.data.frame import Frame
 from privadmm.data.raw import words
 from privadmm.data.shards import Shards
-from privadmm.deploy.federation.admitted import code
-from privadmm.deploy.federation.cache import FOLDER, Cache
+from privadmm.deploy.federation.desk.admitted import code
+from privadmm.deploy.federation.desk.cache import FOLDER, Cache
+from privadmm.deploy.federation.desk.party_log import tell
 from privadmm.deploy.federation.party import Party
-from privadmm.deploy.federation.party_log import tell
 from privadmm.deploy.federation.protocol import refused
 from privadmm.engine.phases import vertical
 from privadmm.errors import ConfigError, DataError

@@ -1,0 +1,1 @@
+"""At a party: its answers to letters, from its own directory alone."""

@@ -1,0 +1,1 @@
+"""How a federation is formed, changed, looked after and checked."""

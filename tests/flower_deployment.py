@@ -31,7 +31,10 @@ from small_runs import ENVIRONMENT, Tables, no_plots, write_config, write_npz
 PATIENCE = 180.0  # seconds for anything; a loaded machine is slow
 # Like the node's own command that answers letters; it also writes what goes in and out beside the party's files.
 CAPTURING = """#!{python}
-import pickle, time
+import os, pickle, time
+import privadmm
+
+privadmm.__version__ = os.environ.get("PLANTED_VERSION", privadmm.__version__)
 from privadmm.deploy.flower import client, pinned
 
 plain = client.answer

@@ -211,16 +211,15 @@ def test_a_party_that_is_gone_for_good_after_a_checkpoint(made: Deployed, whole:
 
 
 def test_two_versions_in_one_run_are_refused(made: Deployed, whole: str) -> None:
-    script = made.federated.folders[1] / "bin" / "flwr-clientapp"
-    plain = script.read_text()
-    first, rest = plain.split("\n", 1)
-    script.write_text(f'{first}\nimport privadmm\nprivadmm.__version__ = "0.0.7"\n{rest}')
+    made.kill("node-1")
+    made.node(1, PLANTED_VERSION="0.0.7")
     code, said = ran(made, "versions")
     assert (code != 0, said["state"]) == (True, "failed"), said
     assert "0.0.7" in said["message"]
     assert privadmm.__version__ in said["message"]
     nothing_aside(made)
-    script.write_text(plain)
+    made.kill("node-1")
+    made.node(1)
     good(made, ran(made, "one-version"), whole)
 
 

@@ -145,12 +145,8 @@ def test_the_leeway_covers_what_floating_point_does(
 def test_a_fit_that_misses_is_not_released(monkeypatch: pytest.MonkeyPatch) -> None:
     D, t = problem(0, 30, 4)
 
-    def sloppy(values: Any, c: Any, b: Any) -> Any:
-        x, nu = honest(values, c, b)
-        return x * (1 + 1e-6), nu
-
-    honest = ridge.secular
-    monkeypatch.setattr(ridge, "secular", sloppy)
+    honest, free = ridge.secular, Features.ridge
+    monkeypatch.setattr(Features, "ridge", lambda self, t, mu: free(self, t, mu) * (1 + 1e-6))
     with pytest.raises(ToleranceError, match="missed its tolerance"):
         fit(D, t, 0.1, None, math.sqrt(30))
     # Scaled back into the ball, a fit that is wrong in direction is still seen.
@@ -159,6 +155,15 @@ def test_a_fit_that_misses_is_not_released(monkeypatch: pytest.MonkeyPatch) -> N
     )
     with pytest.raises(ToleranceError):
         fit(D, t, 0.1, 0.1, math.sqrt(30))
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize(("N", "d"), [(40, 6), (5, 12)])
+def test_a_free_fit_is_that_of_a_ball_too_large_to_matter(N: int, d: int, sparse: bool) -> None:
+    D, t = problem(4, N, d)
+    held = Features(csr_array(D.A)) if sparse else D
+    for mu in (1e-3, 1.0, 1e-3):  # a factor is kept for one mu, and made again for another
+        np.testing.assert_allclose(held.ridge(t, mu), fit(D, t, mu, 1e6, math.sqrt(N)), rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize(("N", "d"), [(40, 6), (5, 12)])

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ class Features:
     """One party's D, dense or CSR, with its products by stacks x (R, d) and g (R, N)."""
 
     A: Any
+    factors: dict[float, Any] = field(default_factory=dict, repr=False)  # of `ridge`, for the mu used last
 
     @property
     def people(self) -> int:
@@ -69,8 +70,32 @@ class Features:
         _, singular, rows = np.linalg.svd(dense, full_matrices=False)
         return singular**2, np.ascontiguousarray(rows.T)
 
+    def ridge(self, t: Floats, mu: float) -> Floats:
+        """(D^T D + mu)^-1 D^T t by a Cholesky factor, which is kept for the next t (R, N) with the same mu.
+
+        With fewer people than columns by one of D D^T + mu, since D^T (D D^T + mu)^-1 is the same matrix.
+        """
+        from scipy.linalg import cho_factor, cho_solve
+
+        few = self.people < self.width
+        if mu not in self.factors:
+            square = self.kernel if few else gram(self.A, np.ones(self.people))
+            square[np.diag_indices_from(square)] += mu
+            self.factors.clear()
+            self.factors[mu] = cho_factor(square, overwrite_a=True, check_finite=False)
+        factor = self.factors[mu]
+        if few:
+            return self.pull(cho_solve(factor, t.T, check_finite=False).T)
+        return np.asarray(cho_solve(factor, self.pull(t).T, check_finite=False).T)
+
+    @property
+    def kernel(self) -> Floats:
+        """D D^T"""
+        square = self.A @ self.A.T
+        return np.asarray(square.toarray() if hasattr(square, "toarray") else square)
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return Features, (self.A,)  # without the factorisation, which the receiver can make again
+        return Features, (self.A,)  # without the factorisations, which the receiver can make again
 
 
 @dataclass(frozen=True, eq=False)

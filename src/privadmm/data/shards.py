@@ -24,7 +24,19 @@ from numpy.typing import ArrayLike
 
 from privadmm.data.arrays import Floats, Ints
 from privadmm.data.label_source import UNNAMED, LabelSource, digest_of
-from privadmm.data.storage import PIECE, Clip, Dense, Mask, Piece, Store, chunks, gram, pack_dense, pack_sparse
+from privadmm.data.storage import (
+    PIECE,
+    Clip,
+    Dense,
+    Derivative,
+    Mask,
+    Piece,
+    Store,
+    chunks,
+    gram,
+    pack_dense,
+    pack_sparse,
+)
 from privadmm.errors import ConfigError, DataError
 
 Part = tuple[Any, Floats, Ints]  # a table, its labels, and the rows that a party holds
@@ -178,14 +190,14 @@ class Shards:
             out[:, slot.at] = slot.piece.pull(part.swapaxes(0, 1)).swapaxes(0, 1)
         return out.reshape(*lead, len(self.ids), self.dim)
 
-    def slope(self, x: Floats, deriv: Callable[[Floats, Floats], Floats]) -> Floats:
-        """pull(deriv(margins(x), y)); with a limit on memory a few parties at a time, with the same bits."""
-        if self.store.limit is None:
-            return self.pull(deriv(self.margins(x), self.y))
-        out = np.empty((*x.shape[:-2], len(self.ids), self.dim))
-        for at, few in self.batches(PIECE):
-            out[..., at, :] = few.pull(deriv(few.margins(x[..., at, :]), few.y))
-        return out
+    def slope(self, x: Floats, deriv: Derivative) -> Floats:
+        """pull(deriv(margins(x), y)), in one pass over the records."""
+        stack = x.reshape(-1, *x.shape[-2:]).swapaxes(0, 1)
+        out = np.empty((stack.shape[1], len(self.ids), self.dim))
+        for slot in self.slots:
+            y = self.y[slot.cells].reshape(slot.shape)
+            out[:, slot.at] = slot.piece.slope(stack[slot.at], y, deriv).swapaxes(0, 1)
+        return out.reshape(*x.shape[:-2], len(self.ids), self.dim)
 
     def gram(self, h: Floats, single: Mask | None = None) -> Floats:
         """(n,) -> (P, d, d): A_i^T diag(h_i) A_i, h >= 0; in single precision for parties marked in `single` (P,)."""

@@ -11,7 +11,7 @@ import math
 import mmap
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import IO, Any
@@ -24,9 +24,12 @@ from privadmm.errors import ConfigError, DataError, StorageError
 from privadmm.params import check_positive
 
 Mask = NDArray[np.bool_]
+Derivative = Callable[[Floats, Floats], Floats]  # of a loss, from scores and labels
 
 CHUNK = 2048  # rows copied or summed at a time; where rows are cut decides the last bits of a Gram matrix
 PIECE = 1 << 20  # numbers in a piece that is sparse or kept in a file; a cut sparse piece copies its column indices
+BLOCK = 1 << 18  # numbers of records that a pass reads twice: few enough to be in the processor's cache the second time
+WIDE = 32  # numbers in a row from which on a dot product for each row is faster than BLAS on all of them
 LEAST = 1 << 23  # bytes of a file: many small arrays share one, since a process may open few files
 ALIGN = 64
 
@@ -96,6 +99,13 @@ def reserve(file: IO[bytes], size: int) -> None:
     file.flush()
 
 
+def scores(A: Floats, x: Floats) -> Floats:
+    """A_i x_i for A (k, m, d) and x (k, R, d): (k, R, m)."""
+    if x.shape[1] == 1 and A.shape[2] >= WIDE:
+        return np.asarray(np.vecdot(A, x)[:, None])
+    return np.asarray(np.matmul(x, A.swapaxes(1, 2)))
+
+
 @dataclass(frozen=True, eq=False)
 class Dense:
     """The records of k parties with m rows each: A is (k, m, d). Products take x (k, R, d) and g (k, R, m)."""
@@ -107,10 +117,26 @@ class Dense:
         return self.A.shape[0], self.A.shape[1]
 
     def margins(self, x: Floats) -> Floats:
-        return np.asarray(np.matmul(x, self.A.swapaxes(1, 2)))
+        return scores(self.A, x)
 
     def pull(self, g: Floats) -> Floats:
         return np.asarray(np.matmul(g, self.A))
+
+    def slope(self, x: Floats, y: Floats, deriv: Derivative) -> Floats:
+        """pull(deriv(margins(x), y)) for labels y (k, m), in one pass over records that stay in the processor's cache.
+
+        Parties with few rows go several at a time. Those with many are cut at places that follow from d alone.
+        """
+        (k, m, d), out = self.A.shape, np.empty(x.shape)
+        rows = max(1, BLOCK // d)
+        few, most = max(1, rows // m), min(m, rows)
+        for start in range(0, k, few):
+            part = slice(start, start + few)
+            for first in range(0, m, most):
+                A, labels = self.A[part, first : first + most], y[part, None, first : first + most]
+                pulled = np.matmul(deriv(scores(A, x[part]), labels), A)
+                out[part] = pulled if first == 0 else out[part] + pulled
+        return out
 
     def kernel(self) -> Floats:
         return np.asarray(np.matmul(self.A, self.A.swapaxes(1, 2)))
@@ -154,6 +180,9 @@ class Sparse:
 
     def pull(self, g: Floats) -> Floats:
         return self._times(self.transposed, g)
+
+    def slope(self, x: Floats, y: Floats, deriv: Derivative) -> Floats:
+        return self.pull(deriv(self.margins(x), y[:, None]))
 
     def _times(self, A: Any, v: Floats) -> Floats:
         k, R, width = v.shape

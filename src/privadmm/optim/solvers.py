@@ -175,7 +175,7 @@ class Problem:
         return Problem(self.shards.take(parties), self.loss, weight, linear, quadratic, ridge, self.dual)
 
     def loss_gradient(self, x: Floats) -> Floats:
-        return self.weight * self.shards.pull(self.loss.deriv(self.shards.margins(x), self.shards.y))
+        return self.weight * self.shards.slope(x, self.loss.deriv)
 
     def key(self, x: Floats) -> tuple[Loss, bytes, bytes]:
         return self.loss, x.tobytes(), self.weight.tobytes()

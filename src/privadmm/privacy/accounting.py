@@ -133,7 +133,14 @@ def sort(spent: Spent) -> Sorted:
 
 
 def renyi(spent: Spent, alpha: Floats) -> Floats:
-    return sum((count * rdp(event, alpha) for event, count in spent), np.zeros_like(alpha))
+    """The Renyi curve of all events together; those of argmins, of which there may be one for each round, at once."""
+    argmins = [(event.ratio, event.w, count) for event, count in spent if isinstance(event, GaussianObjective)]
+    others = [(event, count) for event, count in spent if not isinstance(event, GaussianObjective)]
+    total = sum((count * rdp(event, alpha) for event, count in others), np.zeros_like(alpha))
+    if argmins:
+        ratio, w, count = np.array(argmins).T[:, :, None]
+        total = total + (count * curves.objective_rdp(alpha, ratio, w)).sum(axis=0)
+    return total
 
 
 @lru_cache(maxsize=65536)

@@ -192,9 +192,17 @@ def calibrate(target: float, delta: float, spend: Callable[[float], Spent]) -> f
     spend must cost less as x grows. What no noise can reach is refused with the smallest feasible epsilon.
     """
     check_positive(epsilon=target)
-    low, high = 1e-9, 1e-9
-    while epsilon(spend(high), delta) > target:
-        low, high = high, 4 * high
+
+    def cost(level: float) -> float:
+        return epsilon(spend(level), delta) / target
+
+    low, high = 1.0, 1.0
+    while cost(low) <= 1:
+        low, high = low / 16, low
+        if low < 1e-9:
+            return high
+    while cost(high) > 1:
+        low, high = high, 16 * high
         if high > 1e15:
             least, needed = epsilon(spend(high), delta), least_delta(spend(high))
             if delta < needed:
@@ -205,9 +213,30 @@ def calibrate(target: float, delta: float, spend: Callable[[float], Spent]) -> f
             raise RefusedError(
                 f"no noise reaches epsilon = {target:g} at delta = {delta:g}: the smallest feasible is {least:.6g}"
             )
-    while high - low > 1e-12 * high:
-        middle = math.sqrt(low * high) if high > 2 * low else (low + high) / 2
-        low, high = (low, middle) if epsilon(spend(middle), delta) <= target else (middle, high)
+    return _narrowed(low, high, cost)
+
+
+def _narrowed(low: float, high: float, cost: Callable[[float], float]) -> float:
+    """Narrow a bracket, cost(low) > 1 >= cost(high), to a relative 1e-12; its upper end.
+
+    By secants (Illinois: an end that stays twice counts half), since ln(cost) is nearly straight in ln(level). A new
+    point keeps away from the ends by nearly what is asked for, so that the last ones close the bracket. Where a cost is
+    infinite, and where three points did not halve the bracket, it is halved.
+    """
+    enough, stayed, goal, tries = 1e-12, 0, math.log(high / low) / 2, 0
+    above, below = math.log(cost(low)), math.log(max(cost(high), 1e-300))
+    while (width := math.log(high / low)) > enough:
+        tries += 1
+        if width <= goal:
+            goal, tries = width / 2, 0
+        share = above / (above - below) if math.isfinite(above) and tries < 3 else 0.5
+        edge = min(0.5, 0.9 * enough / width)
+        middle = low * math.exp(width * min(max(share, edge), 1 - edge))
+        size = math.log(max(cost(middle), 1e-300))
+        if size > 0:
+            low, above, below, stayed = middle, size, below / 2 if stayed > 0 else below, 1
+        else:
+            high, below, above, stayed = middle, size, above / 2 if stayed < 0 else above, -1
     return high
 
 

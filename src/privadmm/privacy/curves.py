@@ -154,7 +154,7 @@ def pure_rdp(alpha: Floats, epsilon: float) -> Floats:
     return curve
 
 
-def objective_rdp(alpha: Floats, ratio: float, w: float) -> Floats:
+def objective_rdp(alpha: Floats, ratio: Floats | float, w: Floats | float) -> Floats:
     """alpha/(2 ratio^2) - ln(1 - alpha(alpha-1) w^2/(1+w))/(alpha-1) where (alpha-1) w < 1; unproved elsewhere.
 
     The last ratio is that of determinants of Hessians that differ in one record, largest for orthogonal records.
@@ -165,13 +165,18 @@ def objective_rdp(alpha: Floats, ratio: float, w: float) -> Floats:
 
 
 def least_over_alpha(bound: Callable[[Floats], Floats]) -> float:
-    """The least bound on a grid of alpha, refined around its best point. Every alpha gives a valid bound."""
-    centre, width, best = 0.0, 14.0, math.inf
-    for _ in range(4):
-        logs = np.linspace(centre - width, centre + width, 2001)
+    """The least bound over alpha > 1. Every alpha gives a valid bound, so a point beside the best one costs no proof.
+
+    (alpha - 1) times a Renyi curve is convex in alpha, and so is what (3) adds to it: the bound is quasiconvex. So the
+    best point of a grid of ln(alpha - 1) is next to the least bound, and finer grids close in on it: to 1e-6, which
+    leaves 1e-12 of the bound.
+    """
+    centre, width, points, best = 0.0, 14.0, 281, math.inf
+    while width > 1e-6:
+        logs = np.linspace(centre - width, centre + width, points)
         bounds = bound(1 + np.exp(logs))
         at = int(np.argmin(bounds))
-        best, centre, width = min(best, float(bounds[at])), float(logs[at]), width / 200
+        best, centre, width, points = min(best, float(bounds[at])), float(logs[at]), 2 * width / (points - 1), 41
     return best
 
 

@@ -307,7 +307,7 @@ def renyi(pairs: Pairs, alpha: Floats, bound: Floats) -> Floats:
 
 def renyi_bound(pairs: Pairs, alpha: Floats) -> Floats:
     """(5)"""
-    return curves.objective_rdp(alpha, pairs.scale / pairs.delta, pairs.w)  # type: ignore[arg-type]  # elementwise
+    return curves.objective_rdp(alpha, pairs.scale / pairs.delta, pairs.w)
 
 
 def search_renyi(

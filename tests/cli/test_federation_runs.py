@@ -125,7 +125,7 @@ def test_a_job_that_is_over_for_good(made: Federated, folder: Path, place: Place
     _, error = reported(made, Desks(made.folders, before=stop))
     assert error.for_good
     post, directory = Desks(made.folders), RunDir(folder / "runs/first")
-    end(post, post.nodes(), made.made.coordinator, directory)
+    assert end(post, made.made.coordinator, directory) == 3
     assert (folder / "ended-jobs").read_text() == f"{directory.job_id}\n"
     assert [letter for _, letter, _ in post.captured] == [{"kind": "end", "job": directory.job_id}] * 3
     said = place.call("federation", "run", folder, "--resume", "--json")
@@ -176,7 +176,8 @@ def test_what_cannot_be_started(folder: Path, place: Place) -> None:
         ((folder, "--out", "elsewhere"), 2, "not inside runs/"),
         ((folder, "--out", "runs"), 2, "not inside runs/"),
         ((folder, "--resume"), 1, "holds no run to resume; leave out --resume"),
-        ((folder.parent,), 2, "has no job.toml; name the coordinator's directory"),
+        ((folder.parent,), 1, "no SuperLink listens at 127.0.0.1:"),
+        ((folder.parent.parent,), 2, "is no coordinator's directory"),
         ((folder, "--absent", "never"), 2, "never"),
     ]:
         said = place.call("federation", "run", *words, "--json")

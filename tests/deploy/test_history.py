@@ -239,11 +239,18 @@ def test_runs_of_before_there_were_signatures_can_be_read_and_resumed(made: Fede
 def test_a_damaged_run_directory_is_told_and_stops_nothing(made: Federated) -> None:
     from privadmm.config.file import read
     from privadmm.runs.federated import Asked, federate
+    from privadmm.runs.reporting import Silent
+
+    told = list[str]()
+
+    class Heard(Silent):
+        def tell(self, line: str) -> None:
+            told.append(line)
 
     made.run()
     (out(made) / "receipts.csv").write_text("nonsense\n")
-    place, told = made.made.coordinator, list[str]()
-    federate(read(place.job), Desks(made.folders), Asked(out(made, "second"), place), told.append)
+    place = made.made.coordinator
+    federate(read(place.job), Desks(made.folders), Asked(out(made, "second"), place), Heard())
     assert any("receipts.csv" in line for line in told)
 
 

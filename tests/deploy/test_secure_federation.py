@@ -128,8 +128,9 @@ def test_templates_need_no_sizes(place: Place) -> None:
     """How many records others have is known when they say hello, and the noise of a sum depends on it only then."""
     config = place.config(with_changes(STAR, {"privacy": {"colluding": None, "fewest": None}}))
     assert place.call("federation", "init", config, "--out", place.path / "fed").code == 0
-    assert not {"colluding", "fewest"} & set((place.path / "fed" / "party-1" / "party.toml").read_text().split())
-    assert len(list((place.path / "fed" / "party-1" / "peers").iterdir())) == PARTIES - 1
+    invitations = sorted((place.path / "fed" / "coordinator" / "invitations").iterdir())
+    assert len(invitations) == PARTIES
+    assert not {"colluding", "fewest"} & set(invitations[1].read_text().split())
     job = place.call("federation", "check", place.path / "fed" / "coordinator", "--json").object["checked"]
     assert {one["state"] for found in job.values() for one in found if one["what"] == "job"} == {"good"}
 
@@ -168,12 +169,14 @@ def test_what_check_says_of_peers(place: Place) -> None:
     (folder / "peers" / "party-2.pub").write_bytes((folder / "peers" / "party-3.pub").read_bytes())
     assert "party-3.pub: is the key of party 2, too; ask party 3" in found("--job", job)[1]
     (folder / "peers" / "party-2.pub").unlink()
-    assert found()[0] == "good"
+    assert found()[0] == "bad"  # the job to which it was invited sums securely
     state, said = found("--job", job)
     assert (state, "put the public key of party 2 there" in said) == ("bad", True)
     (folder / "peers" / "party-2.pub").write_bytes(kept)
     shutil.rmtree(folder / "peers")
-    assert found()[0] == "note"  # no fault where nobody sums securely
+    assert found()[0] == "bad"
+    plain = place.config(PRIVATE, "plain.toml")
+    assert found("--job", plain)[0] == "note"  # no fault where nobody sums securely
 
 
 # The same sums, and real noise

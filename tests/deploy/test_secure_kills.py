@@ -59,7 +59,7 @@ class Trial:
         folder = self.folder / str(self.number)
         shutil.copytree(self.folder / "federation", folder)
         folders = [folder / f"party-{number}" for number in range(PARTIES)]
-        return Federated(Made(Coordinator(folder / "coordinator"), []), folders)
+        return Federated(Made(Coordinator(folder / "coordinator"), [], []), folders)
 
     def killed_at(self, letter: tuple[str, int | None], moment: int) -> bool:
         """Run it with a kill at this moment, and check what is left; whether the party was locked."""

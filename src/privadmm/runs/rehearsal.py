@@ -50,6 +50,7 @@ def rehearse(config: Config, out: Path | None, show: Show = lambda status: None)
         running.superlink(show)
         agree(made.coordinator)
         running.nodes(show)
+        up = time.monotonic() - began
         asking.start(made.coordinator, "runs/first")
         status = running.followed(show, began)
     result_file = folder / "runs/first/result.json"
@@ -74,6 +75,7 @@ def rehearse(config: Config, out: Path | None, show: Show = lambda status: None)
         "transcript": result["transcript"],
         "same_transcript": same,
         "ledgers_good": not any(ledgers),
+        "nodes_seconds": round(up, 1),
         **running.figures,
         "letters": letters,
         "repeats": repeats,

@@ -103,7 +103,11 @@ def rehearsal(done: dict[str, Any]) -> str:
     a_round, memory = done["seconds_a_round"], done["memory_a_node_mb"]
     facts: Facts = [
         ("parties", f"{done['parties']}, each with a node of its own, on this machine"),
-        ("start-up", f"{done['startup_seconds']:.1f} s until all parties had been asked"),
+        (
+            "start-up",
+            f"{done['nodes_seconds']:.1f} s until all nodes were up, {done['startup_seconds']:.1f} s until all parties "
+            "had set the cost aside",
+        ),
         ("a round", None if a_round is None else f"{a_round:.2f} s ({done['rounds']} rounds)"),
         ("memory", None if memory is None else f"{memory:.0f} MB for a node, its processes included, at most"),
         ("letters", f"{done['letters']}, of which {done['repeats']} were sent again"),

@@ -16,7 +16,7 @@ from privadmm.deploy.federation.desk.party_server import Desk, answer
 from privadmm.deploy.federation.hub import coordinator
 from privadmm.deploy.federation.keys import make_node_key
 from privadmm.deploy.federation.party import read as read_party
-from privadmm.deploy.federation.protocol import MOST_TOLD, Letter, receipt_content
+from privadmm.deploy.federation.protocol import MOST_TOLD, Letter, receipt_content, split_signature
 from privadmm.deploy.federation.signing import public_of, seal
 from privadmm.errors import ClusterError, LockedError, RefusedError
 from privadmm.privacy.backups import Decision, restore
@@ -65,7 +65,8 @@ def test_receipts_are_signed_kept_and_shown_to_the_party_when_the_next_run_begin
     assert len(rows) == 9
     for receipt, party, signature in rows:
         key = public_of(made.folders[party] / "node-key")
-        assert coordinator.sealed(key, receipt_content(receipt), signature)
+        epoch, rest = split_signature(signature)
+        assert coordinator.sealed(key, receipt_content(receipt, epoch), rest)
     assert [(receipt, party) for receipt, party, _ in rows] == read_receipts(out(made))
     post = Desks(made.folders)
     made.run(post, out="runs/second")
@@ -126,7 +127,7 @@ def test_what_the_party_did_not_sign_locks_nothing(made: Federated, tmp_path: Pa
     unknown = ("ab" * 16, 0, 0, "0" * 64)
     forged: list[Any] = [
         [*unknown, signature],
-        [*unknown, seal(tmp_path / "other" / "node-key", receipt_content(unknown))],
+        [*unknown, f"{'0' * 64}:{seal(tmp_path / 'other' / 'node-key', receipt_content(unknown, '0' * 64))}"],
         [*unknown, "nonsense"],
         [*other[0][0], other[0][1]],
         [own[0], own[1], own[2], "0" * 64, signature],

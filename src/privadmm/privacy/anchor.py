@@ -53,14 +53,15 @@ class Known:
     aside: dict[int, Spent]
     policy: dict[str, str]  # as Identity.facts gives them
     kept: tuple[str, ...]
+    epochs: tuple[str, ...] = ()  # the present one, those before it, and those of which others held proof
 
     def pack(self) -> bytes:
-        return json.dumps([pack_charges(self.aside), self.policy, self.kept]).encode()
+        return json.dumps([pack_charges(self.aside), self.policy, self.kept, self.epochs]).encode()
 
     @staticmethod
     def unpack(data: bytes) -> "Known":
-        aside, policy, kept = json.loads(data)
-        return Known(unpack_charges(aside), policy, tuple(kept))
+        aside, policy, kept, *epochs = json.loads(data)
+        return Known(unpack_charges(aside), policy, tuple(kept), *map(tuple, epochs))
 
 
 def step_digest(job: str, round: int, phase: int, inbox: str) -> str:

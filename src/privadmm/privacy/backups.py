@@ -15,12 +15,14 @@ Putting back is done in this order, and can be done again after a crash at any p
 
 import json
 import os
+import secrets
 import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from privadmm.errors import ConfigError, LedgerError, LockedError, RefusedError
 from privadmm.params import check_nonnegative
@@ -97,14 +99,14 @@ def restore(source: Path, path: Path, decision: Decision) -> Restored:
         if _is_whole(path):
             raise LedgerError(f"{path}: lacks nothing that its anchor knows, and needs no backup in its place")
         found, missing = _compared(source, anchor)
-        known = anchor.known() if found is not None and not found.doubted else None
+        known, doubted = (None, False) if found is None else (anchor.known(), found.doubted)
         with _removed_if_left(fresh):
             _copy(source, fresh)
             with closing(_unheld(fresh)) as made:
                 rows = made.rows
                 if made.doubted:
-                    known, missing = None, DOUBTED
-                ended, charged = ((), {}) if missing is None else _charge(made, path, known, decision)
+                    doubted, missing = True, DOUBTED
+                ended, charged = ((), {}) if missing is None else _charge(made, path, known, decision, doubted)
             with closing(_unheld(fresh)) as made:
                 now = made.anchor_now()
             _as_one_file(fresh)
@@ -113,19 +115,22 @@ def restore(source: Path, path: Path, decision: Decision) -> Restored:
             anchor.make(*now)
         if missing is not None:
             erase_keys(path)
-    return Restored(rows, missing, known is not None, ended, charged, replaced)
+    return Restored(rows, missing, known is not None and not doubted, ended, charged, replaced)
 
 
 def _charge(
-    ledger: SqliteLedger, path: Path, known: Known | None, decision: Decision
+    ledger: SqliteLedger, path: Path, known: Known | None, decision: Decision, doubted: bool
 ) -> tuple[tuple[str, ...], dict[int, Spent]]:
-    """End the jobs that were open and charge what was lost; returns both. `path`: the place of the ledger."""
+    """End the jobs that were open and charge what was lost; returns both. `path`: the place of the ledger.
+
+    What the anchor knows is charged in any case. If others proved that there was more, the steward decides how much.
+    """
     policy = ledger.policy if known is None else Identity.of(known.policy).policy
     budget = policy.budget
-    if known is None and budget is not None and not decision.made:
+    if (known is None or doubted) and budget is not None and not decision.made:
         raise ConfigError(f"{path}: what was released since the backup was made is not known here; {DECIDE}")
     lost_draws = [name for name in (known.kept if known else ()) if name not in ledger.kept_for_all()]
-    if known is None and ledger.policy.label_epsilon is not None and not ledger.kept_for_all():
+    if (known is None or doubted) and ledger.policy.label_epsilon is not None and not ledger.kept_for_all():
         lost_draws = ["labels"]
     if lost_draws:
         raise RefusedError(
@@ -148,7 +153,9 @@ def _charge(
                     most = _left(merge(spent[party], more.get(party, ())), budget.epsilon, budget.delta)
                 if most > 0:
                     more[party] = merge(more.get(party, ()), ((Lost(most), 1),))
-        said = {"known": known is not None, "charge": decision.charge, "spend_all": decision.spend_all}
+        said: dict[str, Any] = {"known": known is not None and not doubted, "charge": decision.charge}
+        said |= {"spend_all": decision.spend_all, "nonce": secrets.token_hex(8)}
+        said["settled"] = sorted({*ledger.epochs(), *(known.epochs if known else ())})
         number = ledger.count("restore", PUT_BACK)
         ledger.append("restore", PUT_BACK, (-1, number), decision.why, more, json.dumps(said).encode())
         if known is not None and known.policy != ledger.identity.facts():

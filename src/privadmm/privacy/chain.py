@@ -11,6 +11,7 @@ moved on, before anything is returned. The order matters in every crash:
     the first anchor of a ledger         the file is made before the COMMIT that says that there is one
 """
 
+import json
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +28,7 @@ from privadmm.privacy.ledger_file import (
     ALTERED,
     APPLICATION_ID,
     FORMAT,
+    PUT_BACK,
     ROWS,
     TABLES,
     Identity,
@@ -207,7 +209,36 @@ class Chain:
 
     def _known(self) -> Known:
         """What must not be lost with the file. In a transaction."""
-        return Known(self.aside(), current_facts(self._db), self.kept_for_all())
+        return Known(self.aside(), current_facts(self._db), self.kept_for_all(), self.epochs())
+
+    @property
+    def epoch(self) -> str:
+        """Name of the time since the steward last decided what missing rows have cost: the hash of that row."""
+        row = self._decision()
+        return self._start if row is None else str(row[0])
+
+    @property
+    def first_epoch(self) -> str:
+        return self._start
+
+    @property
+    def settled(self) -> tuple[str, ...]:
+        """The epochs before this one: rows that are missing from them were decided about."""
+        row = self._decision()
+        return () if row is None else tuple(json.loads(row[1])["settled"])
+
+    def epochs(self) -> tuple[str, ...]:
+        """All epochs that the ledger has heard of: its own, and those of rows that others proved to be missing."""
+        proved = self._execute("SELECT outbox FROM ticks WHERE job = '' AND kind = 'behind'").fetchall()
+        named = (bytes(outbox).decode() for (outbox,) in proved)
+        return tuple(dict.fromkeys([self.epoch, *self.settled, *filter(None, named)]))
+
+    def _decision(self) -> tuple[str, bytes] | None:
+        """Hash and content of the last row by which the steward decided about rows of an earlier file."""
+        last = "SELECT seq, hash, outbox FROM ticks WHERE job = ? AND kind = ? ORDER BY phase DESC LIMIT 1"
+        rows = [self._execute(last, job, kind).fetchone() for job, kind in ((PUT_BACK, "restore"), ("", "anew"))]
+        found = max((row for row in rows if row is not None), default=None)
+        return None if found is None else (str(found[1]), bytes(found[2]))
 
     def kept_for_all(self) -> tuple[str, ...]:
         """Names of what was drawn once for all jobs."""

@@ -5,6 +5,7 @@ ledger that counts them. Whoever makes another one all the same says why, and th
 """
 
 import json
+import secrets
 import time
 from collections.abc import Sequence
 from contextlib import closing
@@ -37,6 +38,7 @@ def new_ledger(
         )
     path.parent.mkdir(parents=True, exist_ok=True)
     if before:
+        settled = known_epochs(path)
         erase_keys(path)
         for file in (AnchorFile(path).path, keys_beside(path)):
             if file is not None:
@@ -44,10 +46,20 @@ def new_ledger(
     with closing(SqliteLedger(path, ids, policy, mode)) as made:
         if before:
             with made.transaction():
-                made.append("anew", "", (-1, 0), str(anew), outbox=json.dumps(before).encode())
+                told = {"before": before, "settled": settled, "nonce": secrets.token_hex(8)}
+                made.append("anew", "", (-1, 0), str(anew), outbox=json.dumps(told).encode())
         if records is not None:
             note = {"ledger": str(path.resolve()), "start": made.head, "made": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
             write_bytes(note_of(records), json.dumps(note).encode(), private=True)
+
+
+def known_epochs(path: Path) -> list[str]:
+    """The epochs of the ledger that was here, as far as its anchor tells: a new one settles them."""
+    try:
+        known = AnchorFile(path).known()
+    except LedgerError:
+        return []
+    return [] if known is None else list(known.epochs)
 
 
 def note_of(records: Path) -> Path:

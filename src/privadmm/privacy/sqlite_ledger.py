@@ -236,10 +236,13 @@ class SqliteLedger(Chain):
             self.append("amend", "", (-1, self.count("amend")), why, outbox=json.dumps(amended.facts()).encode())
             self.identity, self.policy = amended, amended.policy
 
-    def lock_behind(self, why: str) -> NoReturn:
-        """Lock it, since others hold proof of rows that it lacks: its steward decides what these have cost."""
+    def lock_behind(self, why: str, epoch: str = "") -> NoReturn:
+        """Lock it, since others hold proof of rows that it lacks: its steward decides what these have cost.
+
+        `epoch` is that of the rows, which the decision then settles.
+        """
         with self.transaction():
-            self.append("behind", "", (-1, self.count("behind")), why)
+            self.append("behind", "", (-1, self.count("behind")), why, outbox=epoch.encode())
         raise self._behind(why)
 
     def has(self, receipt: Receipt) -> bool:

@@ -11,6 +11,7 @@ from privadmm.deploy.federation.hub.state import (
     Absent,
     Files,
     Wanted,
+    asked_to_stop,
     driven,
     driving,
     inside,
@@ -59,6 +60,8 @@ def start(
                 f"a run is going on in {before.out if before else place.runs}: see `privadmm federation status "
                 f"{place.folder}`, or end it with `privadmm federation stop {place.folder}`"
             )
+        if asked_to_stop(place) == "for good":
+            raise CheckpointError(f"{place.folder / out}: is being ended for good; name another --out")
         Files(place).stop.unlink(missing_ok=True)
         asked = Wanted(out, timeout, absent, resume, runs=before.runs if before else ())
         asked.save(place)
@@ -102,7 +105,8 @@ def stop(place: Coordinator, for_good: bool, seconds: float = LEAVING) -> dict[s
     note(place, "asked to stop", for_good=for_good)
     deadline = time.monotonic() + seconds
     for status in follow(place):
-        if status.get("state") in OVER:
+        # A run that had stopped before says so until a process has told the parties.
+        if status.get("state") in OVER and (not asked.over or directory.ended.exists()):
             return status
         if not for_good and not driven(place):
             with driving(place) as free:

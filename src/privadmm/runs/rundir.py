@@ -23,7 +23,7 @@ from privadmm.privacy.ledger_file import Receipt, identity_of
 SAME = {"config": "config or seed", "shape": "number of parties, records or columns", "ledger": "ledger"}
 HEADER = ("job", "round", "phase", "hash", "party", "signature")  # of receipts.csv; in a federation parties sign
 HEADERS = (",".join(HEADER), ",".join(HEADER[:-1]))
-ROW = re.compile(r"([ !#-+\--~]+),([0-9]{1,18}),([0-9]{1,18}),([0-9a-f]{64}),([0-9]{1,18})(?:,([0-9a-f]*))?")
+ROW = re.compile(r"([ !#-+\--~]+),([0-9]{1,18}),([0-9]{1,18}),([0-9a-f]{64}),([0-9]{1,18})(?:,([0-9a-f:]*))?")
 
 
 @dataclass(frozen=True)

@@ -112,7 +112,15 @@ def fingerprint(key: bytes) -> str:
 
 def certificate_fingerprint(certificate: bytes) -> str:
     """Fingerprint of a certificate, as `openssl x509 -noout -fingerprint -sha256` prints it."""
-    return x509.load_pem_x509_certificate(certificate).fingerprint(hashes.SHA256()).hex(":").upper()
+    return only_certificate(certificate).fingerprint(hashes.SHA256()).hex(":").upper()
+
+
+def only_certificate(content: bytes) -> x509.Certificate:
+    """The one certificate in a PEM text. TLS would trust a second one, too, which nobody has looked at."""
+    found = x509.load_pem_x509_certificates(content)
+    if len(found) != 1 or content.count(b"-----BEGIN") != 1:
+        raise ValueError(f"{len(found)} certificates where there is to be one")
+    return found[0]
 
 
 def as_flower(path: Path) -> bytes:

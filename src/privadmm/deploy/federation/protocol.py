@@ -52,9 +52,15 @@ def _reader(kind: type[T], name: str) -> Callable[[Letter, str], T]:
 text, whole, data = _reader(str, "text"), _reader(int, "whole number"), _reader(bytes, "bytes")
 
 
-def receipt_content(receipt: tuple[str, int, int, str]) -> bytes:
-    """Bytes that a party signs with a release: job, round, phase, and the hash of the row in its ledger."""
-    return json.dumps(["privadmm receipt, version 1", *receipt]).encode()
+def receipt_content(receipt: tuple[str, int, int, str], epoch: str) -> bytes:
+    """Bytes that a party signs with a release: job, round, phase, the hash of its ledger's row, the ledger's epoch."""
+    return json.dumps(["privadmm receipt, version 2", *receipt, epoch]).encode()
+
+
+def split_signature(signature: str) -> tuple[str, str]:
+    """The epoch under which a receipt was signed, and the signature itself."""
+    epoch, _, rest = signature.partition(":")
+    return epoch, rest
 
 
 def refused(why: str) -> RefusedError:

@@ -7,9 +7,9 @@ lock a ledger. A key that was replaced left its public half in retired-keys/, an
 
 The party has a proof of its own, too: jobs/ID.admitted is written after the job's cost was committed to the ledger.
 
-Rows that are missing since the steward restored a backup, or made the ledger anew, were decided about by that. They are
-of jobs that had begun before: jobs/ID.epoch says how many such decisions the ledger had when a job began, whatever the
-clock said. A job that is not in jobs/ counts as a later one.
+Rows that are missing since the steward restored a backup, or made the ledger anew, were decided about by that: such a
+decision begins a new epoch of the ledger, and settles those before it. A receipt and jobs/ID.epoch name the epoch in
+which they were made. A proof of an epoch that the ledger never heard of locks it once, and the decision settles it.
 """
 
 import json
@@ -20,11 +20,12 @@ from pathlib import Path
 from privadmm.data.files import write_text
 from privadmm.deploy.federation.party import Party
 from privadmm.deploy.federation.proposal import JOB, MOST
-from privadmm.deploy.federation.protocol import HASH, MOST_TOLD, Letter, receipt_content, refused, text
-from privadmm.privacy.ledger_file import PUT_BACK, Receipt
+from privadmm.deploy.federation.protocol import HASH, MOST_TOLD, Letter, receipt_content, refused, split_signature, text
+from privadmm.privacy.ledger_file import Receipt
 from privadmm.privacy.sqlite_ledger import SqliteLedger
 
 RETIRED = "retired-keys"  # the folder of the public halves of keys that were replaced
+MOST_CHECKED = 1000  # receipts of missing rows whose signatures are looked at: each takes a millisecond
 Signed = tuple[Receipt, str]
 
 
@@ -58,52 +59,48 @@ def told_list(letter: Letter, key: str) -> list[object]:
     return told
 
 
-def signed_receipt(party: Party, receipt: Receipt) -> str:
-    """The party's signature under a receipt."""
+def signed_receipt(party: Party, receipt: Receipt, epoch: str) -> str:
+    """The party's signature under a receipt, behind the ledger's epoch."""
     from privadmm.deploy.federation.signing import seal
 
-    return seal(party.folder / party.node.key, receipt_content(receipt))
+    return f"{epoch}:{seal(party.folder / party.node.key, receipt_content(receipt, epoch))}"
 
 
-def missing(party: Party, ledger: SqliteLedger, receipts: list[Signed]) -> str | None:
-    """What proves that the ledger lacks rows, for its steward; None: nothing does."""
-    known = set(ledger.jobs())
+def missing(party: Party, ledger: SqliteLedger, receipts: list[Signed]) -> tuple[str, str] | None:
+    """What proves that the ledger lacks rows, for its steward, and their epoch; None: nothing does."""
+    known, settled = set(ledger.jobs()), set(ledger.settled)
     for path in sorted(party.jobs.glob("*.admitted")):
-        if JOB.fullmatch(path.stem) and path.stem not in known and not settled(party, ledger, path.stem):
-            return f"jobs/{path.name} shows that the cost of job {path.stem} was set aside here"
-    lost = [(receipt, signature) for receipt, signature in receipts if not ledger.has(receipt)]
-    absent = [(receipt, signature) for receipt, signature in lost if not settled(party, ledger, receipt[0])]
-    keys = list(own_keys(party)) if absent else []
-    for receipt, signature in absent:
-        if signed_by(keys, receipt, signature):
+        began = began_in(party, ledger, path.stem)
+        if JOB.fullmatch(path.stem) and path.stem not in known and began not in settled:
+            return f"jobs/{path.name} shows that the cost of job {path.stem} was set aside here", began
+    lost = [(receipt, *split_signature(signature)) for receipt, signature in receipts if not ledger.has(receipt)]
+    open_proofs = [(receipt, epoch, rest) for receipt, epoch, rest in lost if epoch not in settled]
+    keys = list(own_keys(party)) if open_proofs else []
+    for receipt, epoch, rest in open_proofs[:MOST_CHECKED]:
+        if signed_by(keys, receipt_content(receipt, epoch), rest):
             job, t, phase, _ = receipt
-            return f"a receipt that this party signed shows that round {t + 1}, phase {phase} of job {job} was released"
+            said = f"a receipt that this party signed shows that round {t + 1}, phase {phase} of job {job} was released"
+            return said, epoch
     return None
-
-
-def settled(party: Party, ledger: SqliteLedger, job: str) -> bool:
-    """Whether the steward has decided, since this job began, what is charged for rows that are missing."""
-    if not (party.jobs / f"{job}.json").is_file():
-        return False
-    path = epoch_of(party, job)
-    # Without one it began with an earlier version, when nobody could restore anything.
-    began = path.read_text() if path.is_file() else "0"
-    return began.isdecimal() and int(began) < epoch(ledger)
-
-
-def epoch(ledger: SqliteLedger) -> int:
-    """How often the steward has decided about rows that an earlier file of this ledger had."""
-    return ledger.count("restore", PUT_BACK) + ledger.count("anew")
 
 
 def epoch_of(party: Party, job: str) -> Path:
     return party.jobs / f"{job}.epoch"
 
 
+def began_in(party: Party, ledger: SqliteLedger, job: str) -> str:
+    """The epoch in which a job was last begun here; one of an earlier version began in the first."""
+    path = epoch_of(party, job)
+    said = path.read_text().strip() if path.is_file() else ""
+    return said if HASH.fullmatch(said) else ledger.first_epoch
+
+
 def begins(party: Party, ledger: SqliteLedger, job: str) -> None:
-    """Note, before anything is set aside for a job, how many decisions the ledger has."""
-    if not (path := epoch_of(party, job)).is_file():
-        write_text(path, str(epoch(ledger)))
+    """Note the ledger's epoch before anything is set aside for a job; proofs of an earlier one are settled by then."""
+    path, now = epoch_of(party, job), ledger.epoch
+    if not path.is_file() or path.read_text() != now:
+        (party.jobs / f"{job}.admitted").unlink(missing_ok=True)
+        write_text(path, now)
 
 
 def own_keys(party: Party) -> Iterator[bytes]:
@@ -116,7 +113,7 @@ def own_keys(party: Party) -> Iterator[bytes]:
             yield path.read_bytes()
 
 
-def signed_by(keys: list[bytes], receipt: Receipt, signature: str) -> bool:
+def signed_by(keys: list[bytes], content: bytes, signature: str) -> bool:
     from privadmm.deploy.federation.signing import sealed
 
-    return any(sealed(key, receipt_content(receipt), signature) for key in keys)
+    return any(sealed(key, content, signature) for key in keys)

@@ -30,6 +30,7 @@ from privadmm.privacy.sqlite_ledger import SqliteLedger
 
 LOG = "requests.log"
 SIZE = 10_000_000  # bytes
+LONGEST = 10_000  # characters of a text in a line
 KEPT = 5  # older files
 CUT = 80  # characters of a field that the coordinator wrote
 
@@ -48,13 +49,20 @@ def asked(letter: Letter) -> dict[str, str | int]:
 
 def note(folder: Path, **fields: Any) -> None:
     """Write a line. Without one nothing is answered: what is not on record did not happen."""
-    known = {name: value for name, value in fields.items() if value not in (None, "")}
+    known = {name: cut(value) for name, value in fields.items() if value not in (None, "")}
     line = json.dumps({"at": time.strftime("%Y-%m-%dT%H:%M:%S%z"), **known}, default=repr).encode() + b"\n"
     with _alone(folder / LOG) as file:
         size = os.fstat(file.fileno()).st_size
         if file.write(line) < len(line):  # a disk that becomes full takes a part of it
             os.truncate(file.fileno(), size)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder / LOG))
+
+
+def cut(value: Any) -> Any:
+    """Leave out the middle of a long text: an error may quote what a letter sent, and would fill the log with it."""
+    if isinstance(value, str) and len(value) > LONGEST:
+        return f"{value[: LONGEST // 2]} ... {value[-LONGEST // 2 :]}"
+    return value
 
 
 def tell(folder: Path, why: str) -> None:

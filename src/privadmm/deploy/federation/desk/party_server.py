@@ -49,6 +49,7 @@ from privadmm.privacy.sqlite_ledger import SqliteLedger
 Answer = dict[str, str | int | bytes]
 TOLD = (RefusedError, ConfigError, LedgerError)  # which speak of policies, files and jobs, and of no record
 ELSEWHERE = "its steward finds the reason in its requests.log"
+LONGEST = 2000  # characters of an error that the coordinator is told: it may quote what it sent
 LOCKED_HERE = "its ledger is locked until its steward unlocks it"
 FULL = (
     "its disk is full, or cannot be used; nothing was released that is not in its ledger. Ask again when its steward "
@@ -96,7 +97,7 @@ def logged(folder: Path, letter: Letter) -> Answer:
         if isinstance(error, TOLD):
             status = "refused" if isinstance(error, RefusedError) else "failed"
             end(status, str(error))
-            message = str(error).replace(f"{folder}/", "").replace(str(folder), "its directory")
+            message = str(error).replace(f"{folder}/", "").replace(str(folder), "its directory")[:LONGEST]
             return {"status": status, **who, "error": type(error).__name__, "message": message}
         end("failed", traceback.format_exc())
         name = type(error).__name__ if isinstance(error, PrivadmmError) else "Failure"
@@ -170,7 +171,7 @@ class Desk:
             self.agreed()
             with closing(self.opened()) as ledger:
                 if proof := missing(self.party, ledger, receipts):
-                    ledger.lock_behind(proof)
+                    ledger.lock_behind(*proof)
                 self.check(kept.config, kept.job, heads)
                 self.close(ledger, [job for job in ended if job != proposal.id])
                 begins(self.party, ledger, proposal.id)
@@ -222,9 +223,9 @@ class Desk:
             before = ledger.head
             worker = reopen_block(job, [number], load, build.noise(config), ledger, attended=False)
             _, sent = worker.answer(now.round, now.phase, inbox)
-            head = ledger.receipt(now) or ""
+            head, epoch = ledger.receipt(now) or "", ledger.epoch
             self.line.count(self.party, ledger, now.job, before)
-        signature = head and signed_receipt(self.party, (now.job, now.round, now.phase, head))
+        signature = head and signed_receipt(self.party, (now.job, now.round, now.phase, head), epoch)
         return {"mail": sent, "receipt": head, "signature": signature}
 
     def admitted_anew(self, id: str) -> Admitted:
@@ -245,7 +246,7 @@ class Desk:
     def give_up(self, letter: Letter) -> Answer:
         """Close a job, unless something was released for it, or it failed: then its steward decides."""
         kept = Kept.at(self.party.jobs, text(letter, "job"))
-        if kept is not None and self.party.ledger.exists():
+        if kept is not None and there(self.party.ledger):
             with closing(self.opened()) as ledger, ledger.turn():
                 if ledger.latest(kept.proposal.id) is None:
                     ledger.close_job(kept.proposal.id)
@@ -255,7 +256,7 @@ class Desk:
     def end(self, letter: Letter) -> Answer:
         """Close a job that is over for good. One that was never begun here, or is over, stays as it is."""
         job = text(letter, "job")
-        if self.party.ledger.exists():
+        if there(self.party.ledger):
             with closing(self.opened()) as ledger:
                 self.close(ledger, [job])
                 self.line.count(self.party, ledger, job)
@@ -290,7 +291,7 @@ class Desk:
 
     def opened(self) -> SqliteLedger:
         """Its ledger, verified from the last verified row on, by one connection."""
-        if not self.party.ledger.exists():
+        if not there(self.party.ledger):
             self.agreed()
         mine = self.identity
         try:
@@ -307,8 +308,8 @@ class Desk:
     def agreed(self) -> None:
         """party.toml and the ledger say the same. How they differ stays here."""
         path = self.party.ledger
-        if not path.exists():
-            raise LedgerError(f"{path}: there is no ledger there; see `privadmm federation check`")
+        if not there(path):
+            raise LedgerError(f"{path}: there is no ledger there, or it is empty; see `privadmm federation check`")
         if self.differs():
             raise LedgerError(
                 f"{path}: has another policy, mode or party than party.toml; its steward sees how they differ with "
@@ -331,6 +332,11 @@ class Desk:
                 )
                 return f"has {fact} = {was}, and party.toml has {now}: {fix}"
         return None
+
+
+def there(ledger: Path) -> bool:
+    """Whether a file is there that may be a ledger. An empty one would become a new ledger when it is opened."""
+    return ledger.exists() and ledger.stat().st_size > 0
 
 
 def edges_of(config: Config, parties: int) -> int:

@@ -19,7 +19,15 @@ from privadmm.data.files import write_bytes
 from privadmm.deploy.federation.facts import Facts, agree, same_version
 from privadmm.deploy.federation.keys import Credentials
 from privadmm.deploy.federation.proposal import JOB, Proposal
-from privadmm.deploy.federation.protocol import HASH, MOST_TOLD, Greeting, Letter, receipt_content, text
+from privadmm.deploy.federation.protocol import (
+    HASH,
+    MOST_TOLD,
+    Greeting,
+    Letter,
+    receipt_content,
+    split_signature,
+    text,
+)
 from privadmm.deploy.federation.signing import sealed
 from privadmm.engine.job import Job
 from privadmm.engine.mail import Mail, unpack_from
@@ -145,7 +153,9 @@ class Federation:
             raise MessageError(f"party {party} sent a receipt that is not 64 hexadecimal digits")
         if self._seen.setdefault((party, head), (round, phase)) != (round, phase):
             raise MessageError(f"party {party} sent the receipt of another round")
-        if not sealed(self._key(party), receipt_content((self.job.id, round, phase, head)), signature):
+        epoch, rest = split_signature(signature)
+        content = receipt_content((self.job.id, round, phase, head), epoch)
+        if not HASH.fullmatch(epoch) or not sealed(self._key(party), content, rest):
             raise MessageError(
                 f"party {party} sent a receipt that is not signed with the key in {self.keys[party].name}"
             )

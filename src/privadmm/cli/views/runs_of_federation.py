@@ -70,7 +70,7 @@ def parties(status: dict[str, Any]) -> Any:
         )
         for party in status["parties"]
     ]
-    columns = ("party", "state", "epsilon spent", "epsilon left")
+    columns = ("party", "state", "epsilon of this job, spent", "still to spend")
     return screen.table("", columns, rows, left=("party", "state"))
 
 

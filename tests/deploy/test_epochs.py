@@ -9,6 +9,8 @@ pytest.importorskip("cryptography")
 from federations import Backup, Desks, Federated, federated
 from privadmm.deploy.federation.desk.party_server import answer
 from privadmm.deploy.federation.keys import certificate_fingerprint
+from privadmm.deploy.federation.setup.doctor import check
+from privadmm.deploy.federation.setup.joining import amended
 from privadmm.errors import ClusterError, LedgerError, LockedError
 from privadmm.privacy.backups import Decision, backup, restore
 from privadmm.privacy.verification import verify
@@ -91,6 +93,20 @@ def test_a_steward_in_doubt_cannot_say_less_than_the_anchor_knows(made: Federate
         made.run(out="runs/second")
     assert not restore(copy, ledger, Decision("nothing was lost", charge=0.0)).known
     assert spent(made, 1) == before
+
+
+def test_an_old_copy_from_before_an_amendment_is_locked_and_not_called_another_policy(made: Federated) -> None:
+    before = Backup.of(made.ledgers[1], with_anchor=False)
+    made.run()
+    made.change(1, "epsilon = 20.0", "epsilon = 30.0")
+    amended(made.folders[1], "consent of 3 March")
+    made.run(out="runs/second")
+    before.put_back()
+    with pytest.raises(LockedError, match="party 1"):
+        made.run(out="runs/third")
+    (found,) = [one for one in check(made.folders[1])[str(made.folders[1])] if one.what == "ledger"]
+    assert found.state == "bad"
+    assert "anchor" in found.said
 
 
 def test_no_letter_makes_a_ledger_of_an_empty_file(made: Federated) -> None:

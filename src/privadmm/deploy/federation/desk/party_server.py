@@ -311,6 +311,8 @@ class Desk:
         if not there(path):
             raise LedgerError(f"{path}: there is no ledger there, or it is empty; see `privadmm federation check`")
         if self.differs():
+            if (known := identity_of(path)) is not None:  # an old copy is locked, whatever its policy
+                SqliteLedger(path, known.parties, known.policy, known.mode).close()
             raise LedgerError(
                 f"{path}: has another policy, mode or party than party.toml; its steward sees how they differ with "
                 "`privadmm federation check`"

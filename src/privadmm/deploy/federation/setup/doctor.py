@@ -35,6 +35,7 @@ from privadmm.errors import ConfigError, LockedError, RefusedError
 from privadmm.privacy.accounting import epsilon, printed, totals
 from privadmm.privacy.events import alone
 from privadmm.privacy.ledger import affordable
+from privadmm.privacy.ledger_file import identity_of
 from privadmm.privacy.sqlite_ledger import SqliteLedger
 from privadmm.privacy.verification import verify
 
@@ -184,19 +185,20 @@ def ledger(party: Party, job: Path | None) -> str:
     path, budget = party.ledger, party.fixed.budget
     if not path.is_file():
         raise ConfigError(f"{path}: no such file; make it with `privadmm federation ledger {party.folder}`")
-    if problem := Desk(party).differs():
-        amend = f'`privadmm federation ledger {party.folder} --amend --because "..."`'
-        raise FaultError(f"{path}: {problem}", f"change {party.folder / FILE} back, or amend the ledger: {amend}")
     if problem := next(iter(verify(path).problems), None):
         raise FaultError(f"{path}: {problem}", f"`privadmm ledger verify {path}`; a backup is put back with `restore`")
-    enough = True
     try:
-        opened_here = SqliteLedger(path, (party.number,), party.fixed, party.policy.mode)
+        if (known := identity_of(path)) is not None:  # an old copy may have another policy, too
+            SqliteLedger(path, known.parties, known.policy, known.mode).close()
     except LockedError as error:
         raise FaultError(
             str(error), f"see `privadmm ledger show {path}`; its steward decides (docs/ledger.md)"
         ) from None
-    with closing(opened_here) as opened:
+    if problem := Desk(party).differs():
+        amend = f'`privadmm federation ledger {party.folder} --amend --because "..."`'
+        raise FaultError(f"{path}: {problem}", f"change {party.folder / FILE} back, or amend the ledger: {amend}")
+    enough = True
+    with closing(SqliteLedger(path, (party.number,), party.fixed, party.policy.mode)) as opened:
         if opened.failed is not None:
             raise FaultError(
                 f"{path}: is locked, since a step failed",

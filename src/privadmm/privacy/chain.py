@@ -91,7 +91,6 @@ class Chain:
             if tables and "activity" not in tables:  # a ledger of an earlier version: times are kept from now on
                 self._db.execute("INSERT INTO activity SELECT DISTINCT job, ? FROM ticks", (time.time(),))
             self._start = hash_of(facts_of(self._db))
-            self._compared()  # first: an old copy may have another policy, too
             self._agree()
             if self.accounts.of("").amended != self.count("amend"):  # `accounts` verifies rows added since the last use
                 raise LedgerError(f"{self.path}: a row that amended the policy was removed; nothing was released")

@@ -115,7 +115,7 @@ def amend(
     drop: Annotated[list[str] | None, Option(help=f"remove this rule: {', '.join(DROPPED)} (may be repeated)")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Change the policy, on record. What was spent stays, and jobs that are open keep what was set aside for them."""
+    """Change the policy by a row of the ledger. Spending stays, and open jobs keep what was set aside for them."""
     from privadmm.cli.views import steward
     from privadmm.privacy.limits import Limits
     from privadmm.privacy.policy import Budget

@@ -100,7 +100,7 @@ def reserve(file: IO[bytes], size: int) -> None:
 
 
 def scores(A: Floats, x: Floats) -> Floats:
-    """A_i x_i for A (k, m, d) and x (k, R, d): (k, R, m)."""
+    """Scores A_i x_i of each party i: A is (k, m, d), x is (k, R, d), the result (k, R, m)."""
     if x.shape[1] == 1 and A.shape[2] >= WIDE:
         return np.asarray(np.vecdot(A, x)[:, None])
     return np.asarray(np.matmul(x, A.swapaxes(1, 2)))

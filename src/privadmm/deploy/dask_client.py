@@ -114,7 +114,7 @@ def security(config: Config) -> Security:
 
 
 def check_answers(address: str, secured: Security, limit: float) -> None:
-    """See that somebody answers at a scheduler's address: Dask waits long where nobody listens, and then for ever."""
+    """Check that something listens at the scheduler's address: Dask itself would wait there for very long."""
     with reached(address) as plain:
         plain.settimeout(limit)
         try:

@@ -125,7 +125,7 @@ class AnchorFile:
                 _sync_folder(self.path.parent)
 
     def move(self, anchor: Anchor, known: Known | None) -> None:
-        """Overwrite the record in place; with `known`, what follows it too. Wait for the disk in a deployment."""
+        """Overwrite the record in place, and `known` behind it if given. In a deployment, wait until it is on disk."""
         if not self.path.exists():
             return self.make(anchor, known)
         with self._opened("r+b") as file:

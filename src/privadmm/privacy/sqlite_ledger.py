@@ -246,7 +246,7 @@ class SqliteLedger(Chain):
         raise self._behind(why)
 
     def has(self, receipt: Receipt) -> bool:
-        """Whether the row is there that this receipt was given for."""
+        """Whether the ledger has the row of this receipt."""
         job, round, phase, seen = receipt
         return self.receipt(Tick(job, round, phase)) == seen
 

@@ -233,7 +233,7 @@ class Federation:
 
 
 def note_ended(path: Path, job: str) -> None:
-    """Put a job on the list of those that are over, of which every `begin` tells."""
+    """Add a job to the list of ended jobs, which every `begin` letter carries."""
     if job not in ended_jobs(path):
         with open(path, "a", encoding="ascii") as file:
             file.write(f"{job}\n")

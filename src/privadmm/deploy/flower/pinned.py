@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from importlib.util import find_spec, module_from_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -45,6 +46,7 @@ def executor() -> None:
     from privadmm.deploy.flower.forking import fork_for_letters
 
     runtime = client_runtime()
+    unopened("flwr.supercore.cli")
     module = import_module("flwr.supercore.superexec.executor.subprocess_executor")
     known = getattr(module, "SubprocessExecutor", None)
     if not all(hasattr(known, name) for name in ("launch", "reconcile")):
@@ -77,6 +79,12 @@ def replaced(runtime: ModuleType, **others: Callable[..., Any]) -> None:
         if not hasattr(runtime, name):
             sys.exit("this Flower unpacks bundles in another way than privadmm knows: nothing was run")
         setattr(runtime, name, other)
+
+
+def unopened(package: str) -> None:
+    """Have modules of a package of Flower's imported without what the package itself imports: databases, say."""
+    if package not in sys.modules and (spec := find_spec(package)) is not None:
+        sys.modules[package] = module_from_spec(spec)
 
 
 def nothing(*_: object, **__: object) -> None:

@@ -21,6 +21,14 @@ from typing import Any, NoReturn
 
 import privadmm
 
+# What most letters import on their way, and each would import anew.
+ALREADY = (
+    "privadmm.deploy.federation.keys",
+    "privadmm.deploy.federation.signing",
+    "scipy.sparse",
+    "scipy.special",
+    "threadpoolctl",
+)
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT)
 
 
@@ -28,6 +36,8 @@ def fork_for_letters(runtime: ModuleType, executor: Any, client_app: str) -> Non
     """Have Flower's executor fork for ClientApps. `runtime` is Flower's module that runs one."""
     anew: Callable[..., Any] = executor.launch
     accepted = import_module("flwr.supercore.superexec.executor.types").LaunchResult.accepted
+    for name in ALREADY:
+        import_module(name)
     loaded = stamp()
 
     def launch(self: Any, spec: Any) -> Any:

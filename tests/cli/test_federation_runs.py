@@ -150,7 +150,7 @@ def test_a_dead_run_is_not_called_running(made: Federated, folder: Path, place: 
     assert said.object["wanted"] is False
     with driving(made.made.coordinator):
         said = place.call("federation", "status", folder)
-        assert (said.code, "running, round 1 of 6, waiting for party 1" in said.out) == (0, True)
+        assert (said.code, "running, round 1 of 6 is done, waiting for party 1" in said.out) == (0, True)
         claimed(folder, beat="2026-01-01T00:00:00+00:00")
         said = place.call("federation", "status", folder, "--json")
         assert (said.code, said.object["state"]) == (1, "interrupted")

@@ -438,7 +438,7 @@ def test_going_on_without_a_party_after_a_crash(made: Federated) -> None:
             raise ClusterError("gone")
 
     post.before = leave
-    with pytest.raises(ClusterError, match="gone; then go on with resume = true"):
+    with pytest.raises(ClusterError, match="gone; then go on with --resume"):
         made.run(post, absent="continue")
 
     class Two(Desks):
@@ -573,7 +573,7 @@ def test_messages_say_resume_as_it_is_said_here(made: Federated) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         made.run(Desks(made.folders, before=die))
-    with pytest.raises(ConfigError, match=r"unfinished run; .*resume = true"):
+    with pytest.raises(ConfigError, match=r"unfinished run; .*--resume"):
         made.run()
     made.run(resume=True)
     with pytest.raises(ConfigError, match="holds a finished run; name another out"):

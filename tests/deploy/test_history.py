@@ -81,7 +81,7 @@ def test_a_backup_that_was_put_back_with_its_anchor_is_locked(made: Federated) -
     before.put_back()
     for path in (made.folders[1] / "jobs").iterdir():
         path.unlink()
-    with pytest.raises(LockedError, match="party 1: its ledger is locked until its steward unlocks it"):
+    with pytest.raises(LockedError, match="party 1: its ledger is locked until its steward has looked at it"):
         made.run(out="runs/second")
     log = (made.folders[1] / "requests.log").read_text()
     assert "a receipt that this party signed shows that round 3, phase 0" in log

@@ -13,6 +13,7 @@ from small_runs import Outcome, Place
 
 pytest.importorskip("cryptography")
 from privadmm.deploy.federation import keys
+from privadmm.deploy.federation.hub.state import driving
 from privadmm.deploy.federation.layout import Coordinator
 from privadmm.deploy.federation.party import read as read_party
 from privadmm.deploy.federation.setup.init import Made, init
@@ -300,6 +301,17 @@ def test_the_coordinator_rotates_its_certificate(place: Place) -> None:
     some.run()  # parties change nothing
     (folder / "ca-key.pem").unlink()
     assert "have your authority issue one" in some.call("rotate", some.fed, code=2).err
+
+
+def test_nothing_is_changed_while_a_run_is_under_way(place: Place) -> None:
+    some = Organisations(place).everybody()
+    changes = [("rotate", some.fed), ("rotate", some.fed, "--authority"), ("add", some.fed)]
+    with driving(some.coordinator) as alone:
+        assert alone
+        for words in (*changes, ("withdraw", some.fed, 2, "--yes")):
+            assert "a run is under way" in some.call(*words, code=2).err
+    for words in changes:
+        some.call(*words)
 
 
 def test_the_coordinator_rotates_its_authority(place: Place) -> None:

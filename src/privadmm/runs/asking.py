@@ -46,7 +46,7 @@ def start(
     from privadmm.deploy.flower import control
     from privadmm.deploy.flower.registry import agree
 
-    RunDir(inside(place, out), "--resume").check(resume)
+    RunDir(inside(place, out)).check(resume)
     need_superlink(place)
     fresh = agree(place)["registered"]
     if fresh:

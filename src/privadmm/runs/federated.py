@@ -54,7 +54,7 @@ def federate(config: Config, post: Post, asked: Asked, report: Report | None = N
     """
     began, report = time.perf_counter(), report or Silent()
     check_seed(config)
-    directory = RunDir(asked.out, "resume = true", "out")
+    directory = RunDir(asked.out)
     directory.check(asked.resume)
     parties, plain = parties_of(config), neutral(config)
     proposed = written(plain)

@@ -20,7 +20,7 @@ def headline(status: dict[str, Any]) -> str:
         return "no run was started here yet"
     parts = [f"{where}: {state}"]
     if status.get("rounds"):
-        parts.append(f"round {status['round']} of {status['rounds']}")
+        parts.append(where_of(status["round"], status["rounds"]))
     elif state in ("running", "starting"):
         parts.append(str(status.get("at")))
     if state == "running" and status.get("seconds_left"):
@@ -36,6 +36,10 @@ def headline(status: dict[str, Any]) -> str:
             else "resume it with `privadmm federation run --resume`"
         )
     return "; ".join([", ".join(parts[:3]), *parts[3:]])
+
+
+def where_of(done: int, rounds: int) -> str:
+    return f"round {done} of {rounds} is done" if done else f"before round 1 of {rounds}"
 
 
 def few(names: list[str]) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from privadmm.config.file import Config, read
 from privadmm.config.reader import Lines, load
 from privadmm.data.files import write_bytes, write_text
+from privadmm.deploy.federation.hub.state import driven
 from privadmm.deploy.federation.keys import fingerprint, make_authority, make_node_key, make_server
 from privadmm.deploy.federation.layout import Coordinator
 from privadmm.deploy.federation.party import read as read_party
@@ -58,13 +59,24 @@ def keep_public(folder: Path, public: bytes) -> None:
     write_bytes(folder / RETIRED / f"{mark}.pub", public)
 
 
+def between_runs(place: Coordinator) -> None:
+    """Refuse while a run is under way: its parties would lose the coordinator in the middle of it."""
+    if driven(place):
+        raise ConfigError(
+            f"{place.folder}: a run is under way. Wait for its end, or stop it with `privadmm federation stop "
+            f"{place.folder}` and resume it afterwards"
+        )
+
+
 def rotate_certificate(place: Coordinator) -> None:
     """Make another certificate and key for the SuperLink, signed by the same authority. Parties do nothing."""
+    between_runs(place)
     make_server(place.certificates, place.reached.host)
 
 
 def rotate_authority(place: Coordinator) -> Peers:
     """Make another authority, signed by the one before, and a certificate of it; parties pin it with peers.toml."""
+    between_runs(place)
     ca, key = place.certificates / "ca.pem", place.certificates / "ca-key.pem"
     if not key.is_file():
         raise ConfigError(f"{key}: no such file; whoever is the authority of this federation makes the new one")
@@ -90,6 +102,7 @@ class Seat:
 
 def add(place: Coordinator, number: int | None = None) -> Seat:
     """Invite one party more, or another one to a place that is empty."""
+    between_runs(place)
     config = read(place.job)
     parties = parties_of(config)
     if number is None:
@@ -109,6 +122,7 @@ def add(place: Coordinator, number: int | None = None) -> Seat:
 
 def withdraw(place: Coordinator, number: int) -> Seat:
     """Let a party go: its key holds no more. The last one's place goes, too; another's can be filled again."""
+    between_runs(place)
     config = read(place.job)
     parties, path = parties_of(config), place.keys / f"party-{number}.pub"
     if not path.is_file():

@@ -480,3 +480,15 @@ def test_what_a_restore_decided_is_on_record(path: Path, saved: Path) -> None:
         "charge": 0.3,
         "spend_all": False,
     }
+
+
+def test_receipts_of_lost_rows_still_show_with_the_decision_about_them(path: Path, saved: Path) -> None:
+    gone_on(path)
+    with closing(opened(path)) as ledger:
+        held = [(ONE, 4, 0, ledger.receipt(Tick(ONE, 4, 0)) or ""), (THREE, 0, 0, "0" * 64)]
+    loses(path)
+    restore(saved, path, WHY)
+    lost, stranger = sorted(verify(path, held).problems, reverse=True)
+    assert "round 5 of job" in lost
+    for problem in (lost, stranger):
+        assert "is its steward's decision of what earlier rows that are missing have cost" in problem

@@ -166,6 +166,7 @@ def _verify(db: sqlite3.Connection, heads: Sequence[Receipt]) -> Verification:
     summaries = db.execute("SELECT * FROM summaries").fetchall() if "summaries" in tables else []
     covered = max((seq for seq, *_ in summaries), default=0)
     head, known, accounts = made.hash, {}, defaultdict[str, Account](Account)
+    decided = ""  # of rows that are missing, by its steward
     ends: dict[str, tuple[int, str]] = {}  # number and hash of each job's last row so far
     for place, (*row, stored) in enumerate(rows, start=1):
         seq, kind, job, round, phase, _, charges, _, state = row
@@ -180,6 +181,8 @@ def _verify(db: sqlite3.Connection, heads: Sequence[Receipt]) -> Verification:
         ends[job] = (seq, stored)
         if kind == "tick":
             known[job, round, phase] = stored
+        if kind in ("restore", "anew"):
+            decided = f" (row {seq} is its steward's decision of what earlier rows that are missing have cost)"
         if kind == "amend":
             identity = Identity.of(json.loads(row[7]))
             if not same_but_for_policy(made, identity):
@@ -192,13 +195,13 @@ def _verify(db: sqlite3.Connection, heads: Sequence[Receipt]) -> Verification:
         if account.last is not None and states.get(job) != account.last:
             problems.append(f"job {printable(job)}: the state that is kept is not the one of its last row")
     strangers = {job for job, *_ in heads} - accounts.keys()
-    problems += [f"job {job} is not in this ledger: it was made with another, or removed" for job in strangers]
+    problems += [f"job {job} is not in this ledger: it was made with another, or removed{decided}" for job in strangers]
     for job, round, phase, seen in heads:
         if job not in strangers and known.get((job, round, phase)) != seen:
             what = "is another now" if (job, round, phase) in known else "is not in the ledger"
             problems.append(
                 f"round {round + 1} of job {job} was received from these parties, and {what}: "
-                "a tail was cut off, or a backup was put back"
+                f"a tail was cut off, or a backup was put back{decided}"
             )
     budget, totals, apart = identity.policy.budget, {}, {}
     for party in identity.parties:

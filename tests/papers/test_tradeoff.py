@@ -199,7 +199,7 @@ def test_tradeoff_is_for_dvp_alone(place: Place) -> None:
 
 def test_a_fit_that_fails_ends_the_command_with_its_name(place: Place) -> None:
     """Where the proof's Phi outweighs everything, less privacy means less Phi and a larger loss."""
-    words = ("--alphas", "0.001,0.002,0.004,0.008", "--seeds", 5, "--out", place.out, "--json")
+    words = ("--alphas", "0.00001,0.0001,0.001,0.01", "--seeds", 5, "--out", place.out, "--json")
     said = place.call("tradeoff", place.config(DUAL), *words)
     assert said.code == 1
     assert said.object["error"] == "FitError"

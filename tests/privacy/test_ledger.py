@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from cases import POLICY, PRIVATE, both_ledgers, shards
@@ -65,9 +67,9 @@ def test_same_request_same_bytes_other_inbox_refused(make: Callable[[Path], Ledg
 class Counting(Simulation):
     drawn = 0
 
-    def normal(self, *call: object) -> None:
+    def words(self, *call: Any) -> np.ndarray:
         self.drawn += 1
-        super().normal(*call)  # type: ignore[arg-type]
+        return super().words(*call)
 
 
 def test_refusal_comes_before_any_noise() -> None:

@@ -1,16 +1,22 @@
 """The two sources of noise: the right law, keyed and independent, and wrong scales are rejected."""
 
 import builtins
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from scipy.special import ndtri
 from scipy.stats import kstest
 
 from privadmm.errors import ConfigError
-from privadmm.privacy.mechanisms import Deployment, Noise, Simulation
+from privadmm.privacy.mechanisms import ONCE, Deployment, Noise, Simulation, fractions
 
 P, D = 3, 4000
 IDS = np.arange(P)
+CALL = (0, 0, 0)
 
 
 def draw(noise: Noise, scale: float = 1.0, call: tuple[int, int, int] = (0, 0, 0)) -> np.ndarray:
@@ -64,6 +70,57 @@ def test_replicas_are_independent_and_the_first_is_the_plain_run() -> None:
 def test_a_simulation_repeats_itself_and_another_seed_does_not() -> None:
     assert np.array_equal(draw(Simulation(7)), draw(Simulation(7)))
     assert not np.array_equal(draw(Simulation(7)), draw(Simulation(8)))
+
+
+@given(st.lists(st.integers(0, 2**63 - 1), min_size=1, max_size=6, unique=True), st.integers(1, 9), st.integers(0, 3))
+@example([2**63 - 1, 2**63 - 2, 0, 1, 2], 5, 0)
+def test_a_party_draws_the_same_alone_and_in_any_block(ids: list[int], width: int, replicas: int) -> None:
+    noise, shape = Simulation(7), (*(replicas,)[: replicas > 0], len(ids), width)
+    one = np.ones(len(ids))
+    for law in (lambda x, i: noise.gaussian(x, one[: len(i)], one[: len(i)], i, CALL), partial(gamma, noise)):
+        together = law(np.zeros(shape), np.array(ids))
+        for at, party in enumerate(ids):
+            alone = law(np.zeros((*shape[:-2], 1, width)), np.array([party]))
+            assert np.array_equal(together[..., at, :], alone[..., 0, :])
+
+
+def gamma(noise: Simulation, x: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    return noise.gamma(x, np.ones(len(ids)), ids, CALL)
+
+
+ADDRESS = st.tuples(
+    st.sampled_from([0, 1, 2, 3, 2**31, 2**63 - 1]),  # party
+    st.tuples(st.sampled_from([0, 1, 2**63, ONCE]), st.integers(0, 2), st.integers(0, 2)),
+    st.integers(0, 2),  # replica
+    st.sampled_from([1, 2, 4, 5, 8, 9, 100]),  # width
+)
+
+
+@given(ADDRESS, ADDRESS)
+@example((3, (0, 0, 0), 0, 4), (1, (0, 0, 0), 0, 12))
+def test_no_word_is_drawn_at_two_addresses(one: Any, other: Any) -> None:
+    """Also not by parties that draw different numbers of words, whose blocks would overlap if widths had no place."""
+    addresses = dict.fromkeys((one, other))
+    drawn = [set(Simulation(7).words(np.array([party]), *rest).ravel().tolist()) for party, *rest in addresses]
+    assert len(drawn[0] | drawn[-1]) == sum(map(len, drawn))
+
+
+def test_the_length_of_gamma_noise_and_its_direction() -> None:
+    """|u| ~ Gamma(d, width), whatever the direction, and the direction is even."""
+    d, ids = 5, np.arange(4000)
+    u = gamma(Simulation(7), np.zeros((len(ids), d)), ids)
+    length = np.linalg.norm(u, axis=1)
+    assert kstest(length, "gamma", (d,)).pvalue > 1e-6
+    assert kstest(length * 1.1, "gamma", (d,)).pvalue < 1e-6
+    direction = u / length[:, None]
+    assert np.abs(direction.T @ direction / len(ids) - np.eye(d) / d).max() < 0.02
+    assert np.abs(np.corrcoef(np.c_[direction, length].T) - np.eye(d + 1)).max() < 0.1
+
+
+def test_the_smallest_and_largest_words_give_finite_numbers() -> None:
+    ends = fractions(np.array([0, 2**64 - 1], dtype=np.uint64))
+    assert np.array_equal(ndtri(ends), -ndtri(ends)[::-1])
+    assert 8 < ndtri(ends)[1] < 9
 
 
 def test_a_deployment_never_repeats_itself() -> None:

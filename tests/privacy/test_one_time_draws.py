@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from privadmm.engine.phases import AtCoordinator, AtParties, Phase
 from privadmm.errors import LedgerError, RefusedError
 from privadmm.privacy.events import Gaussian, RandomizedResponse
 from privadmm.privacy.ledger import Keepsake, Ledger, MemoryLedger, Statement, Tick, export
-from privadmm.privacy.mechanisms import Deployment, Noise, Simulation
+from privadmm.privacy.mechanisms import ONCE, Deployment, Noise, Simulation
 from privadmm.privacy.policy import Budget
 from privadmm.privacy.sqlite_ledger import SALT, SqliteLedger
 from privadmm.privacy.verification import verify
@@ -167,9 +168,9 @@ class Shifting(DPADMM):
 class Counting(Simulation):
     drawn = 0
 
-    def words(self, *call: int) -> np.ndarray:
-        self.drawn += 1
-        return super().words(*call)
+    def words(self, ids: np.ndarray, *call: Any) -> np.ndarray:
+        self.drawn += len(ids)
+        return super().words(ids, *call)
 
 
 JOB = replace(PRIVATE[0], algorithm=Shifting(D_w=3.0)).job()
@@ -214,16 +215,13 @@ def test_uniform_draws_have_their_law_and_another_bound_is_rejected(source: Call
 
 def test_what_is_drawn_once_shares_no_stream_with_a_round() -> None:
     """Were the counter of a round used, the first words would be those of its noise."""
-    noise, out = Simulation(7), np.empty(4)
-    drawn = noise.words(0, 1, 0, 0, 4)
+    noise, here = Simulation(7), np.arange(1)
+    drawn = noise.words(here, (ONCE, 1, 0), 0, 4)
     for round in (0, 2**63):
-        stream = {"key": np.array([7, 0], np.uint64), "counter": np.array([0, 1 << 32, round, 0], np.uint64)}
-        noise.normal(0, (round, 1, 0), 0, out)
-        assert np.array_equal(out, np.random.Generator(np.random.Philox(**stream)).standard_normal(4))
-        assert not set(np.random.Philox(**stream).random_raw(4).tolist()) & set(drawn.tolist())
-    assert np.array_equal(drawn, noise.words(0, 1, 0, 0, 4))
-    assert not np.array_equal(drawn, noise.words(0, 0, 0, 0, 4))
-    assert not np.array_equal(drawn, noise.words(1, 1, 0, 0, 4))
+        assert not set(noise.words(here, (round, 1, 0), 0, 4).ravel().tolist()) & set(drawn.ravel().tolist())
+    assert np.array_equal(drawn, noise.words(here, (ONCE, 1, 0), 0, 4))
+    assert not np.array_equal(drawn, noise.words(here, (ONCE, 0, 0), 0, 4))
+    assert not np.array_equal(drawn, noise.words(here + 1, (ONCE, 1, 0), 0, 4))
 
 
 def test_the_export_of_rows_names_it_and_holds_no_bytes(tmp_path: Path) -> None:

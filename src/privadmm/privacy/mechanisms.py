@@ -8,7 +8,6 @@ refuses a seed: its noise is discrete, on a grid finer than the scale, and comes
 import math
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from decimal import Decimal, localcontext
 from typing import Any, ClassVar, Protocol
 
@@ -24,6 +23,8 @@ Words = NDArray[np.uint64]
 Call = tuple[int, int, int]  # round, phase, number of the release within the tick
 ONCE = 2**64 - 1  # in place of the round: what a party draws once, before all of them
 LABELS, OWN = 0, 1  # in place of the phase there: its randomised labels, and what its algorithm keeps
+WORDS = 4  # of 64 bits in a block of Philox
+AT_ONCE = 1 << 15  # words
 LEAST = 2.0**-960  # no standard deviation is smaller, so that its grid is within the range of doubles
 
 
@@ -62,25 +63,25 @@ class Once(ABC):
     """Draws that are made once and kept, from uniform words of 64 bits: no rounding makes a probability smaller."""
 
     @abstractmethod
-    def words(self, party: int, what: int, number: int, replica: int, count: int) -> Words: ...
+    def words(self, ids: Ints, call: Call, replica: int, width: int) -> Words:
+        """Uniform words, (P, width): one row for each party."""
+        ...
 
     def uniform(self, bound: float, shape: tuple[int, ...], ids: Ints, number: int = 0) -> Floats:
         check_positive(bound=bound)
         out = np.empty(shape)
-        for replica, party, row in rows_of(out, ids):
-            words = self.words(party, OWN, number, replica, shape[-1])
-            row[:] = bound * (((words >> np.uint64(12)) + 0.5) * 2.0**-51 - 1)
+        for replica, rows in enumerate(out.reshape(-1, *shape[-2:])):
+            rows[:] = bound * (2 * fractions(self.words(ids, (ONCE, OWN, number), replica, shape[-1])) - 1)
         return out
 
     def flips(self, epsilon: float, count: int, party: int) -> NDArray[np.bool_]:
-        return np.asarray(self.words(party, LABELS, 0, 0, count) < flip_threshold(epsilon))
+        words = self.words(np.array([party]), (ONCE, LABELS, 0), 0, count)
+        return np.asarray(words[0] < flip_threshold(epsilon))
 
 
-def rows_of(x: Floats, ids: Ints) -> Iterator[tuple[int, int, Floats]]:
-    """Every row of a contiguous x (..., P, d), to be written to, with the numbers of its replica and party."""
-    for replica, block in enumerate(x.reshape(-1, *x.shape[-2:])):
-        for party, row in zip(ids.tolist(), block, strict=True):
-            yield replica, party, row
+def fractions(words: Words) -> Floats:
+    """Numbers strictly between 0 and 1, evenly spread and symmetric about 1/2, from the upper 52 bits of each word."""
+    return np.asarray(((words >> np.uint64(12)) + 0.5) * 2.0**-52)
 
 
 def flip_threshold(epsilon: float) -> np.uint64:
@@ -91,7 +92,10 @@ def flip_threshold(epsilon: float) -> np.uint64:
 
 
 class Simulation(Once):
-    """Philox streams with key (seed, party) and counter (call, round, replica): a draw depends on nothing else.
+    """Philox words at an address: seed, phase and release are the key; replica, round, width, party, coordinate count.
+
+    So a draw depends on nothing else, and parties with consecutive numbers draw theirs in one call. A normal takes one
+    word, through the inverse of its distribution function.
 
     Two jobs with one seed draw the same noise. That is what makes methods comparable in a study, and one more reason
     why nothing that was simulated may be published.
@@ -105,45 +109,55 @@ class Simulation(Once):
             raise ConfigError(f"seed must be a whole number from 0 to 2^64 - 1 in a simulation, not {seed!r}")
         self.seed = int(seed)
         self._philox = np.random.Philox(key=0)
-        self._generator = np.random.Generator(self._philox)
         self._state: Any = self._philox.state
 
-    def _seek(self, party: int, call: Call, replica: int) -> None:
+    def words(self, ids: Ints, call: Call, replica: int, width: int) -> Words:
+        blocks = -(-width // WORDS)  # of a party
+        out = np.empty((len(ids), width), dtype=np.uint64)
+        for run in np.split(np.arange(len(ids)), np.flatnonzero(np.diff(ids) != 1) + 1):
+            self._seek(int(ids[run[0]]) * blocks, call, replica, width)
+            drawn = self._philox.random_raw(len(run) * blocks * WORDS).reshape(len(run), -1)
+            out[run[0] : run[-1] + 1] = drawn[:, :width]
+        return out
+
+    def _seek(self, block: int, call: Call, replica: int, width: int) -> None:
+        """Go to a block of four words. Its number has 96 bits, and none that follows it reaches the bits above them."""
         t, phase, number = call
-        # The lowest word counts the blocks drawn, so a stream of 2^64 numbers never meets its neighbour.
-        self._state["state"]["counter"][:] = (0, phase << 32 | number, t, replica)
-        self._state["state"]["key"][:] = (self.seed, party)
-        self._state["buffer_pos"] = 4
+        low, high = block & (2**64 - 1), block >> 64
+        self._state["state"]["counter"][:] = (low, width << 32 | high, t, replica)
+        self._state["state"]["key"][:] = (self.seed, phase << 32 | number)
+        self._state["buffer_pos"] = WORDS
         self._philox.state = self._state
 
-    def words(self, party: int, what: int, number: int, replica: int, count: int) -> Words:
-        self._seek(party, (ONCE, what, number), replica)
-        return np.asarray(self._philox.random_raw(count), dtype=np.uint64)
+    def normal(self, shape: tuple[int, ...], ids: Ints, call: Call) -> Floats:
+        """Draw standard normal numbers of shape (..., P, d)."""
+        from scipy.special import ndtri
 
-    def normal(self, party: int, call: Call, replica: int, out: Floats) -> None:
-        self._seek(party, call, replica)
-        self._generator.standard_normal(out=out)
+        out = np.empty(shape)
+        many = max(1, AT_ONCE // shape[-1])  # parties whose words stay in the processor's cache
+        for replica, rows in enumerate(out.reshape(-1, *shape[-2:])):
+            for start in range(0, len(ids), many):
+                part = slice(start, start + many)
+                ndtri(fractions(self.words(ids[part], call, replica, shape[-1])), out=rows[part])
+        return out
 
     def shares(self, shape: tuple[int, ...], scale: float, ids: Ints, call: Call) -> Ints:
-        noise = np.empty(shape)
-        for replica, party, row in rows_of(noise, ids):
-            self.normal(party, call, replica, row)
-        return np.rint(scale * noise).astype(np.int64)
+        return np.rint(scale * self.normal(shape, ids, call)).astype(np.int64)
 
     def gamma(self, x: Floats, width: Floats, ids: Ints, call: Call) -> Floats:
-        noise = np.empty_like(x, order="C")
-        for replica, party, u in rows_of(noise, ids):
-            self.normal(party, call, replica, u)
-            u *= self._generator.standard_gamma(u.size) / np.linalg.norm(u)
-        return x + width[:, None] * noise
+        from scipy.special import gammaincinv, ndtr
+
+        d = x.shape[-1]
+        drawn = self.normal((*x.shape[:-1], d + 1), ids, call)  # a direction, and a quantile of its length
+        u = drawn[..., :d] / np.linalg.norm(drawn[..., :d], axis=-1, keepdims=True)
+        length = gammaincinv(d, ndtr(drawn[..., d:]))
+        return np.asarray(x + width[:, None] * length * u)
 
     def grid(self, scale: Floats) -> Floats:
         return np.zeros_like(scale)
 
     def gaussian(self, x: Floats, sensitivity: Floats, ratio: Floats, ids: Ints, call: Call) -> Floats:
-        noise = np.empty_like(x, order="C")
-        for replica, party, row in rows_of(noise, ids):
-            self.normal(party, call, replica, row)
+        noise = self.normal(x.shape, ids, call)
         noise *= (sensitivity * ratio)[:, None]
         noise += x
         return noise
@@ -173,8 +187,8 @@ class Deployment(Once):
         opendp.mod.enable_features("contrib")
         self._opendp = opendp
 
-    def words(self, party: int, what: int, number: int, replica: int, count: int) -> Words:
-        return np.frombuffer(secrets.token_bytes(8 * count), dtype=np.uint64)
+    def words(self, ids: Ints, call: Call, replica: int, width: int) -> Words:
+        return np.frombuffer(secrets.token_bytes(8 * len(ids) * width), dtype=np.uint64).reshape(-1, width)
 
     def gaussian(self, x: Floats, sensitivity: Floats, ratio: Floats, ids: Ints, call: Call) -> Floats:
         out = np.empty_like(x)

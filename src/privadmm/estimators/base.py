@@ -9,14 +9,12 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from privadmm.algorithms.first_order_consensus import FirstOrderConsensus
 from privadmm.algorithms.moments import Centred
@@ -24,7 +22,6 @@ from privadmm.data import splits
 from privadmm.data.arrays import Floats, Ints
 from privadmm.data.columns import People
 from privadmm.data.frame import Frame
-from privadmm.data.raw import labels
 from privadmm.data.shards import Shards
 from privadmm.engine.block import cluster
 from privadmm.engine.job import Job, train
@@ -33,7 +30,7 @@ from privadmm.engine.public import Public
 from privadmm.errors import BudgetWarning, ConfigError, DataError
 from privadmm.optim import graphs
 from privadmm.optim.graphs import Graph
-from privadmm.optim.losses import Debiased, HalfLogistic, Logistic, Loss, Squared
+from privadmm.optim.losses import Debiased, HalfLogistic, Logistic, Loss
 from privadmm.optim.regularizers import L2, Regularizer
 from privadmm.params import check_whole
 from privadmm.privacy.accounting import together as of_a_person
@@ -42,7 +39,7 @@ from privadmm.privacy.history import STARTED_UNPROTECTED, Start
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.privacy.sums import SecureSum
 from privadmm.runs.ending import model_of
-from privadmm.runs.model import Model, label_array
+from privadmm.runs.model import Model
 from privadmm.runs.recommend import warning
 from privadmm.runs.refits import Fit, coefficients, cost, starts_of
 
@@ -222,178 +219,3 @@ def behind(first: Job) -> Job:
     """The job of a further class. Moments are of features alone, so it uses those that the first job released."""
     assert isinstance(first.algorithm, Centred)
     return Job(first.algorithm.method, first.algorithm.inside(first.public), first.allowance)
-
-
-def _is_logistic(estimator: Any) -> bool:
-    default = estimator.loss is None and estimator.algorithm is not None
-    return (default or isinstance(estimator.loss, Logistic)) and estimator.label_epsilon is None
-
-
-class ADMMClassifier(ClassifierMixin, ADMMEstimator):  # type: ignore[misc]
-    """A linear classifier trained by ADMM over parties that share no record.
-
-    classes       the labels; of two, the negative first. Declared, because reading them off y would be a release.
-                  More than two are told apart one against the rest, in as many jobs that share the budget
-    row_bound     rows are clipped to this l2 norm; declared likewise
-    epsilon, delta  what each party's whole transcript may cost; epsilon=None for a non-private algorithm
-    party_epsilon   instead of epsilon, one for each party
-    adjacency     which two data sets must look alike: "replace-one", or "label" if rows are no secret
-    secure_sum    messages are masked and only their sum is read, so that all parties share one noise, little more than
-                  a curator's. For the recommended method, FirstOrderConsensus and DPFedSGD, with three parties or more
-    colluding     of a secure sum, how many parties may tell all they know to whoever reads it, at least 1; a third of
-                  them if None. If more do, epsilon_ does not hold: `privadmm account` says what does
-    parties       how many to split the rows among, evenly; ignored when `fit` is given groups
-    label_epsilon  labels are randomised first, and the loss debiased for it; a fit with another random_state reports
-                  every label once more
-    algorithm     an object such as DPADMM(D_w=30, rho=0.01) or ADMMStar(); None is the recommended method,
-                  Centred(FirstOrderConsensus())
-    rounds        None is 41 for the recommended method, and 200 for others
-    loss          None is HalfLogistic() for the recommended method, and Logistic() for others
-    regularizer   None is no penalty for the recommended method, and L2(1e-6) for others
-    intercept     share of a row's norm that a constant feature takes, in [0, 1); 0 for none
-    graph         for algorithms without a coordinator
-    warm_start    start from the model of the last fit. Each fit draws its own noise (two estimators with one
-                  random_state draw the same) and may cost `epsilon` once more. What all fits released, also those
-                  that failed half way, is composed into epsilon_; after a fit that was not private, none is. The fits
-                  agree on delta, adjacency and parties
-    random_state  seed of the simulated noise and of the split; needed
-    columns       how many columns each party holds, from left to right, instead of rows: for Sharing(ball=...) with
-                  adjacency="person" and its like. All rows of X are then everybody's, and `parties` is not used
-
-    `fit` gives a BudgetWarning where the budget is too small, by the number of records and parties, to beat a constant.
-    After it:
-
-    coef_, intercept_  for rows within the bound: decision_function(X) = X @ coef_.T + intercept_; missing if the
-                       algorithm maps features, as Centred does
-    epsilon_, delta_   certified for the worst party, over all classes and all fits that a warm start descends from;
-                       infinite and None where nothing is private
-    epsilon_person_    where parties hold columns: epsilon of a person's rows at all parties together
-    private_           whether an epsilon covers the model
-    ledger_            events and epsilon of every party, over the same fits; with more than two classes `ledgers_`
-    history_           what each of these fits released, oldest first
-    parties_           the parties' names, in their order
-    model_             the weights with all of that, to save; with more than two classes `models_`
-    classes_, n_iter_, n_features_in_  as everywhere in scikit-learn
-    """
-
-    def __init__(
-        self,
-        *,
-        classes: Sequence[Any] | None = None,
-        row_bound: float | None = None,
-        epsilon: float | None = 1.0,
-        delta: float | None = 1e-6,
-        party_epsilon: Sequence[float] | None = None,
-        adjacency: str = "replace-one",
-        secure_sum: bool = False,
-        colluding: int | None = None,
-        label_epsilon: float | None = None,
-        parties: int = 10,
-        algorithm: Algorithm | None = None,
-        rounds: int | None = None,
-        loss: Loss | None = None,
-        regularizer: Regularizer | None = None,
-        intercept: float = 0.0,
-        graph: Graph | None = None,
-        warm_start: bool = False,
-        random_state: int | None = None,
-        columns: Sequence[int] | None = None,
-    ) -> None:
-        self._keep(locals())
-
-    def fit(self, X: Any, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
-        """Train. `groups` names the party of each row; otherwise rows are dealt out evenly."""
-        classes = self._classes()
-        self._declared()
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64)
-        if y is None:
-            raise DataError("requires y to be passed, but the target y is None")
-        answers, kinds = column_or_1d(y, warn=True), label_array(classes)
-        if len(classes) == 2:
-            pair = (classes[0], classes[1])
-            self._fit(X, [labels(answers, pair)], pair, groups)
-        elif not np.isin(answers, kinds).all():
-            raise DataError(f"y has labels that are not among the declared classes {list(classes)}")
-        else:
-            self._fit(X, [np.where(answers == kind, 1.0, -1.0) for kind in kinds], (False, True), groups)
-        self.classes_ = kinds
-        return self
-
-    def decision_function(self, X: Any) -> Floats:
-        """The score of every row; a column of them for each class if there are more than two."""
-        scores = self._scores(X)
-        return scores[0] if len(scores) == 1 else np.stack(scores, axis=1)
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        scores = self.decision_function(X)
-        chosen = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
-        return np.asarray(self.classes_[chosen])
-
-    @available_if(_is_logistic)  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any) -> Floats:
-        """Each class's probability, normalised over all. Only for the logistic loss, whose score is a log-odds."""
-        scores = self.decision_function(X)
-        if scores.ndim == 1:
-            return np.stack([expit(-scores), expit(scores)], axis=1)
-        odds = expit(scores) + np.finfo(float).tiny
-        return np.asarray(odds / odds.sum(axis=1, keepdims=True))
-
-    def _classes(self) -> tuple[Any, ...]:
-        if self.classes is None or len(self.classes) < 2:
-            raise ConfigError(
-                "declare the labels, classes=(negative, positive) or all of them; reading them off y is a release"
-            )
-        classes = tuple(label.item() if isinstance(label, np.generic) else label for label in self.classes)
-        if len(set(classes)) != len(classes):
-            raise ConfigError("classes must be different values, each named once: two different values at least")
-        return classes
-
-
-class ADMMRegressor(RegressorMixin, ADMMEstimator):  # type: ignore[misc]
-    """Least squares over parties that share no record: ADMMClassifier's arguments, and two bounds of the target.
-
-    label_bound   y is clipped to [-label_bound, label_bound]; declared, like row_bound
-    radius        beyond this prediction the squared loss goes on straight, so that its derivative is bounded; private
-                  methods need it, and label_bound if None
-    """
-
-    def __init__(
-        self,
-        *,
-        label_bound: float | None = None,
-        radius: float | None = None,
-        row_bound: float | None = None,
-        epsilon: float | None = 1.0,
-        delta: float | None = 1e-6,
-        party_epsilon: Sequence[float] | None = None,
-        adjacency: str = "replace-one",
-        secure_sum: bool = False,
-        colluding: int | None = None,
-        parties: int = 10,
-        algorithm: Algorithm | None = None,
-        rounds: int | None = None,
-        regularizer: Regularizer | None = None,
-        intercept: float = 0.0,
-        graph: Graph | None = None,
-        warm_start: bool = False,
-        random_state: int | None = None,
-    ) -> None:
-        self._keep(locals())
-
-    def fit(self, X: Any, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
-        """Train. `groups` names the party of each row; otherwise rows are dealt out evenly."""
-        if self.label_bound is None:
-            raise ConfigError("declare label_bound, to which y is clipped; reading it off y is a release")
-        self._declared()
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, y_numeric=True)
-        self._fit(X, [np.asarray(y, dtype=np.float64)], None, groups)
-        return self
-
-    def predict(self, X: Any) -> Floats:
-        return self._scores(X)[0]
-
-    def _loss(self) -> Loss:
-        assert self.label_bound is not None
-        exact = self.epsilon is None and self.party_epsilon is None
-        radius = None if exact and self.radius is None else self.radius or self.label_bound
-        return Squared(float(self.label_bound), radius)

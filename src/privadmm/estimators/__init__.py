@@ -1,0 +1,6 @@
+"""The scikit-learn face."""
+
+from privadmm.estimators.classifier import ADMMClassifier
+from privadmm.estimators.regressor import ADMMRegressor
+
+__all__ = ["ADMMClassifier", "ADMMRegressor"]

@@ -1,0 +1,67 @@
+"""The regressor."""
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import validate_data
+
+from privadmm.data.arrays import Floats
+from privadmm.engine.phases import Algorithm
+from privadmm.errors import ConfigError
+from privadmm.estimators.base import ADMMEstimator
+from privadmm.optim.graphs import Graph
+from privadmm.optim.losses import Loss, Squared
+from privadmm.optim.regularizers import Regularizer
+
+
+class ADMMRegressor(RegressorMixin, ADMMEstimator):  # type: ignore[misc]
+    """Least squares over parties that share no record: ADMMClassifier's arguments, and two bounds of the target.
+
+    label_bound   y is clipped to [-label_bound, label_bound]; declared, like row_bound
+    radius        beyond this prediction the squared loss goes on straight, so that its derivative is bounded; private
+                  methods need it, and label_bound if None
+    """
+
+    def __init__(
+        self,
+        *,
+        label_bound: float | None = None,
+        radius: float | None = None,
+        row_bound: float | None = None,
+        epsilon: float | None = 1.0,
+        delta: float | None = 1e-6,
+        party_epsilon: Sequence[float] | None = None,
+        adjacency: str = "replace-one",
+        secure_sum: bool = False,
+        colluding: int | None = None,
+        parties: int = 10,
+        algorithm: Algorithm | None = None,
+        rounds: int | None = None,
+        regularizer: Regularizer | None = None,
+        intercept: float = 0.0,
+        graph: Graph | None = None,
+        warm_start: bool = False,
+        random_state: int | None = None,
+    ) -> None:
+        self._keep(locals())
+
+    def fit(self, X: Any, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
+        """Train. `groups` names the party of each row; otherwise rows are dealt out evenly."""
+        if self.label_bound is None:
+            raise ConfigError("declare label_bound, to which y is clipped; reading it off y is a release")
+        self._declared()
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, y_numeric=True)
+        self._fit(X, [np.asarray(y, dtype=np.float64)], None, groups)
+        return self
+
+    def predict(self, X: Any) -> Floats:
+        return self._scores(X)[0]
+
+    def _loss(self) -> Loss:
+        assert self.label_bound is not None
+        exact = self.epsilon is None and self.party_epsilon is None
+        radius = None if exact and self.radius is None else self.radius or self.label_bound
+        return Squared(float(self.label_bound), radius)

@@ -14,7 +14,7 @@ import json
 import os
 import sqlite3
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -50,7 +50,7 @@ class Anchor:
 class Known:
     """What must not be lost with a ledger: what is spent or set aside, its policy, what was drawn once for all jobs."""
 
-    aside: dict[int, Spent]
+    aside: Mapping[int, Spent]
     policy: dict[str, str]  # as Identity.facts gives them
     kept: tuple[str, ...]
     epochs: tuple[str, ...] = ()  # the present one, those before it, and those of which others held proof

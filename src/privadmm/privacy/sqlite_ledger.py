@@ -27,11 +27,13 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import NoReturn
 
+from privadmm.data.arrays import Ints
 from privadmm.errors import LedgerError, LockedError, RefusedError
+from privadmm.privacy.alike import Alike, together
 from privadmm.privacy.amendments import check_amended
 from privadmm.privacy.anchor import NONE
 from privadmm.privacy.chain import Chain
-from privadmm.privacy.events import Charges, Event, Spent, less, merge_all
+from privadmm.privacy.events import Charges, Event, Spent, added_all, less, merge_all
 from privadmm.privacy.key_file import KeyFile
 from privadmm.privacy.ledger import Keepsake, Tick, affordable, match_digest, permitted, tallied
 from privadmm.privacy.ledger_file import PUT_BACK, Receipt, alone_beside, pack_charges, readable, sha, unpack_charges
@@ -189,7 +191,7 @@ class SqliteLedger(Chain):
             if known is None:
                 affordable(self, job, charges)
                 self.append("reserve", job, (-1, -1), "", charges)
-            elif known != dict(charges) or self.over(job):
+            elif known != charges or self.over(job):
                 raise RefusedError(
                     f"{self.path}: job {job} failed or was closed here, or reserved something else at its start: "
                     "start a new run"
@@ -211,7 +213,8 @@ class SqliteLedger(Chain):
         account = self.accounts.of(job)
         if account.reserved in (None, account.spent) or account.over:
             return {}
-        return {party: less(aside, account.spent.get(party, ())) for party, aside in account.reserved.items()}
+        held = together(account.reserved, account.spent.over(account.reserved.ids, ()))
+        return dict(held.map(lambda pair: less(*pair)))
 
     def unfinished(self, job: str) -> bool:
         """Whether the job may still release something."""
@@ -307,7 +310,20 @@ class SqliteLedger(Chain):
 
     def others(self, party: int, job: str) -> Spent:
         accounts = self.accounts.all().items()
-        return merge_all(account.counts_for(party) for name, account in accounts if name != job)
+        return merge_all(account.counts.get(party, ()) for name, account in accounts if name != job)
+
+    def charged(self, parties: Ints, job: str | None = None) -> Alike[Spent]:
+        if job is not None:
+            return self.accounts.of(job).spent.over(parties, ())
+        return added_all(parties, (account.spent for account in self.accounts.all().values()))
+
+    def promised(self, parties: Ints, job: str) -> Alike[Spent | None]:
+        known = self.accounts.of(job).reserved
+        return Alike.same(parties, None) if known is None else known.over(parties, ())
+
+    def elsewhere(self, parties: Ints, job: str) -> Alike[Spent]:
+        accounts = self.accounts.all().items()
+        return added_all(parties, (account.counts for name, account in accounts if name != job))
 
     def jobs(self) -> list[str]:
         """The jobs that have rows, in the order of their first ones."""

@@ -114,27 +114,22 @@ class Alike(Mapping[int, T]):
 
 def together(first: Alike[Any], *others: Alike[Any]) -> Alike[tuple[Any, ...]]:
     """The values that each party of the first has in all of these, as tuples; a KeyError if one lacks it."""
-    found: Alike[tuple[Any, ...]] = first.map(lambda kind: (kind,))
-    for other in (other.over(first.ids) for other in others):
-        if len(other.kinds) == 1:
-            (more,) = other.kinds
-            found = found.map(lambda kinds, more=more: (*kinds, more))  # type: ignore[misc]
-        elif len(found.kinds) == 1:
-            (kinds,) = found.kinds
-            found = Alike(first.ids, other.which, tuple((*kinds, kind) for kind in other.kinds))
-        elif np.array_equal(found.which, other.which):
-            pairs = zip(found.kinds, other.kinds, strict=True)
-            found = Alike(first.ids, found.which, tuple((*kinds, kind) for kinds, kind in pairs))
+    ids, which = first.ids, first.which
+    columns: list[Sequence[Any]] = [first.kinds]  # of every kind so far, its value in each of these
+    for other in (other.over(ids) for other in others):
+        here, more = len(columns[0]), len(other.kinds)
+        if more == 1:
+            columns.append(other.kinds * here)
+        elif here == 1:
+            which, columns = other.which, [*([column[0]] * more for column in columns), other.kinds]
+        elif np.array_equal(which, other.which):
+            columns.append(other.kinds)
         else:
-            found = _paired(found, other)
-    return found
-
-
-def _paired(left: Alike[tuple[Any, ...]], right: Alike[Any]) -> Alike[tuple[Any, ...]]:
-    def pair(place: int) -> tuple[Any, ...]:
-        return (*left.kinds[left.which[place]], right.kinds[right.which[place]])
-
-    return _numbered(left.ids, left.which * len(right.kinds) + right.which, pair)
+            pairs = _numbered(ids, which * more + other.which, lambda place: place)
+            left, right = which[[*pairs.kinds]].tolist(), other.which[[*pairs.kinds]].tolist()
+            columns = [*([column[kind] for kind in left] for column in columns), [other.kinds[kind] for kind in right]]
+            which = pairs.which
+    return Alike(ids, which, tuple(zip(*columns, strict=True)))
 
 
 def _numbered(ids: Ints, codes: Any, kind_at: Callable[[int], U]) -> Alike[U]:

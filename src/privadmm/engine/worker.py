@@ -31,7 +31,7 @@ from privadmm.engine.public import Public
 from privadmm.engine.sums import masker_of, planned_sums, present, summing
 from privadmm.errors import DivergedError, RefusedError
 from privadmm.privacy.accounting import Plan
-from privadmm.privacy.alike import Alike, together
+from privadmm.privacy.alike import Alike, same_array, together
 from privadmm.privacy.events import Charges, Event
 from privadmm.privacy.labels import reported
 from privadmm.privacy.ledger import Ledger, Tick
@@ -207,7 +207,7 @@ class Worker:
                 f"job {now.job} has no round {now.round + 1}, or nothing to release there; nothing was released"
             )
         known = self._rows.get(now.phase)
-        if known is None or known[0] is not releases or not np.array_equal(known[1], here):
+        if known is None or known[0] is not releases or not same_array(known[1], here):
             known = self._rows[now.phase] = releases, here, tuple(events_of(row, here) for row in releases)
         return known[2]
 

@@ -15,7 +15,7 @@ import numpy as np
 from privadmm.data.arrays import Ints
 from privadmm.errors import ConfigError, LedgerError
 from privadmm.params import check_nonnegative, check_positive, check_ratio, check_whole
-from privadmm.privacy.alike import Alike, together
+from privadmm.privacy.alike import Alike, same_array, together
 
 # Accounting relies on what mechanisms.Deployment keeps to: in every release of d numbers, the standard deviation is at
 # least STEPS sqrt(d) steps of the grid.
@@ -223,7 +223,7 @@ def add(spent: Spent, events: Iterable[Event]) -> Spent:
 def added(before: Alike[Spent], more: Alike[Spent]) -> Alike[Spent]:
     """By party, the sum of two tallies; a party that is in one of them alone has that."""
     ids = before.ids
-    if not np.array_equal(ids, more.ids):
+    if not same_array(ids, more.ids):
         ids = np.concatenate([ids, more.ids[~np.isin(more.ids, ids)]])
     return together(before.over(ids, ()), more.over(ids, ())).map(lambda pair: merge(*pair))
 

@@ -50,6 +50,10 @@ class Tick:
     round: int
     phase: int
 
+    @property
+    def key(self) -> tuple[str, int, int]:
+        return self.job, self.round, self.phase
+
 
 @dataclass(frozen=True)
 class Keepsake:

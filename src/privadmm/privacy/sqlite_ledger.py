@@ -23,7 +23,6 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import astuple
 from pathlib import Path
 from typing import NoReturn
 
@@ -114,13 +113,13 @@ class SqliteLedger(Chain):
         """What the steward may know of the failure that locked the ledger."""
         if (tick := self.failed) is None:
             return None
-        row = self._execute(f"SELECT outbox FROM ticks {OF_TICK} AND kind = 'fail'", *astuple(tick)).fetchone()
+        row = self._execute(f"SELECT outbox FROM ticks {OF_TICK} AND kind = 'fail'", *tick.key).fetchone()
         return bytes(row[0])[SALT:].decode(errors="replace")
 
     def intend(self, tick: Tick, inbox: str, charges: Charges) -> None:
         if self.guards:
             packed = pack_charges(tallied(charges))
-            self._execute("INSERT INTO intents VALUES (?, ?, ?, ?, ?)", *astuple(tick), inbox, packed)
+            self._execute("INSERT INTO intents VALUES (?, ?, ?, ?, ?)", *tick.key, inbox, packed)
             self._intended = tick
             self._changed, self._moved = True, self._moved or self.accounts.of(tick.job).reserved is None
 
@@ -162,14 +161,14 @@ class SqliteLedger(Chain):
         raise self._locked()
 
     def _fail(self, tick: Tick, why: str) -> None:
-        intents = self._execute(f"SELECT inbox, charges FROM intents {OF_TICK}", *astuple(tick))
+        intents = self._execute(f"SELECT inbox, charges FROM intents {OF_TICK}", *tick.key)
         inbox, packed = intents.fetchone()
         self._forget(tick)
         reason = secrets.token_bytes(SALT) + why.encode()
         self.append("fail", tick.job, (tick.round, tick.phase), inbox, unpack_charges(packed), reason)
 
     def _forget(self, tick: Tick) -> None:
-        self._execute(f"DELETE FROM intents {OF_TICK}", *astuple(tick))
+        self._execute(f"DELETE FROM intents {OF_TICK}", *tick.key)
 
     def unlock(self, why: str) -> None:
         """Put the steward's decision on record. What the failed tick cost stays charged, and its job stays over."""
@@ -179,7 +178,7 @@ class SqliteLedger(Chain):
             self.append("unlock", "", (-1, self.count("unlock")), why)
 
     def recall(self, tick: Tick, inbox: str) -> bytes | None:
-        row = self._row(f"{OF_TICK} AND kind = 'tick'", *astuple(tick))
+        row = self._row(f"{OF_TICK} AND kind = 'tick'", *tick.key)
         if row is None:
             return None
         match_digest(row[0], inbox, tick)
@@ -263,10 +262,11 @@ class SqliteLedger(Chain):
         permitted(self, job, tallied(charges))
 
     def commit(self, tick: Tick, inbox: str, charges: Charges, outbox: bytes, state: bytes) -> None:
-        self._forget(tick)
+        if self.guards:
+            self._forget(tick)
         at = (tick.round, tick.phase)
         self._latest = (tick, self.append("tick", tick.job, at, inbox, tallied(charges), outbox, sha(state)))
-        self._execute("INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?)", *astuple(tick), state)
+        self._execute("INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?)", *tick.key, state)
 
     def keep(self, job: str, name: str, make: Callable[[], bytes], event: Event | None) -> bytes:
         with self.transaction():
@@ -350,5 +350,5 @@ class SqliteLedger(Chain):
     def receipt(self, tick: Tick) -> str | None:
         if self._latest is not None and self._latest[0] == tick:
             return self._latest[1]
-        row = self._execute(f"SELECT hash FROM ticks {OF_TICK} AND kind = 'tick'", *astuple(tick)).fetchone()
+        row = self._execute(f"SELECT hash FROM ticks {OF_TICK} AND kind = 'tick'", *tick.key).fetchone()
         return None if row is None else str(row[0])

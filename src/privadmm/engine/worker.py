@@ -134,8 +134,7 @@ class Worker:
                         )
                     self._bounded(round)
                     sum_of_all = self._summing(now, inbox, here)
-                    planned = self._planned(now, here)
-                    charges: Charges = together(Alike.same(here, ()), *planned).map(lambda events: events[1:])
+                    charges = self._charges(now, here)
                     self.ledger.permit(self.job, charges)
                     self.ledger.intend(now, digest, charges)
                 intended = True
@@ -198,6 +197,10 @@ class Worker:
             over = now.round + 1 == self.public.rounds
             self.ledger.sent(now, over)
             self._masker = None if over else self._masker
+
+    def _charges(self, now: Tick, here: Ints) -> Charges:
+        """The events that the whole tick will charge to these parties."""
+        return together(Alike.same(here, ()), *self._planned(now, here)).map(lambda events: events[1:])
 
     def _planned(self, now: Tick, here: Ints) -> tuple[Alike[Event], ...]:
         """The events of each release of the tick, by party; refused where the plan has no such tick."""

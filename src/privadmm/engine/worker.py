@@ -217,7 +217,8 @@ class Worker:
     def _bounded(self, round: int) -> None:
         """Refuse to go on from iterates that ran away. They are released values: that they did is no secret."""
         for item in fields(self.state):
-            if not np.all(np.abs(getattr(self.state, item.name)) <= LARGEST):
+            value = getattr(self.state, item.name)
+            if not (value.min(initial=0.0) >= -LARGEST and value.max(initial=0.0) <= LARGEST):  # also if it is nan
                 raise DivergedError(DIVERGED.format(round + 1))
 
     def _here(self, round: int, absent: Ints) -> Ints:

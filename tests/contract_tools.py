@@ -265,6 +265,7 @@ def attempt(
     breaks: tuple[int, bool] | None = None,
     resume: bool = True,
     every: int = 1,
+    pause: float = 0.0,
 ) -> Progress:
     """Train as one process does: open the ledger, resume from a checkpoint if there is one, and perhaps die."""
     ledger = SqliteLedger(folder / "ledger", range(PARTIES), job.policy, "simulation")
@@ -274,7 +275,7 @@ def attempt(
         if resume and path.exists():
             progress = Progress.load(path, job.id, job.algorithm.start(job.public)[0])
         carrier: Any = parties if breaks is None else Fragile(parties, *breaks)
-        return train(job, carrier, [Checkpoint(path, job.id, every)], progress)
+        return train(job, carrier, [Checkpoint(path, job.id, every, pause)], progress)
     finally:
         ledger.close()
 

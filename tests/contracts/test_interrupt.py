@@ -1,5 +1,6 @@
 """A run stopped anywhere and resumed has the same transcript and charges; nothing is paid twice."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,26 @@ def test_without_a_checkpoint_the_ledger_alone_is_enough(tmp_path: Path) -> None
     (tmp_path / "checkpoint").unlink()
     assert attempt(job, shards(), tmp_path).transcript == whole.transcript
     assert charged(job, tmp_path) == totals(job.plan, 5)
+
+
+@pytest.mark.parametrize("case", EVERY, ids=named)
+def test_rounds_since_a_pause_began_are_in_the_ledger(
+    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One process holds ledger and checkpoint: only the first round and the last wait for a second file."""
+    synced, sync = list[int](), os.fsync
+    monkeypatch.setattr(os, "fsync", lambda file: (synced.append(file), sync(file))[1])
+    job, data = case.job(rounds=ROUNDS), case.data()
+    whole = train(job, cluster(job, data, Simulation(0)))
+    with pytest.raises(Stop):
+        attempt(job, data, tmp_path, (3, True), pause=3600)
+    before = charged(job, tmp_path)
+    assert Progress.load(tmp_path / "checkpoint", job.id, job.algorithm.start(job.public)[0]).round == 1
+    synced.clear()
+    done = attempt(job, data, tmp_path, pause=3600)
+    assert len(synced) == 2
+    assert (done.transcript, done.mail.pack()) == (whole.transcript, whole.mail.pack())
+    assert charged(job, tmp_path) == before == totals(job.plan, 5)
 
 
 def test_a_restored_ledger_does_not_match_the_checkpoint(tmp_path: Path) -> None:

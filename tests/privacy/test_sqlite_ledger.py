@@ -265,13 +265,13 @@ def test_a_full_disk_releases_nothing_that_is_not_recorded(tmp_path: Path) -> No
     assert sum(count for _, count in ledger.spent(0)) == latest[0].round + 1 < 200
 
 
-def run_to_the_end(job: Job, folder: Path, noise: Noise) -> Progress:
+def run_to_the_end(job: Job, folder: Path, noise: Noise, pause: float = 0.0) -> Progress:
     """Run a job as a process does: open the ledger, resume from the checkpoint, run the remaining rounds."""
     ledger = SqliteLedger(folder / "ledger", range(5), job.policy, noise.mode)
     path, progress = folder / "checkpoint", None
     if path.exists():
         progress = Progress.load(path, job.id, job.algorithm.start(job.public)[0])
-    done = train(job, cluster(job, shards(), noise, ledger), [Checkpoint(path, job.id)], progress)
+    done = train(job, cluster(job, shards(), noise, ledger), [Checkpoint(path, job.id, pause=pause)], progress)
     ledger.close()
     return done
 
@@ -279,11 +279,11 @@ def run_to_the_end(job: Job, folder: Path, noise: Noise) -> Progress:
 LOCKED = 3  # how a process ends that finds its ledger locked
 
 
-def start(job: Job, folder: Path, fresh: Callable[[], Noise]) -> int:
+def start(job: Job, folder: Path, fresh: Callable[[], Noise], pause: float) -> int:
     pid = os.fork()
     if pid == 0:
         try:
-            run_to_the_end(job, folder, fresh())
+            run_to_the_end(job, folder, fresh(), pause)
             os._exit(0)
         except LockedError:
             os._exit(LOCKED)
@@ -302,7 +302,7 @@ def kill_often(job: Job, folder: Path, kills: int, fresh: Callable[[], Noise]) -
         runs[-1].mkdir()
         status = -1
         while status not in (0, LOCKED):
-            pid = start(job, runs[-1], fresh)
+            pid = start(job, runs[-1], fresh, pause=(0.0, 0.02, 3600.0)[len(runs) % 3])
             time.sleep(float(rng.uniform(0.0, 0.06)))
             os.kill(pid, signal.SIGKILL)  # to a process that has ended it does nothing
             status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])

@@ -45,6 +45,7 @@ from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
 from privadmm.params import Doc
 from privadmm.privacy.accounting import Claim, Plan, classical_ratio, moments_accountant
+from privadmm.privacy.alike import Alike
 from privadmm.privacy.calibration import NoPrivacy
 from privadmm.privacy.events import DiscreteGaussian, Gaussian
 from privadmm.privacy.release import Door, Released
@@ -109,8 +110,9 @@ class DPADMM(OnStar):
 
     def ratio(self, public: Public, t: int) -> Floats:
         """z of every party in round t, a column; 0 where there is no noise."""
-        events = self.plan(public)[(t, 0)][0]
-        return np.array([[event.ratio if isinstance(event, Gaussian | DiscreteGaussian) else 0.0] for event in events])
+        events = Alike.listed(public.ids, self.plan(public)[(t, 0)][0])
+        z = [event.ratio if isinstance(event, Gaussian | DiscreteGaussian) else 0.0 for event in events.kinds]
+        return np.array(z)[events.which, None]
 
     def published(self, public: Public, delta: float) -> Claim | None:
         if isinstance(public.privacy, NoPrivacy) or len(set(public.privacy.levels(public.rounds))) > 1:

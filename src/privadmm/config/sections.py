@@ -280,7 +280,9 @@ class RunTable:
         NAME,
         Doc("the parties' ledger, which outlives runs (with dask a directory, at the workers); a deployment needs it"),
     ] = None
-    checkpoint_every: Annotated[int, Ge(1), Doc("rounds between checkpoints")] = 1
+    checkpoint_every: Annotated[
+        int, Ge(1), Doc("rounds between checkpoints; in one process a second is between them, too")
+    ] = 1
     metrics_every: Annotated[int, Ge(0), Doc("rounds between metrics; 0 is only at the end")] = 1
 
     @property

@@ -25,7 +25,7 @@ def pack(arrays: Mapping[str, Array], **facts: Any) -> bytes:
     solid = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     layout = tuple((name, array.dtype.str, array.shape) for name, array in solid.items())
     head = heading(layout, json.dumps(facts, sort_keys=True))
-    return b"".join([head, *(array.tobytes() for array in solid.values())])
+    return b"".join([head, *(array.reshape(-1).view(np.uint8).data for array in solid.values())])
 
 
 @lru_cache(maxsize=256)

@@ -92,7 +92,7 @@ class Listening(Door):
 
     def output(self, x: Floats, sensitivity: Floats | float) -> Released:
         if self.query is None and not self._calls:
-            self.query, (event, *_) = x, self._planned_now()
+            self.query, (event, *_) = x, self._planned_now().kinds
             self.law = type(event)
             self.scale = float((self._column(sensitivity) * ratios([event]))[0])
         if self.said is None:
@@ -121,7 +121,7 @@ class Listening(Door):
         return self.said.value
 
     def objective(self, solve: Any, like: Floats, *args: Any, **declared: Any) -> Released:
-        (event, *_) = self._planned_now()
+        (event, *_) = self._planned_now().kinds
         self.law, loud = type(event), declared["sensitivity"]
         self.scale = loud / event.slope if isinstance(event, GammaObjective) else loud * float(ratios([event])[0])
         said = self.said or super().objective(solve, like, *args, **declared)

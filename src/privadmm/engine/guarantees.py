@@ -22,7 +22,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache, singledispatch
+from functools import lru_cache, partial, singledispatch
 from itertools import combinations_with_replacement
 from typing import Any
 
@@ -30,7 +30,8 @@ from privadmm.engine.phases import Algorithm
 from privadmm.engine.public import Public
 from privadmm.engine.sums import if_colluding
 from privadmm.privacy import curves
-from privadmm.privacy.accounting import Plan, delta_curve, epsilon, sort, totals, worst
+from privadmm.privacy.accounting import Plan, delta_curve, distinct, epsilon, sort, totals, worst
+from privadmm.privacy.alike import each_once
 from privadmm.privacy.calibration import Target, scaled
 from privadmm.privacy.events import (
     STEPS,
@@ -79,7 +80,7 @@ def views(algorithm: Algorithm, public: Public, plan: Plan) -> dict[str, Any]:
         if target.adjacency in ("replace-one", "label"):
             # Of a start's releases it is known what they tell of a record, and so of its label, at most.
             spent = public.in_all(totals(label_plan(algorithm, public, plan), public.parties))
-            label = guarantee(max(label_epsilon(one, target.delta, labels) for one in set(spent)), target.delta)
+            label = guarantee(max(label_epsilon(one, target.delta, labels) for one in distinct(spent)), target.delta)
     return {"adjacency": public.adjacency, "own_server": own, "others": {"record": record, "label": label}}
 
 
@@ -112,7 +113,7 @@ def label_plan(algorithm: Algorithm, public: Public, plan: Plan) -> Plan:
         for row in releases:
             solved = isinstance(row[0], GaussianObjective | GammaObjective)
             gain = 1.0 if cover else inside if solved else public.label_gain
-            rows.append(tuple(hidden(event, gain, bend) for event in row))
+            rows.append(tuple(each_once(partial(hidden, gain=gain, bend=bend), row)))
             cover = solved
         counted[id(releases)] = tuple(rows)
     return {tick: counted[id(releases)] for tick, releases in plan.items()}
@@ -163,7 +164,7 @@ def collusion(public: Public, spent: Sequence[Spent]) -> dict[str, Any]:
     # Of the jobs behind a start it is not known how few may have been present.
     known = 0 if public.start is not None and public.start.past else fewest or 0
     rows = [
-        (c, max(if_colluding(one, target.delta, c, known) for one in set(in_all)))
+        (c, max(if_colluding(one, target.delta, c, known) for one in distinct(in_all)))
         for c in sorted({parties // 2, 3 * parties // 4, parties - 1})
         if c > t
     ]
@@ -180,7 +181,7 @@ def collusion(public: Public, spent: Sequence[Spent]) -> dict[str, Any]:
 
 def tolerated(spent: Sequence[Spent]) -> int | None:
     """How many parties every sum among these releases tolerates to collude; None where there is no sum."""
-    events = (event for one in spent for event, _ in one)
+    events = (event for one in distinct(spent) for event, _ in one)
     return min((event.colluding for event in events if isinstance(event, SharedGaussian)), default=None)
 
 

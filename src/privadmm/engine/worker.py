@@ -31,12 +31,13 @@ from privadmm.engine.public import Public
 from privadmm.engine.sums import masker_of, planned_sums, present, summing
 from privadmm.errors import DivergedError, RefusedError
 from privadmm.privacy.accounting import Plan
-from privadmm.privacy.events import Charges
+from privadmm.privacy.alike import Alike, same_array, together
+from privadmm.privacy.events import Charges, Event
 from privadmm.privacy.labels import reported
 from privadmm.privacy.ledger import Ledger, Tick
 from privadmm.privacy.masks import Masker
 from privadmm.privacy.mechanisms import Noise
-from privadmm.privacy.release import DIVERGED, Door
+from privadmm.privacy.release import DIVERGED, Door, events_of
 from privadmm.privacy.sums import Summing
 
 DRAWS = "draws"  # the name under which a ledger keeps what a block drew once for a job
@@ -72,6 +73,8 @@ class Worker:
         self.ids, self.load, self.leave = np.asarray(ids, dtype=np.int64), load, leave or {}
         self.attended, self.terms = attended, terms
         self._masker: Masker | None = None
+        # By phase, the releases of its last round with their events: most rounds share one plan.
+        self._rows: dict[int, tuple[object, Ints, tuple[Alike[Event], ...]]] = {}
         self._local: Local | Vertical | None = None
         self.last: Tick | None = None
         self.told = nobody()  # who was absent, by the last inbox
@@ -163,7 +166,7 @@ class Worker:
             step = at_parties(self.algorithm, now.phase)
             door = Door(
                 local.ids,
-                self.plan[now.round, now.phase],
+                self._planned(now, here),
                 self.noise,
                 now.round,
                 now.phase,
@@ -196,18 +199,26 @@ class Worker:
             self._masker = None if over else self._masker
 
     def _charges(self, now: Tick, here: Ints) -> Charges:
-        """The events that the whole tick will charge to these parties; refused where the plan has no such tick."""
+        """The events that the whole tick will charge to these parties."""
+        return together(Alike.same(here, ()), *self._planned(now, here)).map(lambda events: events[1:])
+
+    def _planned(self, now: Tick, here: Ints) -> tuple[Alike[Event], ...]:
+        """The events of each release of the tick, by party; refused where the plan has no such tick."""
         releases = self.plan.get((now.round, now.phase))
         if releases is None:
             raise RefusedError(
                 f"job {now.job} has no round {now.round + 1}, or nothing to release there; nothing was released"
             )
-        return {party: tuple(row[party] for row in releases) for party in here.tolist()}
+        known = self._rows.get(now.phase)
+        if known is None or known[0] is not releases or not same_array(known[1], here):
+            known = self._rows[now.phase] = releases, here, tuple(events_of(row, here) for row in releases)
+        return known[2]
 
     def _bounded(self, round: int) -> None:
         """Refuse to go on from iterates that ran away. They are released values: that they did is no secret."""
         for item in fields(self.state):
-            if not np.all(np.abs(getattr(self.state, item.name)) <= LARGEST):
+            value = getattr(self.state, item.name)
+            if not (value.min(initial=0.0) >= -LARGEST and value.max(initial=0.0) <= LARGEST):  # also if it is nan
                 raise DivergedError(DIVERGED.format(round + 1))
 
     def _here(self, round: int, absent: Ints) -> Ints:

@@ -13,16 +13,18 @@ hair too large, never too small. An event without a rule counts as infinite.
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
 from functools import lru_cache, partial, singledispatch
+from typing import TypeVar
 
 import numpy as np
 
 from privadmm.data.arrays import Floats
 from privadmm.params import check_positive, check_probability
 from privadmm.privacy import curves
+from privadmm.privacy.alike import Alike
 from privadmm.privacy.events import (
     STEPS,
     WIDEST,
@@ -38,10 +40,11 @@ from privadmm.privacy.events import (
     RandomizedResponse,
     SharedGaussian,
     Spent,
-    add,
-    merge,
+    added,
     merge_all,
 )
+
+T = TypeVar("T")
 
 # eta of a release whose grid does not follow its dimension: a summand, whose grid serves a whole job, and an argmin in
 # a ledger from before all others did. That a sum of shares is no discrete Gaussian adds less than e^(-2^80) to it.
@@ -202,25 +205,37 @@ def moments_accountant(round_epsilon: float, delta: float, rounds: int) -> float
 
 def spending(plan: Plan, parties: int) -> Iterator[tuple[int, list[Spent]]]:
     """After each tick of the plan: its round, and what every party has spent by then."""
-    spent: list[Spent] = [()] * parties
+    spent: Alike[Spent] = Alike.same(np.arange(parties), ())
     for (t, _), releases in sorted(plan.items()):
         for events in releases:
-            spent = [add(before, (event,)) for before, event in zip(spent, events, strict=True)]
-        yield t, spent
+            spent = added(spent, _once(events))
+        yield t, spent.listing()
 
 
 def totals(plan: Plan, parties: int) -> list[Spent]:
     """What each party will have spent after the whole plan."""
-    spent: list[Spent] = [()] * parties
+    spent: Alike[Spent] = Alike.same(np.arange(parties), ())
     # Most plans repeat one round: count it once.
-    for events, times in Counter(events for releases in plan.values() for events in releases).items():
-        spent = [merge(before, ((event, times),)) for before, event in zip(spent, events, strict=True)]
-    return spent
+    rows = [events for releases in plan.values() for events in releases]
+    times = Counter(map(id, rows))
+    for key, events in {id(events): events for events in rows}.items():
+        spent = added(spent, _once(events, times[key]))
+    return spent.listing()
 
 
-def worst(spent: list[Spent], delta: float) -> float:
+def _once(events: Sequence[Event], times: int = 1) -> Alike[Spent]:
+    """What a row of a plan costs each party, if it is released so many times."""
+    return Alike.listed(np.arange(len(events)), events).map(lambda event: ((event, times),))
+
+
+def worst(spent: Sequence[Spent], delta: float) -> float:
     """The total of horizontal parties: the largest one, since no person has records at two of them."""
-    return max(epsilon(events, delta) for events in set(spent))
+    return max(epsilon(events, delta) for events in distinct(spent))
+
+
+def distinct(values: Iterable[T]) -> set[T]:
+    """Those that differ. Parties alike share one object, and an address is found faster than a hash."""
+    return set({id(value): value for value in values}.values())
 
 
 def together(spent: list[Spent], delta: float) -> float:

@@ -4,6 +4,7 @@ Spending is counted by events, so another epsilon or delta counts all that was e
 events were recorded stays: the mode, the parties, between which neighbours it counts, and how labels are randomised.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Protocol
 
@@ -26,7 +27,7 @@ class Amendable(Protocol):
 
     @property
     def path(self) -> object: ...
-    def aside(self) -> dict[int, Spent]: ...
+    def aside(self) -> Mapping[int, Spent]: ...
     def jobs(self) -> list[str]: ...
     def freed_by(self, job: str) -> dict[int, Spent]: ...
 

@@ -14,12 +14,11 @@ import json
 import os
 import sqlite3
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from privadmm.data.files import write_bytes
 from privadmm.errors import LedgerError
@@ -50,7 +49,7 @@ class Anchor:
 class Known:
     """What must not be lost with a ledger: what is spent or set aside, its policy, what was drawn once for all jobs."""
 
-    aside: dict[int, Spent]
+    aside: Mapping[int, Spent]
     policy: dict[str, str]  # as Identity.facts gives them
     kept: tuple[str, ...]
     epochs: tuple[str, ...] = ()  # the present one, those before it, and those of which others held proof
@@ -111,9 +110,9 @@ class AnchorFile:
         if found is None:
             return None
         _, length, digest = found
-        with self._opened("rb") as file:
-            file.seek(RECORD)
-            data = file.read(length)
+        with self._opened(os.O_RDONLY) as file:
+            os.lseek(file, RECORD, os.SEEK_SET)
+            data = os.read(file, length)
         return Known.unpack(data) if hashlib.sha256(data).digest() == digest else None
 
     def make(self, anchor: Anchor, known: Known | None) -> None:
@@ -126,29 +125,35 @@ class AnchorFile:
 
     def move(self, anchor: Anchor, known: Known | None) -> None:
         """Overwrite the record in place, and `known` behind it if given. In a deployment, wait until it is on disk."""
-        if not self.path.exists():
-            return self.make(anchor, known)
-        with self._opened("r+b") as file:
-            if known is None:
-                _, length, digest = _unpacked(self.path, file.read(RECORD))
-            else:
-                content = known.pack()
-                length, digest = len(content), _digest(content)
-                _put(file, RECORD, content)
-                file.truncate(RECORD + length)
-            _put(file, 0, _packed(anchor, length, digest))
-            if self.durable:
-                getattr(os, "fdatasync", os.fsync)(file.fileno())
+        try:
+            with self._opened(os.O_RDWR) as file:
+                if known is None:
+                    _, length, digest = _unpacked(self.path, os.read(file, RECORD))
+                else:
+                    content = known.pack()
+                    length, digest = len(content), _digest(content)
+                    _put(file, RECORD, content)
+                    os.ftruncate(file, RECORD + length)
+                _put(file, 0, _packed(anchor, length, digest))
+                if self.durable:
+                    getattr(os, "fdatasync", os.fsync)(file)
+        except FileNotFoundError:
+            self.make(anchor, known)
 
     def _read(self) -> tuple[Anchor, int, bytes] | None:
-        with suppress(FileNotFoundError), self._opened("rb") as file:
-            return _unpacked(self.path, file.read(RECORD))
+        with suppress(FileNotFoundError), self._opened(os.O_RDONLY) as file:
+            return _unpacked(self.path, os.read(file, RECORD))
         return None
 
     @contextmanager
-    def _opened(self, how: Any) -> Iterator[Any]:
-        with self._named(), open(self.path, how, buffering=0) as file:
-            yield file
+    def _opened(self, how: int) -> Iterator[int]:
+        """A descriptor of the file: it is read and written in every round, by single calls to the system."""
+        with self._named():
+            file = os.open(self.path, how | getattr(os, "O_BINARY", 0))
+            try:
+                yield file
+            finally:
+                os.close(file)
 
     @contextmanager
     def _named(self) -> Iterator[None]:
@@ -163,10 +168,10 @@ class AnchorFile:
             ) from error
 
 
-def _put(file: Any, place: int, data: bytes) -> None:
+def _put(file: int, place: int, data: bytes) -> None:
     """Write all of it, or fail: a disk that is full takes a part."""
-    file.seek(place)
-    if (written := file.write(data)) != len(data):
+    os.lseek(file, place, os.SEEK_SET)
+    if (written := os.write(file, data)) != len(data):
         raise OSError(28, f"{written} of {len(data)} bytes were written")
 
 

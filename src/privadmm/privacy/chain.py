@@ -20,9 +20,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from privadmm.errors import LedgerError, LockedError
+from privadmm.privacy.alike import Alike
 from privadmm.privacy.anchor import DOUBTED, NONE, Anchor, AnchorFile, Known, lacks, step_digest
-from privadmm.privacy.events import Spent, merge, merge_all
+from privadmm.privacy.events import Spent, added_all
 from privadmm.privacy.ledger_file import (
     ADDED,
     ALTERED,
@@ -52,6 +55,7 @@ class Chain:
         """`anchored`: compare it with its anchor. Only a steward's commands, which release nothing, do not."""
         self.path = Path(path)
         self.ids = tuple(int(party) for party in ids)
+        self.parties = np.array(self.ids, dtype=np.int64)
         if policy.limits is None:
             policy = replace(policy, limits=default_limits(mode))
         self.policy = policy
@@ -250,14 +254,14 @@ class Chain:
         with self.transaction():
             return self._present(), self._known()
 
-    def aside(self) -> dict[int, Spent]:
+    def aside(self) -> Alike[Spent]:
         """By party, what its jobs have spent or set aside, whichever is more, and what steps under way will cost."""
-        accounts = self.accounts.all()
-        total = {party: merge_all(one.counts_for(party) for one in accounts.values()) for party in self.ids}
-        for job, packed in self._execute("SELECT job, charges FROM intents").fetchall():
-            if self.accounts.of(job).reserved is None:
-                total |= {party: merge(total[party], more) for party, more in unpack_charges(packed).items()}
-        return total
+        steps = [
+            unpack_charges(packed)
+            for job, packed in self._execute("SELECT job, charges FROM intents").fetchall()
+            if self.accounts.of(job).reserved is None
+        ]
+        return added_all(self.parties, [*(account.counts for account in self.accounts.all().values()), *steps])
 
     @property
     def doubted(self) -> bool:
@@ -313,13 +317,14 @@ class Chain:
         account = self.accounts.of(job)  # read before the row is there, which would count it twice
         self.accounts.save()
         last, head = self._end()
-        row = (last + 1, kind, job, *at, inbox, pack_charges(charges or {}), outbox, state)
+        cost = Alike.of(charges or {})
+        row = (last + 1, kind, job, *at, inbox, pack_charges(cost), outbox, state)
         seen = link(head, row)
         self._execute("INSERT INTO ticks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", *row, seen)
         self._execute("INSERT OR REPLACE INTO activity VALUES (?, ?)", job, time.time())
         self._changed = True
         self._moved = self._moved or kind != "tick" or account.reserved is None
-        account.read(kind, dict(charges or {}), (*at, state))
+        account.read(kind, cost, (*at, state))
         return seen
 
     def count(self, kind: str, job: str = "") -> int:

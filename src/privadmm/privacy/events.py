@@ -6,12 +6,16 @@ objects, and a thousand rounds of one event are a number and a count.
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 
+import numpy as np
+
+from privadmm.data.arrays import Ints
 from privadmm.errors import ConfigError, LedgerError
 from privadmm.params import check_nonnegative, check_positive, check_ratio, check_whole
+from privadmm.privacy.alike import Alike, same_array, together
 
 # Accounting relies on what mechanisms.Deployment keeps to: in every release of d numbers, the standard deviation is at
 # least STEPS sqrt(d) steps of the grid.
@@ -148,7 +152,7 @@ KINDS: dict[str, type[Event]] = {
 }
 NAMES = {kind: name for name, kind in KINDS.items()}
 
-Charges = dict[int, tuple[Event, ...]]  # what a tick charges: for each party of the block, its events in order
+Charges = Mapping[int, tuple[Event, ...]]  # what a tick charges: for each party of the block, its events in order
 Spent = tuple[tuple[Event, int], ...]  # what one party released: distinct events with their counts, in a fixed order
 
 
@@ -167,9 +171,22 @@ def load(text: str) -> Event:
         raise LedgerError(f"the ledger holds an event this version cannot count: {text!r}") from error
 
 
-@lru_cache(maxsize=4096)
 def merge(spent: Spent, more: Spent) -> Spent:
-    """Add two tallies. Memoised: parties with equal histories share one object."""
+    """Add two tallies. The second may be any list of events with counts."""
+    if not spent and len(more) == 1:
+        return more
+    if same_events(spent, more):  # another round like those before, at a party unlike all others
+        return tuple((event, count + extra) for (event, count), (_, extra) in zip(spent, more, strict=True))
+    return _merged(spent, more)
+
+
+def same_events(one: Spent, other: Spent) -> bool:
+    """Whether two tallies have the same event objects in the same order, which is found out without comparing any."""
+    return len(one) == len(other) and all(a is b for (a, _), (b, _) in zip(one, other, strict=True))
+
+
+@lru_cache(maxsize=4096)
+def _merged(spent: Spent, more: Spent) -> Spent:
     counts = dict(spent)
     for event, count in more:
         counts[event] = counts.get(event, 0) + count
@@ -201,3 +218,19 @@ def merge_all(tallies: Iterable[Spent]) -> Spent:
 
 def add(spent: Spent, events: Iterable[Event]) -> Spent:
     return merge(spent, tuple((event, 1) for event in events))
+
+
+def added(before: Alike[Spent], more: Alike[Spent]) -> Alike[Spent]:
+    """By party, the sum of two tallies; a party that is in one of them alone has that."""
+    ids = before.ids
+    if not same_array(ids, more.ids):
+        ids = np.concatenate([ids, more.ids[~np.isin(more.ids, ids)]])
+    return together(before.over(ids, ()), more.over(ids, ())).map(lambda pair: merge(*pair))
+
+
+def added_all(ids: Ints, tallies: Iterable[Alike[Spent]]) -> Alike[Spent]:
+    """Of each of these parties, the sum of its tallies."""
+    total: Alike[Spent] = Alike.same(ids, ())
+    for tally in tallies:
+        total = together(total, tally.over(ids, ())).map(lambda pair: merge(*pair))
+    return total

@@ -30,14 +30,16 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
+import numpy as np
+
+from privadmm.data.arrays import Ints
 from privadmm.errors import ConfigError, RefusedError
 from privadmm.privacy.accounting import epsilon, printed
-from privadmm.privacy.events import Charges, Event, Spent, add, dump, merge
+from privadmm.privacy.alike import Alike, together
+from privadmm.privacy.events import Charges, Event, Spent, add, added, dump, merge, same_events
 from privadmm.privacy.policy import Policy
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,10 @@ class Tick:
     job: str
     round: int
     phase: int
+
+    @property
+    def key(self) -> tuple[str, int, int]:
+        return self.job, self.round, self.phase
 
 
 @dataclass(frozen=True)
@@ -121,6 +127,18 @@ class Ledger(Protocol):
         """What every other job has spent or set aside, whichever is more."""
         return ()
 
+    def charged(self, parties: Ints, job: str | None = None) -> Alike[Spent]:
+        """`spent` of each of these parties."""
+        ...
+
+    def promised(self, parties: Ints, job: str) -> Alike[Spent | None]:
+        """`reserved` of each of these parties."""
+        ...
+
+    def elsewhere(self, parties: Ints, job: str) -> Alike[Spent]:
+        """`others` of each of these parties."""
+        return Alike.same(parties, ())
+
     def keep(self, job: str, name: str, make: Callable[[], bytes], event: Event | None) -> bytes:
         """Return what the first call with this job and name made, in a transaction of its own."""
         ...
@@ -157,14 +175,22 @@ class Ledger(Protocol):
 
 def affordable(ledger: Ledger, job: str, charges: Mapping[int, Spent]) -> None:
     """Refuse unless every party can pay these charges on top of what it has spent, in all and for this job."""
-    budget, per_job = ledger.policy.budget, ledger.policy.per_job
+    if ledger.policy.budget is None:
+        return
+    charges = Alike.of(charges)
+    before = together(ledger.charged(charges.ids, job), ledger.elsewhere(charges.ids, job), charges)
+    for party, (mine, others, charge) in zip(before.firsts(), before.kinds, strict=True):
+        payable(ledger.policy, party, mine, others, charge)
+
+
+def payable(policy: Policy, party: int, mine: Spent, others: Spent, charge: Spent) -> None:
+    """Refuse a charge on top of what a party has spent for the job and for others."""
+    budget, per_job = policy.budget, policy.per_job
     if budget is None:
         return
-    for party, charge in charges.items():
-        mine, others = ledger.spent(party, job), ledger.others(party, job)
-        within(merge(others, mine), charge, budget.epsilon, budget.delta, party, "in all")
-        if per_job is not None:
-            within(mine, charge, per_job, budget.delta, party, "for one job")
+    within(merge(others, mine), charge, budget.epsilon, budget.delta, party, "in all")
+    if per_job is not None:
+        within(mine, charge, per_job, budget.delta, party, "for one job")
 
 
 def within(before: Spent, charge: Spent, limit: float, delta: float, party: int, span: str) -> None:
@@ -178,45 +204,36 @@ def within(before: Spent, charge: Spent, limit: float, delta: float, party: int,
 
 
 def permitted(ledger: Ledger, job: str, charges: Mapping[int, Spent]) -> None:
-    """Refuse charges beyond a job's reservation or, if it has none, beyond what is affordable now."""
+    """Refuse charges beyond a job's reservation or, if it has none, beyond what is affordable now.
+
+    One check serves all parties that have the same promise, history and charge. The first party that may not pay is
+    named, as if they were asked one after another.
+    """
     if ledger.over(job):
         raise RefusedError(f"job {job} was closed, and is over here. Nothing more was released")
-    covered = once_alike(lambda promise, spent, charge: covers(promise, merge(spent, charge)))
-    for party, charge in charges.items():
-        promise = ledger.reserved(party, job)
+    charges = Alike.of(charges)
+    promised, mine = ledger.promised(charges.ids, job), ledger.charged(charges.ids, job)
+    free = any(promise is None for promise in promised.kinds)
+    others = ledger.elsewhere(charges.ids, job) if free else Alike.same(charges.ids, ())
+    asked = together(promised, mine, others, charges)
+    for party, (promise, spent, elsewhere, charge) in zip(asked.firsts(), asked.kinds, strict=True):
         if promise is None:
-            affordable(ledger, job, {party: charge})
-        elif not covered(promise, ledger.spent(party, job), charge):
+            payable(ledger.policy, party, spent, elsewhere, charge)
+        elif not covers(promise, merge(spent, charge)):
             raise RefusedError(
                 f"job {job} asks party {party} for more than is set aside for it. Nothing more was released"
             )
 
 
 def covers(promise: Spent, spent: Spent) -> bool:
+    if same_events(promise, spent):
+        return all(count <= most for (_, most), (_, count) in zip(promise, spent, strict=True))
     counts = dict(promise)
     return all(counts.get(event, 0) >= count for event, count in spent)
 
 
-def tallied(charges: Charges) -> dict[int, Spent]:
-    tally = once_alike(lambda *events: add((), events))
-    return {party: tally(*events) for party, events in charges.items()}
-
-
-def once_alike(make: Callable[..., T]) -> Callable[..., T]:
-    """Wrap a function for a loop over parties, so that it runs once for arguments that are the same objects.
-
-    Parties with equal histories share their tallies and events, so thousands of parties cost a few calls. The arguments
-    are held as long as the wrapper: an address is that of one object.
-    """
-    known: dict[tuple[int, ...], tuple[T, tuple[Any, ...]]] = {}
-
-    def call(*arguments: Any) -> T:
-        key = tuple(map(id, arguments))
-        if key not in known:
-            known[key] = make(*arguments), arguments
-        return known[key][0]
-
-    return call
+def tallied(charges: Charges) -> Alike[Spent]:
+    return Alike.of(charges).map(lambda events: add((), events))
 
 
 def match_digest(stored: str, inbox: str, tick: Tick) -> None:
@@ -233,8 +250,8 @@ class MemoryLedger(Ledger):
     def __init__(self, ids: Sequence[int], policy: Policy) -> None:
         self.ids = tuple(int(party) for party in ids)
         self.policy = policy
-        self._spent: dict[int, Spent] = {party: () for party in self.ids}
-        self._reserved: dict[int, Spent] = {}
+        self._spent: Alike[Spent] = Alike.same(np.array(self.ids, dtype=np.int64), ())
+        self._reserved: Alike[Spent] = Alike.of({})
         self._last: tuple[Tick, str, bytes, bytes] | None = None
         self._kept: dict[Keepsake, bytes] = {}
         self._secret: bytes | None = None
@@ -248,15 +265,15 @@ class MemoryLedger(Ledger):
     def reserve(self, job: str, charges: Mapping[int, Spent]) -> None:
         if not self._reserved:
             affordable(self, job, charges)
-            self._reserved = dict(charges)
+            self._reserved = Alike.of(charges)
 
     def permit(self, job: str, charges: Charges) -> None:
         permitted(self, job, tallied(charges))
 
     def commit(self, tick: Tick, inbox: str, charges: Charges, outbox: bytes, state: bytes) -> None:
-        total = once_alike(lambda before, *events: add(before, events))
-        for party, events in charges.items():
-            self._spent[party] = total(self._spent[party], *events)
+        more = tallied(charges)
+        self._spent.over(more.ids)  # all of them are the ledger's
+        self._spent = added(self._spent, more)
         self._last = (tick, inbox, outbox, state)
 
     def latest(self, job: str) -> tuple[Tick, bytes] | None:
@@ -269,6 +286,12 @@ class MemoryLedger(Ledger):
 
     def reserved(self, party: int, job: str) -> Spent | None:
         return self._reserved.get(party)
+
+    def charged(self, parties: Ints, job: str | None = None) -> Alike[Spent]:
+        return self._spent.over(parties)
+
+    def promised(self, parties: Ints, job: str) -> Alike[Spent | None]:
+        return self._reserved.over(parties, None)
 
     def keep(self, job: str, name: str, make: Callable[[], bytes], event: Event | None) -> bytes:
         if (stored := self.kept(job, name)) is not None:
@@ -306,8 +329,9 @@ class Statement:
     def of(ledger: Ledger, ended: str = "") -> "Statement":
         """Of a job that has `ended`, only what it spent counts, and not what it set aside."""
         with ledger.transaction():  # as of one moment, whoever else writes
-            charged = {party: ledger.spent(party) for party in ledger.ids}
-            aside = {party: merge(ledger.others(party, ended), ledger.spent(party, ended)) for party in ledger.ids}
+            ids = np.array(ledger.ids, dtype=np.int64)
+            charged, before = ledger.charged(ids), together(ledger.elsewhere(ids, ended), ledger.charged(ids, ended))
+            aside = before.map(lambda pair: merge(*pair))
             return Statement(ledger.ids, ledger.policy, ledger.head, charged, aside, ledger.keepsakes())
 
     @staticmethod
@@ -326,22 +350,19 @@ class Statement:
 
 def export(statement: Statement) -> dict[str, Any]:
     """Per party: every distinct event with its count, and the certified epsilon (null: none can be given)."""
-    budget, parties = statement.policy.budget, []
-    for party in statement.ids:
-        spent = statement.charged[party]
+    budget = statement.policy.budget
+
+    def told(spent: Spent) -> dict[str, Any]:
         total = epsilon(spent, budget.delta) if budget else math.inf
-        parties.append(
-            {
-                "party": party,
-                "events": [{**json.loads(dump(event)), "count": count} for event, count in spent],
-                "epsilon": total if math.isfinite(total) else None,
-            }
-        )
+        events = [{**json.loads(dump(event)), "count": count} for event, count in spent]
+        return {"events": events, "epsilon": total if math.isfinite(total) else None}
+
+    facts = Alike.of(statement.charged).map(told)
     return {
         "adjacency": statement.policy.adjacency,
         "budget": asdict(budget) if budget else None,
         "policy": asdict(statement.policy),
         "head": statement.head,
         "kept": [made.as_dict() for made in statement.kept],
-        "parties": parties,
+        "parties": [{"party": party, **facts[party]} for party in statement.ids],
     }

@@ -7,11 +7,16 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from privadmm.data.arrays import Ints
 from privadmm.errors import ConfigError, LedgerError
-from privadmm.privacy.events import Spent, dump, load, merge
+from privadmm.privacy.alike import Alike
+from privadmm.privacy.events import Spent, added, dump, load
 from privadmm.privacy.limits import Limits
 from privadmm.privacy.policy import SILENT_DAYS, Budget, Policy
 
@@ -67,37 +72,50 @@ def link(before: str, row: tuple[Any, ...]) -> str:
 
 def pack_charges(charges: Mapping[int, Spent]) -> str:
     """[[party, ...], [[event, count], ...]] for each distinct charge: short when parties are charged alike."""
-    alike: dict[Spent, list[int]] = {}
-    for party, charge in sorted(charges.items()):
-        alike.setdefault(charge, []).append(party)
-    return json.dumps(
-        [[parties, [[dump(event), count] for event, count in charge]] for charge, parties in alike.items()]
-    )
+    by_number = Alike.of(charges)
+    by_number = by_number.over(np.sort(by_number.ids))
+    equal: dict[Spent, Spent] = {}
+    alike = by_number.map(lambda charge: equal.setdefault(charge, charge))
+    if len(equal) < len(alike.kinds):
+        alike = Alike.listed(alike.ids, alike.listing())
+    events = [json.dumps([[dump(event), count] for event, count in charge]) for charge in alike.kinds]
+    return f"[{', '.join(map('[{}, {}]'.format, map(_numbers, alike.groups()), events))}]"
 
 
-def unpack_charges(text: str) -> dict[int, Spent]:
+def _numbers(parties: Ints) -> str:
+    return _written(parties.tobytes())
+
+
+@lru_cache(maxsize=16)
+def _written(parties: bytes) -> str:
+    """Party numbers in JSON. Memoised: every row of a job lists the same ones."""
+    return json.dumps(np.frombuffer(parties, dtype=np.int64).tolist())
+
+
+def unpack_charges(text: str) -> Alike[Spent]:
     charges: dict[int, Spent] = {}
     for parties, packed in json.loads(text):
         charge = tuple((load(event), count) for event, count in packed)
         charges |= dict.fromkeys(parties, charge)
-    return charges
+    return Alike.of(charges)
 
 
 @dataclass
 class Account:
     """What one job has spent and set aside in one ledger, and its last tick."""
 
-    spent: dict[int, Spent] = field(default_factory=dict)
-    reserved: dict[int, Spent] | None = None
+    spent: Alike[Spent] = field(default_factory=lambda: Alike.of({}))
+    reserved: Alike[Spent] | None = None
     over: bool = False  # closed, or failed
     last: tuple[int, int, str] | None = None  # round, phase and hash of the state of its last tick
     kept: int = 0  # rows of what was drawn once
     amended: int = 0  # rows that changed the policy
 
-    def read(self, kind: str, charges: dict[int, Spent], last: tuple[int, int, str]) -> None:
+    def read(self, kind: str, charges: Alike[Spent], last: tuple[int, int, str]) -> None:
         """Count one more row of the job."""
         if kind in ("tick", "fail", "restore"):
-            self.spent |= {party: merge(self.spent.get(party, ()), charge) for party, charge in charges.items()}
+            self.spent = added(self.spent, charges)
+            self.reserved = self.spent if self.over else self.reserved
         if kind == "tick":
             self.last = last
         elif kind == "reserve":
@@ -111,9 +129,10 @@ class Account:
         elif kind not in ("unlock", "behind", "anew"):
             raise LedgerError(f"the ledger holds a row of a kind this version cannot count: {kind!r}")
 
-    def counts_for(self, party: int) -> Spent:
-        """What is set aside, or, where nothing was, what is spent."""
-        return (self.spent if self.reserved is None else self.reserved).get(party, ())
+    @property
+    def counts(self) -> Alike[Spent]:
+        """By party, what is set aside, or, where nothing was, what is spent."""
+        return self.spent if self.reserved is None else self.reserved
 
     def pack(self) -> str:
         reserved = None if self.reserved is None else pack_charges(self.reserved)

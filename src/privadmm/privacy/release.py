@@ -6,13 +6,14 @@ noise. What was charged is in `door.charges` when the tick ends.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from privadmm.data.arrays import Floats, Ints
 from privadmm.errors import DivergedError, RefusedError
+from privadmm.privacy.alike import Alike, together
 from privadmm.privacy.events import (
     Charges,
     Event,
@@ -71,7 +72,7 @@ class Door:
     def __init__(
         self,
         ids: Ints,
-        planned: tuple[tuple[Event, ...], ...],
+        planned: Sequence[Sequence[Event] | Alike[Event]],
         noise: Noise,
         round: int,
         phase: int,
@@ -79,12 +80,15 @@ class Door:
         rows: tuple[int, ...] | None = None,
         summing: Summing | None = None,
     ) -> None:
-        """`rows` is the shape of a release but for its width: one row a party, behind the replicas if there are any.
+        """`planned` has the events of each release, by party.
+
+        `rows` is the shape of a release but for its width: one row a party, behind the replicas if there are any.
 
         `summing`: messages are only added up, and the noise of all parties together covers each.
         """
         self._summing = summing
-        self.ids, self.charges = ids, Charges({party: () for party in ids.tolist()})
+        self.ids = ids
+        self.charges: Charges = Alike.same(ids, ())
         self._planned, self._noise, self._permit = planned, noise, permit
         self._at, self._rows = (round, phase), (len(ids),) if rows is None else rows
         self._calls = 0
@@ -95,18 +99,18 @@ class Door:
             raise RefusedError("a secure sum takes summands, and this release would be read by itself")
         self._check_rows(x)
         events = self._next()
-        if isinstance(events[0], NotPrivate):
+        if isinstance(events.kinds[0], NotPrivate):
             value = x
-        elif isinstance(events[0], GammaOutput):
-            value = self._noise.gamma(x, self._column(sensitivity) * ratios(events), self.ids, self._call())
+        elif isinstance(events.kinds[0], GammaOutput):
+            value = self._noise.gamma(x, self._column(sensitivity) * by_party(events), self.ids, self._call())
         else:
-            if isinstance(events[0], Unproved):
+            if isinstance(events.kinds[0], Unproved):
                 if self._noise.kind is not Gaussian:
                     raise RefusedError(f"a {self._noise.mode} refuses noise that no proof covers")
-            elif other := [event for event in events if not isinstance(event, self._noise.kind)]:
+            elif other := [event for event in events.kinds if not isinstance(event, self._noise.kind)]:
                 honoured = self._noise.kind.__name__
                 raise RefusedError(f"a {self._noise.mode} cannot release {other[0]!r}: it honours {honoured} only")
-            value = self._noise.gaussian(x, self._column(sensitivity), ratios(events), self.ids, self._call())
+            value = self._noise.gaussian(x, self._column(sensitivity), by_party(events), self.ids, self._call())
         self._calls += 1
         if not np.all(np.isfinite(value)):
             raise DivergedError(DIVERGED.format(self._at[0] + 1))
@@ -119,11 +123,11 @@ class Door:
         self._check_rows(x)
         events, summing = self._next(), self._summing
         sums, column = summing.sums, self._column(sensitivity)
-        if not all(isinstance(event, SharedGaussian) and event.colluding <= sums.colluding for event in events):
+        if not all(isinstance(event, SharedGaussian) and event.colluding <= sums.colluding for event in events.kinds):
             raise RefusedError("a summand needs a planned share of its sum's noise. Nothing was released")
         if self._noise.kind is not sums.kind:
             raise RefusedError(f"a {self._noise.mode} cannot draw the noise of a sum that is planned for another mode")
-        needed = ratios(events) * (column + sums.step * math.sqrt(x.shape[-1]))
+        needed = by_party(events) * (column + sums.step * math.sqrt(x.shape[-1]))
         if not np.all(needed <= sums.deviation[summing.at]):
             raise RefusedError("the noise of the sum does not cover how far this message moves. Nothing was released")
         scale, call = sums.share(summing.at, summing.present), self._call()
@@ -158,21 +162,18 @@ class Door:
         w, weight, k = (np.broadcast_to(np.ravel(a), len(self.ids)) for a in (w, weight, k))
         d = like.shape[-1]
         b, grid, reach = np.zeros_like(like), np.zeros(len(self.ids)), np.zeros(len(self.ids))
-        if not isinstance(events[0], NotPrivate):
-            covered = (
-                isinstance(event, GaussianObjective | GammaObjective) and own <= event.w
-                for event, own in zip(events, w, strict=True)
-            )
-            if not all(covered):
+        if not isinstance(events.kinds[0], NotPrivate):
+            argmins = [event for event in events.kinds if isinstance(event, GaussianObjective | GammaObjective)]
+            if len(argmins) < len(events.kinds) or not np.all(w <= each([event.w for event in argmins], events)):
                 raise RefusedError("an argmin needs a planned objective event whose w covers the party's own")
             # |b| passes its reach with probability e^-800; it is cut there, whatever the records are.
-            if isinstance(events[0], GaussianObjective):
-                scale = sensitivity * ratios(events)
+            if isinstance(events.kinds[0], GaussianObjective):
+                scale = sensitivity * by_party(events)
                 grid, reach = self._noise.grid(scale), scale * (math.sqrt(d) + 40)
-                b = self._noise.gaussian(b, self._column(sensitivity), ratios(events), self.ids, self._call())
+                b = self._noise.gaussian(b, self._column(sensitivity), by_party(events), self.ids, self._call())
             else:
-                slopes = [event.slope for event in events if isinstance(event, GammaObjective)]
-                width = sensitivity / np.array(slopes)
+                slopes = [event.slope for event in events.kinds if isinstance(event, GammaObjective)]
+                width = sensitivity / each(slopes, events)
                 reach = width * (d + 40 * math.sqrt(d) + 800)
                 b = self._noise.gamma(b, width, self.ids, self._call())
             size = np.linalg.norm(b, axis=-1, keepdims=True)
@@ -190,18 +191,18 @@ class Door:
             )
         return self.charges
 
-    def _planned_now(self) -> list[Event]:
+    def _planned_now(self) -> Alike[Event]:
         if self._calls >= len(self._planned):
             raise RefusedError(f"round {self._at[0] + 1} asks for a release that its plan does not have")
-        events = [self._planned[self._calls][party] for party in self.ids.tolist()]
-        if len({type(event) for event in events}) > 1:
+        events = events_of(self._planned[self._calls], self.ids)
+        if len({type(event) for event in events.kinds}) > 1:
             raise RefusedError("a block mixes laws of noise, or private and non-private parties; split the block")
         return events
 
-    def _next(self) -> list[Event]:
-        """The next planned events, one for each party, once the ledger permits them."""
+    def _next(self) -> Alike[Event]:
+        """The next planned events, by party, once the ledger permits them."""
         events = self._planned_now()
-        proposed = {party: (*self.charges[party], event) for party, event in zip(self.charges, events, strict=True)}
+        proposed = together(Alike.of(self.charges), events).map(lambda pair: (*pair[0], pair[1]))
         self._permit(proposed)
         self.charges = proposed
         return events
@@ -219,5 +220,22 @@ class Door:
         return column
 
 
-def ratios(events: list[Event]) -> Floats:
+def events_of(row: Sequence[Event] | Alike[Event], ids: Ints) -> Alike[Event]:
+    """The events of these parties in a row of a plan."""
+    if isinstance(row, Alike):
+        return row.over(ids)
+    return Alike.listed(ids, [row[party] for party in ids.tolist()])
+
+
+def each(values: Sequence[float] | Floats, events: Alike[Event]) -> Floats:
+    """A number for each kind of event, as an array by party."""
+    return np.asarray(values, dtype=np.float64)[events.which]
+
+
+def by_party(events: Alike[Event]) -> Floats:
+    """The noise of each party, relative to its sensitivity."""
+    return each(ratios(events.kinds), events)
+
+
+def ratios(events: Sequence[Event]) -> Floats:
     return np.array([event.ratio for event in events if isinstance(event, WithRatio | GaussianObjective)])

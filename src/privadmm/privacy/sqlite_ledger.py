@@ -23,15 +23,16 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import astuple
 from pathlib import Path
 from typing import NoReturn
 
+from privadmm.data.arrays import Ints
 from privadmm.errors import LedgerError, LockedError, RefusedError
+from privadmm.privacy.alike import Alike, together
 from privadmm.privacy.amendments import check_amended
 from privadmm.privacy.anchor import NONE
 from privadmm.privacy.chain import Chain
-from privadmm.privacy.events import Charges, Event, Spent, less, merge_all
+from privadmm.privacy.events import Charges, Event, Spent, added_all, less, merge_all
 from privadmm.privacy.key_file import KeyFile
 from privadmm.privacy.ledger import Keepsake, Tick, affordable, match_digest, permitted, tallied
 from privadmm.privacy.ledger_file import PUT_BACK, Receipt, alone_beside, pack_charges, readable, sha, unpack_charges
@@ -112,13 +113,13 @@ class SqliteLedger(Chain):
         """What the steward may know of the failure that locked the ledger."""
         if (tick := self.failed) is None:
             return None
-        row = self._execute(f"SELECT outbox FROM ticks {OF_TICK} AND kind = 'fail'", *astuple(tick)).fetchone()
+        row = self._execute(f"SELECT outbox FROM ticks {OF_TICK} AND kind = 'fail'", *tick.key).fetchone()
         return bytes(row[0])[SALT:].decode(errors="replace")
 
     def intend(self, tick: Tick, inbox: str, charges: Charges) -> None:
         if self.guards:
             packed = pack_charges(tallied(charges))
-            self._execute("INSERT INTO intents VALUES (?, ?, ?, ?, ?)", *astuple(tick), inbox, packed)
+            self._execute("INSERT INTO intents VALUES (?, ?, ?, ?, ?)", *tick.key, inbox, packed)
             self._intended = tick
             self._changed, self._moved = True, self._moved or self.accounts.of(tick.job).reserved is None
 
@@ -160,14 +161,14 @@ class SqliteLedger(Chain):
         raise self._locked()
 
     def _fail(self, tick: Tick, why: str) -> None:
-        intents = self._execute(f"SELECT inbox, charges FROM intents {OF_TICK}", *astuple(tick))
+        intents = self._execute(f"SELECT inbox, charges FROM intents {OF_TICK}", *tick.key)
         inbox, packed = intents.fetchone()
         self._forget(tick)
         reason = secrets.token_bytes(SALT) + why.encode()
         self.append("fail", tick.job, (tick.round, tick.phase), inbox, unpack_charges(packed), reason)
 
     def _forget(self, tick: Tick) -> None:
-        self._execute(f"DELETE FROM intents {OF_TICK}", *astuple(tick))
+        self._execute(f"DELETE FROM intents {OF_TICK}", *tick.key)
 
     def unlock(self, why: str) -> None:
         """Put the steward's decision on record. What the failed tick cost stays charged, and its job stays over."""
@@ -177,7 +178,7 @@ class SqliteLedger(Chain):
             self.append("unlock", "", (-1, self.count("unlock")), why)
 
     def recall(self, tick: Tick, inbox: str) -> bytes | None:
-        row = self._row(f"{OF_TICK} AND kind = 'tick'", *astuple(tick))
+        row = self._row(f"{OF_TICK} AND kind = 'tick'", *tick.key)
         if row is None:
             return None
         match_digest(row[0], inbox, tick)
@@ -189,7 +190,7 @@ class SqliteLedger(Chain):
             if known is None:
                 affordable(self, job, charges)
                 self.append("reserve", job, (-1, -1), "", charges)
-            elif known != dict(charges) or self.over(job):
+            elif known != charges or self.over(job):
                 raise RefusedError(
                     f"{self.path}: job {job} failed or was closed here, or reserved something else at its start: "
                     "start a new run"
@@ -211,7 +212,8 @@ class SqliteLedger(Chain):
         account = self.accounts.of(job)
         if account.reserved in (None, account.spent) or account.over:
             return {}
-        return {party: less(aside, account.spent.get(party, ())) for party, aside in account.reserved.items()}
+        held = together(account.reserved, account.spent.over(account.reserved.ids, ()))
+        return dict(held.map(lambda pair: less(*pair)))
 
     def unfinished(self, job: str) -> bool:
         """Whether the job may still release something."""
@@ -260,10 +262,11 @@ class SqliteLedger(Chain):
         permitted(self, job, tallied(charges))
 
     def commit(self, tick: Tick, inbox: str, charges: Charges, outbox: bytes, state: bytes) -> None:
-        self._forget(tick)
+        if self.guards:
+            self._forget(tick)
         at = (tick.round, tick.phase)
         self._latest = (tick, self.append("tick", tick.job, at, inbox, tallied(charges), outbox, sha(state)))
-        self._execute("INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?)", *astuple(tick), state)
+        self._execute("INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?)", *tick.key, state)
 
     def keep(self, job: str, name: str, make: Callable[[], bytes], event: Event | None) -> bytes:
         with self.transaction():
@@ -307,7 +310,20 @@ class SqliteLedger(Chain):
 
     def others(self, party: int, job: str) -> Spent:
         accounts = self.accounts.all().items()
-        return merge_all(account.counts_for(party) for name, account in accounts if name != job)
+        return merge_all(account.counts.get(party, ()) for name, account in accounts if name != job)
+
+    def charged(self, parties: Ints, job: str | None = None) -> Alike[Spent]:
+        if job is not None:
+            return self.accounts.of(job).spent.over(parties, ())
+        return added_all(parties, (account.spent for account in self.accounts.all().values()))
+
+    def promised(self, parties: Ints, job: str) -> Alike[Spent | None]:
+        known = self.accounts.of(job).reserved
+        return Alike.same(parties, None) if known is None else known.over(parties, ())
+
+    def elsewhere(self, parties: Ints, job: str) -> Alike[Spent]:
+        accounts = self.accounts.all().items()
+        return added_all(parties, (account.counts for name, account in accounts if name != job))
 
     def jobs(self) -> list[str]:
         """The jobs that have rows, in the order of their first ones."""
@@ -334,5 +350,5 @@ class SqliteLedger(Chain):
     def receipt(self, tick: Tick) -> str | None:
         if self._latest is not None and self._latest[0] == tick:
             return self._latest[1]
-        row = self._execute(f"SELECT hash FROM ticks {OF_TICK} AND kind = 'tick'", *astuple(tick)).fetchone()
+        row = self._execute(f"SELECT hash FROM ticks {OF_TICK} AND kind = 'tick'", *tick.key).fetchone()
         return None if row is None else str(row[0])

@@ -29,7 +29,7 @@ from privadmm.runs import metrics
 from privadmm.runs.ending import Finished, finish, resumable
 from privadmm.runs.metrics import Observer, Row
 from privadmm.runs.recommend import expected_fields
-from privadmm.runs.rundir import RunDir
+from privadmm.runs.rundir import PAUSE, RunDir
 
 logger = logging.getLogger(__name__)
 # A progress display: given the job and the rounds that are done, it is shown while the block is entered.
@@ -141,7 +141,8 @@ def carry_out(
                 f"{ledger}: has {paid} rounds of this run, and {directory.checkpoint} has {progress.round}: the ledger "
                 "was replaced by an older one. Put the right file back; nothing more was released"
             )
-        callbacks = directory.callbacks(job, blocks, config.run.checkpoint_every)
+        pause = PAUSE if config.run.engine == "inprocess" else 0.0
+        callbacks = directory.callbacks(job, blocks, config.run.checkpoint_every, pause)
         rows: list[Row] = []
         if noise.mode == "simulation":
             every = config.run.metrics_every

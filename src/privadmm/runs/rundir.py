@@ -21,6 +21,7 @@ from privadmm.privacy.ledger_file import Receipt, identity_of
 
 # Facts that job.json keeps besides the job's id. All have to be the same when the run is resumed.
 SAME = {"config": "config or seed", "shape": "number of parties, records or columns", "ledger": "ledger"}
+PAUSE = 1.0  # seconds between checkpoints at least, of a process that holds the ledgers, too
 HEADER = ("job", "round", "phase", "hash", "party", "signature")  # of receipts.csv; in a federation parties sign
 HEADERS = (",".join(HEADER), ",".join(HEADER[:-1]))
 ROW = re.compile(r"([ !#-+\--~]+),([0-9]{1,18}),([0-9]{1,18}),([0-9a-f]{64}),([0-9]{1,18})(?:,([0-9a-f:]*))?")
@@ -141,11 +142,11 @@ class RunDir:
         """Receipts of the rounds before the run was interrupted."""
         return read_receipts(self.path) if self.receipts.exists() else []
 
-    def callbacks(self, job: Job, parties: Parties, every: int) -> list[Callback]:
+    def callbacks(self, job: Job, parties: Parties, every: int, pause: float = 0.0) -> list[Callback]:
         """Keep the receipts of every round, and then a checkpoint every so many rounds."""
         if self.receipts.exists():  # a line that a crash tore would be joined to the next
             os.truncate(self.receipts, len(whole_lines(self.receipts.read_bytes())))
-        return [Receipts(self.receipts, parties), Departures(Checkpoint(self.checkpoint, job.id, every))]
+        return [Receipts(self.receipts, parties), Departures(Checkpoint(self.checkpoint, job.id, every, pause))]
 
     def discard(self) -> None:
         """Remove what a run without any release left, so that the place can be used again."""

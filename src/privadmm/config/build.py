@@ -23,7 +23,7 @@ from privadmm.data.frame import Frame
 from privadmm.data.readers import Records, feature_names, read
 from privadmm.data.schema import Schema
 from privadmm.data.shards import Shards
-from privadmm.data.storage import Store
+from privadmm.data.storage import PIECE, Store
 from privadmm.engine.job import Job, check_holding
 from privadmm.engine.phases import Algorithm
 from privadmm.engine.public import Public
@@ -223,6 +223,7 @@ def read_file(config: Config, path: Path) -> Records:
         keep=tuple(name for name in (config.parties.column, table.id) if name is not None),
         on_bad=table.on_bad,
         dim=table.dim,
+        store=Store(None if config.run.limit is None else min(config.run.limit, 8 * PIECE)),  # until it is packed
     )
     if not stored_sparse(config, declared):
         return loaded

@@ -12,6 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -186,6 +187,11 @@ def no_plots(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     for name in ("convergence", "spending", "side_by_side"):
         monkeypatch.setattr(f"privadmm.runs.plots.{name}", lambda *arguments, name=name: drawn.append(name))
     return drawn
+
+
+def words_of(figure: Path) -> list[str]:
+    """The texts of an SVG file, its title first."""
+    return [item.text or "" for item in ElementTree.parse(figure).iter() if item.tag.endswith(("}title", "}text"))]
 
 
 def result(out: Path) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import privadmm
-from small_runs import ENVIRONMENT, PRIVATE, TRAINED, write_config
+from small_runs import ENVIRONMENT, PRIVATE, TRAINED, write_config, write_npz
 
 HEAVY = {
     *("scipy", "sklearn", "matplotlib", "rich", "typer", "networkx"),
@@ -56,6 +56,18 @@ def test_account_for_machines_leaves_the_rest_alone(tmp_path: Path) -> None:
         "opendp",
         "pyarrow",
     }
+
+
+def test_training_loads_no_library_to_draw_with(tmp_path: Path) -> None:
+    config = write_config(tmp_path / "config.toml", PRIVATE)
+    write_npz(tmp_path / "data.npz")
+    code = (
+        "from privadmm.cli import main\n"
+        f"try: main(['train', {str(config)!r}, '--out', {str(tmp_path / 'out')!r}])\n"
+        "except SystemExit as end: assert not end.code"
+    )
+    assert not imported_by(code) & {"scipy", "sklearn", "matplotlib", "networkx", "dp_accounting", "opendp", "pyarrow"}
+    assert (tmp_path / "out" / "convergence.svg").exists()
 
 
 @pytest.mark.parametrize("name", privadmm.__all__)

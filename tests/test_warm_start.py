@@ -553,7 +553,7 @@ def test_a_jobs_start_is_part_of_all_that_it_shows(tmp_path: Path) -> None:
     train(job, cluster(job, data, Simulation(1)))
     third = job_of(privadmm.Start(w, job.past), epsilon=0.5)
     assert third.epsilon == together(((event, 2 * count), one_event(first)))
-    spending(job.epsilon_by_round, about(job, "simulation"), job.published, tmp_path / "cost.png")
+    spending(job.epsilon_by_round, about(job, "simulation"), job.published, tmp_path / "cost.svg")
 
 
 def test_a_jobs_start_from_the_clear_is_part_of_all_that_it_shows() -> None:

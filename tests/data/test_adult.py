@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from privadmm.data import adult
 from privadmm.data.readers import read
@@ -106,8 +107,14 @@ def test_raw_codes_name_the_categories(raw):
     assert raw.X[raw.columns["workclass"] == adult.MISSING, raw.names.index("workclass")].max() == -1
 
 
-def test_the_columns_encode_to_the_same_features(onehot):
-    np.testing.assert_array_equal(adult.SCHEMA.encode(onehot.columns), onehot.X)
+@pytest.mark.parametrize("encoding", ["minmax", "binned", "coarse"])
+def test_the_columns_encode_to_the_same_features(encoding):
+    """Also as CSR, where last bits depend on what is stored: every number but zero, in order."""
+    dense, csr = (adult.load(rows="all", encoding=encoding, sparse=sparse) for sparse in (False, True))
+    np.testing.assert_array_equal(adult.SCHEMA.encoded(encoding).encode(dense.columns), dense.X)
+    expected = csr_array(dense.X)
+    for name in ("data", "indices", "indptr"):
+        np.testing.assert_array_equal(getattr(csr.X, name), getattr(expected, name), strict=True)
 
 
 def test_a_csv_of_the_same_people_reads_the_same(onehot, tmp_path):

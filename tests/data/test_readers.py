@@ -1,8 +1,10 @@
 """Readers: the four formats give the same records, and a bad file is refused by place and never by value."""
 
 import gzip
+import io
 import sys
 import tracemalloc
+import zipfile
 
 import numpy as np
 import pytest
@@ -10,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array, issparse
 
-from privadmm.data import readers
+from privadmm.data import npz, readers
 from privadmm.data.readers import Records, read
 from privadmm.data.schema import Schema
+from privadmm.data.storage import Store
 from privadmm.errors import ConfigError, DataError
 
 SCHEMA = Schema.from_table({"age": [0, 100], "sex": ["F", "M"]}, label="died", classes=("no", "yes"), row_bound=2.0)
@@ -287,6 +290,64 @@ def test_a_bad_npz_is_refused(tmp_path, arrays, why):
     keep = tuple(name for name in arrays if name == "ward")
     with pytest.raises(DataError, match=rf"t\.npz: .*{why}"):
         read(put_npz(tmp_path / "t.npz", **arrays), classes=(-1, 1), keep=keep)
+
+
+@pytest.mark.parametrize("kind", [bool, np.int8, np.uint64, np.float16, np.float32, ">f8", ">i4"])
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+@pytest.mark.parametrize("limit", [None, 1])
+def test_every_kind_of_number_is_read_as_it_stands(tmp_path, monkeypatch, kind, order, save, limit):
+    """Piece by piece, into memory or a file; as numpy reads the whole."""
+    monkeypatch.setattr(npz, "NUMBERS_AT_ONCE", 7)
+    whole = np.random.default_rng(0).integers(0, 100, (9, 5)).astype(kind)
+    save(tmp_path / "t.npz", X=whole.copy(order), y=np.ones(9), ward=np.arange(9))
+    store = Store(limit)
+    found = read(tmp_path / "t.npz", keep=("ward",), store=store)
+    assert found.X.dtype == np.float64
+    np.testing.assert_array_equal(found.X, whole.astype(np.float64))
+    assert found.columns["ward"].tolist() == list(range(9))
+    assert (store.filed > 0) is (limit is not None)
+
+
+def with_member(path, name, content):
+    with zipfile.ZipFile(path, "w") as archive:
+        for member, array in (("X", X), ("y", Y)):
+            if member == name:
+                archive.writestr(f"{name}.npy", content)
+            else:
+                with archive.open(f"{member}.npy", "w") as file:
+                    np.save(file, array)
+    return path
+
+
+def as_npy(array):
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("name", ["X", "y"])
+@pytest.mark.parametrize("damage", ["short", "huge", "no array", "version"])
+def test_an_array_that_is_not_what_it_says_is_refused(tmp_path, name, damage):
+    good = as_npy({"X": X, "y": Y}[name])
+    content = {
+        "short": good[:-1],
+        "huge": good.replace(b"(2,", b"(%d," % 10**15).replace(b" " * 14 + b"\n", b"\n"),
+        "no array": b"1 2 3",
+        "version": good[:6] + b"\x09" + good[7:],
+    }[damage]
+    assert content != good
+    with pytest.raises((DataError, MemoryError), match=r"t\.npz|allocate"):
+        read(with_member(tmp_path / "t.npz", name, content))
+
+
+def test_a_bit_that_flipped_in_a_stored_array_is_noticed(tmp_path):
+    path = put_npz(tmp_path / "t.npz", X=X, y=Y)
+    content = path.read_bytes()
+    at = content.index(X.tobytes()) + 3
+    path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+    with pytest.raises(DataError, match=r"t\.npz: cannot be read as npz \(BadZipFile\)"):
+        read(path)
 
 
 def test_a_single_array_is_not_a_data_set(tmp_path):

@@ -23,7 +23,7 @@ from privadmm.data.frame import Frame
 from privadmm.data.readers import Records, feature_names, read
 from privadmm.data.schema import Schema
 from privadmm.data.shards import Shards
-from privadmm.data.storage import Store
+from privadmm.data.storage import PIECE, Store
 from privadmm.engine.job import Job, check_holding
 from privadmm.engine.phases import Algorithm
 from privadmm.engine.public import Public
@@ -183,8 +183,8 @@ def records(config: Config) -> tuple[Records, float, tuple[Any, Any] | None]:
         return read_file(config, config.resolve(table.source)), row_bound(config), table.classes
     check_embedded(config)
     if table.source == "embedded:adult":
-        loaded = adult.load("onehot", encoding=table.encoding)
-        loaded, bound = stored(config, loaded, adult.SCHEMA.encoded(table.encoding)), adult.SCHEMA.row_bound
+        sparse = stored_sparse(config, adult.SCHEMA.encoded(table.encoding))
+        loaded, bound = adult.load("onehot", encoding=table.encoding, sparse=sparse), adult.SCHEMA.row_bound
     else:
         loaded, bound = adult.load("a9a"), adult.A9A_BOUND
     return loaded, row_bound(config) or bound, adult.CLASSES
@@ -223,17 +223,18 @@ def read_file(config: Config, path: Path) -> Records:
         keep=tuple(name for name in (config.parties.column, table.id) if name is not None),
         on_bad=table.on_bad,
         dim=table.dim,
+        store=Store(None if config.run.limit is None else min(config.run.limit, 8 * PIECE)),  # until it is packed
     )
-    return stored(config, loaded, declared)
-
-
-def stored(config: Config, loaded: Records, declared: Schema | None) -> Records:
-    """Make the matrix sparse if the schema is. The choice never looks at values: last bits of results depend on it."""
-    if declared is None or not declared.sparse or config.parties.split == "features":
+    if not stored_sparse(config, declared):
         return loaded
     from scipy.sparse import csr_array
 
     return replace(loaded, X=csr_array(loaded.X))
+
+
+def stored_sparse(config: Config, declared: Schema | None) -> bool:
+    """Whether the schema makes the matrix sparse. It never looks at values: last bits of results depend on it."""
+    return declared is not None and declared.sparse and config.parties.split != "features"
 
 
 def row_bound(config: Config) -> float:

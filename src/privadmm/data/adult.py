@@ -16,10 +16,10 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from privadmm.data.arrays import Ints
-from privadmm.data.raw import check_choice, labels
+from privadmm.data.arrays import Floats, Ints
+from privadmm.data.raw import check_choice
 from privadmm.data.readers import Matrix, Records
-from privadmm.data.schema import Category, Encoding, Schema, one_hot
+from privadmm.data.schema import Category, Encoding, Number, Schema
 from privadmm.errors import DataError
 
 Form = Literal["onehot", "a9a", "raw"]
@@ -35,11 +35,14 @@ A9A_EDGES: Mapping[str, Sequence[int]] = DECLARED["a9a_edges"]
 A9A_BOUND = 14**0.5  # every row of a9a has at most fourteen ones
 
 
-def load(form: Form = "onehot", rows: Rows | None = None, encoding: Encoding = "minmax") -> Records:
+def load(
+    form: Form = "onehot", rows: Rows | None = None, encoding: Encoding = "minmax", sparse: bool = False
+) -> Records:
     """Adult as Records with y = -1 (<=50K) or +1 (>50K).
 
-    form: "onehot" is SCHEMA's 105 columns, dense, or more if `encoding` puts its numbers into bins; "a9a" is 123 binary
-    columns, CSR; "raw" is the 14 columns, a category as its place in SCHEMA's list and -1 where missing.
+    form: "onehot" is SCHEMA's 105 columns, or more if `encoding` puts its numbers into bins, dense or `sparse` (CSR);
+    "a9a" is 123 binary columns, CSR; "raw" is the 14 columns, a category as its place in SCHEMA's list and -1 where
+    missing.
     rows: "complete" leaves out the 3,620 rows with a missing cell (45,222 stay); "all" keeps them, as zero blocks; None
     is the custom, complete for onehot and raw, all for a9a.
     Records.columns: the raw columns with "?" where missing, the label "income", and "part", which is "train" for the
@@ -48,6 +51,11 @@ def load(form: Form = "onehot", rows: Rows | None = None, encoding: Encoding = "
     check_choice(Form, **{"adult form": form})
     check_choice(Rows, **{"adult rows": "all" if rows is None else rows})
     coded = _embedded()
+    part = np.where(np.arange(len(coded[SCHEMA.label])) < TRAIN_ROWS, "train", "test")
+    if rows == "complete" or (rows is None and form != "a9a"):
+        words = [name for name, column in SCHEMA.columns.items() if isinstance(column, Category)]
+        known = np.all([coded[name] != MISSING_CODE for name in words], axis=0)
+        coded, part = {name: code[known] for name, code in coded.items()}, part[known]
     codes, columns = dict[str, Ints](), dict[str, NDArray[Any]]()
     for name, column in SCHEMA.columns.items():
         code = columns[name] = coded[name].astype(np.int64)
@@ -56,20 +64,23 @@ def load(form: Form = "onehot", rows: Rows | None = None, encoding: Encoding = "
             columns[name] = np.array([*column.values, MISSING])[code]  # -1 finds the mark, which stands last
         codes[name] = code
     columns[SCHEMA.label] = np.array(CLASSES)[coded[SCHEMA.label]]
-    columns["part"] = np.where(np.arange(len(coded["age"])) < TRAIN_ROWS, "train", "test")
-    y = labels(columns[SCHEMA.label], CLASSES, SCHEMA.label)
+    columns["part"] = part
     X: Matrix
     if form == "onehot":
         schema = SCHEMA.encoded(encoding)
-        X, names = schema.encode(columns), schema.names
+        entries = [
+            _of_category(codes[name], len(column.values))
+            if isinstance(column, Category)
+            else _of_number(codes[name], column)
+            for name, column in schema.columns.items()
+        ]
+        X, names = _matrix(entries, sparse), schema.names
     elif form == "raw":
         X, names = np.stack(list(codes.values()), axis=1).astype(np.float64), tuple(codes)
     else:
-        X, names = _a9a(codes), A9A_NAMES
-    records = Records(X, y, names, columns)
-    if rows == "all" or (rows is None and form == "a9a"):
-        return records
-    return records.take(np.flatnonzero(np.all([code >= 0 for code in codes.values()], axis=0)))
+        entries = [_of_category(code, len(_a9a_names(name))) for name, code in _a9a_codes(codes).items()]
+        X, names = _matrix(entries, sparse=True), A9A_NAMES
+    return Records(X, np.where(coded[SCHEMA.label] == 1, 1.0, -1.0), names, columns)
 
 
 def _a9a_names(name: str) -> tuple[str, ...]:
@@ -84,15 +95,40 @@ def _a9a_names(name: str) -> tuple[str, ...]:
 A9A_NAMES = tuple(encoded for name in SCHEMA.columns for encoded in _a9a_names(name))
 
 
-def _a9a(codes: Mapping[str, Ints]) -> Any:
-    """For each column of Adult a 1 at the record's bin or category; none where the cell is missing."""
-    from scipy.sparse import csr_array, hstack
+def _a9a_codes(codes: Mapping[str, Ints]) -> dict[str, Ints]:
+    """Each column's bin or category."""
+    return {
+        name: np.searchsorted(A9A_EDGES[name], code, side="right") if name in A9A_EDGES else code
+        for name, code in codes.items()
+    }
 
-    def places(name: str) -> Ints:
-        return np.searchsorted(A9A_EDGES[name], codes[name], side="right") if name in A9A_EDGES else codes[name]
 
-    blocks = [csr_array(one_hot(places(name), len(_a9a_names(name)))) for name in codes]
-    return hstack(blocks, format="csr")
+def _matrix(entries: Sequence[tuple[Ints, Floats, int]], sparse: bool) -> Matrix:
+    """One block of columns after another: the place of a record's only entry in it, its value, and its width."""
+    starts = np.cumsum([0, *(width for _, _, width in entries)])
+    places = np.stack([start + place for start, (place, _, _) in zip(starts, entries, strict=False)], axis=1)
+    values = np.stack([value for _, value, _ in entries], axis=1)
+    shape = (len(values), int(starts[-1]))
+    if not sparse:
+        X = np.zeros(shape)
+        np.put_along_axis(X, places, values, axis=1)
+        return X
+    from scipy.sparse import csr_array
+
+    kept = values != 0
+    indptr = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
+    return csr_array((values[kept], places[kept].astype(np.int32), indptr.astype(np.int32)), shape=shape)
+
+
+def _of_category(codes: Ints, width: int) -> tuple[Ints, Floats, int]:
+    """A 1 at the code; nothing where it is -1."""
+    return np.maximum(codes, 0), (codes >= 0).astype(np.float64), width
+
+
+def _of_number(codes: Ints, column: Number) -> tuple[Ints, Floats, int]:
+    """The number's share of its range, or a 1 at its bin."""
+    block = column.encode(codes)
+    return block.argmax(axis=1), block.max(axis=1), block.shape[1]
 
 
 def _embedded() -> dict[str, NDArray[Any]]:

@@ -28,9 +28,13 @@ def labels(values: NDArray[Any], classes: Sequence[ClassName], name: str = "labe
     """
     classes = class_pair(classes)
     signs = {_token(_word(classes[0])): -1.0, _token(_word(classes[1])): 1.0}
+    values = np.asarray(values)
+    place: Any = slice(None)
+    if values.dtype.kind in "biuf":  # one word for equal numbers: one for each would take ten times their room
+        values, place = np.unique(values, return_inverse=True)
     cells = words(values)
     sign_of = {word: signs.get(_token(word), 0.0) for word in set(cells)}
-    y = np.fromiter(map(sign_of.__getitem__, cells), np.float64, len(cells))
+    y: Floats = np.fromiter(map(sign_of.__getitem__, cells), np.float64, len(cells))[place]
     if other := int(np.count_nonzero(y == 0)):
         kinds = list(sign_of.values()).count(0)
         raise DataError(

@@ -21,10 +21,11 @@ from typing import IO, TYPE_CHECKING, Any, Literal, Union, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from privadmm.data import libsvm, raw
+from privadmm.data import libsvm, npz, raw
 from privadmm.data.arrays import Floats
 from privadmm.data.raw import DROP, Classes, ClassName, OnBad, nth_record, numbers, words
 from privadmm.data.schema import Number, Schema
+from privadmm.data.storage import Store, cut_up
 from privadmm.errors import ConfigError, DataError, PrivadmmError
 from privadmm.params import MOST_FEATURES
 
@@ -89,13 +90,14 @@ def read(
     keep: Sequence[str] = (),
     on_bad: OnBad = "refuse",
     dim: int | None = None,
+    store: Store | None = None,
 ) -> Records:
     """Read one file; its format follows from the extension unless it is given.
 
     csv, parquet: with a schema the declared columns are encoded and others are ignored; without one, every column but
     the label and those in `keep` is a number. npz: arrays X (n, d) and y (n,). libsvm: indices from 1, and `dim` is
     declared. csv and libsvm may be gzipped. classes = (negative, positive) gives y = -1 / +1; None leaves y a number.
-    A schema brings its own label and classes.
+    A schema brings its own label and classes. `store` decides where X of an npz file is kept; None: in memory.
     """
     path = Path(path)
     raw.check_choice(OnBad, on_bad=on_bad)
@@ -114,7 +116,7 @@ def read(
         raise ConfigError(f"{path}: dim must be 1 to {MOST_FEATURES:,}, not {dim!r}; hash more features to fewer")
     with _readable(path, kind):
         if kind == "npz":
-            records = _read_npz(path, label or "y", pair, keep)
+            records = _read_npz(path, label or "y", pair, keep, store or Store())
         elif kind == "libsvm":
             if keep:
                 raise ConfigError(f"{path}: keep = {list(keep)!r}, but a libsvm file has no further columns")
@@ -310,19 +312,15 @@ def label_values(values: NDArray[Any], label: str, classes: Classes | None, wher
     return raw.require_numbers(label, values, where, DROP) if classes is None else raw.labels(values, classes, label)
 
 
-def _read_npz(path: Path, label: str, classes: Classes | None, keep: Sequence[str]) -> Records:
-    with path.open("rb") as file:
-        arrays = np.load(file, allow_pickle=False)
-        if not isinstance(arrays, np.lib.npyio.NpzFile):
-            raise DataError("holds one array; save X and y together, np.savez(path, X=X, y=y)")
+def _read_npz(path: Path, label: str, classes: Classes | None, keep: Sequence[str], store: Store) -> Records:
+    with path.open("rb") as file, npz.opened(file) as arrays:
         for name in ("X", label, *keep):
             raw.require_column(name, arrays.files)
-        X, y, kept = arrays["X"], arrays[label], {name: arrays[name] for name in keep}
-    if X.dtype.kind not in "biuf" or X.ndim != 2 or X.shape[1] == 0:
-        raise DataError(f"X must be numbers of shape (n, d), not {X.dtype} of shape {X.shape}")
+        X = npz.features(arrays, store)
+        y, kept = npz.array(arrays, label), {name: npz.array(arrays, name) for name in keep}
     if y.shape != X.shape[:1]:
         raise DataError(f"{label} must have shape ({len(X)},) like the rows of X, not {y.shape}")
-    return _matrix(np.asarray(X, dtype=np.float64), y, label, classes, kept)
+    return _matrix(X, y, label, classes, kept)
 
 
 def feature_names(d: int) -> tuple[str, ...]:
@@ -333,9 +331,14 @@ def feature_names(d: int) -> tuple[str, ...]:
 def _matrix(X: Any, y: NDArray[Any], label: str, classes: Classes | None, kept: Columns) -> Records:
     """Records without column names, whose features must be finite."""
     names, dense = feature_names(X.shape[1]), isinstance(X, np.ndarray)
-    entries = np.flatnonzero(~np.isfinite(X if dense else X.data))
-    if len(entries):
-        columns = entries % len(names) if dense else X.indices[entries]
+    if dense:
+        bad = np.zeros(len(names), dtype=bool)
+        for _, part in cut_up(X):
+            bad |= ~np.isfinite(part).all(axis=0)
+        columns = np.flatnonzero(bad)
+    else:
+        columns = X.indices[~np.isfinite(X.data)]
+    if len(columns):
         first = X[:, [columns.min()]]
         raw.require_numbers(names[columns.min()], (first if dense else first.toarray())[:, 0], nth_record, DROP)
     return Records(X, label_values(y, label, classes, nth_record), names, kept)

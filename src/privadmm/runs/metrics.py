@@ -2,7 +2,8 @@
 
 import csv
 import io
-from dataclasses import astuple, dataclass, field, fields
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,7 +70,8 @@ def objective(public: Public, shards: Data, w: Floats, scores: Floats) -> float:
 
 
 def accuracy(shards: Data, scores: Floats) -> float:
-    return mean(shards, (np.where(scores > 0, 1.0, -1.0) == shards.y).astype(np.float64))
+    """The share of records, whose labels are -1 or +1, on the right side of 0."""
+    return int(np.count_nonzero((scores > 0) == (shards.y > 0))) / len(shards.y)
 
 
 def majority(shards: Data) -> float:
@@ -130,12 +132,13 @@ class Observer:
 
 
 NAMES = [item.name for item in fields(Row)]
+cells = attrgetter(*NAMES)  # of a row
 
 
 def write(path: Path, rows: list[Row]) -> None:
     """Write the whole table in one step."""
     table = io.StringIO(newline="")
-    csv.writer(table, lineterminator="\n").writerows([NAMES, *map(astuple, rows)])
+    csv.writer(table, lineterminator="\n").writerows([NAMES, *map(cells, rows)])
     write_text(path, table.getvalue())
 
 
@@ -143,16 +146,16 @@ def append(path: Path, row: Row) -> None:
     if not path.exists():
         return write(path, [row])
     with path.open("a", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerow(astuple(row))
+        csv.writer(file, lineterminator="\n").writerow(cells(row))
 
 
 def read(path: Path) -> list[Row]:
     """Read the rows of a table up to one that is out of order or torn by a crash."""
     rows: list[Row] = []
     whole = [line for line in path.read_text(errors="replace").splitlines(keepends=True) if line[-1] == "\n"]
-    for cells in csv.reader(whole[1:]):
+    for line in csv.reader(whole[1:]):
         try:
-            number, epsilon, value, train, test, gap = (float(cell) if cell else None for cell in cells)
+            number, epsilon, value, train, test, gap = (float(cell) if cell else None for cell in line)
         except ValueError:
             break
         if number is None or value is None or (rows and number <= rows[-1].round):

@@ -54,8 +54,8 @@ class RunDir:
     metrics = Inside("metrics.csv")  # a row per round, in a simulation
     model = Inside("model.json")  # the weights
     ledger_export = Inside("ledger.json")  # events and epsilon of every party
-    convergence = Inside("convergence.png")
-    spending = Inside("epsilon.png")
+    convergence = Inside("convergence.svg")
+    spending = Inside("epsilon.svg")
     result = Inside("result.json")  # the summary
     ended = Inside("ended.json")  # of a federation's run that was ended for good
 

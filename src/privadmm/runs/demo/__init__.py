@@ -32,7 +32,7 @@ class Demo:
 
     @property
     def figure(self) -> Path:
-        return self.place / "demo.png"
+        return self.place / "demo.svg"
 
 
 def demonstrate(out: Path | None = None, bar: Bar | None = None) -> Demo:

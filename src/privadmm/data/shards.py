@@ -24,14 +24,15 @@ from numpy.typing import ArrayLike
 
 from privadmm.data.arrays import Floats, Ints
 from privadmm.data.label_source import UNNAMED, LabelSource, digest_of
+from privadmm.data.replicas import Shared
 from privadmm.data.storage import (
     PIECE,
     Clip,
     Dense,
     Derivative,
     Mask,
-    Piece,
     Store,
+    Stored,
     chunks,
     gram,
     pack_dense,
@@ -40,6 +41,7 @@ from privadmm.data.storage import (
 from privadmm.errors import ConfigError, DataError
 
 Part = tuple[Any, Floats, Ints]  # a table, its labels, and the rows that a party holds
+Piece = Stored | Shared
 Placed = tuple[Ints, Piece, Floats]  # parties' increasing positions in the block, their records and flat labels
 
 
@@ -205,8 +207,13 @@ class Shards:
         out = np.empty((len(self.ids), self.dim, self.dim))
         for slot in self.slots:
             parties = zip(slot.positions, slot.piece.parties(), h[slot.cells].reshape(slot.shape), strict=True)
+            last: tuple[int, Any, Floats] | None = None
             for i, A, weights in parties:
-                out[i] = gram(A, weights, single[i])
+                if last and A is last[1] and single[i] == single[last[0]] and np.array_equal(weights, last[2]):
+                    out[i] = out[last[0]]  # replicas begin at the same point
+                else:
+                    out[i] = gram(A, weights, single[i])
+                last = i, A, weights
         return out
 
     def kernel(self) -> Floats:
@@ -263,6 +270,9 @@ class Shards:
         for slot in self.slots:
             at, y = new[slot.at], self.y[slot.cells].reshape(slot.shape)
             kept = np.flatnonzero(at >= 0)
+            if isinstance(slot.piece, Shared) and len(kept):
+                parts.append((at[kept], slot.piece.pick(kept), y[kept].ravel()))
+                continue
             for run in np.split(kept, np.flatnonzero(np.diff(kept) > 1) + 1) if len(kept) else ():
                 start, stop = int(run[0]), int(run[-1]) + 1
                 parts.append((at[start:stop], slot.piece.cut(start, stop), y[start:stop].ravel()))
@@ -272,36 +282,43 @@ class Shards:
     @property
     def cells(self) -> int:
         """How many numbers the records are stored in."""
-        return sum(int(slot.piece.A.size) for slot in self.slots)
+        return sum(slot.piece.cells for slot in self.slots)
 
-    def tile(self, times: int) -> Shards:
-        """Repeat the block so many times. Its records are copied."""
+    @property
+    def replicated(self) -> bool:
+        """Whether it was made by `repeat`."""
+        return isinstance(self.slots[0].piece, Shared)
+
+    def repeat(self, times: int) -> Shards:
+        """Put so many replicas of each party, one after another, in its place. They share its records."""
         if times == 1:
             return self
-        starts = len(self.ids) * np.arange(times)[:, None]
-        parts = [
-            ((starts + slot.positions).ravel(), slot.piece.tile(times), np.tile(self.y[slot.cells], times))
-            for slot in self.slots
-        ]
-        return Shards(np.tile(self.ids, times), np.tile(self.sizes, times), self.dim, *lay(parts))
+        parts = list[Placed]()
+        for slot in self.slots:
+            assert not isinstance(slot.piece, Shared)
+            at = (times * slot.positions[:, None] + np.arange(times)).ravel()
+            y = np.repeat(self.y[slot.cells].reshape(slot.shape), times, axis=0)
+            parts.append((at, Shared(slot.piece, np.full(slot.shape[0], times)), y.ravel()))
+        return Shards(np.repeat(self.ids, times), np.repeat(self.sizes, times), self.dim, *lay(parts), self.store)
 
     def batches(self, cells: int, alike: bool = True) -> Iterator[tuple[Ints, Shards]]:
         """Cut into sub-blocks of about `cells` numbers or one party, given with their positions.
 
-        If `alike`, all parties of a sub-block have the same size and storage.
+        If `alike`, all parties of a sub-block have the same size and storage. Replicas of a party stay together.
         """
         ready, held = list[Placed](), 0
         for slot in self.slots:
             k, y = slot.shape[0], self.y[slot.cells].reshape(slot.shape)
-            each = max(1, int(slot.piece.A.size) // k)  # stored numbers of a party, also of a sparse A
-            most = max(1, cells // each)
+            grain = slot.piece.grain
+            each = max(1, slot.piece.cells * grain // k)  # stored numbers of a party, also of a sparse A
+            most = grain * max(1, cells // each)
             for start in range(0, k, most):
                 stop = min(start + most, k)
-                if ready and (alike or held + each * (stop - start) > cells):
+                if ready and (alike or held + each * ((stop - start) // grain) > cells):
                     yield self._batch(ready)
                     ready, held = [], 0
                 ready.append((slot.positions[start:stop], slot.piece.cut(start, stop), y[start:stop].ravel()))
-                held += each * (stop - start)
+                held += each * ((stop - start) // grain)
         yield self._batch(ready)
 
     def _batch(self, parts: Sequence[Placed]) -> tuple[Ints, Shards]:

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import IO, Any
+from typing import IO, Any, ClassVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -111,10 +111,16 @@ class Dense:
     """The records of k parties with m rows each: A is (k, m, d). Products take x (k, R, d) and g (k, R, m)."""
 
     A: Floats
+    grain: ClassVar[int] = 1  # how many of its rows must stay together
 
     @property
     def shape(self) -> tuple[int, int]:
         return self.A.shape[0], self.A.shape[1]
+
+    @property
+    def cells(self) -> int:
+        """How many numbers the records are stored in."""
+        return int(self.A.size)
 
     def margins(self, x: Floats) -> Floats:
         return scores(self.A, x)
@@ -145,9 +151,6 @@ class Dense:
         """Each party's records, (m, d)."""
         return iter(self.A)
 
-    def tile(self, times: int) -> Dense:
-        return Dense(np.tile(self.A, (times, 1, 1)))
-
     def cut(self, start: int, stop: int) -> Dense:
         return Dense(self.A[start:stop])
 
@@ -158,6 +161,11 @@ class Sparse:
 
     A: Any
     count: int
+    grain: ClassVar[int] = 1
+
+    @property
+    def cells(self) -> int:
+        return int(self.A.size)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -195,9 +203,6 @@ class Sparse:
     def parties(self) -> Iterator[Any]:
         return (self.cut(i, i + 1).A for i in range(self.count))
 
-    def tile(self, times: int) -> Sparse:
-        return Sparse(diagonal([self.A] * times).A, times * self.count)
-
     def cut(self, start: int, stop: int) -> Sparse:
         if (start, stop) == (0, self.count):
             return self
@@ -207,7 +212,7 @@ class Sparse:
         return Sparse(part, stop - start)
 
 
-Piece = Dense | Sparse
+Stored = Dense | Sparse
 
 
 def rows_of(A: Any, start: int, stop: int, width: int) -> Any:
@@ -289,7 +294,7 @@ def refuse_rows(name: int, bad: int, m: int) -> None:
         raise DataError(f"party {name}: {bad} of {m} rows are not finite; clean them or drop them")
 
 
-def pack_dense(parties: Sequence[tuple[int, Any, Ints]], clip: Clip, store: Store) -> Iterator[Piece]:
+def pack_dense(parties: Sequence[tuple[int, Any, Ints]], clip: Clip, store: Store) -> Iterator[Stored]:
     """Clip the rows of parties (name, table, row numbers) into one stack; with a limit, stacks of PIECE numbers.
 
     Rows are copied chunk by chunk, so that the stack is the only copy.
@@ -321,7 +326,7 @@ def clip_dense(name: int, X: Any, rows: Ints, out: Floats, clip: Clip) -> None:
         out[:, d] = clip.intercept
 
 
-def pack_sparse(parties: Sequence[tuple[int, Any, Ints]], clip: Clip, store: Store) -> Iterator[Piece]:
+def pack_sparse(parties: Sequence[tuple[int, Any, Ints]], clip: Clip, store: Store) -> Iterator[Stored]:
     """Clip parties' rows into block-diagonal pieces of at most PIECE non-zeros, or of one party."""
     ready, cells = list[Any](), 0
     for name, X, rows in parties:

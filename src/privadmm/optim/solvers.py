@@ -43,6 +43,7 @@ Hessian = tuple[Floats, Floats | None]  # see Problem.hessian
 
 CAP = 500  # gradients in one solve
 FEW = 1 << 18  # stored numbers of solved parties: fewer are read again in vain, since leaving them out costs more
+LEAST = 1 << 16  # the same of replicas that share their records, which costs less to leave out
 CELLS = 1 << 20  # stored numbers of the parties solved together: few enough for the processor's cache
 
 
@@ -122,9 +123,12 @@ def argmin(
     apart = bool((start != anchor).any(axis=1).all())
     # Where the loss can outweigh the quadratic a million times, the dual form would lose all its digits.
     dual = (shards.sizes < d) & (loss.smoothness * C <= 1e6 * q)
+    # Who is left out of a product decides how it is rounded for a party's other replicas. A party that leaves some of
+    # them out (`descend`) has LEAST numbers at least, and is alone.
+    most = LEAST if shards.replicated else CELLS
     for form in (True, False):
         part = np.flatnonzero(dual == form)
-        for at, batch in shards.take(part).batches(CELLS, alike=form) if len(part) else ():
+        for at, batch in shards.take(part).batches(most, alike=form) if len(part) else ():
             i = part[at]
             problem, who = Problem.of(batch, loss, C[i], linear[i], q[i], form), batch.ids.tobytes()
             old = (None, None) if cache is None else cache.batches.pop(who, (None, None))
@@ -287,7 +291,7 @@ def descend(
     out, end, solved = np.empty_like(x), np.empty_like(x), np.zeros(len(x), dtype=bool)
     who: Ints = np.arange(len(x))
     pairs = [pair(start - anchor, g - problem.whole(anchor, known.gradient))]
-    period = 4 + core.shape[-1] // 10
+    period, few = 4 + core.shape[-1] // 10, LEAST if problem.shards.replicated else FEW
     for k in range(CAP + 1):
         met = np.sqrt(np.vecdot(g, g)) <= tolerance
         if met.any():
@@ -296,7 +300,7 @@ def descend(
             left = np.flatnonzero(~met)
             if not len(left):
                 break
-            if problem.shards.cells * (len(met) - len(left)) >= FEW * len(met):
+            if problem.shards.cells * (len(met) - len(left)) >= few * len(met):
                 problem, who, tolerance = problem.take(left), who[left], tolerance[left]
                 x, g, core = x[left], g[left], core[left]
                 pairs = [(s[left], y[left], rho[left]) for s, y, rho in pairs]

@@ -57,10 +57,10 @@ class Shared:
     def pull(self, g: Floats) -> Floats:
         return self._each(lambda piece, g, at: piece.pull(g), g)
 
-    def slope(self, x: Floats, y: Floats, deriv: Derivative) -> Floats:
+    def slope(self, x: Floats, y: Floats, deriv: Derivative, threads: int = 1) -> Floats:
         def product(piece: Stored, x: Floats, at: slice) -> Floats:
             labels = y[at].reshape(piece.shape[0], -1, piece.shape[1])[:, 0]  # those of a party's rows are the same
-            return piece.slope(x, labels, deriv)
+            return piece.slope(x, labels, deriv, threads)
 
         return self._each(product, x)
 

@@ -38,6 +38,7 @@ from privadmm.data.storage import (
     pack_dense,
     pack_sparse,
 )
+from privadmm.data.threads import hands, spread
 from privadmm.errors import ConfigError, DataError
 
 Part = tuple[Any, Floats, Ints]  # a table, its labels, and the rows that a party holds
@@ -169,6 +170,10 @@ class Shards:
         """n, the number of records in the block."""
         return len(self.y)
 
+    def hands(self, passes: int = 1) -> int:
+        """How many threads take part in so many passes over the records."""
+        return hands(self.store.threads, passes * self.cells)
+
     def margins(self, x: Floats) -> Floats:
         """(..., P, d) -> (..., n): the scores A_i x_i."""
         if x.ndim == 2 and len(self.slots) == 1:
@@ -195,10 +200,14 @@ class Shards:
     def slope(self, x: Floats, deriv: Derivative) -> Floats:
         """pull(deriv(margins(x), y)), in one pass over the records."""
         stack = x.reshape(-1, *x.shape[-2:]).swapaxes(0, 1)
-        out = np.empty((stack.shape[1], len(self.ids), self.dim))
-        for slot in self.slots:
+        out, threads = np.empty((stack.shape[1], len(self.ids), self.dim)), self.hands(stack.shape[1])
+        each = threads if len(self.slots) < threads else 1  # on how many threads each slot is
+
+        def fill(slot: Slot) -> None:
             y = self.y[slot.cells].reshape(slot.shape)
-            out[:, slot.at] = slot.piece.slope(stack[slot.at], y, deriv).swapaxes(0, 1)
+            out[:, slot.at] = slot.piece.slope(stack[slot.at], y, deriv, each).swapaxes(0, 1)
+
+        spread(fill, self.slots, 1 if each > 1 else threads)
         return out.reshape(*x.shape[:-2], len(self.ids), self.dim)
 
     def gram(self, h: Floats, single: Mask | None = None) -> Floats:

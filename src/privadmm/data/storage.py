@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from privadmm.data.arrays import Floats, Ints
+from privadmm.data.threads import spread
 from privadmm.errors import ConfigError, DataError, StorageError
 from privadmm.params import check_positive
 
@@ -36,9 +37,13 @@ ALIGN = 64
 
 @dataclass(eq=False)
 class Store:
-    """Makes arrays, of which memory may hold `limit` bytes (None: all) and files hold the others."""
+    """Makes arrays, of which memory may hold `limit` bytes (None: all) and files hold the others.
+
+    `threads` may work on them at a time; None: as many as this machine has cores.
+    """
 
     limit: int | None = None
+    threads: int | None = None
     held: int = 0  # bytes in memory
     filed: int = 0  # bytes in files
     _open: mmap.mmap | None = field(default=None, repr=False)
@@ -128,7 +133,7 @@ class Dense:
     def pull(self, g: Floats) -> Floats:
         return np.asarray(np.matmul(g, self.A))
 
-    def slope(self, x: Floats, y: Floats, deriv: Derivative) -> Floats:
+    def slope(self, x: Floats, y: Floats, deriv: Derivative, threads: int = 1) -> Floats:
         """pull(deriv(margins(x), y)) for labels y (k, m), in one pass over records that stay in the processor's cache.
 
         Parties with few rows go several at a time. Those with many are cut at places that follow from d alone.
@@ -136,12 +141,16 @@ class Dense:
         (k, m, d), out = self.A.shape, np.empty(x.shape)
         rows = max(1, BLOCK // d)
         few, most = max(1, rows // m), min(m, rows)
-        for start in range(0, k, few):
-            part = slice(start, start + few)
-            for first in range(0, m, most):
-                A, labels = self.A[part, first : first + most], y[part, None, first : first + most]
-                pulled = np.matmul(deriv(scores(A, x[part]), labels), A)
-                out[part] = pulled if first == 0 else out[part] + pulled
+
+        def pulled(block: tuple[slice, slice]) -> Floats:
+            part, cut = block
+            A = self.A[part, cut]
+            return np.asarray(np.matmul(deriv(scores(A, x[part]), y[part, None, cut]), A))
+
+        cuts = [slice(first, first + most) for first in range(0, m, most)]
+        blocks = [(slice(start, start + few), cut) for start in range(0, k, few) for cut in cuts]
+        for (part, cut), found in zip(blocks, spread(pulled, blocks, threads), strict=True):
+            out[part] = found if cut.start == 0 else out[part] + found
         return out
 
     def kernel(self) -> Floats:
@@ -189,7 +198,8 @@ class Sparse:
     def pull(self, g: Floats) -> Floats:
         return self._times(self.transposed, g)
 
-    def slope(self, x: Floats, y: Floats, deriv: Derivative) -> Floats:
+    def slope(self, x: Floats, y: Floats, deriv: Derivative, threads: int = 1) -> Floats:
+        """The same on one thread: products with a part of its rows would be rounded differently."""
         return self.pull(deriv(self.margins(x), y[:, None]))
 
     def _times(self, A: Any, v: Floats) -> Floats:

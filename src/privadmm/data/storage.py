@@ -30,6 +30,7 @@ Derivative = Callable[[Floats, Floats], Floats]  # of a loss, from scores and la
 CHUNK = 2048  # rows copied or summed at a time; where rows are cut decides the last bits of a Gram matrix
 PIECE = 1 << 20  # numbers in a piece that is sparse or kept in a file; a cut sparse piece copies its column indices
 BLOCK = 1 << 18  # numbers of records that a pass reads twice: few enough to be in the processor's cache the second time
+SCORES = 1 << 16  # scores of several parties that are made at a time, for the same reason
 WIDE = 32  # numbers in a row from which on a dot product for each row is faster than BLAS on all of them
 LEAST = 1 << 23  # bytes of a file: many small arrays share one, since a process may open few files
 ALIGN = 64
@@ -140,7 +141,7 @@ class Dense:
         """
         (k, m, d), out = self.A.shape, np.empty(x.shape)
         rows = max(1, BLOCK // d)
-        few, most = max(1, rows // m), min(m, rows)
+        few, most = max(1, min(rows, SCORES // x.shape[1]) // m), min(m, rows)
 
         def pulled(block: tuple[slice, slice]) -> Floats:
             part, cut = block

@@ -81,3 +81,6 @@ class Shared:
     def cut(self, start: int, stop: int) -> Shared:
         first, last = np.searchsorted(np.cumsum(self.counts), [start, stop - 1], side="right").tolist()
         return Shared(self.piece.cut(first, last + 1), self.pick(np.arange(start, stop)).counts[first : last + 1])
+
+
+Piece = Stored | Shared

@@ -24,25 +24,12 @@ from numpy.typing import ArrayLike
 
 from privadmm.data.arrays import Floats, Ints
 from privadmm.data.label_source import UNNAMED, LabelSource, digest_of
-from privadmm.data.replicas import Shared
-from privadmm.data.storage import (
-    PIECE,
-    Clip,
-    Dense,
-    Derivative,
-    Mask,
-    Store,
-    Stored,
-    chunks,
-    gram,
-    pack_dense,
-    pack_sparse,
-)
+from privadmm.data.replicas import Piece, Shared
+from privadmm.data.storage import PIECE, Clip, Dense, Derivative, Mask, Store, chunks, gram, pack_dense, pack_sparse
 from privadmm.data.threads import hands, spread
 from privadmm.errors import ConfigError, DataError
 
 Part = tuple[Any, Floats, Ints]  # a table, its labels, and the rows that a party holds
-Piece = Stored | Shared
 Placed = tuple[Ints, Piece, Floats]  # parties' increasing positions in the block, their records and flat labels
 
 
@@ -216,12 +203,10 @@ class Shards:
         out = np.empty((len(self.ids), self.dim, self.dim))
         for slot in self.slots:
             parties = zip(slot.positions, slot.piece.parties(), h[slot.cells].reshape(slot.shape), strict=True)
-            last: tuple[int, Any, Floats] | None = None
+            last = -1, None, np.empty(0)
             for i, A, weights in parties:
-                if last and A is last[1] and single[i] == single[last[0]] and np.array_equal(weights, last[2]):
-                    out[i] = out[last[0]]  # replicas begin at the same point
-                else:
-                    out[i] = gram(A, weights, single[i])
+                same = A is last[1] and single[i] == single[last[0]] and np.array_equal(weights, last[2])
+                out[i] = out[last[0]] if same else gram(A, weights, single[i])  # replicas begin at the same point
                 last = i, A, weights
         return out
 

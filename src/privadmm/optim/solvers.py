@@ -21,7 +21,8 @@ bounds the number of steps to a tolerance above the rounding of a gradient (docs
 
 A solve is a pure function of the records and its arguments: what the cache holds could be computed again from them, so
 a worker without a cache returns the same bits. A solve in which a party starts at its anchor does not cache where it
-ended. Every decision is a party's own, so the bits do not depend on who else is in the block either.
+ended. Every decision is a party's own, so the bits do not depend on who else is in the block either. Replicas of a
+party share products with its records: how these are rounded depends on which of its replicas are not solved yet.
 """
 
 from __future__ import annotations

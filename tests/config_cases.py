@@ -95,6 +95,7 @@ FULL: dict[str, dict[str, Any]] = {
         "checkpoint_every": 2,
         "metrics_every": 0,
         "memory": "500 MiB",
+        "threads": 3,
         "workers": 3,
         "scheduler": "tls://head.example:8786",
         "timeout": 60,
@@ -184,7 +185,7 @@ def with_key(section: str, key: str) -> dict[str, Any]:
         tables[section][key] = CONDITIONAL[section, key]
         if when.value == "features":
             del tables[section]["leave"]  # columns are needed
-            del tables["run"]["memory"]  # for records only
+            del tables["run"]["memory"], tables["run"]["threads"]  # for records only
         if when.value == "squared":
             tables[section]["label_bound"] = 1.0
             del tables["privacy"]["label_epsilon"]  # for classes only

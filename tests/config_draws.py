@@ -70,6 +70,7 @@ RUN: dict[str, Any] = {
     "seed": st.integers(0, 3),
     "out": st.just("elsewhere"),
     "memory": st.sampled_from([1, 1000, "2GB"]),
+    "threads": st.sampled_from([1, 2, 10**9]),
     "ledger": st.sampled_from(["party.sqlite", "none/party.sqlite"]),
 }
 

@@ -121,7 +121,7 @@ def test_a_mistake_in_a_schema_file_is_reported_there(tmp_path):
 
 
 # Paths and addresses: a run can be resumed with other ones.
-ELSEWHERE = ("out", "scheduler", "timeout", "tls_ca", "tls_cert", "tls_key", "memory")
+ELSEWHERE = ("out", "scheduler", "timeout", "tls_ca", "tls_cert", "tls_key", "memory", "threads")
 
 
 @pytest.mark.parametrize(("section", "key"), FIELDS)

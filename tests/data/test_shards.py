@@ -67,16 +67,36 @@ def test_products_match_their_definition(storage, lead):
 
 
 @pytest.mark.parametrize("storage", STORAGES)
-def test_a_tiled_block_is_the_block_over_and_over(storage):
+def test_replicas_of_a_party_share_its_records(storage):
+    """Products of three replicas of each party, also of some of them alone, are those of the party."""
     shards = make(storage=storage, intercept=0.3)
-    tiled = shards.tile(3)
-    assert tiled.ids.tolist() == 3 * shards.ids.tolist()
-    assert (tiled.size, tiled.cells) == (3 * shards.size, 3 * shards.cells)
-    own, all_of_them = matrices(shards), matrices(tiled)
-    for i, (A, at) in enumerate(all_of_them):
-        again, where = own[i % 6]
-        assert A.tobytes() == again.tobytes()
-        assert tiled.y[at].tolist() == shards.y[where].tolist()
+    many = shards.repeat(3)
+    assert many.ids.tolist() == np.repeat(shards.ids, 3).tolist()
+    assert (many.size, many.cells) == (3 * shards.size, shards.cells)
+    own, rng = matrices(shards), np.random.default_rng(5)
+    for rows in (np.arange(18), np.array([0, 1, 5, 7, 8, 13, 17]), np.array([4])):
+        some = many.take(rows)
+        assert some.cells == sum(shards.take([i]).cells for i in np.unique(rows // 3))
+        x, h = rng.normal(size=(len(rows), 6)), rng.random(some.size)
+        slopes, grams, scores = some.slope(x, lambda m, y: m * y), some.gram(h), some.margins(x)
+        for row, (A, at) in enumerate(matrices(some)):
+            again, where = own[rows[row] // 3]
+            assert A.tobytes() == again.tobytes()
+            assert some.y[at].tolist() == shards.y[where].tolist()
+            np.testing.assert_allclose(scores[at], A @ x[row], rtol=1e-12, atol=1e-12)
+            np.testing.assert_allclose(slopes[row], A.T @ (A @ x[row] * some.y[at]), rtol=1e-12, atol=1e-12)
+            np.testing.assert_allclose(some.pull(h)[row], A.T @ h[at], rtol=1e-12, atol=1e-12)
+            np.testing.assert_allclose(grams[row], A.T @ (h[at, None] * A), rtol=1e-12, atol=1e-12)
+            np.testing.assert_allclose(some.take([row]).kernel()[0], A @ A.T, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+def test_replicas_of_a_party_stay_together(storage):
+    many = make(storage=storage).repeat(4)
+    for cells in (1, 50, 10**6):
+        found = [at for at, _ in many.batches(cells, alike=False)]
+        assert np.sort(np.concatenate(found)).tolist() == list(range(24))
+        assert all(np.bincount(at // 4)[np.unique(at // 4)].tolist() == [4] * len(np.unique(at // 4)) for at in found)
 
 
 def test_storage_is_a_detail():

@@ -371,11 +371,16 @@ def test_replicas_have_branches_of_their_own():
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize("together", [1, 2, 7], ids=["looped", "in pairs", "tiled"])
-def test_replicas_solved_together_have_the_bits_of_each_alone(sparse, together, monkeypatch):
-    """Seven replicas of a ragged block, as seven solves and as one of 35 parties; with a cache, twice over."""
+@pytest.mark.parametrize("together", [1, 2, 7], ids=["looped", "in pairs", "together"])
+def test_replicas_solved_together_are_solved_as_each_alone(sparse, together, monkeypatch):
+    """Seven replicas of a ragged block, as seven solves and as one; with a cache, twice over.
+
+    Both end where the gradient of a k-strongly convex problem is at most the tolerance, so they are that close. Where a
+    replica is solved by itself, it has the bits of a plain solve.
+    """
     shards = block(sparse=sparse)
     monkeypatch.setattr(party, "CELLS", together * shards.cells)
+    monkeypatch.setattr(party, "WIDTH", together)
     public = Public(shards.sizes, DIM, 1, graphs.star(5), Logistic(), L2(0.1), NoPrivacy(), C=40.0, replicas=7)
     k, local = np.linspace(0.01, 1, 5)[:, None], Local(public, shards)
     linear, start, anchor = (normal(7, 5, DIM, seed=seed) for seed in (1, 2, 3))
@@ -392,7 +397,32 @@ def test_replicas_solved_together_have_the_bits_of_each_alone(sparse, together, 
                 anchor[0],
                 1e-9,
             )
-            assert found[r].tobytes() == alone.tobytes()
+            assert (np.linalg.norm(found[r] - alone, axis=-1) <= 2e-9 / k[:, 0]).all()
+            if together == 1:
+                assert found[r].tobytes() == alone.tobytes()
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("least", [1, 100, 1 << 16])
+def test_bits_of_replicas_do_not_depend_on_the_partition(sparse, least, monkeypatch):
+    """Also where solved replicas are left out of products, which changes how those of the others are rounded."""
+    monkeypatch.setattr(solvers, "LEAST", least)
+    sizes, dim, R = (9, 60, 9, 3, 60, 9, 200), 12, 6
+    shards, P = block(sizes, dim, sparse), 7
+    scale, quadratic = np.linspace(1, 1750, P), np.geomspace(1e-3, 6, P)
+    linear, start, anchor = 0.3 * normal(R, P, dim), normal(R, P, dim, seed=2), 3 * normal(R, P, dim, seed=3)
+    start[1] = start[0]  # some are solved before others
+    anchor[2:4] = 0.0
+
+    def solve(at):
+        rows = [part[:, at].swapaxes(0, 1).reshape(-1, dim) for part in (linear, start, anchor)]
+        weights = (np.repeat(part[at], R) for part in (scale, quadratic))
+        C, q = weights
+        return argmin(shards.take(at).repeat(R), Logistic(), C, rows[0], q, *rows[1:], 1e-9).reshape(len(at), R, dim)
+
+    whole = solve(np.arange(P))
+    for part in ([0, 3, 6], [1, 2, 4, 5], *([i] for i in range(P))):
+        assert solve(np.array(part)).tobytes() == whole[part].tobytes()
 
 
 # Partition
@@ -569,15 +599,15 @@ def test_a_party_beside_one_that_is_stored_in_another_way(m, C):
 
 
 def test_replicas_of_a_block_from_which_a_party_was_taken():
-    """Parties of one size lie in two places, with their replicas interleaved."""
+    """Parties of one size lie in two places."""
     whole = block(sizes=(4, 4, 4, 4), dim=12)
     few = whole.take([0, 1, 3])
     linear, anchor = normal(6, 12, seed=3), normal(6, 12, seed=4)
-    found = argmin(few.tile(2), Logistic(), 50.0, linear, 1.0, np.zeros((6, 12)), anchor, 1e-8)
+    found = argmin(few.repeat(2), Logistic(), 50.0, linear, 1.0, np.zeros((6, 12)), anchor, 1e-8)
     for i in range(6):
-        alone = whole.take([(0, 1, 3)[i % 3]])
+        alone = whole.take([(0, 1, 3)[i // 2]])
         one = argmin(alone, Logistic(), 50.0, linear[i : i + 1], 1.0, np.zeros((1, 12)), anchor[i : i + 1], 1e-8)
-        np.testing.assert_array_equal(found[i], one[0])
+        np.testing.assert_allclose(found[i], one[0], atol=2e-8)
 
 
 def test_a_sparse_hessian_is_summed_a_few_rows_at_a_time():

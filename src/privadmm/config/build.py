@@ -299,7 +299,7 @@ def prepare(config: Config, only: Sequence[int] | None = None) -> Prepared:
         return prepare_columns(config)
     if config.data.by_party:
         return prepare_parties(config, only)
-    store = Store(config.run.limit)
+    store = Store(config.run.limit, config.run.hands)
     loaded, bound, classes = records(config)
     frame = framed(config, loaded.names, bound, classes)
     rows, test = measured(config, len(loaded))

@@ -47,7 +47,7 @@ def collect(
     config: Config, read: Read, bound: float, parties: Sequence[int], measured: bool
 ) -> tuple[Shards, Shards | None, tuple[str, ...]]:
     """What these parties train on, what they hold out if it is to be `measured`, and the features' names."""
-    store, clip = Store(config.run.limit), Clip(bound, config.data.intercept)
+    store, clip = Store(config.run.limit, config.run.hands), Clip(bound, config.data.intercept)
     source = LabelSource.declared(config.data.label, config.data.classes) if config.randomises else None
     train, test = (Collector(clip, config.data.classes is not None, store, source) for _ in range(2))
     names: tuple[str, ...] | None = None

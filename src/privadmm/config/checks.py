@@ -205,8 +205,9 @@ def check_curator(privacy: PrivacyTable | None, run: RunTable, data: DataTable, 
 
 
 def _check_run(run: RunTable, parties: PartiesTable, to: Complaints) -> None:
-    if run.memory is not None and parties.split == "features":
-        to.misfit("run", "memory", to.named("parties", "split"), "for parties that hold records")
+    for key in ("memory", "threads"):
+        if getattr(run, key) is not None and parties.split == "features":
+            to.misfit("run", key, to.named("parties", "split"), "for parties that hold records")
     if run.mode == "deployment" and parties.alpha is not None:
         mode = f"{to.named('run', 'mode')}, where sizes must not follow from private labels"
         to.clash("parties", "split", mode, '"even" or "column:NAME"')

@@ -70,7 +70,7 @@ class Config:
         tables = {name: _keys(getattr(self, name)) for name in SECTIONS if name != "privacy"}
         tables["privacy"] = {} if self.privacy is None else _keys(self.privacy)
         tables["algorithm"] |= {"parameters": _keys(self.algorithm.parameters)}
-        for key in ("out", "scheduler", "timeout", "tls_ca", "tls_cert", "tls_key", "memory"):
+        for key in ("out", "scheduler", "timeout", "tls_ca", "tls_cert", "tls_key", "memory", "threads"):
             del tables["run"][key]
         return hashlib.sha256(json.dumps(tables, sort_keys=True, allow_nan=False).encode()).hexdigest()
 

@@ -8,6 +8,7 @@ from annotated_types import Ge, Gt, Le, Lt
 
 from privadmm.config import rules
 from privadmm.config.rules import NAME
+from privadmm.data.threads import cores
 from privadmm.params import SOME, Doc, When
 
 VERTICAL = When("split", "features")
@@ -274,6 +275,11 @@ class RunTable:
             "bytes of records that a process keeps in memory; the rest is in unnamed temporary files. Changes no result"
         ),
     ] = None
+    threads: Annotated[
+        int | None,
+        Ge(1),
+        Doc("threads on which a process works on its records, one a core if left out. Changes no result"),
+    ] = None
     out: Annotated[str | None, NAME, Doc("the run directory")] = None
     ledger: Annotated[
         str | None,
@@ -289,3 +295,8 @@ class RunTable:
     def limit(self) -> int | None:
         """`memory` in bytes."""
         return None if self.memory is None else rules.bytes_of(self.memory)
+
+    @property
+    def hands(self) -> int | None:
+        """`threads`, but no more than there are cores: in a federation the coordinator writes this number."""
+        return None if self.threads is None else min(self.threads, cores())

@@ -24,19 +24,9 @@ from numpy.typing import ArrayLike
 
 from privadmm.data.arrays import Floats, Ints
 from privadmm.data.label_source import UNNAMED, LabelSource, digest_of
-from privadmm.data.storage import (
-    PIECE,
-    Clip,
-    Dense,
-    Derivative,
-    Mask,
-    Piece,
-    Store,
-    chunks,
-    gram,
-    pack_dense,
-    pack_sparse,
-)
+from privadmm.data.replicas import Piece, Shared
+from privadmm.data.storage import PIECE, Clip, Dense, Derivative, Mask, Store, chunks, gram, pack_dense, pack_sparse
+from privadmm.data.threads import hands, spread
 from privadmm.errors import ConfigError, DataError
 
 Part = tuple[Any, Floats, Ints]  # a table, its labels, and the rows that a party holds
@@ -167,6 +157,10 @@ class Shards:
         """n, the number of records in the block."""
         return len(self.y)
 
+    def hands(self, passes: int = 1) -> int:
+        """How many threads take part in so many passes over the records."""
+        return hands(self.store.threads, passes * self.cells)
+
     def margins(self, x: Floats) -> Floats:
         """(..., P, d) -> (..., n): the scores A_i x_i."""
         if x.ndim == 2 and len(self.slots) == 1:
@@ -193,10 +187,14 @@ class Shards:
     def slope(self, x: Floats, deriv: Derivative) -> Floats:
         """pull(deriv(margins(x), y)), in one pass over the records."""
         stack = x.reshape(-1, *x.shape[-2:]).swapaxes(0, 1)
-        out = np.empty((stack.shape[1], len(self.ids), self.dim))
-        for slot in self.slots:
+        out, threads = np.empty((stack.shape[1], len(self.ids), self.dim)), self.hands(stack.shape[1])
+        each = threads if len(self.slots) < threads else 1  # on how many threads each slot is
+
+        def fill(slot: Slot) -> None:
             y = self.y[slot.cells].reshape(slot.shape)
-            out[:, slot.at] = slot.piece.slope(stack[slot.at], y, deriv).swapaxes(0, 1)
+            out[:, slot.at] = slot.piece.slope(stack[slot.at], y, deriv, each).swapaxes(0, 1)
+
+        spread(fill, self.slots, 1 if each > 1 else threads)
         return out.reshape(*x.shape[:-2], len(self.ids), self.dim)
 
     def gram(self, h: Floats, single: Mask | None = None) -> Floats:
@@ -205,8 +203,11 @@ class Shards:
         out = np.empty((len(self.ids), self.dim, self.dim))
         for slot in self.slots:
             parties = zip(slot.positions, slot.piece.parties(), h[slot.cells].reshape(slot.shape), strict=True)
+            last = -1, None, np.empty(0)
             for i, A, weights in parties:
-                out[i] = gram(A, weights, single[i])
+                same = A is last[1] and single[i] == single[last[0]] and np.array_equal(weights, last[2])
+                out[i] = out[last[0]] if same else gram(A, weights, single[i])  # replicas begin at the same point
+                last = i, A, weights
         return out
 
     def kernel(self) -> Floats:
@@ -263,6 +264,9 @@ class Shards:
         for slot in self.slots:
             at, y = new[slot.at], self.y[slot.cells].reshape(slot.shape)
             kept = np.flatnonzero(at >= 0)
+            if isinstance(slot.piece, Shared) and len(kept):
+                parts.append((at[kept], slot.piece.pick(kept), y[kept].ravel()))
+                continue
             for run in np.split(kept, np.flatnonzero(np.diff(kept) > 1) + 1) if len(kept) else ():
                 start, stop = int(run[0]), int(run[-1]) + 1
                 parts.append((at[start:stop], slot.piece.cut(start, stop), y[start:stop].ravel()))
@@ -272,36 +276,43 @@ class Shards:
     @property
     def cells(self) -> int:
         """How many numbers the records are stored in."""
-        return sum(int(slot.piece.A.size) for slot in self.slots)
+        return sum(slot.piece.cells for slot in self.slots)
 
-    def tile(self, times: int) -> Shards:
-        """Repeat the block so many times. Its records are copied."""
+    @property
+    def replicated(self) -> bool:
+        """Whether it was made by `repeat`."""
+        return isinstance(self.slots[0].piece, Shared)
+
+    def repeat(self, times: int) -> Shards:
+        """Put so many replicas of each party, one after another, in its place. They share its records."""
         if times == 1:
             return self
-        starts = len(self.ids) * np.arange(times)[:, None]
-        parts = [
-            ((starts + slot.positions).ravel(), slot.piece.tile(times), np.tile(self.y[slot.cells], times))
-            for slot in self.slots
-        ]
-        return Shards(np.tile(self.ids, times), np.tile(self.sizes, times), self.dim, *lay(parts))
+        parts = list[Placed]()
+        for slot in self.slots:
+            assert not isinstance(slot.piece, Shared)
+            at = (times * slot.positions[:, None] + np.arange(times)).ravel()
+            y = np.repeat(self.y[slot.cells].reshape(slot.shape), times, axis=0)
+            parts.append((at, Shared(slot.piece, np.full(slot.shape[0], times)), y.ravel()))
+        return Shards(np.repeat(self.ids, times), np.repeat(self.sizes, times), self.dim, *lay(parts), self.store)
 
     def batches(self, cells: int, alike: bool = True) -> Iterator[tuple[Ints, Shards]]:
         """Cut into sub-blocks of about `cells` numbers or one party, given with their positions.
 
-        If `alike`, all parties of a sub-block have the same size and storage.
+        If `alike`, all parties of a sub-block have the same size and storage. Replicas of a party stay together.
         """
         ready, held = list[Placed](), 0
         for slot in self.slots:
             k, y = slot.shape[0], self.y[slot.cells].reshape(slot.shape)
-            each = max(1, int(slot.piece.A.size) // k)  # stored numbers of a party, also of a sparse A
-            most = max(1, cells // each)
+            grain = slot.piece.grain
+            each = max(1, slot.piece.cells * grain // k)  # stored numbers of a party, also of a sparse A
+            most = grain * max(1, cells // each)
             for start in range(0, k, most):
                 stop = min(start + most, k)
-                if ready and (alike or held + each * (stop - start) > cells):
+                if ready and (alike or held + each * ((stop - start) // grain) > cells):
                     yield self._batch(ready)
                     ready, held = [], 0
                 ready.append((slot.positions[start:stop], slot.piece.cut(start, stop), y[start:stop].ravel()))
-                held += each * (stop - start)
+                held += each * ((stop - start) // grain)
         yield self._batch(ready)
 
     def _batch(self, parts: Sequence[Placed]) -> tuple[Ints, Shards]:

@@ -14,12 +14,13 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import IO, Any
+from typing import IO, Any, ClassVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from privadmm.data.arrays import Floats, Ints
+from privadmm.data.threads import spread
 from privadmm.errors import ConfigError, DataError, StorageError
 from privadmm.params import check_positive
 
@@ -29,6 +30,7 @@ Derivative = Callable[[Floats, Floats], Floats]  # of a loss, from scores and la
 CHUNK = 2048  # rows copied or summed at a time; where rows are cut decides the last bits of a Gram matrix
 PIECE = 1 << 20  # numbers in a piece that is sparse or kept in a file; a cut sparse piece copies its column indices
 BLOCK = 1 << 18  # numbers of records that a pass reads twice: few enough to be in the processor's cache the second time
+SCORES = 1 << 16  # scores of several parties that are made at a time, for the same reason
 WIDE = 32  # numbers in a row from which on a dot product for each row is faster than BLAS on all of them
 LEAST = 1 << 23  # bytes of a file: many small arrays share one, since a process may open few files
 ALIGN = 64
@@ -36,9 +38,13 @@ ALIGN = 64
 
 @dataclass(eq=False)
 class Store:
-    """Makes arrays, of which memory may hold `limit` bytes (None: all) and files hold the others."""
+    """Makes arrays, of which memory may hold `limit` bytes (None: all) and files hold the others.
+
+    `threads` may work on them at a time; None: as many as this machine has cores.
+    """
 
     limit: int | None = None
+    threads: int | None = None
     held: int = 0  # bytes in memory
     filed: int = 0  # bytes in files
     _open: mmap.mmap | None = field(default=None, repr=False)
@@ -111,10 +117,16 @@ class Dense:
     """The records of k parties with m rows each: A is (k, m, d). Products take x (k, R, d) and g (k, R, m)."""
 
     A: Floats
+    grain: ClassVar[int] = 1  # how many of its rows must stay together
 
     @property
     def shape(self) -> tuple[int, int]:
         return self.A.shape[0], self.A.shape[1]
+
+    @property
+    def cells(self) -> int:
+        """How many numbers the records are stored in."""
+        return int(self.A.size)
 
     def margins(self, x: Floats) -> Floats:
         return scores(self.A, x)
@@ -122,20 +134,24 @@ class Dense:
     def pull(self, g: Floats) -> Floats:
         return np.asarray(np.matmul(g, self.A))
 
-    def slope(self, x: Floats, y: Floats, deriv: Derivative) -> Floats:
+    def slope(self, x: Floats, y: Floats, deriv: Derivative, threads: int = 1) -> Floats:
         """pull(deriv(margins(x), y)) for labels y (k, m), in one pass over records that stay in the processor's cache.
 
         Parties with few rows go several at a time. Those with many are cut at places that follow from d alone.
         """
         (k, m, d), out = self.A.shape, np.empty(x.shape)
         rows = max(1, BLOCK // d)
-        few, most = max(1, rows // m), min(m, rows)
-        for start in range(0, k, few):
-            part = slice(start, start + few)
-            for first in range(0, m, most):
-                A, labels = self.A[part, first : first + most], y[part, None, first : first + most]
-                pulled = np.matmul(deriv(scores(A, x[part]), labels), A)
-                out[part] = pulled if first == 0 else out[part] + pulled
+        few, most = max(1, min(rows, SCORES // x.shape[1]) // m), min(m, rows)
+
+        def pulled(block: tuple[slice, slice]) -> Floats:
+            part, cut = block
+            A = self.A[part, cut]
+            return np.asarray(np.matmul(deriv(scores(A, x[part]), y[part, None, cut]), A))
+
+        cuts = [slice(first, first + most) for first in range(0, m, most)]
+        blocks = [(slice(start, start + few), cut) for start in range(0, k, few) for cut in cuts]
+        for (part, cut), found in zip(blocks, spread(pulled, blocks, threads), strict=True):
+            out[part] = found if cut.start == 0 else out[part] + found
         return out
 
     def kernel(self) -> Floats:
@@ -144,9 +160,6 @@ class Dense:
     def parties(self) -> Iterator[Floats]:
         """Each party's records, (m, d)."""
         return iter(self.A)
-
-    def tile(self, times: int) -> Dense:
-        return Dense(np.tile(self.A, (times, 1, 1)))
 
     def cut(self, start: int, stop: int) -> Dense:
         return Dense(self.A[start:stop])
@@ -158,6 +171,11 @@ class Sparse:
 
     A: Any
     count: int
+    grain: ClassVar[int] = 1
+
+    @property
+    def cells(self) -> int:
+        return int(self.A.size)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -181,7 +199,8 @@ class Sparse:
     def pull(self, g: Floats) -> Floats:
         return self._times(self.transposed, g)
 
-    def slope(self, x: Floats, y: Floats, deriv: Derivative) -> Floats:
+    def slope(self, x: Floats, y: Floats, deriv: Derivative, threads: int = 1) -> Floats:
+        """The same on one thread: products with a part of its rows would be rounded differently."""
         return self.pull(deriv(self.margins(x), y[:, None]))
 
     def _times(self, A: Any, v: Floats) -> Floats:
@@ -195,9 +214,6 @@ class Sparse:
     def parties(self) -> Iterator[Any]:
         return (self.cut(i, i + 1).A for i in range(self.count))
 
-    def tile(self, times: int) -> Sparse:
-        return Sparse(diagonal([self.A] * times).A, times * self.count)
-
     def cut(self, start: int, stop: int) -> Sparse:
         if (start, stop) == (0, self.count):
             return self
@@ -207,7 +223,7 @@ class Sparse:
         return Sparse(part, stop - start)
 
 
-Piece = Dense | Sparse
+Stored = Dense | Sparse
 
 
 def rows_of(A: Any, start: int, stop: int, width: int) -> Any:
@@ -289,7 +305,7 @@ def refuse_rows(name: int, bad: int, m: int) -> None:
         raise DataError(f"party {name}: {bad} of {m} rows are not finite; clean them or drop them")
 
 
-def pack_dense(parties: Sequence[tuple[int, Any, Ints]], clip: Clip, store: Store) -> Iterator[Piece]:
+def pack_dense(parties: Sequence[tuple[int, Any, Ints]], clip: Clip, store: Store) -> Iterator[Stored]:
     """Clip the rows of parties (name, table, row numbers) into one stack; with a limit, stacks of PIECE numbers.
 
     Rows are copied chunk by chunk, so that the stack is the only copy.
@@ -321,7 +337,7 @@ def clip_dense(name: int, X: Any, rows: Ints, out: Floats, clip: Clip) -> None:
         out[:, d] = clip.intercept
 
 
-def pack_sparse(parties: Sequence[tuple[int, Any, Ints]], clip: Clip, store: Store) -> Iterator[Piece]:
+def pack_sparse(parties: Sequence[tuple[int, Any, Ints]], clip: Clip, store: Store) -> Iterator[Stored]:
     """Clip parties' rows into block-diagonal pieces of at most PIECE non-zeros, or of one party."""
     ready, cells = list[Any](), 0
     for name, X, rows in parties:

@@ -24,6 +24,7 @@ from privadmm.privacy import ridge_sensitivity
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.release import Door, Released
 
+WIDTH = 32  # replicas solved together: of more, a matrix product is hardly faster
 PATIENCE = 1e4  # the condition up to which a simulation, too, goes on with a solver that cannot fail
 
 
@@ -89,14 +90,15 @@ class Local:
             if self.certain or planned.condition <= PATIENCE:
                 reach = planned.reach[:, 0]
         flat = [np.broadcast_to(a, start.shape).reshape(-1, *start.shape[-2:]) for a in (linear, start, anchor)]
-        # Replicas of a small block are solved together, as if they were further parties: the bits are the same.
-        together, solved = max(1, CELLS // max(1, shards.cells)), []
-        for first in range(0, len(flat[0]), together):
-            b, x, a = (part[first : first + together].reshape(-1, shards.dim) for part in flat)
-            n, cache = len(b) // P, self.cache.branch(first) if self.roomy else None
-            far = None if reach is None else np.tile(reach, n)
-            many = (np.tile(scale, n), b, np.tile(k, n), x, a, np.tile(tau, n), cache, far)
-            solved.append(argmin(shards.tile(n), loss, *many))
+        # Replicas are right-hand sides of one pass over the records: as many as the processor's cache has room for.
+        most, solved = max(1, CELLS // max(1, shards.cells), min(WIDTH, WIDTH * CELLS // shards.size)), []
+        for first in range(0, len(flat[0]), most):
+            group = [part[first : first + most] for part in flat]
+            n, cache = len(group[0]), self.cache.branch(first) if self.roomy else None
+            b, x, a = (part.swapaxes(0, 1).reshape(-1, shards.dim) for part in group)
+            far = None if reach is None else np.repeat(reach, n)
+            many = (np.repeat(scale, n), b, np.repeat(k, n), x, a, np.repeat(tau, n), cache, far)
+            solved.append(argmin(shards.repeat(n), loss, *many).reshape(P, n, -1).swapaxes(0, 1))
         return np.concatenate(solved).reshape(start.shape)
 
     @property

@@ -21,7 +21,8 @@ bounds the number of steps to a tolerance above the rounding of a gradient (docs
 
 A solve is a pure function of the records and its arguments: what the cache holds could be computed again from them, so
 a worker without a cache returns the same bits. A solve in which a party starts at its anchor does not cache where it
-ended. Every decision is a party's own, so the bits do not depend on who else is in the block either.
+ended. Every decision is a party's own, so the bits do not depend on who else is in the block either. Replicas of a
+party share products with its records: how these are rounded depends on which of its replicas are not solved yet.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from privadmm.data.arrays import Floats, Ints
 from privadmm.data.shards import Shards
+from privadmm.data.threads import spread
 from privadmm.errors import ConfigError, ToleranceError
 from privadmm.optim.losses import Loss
 
@@ -43,6 +45,8 @@ Hessian = tuple[Floats, Floats | None]  # see Problem.hessian
 
 CAP = 500  # gradients in one solve
 FEW = 1 << 18  # stored numbers of solved parties: fewer are read again in vain, since leaving them out costs more
+LEAST = 1 << 16  # the same of replicas that share their records, which costs less to leave out
+PASSES = 8  # over the records in a solve, or more: what it is worth to use several threads
 CELLS = 1 << 20  # stored numbers of the parties solved together: few enough for the processor's cache
 
 
@@ -118,26 +122,38 @@ def argmin(
     for name, value in {"linear": linear, "start": start, "anchor": anchor}.items():
         if value.shape != (P, d) or not np.isfinite(value).all():
             raise ConfigError(f"{name} must be finite, with one row of {d} numbers for each of {P} parties")
-    x, missed, seen = np.empty((P, d)), list[tuple[int, float]](), dict[bytes, Kept]()
     apart = bool((start != anchor).any(axis=1).all())
+    kept, most = {} if cache is None else cache.batches, CELLS
+    x, missed, seen, threads = np.empty((P, d)), list[tuple[int, float]](), dict[bytes, Kept](), shards.hands(PASSES)
+    # Who is left out of a product decides how it is rounded for a party's other replicas. A party that leaves some of
+    # them out (`descend`) has LEAST numbers at least, and is alone.
+    if shards.replicated:
+        most = LEAST
+    elif threads > 1:
+        most = min(CELLS, -(-shards.cells // threads))
     # Where the loss can outweigh the quadratic a million times, the dual form would lose all its digits.
     dual = (shards.sizes < d) & (loss.smoothness * C <= 1e6 * q)
+
+    def solve(batch: tuple[Ints, Shards, bool]) -> None:
+        i, own, form = batch
+        problem, who = Problem.of(own, loss, C[i], linear[i], q[i], form), own.ids.tobytes()
+        old = kept.pop(who, (None, None))
+        known = problem.anchored(anchor[i], old[0])
+        first = problem.slope(start[i], anchor[i], known, old[1])
+        x[i], end, solved = descend(problem, start[i], first, anchor[i], tau[i], known)
+        if reach is not None and not solved.all():
+            j, bound = np.flatnonzero(~solved), np.broadcast_to(np.asarray(reach, float), P)
+            x[i[j]], end[j] = slowly(problem.take(j), x[i[j]], tau[i[j]], bound[i[j]])
+            solved[:] = True
+        missed.extend(zip(own.ids[~solved].tolist(), tau[i[~solved]].tolist(), strict=True))
+        if cache is not None:
+            seen[who] = known, Ended(problem.key(x[i]), end) if apart and solved.all() else None
+
     for form in (True, False):
         part = np.flatnonzero(dual == form)
-        for at, batch in shards.take(part).batches(CELLS, alike=form) if len(part) else ():
-            i = part[at]
-            problem, who = Problem.of(batch, loss, C[i], linear[i], q[i], form), batch.ids.tobytes()
-            old = (None, None) if cache is None else cache.batches.pop(who, (None, None))
-            known = problem.anchored(anchor[i], old[0])
-            first = problem.slope(start[i], anchor[i], known, old[1])
-            x[i], end, solved = descend(problem, start[i], first, anchor[i], tau[i], known)
-            if reach is not None and not solved.all():
-                j, bound = np.flatnonzero(~solved), np.broadcast_to(np.asarray(reach, float), P)
-                x[i[j]], end[j] = slowly(problem.take(j), x[i[j]], tau[i[j]], bound[i[j]])
-                solved[:] = True
-            missed += zip(batch.ids[~solved].tolist(), tau[i[~solved]].tolist(), strict=True)
-            if cache is not None:
-                seen[who] = known, Ended(problem.key(x[i]), end) if apart and solved.all() else None
+        if len(part):
+            cut = shards.take(part).batches(most, alike=form)
+            spread(solve, ((part[at], batch, form) for at, batch in cut), min(threads, len(part)))
     if cache is not None:
         cache.batches.clear()
         cache.batches.update(seen)
@@ -287,7 +303,7 @@ def descend(
     out, end, solved = np.empty_like(x), np.empty_like(x), np.zeros(len(x), dtype=bool)
     who: Ints = np.arange(len(x))
     pairs = [pair(start - anchor, g - problem.whole(anchor, known.gradient))]
-    period = 4 + core.shape[-1] // 10
+    period, few = 4 + core.shape[-1] // 10, LEAST if problem.shards.replicated else FEW
     for k in range(CAP + 1):
         met = np.sqrt(np.vecdot(g, g)) <= tolerance
         if met.any():
@@ -296,7 +312,7 @@ def descend(
             left = np.flatnonzero(~met)
             if not len(left):
                 break
-            if problem.shards.cells * (len(met) - len(left)) >= FEW * len(met):
+            if problem.shards.cells * (len(met) - len(left)) >= few * len(met):
                 problem, who, tolerance = problem.take(left), who[left], tolerance[left]
                 x, g, core = x[left], g[left], core[left]
                 pairs = [(s[left], y[left], rho[left]) for s, y, rho in pairs]

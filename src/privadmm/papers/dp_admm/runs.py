@@ -176,7 +176,7 @@ class Look:
 
 
 def simulate(case: Case, rounds: int, simulations: int) -> Found:
-    """Run a case several times; every simulation has records and noise of its own."""
+    """Run a case several times. Every simulation has records and a D_w of its own, so they cannot be replicas."""
     seen = []
     for seed in range(simulations):
         this = job(case, rounds, seed)

@@ -30,6 +30,7 @@ class Sizes:
     replicas: int = 1
 
 
+ABOUT = "How time grows with rounds, parties, records, features and replicas"
 STEPS = {"rounds": (20, 80, 320), "parties": (100, 400, 1600), "records": (200, 800, 3200)}
 STEPS |= {"features": (50, 200, 800), "replicas": (1, 8, 64)}
 

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -37,16 +38,11 @@ def rates() -> dict[str, float]:
 
 def facts() -> dict[str, Any]:
     """What a reader needs to know of the machine; neither its name nor a path."""
-    import scipy
-    import sklearn
-
     return {
         "processor": processor(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "python": platform.python_version(),
-        "numpy": np.__version__,
-        "scipy": scipy.__version__,
-        "scikit-learn": sklearn.__version__,
+        **{name: version(name) for name in ("numpy", "scipy", "scikit-learn")},
     }
 
 
@@ -78,14 +74,12 @@ def forget_peak() -> None:
         CLEAR.write_text("5")
 
 
-def peak(children: bool = False) -> int:
-    """The most bytes that this process has held, or one of its children.
+def peak() -> int:
+    """The most bytes that this process has held.
 
     Linux's getrusage also counts what the parent held as it started this process, so its status is asked first.
     """
     unit = 1 if sys.platform == "darwin" else 1024
-    if children:
-        return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * unit
     return status("VmHWM") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 

@@ -10,6 +10,7 @@ import math
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -34,11 +35,11 @@ def timed(run: Run, times: int = 1) -> tuple[Floats, float, float]:
 class Side:
     """One side: its first answer, its memory, and its times."""
 
-    def __init__(self, run: Run, children: bool) -> None:
+    def __init__(self, run: Run, peak: Callable[[], int] | None = None) -> None:
         self.run, self.cpu, self.wall = run, list[float](), list[float]()
         machine.forget_peak()
         self.answer, cpu, wall = timed(run)
-        self.peak = machine.peak(children)
+        self.peak = (peak or machine.peak)()
         self.times, self.first = max(1, math.ceil(SHORT / max(wall, 1e-6))), (cpu, wall)
         if wall >= WARM:
             self.cpu.append(cpu)
@@ -62,8 +63,8 @@ def measure(chosen: Workload, quick: bool) -> list[dict[str, Any]]:
         return [skipped(chosen, line, why) for line in chosen.lines]
     before = machine.held()
     ready = chosen.make(quick)
-    ours = Side(ready.ours, ready.children)
-    others = {name: Side(one.run, ready.children) for name, one in ready.references.items() if one.run is not None}
+    ours = Side(ready.ours, ready.peak)
+    others = {name: Side(one.run) for name, one in ready.references.items() if one.run is not None}
     agreed = {
         name: one.check(ours.answer, others[name].answer if name in others else ours.answer)
         for name, one in ready.references.items()
@@ -80,7 +81,7 @@ def measure(chosen: Workload, quick: bool) -> list[dict[str, Any]]:
     for line in chosen.lines:
         record = described(chosen, line) | judged(line, ready, ours, others.get(line.name), before, rates)
         agreement = agreed[line.name]
-        record |= {"apart": agreement.apart, "allowed": agreement.allowed, "agree": agreement.reached}
+        record |= {"apart": float(agreement.apart), "allowed": agreement.allowed, "agree": agreement.reached}
         found.append(record | {"rates": rates, "quick": quick})
     return found
 

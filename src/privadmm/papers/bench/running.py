@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from privadmm.errors import ConfigError, PrivadmmError
+from privadmm.papers.bench.measuring import described
 from privadmm.papers.bench.workloads import everything
 
 GROWTH = "growth"
@@ -54,15 +55,29 @@ def machine(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def in_a_process(name: str, quick: bool) -> list[dict[str, Any]]:
+    """Measure a workload in a process of its own. If that fails, its lines say so, and the others go on."""
     command = [sys.executable, "-m", "privadmm.papers.bench.measuring", name, *(["--quick"] if quick else [])]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ | dict.fromkeys(THREADS, "1"))
-    if done.returncode:
-        raise BenchError(f"the workload {name} failed:\n{done.stderr.strip()[-2000:]}")
-    found: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
-    for line in found:
-        if line.get("agree") is False:
-            raise BenchError(
-                f"{line['name']}: the two sides did not reach the same (apart by {line['apart']:.3g}, allowed "
-                f"{line['allowed']:.3g}); their times mean nothing"
-            )
-    return found
+    if done.returncode == 0:
+        found: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
+        return found
+    why = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+    if name == GROWTH:
+        raise BenchError(f"growth could not be measured: {why}")
+    one = everything()[name]
+    return [described(one, line) | {"failed": why, "met": False} for line in one.lines]
+
+
+def failures(result: dict[str, Any]) -> list[str]:
+    """What is wrong with the measurement itself: workloads that failed, and sides that did not reach the same."""
+    return [f"{line['name']}: {line['failed']}" for line in result["lines"] if line.get("failed")] + [
+        f"{line['name']}: the two sides did not reach the same (apart by {line['apart']:.3g}, allowed "
+        f"{line['allowed']:.3g}), so their times mean nothing"
+        for line in result["lines"]
+        if line.get("agree") is False
+    ]
+
+
+def missed(result: dict[str, Any]) -> list[str]:
+    """The lines whose goal is not met."""
+    return [line["name"] for line in result["lines"] if line["met"] is False]

@@ -56,7 +56,7 @@ class Agreement:
 
     @property
     def reached(self) -> bool:
-        return self.apart <= self.allowed  # False for NaN
+        return bool(self.apart <= self.allowed)  # False for NaN
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Ready:
     units: float = 1.0  # times are shown for one of so many (rounds, say)
     data: float = 0.0  # bytes of records
     full: bool = True
-    children: bool = False  # the work is done in processes of its own
+    peak: Callable[[], int] | None = None  # of the process that does the work, if it is another one
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ def many(quick: bool) -> Ready:
 
     def batched() -> Floats:
         g = -y * expit(-y * np.matmul(stack, x[:, :, None])[..., 0])
-        return np.matmul(g[:, None, :], stack)[:, 0] * (len(stack) / y.size)
+        return np.asarray(np.matmul(g[:, None, :], stack)[:, 0] * (len(stack) / y.size))
 
     floor = Floor(problems.size(shards), 4.0 * shards.cells)
     reference = {"blas": Reference(batched, alike(1e-11))}

@@ -1,5 +1,6 @@
 """What is kept on disk: a ledger in every round, and records that do not fit into memory."""
 
+import atexit
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,10 +12,11 @@ import numpy as np
 from privadmm.config import build
 from privadmm.config.file import read
 from privadmm.data.arrays import Floats
+from privadmm.data.shards import Shards
 from privadmm.engine.block import cluster
 from privadmm.engine.job import Job, train, weights
 from privadmm.engine.loop import Callback, Checkpoint
-from privadmm.papers.bench.workload import Floor, Goal, Line, Ready, Reference, alike, workload
+from privadmm.papers.bench.workload import Agreement, Floor, Goal, Line, Ready, Reference, alike, workload
 from privadmm.papers.bench.workloads import problems
 from privadmm.papers.bench.workloads.commands import example, no_example
 from privadmm.privacy.mechanisms import Simulation
@@ -29,6 +31,7 @@ def made(quick: bool, callbacks: Callable[[Path, Job], list[Callback]]) -> Ready
     config = read(example("dp_admm"))
     prepared = build.prepare(config)
     shards, rounds = prepared.train, 20 if quick else 100
+    assert isinstance(shards, Shards)
     config = replace(config, algorithm=replace(config.algorithm, rounds=rounds))
     job = build.job(config, shards.sizes, shards.dim)
 
@@ -122,6 +125,7 @@ def npz(quick: bool) -> Ready:
     0.1 GB). The result is that of a training without a limit, bit for bit.
     """
     folder = tempfile.TemporaryDirectory()
+    atexit.register(folder.cleanup)
     place, records = Path(folder.name), 100_000 if quick else 1_250_000
     write(place / "data.npz", records)
     (place / "limited.toml").write_text(f'{CONFIG}memory = "{20 if quick else 200}MB"\n')
@@ -133,9 +137,8 @@ def npz(quick: bool) -> Ready:
         job = build.job(config, prepared.train.sizes, prepared.train.dim)
         return weights(job, train(job, cluster(job, prepared.train, Simulation(0))))
 
-    def check(ours: Floats, theirs: Floats) -> "problems.Agreement":
-        with folder:
-            return alike(0.0)(ours, trained("free"))
+    def check(ours: Floats, theirs: Floats) -> Agreement:
+        return alike(0.0)(ours, trained("free"))
 
     data = 8.0 * records * COLUMNS
     return Ready(lambda: trained("limited"), {"limit": Reference(None, check)}, Floor(data), data=data, full=not quick)

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -28,8 +28,9 @@ from privadmm.privacy.mechanisms import Simulation
 from privadmm.runs import metrics
 
 CAP = 2000  # rounds
+GRID = (3.0, 10.0, 30.0)  # penalties of dask-glm, on summed losses
 # C, and the weight, and our penalty rho and tolerance that go with it.
-SETTINGS = {1.0: (1e-3, 0.01, 1e-7), 1750.0: (10**-2.5, 1.0, 1e-4)}
+SETTINGS = {1.0: (1e-3, 0.002, 1e-5), 1750.0: (10**-2.5, 0.05, 1e-2)}
 SOLVERS = ("newton-cholesky", "lbfgs", "newton-cg")
 
 
@@ -111,10 +112,7 @@ class Fit:
                 begin = time.process_time()
                 w = self.sklearn(on, solver, tol)
                 if self.off(w) <= self.gap:
-                    yield (
-                        time.process_time() - begin,
-                        lambda on=on, solver=solver, tol=tol: self.sklearn(on, solver, tol),
-                    )
+                    yield time.process_time() - begin, partial(self.sklearn, on, solver, tol)
                     break
 
     def reference(self) -> Callable[[], Floats]:
@@ -139,8 +137,8 @@ def fit(sparse: bool, C: float, gap: float) -> Workload:
     make.__doc__ = f"""ADMM over 10 parties to {gap:g} of the optimum, Adult {stored}, C = {C:g}.
 
     Fair: the reference sees all records in one place, which parties cannot allow; of scikit-learn's solvers it is the
-    fastest that comes as near, with the loosest tolerance for which it does. Our penalty is fixed beforehand; the
-    number of rounds is the least that suffices, found before the clock starts as the solver's tolerance is.
+    fastest that comes as near, with the loosest tolerance for which it does. Our penalty was tuned, too; the number
+    of rounds is the least that suffices, found before the clock starts as the solver's tolerance is.
     """
     goal = Goal("slower", 3.0 if gap > 1e-7 else 4.0)
     name = f"pooled-{'schema' if sparse else 'dense'}-{C:g}-{gap:.0e}".replace("e-0", "e-")
@@ -208,7 +206,7 @@ def dask_glm(quick: bool) -> Ready:
                 return t, rho
         raise AssertionError
 
-    rounds, rho = min(needed(rho) for rho in GRID[-1:] if quick) if quick else min(needed(rho) for rho in GRID)
+    rounds, rho = min(needed(rho) for rho in (GRID[1:2] if quick else GRID))
     theirs, job = DaskGLM(parties, lam, rho), this.job(this.rounds())
     size = problems.size(this.shards)
     floor = Floor(job.public.rounds * size, job.public.rounds * 4.0 * this.shards.cells)
@@ -218,9 +216,6 @@ def dask_glm(quick: bool) -> Ready:
         floor,
         data=size,
     )
-
-
-GRID = (30.0, 100.0, 300.0)
 
 
 @workload(
@@ -237,7 +232,8 @@ def private(quick: bool) -> Ready:
     config = read(example("first_order_consensus"))
     prepared = build.prepare(config)
     shards, test = prepared.train, prepared.test
-    assert test is not None
+    assert isinstance(shards, Shards)
+    assert isinstance(test, Shards)
     pool, unseen = (np.concatenate([A for A, _ in problems.apiece(part)]) for part in (shards, test))
     labels, unseen_labels = (np.concatenate([y for _, y in problems.apiece(part)]) for part in (shards, test))
 

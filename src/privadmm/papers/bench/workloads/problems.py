@@ -46,7 +46,8 @@ def apiece(shards: Shards) -> list[tuple[Floats, Floats]]:
     for slot in shards.slots:
         labels = shards.y[slot.cells].reshape(slot.shape)
         for at, A, y in zip(slot.positions, slot.piece.parties(), labels, strict=True):
-            found[at] = (np.ascontiguousarray(A), y.copy())
+            dense = A.toarray() if hasattr(A, "toarray") else A
+            found[at] = (np.ascontiguousarray(dense), y.copy())
     return found
 
 
@@ -65,7 +66,8 @@ def public(
 
 def size(shards: Shards) -> float:
     """Bytes of the records as they are stored, with their labels."""
-    return float(shards.cells * 8 + shards.y.nbytes)
+    pieces = [slot.piece.A for slot in shards.slots]
+    return float(sum(A.size * (12 if hasattr(A, "indices") else 8) for A in pieces) + shards.y.nbytes)
 
 
 def spread(ours: Floats, theirs: Floats, centre: Floats) -> float:

@@ -135,8 +135,8 @@ def wide(quick: bool) -> Ready:
     """ADMM sharing, 2,400 people and 2,000 dense columns at three parties, 4 rounds.
 
     Fair: all terms grow with the cube of the size, so the ratio is that of 6,000 x 5,000, which takes minutes. The
-    first reference does one round of four; the second is what somebody who knows ADMM writes, and has no goal, since the
-    work is then the same matrix products on both sides.
+    first reference does one round of four; the second is what somebody who knows ADMM writes, and has no goal, since
+    the work is then the same matrix products on both sides.
     """
     people, widths = (600, (200, 200, 100)) if quick else (2400, (800, 800, 400))
     rng, rho = np.random.default_rng(0), 0.1

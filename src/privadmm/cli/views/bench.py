@@ -7,7 +7,6 @@ from privadmm.cli.views.screen import escape
 from privadmm.papers.bench import page
 from privadmm.papers.bench.growth import ABOUT
 from privadmm.papers.bench.running import GROWTH
-from privadmm.papers.bench.workload import duration
 from privadmm.papers.bench.workloads import everything
 
 COLOURS = {"yes": "green", "no": "yellow", "DISAGREE": "bold red"}
@@ -43,16 +42,7 @@ def shown(result: dict[str, Any]) -> str:
         rows = [[coloured(cell) for cell in page.cells(line)] for line in result["lines"]]
         parts.append(screen.table("Speed", page.COLUMNS, rows, ("workload", "goal")))
     if result["growth"]:
-        grown = [
-            [
-                one["of"],
-                ", ".join(map(str, one["sizes"])),
-                ", ".join(map(duration, one["cpu"])),
-                f"{one['exponent']:.2f}",
-            ]
-            for one in result["growth"]
-        ]
-        parts.append(screen.table("Growth", ("of", "sizes", "CPU time", "exponent"), grown, ("of",)))
+        parts.append(screen.table("Growth", page.GROWN, page.grown(result), ("of",)))
     said: screen.Facts = [("machine", escape(page.facts(result)))]
     said += [(name, escape(why)) for name, why in page.reasons(result)]
     said += [("FAILED", screen.alarm(why)) for why in result["failures"]]

@@ -16,26 +16,33 @@ SHAPES = ("o", "s", "^", "D", "v")
 
 INTRODUCTION = """# Performance
 
-What `privadmm bench --out docs/performance.md` measured; `make bench` measures it again. Do not edit: change the workloads in
-`src/privadmm/papers/bench/` and run it. Goals were set before the work on speed began.
+What `privadmm bench --out docs/performance.md` measured; `make bench` measures it again. Do not edit: change the
+workloads in `src/privadmm/papers/bench/` and run it. Goals were set before the work on speed began.
+
+"""
+GROWN = ("of", "sizes", "CPU time", "exponent")
+GROWTH = """## Growth
+
+CPU time of a DP-ADMM training, three sizes of one thing at a time; the exponent fits on a log-log scale. 1 is in
+proportion; below it, what does not grow still counts.
 
 """
 METHOD = """## How it is measured
 
-- **Two sides, one answer.** Every workload has our side, and a reference as a competent user would write it. Before times
-  count, a check compares what both reach (the same weights, the same objective, noise of the same size); sides that
-  disagree make the command fail.
-- **By turns.** Sides alternate within one process, one BLAS thread each, and the median counts. Times are CPU time, of all
-  threads and children, unless a goal says "by the clock". So threads of ours make no ratio better, and what else the machine does
-  disturbs both alike. A first call that is short is not counted, since caches were cold.
-- **A process for each workload.** Memory is the most that the process held while our side first ran, with Python and its
-  libraries (0.1 to 0.15 GB) and the data. Goals "x the data" subtract what it held before there were data.
-- **The floor** is the least that any program has to do on this machine: each record read once a pass, at the rate at which a plain
-  sum reads; multiplications and additions at the rate of a matrix product; a normal for each coordinate that needs one.
-  These rates are measured in the same process. A distance of 3 means three times that; it is no bound on what is possible where
-  data fit into a cache.
-- **A part of the reference.** Where it would take minutes, it does a part of the work, and its time is scaled up. The text of
-  the workload says so.
+- **Two sides, one answer.** Every workload has our side, and a reference as a competent user would write it. Before
+  times count, a check compares what both reach (the same weights, the same objective, noise of the same size); sides
+  that disagree make the command fail.
+- **By turns.** Sides alternate within one process, one BLAS thread each, and the median counts. Times are CPU time,
+  of all threads and children, unless a goal says "by the clock". So threads of ours make no ratio better, and what
+  else the machine does disturbs both alike. A first call that is short is not counted, since caches were cold.
+- **A process for each workload.** Memory is the most that the process held while our side first ran, with Python and
+  its libraries (0.1 to 0.15 GB) and the data. Goals "x the data" subtract what it held before there were data.
+- **The floor** is the least that any program has to do on this machine: each record read once a pass, at the rate at
+  which a plain sum reads; multiplications and additions at the rate of a matrix product; a normal for each coordinate
+  that needs one. These rates are measured in the same process. A distance of 3 means three times that; it is no bound
+  on what is possible where data fit into a cache.
+- **A part of the reference.** Where it would take minutes, it does a part of the work, and its time is scaled up. The
+  text of the workload says so.
 - With `--quick`, sizes are cut where it would take long, and such goals are not judged.
 
 """
@@ -89,6 +96,14 @@ def facts(result: dict[str, Any]) -> str:
     return f"{one['processor']}, {one['cores']} cores, Python {one['python']}, {versions}.{rates}"
 
 
+def grown(result: dict[str, Any]) -> list[list[str]]:
+    """Rows of the table of growth."""
+    return [
+        [one["of"], ", ".join(map(str, one["sizes"])), ", ".join(map(duration, one["cpu"])), f"{one['exponent']:.2f}"]
+        for one in result["growth"]
+    ]
+
+
 def markdown(result: dict[str, Any], picture: str) -> str:
     """The whole page."""
     parts = [INTRODUCTION]
@@ -103,20 +118,7 @@ def markdown(result: dict[str, Any], picture: str) -> str:
             parts += [f"- `{name}`: {why}\n" for name, why in missed]
             parts.append("\n")
     if result["growth"]:
-        parts.append(
-            "## Growth\n\nCPU time of a DP-ADMM training, three sizes of one thing at a time; the exponent fits "
-        )
-        parts.append("on a log-log scale. 1 is in proportion; below it, what does not grow still counts.\n\n")
-        rows = [
-            [
-                one["of"],
-                ", ".join(map(str, one["sizes"])),
-                ", ".join(map(duration, one["cpu"])),
-                f"{one['exponent']:.2f}",
-            ]
-            for one in result["growth"]
-        ]
-        parts.append(table(("of", "sizes", "CPU time", "exponent"), rows) + "\n")
+        parts.append(GROWTH + table(GROWN, grown(result)) + "\n")
     parts.append(METHOD)
     parts.append("## The workloads\n\n")
     for one in everything().values():

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-WIDE, ORDER = 1 << 25, 1024  # numbers of the array that is read (256 MB, beyond caches), and of the matrices
+WIDE, ORDER, NORMALS = 1 << 24, 768, 300_000  # numbers that are read (128 MB, beyond caches), of a matrix, drawn
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
@@ -32,7 +32,7 @@ def rates() -> dict[str, float]:
     return {
         "bandwidth": wide.nbytes / best(wide.sum),
         "gemm": 2.0 * ORDER**3 / best(lambda: square @ square),
-        "normals": 1e6 / best(lambda: rng.standard_normal(1_000_000)),
+        "normals": NORMALS / best(lambda: rng.standard_normal(NORMALS)),
     }
 
 

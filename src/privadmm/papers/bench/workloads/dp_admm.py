@@ -1,7 +1,9 @@
 """DP-ADMM with many parties, and many times over: what per-party and per-run work costs."""
 
+import importlib.util
 import math
 from functools import cache, cached_property
+from itertools import count as numbers
 
 import numpy as np
 from scipy.special import expit
@@ -16,7 +18,7 @@ from privadmm.papers.bench.workloads import problems
 from privadmm.papers.bench.workloads.problems import relative, same_noise
 from privadmm.papers.dp_admm import runs
 from privadmm.privacy.calibration import NoPrivacy, Target
-from privadmm.privacy.mechanisms import Simulation
+from privadmm.privacy.mechanisms import Deployment, Simulation
 
 D_W, RHO, WEIGHT = 30.0, 0.1, 1e-3
 LOOP = "a plain loop over parties, without accounts or ledger"
@@ -211,3 +213,31 @@ def reproduced(quick: bool) -> Ready:
     passes = count * rounds
     floor = Floor(passes * problems.size(shards), passes * 4.0 * shards.cells, float(passes * 100 * shards.dim))
     return Ready(ours, {"loop": Reference(loop, check, 1 / count)}, floor, count, full=not quick)
+
+
+def no_secure_noise() -> str | None:
+    found = importlib.util.find_spec("opendp")
+    return None if found else "needs opendp, which is the extra `deploy`: pip install privadmm[deploy]"
+
+
+@workload(
+    "deployment-noise", Line("numpy", "numpy's normals, which are not for deployment", None), missing=no_secure_noise
+)
+def secure_noise(quick: bool) -> Ready:
+    """Noise of a deployment for one release of 10,000 coordinates: discrete, from the system's secure source.
+
+    Fair: the reference draws floating-point normals from a seed, which protects nobody from whoever reads the last bits;
+    it is there to show what the exact discrete law costs. There is no goal.
+    """
+    noise, rng, zero = Deployment(), np.random.default_rng(0), np.zeros((1, 1000 if quick else 10_000))
+    scale, ids, rounds = np.ones(1), np.zeros(1, dtype=np.int64), numbers()
+
+    def ours() -> Floats:
+        drawn = noise.gaussian(zero, scale, 5 * scale, ids, (next(rounds), 0, 0))
+        return np.asarray(drawn)
+
+    def check(mine: Floats, theirs: Floats) -> Agreement:
+        return Agreement(abs(math.log(float(np.std(mine)) / float(np.std(theirs)))), 0.1)
+
+    floor = Floor(normals=float(zero.size))
+    return Ready(ours, {"numpy": Reference(lambda: 5 * rng.standard_normal(zero.shape), check)}, floor, full=not quick)

@@ -46,7 +46,7 @@ def made(ours: float = 1.0, theirs: float = 1.0, goal: Goal | None = None) -> Wo
 
 def test_two_workloads_through_the_whole_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     written = tmp_path / "new" / "page.md"
-    code, out, err = said(capsys, *TINY, "--quick", "--json", "--out", str(written))
+    code, out, _ = said(capsys, *TINY, "--quick", "--json", "--out", str(written))
     assert code == 0
     result = json.loads(out)
     assert [line["name"] for line in result["lines"]] == list(TINY)
@@ -108,7 +108,7 @@ def test_the_page_names_every_workload_and_no_machine() -> None:
 
 
 def test_a_wrong_name_is_told_the_right_ones(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = said(capsys, "gradient", "--json")
+    code, out, _ = said(capsys, "gradient", "--json")
     assert code == 2
     assert all(name in json.loads(out)["message"] for name in (*NAMES, "growth"))
     code, out, _ = said(capsys, "--list", "--json")
@@ -156,7 +156,7 @@ def test_a_workload_that_fails_or_cannot_run_is_named(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize(
     ("kind", "figure", "margin"),
-    [("faster", 20.0, 2.0), ("slower", 20.0, 0.5), ("wall", 5.0, 2.0), ("peak", 40.0, 0.25)],
+    [("faster", 20.0, 2.0), ("slower", 20.0, 0.5), ("wall", 5.0, 2.0), ("peak", 40, 0.25)],
 )
 def test_a_margin_above_one_is_a_goal_that_is_met(kind: Any, figure: float, margin: float) -> None:
     assert Goal(kind, 10.0).margin(figure) == margin

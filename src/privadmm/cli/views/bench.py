@@ -40,7 +40,9 @@ def shown(result: dict[str, Any]) -> str:
     parts: list[Any] = []
     if result["lines"]:
         rows = [[coloured(cell) for cell in page.cells(line)] for line in result["lines"]]
-        parts.append(screen.table("Speed", page.COLUMNS, rows, ("workload", "goal")))
+        shape = screen.table("Speed", page.COLUMNS, rows, ("workload", "goal"))
+        shape.columns[0].no_wrap = True  # names are what the command takes
+        parts.append(shape)
     if result["growth"]:
         parts.append(screen.table("Growth", page.GROWN, page.grown(result), ("of",)))
     said: screen.Facts = [("machine", escape(page.facts(result)))]

@@ -20,7 +20,8 @@ from privadmm.papers.bench.workload import Line, Ready, Run, Workload
 
 SHORT = 0.02  # seconds: a shorter call is repeated within one measurement, until it takes about this long
 WARM = 0.5  # seconds: a shorter first call is not counted, since caches were cold
-PATIENCE = {True: 0.3, False: 6.0}  # seconds for further turns, quick or not
+PATIENCE = {True: 0.3, False: 6.0}  # seconds of turns after which there are no more, quick or not
+LEAST = {True: 1, False: 2}  # turns that count
 TURNS = 15  # at most
 
 
@@ -40,7 +41,7 @@ class Side:
         machine.forget_peak()
         self.answer, cpu, wall = timed(run)
         self.peak = (peak or machine.peak)()
-        self.times, self.first = max(1, math.ceil(SHORT / max(wall, 1e-6))), (cpu, wall)
+        self.times, self.first = max(1, math.ceil(SHORT / max(wall, 1e-6))), wall
         if wall >= WARM:
             self.cpu.append(cpu)
             self.wall.append(wall)
@@ -69,8 +70,8 @@ def measure(chosen: Workload, quick: bool) -> list[dict[str, Any]]:
         name: one.check(ours.answer, others[name].answer if name in others else ours.answer)
         for name, one in ready.references.items()
     }
-    begin = time.perf_counter()
-    while len(ours.cpu) < TURNS and (not ours.cpu or time.perf_counter() - begin < PATIENCE[quick]):
+    begin = time.perf_counter() - sum(side.first for side in (ours, *others.values()))
+    while len(ours.cpu) < TURNS and (len(ours.cpu) < LEAST[quick] or time.perf_counter() - begin < PATIENCE[quick]):
         for side in (ours, *others.values()):
             side.turn()
     for side in others.values():

@@ -17,12 +17,12 @@ Check = Callable[[Floats, Floats], "Agreement"]
 Kind = Literal["faster", "slower", "cpu", "wall", "over_data", "peak"]
 # What a goal bounds: the figure of a measured row, and how it is said.
 WORDS: Mapping[Kind, str] = {
-    "faster": "at least {:g}x",
-    "slower": "at most {:g}x its time",
-    "cpu": "at most {} CPU",
-    "wall": "at most {} by the clock",
-    "over_data": "at most {:g}x the data",
-    "peak": "at most {}",
+    "faster": ">= {:g}x",
+    "slower": "<= {:g}x slower",
+    "cpu": "<= {} CPU",
+    "wall": "<= {} by the clock",
+    "over_data": "<= {:g}x the data",
+    "peak": "<= {}",
 }
 
 

@@ -220,13 +220,11 @@ def no_secure_noise() -> str | None:
     return None if found else "needs opendp, which is the extra `deploy`: pip install privadmm[deploy]"
 
 
-@workload(
-    "deployment-noise", Line("numpy", "numpy's normals, which are not for deployment", None), missing=no_secure_noise
-)
+@workload("deployment-noise", Line("numpy", "numpy's normals, not for deployment", None), missing=no_secure_noise)
 def secure_noise(quick: bool) -> Ready:
     """Noise of a deployment for one release of 10,000 coordinates: discrete, from the system's secure source.
 
-    Fair: the reference draws floating-point normals from a seed, which protects nobody from whoever reads the last bits;
+    Fair: the reference draws floating-point normals from a seed, which protects nobody from who reads the last bits;
     it is there to show what the exact discrete law costs. There is no goal.
     """
     noise, rng, zero = Deployment(), np.random.default_rng(0), np.zeros((1, 1000 if quick else 10_000))

@@ -19,6 +19,7 @@ NAMES = list(everything())
 # Compared by the size of their noise or by their accuracy, so that a small fault is not seen.
 STATISTICAL = {"dp-admm-many", "dp-admm-sweep", "dp-admm-reproduce", "replicas-dense", "replicas-sparse"}
 STATISTICAL |= {"deployment-noise", "private-training"}
+FLAT = ("pooled-", "dask-glm")  # compared near an optimum, where the objective hardly moves
 LONG = {name for name in NAMES if name.startswith(("train-", "pooled-", "rounds-", "dask", "dp-admm-", "replicas-"))}
 TINY = ("gradient-adult", "ledger")
 
@@ -81,11 +82,12 @@ def test_a_fault_of_ours_is_seen(name: str) -> None:
         for reference in ready.references.values():
             theirs = ours if reference.run is None else reference.run()
             assert reference.check(ours, theirs).reached
-            wrong = ours * (3.0 if name in STATISTICAL else 1.01)
+            wrong = ours * (3.0 if name in STATISTICAL else 1.1 if name.startswith(FLAT) else 1.01)
             if reference.run is None and name in STATISTICAL:
                 continue  # it has only its own spread to be compared with, and its line is about memory
             assert not reference.check(wrong, theirs if reference.run else wrong).reached
-            assert not reference.check(np.full_like(ours, np.nan), theirs).reached
+            with np.errstate(invalid="ignore"):
+                assert not reference.check(np.full_like(ours, np.nan), theirs).reached
 
 
 def test_every_workload_is_described() -> None:

@@ -135,7 +135,7 @@ ITERATIONS = "rounds: every one of them solves ten problems, and a pooled Newton
 
 def fit(sparse: bool, C: float, gap: float) -> Workload:
     def make(quick: bool) -> Ready:
-        this = Fit(sparse, C, 1e4 * gap, 8000) if quick else Fit(sparse, C, gap)
+        this = Fit(sparse, C, 100 * gap, 8000) if quick else Fit(sparse, C, gap)
         rounds = this.rounds()
         job, size = this.job(rounds), problems.size(this.shards)
         sides = {"sklearn": Reference(this.reference(), below(this.gap, this.off))}

@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 export OPENBLAS_NUM_THREADS := 1
 export OMP_NUM_THREADS := 1
 
-.PHONY: demo test test-all bench lint lock clean
+.PHONY: demo test test-all bench bench-engines lint lock clean
 
 demo: $(VENV)/core
 	$(BIN)/privadmm demo
@@ -17,9 +17,9 @@ test-all: $(VENV)/dev
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "slow or not slow"
 
 bench: $(VENV)/dev
-	$(BIN)/python benchmarks/solver.py
-	$(BIN)/python benchmarks/training.py
-	$(BIN)/python benchmarks/scale.py
+	$(BIN)/privadmm bench
+
+bench-engines: $(VENV)/dev
 	$(BIN)/python benchmarks/bounds.py --quick
 	$(BIN)/python benchmarks/shared_noise.py
 	$(BIN)/python benchmarks/dask_overhead.py

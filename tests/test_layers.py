@@ -30,8 +30,14 @@ LAYERS = (
 DEBTS: set[str] = set()
 # Which modules may import a library that is slow to load, or that not everybody has.
 OWNERS = {
-    "sklearn": {"estimators.base", "estimators.classifier", "estimators.regressor", "papers.sharing.runs"},
-    "matplotlib": {"runs.plots", "papers.framework.drawing"},
+    "sklearn": {
+        "estimators.base",
+        "estimators.classifier",
+        "estimators.regressor",
+        "papers.sharing.runs",
+        "papers.bench.workloads.pooled",
+    },
+    "matplotlib": {"papers.framework.drawing", "papers.bench.page"},
     "networkx": set[str](),
     "opendp": {"privacy.mechanisms"},
     "pyarrow": {"data.readers"},

@@ -1,0 +1,89 @@
+"""What this machine can do: streaming reads, matrix products, normals; and how much memory this process has held."""
+
+import os
+import platform
+import resource
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+WIDE, ORDER, NORMALS = 1 << 24, 768, 300_000  # numbers that are read (128 MB, beyond caches), of a matrix, drawn
+STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+
+def best(run: Callable[[], Any], times: int = 4) -> float:
+    found = []
+    for _ in range(times):
+        begin = time.process_time()
+        run()
+        found.append(time.process_time() - begin)
+    return min(found)
+
+
+def rates() -> dict[str, float]:
+    """Bytes a second that a plain sum reads, flops a second of a matrix product, normals a second; one thread each."""
+    wide, square, rng = np.ones(WIDE), np.ones((ORDER, ORDER)), np.random.default_rng(0)
+    return {
+        "bandwidth": wide.nbytes / best(wide.sum),
+        "gemm": 2.0 * ORDER**3 / best(lambda: square @ square),
+        "normals": NORMALS / best(lambda: rng.standard_normal(NORMALS)),
+    }
+
+
+def facts() -> dict[str, Any]:
+    """What a reader needs to know of the machine; neither its name nor a path."""
+    return {
+        "processor": processor(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "python": platform.python_version(),
+        **{name: version(name) for name in ("numpy", "scipy", "scikit-learn")},
+    }
+
+
+def processor() -> str:
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def status(key: str) -> int | None:
+    """A line of this process's status, in bytes; None where there is none."""
+    with suppress(OSError):
+        for line in STATUS.read_text().splitlines():
+            if line.startswith(f"{key}:"):
+                return int(line.split()[1]) * 1024
+    return None
+
+
+def held() -> int:
+    """Bytes of memory that this process holds now; where that cannot be told, the most that it has held."""
+    return status("VmRSS") or peak()
+
+
+def forget_peak() -> None:
+    """Let `peak` count from now on, where the system can."""
+    with suppress(OSError):
+        CLEAR.write_text("5")
+
+
+def peak() -> int:
+    """The most bytes that this process has held.
+
+    Linux's getrusage also counts what the parent held as it started this process, so its status is asked first.
+    """
+    unit = 1 if sys.platform == "darwin" else 1024
+    return status("VmHWM") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def cpu() -> float:
+    """CPU seconds of this process, all its threads and the children that it waited for."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime

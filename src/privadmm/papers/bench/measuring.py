@@ -1,0 +1,148 @@
+"""Measure one workload in this process: our side and its references by turns, then what the machine can do.
+
+    python -m privadmm.papers.bench.measuring NAME [--quick]      # one JSON object, for `privadmm bench`
+
+A ratio is that of median CPU times. Sides alternate, so that what else the machine does disturbs them alike.
+"""
+
+import json
+import math
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from privadmm.data.arrays import Floats
+from privadmm.papers.bench import machine
+from privadmm.papers.bench.workload import Line, Ready, Run, Workload
+
+SHORT = 0.02  # seconds: a shorter call is repeated within one measurement, until it takes about this long
+WARM = 0.5  # seconds: a shorter first call is not counted, since caches were cold
+PATIENCE = {True: 0.3, False: 6.0}  # seconds of turns after which there are no more, quick or not
+LEAST = {True: 1, False: 2}  # turns that count
+TURNS = 15  # at most
+
+
+def timed(run: Run, times: int = 1) -> tuple[Floats, float, float]:
+    """The last answer, and CPU and wall seconds of one call."""
+    cpu, wall = machine.cpu(), time.perf_counter()
+    for _ in range(times):
+        answer = run()
+    return answer, (machine.cpu() - cpu) / times, (time.perf_counter() - wall) / times
+
+
+class Side:
+    """One side: its first answer, its memory, and its times."""
+
+    def __init__(self, run: Run, peak: Callable[[], int] | None = None) -> None:
+        self.run, self.cpu, self.wall = run, list[float](), list[float]()
+        machine.forget_peak()
+        self.answer, cpu, wall = timed(run)
+        self.peak = (peak or machine.peak)()
+        self.times, self.first = max(1, math.ceil(SHORT / max(wall, 1e-6))), wall
+        if wall >= WARM:
+            self.cpu.append(cpu)
+            self.wall.append(wall)
+
+    def turn(self) -> None:
+        _, cpu, wall = timed(self.run, self.times)
+        self.cpu.append(cpu)
+        self.wall.append(wall)
+
+    def told(self, units: float) -> dict[str, float]:
+        """Median seconds for one unit, how far turns were apart, and memory."""
+        spread = (max(self.cpu) - min(self.cpu)) / statistics.median(self.cpu)
+        seconds = {"cpu": statistics.median(self.cpu) / units, "wall": statistics.median(self.wall) / units}
+        return {**seconds, "spread": spread, "turns": len(self.cpu), "peak": self.peak}
+
+
+def measure(chosen: Workload, quick: bool) -> list[dict[str, Any]]:
+    """The lines of a workload, as records."""
+    if (why := chosen.missing()) is not None:
+        return [skipped(chosen, line, why) for line in chosen.lines]
+    before = machine.held()
+    ready = chosen.make(quick)
+    ours = Side(ready.ours, ready.peak)
+    others = {name: Side(one.run) for name, one in ready.references.items() if one.run is not None}
+    agreed = {
+        name: one.check(ours.answer, others[name].answer if name in others else ours.answer)
+        for name, one in ready.references.items()
+    }
+    begin = time.perf_counter() - sum(side.first for side in (ours, *others.values()))
+    while len(ours.cpu) < TURNS and (len(ours.cpu) < LEAST[quick] or time.perf_counter() - begin < PATIENCE[quick]):
+        for side in (ours, *others.values()):
+            side.turn()
+    for side in others.values():
+        if not side.cpu:
+            side.turn()
+    rates = machine.rates()
+    found = []
+    for line in chosen.lines:
+        record = described(chosen, line) | judged(line, ready, ours, others.get(line.name), before, rates)
+        agreement = agreed[line.name]
+        record |= {"apart": float(agreement.apart), "allowed": agreement.allowed, "agree": agreement.reached}
+        found.append(record | {"rates": rates, "quick": quick})
+    return found
+
+
+def described(chosen: Workload, line: Line) -> dict[str, Any]:
+    goal = None if line.goal is None else asdict(line.goal) | {"words": line.goal.words}
+    facts = {"name": chosen.label(line), "workload": chosen.name, "title": chosen.title, "unit": chosen.unit}
+    return {**facts, "against": line.against, "goal": goal, "skipped": None}
+
+
+def skipped(chosen: Workload, line: Line, why: str) -> dict[str, Any]:
+    return described(chosen, line) | {"skipped": why, "met": None}
+
+
+def judged(
+    line: Line, ready: Ready, ours: Side, other: Side | None, before: int, rates: dict[str, float]
+) -> dict[str, Any]:
+    """Times, ratio, memory, distance from the floor, and whether the goal is met."""
+    own = ours.told(ready.units)
+    theirs = None if other is None else other.told(ready.units * ready.references[line.name].share)
+    ratio = None if theirs is None else theirs["cpu"] / own["cpu"]
+    floor = ready.floor.seconds(rates)
+    over = (own["peak"] - before) / ready.data if ready.data else None
+    figures = {
+        "faster": ratio,
+        "slower": None if ratio is None else 1 / ratio,
+        "cpu": own["cpu"],
+        "wall": own["wall"],
+        "over_data": over,
+        "peak": own["peak"],
+    }
+    figure = None if line.goal is None else figures[line.goal.kind]
+    margin = None if line.goal is None or figure is None else line.goal.margin(figure)
+    met = None if margin is None or not ready.full else margin >= 1
+    return {
+        "ours": own,
+        "reference": theirs,
+        "share": ready.references[line.name].share,
+        "ratio": ratio,
+        "wall_ratio": None if theirs is None else theirs["wall"] / own["wall"],
+        "memory_over_data": over,
+        "floor": None if floor is None else floor / ready.units,
+        "distance": None if floor is None else own["cpu"] * ready.units / floor,
+        "margin": margin,
+        "met": met,
+        "full": ready.full,
+        "reason": line.reason if met is False else "",
+    }
+
+
+def main() -> None:
+    from privadmm.engine.loop import one_blas_thread
+    from privadmm.papers.bench.growth import growth
+    from privadmm.papers.bench.workloads import everything
+
+    name, quick = sys.argv[1], "--quick" in sys.argv[2:]
+    with one_blas_thread():
+        found: Any = growth(quick) if name == "growth" else measure(everything()[name], quick)
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,184 @@
+"""The page and the picture of a measurement: docs/performance.md is what `privadmm bench --out` writes."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from privadmm.data.files import write_text
+from privadmm.papers.bench.workload import Goal, duration, size
+from privadmm.papers.bench.workloads import everything
+from privadmm.runs.plots import canvas
+
+COLUMNS = ("workload", "ours", "reference", "ratio", "goal", "met", "floor", "memory")
+MET, MISSED, GREY = "#0072B2", "#D55E00", "#555555"  # Okabe and Ito's: told apart by the colour-blind
+SHADES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000")
+SHAPES = ("o", "s", "^", "D", "v")
+
+INTRODUCTION = """# Performance
+
+What `privadmm bench --out docs/performance.md` measured; `make bench` measures it again. Do not edit: change the
+workloads in `src/privadmm/papers/bench/` and run it. Goals were set before the work on speed began.
+
+"""
+GROWN = ("of", "sizes", "CPU time", "exponent")
+GROWTH = """## Growth
+
+CPU time of a DP-ADMM training, three sizes of one thing at a time; the exponent fits on a log-log scale. 1 is in
+proportion; below it, what does not grow still counts.
+
+"""
+METHOD = """## How it is measured
+
+- **Two sides, one answer.** Every workload has our side, and a reference as a competent user would write it. Before
+  times count, a check compares what both reach (the same weights, the same objective, noise of the same size); sides
+  that disagree make the command fail.
+- **By turns.** Sides alternate within one process, one BLAS thread each, and the median counts. Times are CPU time,
+  of all threads and children, unless a goal says "by the clock". So threads of ours make no ratio better, and what
+  else the machine does disturbs both alike. A first call that is short is not counted, since caches were cold.
+- **A process for each workload.** Memory is the most that the process held while our side first ran, with Python and
+  its libraries (0.1 to 0.15 GB) and the data. Goals "x the data" subtract what it held before there were data.
+- **The floor** is the least that any program has to do on this machine: each record read once a pass, at the rate at
+  which a plain sum reads; multiplications and additions at the rate of a matrix product; a normal for each coordinate
+  that needs one. These rates are measured in the same process. A distance of 3 means three times that; it is no bound
+  on what is possible where data fit into a cache.
+- **A part of the reference.** Where it would take minutes, it does a part of the work, and its time is scaled up. The
+  text of the workload says so.
+- With `--quick`, sizes are cut where it would take long, and such goals are not judged.
+
+"""
+
+
+def ratio(line: dict[str, Any]) -> str:
+    return "-" if line["ratio"] is None else f"{line['ratio']:.3g}x"
+
+
+def cells(line: dict[str, Any]) -> list[str]:
+    """A row of the table."""
+    goal, name = "-" if line["goal"] is None else line["goal"]["words"], line["name"]
+    if why := line.get("skipped") or line.get("failed"):
+        return [name, "skipped" if line.get("skipped") else "FAILED", why, "-", goal, "-", "-", "-"]
+    of = f" a {line['unit']}" if line["unit"] else ""
+    kind = "" if line["goal"] is None else line["goal"]["kind"]
+    clock = "wall" if kind == "wall" else "cpu"
+    theirs = "-" if line["reference"] is None else duration(line["reference"][clock])
+    over = f" ({line['memory_over_data']:.2f}x the data)" if kind == "over_data" else ""
+    floor = "-" if line["distance"] is None else f"{line['distance']:.3g}x"
+    memory = size(line["ours"]["peak"]) + over
+    return [name, duration(line["ours"][clock]) + of, theirs, ratio(line), goal, verdict(line), floor, memory]
+
+
+def verdict(line: dict[str, Any]) -> str:
+    if line.get("agree") is False:
+        return "DISAGREE"
+    if line["goal"] is None:
+        return "-"
+    return {True: "yes", False: "no", None: "not judged"}[line["met"]]
+
+
+def reasons(result: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """For each goal that was missed: by how much, and one line of reason."""
+    for line in result["lines"]:
+        if line["met"] is False and not line.get("failed"):
+            far = "" if line["distance"] is None else f"; {line['distance']:.3g}x the floor"
+            yield line["name"], f"{line['margin']:.2f} of the goal{far}. {line['reason']}"
+
+
+def facts(result: dict[str, Any]) -> str:
+    """The machine, in a sentence."""
+    one = result["machine"]
+    rates = ""
+    if "bandwidth" in one:
+        rates = (
+            f" One thread reads {one['bandwidth'] / 1e9:.3g} GB/s in a plain sum, multiplies matrices at "
+            f"{one['gemm'] / 1e9:.3g} GFlop/s, and draws {one['normals'] / 1e6:.3g} million normals a second."
+        )
+    versions = ", ".join(f"{name} {one[name]}" for name in ("numpy", "scipy", "scikit-learn"))
+    return f"{one['processor']}, {one['cores']} cores, Python {one['python']}, {versions}.{rates}"
+
+
+def grown(result: dict[str, Any]) -> list[list[str]]:
+    """Rows of the table of growth."""
+    return [
+        [one["of"], ", ".join(map(str, one["sizes"])), ", ".join(map(duration, one["cpu"])), f"{one['exponent']:.2f}"]
+        for one in result["growth"]
+    ]
+
+
+def markdown(result: dict[str, Any], picture: str) -> str:
+    """The whole page."""
+    parts = [INTRODUCTION]
+    if result["quick"]:
+        parts.append("**A quick run: sizes and repeats are cut.**\n\n")
+    parts.append(f"{facts(result)}\n\n")
+    if result["lines"]:
+        parts.append(table(COLUMNS, [cells(line) for line in result["lines"]]))
+        parts.append(f"\n![Ratios over goals, and growth]({picture})\n\n")
+        if missed := list(reasons(result)):
+            parts.append("## Goals that are missed\n\n")
+            parts += [f"- `{name}`: {why}\n" for name, why in missed]
+            parts.append("\n")
+    if result["growth"]:
+        parts.append(GROWTH + table(GROWN, grown(result)) + "\n")
+    parts.append(METHOD)
+    parts.append("## The workloads\n\n")
+    for one in everything().values():
+        against = "; ".join(f"{line.name}: {line.against}" for line in one.lines)
+        parts.append(f"**`{one.name}`.** {one.title}. Against {against}.\n{one.fairness}\n\n")
+    return "".join(parts).rstrip("\n") + "\n"
+
+
+def table(head: tuple[str, ...], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |\n" for row in lines)
+
+
+def save(result: dict[str, Any], page: Path) -> None:
+    """Write the page, and its picture beside it."""
+    picture = page.with_suffix(".svg")
+    draw(result, picture)
+    write_text(page, markdown(result, picture.name))
+
+
+def draw(result: dict[str, Any], path: Path) -> None:
+    """Every goal and how far it was met, on the left; how times grow, on the right."""
+    from matplotlib import rc_context
+
+    judged = [line for line in result["lines"] if line.get("margin") is not None and line["goal"] is not None]
+    with rc_context({"svg.hashsalt": "privadmm", "svg.fonttype": "none"}):
+        drawing = canvas(height=max(4.0, 0.24 * len(judged) + 1.4))
+        drawing.set_size_inches(11.0, max(4.0, 0.24 * len(judged) + 1.4))
+        left, right = drawing.subplots(1, 2, width_ratios=[3, 2])
+        goals(left, judged)
+        curves(right, result["growth"])
+        drawing.savefig(path, metadata={"Date": None})
+
+
+def goals(axes: Any, lines: list[dict[str, Any]]) -> None:
+    for at, line in enumerate(reversed(lines)):
+        met = line["margin"] >= 1
+        color = MET if met else MISSED
+        axes.plot([1, line["margin"]], [at, at], color=color, linewidth=2)
+        axes.plot(line["margin"], at, "o" if met else "X", color=color, markersize=7)
+    axes.axvline(1, color=GREY, linewidth=1)
+    axes.set_xscale("log")
+    axes.set_yticks(range(len(lines)), [f"{line['name']}  ({said(line)})" for line in reversed(lines)], fontsize=7)
+    axes.set_xlabel("times better than the goal (circle: met, cross: missed)")
+    axes.grid(axis="x", alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def said(line: dict[str, Any]) -> str:
+    return Goal(line["goal"]["kind"], line["goal"]["value"]).words
+
+
+def curves(axes: Any, growth: list[dict[str, Any]]) -> None:
+    for one, color, shape in zip(growth, SHADES, SHAPES, strict=False):
+        x = [size / one["sizes"][0] for size in one["sizes"]]
+        y = [seconds / one["cpu"][0] for seconds in one["cpu"]]
+        axes.plot(x, y, marker=shape, color=color, label=f"{one['of']}: exponent {one['exponent']:.2f}")
+    axes.set(xscale="log", yscale="log", xlabel="size, over the smallest", ylabel="CPU time, over the smallest's")
+    axes.set_title("How time grows", fontsize=10)
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    if growth:
+        axes.legend(frameon=False, fontsize=8)

@@ -56,9 +56,9 @@ def test_every_kind_of_column_is_declared_or_left_out_with_a_reason(patients: Pa
     assert one.columns == {
         "age": Number(15, 65),
         "sex": Category(("female", "male")),
-        "ward": Category(("a", "b")),
+        "ward": Category(("a", "b"), missing=True),
         "flag": Category(("0", "1")),
-        "pressure": Number(-0.002, 0.004),
+        "pressure": Number(-0.002, 0.004, missing=True),
         "mixed": Category(("1", "low")),
         "grade": Number(1, 5),
     }
@@ -72,7 +72,7 @@ def test_every_kind_of_column_is_declared_or_left_out_with_a_reason(patients: Pa
     assert "same in every row" in said["same"]
     assert "empty" in said["empty"]
     assert "20 cells are missing" in said["ward"]
-    assert "1 cells hold no number" in said["pressure"]
+    assert "1 cells are missing" in said["pressure"]
     assert "codes" in said["grade"]
     assert "negative" in said["readmitted"]
 
@@ -136,7 +136,7 @@ def test_parquet_is_read_too(tmp_path: Path) -> None:
     }
     parquet.write_table(pyarrow.table(columns), tmp_path / "data.parquet")
     one = declare(tmp_path / "data.parquet", "y")
-    assert one.columns == {"age": Number(20, 56), "sex": Category(("f", "m"))}
+    assert one.columns == {"age": Number(20, 56), "sex": Category(("f", "m"), missing=True)}
     assert one.classes == ("False", "True")
 
 

@@ -286,8 +286,11 @@ def test_the_estimators_model_takes_rows_by_name(tmp_path: Path) -> None:
 
 def test_the_encoder_on_disk_holds_declared_constants_only(trained: Place) -> None:
     kept = json.loads((trained.out / "model.json").read_text())["frame"]["schema"]
-    assert kept["columns"]["age"] == {"low": 0.0, "high": 100.0, "edges": [0.0, 0.02, 0.1, 0.25, 0.5]}
-    assert kept["columns"]["ward"] == {"values": ["a", "b", "c"]}
+    assert kept["columns"]["age"] == {
+        **{"low": 0.0, "high": 100.0, "edges": [0.0, 0.02, 0.1, 0.25, 0.5], "cuts": []},
+        **{"default": None, "missing": False},
+    }
+    assert kept["columns"]["ward"] == {"values": ["a", "b", "c"], "other": False, "default": None, "missing": False}
     assert (kept["label"], kept["classes"]) == ("readmitted", ["no", "yes"])
 
 

@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privadmm.data.arrays import Ints
+from privadmm.data.kinds import Category, Encoding, one_hot
 from privadmm.data.raw import check_choice, labels
 from privadmm.data.readers import Matrix, Records
-from privadmm.data.schema import Category, Encoding, Schema, one_hot
+from privadmm.data.schema import Schema
 from privadmm.errors import DataError
 
 Form = Literal["onehot", "a9a", "raw"]

@@ -77,7 +77,11 @@ class Date:
 
     @property
     def square(self) -> float:
-        return float(self.entries)
+        present = 1.0 + len(self.parts)
+        if self.default is None or not self.missing:
+            return present
+        low, high = self.day(self.low), self.day(self.high)
+        return present + (1.0 if self.edges else ((self.day(self.default) - low) / (high - low)) ** 2)
 
     def encoded(self, encoding: Encoding) -> "Date":
         return replace(self, edges=EDGES[encoding])

@@ -122,7 +122,12 @@ class Number:
         if self.cuts:
             made = tuple(f"{column}>={plain(cut)}" for cut in (self.low, *self.cuts))
         elif self.edges:
-            made = tuple(f"{column}>={self.low + edge * (self.high - self.low):g}" for edge in self.edges)
+            starts = [self.low + edge * (self.high - self.low) for edge in self.edges]
+            short = [
+                f"{start:g}" for start in starts
+            ]  # as models have it; of a narrow range it may name two bins alike
+            told = short if raw.repeated(short) is None else map(repr, starts)
+            made = tuple(f"{column}>={start}" for start in told)
         return (*made, f"{column}={MISSING}") if self.missing else made
 
     def unreadable(self, values: NDArray[Any]) -> NDArray[np.bool_]:

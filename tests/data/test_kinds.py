@@ -113,6 +113,7 @@ def test_bins_of_counts_follow_from_the_range(low: float, high: float, cuts: tup
 
 
 WRONG = [
+    (["18", "90"], r"two numbers in quotes: write \[18, 90\]"),
     ({}, "needs range, categories or date"),
     ({"rnage": [0, 1]}, "did you mean 'range'"),
     ({"range": [0, 1], "mising": True}, "did you mean 'missing'"),
@@ -137,6 +138,8 @@ WRONG = [
     ({"date": "%d.%m", "range": ["01.01", "02.01"]}, "needs a year"),
     ({"date": "%d %B %Y", "range": ["1 May 2020", "2 May 2020"]}, "%B"),
     ({"date": "%Y-%Y", "range": ["2020-2020", "2021-2021"]}, "%Y twice"),
+    ({"date": "dd.mm.yyyy", "range": ["01.01.2020", "02.01.2020"]}, "%d for the day"),
+    ({"categories": ["a", "(other)"], "other": True}, "adds the level"),
     ({"date": "%Y-%m-%", "range": ["2020-01-", "2021-01-"]}, "has %;"),
     ({"date": "%Y-%m-%d", "range": ["2021-01-01", "2020-01-01"]}, "low < high"),
     ({"date": "%Y-%m-%d", "range": ["1.1.2021", "2020-01-01"]}, "'1.1.2021' is no date in the format"),

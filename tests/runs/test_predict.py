@@ -310,6 +310,46 @@ def test_a_model_of_an_earlier_version_or_a_damaged_one(trained: Place) -> None:
         old.predict_rows(plain(RAW))
 
 
+def test_the_training_file_needs_no_flag_for_the_column_of_the_parties(trained: Place) -> None:
+    file = trained.path / "patients.csv"
+    said = trained.call("predict", trained.out, file, "--json")
+    assert (said.code, said.object["rows"]) == (0, len(RAW))
+    assert said.object["scores"] == privadmm.load(trained.out).score_rows(plain(RAW)).tolist()
+    # Control: any other column that the model does not know is still refused.
+    file.write_text(file.read_text().replace("hospital", "clinic", 1))
+    assert trained.call("predict", trained.out, file, "--json").code == 1
+
+
+EVERY_KIND = {
+    "age": {"range": [0, 100], "missing": True, "default": 50},
+    "ward": {"categories": ["a", "b"], "other": True},
+    "pressure": {"range": [-1.0, 3.5], "edges": [0, 1.5]},
+    "seen": {"date": "%d.%m.%Y", "range": ["01.01.2020", "31.12.2029"], "parts": ["month"], "missing": True},
+}
+
+
+def test_a_schema_of_every_kind_trains_and_predicts(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cells that are missing, unlisted or no date are read as declared, with on_bad = "refuse", and counted."""
+    no_plots(monkeypatch)
+    dates = ["", "soon", "31.02.2024", *(f"0{day}.05.2024" for day in range(1, 6))]
+    every = [{**row, "age": "" if row["age"] > 70 else row["age"], "seen": dates[i % 8]} for i, row in enumerate(RAW)]
+    with (place.path / "patients.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, [*every[0], "readmitted"])
+        writer.writeheader()
+        writer.writerows({**row, "readmitted": "no" if i % 3 else "yes"} for i, row in enumerate(every))
+    changes = with_changes(RECOMMENDED, {"data": {"schema": EVERY_KIND, "on_bad": "refuse"}})
+    write_config(place.path / "config.toml", with_changes(PRIVATE, changes))
+    assert place.train(place.path / "config.toml", "--json").code == 0
+    model = privadmm.load(place.out)
+    found, *_ = build.records(configs.read(place.path / "config.toml"))
+    assert {"age=(missing)", "ward=(other)", "pressure>=1.5", "seen=month:5", "seen=(missing)"} <= set(found.names)
+    assert np.array_equal(model.scores(found.X), model.score_rows(every))
+    unread = place.call("predict", place.out, place.path / "patients.csv", "--json").object["unread"]
+    assert unread["age"] == {"indicated": sum(row["age"] == "" for row in every)}
+    assert unread["ward"] == {"other": sum(row["ward"] not in "ab" for row in every)}
+    assert unread["seen"] == {"indicated": 18}
+
+
 def test_an_encoder_reorders_and_leaves_out() -> None:
     schema = Schema({"a": Number(0, 2), "b": Category(("x", "y"))}, "label", None, 1.0)
     X = encode_rows(Encoder(("b=y", "a"), schema), [{"a": 1, "b": "y"}, {"a": 3, "b": "x"}])

@@ -38,9 +38,9 @@ def _repeated(words: Iterable[str]) -> str | None:
 
 
 def _column_problem(value: tuple[float | str, ...] | Mapping[str, Any]) -> str | None:
-    if isinstance(value, Mapping):
-        from privadmm.data.schema import column_of
+    from privadmm.data.schema import column_of, quoted_range  # which loads numpy
 
+    if isinstance(value, Mapping):
         try:
             column_of(value)
         except ConfigError as error:
@@ -52,7 +52,7 @@ def _column_problem(value: tuple[float | str, ...] | Mapping[str, Any]) -> str |
         return "mixes strings and numbers"
     if words:
         # Readers strip what they read, so a blank category would never be met, and a repeated one twice.
-        return "has a blank category" if "" in words else _repeated(words)
+        return "has a blank category" if "" in words else _repeated(words) or quoted_range(words)
     if len(numbers) != 2:
         return f"is {show(value)}"
     return None if numbers[0] < numbers[1] else f"is [{numbers[0]:g}, {numbers[1]:g}]"
@@ -140,7 +140,7 @@ CLASSES = Rule(
 )
 COLUMN = Rule(
     _column_problem,
-    "[low, high] with low < high, a list of distinct strings, or a table of range, categories or date (docs/data.md)",
+    "[low, high] with low < high, a list of distinct strings, or a table (docs/data.md)",
     {
         "anyOf": [
             _WORDS,

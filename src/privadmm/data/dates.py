@@ -145,6 +145,8 @@ def check_format(format: object) -> None:
     """Refuse a format that does not say a date by itself, or in which words of a language stand."""
     if not isinstance(format, str) or not format.strip() or len(format) > LONGEST:
         raise ConfigError(f'a date has a format such as "%Y-%m-%d", of {LONGEST} characters at most, not {format!r}')
+    if "%" not in format:
+        raise ConfigError(f"format {format!r} has no %: write %Y for the year, %m for the month and %d for the day")
     used = re.findall("%(.?)", format.replace("%%", ""))
     if odd := [letter for letter in used if letter not in DIRECTIVES or not letter]:
         known = ", ".join(f"%{letter}" for letter in DIRECTIVES)

@@ -176,6 +176,9 @@ class Category:
             raise ConfigError(f"category {value!r} is declared twice; each needs one place in the list")
         object.__setattr__(self, "values", values)
         check_flag(other=self.other, missing=self.missing)
+        for level, key, added in ((OTHER, "other", self.other), (MISSING, "missing", self.missing)):
+            if added and level in values:
+                raise ConfigError(f"{key} = true adds the level {level!r}; take it off the list of categories")
         if self.default is not None and self.default not in values:
             raise ConfigError(f"default is one of the categories, not {self.default!r}")
 

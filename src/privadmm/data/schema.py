@@ -19,10 +19,10 @@ from privadmm.data.arrays import Floats
 from privadmm.data.dates import Date, parts_of
 from privadmm.data.kinds import COUNTS, Category, Encoding, Number, count_cuts
 from privadmm.data.raw import Classes, ClassName, OnBad
-from privadmm.errors import ConfigError, did_you_mean, listed
+from privadmm.errors import ConfigError, did_you_mean, listed, show
 from privadmm.params import check_positive
 
-__all__ = ["Category", "Column", "Date", "Encoding", "Number", "Schema", "column_of", "columns_of"]
+__all__ = ["Category", "Column", "Date", "Encoding", "Number", "Schema", "column_of", "columns_of", "quoted_range"]
 
 Column = Number | Category | Date
 KEYS = {
@@ -151,17 +151,32 @@ def column_of(entry: Any) -> Column:
         return _table(entry)
     if isinstance(entry, list | tuple):
         if entry and all(isinstance(item, str) for item in entry):
+            if problem := quoted_range(entry):
+                raise ConfigError(problem)
             return Category(tuple(entry))
         if len(entry) == 2 and not any(isinstance(item, str) for item in entry):
             return Number(entry[0], entry[1])
     raise ConfigError(FORMS)
 
 
+def quoted_range(words: Sequence[str]) -> str | None:
+    """Say that two words are numbers, not neighbours, which look like a range; as categories they are a table."""
+    try:
+        low, high = map(float, words)
+    except ValueError:
+        return None
+    if not low + 1 < high < math.inf:
+        return None
+    return (
+        f"is two numbers in quotes: write [{words[0]}, {words[1]}], or {{ categories = {show(list(words))} }} for words"
+    )
+
+
 def _table(entry: Mapping[str, Any]) -> Column:
     kind = next((kind for kind in ("date", "categories", "range") if kind in entry), None)
     if kind is None:
         near = next((hint for key in entry if (hint := did_you_mean(key, KEYS, repr))), "")
-        raise ConfigError(f"a table needs range, categories or date{near and f'; {near}'}; {FORMS}")
+        raise ConfigError(f"a table needs range, categories or date (docs/data.md){near and f'; {near}'}")
     for key in entry:
         if key not in KEYS[kind]:
             hint = did_you_mean(key, KEYS[kind], repr)

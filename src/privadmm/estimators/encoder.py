@@ -211,9 +211,9 @@ def table_of(X: Any, names: Sequence[str], check: Any) -> dict[str, NDArray[Any]
     if isinstance(X, Iterable) and not isinstance(X, str | bytes):
         rows = list(X)
         if all(isinstance(row, Mapping) for row in rows):
-            for row in rows[:1]:
-                check(list(row))
-            # Which keys a later row has is a fact about that record: a cell that is not there is a missing one.
+            if rows:
+                check(list(dict.fromkeys(key for row in rows for key in row)))
+            # Which keys a row has is a fact about that record: a cell that is not there is a missing one.
             return {name: objects([row.get(name) for row in rows]) for name in names}
     raise DataError(
         f"X is a {type(X).__name__}; give a data frame, a mapping of column to cells, or a list of mappings"

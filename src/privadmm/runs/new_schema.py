@@ -23,7 +23,7 @@ from privadmm.data.dates import parsed
 from privadmm.data.kinds import COUNTS, count_cuts, is_number
 from privadmm.data.raw import MISSING, Classes, distinct_columns, numbers, words
 from privadmm.data.readers import opened
-from privadmm.data.schema import Category, Column, Date, Number, Schema
+from privadmm.data.schema import Category, Column, Date, Number, Schema, quoted_range
 from privadmm.errors import ConfigError, DataError, did_you_mean
 from privadmm.params import HUGE, TINY, check_whole
 
@@ -243,7 +243,9 @@ def entry(column: Column) -> list[Any] | dict[str, Any]:
     default = short(column.default) if is_number(column.default) else column.default
     made |= {"default": default, "missing": column.missing}
     made = {key: value for key, value in made.items() if value not in (None, False, [])}
-    return next(iter(made.values())) if len(made) == 1 else made
+    # Two numbers as words would be taken for a range in quotes.
+    alone = len(made) == 1 and not (isinstance(column, Category) and quoted_range(column.values))
+    return next(iter(made.values())) if alone else made
 
 
 def short(number: Any) -> Any:

@@ -2,7 +2,8 @@
 
 import copy
 import pickle
-from datetime import date
+import warnings
+from datetime import date, datetime
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, Normalizer, PolynomialFeatures, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, Normalizer, PolynomialFeatures, RobustScaler, StandardScaler
 
 from privadmm import (
     ADMMClassifier,
@@ -22,8 +23,11 @@ from privadmm import (
     SchemaEncoder,
     check_pipeline,
     make_private_pipeline,
+    read,
 )
-from privadmm.errors import ConfigError, DataError
+from privadmm.errors import ConfigError, DataError, PooledWarning
+from privadmm.estimators.pooled import pooled
+from privadmm.runs.new_schema import declare
 
 DECLARED: dict[str, Any] = {
     "age": {"range": [0, 100], "missing": True},
@@ -262,3 +266,35 @@ def test_extra_columns_and_bad_cells_may_be_refused() -> None:
     with pytest.raises(DataError, match=r"'admitted': 1 of 3 rows hold no date.*row 3") as caught:
         SchemaEncoder(DECLARED, on_bad="refuse").transform(ROWS)
     assert "soon" not in str(caught.value)
+
+
+@pytest.mark.parametrize("scaler", [StandardScaler(), RobustScaler()])
+def test_an_estimator_warns_of_rows_that_give_a_scaler_away(scaler: Any) -> None:
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(3, 2, (60, 2)), np.array(["no", "yes"] * 30)
+    with pytest.warns(PooledWarning, match="SchemaEncoder"):
+        make_pipeline(scaler, model()).fit(X, y)
+    # Controls: rows as they are, rows scaled by public constants, a part of the scaled rows, sparse rows, a constant.
+    scaled = scaler.fit_transform(X)
+    for other in (X, (X - 3) / 2, scaled[:-1], np.ones((60, 2)), X[:5], SchemaEncoder(DECLARED).transform(ROWS * 9)):
+        assert pooled(other) is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PooledWarning)
+        model().fit(X, y)
+
+
+def test_columns_of_parquet_are_read_as_dates(tmp_path: Any) -> None:
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    days = [date(2020, 1, 1), None, date(2029, 12, 31)]
+    stamps = pyarrow.array([datetime(2020, 1, 1), None, datetime(2029, 12, 31)], pyarrow.timestamp("us", tz="UTC"))
+    for number, column in enumerate([pyarrow.array(days), stamps, pyarrow.array(["2020-01-01", "", "2029-12-31"])]):
+        path = tmp_path / f"{number}.parquet"
+        parquet.write_table(pyarrow.table({"admitted": column, "y": ["no", "yes", "no"]}), path)
+        schema = Schema.from_table(
+            {"admitted": DECLARED["admitted"] | {"missing": True}}, label="y", classes=("no", "yes"), row_bound=1.0
+        )
+        X = read(path, schema=schema).X
+        assert X[:, 0].tolist() == [0, 0, 1]
+        assert X[:, -1].tolist() == [0, 1, 0]
+        proposed = declare(path, "y").columns["admitted"]
+        assert (proposed.format, proposed.missing) == ("%Y-%m-%d", True)  # type: ignore[union-attr]

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         ConfigError,
         DataError,
         LedgerError,
+        PooledWarning,
         PrivadmmError,
         RefusedError,
         ToleranceError,
@@ -76,7 +77,7 @@ _NAMES = {
     "engine.block": "cluster",
     "engine.job": "Job train weights",
     "engine.public": "Public",
-    "errors": "BudgetWarning CheckpointError ConfigError DataError LedgerError PrivadmmError RefusedError ToleranceError",  # noqa: E501
+    "errors": "BudgetWarning CheckpointError ConfigError DataError LedgerError PooledWarning PrivadmmError RefusedError ToleranceError",  # noqa: E501
     "estimators": "ADMMClassifier ADMMRegressor",
     "estimators.encoder": "PrivatePipeline SchemaEncoder check_pipeline make_private_pipeline",
     "optim.graphs": "Graph",

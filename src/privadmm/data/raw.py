@@ -17,7 +17,10 @@ ClassName = str | float
 Classes = tuple[ClassName, ClassName]
 MISSING = frozenset({"", "?", "na", "n/a", "nan", "null", "none", "-"})  # words for no value
 DROP = "drop or fill in these rows"
-DROP_OR_DEFAULT = f'{DROP}, or set on_bad = "default" to read them as the low end of the range'
+DROP_OR_DEFAULT = (
+    f"{DROP}, declare in the schema what they become (missing = true, or a default), or set "
+    'on_bad = "default" to read them as the low end of the range'
+)
 
 
 def labels(values: NDArray[Any], classes: Sequence[ClassName], name: str = "label") -> Floats:

@@ -294,6 +294,18 @@ def test_the_encoder_on_disk_holds_declared_constants_only(trained: Place) -> No
     assert (kept["label"], kept["classes"]) == ("readmitted", ["no", "yes"])
 
 
+def test_a_model_from_before_columns_could_say_more_scores_the_same(trained: Place) -> None:
+    path = trained.out / "model.json"
+    before = privadmm.load(path).score_rows(plain(RAW))
+    facts = json.loads(path.read_text())
+    for column in facts["frame"]["schema"]["columns"].values():
+        for key in ("cuts", "default", "missing", "other"):
+            column.pop(key, None)
+    del facts["frame"]["unused"]
+    path.write_text(json.dumps(facts))
+    assert np.array_equal(privadmm.load(path).score_rows(plain(RAW)), before)
+
+
 def test_a_model_of_an_earlier_version_or_a_damaged_one(trained: Place) -> None:
     path = trained.out / "model.json"
     facts = json.loads(path.read_text())

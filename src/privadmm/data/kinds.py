@@ -82,7 +82,8 @@ class Number:
             raise ConfigError(f"edges are increasing fractions of the range, 0 first and below 1, not {self.edges}")
         for end in (self.low, self.high):
             if not is_number(end):
-                raise ConfigError(f"a range is two numbers, [low, high]; one end is a {type(end).__name__}")
+                kind = "in quotes" if isinstance(end, str) else f"a {type(end).__name__}"
+                raise ConfigError(f"a range is two numbers, [low, high]; one end is {kind}")
         low, high = float(self.low), float(self.high)
         if not (low < high and math.isfinite(high - low)):
             raise ConfigError(f"a range needs finite ends with low < high, not [{low!r}, {high!r}]")

@@ -19,7 +19,7 @@ from privadmm.data.arrays import Floats
 from privadmm.data.dates import Date, parts_of
 from privadmm.data.kinds import COUNTS, Category, Encoding, Number, count_cuts
 from privadmm.data.raw import Classes, ClassName, OnBad
-from privadmm.errors import ConfigError, did_you_mean, listed, show
+from privadmm.errors import ConfigError, did_you_mean, listed
 from privadmm.params import check_positive
 
 __all__ = ["Category", "Column", "Date", "Encoding", "Number", "Schema", "column_of", "columns_of", "quoted_range"]
@@ -167,9 +167,9 @@ def quoted_range(words: Sequence[str]) -> str | None:
         return None
     if not low + 1 < high < math.inf:
         return None
-    return (
-        f"is two numbers in quotes: write [{words[0]}, {words[1]}], or {{ categories = {show(list(words))} }} for words"
-    )
+    low_word, high_word = words
+    table = f'{{ categories = ["{low_word}", "{high_word}"] }}'
+    return f"is two numbers in quotes: write [{low_word}, {high_word}], or {table} if they are words"
 
 
 def _table(entry: Mapping[str, Any]) -> Column:

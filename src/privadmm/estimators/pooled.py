@@ -5,17 +5,21 @@ interquartile range 1, to nine digits. A scaler to [0, 1] looks like a declared 
 other; `check_pipeline` finds those where it is given the Pipeline.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from privadmm.data.arrays import Floats
+
 FEWEST = 10  # rows; the mean of two or three may well be 0
 EXACT = 1e-9
-STEPS = {
+Statistic = Callable[[Floats], Floats]
+STEPS: dict[str, tuple[Statistic, Statistic]] = {
     "mean 0 and variance 1": (lambda X: X.mean(axis=0), lambda X: X.var(axis=0)),
     "median 0 and interquartile range 1": (
         lambda X: np.median(X, axis=0),
-        lambda X: np.subtract(*np.percentile(X, [75, 25], axis=0)),
+        lambda X: np.percentile(X, 75, axis=0) - np.percentile(X, 25, axis=0),
     ),
 }
 

@@ -31,13 +31,10 @@ DEBTS: set[str] = set()
 # Which modules may import a library that is slow to load, or that not everybody has.
 OWNERS = {
     "sklearn": {
-        "estimators.base",
-        "estimators.classifier",
-        "estimators.regressor",
-        "papers.sharing.runs",
-        "papers.bench.workloads.pooled",
+        *("estimators.base", "estimators.classifier", "estimators.regressor", "estimators.encoder"),
+        *("papers.sharing.runs", "papers.bench.workloads.pooled"),
     },
-    "matplotlib": {"papers.framework.drawing", "papers.bench.page"},
+    "matplotlib": {"runs.plots", "papers.framework.drawing", "papers.bench.page"},
     "networkx": set[str](),
     "opendp": {"privacy.mechanisms"},
     "pyarrow": {"data.readers"},

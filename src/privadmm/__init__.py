@@ -36,11 +36,13 @@ if TYPE_CHECKING:
         ConfigError,
         DataError,
         LedgerError,
+        PooledWarning,
         PrivadmmError,
         RefusedError,
         ToleranceError,
     )
     from privadmm.estimators import ADMMClassifier, ADMMRegressor
+    from privadmm.estimators.encoder import PrivatePipeline, SchemaEncoder, check_pipeline, make_private_pipeline
     from privadmm.optim.graphs import Graph
     from privadmm.optim.losses import Debiased, HalfLogistic, Hinge, HuberHinge, Logistic, Squared
     from privadmm.optim.regularizers import L1, L2, ElasticNet
@@ -75,8 +77,9 @@ _NAMES = {
     "engine.block": "cluster",
     "engine.job": "Job train weights",
     "engine.public": "Public",
-    "errors": "BudgetWarning CheckpointError ConfigError DataError LedgerError PrivadmmError RefusedError ToleranceError",  # noqa: E501
+    "errors": "BudgetWarning CheckpointError ConfigError DataError LedgerError PooledWarning PrivadmmError RefusedError ToleranceError",  # noqa: E501
     "estimators": "ADMMClassifier ADMMRegressor",
+    "estimators.encoder": "PrivatePipeline SchemaEncoder check_pipeline make_private_pipeline",
     "optim.graphs": "Graph",
     "optim.losses": "Debiased HalfLogistic Hinge HuberHinge Logistic Squared",
     "optim.regularizers": "L1 L2 ElasticNet",

@@ -65,6 +65,10 @@ class BudgetWarning(UserWarning):
     """By its public facts a run has too little budget, or too few records, to beat a constant."""
 
 
+class PooledWarning(UserWarning):
+    """Rows look scaled by statistics of all parties' private rows, which no epsilon covers."""
+
+
 class InterruptedRunError(PrivadmmError):
     """Somebody pressed Ctrl-C. `kept`: something was released, and the directory can be resumed."""
 

@@ -15,6 +15,7 @@ import operator
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from typing import (
     Annotated,
     Any,
@@ -227,7 +228,7 @@ class OneOf:
         for kind in self.kinds:
             if kind.takes(value):
                 return kind.read(value, at, wrong)
-        return wrong(at, f"is {show(value)}")
+        return wrong(at, f"is {show(value)}", "write a date in quotes" if isinstance(value, date) else "")
 
     def allowed(self) -> str:
         return listed([kind.allowed() for kind in self.kinds])

@@ -289,6 +289,20 @@ def proposed(made: Federated, number: int, **changes: str) -> dict[str, Any]:
     return {"kind": "begin", "proposal": Proposal(f"{number:032x}", text, sizes, 4).pack(), "heads": "[]"}
 
 
+def test_a_proposal_carries_any_schema(tmp_path: Path) -> None:
+    every = {
+        "age": {"range": [0, 100], "missing": True, "default": 50, "edges": [18.5, 65]},
+        "ward": {"categories": ["a", 'b"'], "other": True},
+        "seen": {"date": "%d.%m.%Y", "range": ["01.01.2020", "31.12.2029"], "parts": ["month"]},
+        "sex": ["f", "m"],
+    }
+    data = {"source": "own.csv", "label": "y", "classes": ["no", "yes"], "schema": every, "test_fraction": 0.0}
+    config = neutral(read(write_config(tmp_path / "job.toml", with_changes(PRIVATE, {"data": data}))))
+    (tmp_path / "proposal.toml").write_text(written(config))
+    again = read_text(tmp_path / "proposal.toml")
+    assert (again.data, again.digest) == (config.data, config.digest)
+
+
 def first_step(number: int) -> dict[str, Any]:
     inbox = Mail(np.array([-1]), np.zeros((1, 4))).pack()
     return {"kind": "step", "job": f"{number:032x}", "round": 0, "phase": 0, "inbox": inbox}

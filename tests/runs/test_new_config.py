@@ -45,7 +45,7 @@ def test_a_public_file_is_enough(quick: Place) -> None:
     assert chosen.privacy is not None
     assert (chosen.privacy.epsilon, chosen.privacy.delta, chosen.parties.count) == (2.0, 1e-5, 4)
     assert set(chosen.data.schema or ()) == {"age", "ward", "weight"}
-    assert (facts["recommended"]["records"], facts["recommended"]["dim"]) == (64, 13)
+    assert (facts["recommended"]["records"], facts["recommended"]["dim"]) == (64, 14)  # and weight's indicator
     text = config.read_text()
     keys = [line for line in text.split("[data.schema]")[0].splitlines() if " = " in line and line[0] != "#"]
     assert keys
@@ -127,8 +127,10 @@ def test_the_path_of_the_docs_trains_where_a_number_is_missing(quick: Place) -> 
     assert chosen.data.on_bad == "default"
     assert "low end" in next(line for line in config.read_text().splitlines() if line.startswith("on_bad"))
     assert quick.train(config, "--json").code == 0
-    # Control: without that line it is refused.
+    # Control: without that line and the indicator it is refused.
     config.write_text(config.read_text().replace('on_bad = "default"', 'on_bad = "refuse"'))
+    schema = next(quick.path.rglob("schema.toml"))
+    schema.write_text(schema.read_text().replace(", missing = true }", " }"))
     assert quick.call("train", config, "--out", quick.path / "again", "--json").code == 1
 
 

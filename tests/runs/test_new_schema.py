@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privadmm.data.schema import Category, Number, Schema
+from privadmm.data.schema import Category, Date, Number, Schema
 from privadmm.errors import ConfigError, DataError
 from privadmm.runs.new_schema import Declared, comments, declare, key, outward, schema_file, text
 from small_runs import Place
@@ -56,9 +56,9 @@ def test_every_kind_of_column_is_declared_or_left_out_with_a_reason(patients: Pa
     assert one.columns == {
         "age": Number(15, 65),
         "sex": Category(("female", "male")),
-        "ward": Category(("a", "b")),
+        "ward": Category(("a", "b"), missing=True),
         "flag": Category(("0", "1")),
-        "pressure": Number(-0.002, 0.004),
+        "pressure": Number(-0.002, 0.004, missing=True),
         "mixed": Category(("1", "low")),
         "grade": Number(1, 5),
     }
@@ -72,9 +72,43 @@ def test_every_kind_of_column_is_declared_or_left_out_with_a_reason(patients: Pa
     assert "same in every row" in said["same"]
     assert "empty" in said["empty"]
     assert "20 cells are missing" in said["ward"]
-    assert "1 cells hold no number" in said["pressure"]
+    assert "1 cells are missing" in said["pressure"]
     assert "codes" in said["grade"]
     assert "negative" in said["readmitted"]
+
+
+def test_dates_counts_and_rare_categories_are_proposed(tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    rows = 400
+    columns: dict[str, Any] = {
+        "seen": lambda row: "" if row % 5 == 0 else f"{1 + row % 28:02d}.{1 + row % 12:02d}.20{15 + row % 6}",
+        "visits": lambda row: 60 if row == 7 else row % 4,
+        "age": lambda row: 18 + row % 60,
+        "job": lambda row: f"rare{row}" if row % 100 == 7 else ["clerk", "cook"][row % 2],
+        "either": lambda row: ["01/02/2020", "03/04/2021"][row % 2],
+        "code": lambda row: [10, 20][row % 2],
+        "y": lambda row: row % 2,
+    }
+    lines = [",".join(columns), *(",".join(str(make(row)) for make in columns.values()) for row in range(rows))]
+    path.write_text("\n".join(lines))
+    one = declare(path, "y")
+    assert one.columns == {
+        "seen": Date("%d.%m.%Y", "01.01.2015", "31.12.2020", missing=True),
+        "visits": Number(0, 60, cuts=(1, 2, 3, 5, 10, 20, 50)),
+        "age": Number(15, 80),
+        "job": Category(("clerk", "cook"), other=True),
+        "either": Date("%d/%m/%Y", "01/01/2020", "31/12/2021"),
+        "code": Category(("10", "20")),
+    }
+    said = {note.column: note.text for note in one.notes}
+    assert "%m/%d/%Y" in " ".join(note.text for note in one.notes if note.column == "either")
+    assert "4 of 6 categories are rare" in said["job"]
+    written = tomllib.loads(schema_file(one))
+    assert written["seen"] == {"date": "%d.%m.%Y", "range": ["01.01.2015", "31.12.2020"], "missing": True}
+    assert (written["visits"], written["age"]) == ({"range": [0, 60], "edges": "counts"}, [15, 80])
+    assert written["code"] == {"categories": ["10", "20"]}
+    again = Schema.from_table(written, label="y", classes=None, row_bound=1.0)
+    assert again.columns == one.columns
 
 
 def test_columns_can_be_dropped_and_more_categories_allowed(patients: Path) -> None:
@@ -136,7 +170,7 @@ def test_parquet_is_read_too(tmp_path: Path) -> None:
     }
     parquet.write_table(pyarrow.table(columns), tmp_path / "data.parquet")
     one = declare(tmp_path / "data.parquet", "y")
-    assert one.columns == {"age": Number(20, 56), "sex": Category(("f", "m"))}
+    assert one.columns == {"age": Number(20, 56), "sex": Category(("f", "m"), missing=True)}
     assert one.classes == ("False", "True")
 
 

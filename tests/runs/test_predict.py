@@ -286,9 +286,24 @@ def test_the_estimators_model_takes_rows_by_name(tmp_path: Path) -> None:
 
 def test_the_encoder_on_disk_holds_declared_constants_only(trained: Place) -> None:
     kept = json.loads((trained.out / "model.json").read_text())["frame"]["schema"]
-    assert kept["columns"]["age"] == {"low": 0.0, "high": 100.0, "edges": [0.0, 0.02, 0.1, 0.25, 0.5]}
-    assert kept["columns"]["ward"] == {"values": ["a", "b", "c"]}
+    assert kept["columns"]["age"] == {
+        **{"low": 0.0, "high": 100.0, "edges": [0.0, 0.02, 0.1, 0.25, 0.5], "cuts": []},
+        **{"default": None, "missing": False},
+    }
+    assert kept["columns"]["ward"] == {"values": ["a", "b", "c"], "other": False, "default": None, "missing": False}
     assert (kept["label"], kept["classes"]) == ("readmitted", ["no", "yes"])
+
+
+def test_a_model_from_before_columns_could_say_more_scores_the_same(trained: Place) -> None:
+    path = trained.out / "model.json"
+    before = privadmm.load(path).score_rows(plain(RAW))
+    facts = json.loads(path.read_text())
+    for column in facts["frame"]["schema"]["columns"].values():
+        for key in ("cuts", "default", "missing", "other"):
+            column.pop(key, None)
+    del facts["frame"]["unused"]
+    path.write_text(json.dumps(facts))
+    assert np.array_equal(privadmm.load(path).score_rows(plain(RAW)), before)
 
 
 def test_a_model_of_an_earlier_version_or_a_damaged_one(trained: Place) -> None:
@@ -305,6 +320,46 @@ def test_a_model_of_an_earlier_version_or_a_damaged_one(trained: Place) -> None:
     assert old.frame.schema is None
     with pytest.raises(DataError, match="has no column"):
         old.predict_rows(plain(RAW))
+
+
+def test_the_training_file_needs_no_flag_for_the_column_of_the_parties(trained: Place) -> None:
+    file = trained.path / "patients.csv"
+    said = trained.call("predict", trained.out, file, "--json")
+    assert (said.code, said.object["rows"]) == (0, len(RAW))
+    assert said.object["scores"] == privadmm.load(trained.out).score_rows(plain(RAW)).tolist()
+    # Control: any other column that the model does not know is still refused.
+    file.write_text(file.read_text().replace("hospital", "clinic", 1))
+    assert trained.call("predict", trained.out, file, "--json").code == 1
+
+
+EVERY_KIND = {
+    "age": {"range": [0, 100], "missing": True, "default": 50},
+    "ward": {"categories": ["a", "b"], "other": True},
+    "pressure": {"range": [-1.0, 3.5], "edges": [0, 1.5]},
+    "seen": {"date": "%d.%m.%Y", "range": ["01.01.2020", "31.12.2029"], "parts": ["month"], "missing": True},
+}
+
+
+def test_a_schema_of_every_kind_trains_and_predicts(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cells that are missing, unlisted or no date are read as declared, with on_bad = "refuse", and counted."""
+    no_plots(monkeypatch)
+    dates = ["", "soon", "31.02.2024", *(f"0{day}.05.2024" for day in range(1, 6))]
+    every = [{**row, "age": "" if row["age"] > 70 else row["age"], "seen": dates[i % 8]} for i, row in enumerate(RAW)]
+    with (place.path / "patients.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, [*every[0], "readmitted"])
+        writer.writeheader()
+        writer.writerows({**row, "readmitted": "no" if i % 3 else "yes"} for i, row in enumerate(every))
+    changes = with_changes(RECOMMENDED, {"data": {"schema": EVERY_KIND, "on_bad": "refuse"}})
+    write_config(place.path / "config.toml", with_changes(PRIVATE, changes))
+    assert place.train(place.path / "config.toml", "--json").code == 0
+    model = privadmm.load(place.out)
+    found, *_ = build.records(configs.read(place.path / "config.toml"))
+    assert {"age=(missing)", "ward=(other)", "pressure>=1.5", "seen=month:5", "seen=(missing)"} <= set(found.names)
+    assert np.array_equal(model.scores(found.X), model.score_rows(every))
+    unread = place.call("predict", place.out, place.path / "patients.csv", "--json").object["unread"]
+    assert unread["age"] == {"indicated": sum(row["age"] == "" for row in every)}
+    assert unread["ward"] == {"other": sum(row["ward"] not in "ab" for row in every)}
+    assert unread["seen"] == {"indicated": 18}
 
 
 def test_an_encoder_reorders_and_leaves_out() -> None:

@@ -262,7 +262,8 @@ def framed(config: Config, names: tuple[str, ...], bound: float, classes: tuple[
     table = config.data
     label = adult.SCHEMA.label if table.source == "embedded:adult" else table.label
     declared = frame_schema(config)
-    return Frame(bound, table.intercept, names, classes, schema=declared, on_bad=table.on_bad, label=label)
+    unused = tuple(name for name in (config.parties.column, table.id) if name is not None)
+    return Frame(bound, table.intercept, names, classes, (), (), True, declared, table.on_bad, label, unused)
 
 
 def owners(config: Config, loaded: Records, rows: Any) -> tuple[Any, int]:

@@ -7,11 +7,11 @@ what JSON Schema can express of it.
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from privadmm.errors import show
+from privadmm.errors import ConfigError, show
 from privadmm.params import MOST_FEATURES, Rule
 
 EMBEDDED = ("embedded:adult", "embedded:a9a")
@@ -37,14 +37,22 @@ def _repeated(words: Iterable[str]) -> str | None:
     return f"names {show(twice[0])} twice" if twice else None
 
 
-def _column_problem(value: tuple[float | str, ...]) -> str | None:
+def _column_problem(value: tuple[float | str, ...] | Mapping[str, Any]) -> str | None:
+    from privadmm.data.schema import column_of, quoted_range  # which loads numpy
+
+    if isinstance(value, Mapping):
+        try:
+            column_of(value)
+        except ConfigError as error:
+            return str(error)
+        return None
     words = [item.strip() for item in value if isinstance(item, str)]
     numbers = [item for item in value if not isinstance(item, str)]
     if words and numbers:
         return "mixes strings and numbers"
     if words:
         # Readers strip what they read, so a blank category would never be met, and a repeated one twice.
-        return "has a blank category" if "" in words else _repeated(words)
+        return "has a blank category" if "" in words else _repeated(words) or quoted_range(words)
     if len(numbers) != 2:
         return f"is {show(value)}"
     return None if numbers[0] < numbers[1] else f"is [{numbers[0]:g}, {numbers[1]:g}]"
@@ -104,6 +112,20 @@ def _list_of(what: str, problem: Any = lambda value: None, **json: Any) -> Rule:
     return Rule(lambda value: problem(value) if value else "is an empty list", what, {"minItems": 1, **json})
 
 
+_WORD, _FLAG = {"type": "string"}, {"type": "boolean"}
+_WORDS = {"type": "array", "items": _WORD, "minItems": 1, "uniqueItems": True}
+_NUMBERS = {"type": "array", "items": {"type": "number"}, "minItems": 1, "uniqueItems": True}
+_PAIR = {"type": "array", "items": _WORD, "minItems": 2, "maxItems": 2}
+_PARTS = {"type": "array", "items": {"enum": ["month", "weekday"]}, "uniqueItems": True}
+
+
+def _table_of(*required: str, **keys: Any) -> dict[str, Any]:
+    """The JSON Schema of a column that is written as a table."""
+    measured = {"range": {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2}}
+    properties = (measured if required == ("range",) else {}) | keys | {"missing": _FLAG}
+    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
+
+
 NAME = Rule(_text_problem, "a string that is not blank", {"pattern": r"\S"})
 SOURCE = Rule(
     _source_problem,
@@ -118,11 +140,15 @@ CLASSES = Rule(
 )
 COLUMN = Rule(
     _column_problem,
-    "[low, high] with low < high, or a list of distinct strings",
+    "[low, high] with low < high, a list of distinct strings, or a table (docs/data.md)",
     {
-        "minItems": 1,
-        "uniqueItems": True,
-        "anyOf": [{"items": {"type": "string"}}, {"items": {"type": "number"}, "minItems": 2, "maxItems": 2}],
+        "anyOf": [
+            _WORDS,
+            {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2},
+            _table_of("range", edges={"anyOf": [_NUMBERS, {"const": "counts"}]}, default={"type": "number"}),
+            _table_of("categories", categories=_WORDS, other=_FLAG, default={"type": "string"}),
+            _table_of("date", "range", date=_WORD, range=_PAIR, parts=_PARTS, default=_WORD),
+        ]
     },
 )
 SCHEMA = Rule(

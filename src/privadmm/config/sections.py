@@ -16,6 +16,7 @@ PARTY = "{party}"  # in a path, the number of a party
 Category = bool | int | float | str
 Counts = tuple[Annotated[int, Ge(1)], ...]
 Positives = tuple[Annotated[float, Gt(0)], ...]
+ColumnList = tuple[str | float, ...]
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,12 @@ class DataTable:
         Doc("the label's two values, negative first; needed for a file unless the loss is squared"),
     ] = None
     schema: Annotated[
-        Mapping[str, Annotated[tuple[str | float, ...], rules.COLUMN]] | None,
+        Mapping[str, Annotated[ColumnList | Mapping[str, bool | float | str | ColumnList], rules.COLUMN]] | None,
         rules.SCHEMA,
-        Doc("declared ranges (beyond them: clipped) and categories (unknown: all zeros) of the columns that are used"),
+        Doc(
+            "declared ranges (beyond them: clipped), categories (unknown: all zeros, or a level of their own) and "
+            "dates of the columns that are used, and what a missing cell becomes"
+        ),
     ] = None
     encoding: Annotated[
         Literal["minmax", "binned", "coarse"],
@@ -57,7 +61,10 @@ class DataTable:
     test_fraction: Annotated[float, Ge(0), Lt(1), Doc("share held out; none in a deployment")] = 0.2
     split_seed: Annotated[int, Ge(0), Doc("seed of the held-out split")] = 0
     on_bad: Annotated[
-        Literal["refuse", "default"], Doc("a cell that is not a number: stop, or take the low end of its range")
+        Literal["refuse", "default"],
+        Doc(
+            "a cell that is no number or date, where its column does not say what it becomes: stop, or take the low end"
+        ),
     ] = "refuse"
 
     @property

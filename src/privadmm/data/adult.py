@@ -17,9 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privadmm.data.arrays import Floats, Ints
+from privadmm.data.dates import Date
+from privadmm.data.kinds import Category, Encoding, Number
 from privadmm.data.raw import check_choice
 from privadmm.data.readers import Matrix, Records
-from privadmm.data.schema import Category, Encoding, Number, Schema
+from privadmm.data.schema import Schema
 from privadmm.errors import DataError
 
 Form = Literal["onehot", "a9a", "raw"]
@@ -125,7 +127,7 @@ def _of_category(codes: Ints, width: int) -> tuple[Ints, Floats, int]:
     return np.maximum(codes, 0), (codes >= 0).astype(np.float64), width
 
 
-def _of_number(codes: Ints, column: Number) -> tuple[Ints, Floats, int]:
+def _of_number(codes: Ints, column: Number | Date) -> tuple[Ints, Floats, int]:
     """The number's share of its range, or a 1 at its bin."""
     block = column.encode(codes)
     return block.argmax(axis=1), block.max(axis=1), block.shape[1]

@@ -1,8 +1,9 @@
 """Turn raw rows into the features that a model was trained on. The map is declared, so it holds nothing private.
 
-It is the map of training: a number is clipped to its declared range, an unknown category is a block of zeros, and
-without a schema every column is a number as it stands. A column that the model does not know may be a misspelt one: it
-is refused unless the caller says to ignore such columns.
+It is the map of training: a number or date is clipped to its declared range, an unknown category is a block of zeros or
+the declared level for others, a missing cell is what its column declares, and without a schema every column is a number
+as it stands. A column that the model does not know may be a misspelt one: it is refused unless the caller says to
+ignore such columns. The label, and columns that told parties or people apart, may stand there and are not read.
 """
 
 import csv
@@ -18,9 +19,9 @@ from numpy.typing import NDArray
 
 from privadmm.data import raw
 from privadmm.data.arrays import Floats
-from privadmm.data.raw import OnBad, check_choice, numbers, require_column
+from privadmm.data.raw import OnBad, check_choice, require_column
 from privadmm.data.readers import Columns, Format, opened
-from privadmm.data.schema import Category, Number, Schema
+from privadmm.data.schema import Number, Schema
 from privadmm.errors import ConfigError, DataError
 
 Extra = Literal["refuse", "ignore"]
@@ -28,20 +29,24 @@ Unread = Mapping[str, Mapping[str, int]]  # cells by column and by what was amis
 Rows = Iterable[Mapping[str, Any]] | Mapping[str, Any] | NDArray[Any]
 AMISS = {
     "unknown": "in no declared category, read as zeros",
+    "other": "in no declared category, read as the level (other)",
     "missing": "left empty, read as zeros",
     "clipped": "beyond the declared range, clipped to it",
     "no_number": "with no number, read as the low end of the range",
+    "no_date": "with no date in the declared format, read as the low end of the range",
+    "default": "without a value, read as the declared default",
+    "indicated": "without a value, marked as missing",
 }
 
 
 @dataclass(frozen=True)
 class Encoder:
-    """Makes the features `names`, in the model's order. A column `label` may stand beside them, and is not read."""
+    """Makes the features `names`, in the model's order. Columns `beside` may stand beside them, and are not read."""
 
     names: tuple[str, ...]
     schema: Schema | None = None
     on_bad: OnBad = "refuse"
-    label: str | None = None
+    beside: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         raw.check_choice(OnBad, on_bad=self.on_bad)
@@ -78,21 +83,13 @@ class Encoder:
         """How many cells of each declared column stand for something else than what they hold; see AMISS."""
         unread: dict[str, dict[str, int]] = {}
         for name, column in self.used.columns.items() if self.used else ():
-            if isinstance(column, Category):
-                cells = raw.words(table[name])
-                empty = [cells[row].casefold() in raw.MISSING for row in np.flatnonzero(column.codes(table[name]) < 0)]
-                counts = {"unknown": empty.count(False), "missing": empty.count(True)}
-            else:
-                x = numbers(table[name])
-                beyond = (x < column.low) | (x > column.high)
-                counts = {"clipped": int(beyond.sum()), "no_number": int(np.isnan(x).sum())}
-            if any(counts.values()):
-                unread[name] = {kind: count for kind, count in counts.items() if count}
+            if counts := {kind: count for kind, count in column.unread(table[name]).items() if count}:
+                unread[name] = counts
         return unread
 
     def check_known(self, names: Iterable[str], extra: Extra, where: str = "") -> None:
         """Refuse columns that the model does not know, if `extra` says so."""
-        unknown = [name for name in names if name not in self.columns and name != self.label]
+        unknown = [name for name in names if name not in self.columns and name not in self.beside]
         if unknown and extra == "refuse":
             others = f", nor are {len(unknown) - 1} others" if len(unknown) > 1 else ""
             raise DataError(

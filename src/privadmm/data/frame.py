@@ -12,7 +12,7 @@ from privadmm.data.columns import Columns, People
 from privadmm.data.encoder import Encoder
 from privadmm.data.label_source import LabelSource
 from privadmm.data.raw import OnBad
-from privadmm.data.schema import Category, Number, Schema
+from privadmm.data.schema import Category, Column, Date, Number, Schema
 from privadmm.data.shards import Shards
 from privadmm.data.storage import Store
 from privadmm.errors import DataError
@@ -35,11 +35,13 @@ class Frame:
     schema: Schema | None = None  # how raw columns become `names`; None: they are numbers as they stand
     on_bad: OnBad = "refuse"
     label: str | None = None
+    unused: tuple[str, ...] = ()  # columns of the training file that are no features: whose a row is, and its id
 
     @property
     def encoder(self) -> Encoder:
         """Turns raw columns into rows."""
-        return Encoder(self.names, self.schema, self.on_bad, self.label)
+        beside = self.unused if self.label is None else (self.label, *self.unused)
+        return Encoder(self.names, self.schema, self.on_bad, beside)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -110,6 +112,7 @@ def frame_of(kept: Any) -> Frame:
     plain = pair and all(isinstance(name, str) or math.isfinite(name) for name in classes)
     need(classes is None or plain, "its classes are not two different texts or numbers")
     need(label is None or texts([label]), "its label is not a name")
+    need(texts(unused := kept.get("unused", [])), "its unused columns are not names")
     check_positive(**{"row_bound": kept["row_bound"]} | {f"row_bounds {i}": bound for i, bound in enumerate(bounds)})
     check_nonnegative(intercept=kept["intercept"])
     need(kept["intercept"] < 1, "its intercept is not below 1")
@@ -121,6 +124,7 @@ def frame_of(kept: Any) -> Frame:
         *(kept["row_bound"], kept["intercept"], tuple(names), classes and tuple(classes)),
         *(tuple(map(tuple, groups)), tuple(bounds), clipped),
         *(loaded(kept.get("schema")), kept.get("on_bad", "refuse"), label),
+        unused=tuple(unused),
     )
     _ = frame.encoder  # which refuses a schema that does not make these features
     return frame
@@ -148,14 +152,15 @@ def loaded(kept: Any) -> Schema | None:
     """Read a schema out of a model's JSON, and check it."""
     if kept is None:
         return None
-    columns = dict[str, Number | Category]()
+    columns = dict[str, Column]()
     for name, entry in kept["columns"].items():
-        if "values" in entry:
-            need(isinstance(entry["values"], list), f"the categories of {name!r} are no list")
-            columns[name] = Category(tuple(entry["values"]))
-        else:
+        lists = (entry.get(key, []) for key in ("values", "parts", "edges", "cuts"))
+        need(all(isinstance(value, list) for value in lists), f"the categories, parts or bins of {name!r} are no list")
+        held: Any = {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
+        kind: Any = Category if "values" in entry else Date if "format" in entry else Number
+        if kind is Number:
             edges = numbers_of(entry["edges"], len(entry["edges"]))
             rising = not len(edges) or (edges[0] == 0 and edges[-1] < 1 and bool((np.diff(edges) > 0).all()))
             need(rising, f"the bins of {name!r} do not rise from 0 to below 1")
-            columns[name] = Number(entry["low"], entry["high"], tuple(entry["edges"]))
+        columns[name] = kind(**held)
     return Schema(columns, kept["label"], kept["classes"], kept["row_bound"])

@@ -17,7 +17,10 @@ ClassName = str | float
 Classes = tuple[ClassName, ClassName]
 MISSING = frozenset({"", "?", "na", "n/a", "nan", "null", "none", "-"})  # words for no value
 DROP = "drop or fill in these rows"
-DROP_OR_DEFAULT = f'{DROP}, or set on_bad = "default" to read them as the low end of the range'
+DROP_OR_DEFAULT = (
+    f"{DROP}, declare in the schema what they become (missing = true, or a default), or set "
+    'on_bad = "default" to read them as the low end of the range'
+)
 
 
 def labels(values: NDArray[Any], classes: Sequence[ClassName], name: str = "label") -> Floats:
@@ -110,13 +113,17 @@ def require_table(names: Iterable[str], table: Mapping[str, Any]) -> None:
 def require_numbers(name: str, values: NDArray[Any], where: Callable[[int], str], fix: str) -> Floats:
     """Convert a column of finite numbers. Tells the owner where and how many others are, never what the cells hold."""
     x = numbers(values)
-    bad = np.isnan(x)
-    if bad.any():
+    require_read(name, np.isnan(x), "finite number", where, fix)
+    return x
+
+
+def require_read(name: str, bad: NDArray[np.bool_] | None, what: str, where: Callable[[int], str], fix: str) -> None:
+    """Refuse a column of which cells are `bad`: tell where and how many, never what they hold."""
+    if bad is not None and bad.any():
         raise DataError(
-            f"column {name!r}: {int(bad.sum())} of {len(bad)} rows hold no finite number "
+            f"column {name!r}: {int(bad.sum())} of {len(bad)} rows hold no {what} "
             f"(the first is {where(int(bad.argmax()))}); {fix}"
         )
-    return x
 
 
 def nth_record(row: int) -> str:
@@ -167,7 +174,10 @@ def _word(value: Any) -> str:
         return ""
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
-    return str(value).strip()
+    try:
+        return str(value).strip()
+    except ValueError:  # Python does not write out an integer of thousands of digits
+        return "?"
 
 
 def _token(word: str) -> str | float:

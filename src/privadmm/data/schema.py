@@ -9,102 +9,32 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise, repeat
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privadmm.data import raw
-from privadmm.data.arrays import Floats, Ints
+from privadmm.data.arrays import Floats
+from privadmm.data.dates import Date, parts_of
+from privadmm.data.kinds import COUNTS, Category, Encoding, Number, count_cuts
 from privadmm.data.raw import Classes, ClassName, OnBad
-from privadmm.errors import ConfigError
+from privadmm.errors import ConfigError, did_you_mean, listed
 from privadmm.params import check_positive
 
-Encoding = Literal["minmax", "binned", "coarse"]
-# Where a number's bins begin, as fractions of its declared range: finer near the low end, where most columns are dense.
-EDGES: dict[Encoding, tuple[float, ...]] = {
-    "minmax": (),
-    "binned": (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7),
-    "coarse": (0.0, 0.02, 0.1, 0.25, 0.5),
+__all__ = ["Category", "Column", "Date", "Encoding", "Number", "Schema", "column_of", "columns_of", "quoted_range"]
+
+Column = Number | Category | Date
+KEYS = {
+    "range": ("range", "edges", "default", "missing"),
+    "categories": ("categories", "other", "default", "missing"),
+    "date": ("date", "range", "parts", "default", "missing"),
 }
-
-
-@dataclass(frozen=True)
-class Number:
-    """A numeric column with its declared range; encoded as one column, (value - low) / (high - low).
-
-    With `edges`, fractions of the range that begin with 0, it is encoded one-hot by the last edge that it reaches.
-    """
-
-    low: float
-    high: float
-    edges: tuple[float, ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.edges and (self.edges[0] != 0 or not all(a < b < 1 for a, b in pairwise((*self.edges, 1 - 1e-12)))):
-            raise ConfigError(f"edges are increasing fractions of the range, 0 first and below 1, not {self.edges}")
-        for end in (self.low, self.high):
-            if isinstance(end, bool) or not isinstance(end, int | float | np.integer | np.floating):
-                raise ConfigError(f"a range is two numbers, [low, high]; one end is a {type(end).__name__}")
-        low, high = float(self.low), float(self.high)
-        if not (low < high and math.isfinite(high - low)):
-            raise ConfigError(f"a range needs finite ends with low < high, not [{low!r}, {high!r}]")
-        object.__setattr__(self, "low", low)
-        object.__setattr__(self, "high", high)
-
-    def names(self, column: str) -> tuple[str, ...]:
-        if not self.edges:
-            return (column,)
-        return tuple(f"{column}>={self.low + edge * (self.high - self.low):g}" for edge in self.edges)
-
-    def encode(self, values: NDArray[Any]) -> Floats:
-        """Encode any values: out of range is clipped, and what is not a finite number becomes the low end."""
-        x = raw.numbers(values)
-        x = np.clip(np.where(np.isnan(x), self.low, x), self.low, self.high)
-        share = (x - self.low) / (self.high - self.low)
-        if not self.edges:
-            return share[:, None]
-        return one_hot(np.searchsorted(self.edges, share, side="right") - 1, len(self.edges))
-
-
-@dataclass(frozen=True)
-class Category:
-    """A column of words with its declared list; encoded one-hot, in the order of the list."""
-
-    values: tuple[str, ...]
-
-    def __post_init__(self) -> None:
-        if isinstance(self.values, str) or not all(isinstance(value, str) for value in self.values):
-            raise ConfigError('categories are a list of strings; write numbers as ["1", "2"]')
-        values = tuple(value.strip() for value in self.values)
-        if not values:
-            raise ConfigError("the list of categories is empty; declare every category, or drop the column")
-        if "" in values:
-            raise ConfigError("a category is blank; an empty cell has no category, so leave it off the list")
-        if (value := raw.repeated(values)) is not None:
-            raise ConfigError(f"category {value!r} is declared twice; each needs one place in the list")
-        object.__setattr__(self, "values", values)
-
-    def names(self, column: str) -> tuple[str, ...]:
-        return tuple(f"{column}={value}" for value in self.values)
-
-    def codes(self, values: NDArray[Any]) -> Ints:
-        """The place of each value in the declared list; -1 if it is not on the list."""
-        place = {value: j for j, value in enumerate(self.values)}
-        return np.fromiter(map(place.get, raw.words(values), repeat(-1)), np.int64, len(values))
-
-    def encode(self, values: NDArray[Any]) -> Floats:
-        """Encode any values: one that is not on the list, or missing, becomes a block of zeros."""
-        return one_hot(self.codes(values), len(self.values))
-
-
-def one_hot(codes: Ints, width: int) -> Floats:
-    """(n, width): a 1 at each code, and a row of zeros for a code of -1."""
-    block = np.zeros((len(codes), width))
-    rows = np.flatnonzero(codes >= 0)
-    block[rows, codes[rows]] = 1.0
-    return block
+FORMS = (
+    "write a range as [low, high] with two numbers, categories as a list of strings, or a table such as "
+    '{ range = [0, 9], missing = true }, { categories = ["a", "b"], other = true } or '
+    '{ date = "%Y-%m-%d", range = ["2020-01-01", "2029-12-31"] }'
+)
 
 
 @dataclass(frozen=True)
@@ -115,7 +45,7 @@ class Schema:
     row_bound later on, by `Shards`; `encode` does not clip them.
     """
 
-    columns: Mapping[str, Number | Category]
+    columns: Mapping[str, Column]
     label: str
     classes: Classes | None
     row_bound: float
@@ -146,29 +76,30 @@ class Schema:
 
     @property
     def sparse(self) -> bool:
-        """Whether at most a quarter of a record's entries can differ from 0: a column has one such entry at most."""
-        return 4 * len(self.columns) <= self.dim
+        """Whether at most a quarter of a record's entries can differ from 0."""
+        return 4 * sum(column.entries for column in self.columns.values()) <= self.dim
+
+    @property
+    def norm(self) -> float:
+        """The 2-norm that no encoded record exceeds, whatever it holds: with it as row_bound, no row is clipped."""
+        total = math.fsum(column.square for column in self.columns.values())
+        root = math.sqrt(total)
+        return root if root.is_integer() and root * root == total else math.nextafter(root, math.inf)
 
     def encoded(self, encoding: Encoding) -> "Schema":
         """Like this schema, with every number put into the bins of `encoding`."""
-        columns = {
-            name: replace(column, edges=EDGES[encoding]) if isinstance(column, Number) else column
-            for name, column in self.columns.items()
-        }
+        columns = {name: column.encoded(encoding) for name, column in self.columns.items()}
         return replace(self, columns=columns)
 
     @classmethod
     def from_table(
         cls, table: Mapping[str, Any], *, label: str, classes: Sequence[ClassName] | None, row_bound: float
     ) -> "Schema":
-        """Read the form of a TOML table: `age = [17, 90]` is a range, `sex = ["Female", "Male"]` is categories."""
-        columns: dict[str, Number | Category] = {}
-        for name, entry in table.items():
-            try:
-                columns[name] = _column(entry)
-            except ConfigError as error:
-                raise ConfigError(f"schema column {name!r}: {error}") from None
-        return cls(columns, label, None if classes is None else raw.class_pair(classes), row_bound)
+        """Read the form of a TOML table: `age = [17, 90]` is a range, `sex = ["Female", "Male"]` is categories.
+
+        With more to say, a column is a table: see `column_of`.
+        """
+        return cls(columns_of(table), label, None if classes is None else raw.class_pair(classes), row_bound)
 
     def encode(
         self,
@@ -179,24 +110,99 @@ class Schema:
     ) -> Floats:
         """Encode records column by column: (n, dim), every entry in [0, 1]. Columns that are not declared are ignored.
 
-        A missing or non-finite number is refused, with an error that says `where` it is and how to `fix` it, or becomes
-        the low end of its range with on_bad = "default". With "default" nothing that a record holds can raise an error.
+        A cell that is no finite number, or no date, becomes what its column declares. If that says nothing, it is
+        refused, with an error that says `where` it is and how to `fix` it, or becomes the low end of the range with
+        on_bad = "default". With "default" nothing that a record holds can raise an error.
         """
         raw.check_choice(OnBad, on_bad=on_bad)
         raw.require_table(self.columns, table)
         blocks = []
         for name, column in self.columns.items():
             values = np.asarray(table[name])
-            if isinstance(column, Number) and on_bad == "refuse":
-                values = raw.require_numbers(name, values, where, fix)
+            if on_bad == "refuse" and not column.forgiving:
+                what = "date in the declared format" if isinstance(column, Date) else "finite number"
+                raw.require_read(name, column.unreadable(values), what, where, fix)
             blocks.append(column.encode(values))
         return np.concatenate(blocks, axis=1)
 
 
-def _column(entry: Any) -> Number | Category:
+def columns_of(table: Mapping[str, Any]) -> dict[str, Column]:
+    """Read every column of a schema's table; errors name the column."""
+    columns: dict[str, Column] = {}
+    for name, entry in table.items():
+        try:
+            columns[name] = column_of(entry)
+        except ConfigError as error:
+            raise ConfigError(f"schema column {name!r}: {error}") from None
+    return columns
+
+
+def column_of(entry: Any) -> Column:
+    """Read one column, a list or a table.
+
+    [17, 90]                                                        a range
+    ["Female", "Male"]                                              categories
+    { range = [0, 80], edges = [1, 5, 20], default = 2, missing = true }
+    { range = [0, 80], edges = "counts" }                           bins for a count
+    { categories = ["a", "b"], other = true, default = "a", missing = true }
+    { date = "%d.%m.%Y", range = ["01.01.2020", "31.12.2029"], parts = ["month", "weekday"], missing = true }
+    """
+    if isinstance(entry, Mapping):
+        return _table(entry)
     if isinstance(entry, list | tuple):
         if entry and all(isinstance(item, str) for item in entry):
+            if problem := quoted_range(entry):
+                raise ConfigError(problem)
             return Category(tuple(entry))
         if len(entry) == 2 and not any(isinstance(item, str) for item in entry):
             return Number(entry[0], entry[1])
-    raise ConfigError("write a range as [low, high] with two numbers, or categories as a list of strings")
+    raise ConfigError(FORMS)
+
+
+def quoted_range(words: Sequence[str]) -> str | None:
+    """Say that two words are numbers, not neighbours, which look like a range; as categories they are a table."""
+    try:
+        low, high = map(float, words)
+    except ValueError:
+        return None
+    if not low + 1 < high < math.inf:
+        return None
+    low_word, high_word = words
+    table = f'{{ categories = ["{low_word}", "{high_word}"] }}'
+    return f"is two numbers in quotes: write [{low_word}, {high_word}], or {table} if they are words"
+
+
+def _table(entry: Mapping[str, Any]) -> Column:
+    kind = next((kind for kind in ("date", "categories", "range") if kind in entry), None)
+    if kind is None:
+        near = next((hint for key in entry if (hint := did_you_mean(key, KEYS, repr))), "")
+        raise ConfigError(f"a table needs range, categories or date (docs/data.md){near and f'; {near}'}")
+    for key in entry:
+        if key not in KEYS[kind]:
+            hint = did_you_mean(key, KEYS[kind], repr)
+            takes = f"a column with {kind} takes {listed(KEYS[kind], 'and')}"
+            raise ConfigError(f"{key!r} is no key of it: {takes}{hint and f'; {hint}'}")
+    default, missing = entry.get("default"), entry.get("missing", False)
+    if kind == "categories":
+        return Category(_list(entry, "categories"), entry.get("other", False), default, missing)
+    if "range" not in entry:
+        raise ConfigError("a date needs a range: the first and the last date that are told apart, as two strings")
+    low, high = _list(entry, "range", 2)
+    if kind == "date":
+        return Date(entry["date"], low, high, parts_of(entry.get("parts", ())), default=default, missing=missing)
+    edges = entry.get("edges", ())
+    if isinstance(edges, str) and edges != COUNTS:
+        raise ConfigError(f'edges are a list of numbers, or "{COUNTS}", not {edges!r}')
+    if "edges" in entry and not edges:
+        raise ConfigError("edges is an empty list; name where bins begin, or leave it out")
+    Number(low, high)  # which complains of the range before its bins
+    cuts = count_cuts(low, high) if edges == COUNTS else _list(entry, "edges") if "edges" in entry else ()
+    return Number(low, high, cuts=cuts, default=default, missing=missing)
+
+
+def _list(entry: Mapping[str, Any], key: str, length: int | None = None) -> tuple[Any, ...]:
+    """A list in a column's table, as a tuple."""
+    value = entry[key]
+    if not isinstance(value, list | tuple) or length not in (None, len(value)):
+        raise ConfigError(f"{key} is a list{'' if length is None else f' of {length}'}, not {value!r}")
+    return tuple(value)

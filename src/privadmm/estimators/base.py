@@ -27,7 +27,8 @@ from privadmm.engine.block import cluster
 from privadmm.engine.job import Job, train
 from privadmm.engine.phases import Algorithm
 from privadmm.engine.public import Public
-from privadmm.errors import BudgetWarning, ConfigError, DataError
+from privadmm.errors import BudgetWarning, ConfigError, DataError, PooledWarning
+from privadmm.estimators.pooled import pooled
 from privadmm.optim import graphs
 from privadmm.optim.graphs import Graph
 from privadmm.optim.losses import Debiased, HalfLogistic, Logistic, Loss
@@ -85,6 +86,8 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
         """Train one job for each target, all under one budget, each with noise of its own."""
         row_bound, seed = self._declared()
         frame = Frame(row_bound, self.intercept, self._names(), classes)
+        if self.epsilon is not None and (problem := pooled(X)) is not None:
+            warnings.warn(problem, PooledWarning, stacklevel=3)
         rows, all_rows = list[Any](), np.arange(X.shape[0])
         if X.shape[0] != len(targets[0]):
             raise DataError(f"X has {X.shape[0]} rows and y has {len(targets[0])}")

@@ -265,17 +265,18 @@ def prox(loss: Loss, v: Floats, y: Floats, k: float) -> Floats:
     smooth = math.isfinite(loss.smoothness)
     a = v - loss.deriv(v, y) / k
     low, high = np.minimum(v, a).ravel(), np.maximum(v, a).ravel()
-    z, before = low + (high - low) / 2, high - low
+    z, before = low + (high - low) / 2, 2 * (high - low)
     roots, left = np.empty(z.size), np.arange(z.size)
     for _ in range(CAP):
         c, sign = v.ravel()[left], y.ravel()[left]
         h = loss.deriv(z, sign) + k * (z - c)
         low, high = np.where(h <= 0, z, low), np.where(h >= 0, z, high)
         newton = -h / (k + loss.curv(z, sign) if smooth else k)
-        good = (z + newton > low) & (z + newton < high) & (2 * np.abs(newton) <= np.abs(before))
+        bits = 2 * np.spacing(np.maximum(np.abs(z), np.abs(c)))  # z - v is known no better
+        inside = (z + newton >= low - bits) & (z + newton <= high + bits)
+        good = (np.abs(newton) <= bits) | (inside & (2 * np.abs(newton) <= np.abs(before)))
         before = np.where(good, newton, low + (high - low) / 2 - z)
-        z = z + before
-        rest = np.abs(before) > 2 * np.spacing(np.maximum(np.abs(z), np.abs(c)))  # z - v is known no better
+        z, rest = np.clip(z + before, low, high), np.abs(before) > bits
         roots[left] = z
         if not rest.any():
             break

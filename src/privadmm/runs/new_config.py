@@ -11,7 +11,7 @@ from typing import Any, get_args
 from privadmm.config.reader import load
 from privadmm.data.raw import words
 from privadmm.data.readers import opened
-from privadmm.data.schema import Encoding, Number, Schema
+from privadmm.data.schema import Encoding, Schema
 from privadmm.errors import ConfigError
 from privadmm.params import check_positive, check_probability, check_whole
 from privadmm.privacy.sums import SecureSum
@@ -129,7 +129,7 @@ def written(asked: Start, schema: Schema, parties: int, declared: Declared | Non
         left_out = ", but for columns that were left out" if inline else ""
         origin = f"Ranges and categories are those of the schema file{left_out}."
         # Records that were not looked at may lack a number anywhere.
-        numeric = any(isinstance(column, Number) for column in schema.columns.values())
+        numeric = any(not column.forgiving for column in schema.columns.values())
         gaps = '; "refuse" stops training there' if numeric else None
     dealt = "rows are dealt out between them"
     if column is not None:

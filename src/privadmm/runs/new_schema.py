@@ -7,8 +7,10 @@ readable numbers; a column that is no feature, an id or a constant, is left out,
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from pathlib import Path
 from typing import Any
@@ -16,15 +18,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privadmm.data.arrays import Floats
+from privadmm.data.dates import parsed
+from privadmm.data.kinds import COUNTS, count_cuts, is_number
 from privadmm.data.raw import MISSING, Classes, distinct_columns, numbers, words
 from privadmm.data.readers import opened
-from privadmm.data.schema import Category, Number, Schema
+from privadmm.data.schema import Category, Column, Date, Number, Schema, quoted_range
 from privadmm.errors import ConfigError, DataError, did_you_mean
 from privadmm.params import HUGE, TINY, check_whole
 
 IDS_FROM = 20  # rows from which on a column that never repeats itself looks like an id
 SHOWN = 30  # names of columns in an error
 FEW = 10  # whole numbers that may be codes
+RARE = 0.01  # share of rows below which a category is rare, and may go to the level for others
+COVERED = 0.9  # share of rows that the listed categories must cover, if there are too many of them
+FORMATS = (
+    *("%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y"),
+    *("%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M", "%d.%m.%Y %H:%M"),
+)
 
 
 @dataclass(frozen=True)
@@ -41,11 +52,11 @@ class Declared:
     source: Path
     rows: int
     label: str
-    columns: dict[str, Number | Category]
+    columns: dict[str, Column]
     classes: Classes | None
     label_bound: float | None
     notes: tuple[Note, ...]
-    missing: bool  # some declared number has cells without one
+    missing: bool  # some number or date may be missing, and its column does not say what it becomes then
 
     @property
     def table(self) -> dict[str, Any]:
@@ -74,7 +85,7 @@ def need_public(path: Path, public: bool) -> None:
 def declare(path: str | Path, label: str, *, drop: Sequence[str] = (), most: int = 50) -> Declared:
     """Look at every column of a csv or parquet file that is public or made up."""
     check_whole(most=most)
-    columns, missing = dict[str, Number | Category](), False
+    columns = dict[str, Column]()
     with opened(Path(path), None) as table:
         distinct_columns(table.header)
         for name in (label, *drop):
@@ -86,14 +97,14 @@ def declare(path: str | Path, label: str, *, drop: Sequence[str] = (), most: int
         for name in table.header:
             if name in drop or name == label:
                 continue
-            column, remarks, holes = look(name, cells[name], most)
+            column, remarks = look(name, cells[name], most)
             notes += [Note(name, remark, left_out=column is None) for remark in remarks]
             if column is not None:
                 columns[name] = column
-                missing |= holes > 0 and isinstance(column, Number)
         if not columns:
             raise DataError("no column is left to learn from; see what was left out, and give others")
         Schema(columns, label, classes, 1.0)  # refuses names that cannot stand side by side
+    missing = any(not column.forgiving for column in columns.values())
     return Declared(Path(path), len(cells[label]), label, columns, classes, bound, tuple(notes), missing)
 
 
@@ -134,14 +145,18 @@ def label_of(cells: NDArray[Any], name: str) -> tuple[Classes | None, float | No
     return (negative, positive), None, [*notes, Note(name, order)]
 
 
-def look(name: str, cells: NDArray[Any], most: int) -> tuple[Number | Category | None, list[str], int]:
-    """A column's declaration, or None if it is left out; remarks on it; how many of its cells are missing."""
+def look(name: str, cells: NDArray[Any], most: int) -> tuple[Column | None, list[str]]:
+    """A column's declaration, or None if it is left out; and remarks on it."""
+    if cells.dtype.kind == "M":  # dates of a parquet file
+        cells = np.array(
+            [None if np.isnat(cell) else str(cell.astype("datetime64[D]")) for cell in cells], dtype=object
+        )
     present = filled(cells)
     holes = len(cells) - len(present)
     kinds, values = sorted(set(present)), numbers(np.array(present, dtype=object))
 
-    def out(why: str) -> tuple[None, list[str], int]:
-        return None, [f"left out: {why}"], holes
+    def out(why: str) -> tuple[None, list[str]]:
+        return None, [f"left out: {why}"]
 
     if not name or name != name.strip():
         return out("its name is blank, or has blanks around it; rename it")
@@ -149,26 +164,55 @@ def look(name: str, cells: NDArray[Any], most: int) -> tuple[Number | Category |
         return out("it is the same in every row" if kinds else "it is empty")
     numeric, unique = not np.isnan(values).any(), len(kinds) == len(present) >= IDS_FROM
     remarks, whole = list[str](), numeric and bool((values == np.floor(values)).all())
+    if holes:
+        remarks.append(f"{holes} cells are missing; an indicator column tells them apart (missing = true)")
     if numeric and not (whole and len(kinds) == 2):
         if unique and whole and values.max() - values.min() == len(present) - 1:
             return out("a running number, which looks like an id")
-        if holes:
-            remarks.append(f"{holes} cells hold no number; they are read as the low end of the range")
-        if whole and len(kinds) <= FEW:
-            remarks.append(f"{len(kinds)} whole numbers, taken as a range; if they are codes, list them")
         low, high = outward(float(values.min()), float(values.max()))
         if max(abs(low), abs(high)) > HUGE or high - low < TINY:
             return out(f"its values are beyond what a config takes, {TINY:g} to {HUGE:g} in size")
-        return Number(float(low), float(high)), remarks, holes
+        ends = (float(low), float(high))
+        if whole and is_count(values, *ends):
+            remarks.append('most of its whole numbers are small, so it has bins of a count (edges = "counts")')
+            return Number(*ends, cuts=count_cuts(*ends), missing=holes > 0), remarks
+        if whole and len(kinds) <= FEW:
+            remarks.append(f"{len(kinds)} whole numbers, taken as a range; if they are codes, list them")
+        return Number(*ends, missing=holes > 0), remarks
+    if not numeric and (formats := [format for format in FORMATS if dated(kinds, format)]):
+        if len(formats) > 1:
+            remarks.append(f"taken as dates in the format {formats[0]}; correct it if it is {formats[1]}")
+        return dates(kinds, formats[0], holes > 0), [*remarks, 'add parts = ["month", "weekday"] if these matter']
     if unique:
         return out("every row has another value, which looks like an id")
-    if len(kinds) > most:
-        return out(f"{len(kinds)} categories, more than {most}; group them, or raise --most")
     if not numeric and (odd := int(np.count_nonzero(~np.isnan(values)))):
         remarks.append(f"{odd} cells are numbers beside words; all are taken as categories")
-    if holes:
-        remarks.append(f"{holes} cells are missing; like an unknown category they become zeros")
-    return Category(tuple(kinds)), remarks, holes
+    counts = Counter(present)
+    often = sorted(word for word, count in counts.most_common(most) if count >= RARE * len(present))
+    rare = len(kinds) - len(often)
+    if rare > 1 and len(often) > 1 and sum(counts[word] for word in often) >= COVERED * len(present):
+        remarks.append(f"{rare} of {len(kinds)} categories are rare; they are one level, the other ones (other = true)")
+        return Category(tuple(often), other=True, missing=holes > 0), remarks
+    if len(kinds) > most:
+        return out(f"{len(kinds)} categories, more than {most}; group them, or raise --most")
+    return Category(tuple(kinds), missing=holes > 0), remarks
+
+
+def is_count(values: Floats, low: float, high: float) -> bool:
+    """Whether whole numbers look like a count: from 0 or 1 on, and three quarters of them in the lowest fifth."""
+    return low >= 0 and values.min() <= 1 and high > FEW and float(np.quantile(values, 0.75)) <= high / 5
+
+
+def dated(words: Sequence[str], format: str) -> bool:
+    """Whether all of these words are dates in this format."""
+    return not any(math.isnan(parsed(word, format)) for word in words)
+
+
+def dates(words: Sequence[str], format: str, missing: bool) -> Date:
+    """A column of dates, from the first day of the first year to the last day of the last."""
+    years = [datetime.strptime(word, format).year for word in words]
+    ends = (datetime(min(years), 1, 1).strftime(format), datetime(max(years), 12, 31).strftime(format))
+    return Date(format, *ends, missing=missing)
 
 
 def outward(low: float, high: float) -> tuple[Decimal, Decimal]:
@@ -184,16 +228,34 @@ def outward(low: float, high: float) -> tuple[Decimal, Decimal]:
     return below.normalize(), above.normalize()
 
 
-def entry(column: Number | Category) -> list[float | str]:
-    """A column as a TOML schema has it: its categories, or its range, without ".0" behind whole numbers."""
+def entry(column: Column) -> list[Any] | dict[str, Any]:
+    """A column as a TOML schema has it: a list, or a table if it says more than its categories or range."""
     if isinstance(column, Category):
-        return list(column.values)
-    return [int(end) if end.is_integer() and abs(end) < 1e15 else end for end in (column.low, column.high)]
+        made: dict[str, Any] = {"categories": list(column.values), "other": column.other}
+    elif isinstance(column, Date):
+        made = {"date": column.format, "range": [column.low, column.high], "parts": list(column.parts)}
+    else:
+        counted = (
+            column.cuts and column.low >= 0 and column.high > 1 and column.cuts == count_cuts(column.low, column.high)
+        )
+        edges = COUNTS if counted else [short(cut) for cut in column.cuts]
+        made = {"range": [short(column.low), short(column.high)], "edges": edges}
+    default = short(column.default) if is_number(column.default) else column.default
+    made |= {"default": default, "missing": column.missing}
+    made = {key: value for key, value in made.items() if value not in (None, False, [])}
+    # Two numbers as words would be taken for a range in quotes.
+    alone = len(made) == 1 and not (isinstance(column, Category) and quoted_range(column.values))
+    return next(iter(made.values())) if alone else made
 
 
-def schema_lines(columns: Mapping[str, Number | Category]) -> list[str]:
+def short(number: Any) -> Any:
+    """A number without ".0" behind it if it is whole."""
+    return int(number) if float(number).is_integer() and abs(number) < 1e15 else float(number)
+
+
+def schema_lines(columns: Mapping[str, Column]) -> list[str]:
     """A line for each column, such as `age = [15, 90]`."""
-    return [f"{key(name)} = {listed(entry(column))}" for name, column in columns.items()]
+    return [f"{key(name)} = {toml(entry(column))}" for name, column in columns.items()]
 
 
 def schema_file(declared: Declared) -> str:
@@ -201,7 +263,8 @@ def schema_file(declared: Declared) -> str:
     head = [
         f"Declared from {declared.source.name}, {declared.rows} rows, which its user stated to be public or made up.",
         "Everything here is a fact for everybody to see: never put into it what private records say.",
-        "A number beyond its range is clipped to it, and a category that is not listed becomes zeros.",
+        "What is beyond its range is clipped to it. A category that is not listed becomes zeros, or a level for others",
+        "where other = true; a missing cell becomes zeros with an indicator beside them where missing = true.",
         "",
         "In the config, under [data]:",
         f"  label = {text(declared.label)}",
@@ -209,7 +272,9 @@ def schema_file(declared: Declared) -> str:
     if declared.classes is not None:
         head.append(f"  classes = {listed(declared.classes)}          (negative first)")
     if declared.missing:
-        head.append('  on_bad = "default"          (a number that is missing counts as the low end of its range)')
+        head.append(
+            '  on_bad = "default"          (a missing cell of another number counts as the low end of its range)'
+        )
     head += ["", *(f"{note.column}: {note.text}" for note in declared.notes)] if declared.notes else []
     return "\n".join([*comments(head), "", *schema_lines(declared.columns), ""])
 
@@ -220,7 +285,18 @@ def comments(lines: Sequence[str]) -> list[str]:
 
 
 def listed(values: Sequence[Any]) -> str:
-    return f"[{', '.join(text(value) if isinstance(value, str) else repr(value) for value in values)}]"
+    return f"[{', '.join(map(toml, values))}]"
+
+
+def toml(value: Any) -> str:
+    """A value as TOML writes it, a table in one line."""
+    if isinstance(value, Mapping):
+        return f"{{ {', '.join(f'{key(name)} = {toml(inner)}' for name, inner in value.items())} }}"
+    if isinstance(value, list | tuple):
+        return listed(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return text(value) if isinstance(value, str) else repr(value)
 
 
 def key(name: str) -> str:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from privadmm.cli.views import screen
 from privadmm.cli.views.screen import escape
-from privadmm.data.schema import Number
+from privadmm.data.schema import Category, Date, Number
 
 if TYPE_CHECKING:
     from privadmm.runs.model import Model
@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
 
 def schema(declared: "Declared", out: Path) -> str:
-    ranges = sum(isinstance(column, Number) for column in declared.columns.values())
+    kinds = Counter(type(column) for column in declared.columns.values())
+    dates = f", {kinds[Date]} of dates" if kinds[Date] else ""
     facts: screen.Facts = [
         ("made from", escape(f"{declared.source}, {declared.rows} rows, stated to be public or made up")),
-        ("columns", f"{ranges} ranges, {len(declared.columns) - ranges} lists of categories"),
+        ("columns", f"{kinds[Number]} ranges, {kinds[Category]} lists of categories{dates}"),
         ("left out", escape(", ".join(note.column for note in declared.notes if note.left_out)) or None),
         ("written to", out),
         ("next", "read it through: everybody will see it; then name it in \\[data] schema, or use `privadmm init`"),

@@ -102,7 +102,7 @@ def attributes() -> tuple[Floats, Floats]:
     every = adult.load("raw")
     records = every.take(np.flatnonzero(every.columns["part"] == "train"))
     ends = [
-        (column.low, column.high) if isinstance(column, Number) else (0, len(column.values) - 1)
+        (column.low, column.high) if isinstance(column, Number) else (0, len(column.names("")) - 1)
         for column in adult.SCHEMA.columns.values()
     ]
     low, high = np.array(ends, dtype=float).T

@@ -66,8 +66,9 @@ def public(
 
 def size(shards: Shards) -> float:
     """Bytes of the records as they are stored, with their labels."""
-    pieces = [slot.piece.A for slot in shards.slots]
-    return float(sum(A.size * (12 if hasattr(A, "indices") else 8) for A in pieces) + shards.y.nbytes)
+    stored = (getattr(slot.piece, "A", None) for slot in shards.slots)
+    tables = [A for A in stored if A is not None]
+    return float(sum(A.size * (12 if hasattr(A, "indices") else 8) for A in tables) + shards.y.nbytes)
 
 
 def spread(ours: Floats, theirs: Floats, centre: Floats) -> float:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         ToleranceError,
     )
     from privadmm.estimators import ADMMClassifier, ADMMRegressor
+    from privadmm.estimators.account import Account, account
     from privadmm.optim.graphs import Graph
     from privadmm.optim.losses import Debiased, HalfLogistic, Hinge, HuberHinge, Logistic, Squared
     from privadmm.optim.regularizers import L1, L2, ElasticNet
@@ -77,6 +78,7 @@ _NAMES = {
     "engine.public": "Public",
     "errors": "BudgetWarning CheckpointError ConfigError DataError LedgerError PrivadmmError RefusedError ToleranceError",  # noqa: E501
     "estimators": "ADMMClassifier ADMMRegressor",
+    "estimators.account": "Account account",
     "optim.graphs": "Graph",
     "optim.losses": "Debiased HalfLogistic Hinge HuberHinge Logistic Squared",
     "optim.regularizers": "L1 L2 ElasticNet",

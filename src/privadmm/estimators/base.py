@@ -7,8 +7,9 @@ norm bound. `fit` simulates the parties in this process, so its noise comes from
 import hashlib
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,8 +28,9 @@ from privadmm.engine.block import cluster
 from privadmm.engine.job import Job, train
 from privadmm.engine.phases import Algorithm
 from privadmm.engine.public import Public
-from privadmm.errors import BudgetWarning, ConfigError, DataError
-from privadmm.optim import graphs
+from privadmm.errors import BudgetWarning, ConfigError, DataError, RefusedError
+from privadmm.estimators.account import Account, Series, account_of, person
+from privadmm.estimators.named import algorithm_of, graph_of, loss_of, regularizer_of
 from privadmm.optim.graphs import Graph
 from privadmm.optim.losses import Debiased, HalfLogistic, Logistic, Loss
 from privadmm.optim.regularizers import L2, Regularizer
@@ -56,19 +58,26 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
     colluding: int | None
     label_epsilon: float | None = None
     parties: int
-    algorithm: Algorithm | None
+    algorithm: Algorithm | str | Mapping[str, Any] | None
     rounds: int | None
-    loss: Loss | None = None
-    regularizer: Regularizer | None
+    loss: Loss | str | Mapping[str, Any] | None = None
+    regularizer: Regularizer | str | Mapping[str, Any] | None
     intercept: float
-    graph: Graph | None
+    graph: Graph | str | None
     warm_start: bool
     random_state: int | None
     columns: Sequence[int] | None = None
+    ledger: str | Path | Account | None
 
     def _keep(self, arguments: dict[str, Any]) -> None:
         """Set each argument of a constructor as the attribute of that name, as scikit-learn expects."""
         self.__dict__.update({name: value for name, value in arguments.items() if name != "self"})
+
+    def __sklearn_clone__(self) -> Any:
+        """Clone as scikit-learn does, and let the clones' fits be counted together."""
+        copy = super().__sklearn_clone__()
+        copy._series = self.__dict__.setdefault("_series", Series())
+        return copy
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -97,10 +106,10 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
             held = splits.by_columns(X.shape[1], self.columns)
             frame = frame.split([part.tolist() for part in held], clipped=self.adjacency != "column")
             names = tuple(str(party) for party in range(len(held)))
-        q = None if frame.clipped else getattr(self.algorithm, "column_bound", None)
+        q = None if frame.clipped else getattr(algorithm_of(self.algorithm), "column_bound", None)
         starts = starts_of(self, frame, len(targets)) if self.warm_start else []
         fit = Fit(names, groups is None, starts[0].past if starts else ())
-        models = list[Model]()
+        models, entry, turn = list[Model](), tuple[str, ...](), len(fit.before)
         try:
             for number, target in enumerate(targets):
                 data: Shards | People = frame.shards(X, target, rows) if rows else frame.people(X, target, all_rows, q)
@@ -111,18 +120,44 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
                     fit.check(job)
                     if (problem := warning(job)) is not None:
                         warnings.warn(problem, BudgetWarning, stacklevel=3)
+                    entry, turn = self._count(fit, job, len(targets), frame)
                 map = models[0].features if models else None
                 if map is not None and isinstance(data, Shards):
                     data, job = data.mapped([map] * len(data.ids), data.dim + 1), behind(fit.jobs[0])
-                blocks = cluster(job, data, Simulation(stream(seed, number, len(fit.before))))
+                blocks = cluster(job, data, Simulation(stream(seed, number, turn)))
                 fit.begin(job, blocks.workers[0].ledger)
                 models.append(model_of(job, train(job, blocks), frame, Simulation.mode, map))
             self.history_ = fit.finished(models)
+            self.counted_ = (*(getattr(self, "counted_", ()) if fit.before else ()), *entry)
         except BaseException:
             if fit.jobs:  # no model is handed out, but what was released stays spent
                 self.history_ = (*getattr(self, "history_", ()), fit.broken())
+                self.counted_ = (*getattr(self, "counted_", ()), *entry)
             raise
         self._publish(fit, models)
+
+    def _count(self, fit: Fit, job: Job, classes: int, frame: Frame) -> tuple[tuple[str, ...], int]:
+        """Charge the whole fit to the ledger, or refuse it. Without a ledger, say when others count as well.
+
+        Returns the ledger's entry, and the number of fits before this one that its noise must be independent of.
+        """
+        later = behind(job) if isinstance(job.algorithm, Centred) else job
+        account = account_of(self.ledger)
+        if account is None:
+            series = self.__dict__.get("_series")
+            if series is not None and job.private and job.delta is not None:
+                spent = person(job, later, classes)
+                if (problem := series.count(spent, job.delta)) is not None:
+                    warnings.warn(problem, BudgetWarning, stacklevel=4)
+            return (), len(fit.before)
+        counted = getattr(self, "counted_", ()) if fit.before else ()
+        if fit.before and (len(counted) != len(fit.before) or not set(counted) <= set(account.entries())):
+            raise RefusedError(
+                "the warm start descends from fits that this ledger has not counted. Nothing was fitted: give the "
+                "ledger from the first fit on, or start afresh with warm_start=False"
+            )
+        entry, number = account.charge(job, person(job, later, classes), frame.bounds)
+        return (entry,), number
 
     def _publish(self, fit: Fit, models: list[Model]) -> None:
         """Set the fitted attributes, and remove those of an earlier fit that this one does not have."""
@@ -166,7 +201,8 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
         return splits.by_column(named)
 
     def _job(self, sizes: Ints, dim: int, copies: int, start: Start | None, columns: tuple[int, ...] = ()) -> Job:
-        algorithm = self.algorithm or Centred(FirstOrderConsensus())
+        named = algorithm_of(self.algorithm)
+        algorithm = named or Centred(FirstOrderConsensus())
         privacy: Target | NoPrivacy = NoPrivacy("no epsilon was asked for")
         shares = epsilons(self.party_epsilon)
         asked = self.epsilon is not None or bool(shares)
@@ -187,10 +223,10 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
         public = Public(
             sizes=sizes,
             dim=dim,
-            rounds=(41 if self.algorithm is None else 200) if self.rounds is None else self.rounds,
-            graph=self.graph or graphs.star(len(sizes)),
+            rounds=(41 if named is None else 200) if self.rounds is None else self.rounds,
+            graph=graph_of(self.graph, len(sizes)),
             loss=self._loss(),
-            regularizer=self.regularizer or L2(0.0 if self.algorithm is None else 1e-6),
+            regularizer=regularizer_of(self.regularizer) or L2(0.0 if named is None else 1e-6),
             privacy=privacy,
             start=start,
             columns=columns,
@@ -199,8 +235,11 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
         return Job(algorithm, public, allowance if isinstance(privacy, Target) else None)
 
     def _loss(self) -> Loss:
-        loss = self.loss or (HalfLogistic() if self.algorithm is None else Logistic())
+        loss = self._plain_loss()
         return loss if self.label_epsilon is None else Debiased(loss, self.label_epsilon)
+
+    def _plain_loss(self) -> Loss:
+        return loss_of(self.loss) or (HalfLogistic() if self.algorithm is None else Logistic())
 
     def _names(self) -> tuple[str, ...]:
         if hasattr(self, "feature_names_in_"):

@@ -1,6 +1,7 @@
 """The classifier, of two classes or more."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -14,6 +15,7 @@ from privadmm.data.arrays import Floats
 from privadmm.data.raw import labels
 from privadmm.engine.phases import Algorithm
 from privadmm.errors import ConfigError, DataError
+from privadmm.estimators.account import Account
 from privadmm.estimators.base import ADMMEstimator
 from privadmm.optim.graphs import Graph
 from privadmm.optim.losses import Logistic, Loss
@@ -86,15 +88,16 @@ class ADMMClassifier(ClassifierMixin, ADMMEstimator):  # type: ignore[misc]
         colluding: int | None = None,
         label_epsilon: float | None = None,
         parties: int = 10,
-        algorithm: Algorithm | None = None,
+        algorithm: Algorithm | str | Mapping[str, Any] | None = None,
         rounds: int | None = None,
-        loss: Loss | None = None,
-        regularizer: Regularizer | None = None,
+        loss: Loss | str | Mapping[str, Any] | None = None,
+        regularizer: Regularizer | str | Mapping[str, Any] | None = None,
         intercept: float = 0.0,
-        graph: Graph | None = None,
+        graph: Graph | str | None = None,
         warm_start: bool = False,
         random_state: int | None = None,
         columns: Sequence[int] | None = None,
+        ledger: str | Path | Account | None = None,
     ) -> None:
         self._keep(locals())
 

@@ -1,6 +1,7 @@
 """The regressor."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -11,6 +12,7 @@ from sklearn.utils.validation import validate_data
 from privadmm.data.arrays import Floats
 from privadmm.engine.phases import Algorithm
 from privadmm.errors import ConfigError
+from privadmm.estimators.account import Account
 from privadmm.estimators.base import ADMMEstimator
 from privadmm.optim.graphs import Graph
 from privadmm.optim.losses import Loss, Squared
@@ -38,13 +40,14 @@ class ADMMRegressor(RegressorMixin, ADMMEstimator):  # type: ignore[misc]
         secure_sum: bool = False,
         colluding: int | None = None,
         parties: int = 10,
-        algorithm: Algorithm | None = None,
+        algorithm: Algorithm | str | Mapping[str, Any] | None = None,
         rounds: int | None = None,
-        regularizer: Regularizer | None = None,
+        regularizer: Regularizer | str | Mapping[str, Any] | None = None,
         intercept: float = 0.0,
-        graph: Graph | None = None,
+        graph: Graph | str | None = None,
         warm_start: bool = False,
         random_state: int | None = None,
+        ledger: str | Path | Account | None = None,
     ) -> None:
         self._keep(locals())
 

@@ -30,7 +30,10 @@ LAYERS = (
 DEBTS: set[str] = set()
 # Which modules may import a library that is slow to load, or that not everybody has.
 OWNERS = {
-    "sklearn": {"estimators.base", "estimators.classifier", "estimators.regressor", "papers.sharing.runs"},
+    "sklearn": {
+        *("estimators.base", "estimators.classifier", "estimators.regressor", "estimators.export"),
+        "papers.sharing.runs",
+    },
     "matplotlib": {"runs.plots", "papers.framework.drawing"},
     "networkx": set[str](),
     "opendp": {"privacy.mechanisms"},

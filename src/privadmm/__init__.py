@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         CheckpointError,
         ConfigError,
         DataError,
+        FitWarning,
         LedgerError,
         PrivadmmError,
         RefusedError,
@@ -76,7 +77,7 @@ _NAMES = {
     "engine.block": "cluster",
     "engine.job": "Job train weights",
     "engine.public": "Public",
-    "errors": "BudgetWarning CheckpointError ConfigError DataError LedgerError PrivadmmError RefusedError ToleranceError",  # noqa: E501
+    "errors": "BudgetWarning CheckpointError ConfigError DataError FitWarning LedgerError PrivadmmError RefusedError ToleranceError",  # noqa: E501
     "estimators": "ADMMClassifier ADMMRegressor",
     "estimators.account": "Account account",
     "optim.graphs": "Graph",

@@ -65,6 +65,10 @@ class BudgetWarning(UserWarning):
     """By its public facts a run has too little budget, or too few records, to beat a constant."""
 
 
+class FitWarning(UserWarning):
+    """An estimator's fit, a simulation that may look at its records, is of little use as it was declared."""
+
+
 class InterruptedRunError(PrivadmmError):
     """Somebody pressed Ctrl-C. `kept`: something was released, and the directory can be resumed."""
 

@@ -3,6 +3,7 @@
 import copy
 import pickle
 import warnings
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ from privadmm import (
     BudgetWarning,
     ConfigError,
     DPFedSGD,
+    LedgerError,
+    PrivadmmError,
     RefusedError,
     Sharing,
 )
@@ -36,9 +39,11 @@ from privadmm.estimators.account import for_a_person, least_noise
 from privadmm.optim.graphs import ring
 from privadmm.privacy.accounting import epsilon, together
 from privadmm.privacy.events import GammaObjective, GammaOutput, Gaussian, GaussianObjective, SharedGaussian, merge
+from privadmm.privacy.ledger import Tick
 from privadmm.privacy.ledger_file import identity_of
 from privadmm.privacy.new_ledger import new_ledger
 from privadmm.privacy.policy import Budget, Policy
+from privadmm.privacy.sqlite_ledger import SqliteLedger
 from privadmm.runs.refits import Fit
 from small_runs import rows
 
@@ -329,6 +334,34 @@ def test_a_ledger_of_a_run_with_several_parties_counts_for_each(tmp_path: Path) 
     assert found.epsilon == pytest.approx(0.5, rel=1e-4)
 
 
+def test_runs_on_the_same_ledger_are_spent_and_are_no_fits(tmp_path: Path) -> None:
+    shared = account(tmp_path)
+    assert shared.path is not None
+    with closing(SqliteLedger(shared.path, [0], shared.policy, "simulation")) as ledger:
+        ledger.reserve("run", {0: ((Gaussian(9.0), 2),)})
+        with ledger.transaction():
+            ledger.commit(Tick("run", 0, 0), "digest", {0: (Gaussian(9.0),)}, b"bytes", b"")
+    before = privadmm.account(shared)
+    assert before.fits == 0
+    assert before.epsilon == epsilon(((Gaussian(9.0), 2),), 1e-6)  # also what is only set aside
+    first = estimator(ledger=shared, epsilon=0.2).fit(X, Y)
+    assert privadmm.account(shared).fits == 1
+    assert privadmm.account(shared).epsilon > before.epsilon
+    assert not (first.coef_ == estimator(epsilon=0.2).fit(X, Y).coef_).any()  # the run may have drawn that noise
+
+
+def test_a_file_that_is_no_ledger_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "notes").write_text("no ledger\n" * 100)
+    with pytest.raises(PrivadmmError, match="notes"):
+        estimator(ledger=tmp_path / "notes").fit(X, Y)
+    shared = account(tmp_path)
+    assert shared.path is not None
+    shared.path.unlink()
+    with pytest.raises(LedgerError, match="is gone"):
+        estimator(ledger=shared).fit(X, Y)
+
+
+@pytest.mark.filterwarnings("ignore::privadmm.errors.FitWarning")
 def test_regressors_are_counted_too() -> None:
     shared = account()
     model = ADMMRegressor(

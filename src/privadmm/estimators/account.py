@@ -49,6 +49,7 @@ USE_A_PATH = (
     "an Account in memory cannot be copied to another process, which would count apart from this one: give it a file, "
     'Account(epsilon=..., delta=..., path="fits.ledger"), or use n_jobs=1'
 )
+FIT = "a fit of an estimator"  # stands where a tick of a run has the digest of its inbox
 WRONG = "ledger is {}: give the path of a ledger, or an Account(epsilon=..., delta=...)"
 
 
@@ -167,7 +168,7 @@ class Account:
         entry = uuid.uuid4().hex
         with self._lock:
             self._append(entry, spent, facts)
-            return entry, list(self.entries()).index(entry)
+            return entry, self._jobs().index(entry)
 
     def _append(self, entry: str, spent: Spent, facts: dict[str, Any]) -> None:
         if self.path is None:
@@ -182,7 +183,9 @@ class Account:
                 raise self._refusal(spent) from error
             events = tuple(event for event, count in spent for _ in range(count))
             with ledger.transaction():
-                ledger.commit(Tick(entry, 0, 0), "", dict.fromkeys(ledger.ids, events), json.dumps(facts).encode(), b"")
+                ledger.commit(
+                    Tick(entry, 0, 0), FIT, dict.fromkeys(ledger.ids, events), json.dumps(facts).encode(), b""
+                )
 
     def _refusal(self, spent: Spent) -> RefusedError:
         before, delta = self._spent(), self._budget.delta
@@ -210,12 +213,19 @@ class Account:
             each = {ledger.others(party, "") for party in ledger.ids}
         return max(each, key=lambda spent: cost(spent, self._budget.delta))
 
+    def _jobs(self) -> list[str]:
+        """All that was begun on the account, oldest first: fits, and in a file also runs of `privadmm train`."""
+        if self.path is None:
+            return list(self._fits)
+        with self._opened() as ledger:
+            return ledger.jobs()
+
     def entries(self) -> dict[str, dict[str, Any]]:
         """What each fit was, by the name of its entry, oldest first."""
         if self.path is None:
             return {entry: facts for entry, (_, facts) in self._fits.items()}
         with self._opened() as ledger, ledger.transaction():
-            found = {entry: ledger.recall(Tick(entry, 0, 0), "") for entry in ledger.jobs()}
+            found = {entry: recorded(ledger, entry) for entry in ledger.jobs()}
         return {entry: json.loads(data) for entry, data in found.items() if data is not None}
 
     def total(self) -> Spending:
@@ -251,6 +261,14 @@ class Account:
         if self.path is None:
             raise ConfigError(USE_A_PATH)
         return reopened, (str(self.path.resolve()),)
+
+
+def recorded(ledger: SqliteLedger, entry: str) -> bytes | None:
+    """The facts of a fit; None of another job, or of a fit whose process died as it was charged."""
+    try:
+        return ledger.recall(Tick(entry, 0, 0), FIT)
+    except RefusedError:  # a run's round, asked for by another inbox
+        return None
 
 
 def reopened(path: str) -> Account:

@@ -72,13 +72,13 @@ class ADMMClassifier(ClassifierMixin, ADMMEstimator):  # type: ignore[misc]
     parties       how many to split the rows among, evenly; ignored when `fit` is given groups
     label_epsilon  labels are randomised first, and the loss debiased for it; a fit with another random_state reports
                   every label once more
-    algorithm     an object such as DPADMM(D_w=30, rho=0.01) or ADMMStar(); None is the recommended method,
-                  Centred(FirstOrderConsensus())
+    algorithm     an object such as DPADMM(D_w=30, rho=0.01), or as in a config file: "admm_star",
+                  {"name": "dp_admm", "D_w": 30}; None is the recommended method, Centred(FirstOrderConsensus())
     rounds        None is 41 for the recommended method, and 200 for others
-    loss          None is HalfLogistic() for the recommended method, and Logistic() for others
-    regularizer   None is no penalty for the recommended method, and L2(1e-6) for others
+    loss          an object or a name; None is HalfLogistic() for the recommended method, and Logistic() for others
+    regularizer   likewise; None is no penalty for the recommended method, and L2(1e-6) for others
     intercept     share of a row's norm that a constant feature takes, in [0, 1); 0 for none
-    graph         for algorithms without a coordinator
+    graph         for algorithms without a coordinator: a Graph, "ring" or "complete"
     warm_start    start from the model of the last fit. Each fit draws its own noise (two estimators with one
                   random_state draw the same) and may cost `epsilon` once more. What all fits released, also those
                   that failed half way, is composed into epsilon_; after a fit that was not private, none is. The fits
@@ -86,9 +86,11 @@ class ADMMClassifier(ClassifierMixin, ADMMEstimator):  # type: ignore[misc]
     random_state  seed of the simulated noise and of the split; needed
     columns       how many columns each party holds, from left to right, instead of rows: for Sharing(ball=...) with
                   adjacency="person" and its like. All rows of X are then everybody's, and `parties` is not used
+    ledger        the path of a ledger, or an Account, on which every fit is counted, clones' and warm starts' included,
+                  and refused before it begins when that is spent (docs/python.md). Each fit on it has its own noise
 
-    `fit` gives a BudgetWarning where the budget is too small, by the number of records and parties, to beat a constant.
-    After it:
+    `fit` gives a BudgetWarning where the budget is too small, by the number of records and parties, to beat a constant,
+    and where clones are fitted without a ledger; a FitWarning where nearly all rows are clipped. After it:
 
     coef_, intercept_  for rows within the bound: decision_function(X) = X @ coef_.T + intercept_; missing if the
                        algorithm maps features, as Centred does
@@ -97,7 +99,8 @@ class ADMMClassifier(ClassifierMixin, ADMMEstimator):  # type: ignore[misc]
     epsilon_person_    where parties hold columns: epsilon of a person's rows at all parties together
     private_           whether an epsilon covers the model
     ledger_            events and epsilon of every party, over the same fits; with more than two classes `ledgers_`
-    history_           what each of these fits released, oldest first
+    history_, counted_  what each of these fits released, oldest first, and their entries in the ledger
+    jobs_, path_       the public facts of each class's job, and the models by round, for the plots
     parties_           the parties' names, in their order
     model_             the weights with all of that, to save; with more than two classes `models_`
     classes_, n_iter_, n_features_in_  as everywhere in scikit-learn

@@ -72,10 +72,10 @@ def named(models: Sequence[Model], names: Sequence[str] | None = None) -> Coeffi
 def noise_of(fitted: Any, draws: int) -> Floats:
     """The standard deviation of the coefficients over the noise alone, (k, d), estimated from public facts.
 
-    Rows are invented: as many as each party has, with the mean and spread that were released, or as long as the bound
-    allows in all directions if none were. The released model labels them. The same job is then trained on them `draws`
-    times, each time with other noise. Nothing private is read, so it costs nothing; it is an estimate, since the true
-    rows are not like these.
+    Rows are invented: as many as each party has, with the mean and spread that were released or, if none were, in all
+    directions and of all lengths within the bound. The released model labels them. The same job is then trained on
+    them `draws` times, each time with other noise. Nothing private is read, so it costs nothing. It is an estimate,
+    since the true rows are not like these.
     """
     if draws < 2:
         raise ConfigError(f"draws must be 2 or more, to see how they differ, not {draws!r}")
@@ -88,6 +88,7 @@ def noise_of(fitted: Any, draws: int) -> Floats:
     map = fitted.models_[0].features
     centre, spread = (0.0, 1 / math.sqrt(d)) if map is None else (map.M[:d], 1 / map.A[:d])
     X = frame.row_bound * (centre + spread * rng.normal(size=(n, d)))
+    X *= rng.uniform(size=(n, 1)) if map is None else 1.0
     groups = None if vertical else np.repeat(np.arange(public.parties), public.sizes)
     y, found = fitted._invented(X, rng), []
     for number in range(draws):

@@ -74,7 +74,7 @@ class ADMMRegressor(RegressorMixin, ADMMEstimator):  # type: ignore[misc]
         if error > spread:
             warnings.warn(
                 f"predictions are worse than a constant on the rows that were fitted (mean square error {error:.3g}, "
-                f"and their mean has {spread:.3g}): the noise is larger than what the data say. Use more rows, a "
+                f"and their mean has {spread:.3g}): noise, or too few rounds, hide what the data say. Use more rows, a "
                 "larger epsilon, secure_sum=True, or a smaller label_bound if y allows (fit is a simulation and may "
                 "look; a deployment would not tell)",
                 FitWarning,

@@ -31,7 +31,13 @@ DEBTS: set[str] = set()
 # Which modules may import a library that is slow to load, or that not everybody has.
 OWNERS = {
     "sklearn": {
-        *("estimators.base", "estimators.classifier", "estimators.regressor", "estimators.encoder"),
+        *(
+            "estimators.base",
+            "estimators.classifier",
+            "estimators.regressor",
+            "estimators.encoder",
+            "estimators.export",
+        ),
         *("papers.sharing.runs", "papers.bench.workloads.pooled"),
     },
     "matplotlib": {"runs.plots", "papers.framework.drawing", "papers.bench.page"},

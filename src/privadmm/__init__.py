@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         CheckpointError,
         ConfigError,
         DataError,
+        FitWarning,
         LedgerError,
         PooledWarning,
         PrivadmmError,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
         ToleranceError,
     )
     from privadmm.estimators import ADMMClassifier, ADMMRegressor
+    from privadmm.estimators.account import Account, account
     from privadmm.estimators.encoder import PrivatePipeline, SchemaEncoder, check_pipeline, make_private_pipeline
     from privadmm.optim.graphs import Graph
     from privadmm.optim.losses import Debiased, HalfLogistic, Hinge, HuberHinge, Logistic, Squared
@@ -77,8 +79,9 @@ _NAMES = {
     "engine.block": "cluster",
     "engine.job": "Job train weights",
     "engine.public": "Public",
-    "errors": "BudgetWarning CheckpointError ConfigError DataError LedgerError PooledWarning PrivadmmError RefusedError ToleranceError",  # noqa: E501
+    "errors": "BudgetWarning CheckpointError ConfigError DataError FitWarning LedgerError PooledWarning PrivadmmError RefusedError ToleranceError",  # noqa: E501
     "estimators": "ADMMClassifier ADMMRegressor",
+    "estimators.account": "Account account",
     "estimators.encoder": "PrivatePipeline SchemaEncoder check_pipeline make_private_pipeline",
     "optim.graphs": "Graph",
     "optim.losses": "Debiased HalfLogistic Hinge HuberHinge Logistic Squared",

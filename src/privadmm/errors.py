@@ -69,6 +69,10 @@ class PooledWarning(UserWarning):
     """Rows look scaled by statistics of all parties' private rows, which no epsilon covers."""
 
 
+class FitWarning(UserWarning):
+    """An estimator's fit, a simulation that may look at its records, is of little use as it was declared."""
+
+
 class InterruptedRunError(PrivadmmError):
     """Somebody pressed Ctrl-C. `kept`: something was released, and the directory can be resumed."""
 

@@ -7,12 +7,17 @@ norm bound. `fit` simulates the parties in this process, so its noise comes from
 import hashlib
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
+from numbers import Integral
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -27,13 +32,17 @@ from privadmm.engine.block import cluster
 from privadmm.engine.job import Job, train
 from privadmm.engine.phases import Algorithm
 from privadmm.engine.public import Public
-from privadmm.errors import BudgetWarning, ConfigError, DataError, PooledWarning
+from privadmm.errors import BudgetWarning, ConfigError, DataError, FitWarning, PooledWarning, RefusedError
+from privadmm.estimators import coefficients as by_column
+from privadmm.estimators import plots
+from privadmm.estimators.account import Account, Series, account_of, person
+from privadmm.estimators.looks import summary
+from privadmm.estimators.named import algorithm_of, graph_of, loss_of, regularizer_of
 from privadmm.estimators.pooled import pooled
-from privadmm.optim import graphs
 from privadmm.optim.graphs import Graph
 from privadmm.optim.losses import Debiased, HalfLogistic, Logistic, Loss
 from privadmm.optim.regularizers import L2, Regularizer
-from privadmm.params import check_whole
+from privadmm.params import check_nonnegative, check_positive, check_whole
 from privadmm.privacy.accounting import together as of_a_person
 from privadmm.privacy.calibration import NoPrivacy, Target, epsilons
 from privadmm.privacy.history import STARTED_UNPROTECTED, Start
@@ -43,6 +52,8 @@ from privadmm.runs.ending import model_of
 from privadmm.runs.model import Model
 from privadmm.runs.recommend import warning
 from privadmm.runs.refits import Fit, coefficients, cost, starts_of
+
+NEARLY_ALL = 0.9  # of the rows, from which share on clipping is worth a warning
 
 
 class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
@@ -57,19 +68,26 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
     colluding: int | None
     label_epsilon: float | None = None
     parties: int
-    algorithm: Algorithm | None
+    algorithm: Algorithm | str | Mapping[str, Any] | None
     rounds: int | None
-    loss: Loss | None = None
-    regularizer: Regularizer | None
+    loss: Loss | str | Mapping[str, Any] | None = None
+    regularizer: Regularizer | str | Mapping[str, Any] | None
     intercept: float
-    graph: Graph | None
+    graph: Graph | str | None
     warm_start: bool
     random_state: int | None
     columns: Sequence[int] | None = None
+    ledger: str | Path | Account | None
 
     def _keep(self, arguments: dict[str, Any]) -> None:
         """Set each argument of a constructor as the attribute of that name, as scikit-learn expects."""
         self.__dict__.update({name: value for name, value in arguments.items() if name != "self"})
+
+    def __sklearn_clone__(self) -> Any:
+        """Clone as scikit-learn does, and let the clones' fits be counted together."""
+        copy = super().__sklearn_clone__()
+        copy._series = self.__dict__.setdefault("_series", Series())
+        return copy
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -79,13 +97,13 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
     def _scores(self, X: Any) -> list[Floats]:
         """a.w for every row, clipped and scaled as in training, by each model."""
         check_is_fitted(self, "models_")
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        X = self._numbers(X, reset=False)
         return [model.scores(X) for model in self.models_]
 
     def _fit(self, X: Any, targets: list[Floats], classes: tuple[Any, Any] | None, groups: Any) -> None:
         """Train one job for each target, all under one budget, each with noise of its own."""
         row_bound, seed = self._declared()
-        frame = Frame(row_bound, self.intercept, self._names(), classes)
+        frame = Frame(row_bound, float(self.intercept), self._names(), classes)
         if self.epsilon is not None and (problem := pooled(X)) is not None:
             warnings.warn(problem, PooledWarning, stacklevel=3)
         rows, all_rows = list[Any](), np.arange(X.shape[0])
@@ -100,10 +118,11 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
             held = splits.by_columns(X.shape[1], self.columns)
             frame = frame.split([part.tolist() for part in held], clipped=self.adjacency != "column")
             names = tuple(str(party) for party in range(len(held)))
-        q = None if frame.clipped else getattr(self.algorithm, "column_bound", None)
+        q = None if frame.clipped else getattr(algorithm_of(self.algorithm), "column_bound", None)
         starts = starts_of(self, frame, len(targets)) if self.warm_start else []
         fit = Fit(names, groups is None, starts[0].past if starts else ())
-        models = list[Model]()
+        models, kept = list[Model](), list[plots.Rounds]()
+        entry, turn = tuple[str, ...](), len(fit.before)
         try:
             for number, target in enumerate(targets):
                 data: Shards | People = frame.shards(X, target, rows) if rows else frame.people(X, target, all_rows, q)
@@ -112,20 +131,50 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
                 job = self._job(data.sizes, data.dim, len(targets), start, widths)
                 if number == 0:
                     fit.check(job)
+                    warn_clipped(X, frame)
                     if (problem := warning(job)) is not None:
                         warnings.warn(problem, BudgetWarning, stacklevel=3)
+                    entry, turn = self._count(fit, job, len(targets), frame)
                 map = models[0].features if models else None
                 if map is not None and isinstance(data, Shards):
                     data, job = data.mapped([map] * len(data.ids), data.dim + 1), behind(fit.jobs[0])
-                blocks = cluster(job, data, Simulation(stream(seed, number, len(fit.before))))
+                blocks = cluster(job, data, Simulation(stream(seed, number, turn)))
                 fit.begin(job, blocks.workers[0].ledger)
-                models.append(model_of(job, train(job, blocks), frame, Simulation.mode, map))
+                model_then = partial(model_of, job, frame=frame, mode=Simulation.mode, map=map)
+                kept.append(plots.Rounds(model_then, job.public.rounds, len(frame.columns)))
+                models.append(model_then(train(job, blocks, [kept[-1]])))
             self.history_ = fit.finished(models)
+            self.counted_ = (*(getattr(self, "counted_", ()) if fit.before else ()), *entry)
         except BaseException:
             if fit.jobs:  # no model is handed out, but what was released stays spent
                 self.history_ = (*getattr(self, "history_", ()), fit.broken())
+                self.counted_ = (*getattr(self, "counted_", ()), *entry)
             raise
         self._publish(fit, models)
+        self.path_ = plots.by_round(kept)
+
+    def _count(self, fit: Fit, job: Job, classes: int, frame: Frame) -> tuple[tuple[str, ...], int]:
+        """Charge the whole fit to the ledger, or refuse it. Without a ledger, say when others count as well.
+
+        Returns the ledger's entry, and the number of fits before this one that its noise must be independent of.
+        """
+        later = behind(job) if isinstance(job.algorithm, Centred) else job
+        account = account_of(self.ledger)
+        if account is None:
+            series = self.__dict__.get("_series")
+            if series is not None and job.private and job.delta is not None:
+                spent = person(job, later, classes)
+                if (problem := series.count(spent, job.delta)) is not None:
+                    warnings.warn(problem, BudgetWarning, stacklevel=4)
+            return (), len(fit.before)
+        counted = getattr(self, "counted_", ()) if fit.before else ()
+        if fit.before and (len(counted) != len(fit.before) or not set(counted) <= set(account.entries())):
+            raise RefusedError(
+                "the warm start descends from fits that this ledger has not counted. Nothing was fitted: give the "
+                "ledger from the first fit on, or start afresh with warm_start=False"
+            )
+        entry, number = account.charge(job, person(job, later, classes), frame.bounds)
+        return (entry,), number
 
     def _publish(self, fit: Fit, models: list[Model]) -> None:
         """Set the fitted attributes, and remove those of an earlier fit that this one does not have."""
@@ -148,15 +197,35 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
             spent = [ledger.spent(party) for ledger in fit.ledgers for party in ledger.ids]
             whole = self.private_ and self.adjacency == "person"
             self.epsilon_person_ = of_a_person(spent, fit.delta or 0.0) if whole else math.inf
-        self.parties_ = fit.parties
+        self.parties_, self.jobs_ = fit.parties, tuple(fit.jobs)
         self.n_iter_ = fit.jobs[0].public.rounds
 
     def _declared(self) -> tuple[float, int]:
+        """Check what has to be declared, and the kinds of what is: the row bound, and the seed."""
         if self.row_bound is None:
             raise ConfigError("declare row_bound, the l2 norm that rows are clipped to; reading it off X is a release")
         if self.random_state is None:
             raise ConfigError("fit is a simulation and needs a seed: random_state=0, say")
-        return float(self.row_bound), Simulation(self.random_state).seed
+        seed = self.random_state
+        if isinstance(seed, bool) or not isinstance(seed, Integral) or not 0 <= seed < 2**64:
+            raise ConfigError(f"random_state is the seed of a simulation, a whole number from 0 on, not {seed!r}")
+        check_positive(row_bound=self.row_bound)
+        check_nonnegative(intercept=self.intercept)
+        if self.label_epsilon is not None:
+            check_positive(label_epsilon=self.label_epsilon)
+        for name in ("warm_start", "secure_sum"):
+            if not isinstance(value := getattr(self, name), bool | np.bool_):
+                raise ConfigError(f"{name} must be True or False, not {value!r}")
+        columns: Any = self.columns
+        if columns is not None and (isinstance(columns, str) or not all(map(whole, np.atleast_1d(columns)))):
+            raise ConfigError(f"columns is how many columns each party holds, (2, 3), say, and not {columns!r}")
+        account_of(self.ledger)
+        return float(self.row_bound), Simulation(int(seed)).seed
+
+    def _numbers(self, X: Any, y: Any = "no_validation", **how: Any) -> Any:
+        """Check X with scikit-learn; words in it get a sentence on what to do with them."""
+        with sentence_for_words():
+            return validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, **how)
 
     def _owners(self, rows: int, groups: ArrayLike | None, seed: int) -> tuple[Ints, tuple[str, ...]]:
         """The party of each row, and the parties' names."""
@@ -169,14 +238,13 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
         return splits.by_column(named)
 
     def _job(self, sizes: Ints, dim: int, copies: int, start: Start | None, columns: tuple[int, ...] = ()) -> Job:
-        algorithm = self.algorithm or Centred(FirstOrderConsensus())
+        named = algorithm_of(self.algorithm)
+        algorithm = named or Centred(FirstOrderConsensus())
         privacy: Target | NoPrivacy = NoPrivacy("no epsilon was asked for")
         shares = epsilons(self.party_epsilon)
         asked = self.epsilon is not None or bool(shares)
         if asked and self.delta is None:
             raise ConfigError("epsilon means little without delta: give both, or epsilon=None for no privacy")
-        if not isinstance(self.secure_sum, bool | np.bool_):
-            raise ConfigError(f"secure_sum must be True or False, not {self.secure_sum!r}")
         if self.secure_sum and not asked:
             raise ConfigError("secure_sum=True shares the noise of an epsilon: give one, or leave out secure_sum")
         if self.colluding is not None and not self.secure_sum:
@@ -190,10 +258,10 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
         public = Public(
             sizes=sizes,
             dim=dim,
-            rounds=(41 if self.algorithm is None else 200) if self.rounds is None else self.rounds,
-            graph=self.graph or graphs.star(len(sizes)),
+            rounds=(41 if named is None else 200) if self.rounds is None else self.rounds,
+            graph=graph_of(self.graph, len(sizes)),
             loss=self._loss(),
-            regularizer=self.regularizer or L2(0.0 if self.algorithm is None else 1e-6),
+            regularizer=regularizer_of(self.regularizer) or L2(0.0 if named is None else 1e-6),
             privacy=privacy,
             start=start,
             columns=columns,
@@ -202,13 +270,100 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
         return Job(algorithm, public, allowance if isinstance(privacy, Target) else None)
 
     def _loss(self) -> Loss:
-        loss = self.loss or (HalfLogistic() if self.algorithm is None else Logistic())
+        loss = self._plain_loss()
         return loss if self.label_epsilon is None else Debiased(loss, self.label_epsilon)
+
+    def _plain_loss(self) -> Loss:
+        return loss_of(self.loss) or (HalfLogistic() if self.algorithm is None else Logistic())
+
+    def coefficients(self, names: Sequence[str] | None = None, draws: int | None = None) -> by_column.Coefficients:
+        """The coefficients by column, in the columns' own units; `print` shows the largest first.
+
+        names   of the columns, where X had none: pipeline[:-1].get_feature_names_out(), say
+        draws   of the noise, 20 say, to estimate its share in each coefficient's uncertainty: the job is trained so
+                often on invented rows that the released model labels. That costs no epsilon, and `draws` fits of time
+        """
+        check_is_fitted(self, "models_")
+        found = by_column.named(self.models_, names)
+        if len(self.models_) > 1:
+            found = replace(found, classes=tuple(map(str, self.classes_)))
+        return found if draws is None else replace(found, noise=by_column.noise_of(self, draws))
+
+    def plot_convergence(self, X: Any = None, y: Any = None, *, ax: Any = None) -> Any:
+        """Draw by round the distance from the last weights or, with X and y, the score. Returns matplotlib's Axes."""
+        check_is_fitted(self, "models_")
+        return plots.convergence(self, X, y, ax)
+
+    def plot_privacy(self, *, ax: Any = None) -> Any:
+        """Draw epsilon by round and, with a ledger, what all fits have cost and may cost. Returns matplotlib's Axes."""
+        check_is_fitted(self, "models_")
+        return plots.privacy(self, ax)
+
+    def plot_coefficients(self, names: Sequence[str] | None = None, draws: int | None = 20, *, ax: Any = None) -> Any:
+        """Draw the largest coefficients; whiskers hold 95 % of what the noise alone does. Returns matplotlib's Axes."""
+        return plots.bars(self.coefficients(names, draws if getattr(self, "private_", False) else None), ax)
+
+    def to_sklearn(self) -> Any:
+        """The model as plain scikit-learn objects, which work without privadmm: LogisticRegression or LinearRegression.
+
+        Where the method released moments, they stand behind a StandardScaler and a Normalizer. Scores are the same for
+        rows within row_bound; longer rows are not clipped. What was spent, and on what terms, is not in these objects:
+        keep model_.save(...) beside them.
+        """
+        check_is_fitted(self, "models_")
+        from privadmm.estimators.export import plain
+
+        return plain(self.models_, getattr(self, "classes_", None), self._plain_loss())
+
+    def _html_repr(self) -> str:
+        """Show what was promised above scikit-learn's own picture of the parameters."""
+        picture: str = super()._html_repr()
+        if not hasattr(self, "models_"):
+            return picture
+        return f"{summary(self)}{picture}"
 
     def _names(self) -> tuple[str, ...]:
         if hasattr(self, "feature_names_in_"):
             return tuple(map(str, self.feature_names_in_))
         return tuple(f"x{j + 1}" for j in range(self.n_features_in_))
+
+
+@contextmanager
+def sentence_for_words() -> Iterator[None]:
+    """Say what to do with words where numbers belong."""
+    try:
+        yield
+    except ValueError as error:
+        if "could not convert string" not in str(error):
+            raise
+        raise DataError(
+            "X or the target holds words where numbers belong: encode columns of words by declared categories, with "
+            "SchemaEncoder, say"
+        ) from error
+
+
+def numbers(y: Any) -> Floats:
+    with sentence_for_words():
+        return np.asarray(y, dtype=np.float64)
+
+
+def whole(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def warn_clipped(X: Any, frame: Frame) -> None:
+    """Warn where nearly all rows lose their length, which a simulation may see."""
+    with np.errstate(over="ignore"):
+        squares = np.asarray((X.multiply(X) if issparse(X) else X * X).sum(axis=1)).ravel()
+    share = float(np.mean(squares > (frame.row_bound * (1 + 1e-9)) ** 2))
+    if share > NEARLY_ALL and not frame.groups:
+        warnings.warn(
+            f"{100 * share:.0f} % of the rows are longer than row_bound = {frame.row_bound:g} and are clipped to it, "
+            "so that only their direction is left: declare a larger row_bound, or bring columns to a common scale by "
+            "declared ranges first (fit is a simulation and may look; a deployment would not tell)",
+            FitWarning,
+            stacklevel=4,
+        )
 
 
 def stream(seed: int, number: int, fits: int) -> int:

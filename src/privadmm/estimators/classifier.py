@@ -1,29 +1,59 @@
 """The classifier, of two classes or more."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import column_or_1d, validate_data
+from sklearn.utils.validation import column_or_1d
 
 from privadmm.data.arrays import Floats
 from privadmm.data.raw import labels
 from privadmm.engine.phases import Algorithm
 from privadmm.errors import ConfigError, DataError
+from privadmm.estimators.account import Account
 from privadmm.estimators.base import ADMMEstimator
 from privadmm.optim.graphs import Graph
-from privadmm.optim.losses import Logistic, Loss
+from privadmm.optim.losses import HalfLogistic, Logistic, Loss
 from privadmm.optim.regularizers import Regularizer
 from privadmm.runs.model import label_array
 
 
-def _is_logistic(estimator: Any) -> bool:
-    default = estimator.loss is None and estimator.algorithm is not None
-    return (default or isinstance(estimator.loss, Logistic)) and estimator.label_epsilon is None
+def _has_link(estimator: Any) -> bool:
+    """Whether a score of the loss tells how likely a class is; otherwise say why it does not."""
+    loss = estimator._plain_loss()
+    if isinstance(loss, Logistic | HalfLogistic):
+        return True
+    raise AttributeError(
+        f"predict_proba: a score of {type(loss).__name__} says which class, not how likely it is: its minimum is the "
+        "same for a whole range of probabilities. Fit with loss='logistic' or 'half_logistic'"
+    )
+
+
+def link(loss: Loss, scores: Floats) -> Floats:
+    """The probability of the positive class at which each of these scores is the best one.
+
+    At probability p the expected loss p l(s) + (1 - p) l(-s) is least where p = l'(-s)/(l'(s) + l'(-s)): 1/(1 + e^-s)
+    for the logistic loss, and 1/(1 + 2/(1 + e^s)) for s >= 0 of the half-logistic one. Its constants are the loss's.
+    """
+    up, down = loss.deriv(scores, -np.ones_like(scores)), -loss.deriv(scores, np.ones_like(scores))
+    return np.asarray(up / (up + down))
+
+
+def check_encoded(answers: NDArray[Any], classes: tuple[Any, ...]) -> None:
+    """Refuse labels that are places 0, 1, ... where names were declared, as meta-estimators hand them on."""
+    if answers.dtype.kind not in "iu" or not all(isinstance(name, str) for name in classes):
+        return
+    if np.isin(answers, np.arange(len(classes))).all() and not {"0", "1"} & set(classes):
+        raise DataError(
+            f"y holds whole numbers below {len(classes)}, and the classes declared are {list(classes)}. "
+            "Meta-estimators (VotingClassifier, StackingClassifier, BaggingClassifier, cross_val_predict with a "
+            "method) hand on labels as their places in sorted order: inside of them declare "
+            f"classes={tuple(range(len(classes)))}"
+        )
 
 
 class ADMMClassifier(ClassifierMixin, ADMMEstimator):  # type: ignore[misc]
@@ -42,13 +72,13 @@ class ADMMClassifier(ClassifierMixin, ADMMEstimator):  # type: ignore[misc]
     parties       how many to split the rows among, evenly; ignored when `fit` is given groups
     label_epsilon  labels are randomised first, and the loss debiased for it; a fit with another random_state reports
                   every label once more
-    algorithm     an object such as DPADMM(D_w=30, rho=0.01) or ADMMStar(); None is the recommended method,
-                  Centred(FirstOrderConsensus())
+    algorithm     an object such as DPADMM(D_w=30, rho=0.01), or as in a config file: "admm_star",
+                  {"name": "dp_admm", "D_w": 30}; None is the recommended method, Centred(FirstOrderConsensus())
     rounds        None is 41 for the recommended method, and 200 for others
-    loss          None is HalfLogistic() for the recommended method, and Logistic() for others
-    regularizer   None is no penalty for the recommended method, and L2(1e-6) for others
+    loss          an object or a name; None is HalfLogistic() for the recommended method, and Logistic() for others
+    regularizer   likewise; None is no penalty for the recommended method, and L2(1e-6) for others
     intercept     share of a row's norm that a constant feature takes, in [0, 1); 0 for none
-    graph         for algorithms without a coordinator
+    graph         for algorithms without a coordinator: a Graph, "ring" or "complete"
     warm_start    start from the model of the last fit. Each fit draws its own noise (two estimators with one
                   random_state draw the same) and may cost `epsilon` once more. What all fits released, also those
                   that failed half way, is composed into epsilon_; after a fit that was not private, none is. The fits
@@ -56,9 +86,11 @@ class ADMMClassifier(ClassifierMixin, ADMMEstimator):  # type: ignore[misc]
     random_state  seed of the simulated noise and of the split; needed
     columns       how many columns each party holds, from left to right, instead of rows: for Sharing(ball=...) with
                   adjacency="person" and its like. All rows of X are then everybody's, and `parties` is not used
+    ledger        the path of a ledger, or an Account, on which every fit is counted, clones' and warm starts' included,
+                  and refused before it begins when that is spent (docs/python.md). Each fit on it has its own noise
 
-    `fit` gives a BudgetWarning where the budget is too small, by the number of records and parties, to beat a constant.
-    After it:
+    `fit` gives a BudgetWarning where the budget is too small, by the number of records and parties, to beat a constant,
+    and where clones are fitted without a ledger; a FitWarning where nearly all rows are clipped. After it:
 
     coef_, intercept_  for rows within the bound: decision_function(X) = X @ coef_.T + intercept_; missing if the
                        algorithm maps features, as Centred does
@@ -67,7 +99,8 @@ class ADMMClassifier(ClassifierMixin, ADMMEstimator):  # type: ignore[misc]
     epsilon_person_    where parties hold columns: epsilon of a person's rows at all parties together
     private_           whether an epsilon covers the model
     ledger_            events and epsilon of every party, over the same fits; with more than two classes `ledgers_`
-    history_           what each of these fits released, oldest first
+    history_, counted_  what each of these fits released, oldest first, and their entries in the ledger
+    jobs_, path_       the public facts of each class's job, and the models by round, for the plots
     parties_           the parties' names, in their order
     model_             the weights with all of that, to save; with more than two classes `models_`
     classes_, n_iter_, n_features_in_  as everywhere in scikit-learn
@@ -86,15 +119,16 @@ class ADMMClassifier(ClassifierMixin, ADMMEstimator):  # type: ignore[misc]
         colluding: int | None = None,
         label_epsilon: float | None = None,
         parties: int = 10,
-        algorithm: Algorithm | None = None,
+        algorithm: Algorithm | str | Mapping[str, Any] | None = None,
         rounds: int | None = None,
-        loss: Loss | None = None,
-        regularizer: Regularizer | None = None,
+        loss: Loss | str | Mapping[str, Any] | None = None,
+        regularizer: Regularizer | str | Mapping[str, Any] | None = None,
         intercept: float = 0.0,
-        graph: Graph | None = None,
+        graph: Graph | str | None = None,
         warm_start: bool = False,
         random_state: int | None = None,
         columns: Sequence[int] | None = None,
+        ledger: str | Path | Account | None = None,
     ) -> None:
         self._keep(locals())
 
@@ -102,10 +136,11 @@ class ADMMClassifier(ClassifierMixin, ADMMEstimator):  # type: ignore[misc]
         """Train. `groups` names the party of each row; otherwise rows are dealt out evenly."""
         classes = self._classes()
         self._declared()
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64)
+        X = self._numbers(X)
         if y is None:
             raise DataError("requires y to be passed, but the target y is None")
         answers, kinds = column_or_1d(y, warn=True), label_array(classes)
+        check_encoded(answers, classes)
         if len(classes) == 2:
             pair = (classes[0], classes[1])
             self._fit(X, [labels(answers, pair)], pair, groups)
@@ -126,21 +161,40 @@ class ADMMClassifier(ClassifierMixin, ADMMEstimator):  # type: ignore[misc]
         chosen = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
         return np.asarray(self.classes_[chosen])
 
-    @available_if(_is_logistic)  # type: ignore[untyped-decorator]
+    @available_if(_has_link)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Floats:
-        """Each class's probability, normalised over all. Only for the logistic loss, whose score is a log-odds."""
-        scores = self.decision_function(X)
+        """Each class's probability, normalised over all: that at which the loss would ask for this score.
+
+        For the logistic and the half-logistic loss. Only public constants of the loss are used. Noise in the weights
+        spreads scores, so that a model of a small budget is too sure of itself.
+        """
+        return self._probabilities(self.decision_function(X))
+
+    def _probabilities(self, scores: Floats) -> Floats:
+        each = link(self._plain_loss(), scores)
         if scores.ndim == 1:
-            return np.stack([expit(-scores), expit(scores)], axis=1)
-        odds = expit(scores) + np.finfo(float).tiny
+            return np.stack([1 - each, each], axis=1)
+        odds = each + np.finfo(float).tiny
         return np.asarray(odds / odds.sum(axis=1, keepdims=True))
 
+    def _invented(self, X: Floats, rng: np.random.Generator) -> NDArray[Any]:
+        """Draw a label for each of these rows from the released model."""
+        scores = np.stack([model.scores(X) for model in self.models_], axis=1)
+        shares = self._probabilities(scores[:, 0] if scores.shape[1] == 1 else scores)
+        chosen = (shares.cumsum(axis=1) < rng.uniform(size=(len(X), 1))).sum(axis=1)
+        return np.asarray(self.classes_[np.minimum(chosen, len(self.classes_) - 1)])
+
     def _classes(self) -> tuple[Any, ...]:
-        if self.classes is None or len(self.classes) < 2:
+        declared: Any = self.classes
+        if declared is not None and (isinstance(declared, str) or not hasattr(declared, "__len__")):
+            raise ConfigError(f"classes is a list of labels, (negative, positive), say, and not {declared!r}")
+        if declared is None or len(declared) < 2:
             raise ConfigError(
                 "declare the labels, classes=(negative, positive) or all of them; reading them off y is a release"
             )
-        classes = tuple(label.item() if isinstance(label, np.generic) else label for label in self.classes)
+        classes = tuple(label.item() if isinstance(label, np.generic) else label for label in declared)
+        if not all(isinstance(label, Hashable) for label in classes):
+            raise ConfigError(f"classes are words or numbers, each named once, and not {declared!r}")
         if len(set(classes)) != len(classes):
             raise ConfigError("classes must be different values, each named once: two different values at least")
         return classes

@@ -1,20 +1,23 @@
 """The regressor."""
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import validate_data
 
 from privadmm.data.arrays import Floats
 from privadmm.engine.phases import Algorithm
-from privadmm.errors import ConfigError
-from privadmm.estimators.base import ADMMEstimator
+from privadmm.errors import ConfigError, FitWarning
+from privadmm.estimators.account import Account
+from privadmm.estimators.base import ADMMEstimator, numbers
 from privadmm.optim.graphs import Graph
 from privadmm.optim.losses import Loss, Squared
 from privadmm.optim.regularizers import Regularizer
+from privadmm.params import check_positive
 
 
 class ADMMRegressor(RegressorMixin, ADMMEstimator):  # type: ignore[misc]
@@ -38,13 +41,14 @@ class ADMMRegressor(RegressorMixin, ADMMEstimator):  # type: ignore[misc]
         secure_sum: bool = False,
         colluding: int | None = None,
         parties: int = 10,
-        algorithm: Algorithm | None = None,
+        algorithm: Algorithm | str | Mapping[str, Any] | None = None,
         rounds: int | None = None,
-        regularizer: Regularizer | None = None,
+        regularizer: Regularizer | str | Mapping[str, Any] | None = None,
         intercept: float = 0.0,
-        graph: Graph | None = None,
+        graph: Graph | str | None = None,
         warm_start: bool = False,
         random_state: int | None = None,
+        ledger: str | Path | Account | None = None,
     ) -> None:
         self._keep(locals())
 
@@ -53,9 +57,33 @@ class ADMMRegressor(RegressorMixin, ADMMEstimator):  # type: ignore[misc]
         if self.label_bound is None:
             raise ConfigError("declare label_bound, to which y is clipped; reading it off y is a release")
         self._declared()
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, y_numeric=True)
-        self._fit(X, [np.asarray(y, dtype=np.float64)], None, groups)
+        check_positive(label_bound=self.label_bound)
+        if self.radius is not None:
+            check_positive(radius=self.radius)
+        X, y = self._numbers(X, y, y_numeric=True)
+        target = numbers(y)
+        self._fit(X, [target], None, groups)
+        if self.private_:
+            self._warn_worse(X, target)
         return self
+
+    def _warn_worse(self, X: Any, y: Floats) -> None:
+        """Warn where the noise makes predictions worse than a constant, which a simulation may see."""
+        spread = float(np.var(y))
+        error = float(np.mean((self.models_[0].scores(X) - y) ** 2))
+        if error > spread:
+            warnings.warn(
+                f"predictions are worse than a constant on the rows that were fitted (mean square error {error:.3g}, "
+                f"and their mean has {spread:.3g}): noise, or too few rounds, hide what the data say. Use more rows, a "
+                "larger epsilon, secure_sum=True, or a smaller label_bound if y allows (fit is a simulation and may "
+                "look; a deployment would not tell)",
+                FitWarning,
+                stacklevel=3,
+            )
+
+    def _invented(self, X: Floats, rng: np.random.Generator) -> Floats:
+        """A target for each of these rows, from the released model."""
+        return self.models_[0].scores(X)
 
     def predict(self, X: Any) -> Floats:
         return self._scores(X)[0]

@@ -16,6 +16,7 @@ from privadmm.data.moments_map import Map
 from privadmm.data.readers import Format
 from privadmm.errors import ConfigError, DataError
 from privadmm.params import check_nonnegative
+from privadmm.privacy.accounting import printed
 
 NOT_PRIVATE = "NOT PRIVATE: no epsilon covers this run"
 SIMULATED = "simulation: noise from a seed, to study and not to publish"
@@ -26,7 +27,7 @@ def notices(private: bool, mode: str) -> list[str]:
     return [*([] if private else [NOT_PRIVATE]), *([SIMULATED] if mode == "simulation" else [])]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Model:
     """Weights in the unit-ball frame, and the guarantee that comes with them (epsilon None: not private)."""
 
@@ -44,6 +45,12 @@ class Model:
             raise DataError(f"{self.weights.shape} weights for {len(self.columns)} columns")
         if not np.isfinite(self.weights).all():
             raise DataError("the model has weights that are not finite")
+
+    def __repr__(self) -> str:
+        promise = "NOT PRIVATE"
+        if self.epsilon is not None and self.delta is not None:
+            promise = f"epsilon = {printed(self.epsilon)} at delta = {self.delta:g}"
+        return f"<Model of {self.algorithm}: {len(self.weights)} weights, {promise}, {self.mode}>"
 
     @property
     def columns(self) -> tuple[str, ...]:

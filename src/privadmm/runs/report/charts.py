@@ -58,7 +58,8 @@ def drawn(chart: Chart) -> str:
     body, height = lines(chart) if isinstance(chart, Lines) else spread(chart)
     told = f'<title id="{chart.key}-t">{safe(chart.title)}</title><desc id="{chart.key}-d">{safe(chart.words)}</desc>'
     named = f'role="img" aria-labelledby="{chart.key}-t {chart.key}-d"'
-    return f'<svg viewBox="0 0 {WIDTH} {height}" {named} preserveAspectRatio="xMidYMid meet">{told}{body}</svg>'
+    shape = type(chart).__name__.lower()
+    return f'<svg class="{shape}" viewBox="0 0 {WIDTH} {height}" {named}>{told}{body}</svg>'
 
 
 def lines(chart: Lines) -> tuple[str, int]:

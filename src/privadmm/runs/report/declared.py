@@ -38,6 +38,8 @@ def declarations(config: Config | None, model: Model | None, job: Job | None) ->
     """Everything declared: name, value, meaning."""
     if config is not None:
         for section, keys in SHOWN.items():
+            if section == "features" and not config.features.moments:
+                continue
             yield from of_table(section, getattr(config, section), keys)
         parameters = config.algorithm.parameters
         yield from of_table("algorithm", parameters, tuple(fields_of(type(parameters))))

@@ -75,8 +75,8 @@ def in_party_order(model: Model) -> Floats:
 def pictures(found: Evaluation, config: Config) -> list[Chart]:
     """The two charts of an evaluation."""
     whole = (
-        f"How many of the second class are found (upwards) when so many of the first are taken for it (to the right), on "
-        f"{found.which}. The area under the line is {found.auc:.3f}; guessing has 0.5, a perfect model 1."
+        "How many of the second class are found (upwards) when so many of the first are taken for it (to the right), "
+        f"on {found.which}. The area under the line is {found.auc:.3f}; guessing has 0.5, a perfect model 1."
     )
     lines: list[Chart] = [
         Lines(
@@ -91,8 +91,8 @@ def pictures(found: Evaluation, config: Config) -> list[Chart]:
     ]
     if config.loss.name in LINKS:
         words = (
-            f"What share of each tenth of {found.which}, by predicted probability, is of the second class. Points above "
-            "the dotted line: the model says less than is true; below: more."
+            f"What share of each tenth of {found.which}, by predicted probability, is of the second class. Points "
+            "above the dotted line: the model says less than is true; below: more."
         )
         series = (Series("tenths of the records", tuple(found.calibration)),)
         names = ("predicted probability", "share of the second class")

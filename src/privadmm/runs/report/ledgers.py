@@ -128,7 +128,7 @@ def notices(found: Mapping[str, Json], private: bool) -> list[str]:
         if view["locked"] is not None:
             lines.append(f"{name} is locked: a step failed. It is charged in full, and its job is over.")
         lines += [
-            f"{name}, row {row['row']}: put back from a copy; {words.cost(row['epsilon'])} was charged for what was lost."
+            f"{name}, row {row['row']}: put back from a copy; {words.cost(row['epsilon'])} was charged for the loss."
             for row in view["restored"]
         ]
     return lines

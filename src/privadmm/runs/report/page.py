@@ -9,7 +9,7 @@ from importlib.resources import files
 from privadmm.privacy.accounting import printed
 from privadmm.runs.report import charts, words
 from privadmm.runs.report.card import Budget, Card, Request, embedded
-from privadmm.runs.report.safe import safe
+from privadmm.runs.report.safe import safe, short
 
 SIMULATION = (
     "This is a simulation. Its noise comes from a seed and can be repeated, so it protects nobody, and its figures may "
@@ -32,7 +32,7 @@ def render(card: Card) -> str:
     css = style()
     digest = base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    title = f"Privacy report: {safe(card.subject)}"
+    title = f"Privacy report: {short(card.subject)}"
     sections = "".join(part(card) for part in PARTS)
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -49,7 +49,7 @@ def render(card: Card) -> str:
 <header>
 <h1>Privacy report</h1>
 <p class="muted">{"Run" if card.kind == "run" else "Ledger" if card.kind == "ledger" else "Ledgers"} \
-<bdi>{safe(card.subject)}</bdi>, {safe(card.status)}</p>
+<bdi>{short(card.subject)}</bdi>, {safe(card.status)}</p>
 </header>
 <main id="main" tabindex="-1">
 {sections}</main>
@@ -85,7 +85,7 @@ def first_screen(card: Card) -> str:
 
 def asked(request: Request) -> list[tuple[str, str]]:
     unknown = f'<span class="muted">{words.NOT_RECORDED}</span>'
-    when = " to ".join(safe(moment) for moment in (request.began, request.ended) if moment is not None)
+    when = " to ".join(short(moment) for moment in (request.began, request.ended) if moment is not None)
     return [
         ("Purpose", isolated(request.purpose) or unknown),
         ("Who asked", isolated(request.requester) or unknown),
@@ -127,7 +127,7 @@ def budgets(card: Card) -> str:
     head = ["Party", "Budget", "Spent", "Spent or set aside", "Left for one more such job"]
     rows = [[words.parties(who), *spending(Budget("", *numbers))] for numbers, who in alike.items()]
     note = "" if any(row.budget for row in card.budgets) else "Budgets are kept in each party's own ledger. "
-    why = f"{note}Epsilon at one delta. Releases compose to less than their sum, so what is left may be more than the rest."
+    why = f"{note}Epsilon at one delta. Releases compose to less than their sum: more may be left than the rest."
     return section("Budgets", table("Epsilon of each party", head, rows, 1), paragraph(why, "muted"))
 
 
@@ -173,7 +173,8 @@ def pictures(card: Card) -> str:
 def figure(chart: charts.Chart) -> str:
     heads, rows = charts.table(chart)
     keys = "".join(f'<li class="{kind}">{safe(name)}</li>' for kind, name in charts.legend(chart))
-    numbers = f"<details><summary>The numbers of “{safe(chart.title)}”</summary>{table(chart.title, heads, rows, 1)}</details>"
+    summary = f"<summary>The numbers of “{safe(chart.title)}”</summary>"
+    numbers = f"<details>{summary}{table(chart.title, heads, rows, 1)}</details>"
     legend = f'<ul class="key">{keys}</ul>' if keys else ""
     caption = f"<figcaption>{paragraph(chart.words, 'muted')}</figcaption>"
     return f"<figure><h3>{safe(chart.title)}</h3>{charts.drawn(chart)}{legend}{caption}</figure>\n{numbers}\n"
@@ -222,7 +223,7 @@ PARTS: tuple[Callable[[Card], str], ...] = (
 
 def isolated(text: str | None) -> str:
     """A text from outside, in a direction of its own."""
-    return "" if text is None else f"<bdi>{safe(text)}</bdi>"
+    return "" if text is None else f"<bdi>{short(text)}</bdi>"
 
 
 def text_of(value: object) -> str:
@@ -252,12 +253,10 @@ def table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]], num
     body = []
     for row in rows[:MOST]:
         first, *others = row
-        cells = "".join(f"<td{k}>{safe(cell)}</td>" for cell, k in zip(others, kind[1:], strict=True))
-        body.append(f'<tr><th scope="row"><bdi>{safe(first)}</bdi></th>{cells}</tr>\n')
+        cells = "".join(f"<td{k}>{short(cell)}</td>" for cell, k in zip(others, kind[1:], strict=True))
+        body.append(f'<tr><th scope="row"><bdi>{short(first)}</bdi></th>{cells}</tr>\n')
     more = f" (the first {MOST} of {len(rows)}; the model card has all)" if len(rows) > MOST else ""
     named = f'role="region" tabindex="0" aria-label="{safe(caption)}"'
     said = f"<caption>{safe(caption + more)}</caption>"
-    return (
-        f'<div class="scroll" {named}><table>{said}<thead><tr>{top}</tr></thead><tbody>\n{"".join(body)}</tbody></table>'
-        "</div>\n"
-    )
+    inside = f"{said}<thead><tr>{top}</tr></thead><tbody>\n{''.join(body)}</tbody>"
+    return f'<div class="scroll" {named}><table>{inside}</table></div>\n'

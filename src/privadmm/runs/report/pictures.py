@@ -86,8 +86,8 @@ def against_signal(run: "Run") -> tuple[list[Chart], str]:
         return [], "no estimate is made: it is for private classifiers whose parties hold records"
     ratio, words = expected["noise_to_signal"], {"good": "small", "thin": "a part of the signal", "too small": "larger"}
     said = (
-        f"Noise is estimated at {ratio:.2g} times the signal that data usually have: {words[expected['verdict']]}. From "
-        f"{THIN:g} on a part is lost, from {TOO_SMALL:g} on nearly all. An estimate from public facts."
+        f"Noise is estimated at {ratio:.2g} times the signal that data usually have: {words[expected['verdict']]}. "
+        f"From {THIN:g} on a part is lost, from {TOO_SMALL:g} on nearly all. An estimate from public facts."
     )
     levels = (("a part is lost from", THIN), ("nearly all is lost from", TOO_SMALL))
     rows = (("this run", ratio, None),)

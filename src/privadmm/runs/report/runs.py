@@ -199,9 +199,8 @@ def holders(run: Run) -> list[Holder]:
     """The parties and their numbers of records, which are public."""
     if run.members:
         return [Holder(called(party), int(party["records"])) for party in run.members]
-    count, sizes = run.fact("parties"), None if run.shape is None else run.shape.sizes
-    if count is None and run.shape is not None:
-        count = run.shape.parties
+    sizes = None if run.shape is None else run.shape.sizes
+    count = run.result["parties"] if run.result is not None else None if run.shape is None else run.shape.parties
     known = isinstance(sizes, tuple | list) and len(sizes) == count
     return [Holder(f"party {party}", int(sizes[party]) if known and sizes else None) for party in range(count or 0)]
 

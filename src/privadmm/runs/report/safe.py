@@ -3,17 +3,23 @@
 import unicodedata
 from html import escape
 
-LONGEST = 300  # characters of a text that are shown; the machine-readable twin has all of them
+LONGEST = 4000  # characters of a paragraph that are shown; the machine-readable twin has all of them
+SHORT = 300  # characters of a name, a purpose, a cell
 HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}  # controls, marks of direction, and what has no glyph
 
 
-def visible(text: object) -> str:
+def visible(text: object, longest: int = LONGEST) -> str:
     """Show hidden characters by their numbers, and of a very long text its beginning."""
     told = str(text)
-    cut = told if len(told) <= LONGEST else f"{told[:LONGEST]}… ({len(told)} characters)"
+    cut = told if len(told) <= longest else f"{told[:longest]}… ({len(told)} characters)"
     return "".join(f"\\u{ord(sign):04x}" if unicodedata.category(sign) in HIDDEN else sign for sign in cut)
 
 
-def safe(text: object) -> str:
+def safe(text: object, longest: int = LONGEST) -> str:
     """The text for HTML or SVG, between tags or inside of quotes."""
-    return escape(visible(text), quote=True)
+    return escape(visible(text, longest), quote=True)
+
+
+def short(text: object) -> str:
+    """The same for names and what people typed."""
+    return safe(text, SHORT)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from privadmm.privacy.accounting import printed
+from privadmm.runs.report.safe import SHORT, visible
 
 NOT_RECORDED = "not recorded"
 FALSELY = 0.05  # how often an accuser may be wrong, in the sentence that explains epsilon
@@ -38,8 +39,8 @@ NEVER_COVERED = (
     "That a party took part, when it answered, and how long it took.",
     "What the model tells about people in general. A conclusion that would also follow without a person's record is "
     "not a loss of that person's privacy in this sense.",
-    "Records outside of this: copies elsewhere, earlier releases that no ledger counted, and people whose records stand "
-    "in several rows or at several parties, beyond what is said above.",
+    "Records outside of this: copies elsewhere, and earlier releases that no ledger counted. People whose records "
+    "stand in several rows or at several parties lose more than is said of one record.",
     "The machines that hold the records. Whoever breaks into a party's own server reads what is stored there.",
 )
 
@@ -120,6 +121,11 @@ def cost(epsilon: float | None) -> str:
 
 
 def parties(names: Sequence[str], most: int = 6) -> str:
-    """The names of some parties; of many, the first and how many more there are."""
+    """The names of some parties; of many, the first and how many more there are. Numbers in a row are a range."""
+    numbers = [name.removeprefix("party ") for name in names]
+    if len(names) > 2 and numbers[0].isdecimal() and len(numbers[0]) < 9:
+        first = int(numbers[0])
+        if list(names) == [f"party {number}" for number in range(first, first + len(names))]:
+            return f"parties {numbers[0]} to {numbers[-1]}"
     more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+    return ", ".join(visible(name, SHORT) for name in names[:most]) + more

@@ -1,5 +1,6 @@
 """`privadmm report`: the page of a run or a ledger says what it should, to everybody, and tells nothing of records."""
 
+import itertools
 import json
 import math
 import re
@@ -16,7 +17,7 @@ import pytest
 
 from contract_tools import Player, Recorder
 from federations import federated
-from ledgers import begin, opened, pay
+from ledgers import NOISE, begin, opened, pay
 from privadmm.cli.views import steward
 from privadmm.errors import ConfigError, DataError
 from privadmm.privacy.ledger import Tick
@@ -249,7 +250,8 @@ def test_a_ledger_tells_budget_spent_and_left(tmp_path: Path) -> None:
     card = card_of(path)
     (row,) = card.budgets
     assert row.budget == 2.0
-    assert row.spent is not None and row.committed is not None
+    assert row.spent is not None
+    assert row.committed is not None
     assert 0 < row.spent < row.committed < 2.0
     page = Page(render(card))
     assert "This is a deployment" in page.first_screen
@@ -262,10 +264,12 @@ def test_a_page_never_tells_which_step_failed_nor_why(tmp_path: Path) -> None:
     path = tmp_path / "party.sqlite"
     begin(path, rounds=5)
     pay(path, 0, 1)
-    with closing(opened(path)) as ledger, pytest.raises(LockedError), ledger.turn():
+    tick = Tick("1" * 32, 2, 0)
+    with closing(opened(path)) as ledger, ledger.turn():
         with ledger.transaction():
-            ledger.intend(Tick("1" * 32, 2, 0), "in 2", {0: ledger.reserved(0, "1" * 32)[0][:1]})  # type: ignore[index]
-        ledger.fail(Tick("1" * 32, 2, 0), "the record of Ada Lovelace overflowed")
+            ledger.intend(tick, "in 2", {0: (NOISE,)})
+        with pytest.raises(LockedError):
+            ledger.fail(tick, "the record of Ada Lovelace overflowed")
     assert "Lovelace" in json.dumps(steward.overview(path))
     text = render(card_of(path))
     assert "is locked: a step failed" in text
@@ -411,7 +415,8 @@ def harmless(page: Page, text: str) -> None:
     (policy,) = [str(known["content"]) for _, known in page.elements if known.get("http-equiv")]
     assert policy.startswith("default-src 'none'; style-src 'sha256-")
     assert "unsafe" not in policy
-    assert "url(" not in style() and "@import" not in style()
+    assert "url(" not in style()
+    assert "@import" not in style()
 
 
 def test_a_page_is_accessible_to_machines_that_read_it_aloud(simulated: Path) -> None:
@@ -431,7 +436,7 @@ def test_a_page_is_accessible_to_machines_that_read_it_aloud(simulated: Path) ->
     assert tags.count("table") == tags.count("caption")
     assert tags.count("figure") == tags.count("svg") == tags.count("details") == tags.count("desc")
     levels = [int(tag[1]) for tag in tags if re.fullmatch("h[1-6]", tag)]
-    assert all(after - before <= 1 for before, after in zip(levels, levels[1:], strict=False))
+    assert all(after - before <= 1 for before, after in itertools.pairwise(levels))
 
 
 # Contrast (WCAG 2, AA): text 4.5 to 1, and marks of charts 3 to 1, in every theme.
@@ -504,7 +509,8 @@ def test_charts_draw_any_numbers() -> None:
         for log in (False, True):
             chart = charts.Lines("k", "t", "w", "x", "y", (charts.Series("s", points),), log=log)
             drawn = charts.drawn(chart)
-            assert "nan" not in drawn and "inf" not in drawn
+            assert "nan" not in drawn
+            assert "inf" not in drawn
             numbers = [float(n) for n in re.findall(r'(?:x1|x2|y1|y2|cx|cy)="([^"]+)"', drawn)]
             assert all(-1 <= n <= charts.WIDTH + 1 for n in numbers)
     assert charts.thinned(list(range(1000)), 10)[0] == 0

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeVar
 
-from privadmm.runs.report.safe import safe
+from privadmm.runs.report.safe import safe, short
 
 WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 74, 16, 14, 44
@@ -56,7 +56,7 @@ Chart = Lines | Spread
 def drawn(chart: Chart) -> str:
     """The chart as an SVG element. Every text is escaped; colours come from classes of the page."""
     body, height = lines(chart) if isinstance(chart, Lines) else spread(chart)
-    told = f'<title id="{chart.key}-t">{safe(chart.title)}</title><desc id="{chart.key}-d">{safe(chart.words)}</desc>'
+    told = f'<title id="{chart.key}-t">{short(chart.title)}</title><desc id="{chart.key}-d">{safe(chart.words)}</desc>'
     named = f'role="img" aria-labelledby="{chart.key}-t {chart.key}-d"'
     shape = type(chart).__name__.lower()
     return f'<svg class="{shape}" viewBox="0 0 {WIDTH} {height}" {named}>{told}{body}</svg>'
@@ -86,7 +86,7 @@ def lines(chart: Lines) -> tuple[str, int]:
     parts.append(text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, chart.x, "middle"))
     middle = (TOP + HEIGHT - BOTTOM) / 2
     parts.append(
-        f'<text transform="translate(14 {middle:.1f}) rotate(-90)" text-anchor="middle">{safe(chart.y)}</text>'
+        f'<text transform="translate(14 {middle:.1f}) rotate(-90)" text-anchor="middle">{short(chart.y)}</text>'
     )
     for _, value in chart.levels:
         parts.append(rule("level", LEFT, height(value), WIDTH - RIGHT, height(value)))
@@ -207,7 +207,7 @@ def dot(kind: str, x: float, y: float) -> str:
 
 
 def text(x: float, y: float, words: str, anchor: str) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{safe(words)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{short(words)}</text>'
 
 
 def apart(points: Sequence[Point]) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from privadmm.engine.guarantees import AWAY, BARE, CLEAR
 from privadmm.errors import ConfigError
 from privadmm.privacy.accounting import printed
 from privadmm.runs.report import words
@@ -104,13 +105,16 @@ def learners(
     """Who learns what from all that these ledgers count."""
     labels = [view["policy"]["label_epsilon"] for view in views]
     clear = any(label is None for label in labels)
-    own = "in the clear" if clear else f"epsilon = {printed(max(labels))} at delta = 0 at most"
-    others = words.guarantee({"epsilon": total, "delta": delta}) if total is not None else "not protected"
+    own = CLEAR if clear else f"epsilon = {printed(max(labels))} at delta = 0 at most"
+    others = words.guarantee({"epsilon": total, "delta": delta}) if total is not None else BARE
+    adjacency = views[0]["adjacency"]
     rows = [
-        ["The party's own server: features", "in the clear"],
-        ["The party's own server: label", own],
-        ["All others who read every message of all jobs", others],
+        ["The party's own server: features", CLEAR],
+        ["The party's own server: label", AWAY if adjacency in ("person", "column") else own],
+        [f"All others who read every message of all jobs: one {words.ONE[adjacency]}", others],
     ]
+    if adjacency == "label":
+        rows.append(["All others who read every message of all jobs: features", BARE])
     apart = [row.if_all_others_collude for row in budgets if row.if_all_others_collude is not None]
     if apart:
         rows.append(["The coordinator with as many parties as each secure sum tolerates", "the same as all others"])

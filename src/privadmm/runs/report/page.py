@@ -67,7 +67,7 @@ def first_screen(card: Card) -> str:
     if not card.private:
         lines.append(paragraph("Not private: no epsilon covers this.", "alarm"))
     shown = [line for line in card.notices if not line.startswith(("simulation:", "NOT PRIVATE:"))]
-    lines += [paragraph(line, "notice") for line in shown]
+    lines += [paragraph(words.closed(line), "notice") for line in shown]
     counts = [holder.records for holder in card.holders]
     total = sum(count for count in counts if count is not None)
     known = bool(counts) and None not in counts
@@ -137,9 +137,9 @@ def spending(row: Budget) -> list[str]:
 
     rest = words.NOT_RECORDED
     if row.left is not None:
-        rest = f"{row.left:.4g}"
+        rest = words.rounded_down(row.left)
     elif row.budget is not None and row.committed is not None:
-        rest = f"{max(0.0, row.budget - row.committed):.4g} (the rest)"
+        rest = f"{words.rounded_down(max(0.0, row.budget - row.committed))} (the rest)"
     allowed = words.NOT_RECORDED if row.budget is None else f"{row.budget:g}"
     return [allowed, figure(row.spent), figure(row.committed), rest]
 
@@ -172,12 +172,12 @@ def pictures(card: Card) -> str:
 
 def figure(chart: charts.Chart) -> str:
     heads, rows = charts.table(chart)
-    keys = "".join(f'<li class="{kind}">{safe(name)}</li>' for kind, name in charts.legend(chart))
-    summary = f"<summary>The numbers of “{safe(chart.title)}”</summary>"
+    keys = "".join(f'<li class="{kind}">{short(name)}</li>' for kind, name in charts.legend(chart))
+    summary = f"<summary>The numbers of “{short(chart.title)}”</summary>"
     numbers = f"<details>{summary}{table(chart.title, heads, rows, 1)}</details>"
     legend = f'<ul class="key">{keys}</ul>' if keys else ""
     caption = f"<figcaption>{paragraph(chart.words, 'muted')}</figcaption>"
-    return f"<figure><h3>{safe(chart.title)}</h3>{charts.drawn(chart)}{legend}{caption}</figure>\n{numbers}\n"
+    return f"<figure><h3>{short(chart.title)}</h3>{charts.drawn(chart)}{legend}{caption}</figure>\n{numbers}\n"
 
 
 def declared(card: Card) -> str:
@@ -202,7 +202,7 @@ def published(card: Card) -> str:
     certified = "none: not private" if card.epsilon is None else f"epsilon = {printed(card.epsilon)}"
     rows = [
         ["Certified here, for the whole run", certified],
-        [f"Claimed by the method's paper{of}", f"{told}. {claim.caveat[:1].upper()}{claim.caveat[1:]}."],
+        [f"Claimed by the method's paper{of}", f"{told}. {words.closed(claim.caveat)}"],
         ["Whose rule set the noise", claim.calibration],
     ]
     return section("The published claim", table("Certified and published", ["", "Epsilon"], rows))
@@ -249,14 +249,14 @@ def listing(facts: Iterable[tuple[str, str]]) -> str:
 def table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]], numbers_from: int = 99) -> str:
     """A table that scrolls by itself where it is wider than the screen; columns from `numbers_from` on are numbers."""
     kind = ["" if place < numbers_from else ' class="n"' for place in range(len(heads))]
-    top = "".join(f'<th scope="col"{k}>{safe(head)}</th>' for head, k in zip(heads, kind, strict=True))
+    top = "".join(f'<th scope="col"{k}>{short(head)}</th>' for head, k in zip(heads, kind, strict=True))
     body = []
     for row in rows[:MOST]:
         first, *others = row
         cells = "".join(f"<td{k}>{short(cell)}</td>" for cell, k in zip(others, kind[1:], strict=True))
         body.append(f'<tr><th scope="row"><bdi>{short(first)}</bdi></th>{cells}</tr>\n')
     more = f" (the first {MOST} of {len(rows)}; the model card has all)" if len(rows) > MOST else ""
-    named = f'role="region" tabindex="0" aria-label="{safe(caption)}"'
-    said = f"<caption>{safe(caption + more)}</caption>"
+    named = f'role="region" tabindex="0" aria-label="{short(caption)}"'
+    said = f"<caption>{short(caption)}{more}</caption>"
     inside = f"{said}<thead><tr>{top}</tr></thead><tbody>\n{''.join(body)}</tbody>"
     return f'<div class="scroll" {named}><table>{inside}</table></div>\n'

@@ -6,7 +6,7 @@ import numpy as np
 
 from privadmm.errors import PrivadmmError
 from privadmm.privacy.accounting import printed
-from privadmm.runs.recommend import THIN, TOO_SMALL
+from privadmm.runs.recommend import THIN, TOO_SMALL, expected_fields
 from privadmm.runs.report.charts import Chart, Lines, Series, Spread, apart
 from privadmm.runs.report.evaluation import evaluate
 from privadmm.runs.report.evaluation import pictures as evaluated
@@ -81,7 +81,10 @@ def spending(run: "Run") -> tuple[list[Chart], str]:
 
 def against_signal(run: "Run") -> tuple[list[Chart], str]:
     """The estimate of `runs.recommend`, which is made from public facts."""
-    expected = (run.result or {}).get("expected")
+    try:
+        expected = (run.result or {}).get("expected") or (None if run.job is None else expected_fields(run.job))
+    except PrivadmmError:  # a fact that it needs is not declared
+        expected = None
     if not expected:
         return [], "no estimate is made: it is for private classifiers whose parties hold records"
     ratio, words = expected["noise_to_signal"], {"good": "small", "thin": "a part of the signal", "too small": "larger"}
@@ -102,13 +105,8 @@ def coefficients(run: "Run") -> tuple[list[Chart], str]:
     spread, why = None, UNKNOWN
     if run.config is not None and run.job is not None:
         spread, why = noise_alone(run.config, run.job)
-    if spread is not None and spread.shape != model.weights.shape:
-        spread, why = None, "the job has other columns than the model"
     order = np.argsort(-np.abs(model.weights), kind="stable")[:MOST_WEIGHTS]
-    rows = tuple(
-        (model.columns[place], float(model.weights[place]), None if spread is None else float(spread[place]))
-        for place in order.tolist()
-    )
+    rows = tuple((model.columns[place], float(model.weights[place]), spread) for place in order.tolist())
     count = len(model.weights)
     which = f"The {MOST_WEIGHTS} largest of {count} weights" if count > MOST_WEIGHTS else f"All {count} weights"
     bars = (

@@ -14,6 +14,7 @@ from typing import Any
 
 from privadmm.config import build
 from privadmm.config.file import Config, read
+from privadmm.engine.guarantees import BARE, CLEAR
 from privadmm.engine.job import Job
 from privadmm.errors import ConfigError, DataError, PrivadmmError
 from privadmm.runs import metrics, preview
@@ -260,12 +261,12 @@ def published(run: Run) -> Published | None:
 
 def not_protected(run: Run, adversaries: Json) -> list[str]:
     caveats = run.model.caveats if run.model is not None else run.fact("caveats", ())
-    lines = [f"{str(line)[:1].upper()}{str(line)[1:]}." for line in caveats]
+    lines = [words.closed(str(line)) for line in caveats]
     own = adversaries.get("own_server", {})
-    clear = [what for what, found in own.items() if found == "in the clear"]
+    clear = [what for what, found in own.items() if found == CLEAR]
     if clear:
         lines.append(f"From the party's own server: {' and '.join(clear)}. It holds them in the clear.")
-    bare = [what for what, found in adversaries.get("others", {}).items() if found == "not protected"]
+    bare = [what for what, found in adversaries.get("others", {}).items() if found == BARE]
     if bare:
         lines.append(f"From all others: {' and '.join(bare)}.")
     return [*lines, *words.NEVER_COVERED]

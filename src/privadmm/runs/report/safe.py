@@ -3,7 +3,7 @@
 import unicodedata
 from html import escape
 
-LONGEST = 4000  # characters of a paragraph that are shown; the machine-readable twin has all of them
+LONGEST = 2000  # characters of a paragraph that are shown; the machine-readable twin has all of them
 SHORT = 300  # characters of a name, a purpose, a cell
 HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}  # controls, marks of direction, and what has no glyph
 

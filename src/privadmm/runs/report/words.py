@@ -76,9 +76,10 @@ def sentence(epsilon: float | None, delta: float | None, adjacency: str | None, 
 def notation(epsilon: float, delta: float) -> str:
     """The same in the usual notation."""
     factor = printed(math.exp(min(epsilon, 700.0)), ".3g")
+    odds = f" (one in {math.floor(1 / delta):,})" if delta else ""
     return (
         f"epsilon = {printed(epsilon)} at delta = {printed(delta)}: one record changes the probability of any outcome "
-        f"by a factor of at most {factor}, plus {printed(delta)}."
+        f"by a factor of at most {factor}, plus {printed(delta)}{odds}."
     )
 
 
@@ -114,6 +115,16 @@ def colluding(count: int, parties: int, epsilon: float | None) -> list[str]:
     """The row of so many parties that tell the coordinator all they know."""
     who = "everybody else" if count == parties - 1 else f"{count} of the {parties} parties"
     return [f"The coordinator with {who}", "no limit" if epsilon is None else cost(epsilon)]
+
+
+def rounded_down(left: float) -> str:
+    """What is left of a budget, for people: never more than there is."""
+    return f"{math.floor(left * 1e4) / 1e4:g}"
+
+
+def closed(line: str) -> str:
+    """A line as a whole sentence."""
+    return f"{line[:1].upper()}{line[1:]}" + ("" if line.endswith((".", "!", "?")) else ".")
 
 
 def cost(epsilon: float | None) -> str:

@@ -26,7 +26,9 @@ from privadmm.runs.report import charts, words
 from privadmm.runs.report.card import Card, embedded
 from privadmm.runs.report.evaluation import Evaluation
 from privadmm.runs.report.gather import gather
+from privadmm.runs.report.noise_alone import noise_alone
 from privadmm.runs.report.page import MOST, PARTS, render, style
+from privadmm.runs.report.runs import Run
 from small_runs import CLEAR, DVP, PARTIES, PRIVATE, SECURE, SHARING, Place, rows, with_changes, write_npz
 
 pytestmark = pytest.mark.usefixtures("skipped_plots")
@@ -238,6 +240,41 @@ def test_a_federation_names_its_parties_and_ledgers_tell_the_rest(place: Place) 
     assert (folder.kind, len(folder.budgets), len(folder.jobs)) == ("ledgers", PARTIES, PARTIES)
     assert folder.epsilon == pytest.approx(1.0, rel=1e-6)
     Page(render(folder))
+
+
+def test_names_of_parties_come_from_others_and_stay_texts(place: Place) -> None:
+    made = federated(place.path, PRIVATE)
+    made.run()
+    out = made.made.coordinator.folder / "runs/first"
+    known = json.loads((out / "parties.json").read_text())
+    known[0]["name"], known[1]["name"] = "<script>alert(1)</script>", "\u202eevil"
+    (out / "parties.json").write_text(json.dumps(known))
+    text = render(card_of(out))
+    harmless(Page(text), text)
+    assert "&lt;script&gt;" in text
+    assert "\\u202eevil" in Page(text).first_screen
+
+
+def test_people_whose_columns_are_split_are_counted_once(place: Place) -> None:
+    place.run(with_changes(CLEAR, {"parties": {"split": "features"}, "algorithm": {"name": "admm_sharing"}}))
+    card = card_of(place.out)
+    assert [holder.records for holder in card.holders] == [48] * PARTIES
+    assert "48 people" in page_of(place.out).first_screen
+
+
+def test_noise_of_a_coefficient_is_that_of_the_method_on_records_that_say_nothing(place: Place) -> None:
+    """One round of gradient descent from 0: the model is the step times noise of a scale that the plan tells."""
+    changes = {"algorithm": {"name": "dp_fedsgd", "rounds": 1, "step": 2.0, "D_w": None, "rho": None}}
+    place.run(with_changes(PRIVATE, {**changes, "regularizer": {"weight": 0.0}}))
+    run = Run.at(place.out, None)
+    assert run.config is not None
+    assert run.job is not None
+    found, why = noise_alone(run.config, run.job)
+    ((event,),) = [{event for row in releases for event in row} for releases in run.job.plan.values()]
+    each = event.ratio * run.job.public.moves(run.job.public.ids)  # type: ignore[attr-defined]
+    exact = 2.0 * float(np.sqrt(np.sum(each**2))) / PARTIES
+    assert found == pytest.approx(exact, rel=0.25), why
+    assert "no record was read" in why
 
 
 # Ledgers

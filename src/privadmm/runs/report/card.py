@@ -72,6 +72,7 @@ class Card:
     learners: tuple[Row, ...]
     budgets: tuple[Budget, ...]
     refusals: tuple[Mapping[str, Any], ...] | None  # None: not recorded
+    vertical: bool = False  # parties hold columns of the same people
     notices: tuple[str, ...] = ()
     jobs: tuple[Mapping[str, Any], ...] = ()  # of ledgers
     results: tuple[Row, ...] = ()  # figures of the model, in a simulation

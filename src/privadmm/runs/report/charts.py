@@ -9,9 +9,9 @@ from typing import TypeVar
 from privadmm.runs.report.safe import safe, short
 
 WIDTH, HEIGHT = 640, 300
-LEFT, RIGHT, TOP, BOTTOM = 74, 16, 14, 44
+LEFT, RIGHT, TOP, BOTTOM = 74, 26, 14, 44
 MOST = 240  # points of a line; more would not be seen
-LINE, DIGITS = 22, 7.2  # height of a row of a `Spread`, width of a letter
+LINE, DIGITS = 22, 8.3  # height of a row of a `Spread`, width of a letter
 
 Point = tuple[float, float]
 T = TypeVar("T")
@@ -102,10 +102,10 @@ def lines(chart: Lines) -> tuple[str, int]:
 
 
 def spread(chart: Spread) -> tuple[str, int]:
-    """Rows of dots with whiskers; labels on the left take what they need, up to two fifths."""
+    """Rows of dots with whiskers; labels on the left take what they need, up to 0.45 of the width."""
     ends = [value + side * 2 * (deviation or 0.0) for _, value, deviation in chart.rows for side in (-1, 1)]
     low, high = bounds([*ends, 0.0, *(value for _, value in chart.levels)])
-    longest = int(0.4 * WIDTH / DIGITS)
+    longest = int(0.45 * WIDTH / DIGITS)
     names = [name if len(name) <= longest else name[: longest - 1] + "…" for name, _, _ in chart.rows]
     left = 16 + DIGITS * max(map(len, names), default=0)
     bottom = TOP + LINE * len(names)

@@ -25,7 +25,6 @@ SHOWN = {
     ),
     "run": ("mode", "seed", "engine"),
 }
-MOST_COLUMNS = 60
 FIGURES = {
     "accuracy_train": ("accuracy on the training records", 100.0, " %"),
     "accuracy_test": ("accuracy on held-out records", 100.0, " %"),
@@ -54,7 +53,10 @@ def declarations(config: Config | None, model: Model | None, job: Job | None) ->
 def of_table(section: str, table: Any, keys: Sequence[str]) -> Iterator[tuple[str, str, str]]:
     known = {} if table is None else fields_of(type(table))
     for key in keys:
-        if key in known and (value := getattr(table, key)) is not None:
+        if key not in known or (value := getattr(table, key)) is None:
+            continue
+        when = known[key].when
+        if when is None or getattr(table, when.key) == when.value:
             yield f"[{section}] {key}", shown(value), known[key].doc
 
 

@@ -54,6 +54,7 @@ def card_of(path: Path, found: Mapping[str, Json]) -> Card:
         learners=tuple(learners(views, budgets, total, delta)),
         budgets=tuple(budgets),
         refusals=tuple(row for rows in refused for row in rows) if len(refused) == len(views) else None,
+        vertical=first["adjacency"] in ("person", "column"),
         notices=tuple(notices(found, private)),
         jobs=tuple(jobs),
         charts=tuple(charts(jobs, private, first)),

@@ -72,7 +72,7 @@ def first_screen(card: Card) -> str:
     total = sum(count for count in counts if count is not None)
     known = bool(counts) and None not in counts
     held = f"{total} records" if known else "number of records not recorded"
-    if card.adjacency in ("person", "column") and known:
+    if card.vertical and known:
         held = f"{counts[0]} people, some columns of each at every party"
     whose = f"{words.parties([holder.name for holder in card.holders])}: {held}" if card.holders else words.NOT_RECORDED
     facts = [

@@ -156,6 +156,7 @@ def card_of(path: Path, views: Sequence[Json], original: Path | None) -> Card:
         learners=tuple(learnt),
         budgets=tuple(budgets(run, views)),
         refusals=tuple(row for view in views for row in view["refusals"]) if refusals_known(views) else None,
+        vertical=run.shape is not None and bool(run.shape.columns),
         notices=tuple(notices(run, views)),
         jobs=tuple(ledgers.told(job) for view in views for job in view["jobs"]),
         results=tuple(declared.results(run.result, run.rows) if run.simulation else ()),

@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 import re
+import shlex
 import shutil
 from collections.abc import Iterator
 from contextlib import closing
@@ -239,6 +240,7 @@ def test_a_federation_names_its_parties_and_ledgers_tell_the_rest(place: Place) 
     folder = card_of(made.folders[0].parent)
     assert (folder.kind, len(folder.budgets), len(folder.jobs)) == ("ledgers", PARTIES, PARTIES)
     assert folder.epsilon == pytest.approx(1.0, rel=1e-6)
+    assert len([name for name, _, _ in folder.declared if name == "budget"]) == 1  # alike: told once
     Page(render(folder))
 
 
@@ -328,6 +330,14 @@ def test_what_ledgers_will_record_is_shown(tmp_path: Path) -> None:
     for said in ("readmission study", "Dr. A", "2026-01-02T03:04:05+00:00"):
         assert said in page.first_screen
     assert "beyond the budget" in page.text
+
+
+def test_commands_can_be_pasted_whatever_a_file_is_called(tmp_path: Path) -> None:
+    place = tmp_path / "a; rm -rf $HOME"
+    place.mkdir()
+    begin(place / "b 'c.sqlite")
+    (command,) = card_of(place / "b 'c.sqlite").commands
+    assert shlex.split(command) == ["privadmm", "ledger", "verify", str(place / "b 'c.sqlite")]
 
 
 def test_ledgers_that_count_differently_are_no_one_page(tmp_path: Path) -> None:
@@ -469,6 +479,7 @@ def test_a_page_is_accessible_to_machines_that_read_it_aloud(simulated: Path) ->
         if tag == "th":
             assert known["scope"] in ("row", "col")
     tags = [tag for tag, _ in page.elements]
+    assert '<th scope="col"></th>' not in text
     assert tags.count("h1") == 1
     assert tags.count("table") == tags.count("caption")
     assert tags.count("figure") == tags.count("svg") == tags.count("details") == tags.count("desc")

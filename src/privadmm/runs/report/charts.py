@@ -129,7 +129,7 @@ def spread(chart: Spread) -> tuple[str, int]:
 def table(chart: Chart) -> tuple[list[str], list[list[str]]]:
     """Heads and rows of a table that says what the chart shows."""
     if isinstance(chart, Spread):
-        head = ["", chart.x, "standard deviation of the noise"]
+        head = ["Name", chart.x, "standard deviation of the noise"]
         known = any(deviation is not None for _, _, deviation in chart.rows)
         rows = [[name, number(value), "" if sd is None else number(sd)] for name, value, sd in chart.rows]
         rows += [[name, number(value), ""] for name, value in chart.levels]

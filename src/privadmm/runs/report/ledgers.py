@@ -3,6 +3,7 @@
 A failed step's reason, and which step it was, may tell of records: only the ledger's steward is told, and no page.
 """
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -57,14 +58,14 @@ def card_of(path: Path, found: Mapping[str, Json]) -> Card:
         vertical=first["adjacency"] in ("person", "column"),
         notices=tuple(notices(found, private)),
         jobs=tuple(jobs),
-        charts=tuple(charts(jobs, private, first)),
-        declared=tuple(row for name, view in found.items() for row in policy(name if len(found) > 1 else "", view)),
+        charts=tuple(charts(jobs, private, views)),
+        declared=tuple(policies(found)),
         not_protected=tuple(not_protected(views)),
         hashes=tuple(
             ("end of the hash chain" + (f" of {n}" if len(found) > 1 else ""), v["head"] or "")
             for n, v in found.items()
         ),
-        commands=tuple(f"privadmm ledger verify {file}" for file in files),
+        commands=tuple(shlex.join(["privadmm", "ledger", "verify", str(file)]) for file in files),
     )
 
 
@@ -139,21 +140,35 @@ def notices(found: Mapping[str, Json], private: bool) -> list[str]:
     return lines
 
 
-def charts(jobs: Sequence[Json], private: bool, first: Json) -> list[Chart]:
+def charts(jobs: Sequence[Json], private: bool, views: Sequence[Json]) -> list[Chart]:
     """What each job has cost the party that paid most."""
     if not jobs or not private:
         return []
     some = jobs[-MOST_JOBS:]
-    rows = tuple((f"job {job['job'][:8]}", job["epsilon_spent"] or 0.0, None) for job in some)
-    allowed = first["policy"]["budget"]["epsilon"]
+    where = "{ledger}, job {job:.8}" if len(views) > 1 else "job {job:.8}"
+    rows = tuple((where.format(**job), job["epsilon_spent"] or 0.0, None) for job in some)
+    budgets = sorted({view["policy"]["budget"]["epsilon"] for view in views})
+    levels = (("budget", budgets[0]), ("largest budget", budgets[-1]))[: 1 if len(budgets) == 1 else 2]
+    allowed = f"{budgets[0]:g}" if len(budgets) == 1 else f"{budgets[0]:g} to {budgets[-1]:g}"
     newest = f"the newest {MOST_JOBS} of {len(jobs)} jobs" if len(jobs) > MOST_JOBS else "each job"
-    said = f"Epsilon that {newest} has cost the party that paid most, beside the budget of {allowed:g} for all of them."
-    return [Spread("jobs", "Epsilon by job", said, "epsilon spent", rows, (("budget", allowed),))]
+    said = f"Epsilon that {newest} has cost the party that paid most, beside the budget of {allowed} for all of them."
+    return [Spread("jobs", "Epsilon by job", said, "epsilon spent", rows, levels)]
 
 
-def policy(name: str, view: Json) -> list[list[str]]:
-    """The ledger's policy as rows of name, value and meaning."""
-    now, where = view["policy"], f"{name}: " if name else ""
+def policies(found: Mapping[str, Json]) -> list[list[str]]:
+    """The policies of all ledgers as rows of name, value and meaning; where they differ, whose it is."""
+    owners: dict[tuple[str, ...], list[str]] = {}
+    for name, view in found.items():
+        for row in policy(view):
+            owners.setdefault(tuple(row), []).append(name)
+    return [
+        [what if len(whose) == len(found) else f"{words.parties(whose)}: {what}", value, meaning]
+        for (what, value, meaning), whose in owners.items()
+    ]
+
+
+def policy(view: Json) -> list[list[str]]:
+    now = view["policy"]
     budget = now["budget"]
     labels, sums = now["label_epsilon"], [now["colluding"], now["fewest"]]
     rows = [
@@ -168,7 +183,7 @@ def policy(name: str, view: Json) -> list[list[str]]:
         rows.append([f"limit on {key}", f"{value:g}", "that a job may ask for"])
     for change in view["policies"][1:]:
         rows.append([f"amended in row {change['row']}", ", ".join(change["changed"]), f"because: {change['because']}"])
-    return [[where + what, value, meaning] for what, value, meaning in rows]
+    return rows
 
 
 def not_protected(views: Sequence[Json]) -> list[str]:

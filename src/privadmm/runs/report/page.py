@@ -205,7 +205,7 @@ def published(card: Card) -> str:
         [f"Claimed by the method's paper{of}", f"{told}. {words.closed(claim.caveat)}"],
         ["Whose rule set the noise", claim.calibration],
     ]
-    return section("The published claim", table("Certified and published", ["", "Epsilon"], rows))
+    return section("The published claim", table("Certified and published", ["What", "Epsilon"], rows))
 
 
 def proof(card: Card) -> str:

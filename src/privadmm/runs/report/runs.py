@@ -6,6 +6,7 @@ are read in a simulation alone.
 
 import hashlib
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -298,8 +299,9 @@ def commands(run: Run) -> list[str]:
     )
     if run.result is None:
         files = [str(path) for path in (place.ledger, *sorted(place.ledgers.glob("*.sqlite"))) if path.exists()]
-    sums = [f"sha256sum {file}" for file in (place.model, place.receipts, place.config) if file.exists()]
-    return [*(f"privadmm ledger verify {file} --against {place.path}" for file in files), *sums]
+    sums = [["sha256sum", str(file)] for file in (place.model, place.receipts, place.config) if file.exists()]
+    checks = [["privadmm", "ledger", "verify", file, "--against", str(place.path)] for file in files]
+    return [shlex.join(line) for line in (*checks, *sums)]
 
 
 def versions(run: Run) -> list[tuple[str, str]]:

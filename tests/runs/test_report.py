@@ -20,7 +20,7 @@ from contract_tools import Player, Recorder
 from federations import federated
 from ledgers import NOISE, begin, opened, pay
 from privadmm.cli.views import steward
-from privadmm.errors import ConfigError, DataError
+from privadmm.errors import ConfigError, DataError, DivergedError
 from privadmm.privacy.ledger import Tick
 from privadmm.privacy.release import Door
 from privadmm.runs.report import charts, words
@@ -214,17 +214,23 @@ def test_an_unfinished_run_says_what_it_will_cost_and_has_cost(place: Place) -> 
     assert "The run is not finished" in Page(render(card)).first_screen
 
 
-def test_a_run_that_was_ended_and_one_that_ran_away(place: Place) -> None:
-    tables = with_changes(CLEAR, {"algorithm": {"name": "dp_fedsgd", "step": 1e9, "rho": None}})
-    tables["privacy"] = dict(PRIVATE["privacy"])
-    place.run(tables)
-    result = json.loads((place.out / "result.json").read_text())
-    result["objective"] = None
-    (place.out / "result.json").write_text(json.dumps(result))
-    assert "The model ran away" in page_of(place.out).first_screen
-    (place.out / "result.json").unlink()
+def test_a_run_that_ran_away_and_one_that_was_ended(place: Place) -> None:
+    wild = {"algorithm": {"name": "dp_fedsgd", "step": 1e49, "rounds": 40, "D_w": None, "rho": None}}
+    with pytest.raises(DivergedError):
+        place.run(with_changes(PRIVATE, {**wild, "regularizer": {"weight": 10.0}}))
+    card = card_of(place.out)
+    assert card.status.startswith("not finished")
+    assert "It can be resumed" in Page(render(card)).first_screen
+    assert card.results[0][0] == "objective after the last measured round"
+    assert all(row.spent is not None and row.spent > 0 for row in card.budgets)
     (place.out / "ended.json").write_text("{}")
     assert card_of(place.out).status.startswith("ended for good")
+
+
+def test_a_finished_model_that_ran_away_says_so(simulated: Path) -> None:
+    result = json.loads((simulated / "result.json").read_text())
+    (simulated / "result.json").write_text(json.dumps({**result, "objective": None}))
+    assert "The model ran away" in page_of(simulated).first_screen
 
 
 def test_a_federation_names_its_parties_and_ledgers_tell_the_rest(place: Place) -> None:

@@ -99,11 +99,19 @@ def about(job: Job, mode: str) -> dict[str, Any]:
         "algorithm": job.algorithm.name,
         "private": job.private,
         "parties": job.public.parties,
+        "shape": shape(job),
         "rounds": job.public.rounds,
         "epsilon": job.epsilon,
         "delta": job.delta,
         "mode": mode,
     }
+
+
+def shape(job: Job) -> dict[str, Any]:
+    """The public numbers that the job was made of, so that a report can make it anew without reading records."""
+    public = job.public
+    columns = {"columns": list(public.columns)} if public.columns else {}
+    return {"records": public.sizes.tolist(), "dim": int(public.dim), **columns}
 
 
 def summed(job: Job, peers: str | None) -> dict[str, Any]:

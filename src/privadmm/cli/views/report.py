@@ -1,0 +1,23 @@
+"""What `privadmm report` prints: the first lines of the page, and where it is."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from privadmm.cli.views import screen
+from privadmm.runs.report import words
+from privadmm.runs.report.card import Card
+
+
+def told(card: Card, written: Mapping[str, str]) -> str:
+    said = words.sentence(card.epsilon, card.delta, card.adjacency, card.simulation)
+    figure = "[bold red]not private[/]" if card.epsilon is None or card.delta is None else None
+    facts: screen.Facts = [
+        (card.kind, Path(card.subject)),
+        ("mode", "SIMULATION: it protects nobody" if card.simulation else "deployment"),
+        ("status", screen.escape(card.status)),
+        ("guarantee", figure or words.notation(card.epsilon or 0.0, card.delta or 0.0)),
+        ("", said),
+        ("refused", words.NOT_RECORDED if card.refusals is None else f"{len(card.refusals)} requests"),
+        *((name, Path(place)) for name, place in written.items()),
+    ]
+    return screen.shown(screen.rows(facts))

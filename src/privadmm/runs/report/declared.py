@@ -1,0 +1,91 @@
+"""Tables of a run: what was declared before a record was read, and how a simulation's model did."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from privadmm.config.file import Config
+from privadmm.engine.job import Job
+from privadmm.params import fields_of
+from privadmm.runs.metrics import Row
+from privadmm.runs.model import Model
+
+# Keys of the config that bound what a record can do, or say how it is protected, by section. Places of files are no
+# part of a report.
+SHOWN = {
+    "data": ("encoding", "rows", "row_bound", "intercept", "classes", "test_fraction", "on_bad"),
+    "parties": ("split", "use", "leave"),
+    "graph": ("kind",),
+    "features": ("moments", "share", "constant", "nonnegative"),
+    "algorithm": ("name", "rounds", "weighting"),
+    "loss": ("name", "C", "width", "label_bound", "radius"),
+    "regularizer": ("name", "weight", "l1_ratio"),
+    "privacy": (
+        *("epsilon", "delta", "party_epsilon", "decay", "budget", "adjacency", "sum", "colluding", "fewest"),
+        "label_epsilon",
+    ),
+    "run": ("mode", "seed", "engine"),
+}
+FIGURES = {
+    "accuracy_train": ("accuracy on the training records", 100.0, " %"),
+    "accuracy_test": ("accuracy on held-out records", 100.0, " %"),
+    "majority_test": ("the same of always naming the larger class", 100.0, " %"),
+    "objective": ("objective", 1.0, ""),
+}
+
+
+def declarations(config: Config | None, model: Model | None, job: Job | None) -> Iterator[tuple[str, str, str]]:
+    """Everything declared: name, value, meaning."""
+    if config is not None:
+        for section, keys in SHOWN.items():
+            if section == "features" and not config.features.moments:
+                continue
+            yield from of_table(section, getattr(config, section), keys)
+        parameters = config.algorithm.parameters
+        yield from of_table("algorithm", parameters, tuple(fields_of(type(parameters))))
+    if job is not None and job.private and job.public.declared:
+        longest, between = "how long one record's gradient can be", "how far it moves between neighbours"
+        yield "derived: gradient of a record", f"{job.public.loss.lipschitz:.6g}", f"{longest}, rows having norm 1"
+        yield "derived: sensitivity", f"{job.public.sensitivity:.6g}", between
+    if model is not None:
+        yield from columns(model)
+
+
+def of_table(section: str, table: Any, keys: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    known = {} if table is None else fields_of(type(table))
+    for key in keys:
+        if key not in known or (value := getattr(table, key)) is None:
+            continue
+        when = known[key].when
+        if when is None or getattr(table, when.key) == when.value:
+            yield f"[{section}] {key}", shown(value), known[key].doc
+
+
+def shown(value: Any) -> str:
+    """A value as the config file has it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, list | tuple):
+        return ", ".join(shown(one) for one in value[:20]) + (", ..." if len(value) > 20 else "")
+    return str(value)
+
+
+def columns(model: Model) -> Iterator[tuple[str, str, str]]:
+    """Declared ranges and categories of raw columns, where there is a schema."""
+    frame = model.frame
+    bounds = ", ".join(f"{bound:g}" for bound in frame.bounds)
+    yield "norm to which rows are clipped", bounds, "a longer row is scaled down to it, before anything is computed"
+    yield "features", str(len(frame.names)), "of a record, after encoding"
+    if frame.classes is not None:
+        yield "classes", ", ".join(map(str, frame.classes)), "of the label; the model's score is high for the second"
+
+
+def results(result: Mapping[str, Any] | None, rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
+    """Figures of a simulation's model on its records."""
+    found: Mapping[str, Any] = result or {}
+    for key, (name, factor, unit) in FIGURES.items():
+        if (value := found.get(key)) is not None:
+            yield name, f"{factor * value:.4g}{unit}"
+    if result is None and rows:
+        yield "objective after the last measured round", f"{rows[-1].objective:.4g}"

@@ -1,0 +1,193 @@
+"""Facts of ledgers: policy, jobs, spending and refusals, from what `privadmm ledger show` tells of each.
+
+A failed step's reason, and which step it was, may tell of records: only the ledger's steward is told, and no page.
+"""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from privadmm.engine.guarantees import AWAY, BARE, CLEAR
+from privadmm.errors import ConfigError
+from privadmm.privacy.accounting import printed
+from privadmm.runs.report import words
+from privadmm.runs.report.card import Budget, Card, Holder, Request
+from privadmm.runs.report.charts import Chart, Spread
+
+Json = Mapping[str, Any]
+MOST_JOBS = 40  # of the newest, in a chart
+
+
+def ledger_files(folder: Path) -> list[Path]:
+    """The ledgers in a folder and in the folders right in it."""
+    found = [*folder.glob("*.sqlite"), *folder.glob("*/*.sqlite")]
+    return sorted(path for path in found if path.is_file())
+
+
+def card_of(path: Path, found: Mapping[str, Json]) -> Card:
+    """The card of one ledger, or of several with equal modes and neighbours; `found` by the name of each."""
+    views = list(found.values())
+    for what in ("mode", "adjacency"):
+        if len({view[what] for view in views}) > 1:
+            kinds = ", ".join(f"{name}: {view[what]}" for name, view in found.items())
+            raise ConfigError(f"{path}: its ledgers differ in {what} ({kinds}); ask for a report of each by itself")
+    budgets = [row for name, view in found.items() for row in spending(name if len(found) > 1 else "", view)]
+    deltas = [view["policy"]["budget"]["delta"] for view in views if view["policy"]["budget"]]
+    spent = [row.spent for row in budgets]
+    private = len(deltas) == len(views) and all(total is not None for total in spent)
+    # The largest of both holds for every party.
+    total, delta = (max(total or 0.0 for total in spent), max(deltas)) if private else (None, None)
+    adjacency, first = (views[0]["adjacency"] if private else None), views[0]
+    jobs = [{"ledger": name, **told(job)} for name, view in found.items() for job in view["jobs"]]
+    files = [path] if len(found) == 1 else [path / name for name in found]
+    refused = [view["refusals"] for view in views if "refusals" in view]
+    return Card(
+        kind="ledger" if len(found) == 1 else "ledgers",
+        subject=str(path),
+        simulation=first["mode"] == "simulation",
+        status=f"{len(jobs)} {'job' if len(jobs) == 1 else 'jobs'} on record",
+        requests=tuple(request(job) for job in jobs),
+        holders=tuple(Holder(row.who, None) for row in budgets),
+        adjacency=adjacency,
+        epsilon=total,
+        delta=delta,
+        learners=tuple(learners(views, budgets, total, delta)),
+        budgets=tuple(budgets),
+        refusals=tuple(row for rows in refused for row in rows) if len(refused) == len(views) else None,
+        vertical=first["adjacency"] in ("person", "column"),
+        notices=tuple(notices(found, private)),
+        jobs=tuple(jobs),
+        charts=tuple(charts(jobs, private, views)),
+        declared=tuple(policies(found)),
+        not_protected=tuple(not_protected(views)),
+        hashes=tuple(
+            ("end of the hash chain" + (f" of {n}" if len(found) > 1 else ""), v["head"] or "")
+            for n, v in found.items()
+        ),
+        commands=tuple(shlex.join(["privadmm", "ledger", "verify", str(file)]) for file in files),
+    )
+
+
+def spending(name: str, view: Json) -> list[Budget]:
+    """What each party of a ledger may spend and has spent."""
+    allowed, rows = view["policy"]["budget"], []
+    for party in view["parties"]:
+        who = f"{name}: party {party['party']}" if name else f"party {party['party']}"
+        total, spent = party["epsilon_with_reservations"], party["epsilon_spent"]
+        rows.append(
+            Budget(
+                who,
+                None if allowed is None else allowed["epsilon"],
+                spent,
+                total,
+                party.get("left"),
+                party.get("epsilon_if_all_others_collude"),
+            )
+        )
+    return rows
+
+
+def told(job: Json) -> dict[str, Any]:
+    """What may be told of a job. Of a failed one it is not told how far it came."""
+    failed = job["state"] == "failed"
+    fields = ("job", "state", "rounds", "epsilon_spent", "epsilon_set_aside", "secure_sum")
+    later = ("purpose", "requester", "began", "ended", "algorithm", "config")
+    row = {name: job[name] for name in (*fields, *later) if name in job}
+    return {**row, "rounds": None} if failed else row
+
+
+def request(job: Json) -> Request:
+    return Request(f"job {job['job']}", *(job.get(name) for name in ("purpose", "requester", "began", "ended")))
+
+
+def learners(
+    views: Sequence[Json], budgets: Sequence[Budget], total: float | None, delta: float | None
+) -> list[list[str]]:
+    """Who learns what from all that these ledgers count."""
+    labels = [view["policy"]["label_epsilon"] for view in views]
+    clear = any(label is None for label in labels)
+    own = CLEAR if clear else f"epsilon = {printed(max(labels))} at delta = 0 at most"
+    others = words.guarantee({"epsilon": total, "delta": delta}) if total is not None else BARE
+    adjacency = views[0]["adjacency"]
+    rows = [
+        ["The party's own server: features", CLEAR],
+        ["The party's own server: label", AWAY if adjacency in ("person", "column") else own],
+        [f"All others who read every message of all jobs: one {words.ONE[adjacency]}", others],
+    ]
+    if adjacency == "label":
+        rows.append(["All others who read every message of all jobs: features", BARE])
+    apart = [row.if_all_others_collude for row in budgets if row.if_all_others_collude is not None]
+    if apart:
+        rows.append(["The coordinator with as many parties as each secure sum tolerates", "the same as all others"])
+        rows.append(["The coordinator with everybody else", words.cost(max(apart))])
+    elif total is not None:
+        rows.append(["The coordinator with everybody else", "the same as all others: every message has its own noise"])
+    return rows
+
+
+def notices(found: Mapping[str, Json], private: bool) -> list[str]:
+    lines = [] if private else ["Not private: no epsilon covers what these ledgers have on record."]
+    for name, view in found.items():
+        if view["behind"] is not None:
+            lines.append(f"{name} is locked: it lacks rows that were on record, so it was put back from a copy.")
+        if view["locked"] is not None:
+            lines.append(f"{name} is locked: a step failed. It is charged in full, and its job is over.")
+        lines += [
+            f"{name}, row {row['row']}: put back from a copy; {words.cost(row['epsilon'])} was charged for the loss."
+            for row in view["restored"]
+        ]
+    return lines
+
+
+def charts(jobs: Sequence[Json], private: bool, views: Sequence[Json]) -> list[Chart]:
+    """What each job has cost the party that paid most."""
+    if not jobs or not private:
+        return []
+    some = jobs[-MOST_JOBS:]
+    where = "{ledger}, job {job:.8}" if len(views) > 1 else "job {job:.8}"
+    rows = tuple((where.format(**job), job["epsilon_spent"] or 0.0, None) for job in some)
+    budgets = sorted({view["policy"]["budget"]["epsilon"] for view in views})
+    levels = (("budget", budgets[0]), ("largest budget", budgets[-1]))[: 1 if len(budgets) == 1 else 2]
+    allowed = f"{budgets[0]:g}" if len(budgets) == 1 else f"{budgets[0]:g} to {budgets[-1]:g}"
+    newest = f"the newest {MOST_JOBS} of {len(jobs)} jobs" if len(jobs) > MOST_JOBS else "each job"
+    said = f"Epsilon that {newest} has cost the party that paid most, beside the budget of {allowed} for all of them."
+    return [Spread("jobs", "Epsilon by job", said, "epsilon spent", rows, levels)]
+
+
+def policies(found: Mapping[str, Json]) -> list[list[str]]:
+    """The policies of all ledgers as rows of name, value and meaning; where they differ, whose it is."""
+    owners: dict[tuple[str, ...], list[str]] = {}
+    for name, view in found.items():
+        for row in policy(view):
+            owners.setdefault(tuple(row), []).append(name)
+    return [
+        [what if len(whose) == len(found) else f"{words.parties(whose)}: {what}", value, meaning]
+        for (what, value, meaning), whose in owners.items()
+    ]
+
+
+def policy(view: Json) -> list[list[str]]:
+    now = view["policy"]
+    budget = now["budget"]
+    labels, sums = now["label_epsilon"], [now["colluding"], now["fewest"]]
+    rows = [
+        ["budget", "none" if budget is None else f"{budget['epsilon']:g} at delta {budget['delta']:g}", "for all jobs"],
+        ["budget of one job", "as much as is left" if now["per_job"] is None else f"{now['per_job']:g}", ""],
+        ["algorithms", ", ".join(now["algorithms"]) if now["algorithms"] else "any", "that a job may use"],
+        ["row bound", "any" if now["row_bound"] is None else f"{now['row_bound']:g}", "to which records are clipped"],
+        ["labels", "as they are" if labels is None else f"randomised, epsilon {labels:g}", "before anybody reads them"],
+        ["secure sums", "colluding {}, fewest {}".format(*("by rule" if x is None else x for x in sums)), ""],
+    ]
+    for key, value in (now["limits"] or {}).items():
+        rows.append([f"limit on {key}", f"{value:g}", "that a job may ask for"])
+    for change in view["policies"][1:]:
+        rows.append([f"amended in row {change['row']}", ", ".join(change["changed"]), f"because: {change['because']}"])
+    return rows
+
+
+def not_protected(views: Sequence[Json]) -> list[str]:
+    lines = list(words.NEVER_COVERED)
+    if any(view["policy"]["label_epsilon"] is None for view in views):
+        lines.insert(0, "Labels and features from the party's own server, which holds them in the clear.")
+    return lines

@@ -1,0 +1,142 @@
+"""Guarantees in plain words: what one record is, what an epsilon means, and who learns what.
+
+Numbers are rounded up, so that no sentence promises more than was proved.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from privadmm.privacy.accounting import printed
+from privadmm.runs.report.safe import SHORT, visible
+
+NOT_RECORDED = "not recorded"
+FALSELY = 0.05  # how often an accuser may be wrong, in the sentence that explains epsilon
+RECORDS = {
+    "replace-one": (
+        "One record is one row at one party: all that it says, its features and its label. The guarantee compares the "
+        "data with the same data in which one such row says anything else. How many rows a party has is not hidden. "
+        "A person with several rows loses more, at most as many times epsilon as there are rows."
+    ),
+    "label": (
+        "One record is the label of one row. The guarantee compares the data with the same data in which that one "
+        "label is another. The features of a row are not protected by it."
+    ),
+    "person": (
+        "One record is what one party holds of one person: the person's row, in the columns of that party. The "
+        "guarantee compares the data with the same data in which that row says anything else."
+    ),
+    "column": (
+        "One record is one whole column at one party. The guarantee compares the data with the same data in which that "
+        "column says anything else. What several columns say together of one person is not protected by it."
+    ),
+}
+ONE = {"replace-one": "record", "label": "label", "person": "person's row at one party", "column": "column"}
+NOTHING = "No promise is made about any record: nothing limits what those who read the messages learn of it."
+# What no epsilon of this library covers, whatever the job.
+NEVER_COVERED = (
+    "How many records each party has, the columns and their declared ranges: they are public.",
+    "That a party took part, when it answered, and how long it took.",
+    "What the model tells about people in general. A conclusion that would also follow without a person's record is "
+    "not a loss of that person's privacy in this sense.",
+    "Records outside of this: copies elsewhere, and earlier releases that no ledger counted. People whose records "
+    "stand in several rows or at several parties lose more than is said of one record.",
+    "The machines that hold the records. Whoever breaks into a party's own server reads what is stored there.",
+)
+
+
+def unit(adjacency: str | None) -> str:
+    """What one record is, for the guarantee between such neighbours."""
+    return NOTHING if adjacency is None else RECORDS[adjacency]
+
+
+def power(epsilon: float, delta: float, falsely: float = FALSELY) -> float:
+    """The most often that a true suspicion is confirmed by a test that confirms a wrong one this often at most.
+
+    It is what (epsilon, delta) says of every test between two neighbours, in both directions.
+    """
+    with_odds = math.exp(min(epsilon, 700.0)) * falsely + delta
+    from_below = 1 - math.exp(-epsilon) * (1 - falsely - delta)
+    return max(falsely, min(1.0, with_odds, from_below))
+
+
+def sentence(epsilon: float | None, delta: float | None, adjacency: str | None, simulation: bool) -> str:
+    """What epsilon and delta mean, for a reader who knows no mathematics."""
+    if epsilon is None or delta is None or adjacency is None:
+        return NOTHING
+    would = "would let" if simulation else "lets"
+    best = printed(100 * power(epsilon, delta), ".1f")
+    return (
+        f"Suppose somebody suspects something of one {ONE[adjacency]}, knows all the others, and is content to accuse "
+        f"wrongly in {100 * FALSELY:g} of 100 cases. Reading everything that left the parties {would} them confirm a "
+        f"true suspicion in at most {best} of 100 cases; blind guessing confirms {100 * FALSELY:g}."
+    )
+
+
+def notation(epsilon: float, delta: float) -> str:
+    """The same in the usual notation."""
+    factor = printed(math.exp(min(epsilon, 700.0)), ".3g")
+    odds = f" (one in {math.floor(1 / delta):,})" if delta else ""
+    return (
+        f"epsilon = {printed(epsilon)} at delta = {printed(delta)}: one record changes the probability of any outcome "
+        f"by a factor of at most {factor}, plus {printed(delta)}{odds}."
+    )
+
+
+def guarantee(found: Any) -> str:
+    """A guarantee of `engine.guarantees`: its epsilon and delta, or the words that say there is none."""
+    if isinstance(found, Mapping):
+        return f"epsilon = {printed(found['epsilon'])} at delta = {printed(found['delta'])} at most"
+    return str(found)
+
+
+def learners(views: Mapping[str, Any], sums: Mapping[str, Any] | None, people: Mapping[str, Any]) -> list[list[str]]:
+    """Who learns what, as rows of two cells; the arguments are those fields of a run's result."""
+    private = any(isinstance(found, Mapping) for found in views["others"].values())
+    rows = [[f"The party's own server: {what}", guarantee(found)] for what, found in views["own_server"].items()]
+    rows += [
+        [f"All others who read every message: {what}", guarantee(found)] for what, found in views["others"].items()
+    ]
+    if sums:
+        few = f"The coordinator with up to {sums['colluding']} of the {sums['parties']} parties, who tell all they know"
+        rows.append([few, "the same as all others, as long as the cryptography holds"])
+        rows += [colluding(row["colluding"], sums["parties"], row["epsilon"]) for row in sums["if_colluding"]]
+        both = sums["at_two_parties"]
+        rows.append(["Of a person with records at two parties", "no limit" if both is None else cost(both)])
+    elif private:
+        alike = "the same as all others: each message carries all of its noise itself"
+        rows.append(["The coordinator with any number of other parties, or with everybody else", alike])
+    if (total := people.get("per_person")) is not None:
+        rows.append(["Of a person, over the messages of all parties together", cost(total)])
+    return rows
+
+
+def colluding(count: int, parties: int, epsilon: float | None) -> list[str]:
+    """The row of so many parties that tell the coordinator all they know."""
+    who = "everybody else" if count == parties - 1 else f"{count} of the {parties} parties"
+    return [f"The coordinator with {who}", "no limit" if epsilon is None else cost(epsilon)]
+
+
+def rounded_down(left: float) -> str:
+    """What is left of a budget, for people: never more than there is."""
+    return f"{math.floor(left * 1e4) / 1e4:g}"
+
+
+def closed(line: str) -> str:
+    """A line as a whole sentence."""
+    return f"{line[:1].upper()}{line[1:]}" + ("" if line.endswith((".", "!", "?")) else ".")
+
+
+def cost(epsilon: float | None) -> str:
+    return "not private" if epsilon is None else f"epsilon = {printed(epsilon)}"
+
+
+def parties(names: Sequence[str], most: int = 6) -> str:
+    """The names of some parties; of many, the first and how many more there are. Numbers in a row are a range."""
+    numbers = [name.removeprefix("party ") for name in names]
+    if len(names) > 2 and numbers[0].isdecimal() and len(numbers[0]) < 9:
+        first = int(numbers[0])
+        if list(names) == [f"party {number}" for number in range(first, first + len(names))]:
+            return f"parties {numbers[0]} to {numbers[-1]}"
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(visible(name, SHORT) for name in names[:most]) + more

@@ -1,0 +1,619 @@
+"""`privadmm report`: the page of a run or a ledger says what it should, to everybody, and tells nothing of records."""
+
+import itertools
+import json
+import math
+import re
+import shlex
+import shutil
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from contract_tools import Player, Recorder
+from federations import federated
+from ledgers import NOISE, begin, opened, pay
+from privadmm.cli.views import steward
+from privadmm.errors import ConfigError, DataError, DivergedError
+from privadmm.privacy.ledger import Tick
+from privadmm.privacy.release import Door
+from privadmm.runs.report import charts, words
+from privadmm.runs.report.card import Card, embedded
+from privadmm.runs.report.evaluation import Evaluation
+from privadmm.runs.report.gather import gather
+from privadmm.runs.report.noise_alone import noise_alone
+from privadmm.runs.report.page import MOST, PARTS, render, style
+from privadmm.runs.report.runs import Run
+from small_runs import CLEAR, DVP, PARTIES, PRIVATE, SECURE, SHARING, Place, rows, with_changes, write_npz
+
+pytestmark = pytest.mark.usefixtures("skipped_plots")
+VOID = {"meta", "link", "br", "hr", "img", "input"}
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "\"'><img src=x onerror=alert(1)>",
+    "</script><svg onload=alert(1)>",
+    "\u202egnp.exe\u2066",
+    "a" * 100_000,
+    "&lt;b&gt; & {braces} %s",
+    "line\none\x00two",
+)
+
+
+class Page(HTMLParser):
+    """What a browser would make of a page: its elements, and the text of the first screen and of all."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.ids: list[str] = []
+        self.said: list[str] = []
+        self.first: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        known = dict(attrs)
+        assert len(known) == len(attrs)
+        self.elements.append((tag, known))
+        if "id" in known:
+            self.ids.append(str(known["id"]))
+        if tag not in VOID and not (self.open and self.open[-1] == "svg-void"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "script" in self.open or "style" in self.open:
+            return
+        self.said.append(data)
+        if "section" not in self.open:
+            self.first.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.said).split())
+
+    @property
+    def first_screen(self) -> str:
+        return " ".join(" ".join(self.first).split())
+
+
+def card_of(path: Path, config: Path | None = None) -> Card:
+    return gather(path, steward.overview, config)
+
+
+def page_of(path: Path, config: Path | None = None) -> Page:
+    return Page(render(card_of(path, config)))
+
+
+def charts_of(card: Card) -> set[str]:
+    return {chart.key for chart in card.charts}
+
+
+# What the page says
+
+
+@pytest.fixture
+def simulated(place: Place) -> Path:
+    place.run()
+    return place.out
+
+
+def test_a_simulation_says_so_first(simulated: Path) -> None:
+    page = page_of(simulated)
+    assert "This is a simulation" in page.first_screen
+    for words_of_it in ("48 records", "epsilon 1, delta 1e-05", "13.6 of 100", "Purpose not recorded"):
+        assert words_of_it in page.first_screen, words_of_it
+    for heading in ("Who learns what", "Budgets", "What was refused", "What is not protected", "Versions"):
+        assert heading in page.text
+
+
+def test_a_simulation_has_all_charts_where_its_records_are(place: Place, simulated: Path) -> None:
+    without = card_of(simulated)
+    assert charts_of(without) == {"objective", "accuracy", "epsilon", "noise", "weights"}
+    assert [name for name, _ in without.not_drawn] == ["ROC and calibration"]
+    whole = card_of(simulated, place.path / "config.toml")
+    assert charts_of(whole) == charts_of(without) | {"roc", "calibration"}
+    assert whole.not_drawn == ()
+    (spread,) = [chart for chart in whole.charts if chart.key == "weights"]
+    assert isinstance(spread, charts.Spread)
+    assert all(deviation is not None and deviation > 0 for _, _, deviation in spread.rows)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        (DVP, "All others who read every message: record"),
+        (SECURE, "The coordinator with up to 2 of the 5 parties"),
+        (SHARING, "Of a person, over the messages of all parties together"),
+        ({"privacy": {"adjacency": "label"}}, "One record is the label of one row"),
+        ({"privacy": {"label_epsilon": 2.0}}, "The party's own server: label epsilon = 2 at delta = 0 at most"),
+        ({"algorithm": {"calibration": "published", "round_epsilon": 0.5}, "privacy": {"epsilon": None}}, "published"),
+        ({"parties": {"leave": ["1@3"]}}, "Party 1 gave no answer from round 3 on"),
+    ],
+    ids=["graph", "secure sums", "vertical", "label", "randomised labels", "published", "leaving"],
+)
+def test_every_kind_of_job_has_its_page(place: Place, changes: Any, expected: str) -> None:
+    if changes is SECURE:
+        write_npz(place.path / "data.npz", *rows(100))
+    place.run(with_changes(PRIVATE, changes))
+    page = page_of(place.out, place.path / "config.toml")
+    assert expected in page.text
+    assert "This is a simulation" in page.first_screen
+    assert "No guarantee" not in page.first_screen
+
+
+def test_a_secure_sum_tells_what_colluders_learn(place: Place) -> None:
+    write_npz(place.path / "data.npz", *rows(100))
+    place.run(with_changes(PRIVATE, SECURE))
+    learnt = dict(card_of(place.out).learners)
+    alone = learnt["The coordinator with everybody else"]
+    assert float(alone.removeprefix("epsilon = ")) > 1.0
+    assert "cryptography" in learnt["The coordinator with up to 2 of the 5 parties, who tell all they know"]
+
+
+def test_published_noise_stands_beside_what_is_certified(place: Place) -> None:
+    place.run(
+        with_changes(
+            PRIVATE,
+            {"algorithm": {"calibration": "published", "round_epsilon": 0.5}, "privacy": {"epsilon": None}},
+        )
+    )
+    card = card_of(place.out)
+    assert card.published is not None
+    assert card.published.calibration == "published"
+    assert card.published.epsilon != card.epsilon
+    assert "Whose rule set the noise published" in page_of(place.out).text
+
+
+def test_what_is_not_private_is_called_so(place: Place) -> None:
+    place.run(CLEAR)
+    card = card_of(place.out, place.path / "config.toml")
+    page = Page(render(card))
+    assert card.epsilon is None
+    assert "Not private: no epsilon covers this." in page.first_screen
+    assert "No guarantee" in page.first_screen
+    assert words.NOTHING in page.text
+
+
+def test_an_unfinished_run_says_what_it_will_cost_and_has_cost(place: Place) -> None:
+    def stop(job: Any, done: int) -> Any:
+        from contextlib import contextmanager
+
+        @contextmanager
+        def shown() -> Iterator[Any]:
+            def callback(view: Any) -> None:
+                if view.progress.round == 3:
+                    raise KeyboardInterrupt
+
+            yield callback
+
+        return shown()
+
+    from privadmm.errors import InterruptedRunError
+
+    with pytest.raises(InterruptedRunError):
+        place.run(with_changes(PRIVATE, {"parties": {"sizes": [16, 16, 16]}, "data": {"dim": 3}}), bar=stop)
+    card = card_of(place.out)
+    assert card.status.startswith("not finished")
+    assert card.epsilon == pytest.approx(1.0, rel=1e-6)
+    assert all(row.spent is not None and 0 < row.spent < 0.9 for row in card.budgets)
+    assert all(row.committed == pytest.approx(1.0, rel=1e-6) for row in card.budgets)
+    assert "The run is not finished" in Page(render(card)).first_screen
+
+
+def test_a_run_that_ran_away_and_one_that_was_ended(place: Place) -> None:
+    wild = {"algorithm": {"name": "dp_fedsgd", "step": 1e49, "rounds": 40, "D_w": None, "rho": None}}
+    with pytest.raises(DivergedError):
+        place.run(with_changes(PRIVATE, {**wild, "regularizer": {"weight": 10.0}}))
+    card = card_of(place.out)
+    assert card.status.startswith("not finished")
+    assert "It can be resumed" in Page(render(card)).first_screen
+    assert card.results[0][0] == "objective after the last measured round"
+    assert all(row.spent is not None and row.spent > 0 for row in card.budgets)
+    (place.out / "ended.json").write_text("{}")
+    assert card_of(place.out).status.startswith("ended for good")
+
+
+def test_a_finished_model_that_ran_away_says_so(simulated: Path) -> None:
+    result = json.loads((simulated / "result.json").read_text())
+    (simulated / "result.json").write_text(json.dumps({**result, "objective": None}))
+    assert "The model ran away" in page_of(simulated).first_screen
+
+
+def test_a_federation_names_its_parties_and_ledgers_tell_the_rest(place: Place) -> None:
+    made = federated(place.path, PRIVATE)
+    made.run()
+    out = made.made.coordinator.folder / "runs/first"
+    card = card_of(out)
+    assert [holder.records for holder in card.holders] == [16, 16, 16]
+    assert {row.spent for row in card.budgets} == {card.epsilon}
+    assert len(card.versions) > 1
+    one = card_of(made.ledgers[0])
+    assert (one.kind, len(one.budgets), len(one.jobs)) == ("ledger", 1, 1)
+    folder = card_of(made.folders[0].parent)
+    assert (folder.kind, len(folder.budgets), len(folder.jobs)) == ("ledgers", PARTIES, PARTIES)
+    assert folder.epsilon == pytest.approx(1.0, rel=1e-6)
+    assert len([name for name, _, _ in folder.declared if name == "budget"]) == 1  # alike: told once
+    Page(render(folder))
+
+
+def test_names_of_parties_come_from_others_and_stay_texts(place: Place) -> None:
+    made = federated(place.path, PRIVATE)
+    made.run()
+    out = made.made.coordinator.folder / "runs/first"
+    known = json.loads((out / "parties.json").read_text())
+    known[0]["name"], known[1]["name"] = "<script>alert(1)</script>", "\u202eevil"
+    (out / "parties.json").write_text(json.dumps(known))
+    text = render(card_of(out))
+    harmless(Page(text), text)
+    assert "&lt;script&gt;" in text
+    assert "\\u202eevil" in Page(text).first_screen
+
+
+def test_people_whose_columns_are_split_are_counted_once(place: Place) -> None:
+    place.run(with_changes(CLEAR, {"parties": {"split": "features"}, "algorithm": {"name": "admm_sharing"}}))
+    card = card_of(place.out)
+    assert [holder.records for holder in card.holders] == [48] * PARTIES
+    assert "48 people" in page_of(place.out).first_screen
+
+
+def test_noise_of_a_coefficient_is_that_of_the_method_on_records_that_say_nothing(place: Place) -> None:
+    """One round of gradient descent from 0: the model is the step times noise of a scale that the plan tells."""
+    changes = {"algorithm": {"name": "dp_fedsgd", "rounds": 1, "step": 2.0, "D_w": None, "rho": None}}
+    place.run(with_changes(PRIVATE, {**changes, "regularizer": {"weight": 0.0}}))
+    run = Run.at(place.out, None)
+    assert run.config is not None
+    assert run.job is not None
+    found, why = noise_alone(run.config, run.job)
+    ((event,),) = [{event for row in releases for event in row} for releases in run.job.plan.values()]
+    each = event.ratio * run.job.public.moves(run.job.public.ids)  # type: ignore[attr-defined]
+    exact = 2.0 * float(np.sqrt(np.sum(each**2))) / PARTIES
+    assert found == pytest.approx(exact, rel=0.25), why
+    assert "no record was read" in why
+
+
+# Ledgers
+
+
+def test_a_ledger_tells_budget_spent_and_left(tmp_path: Path) -> None:
+    path = tmp_path / "party.sqlite"
+    begin(path, rounds=5)
+    pay(path, 0, 1)
+    card = card_of(path)
+    (row,) = card.budgets
+    assert row.budget == 2.0
+    assert row.spent is not None
+    assert row.committed is not None
+    assert 0 < row.spent < row.committed < 2.0
+    page = Page(render(card))
+    assert "This is a deployment" in page.first_screen
+    assert "What was refused Not recorded." in page.text
+
+
+def test_a_page_never_tells_which_step_failed_nor_why(tmp_path: Path) -> None:
+    from privadmm.errors import LockedError
+
+    path = tmp_path / "party.sqlite"
+    begin(path, rounds=5)
+    pay(path, 0, 1)
+    tick = Tick("1" * 32, 2, 0)
+    with closing(opened(path)) as ledger, ledger.turn():
+        with ledger.transaction():
+            ledger.intend(tick, "in 2", {0: (NOISE,)})
+        with pytest.raises(LockedError):
+            ledger.fail(tick, "the record of Ada Lovelace overflowed")
+    assert "Lovelace" in json.dumps(steward.overview(path))
+    text = render(card_of(path))
+    assert "is locked: a step failed" in text
+    assert "Lovelace" not in text
+    (job,) = card_of(path).jobs
+    assert job["rounds"] is None
+
+
+def test_what_ledgers_will_record_is_shown(tmp_path: Path) -> None:
+    path = tmp_path / "party.sqlite"
+    begin(path)
+
+    def richer(path: Path) -> dict[str, Any]:
+        view = steward.overview(path)
+        view["jobs"][0] |= {"purpose": "readmission study", "requester": "Dr. A", "began": "2026-01-02T03:04:05+00:00"}
+        return {**view, "refusals": [{"when": "2026-02-01", "job": "2" * 32, "why": "beyond the budget"}]}
+
+    page = Page(render(gather(path, richer)))
+    for said in ("readmission study", "Dr. A", "2026-01-02T03:04:05+00:00"):
+        assert said in page.first_screen
+    assert "beyond the budget" in page.text
+
+
+def test_commands_can_be_pasted_whatever_a_file_is_called(tmp_path: Path) -> None:
+    place = tmp_path / "a; rm -rf $HOME"
+    place.mkdir()
+    begin(place / "b 'c.sqlite")
+    (command,) = card_of(place / "b 'c.sqlite").commands
+    assert shlex.split(command) == ["privadmm", "ledger", "verify", str(place / "b 'c.sqlite")]
+
+
+def test_ledgers_that_count_differently_are_no_one_page(tmp_path: Path) -> None:
+    begin(tmp_path / "one.sqlite")
+    begin(tmp_path / "two.sqlite", mode="simulation")
+    with pytest.raises(ConfigError, match="differ in mode"):
+        card_of(tmp_path)
+
+
+# What no page tells
+
+
+def replayed_pages(place: Place, monkeypatch: pytest.MonkeyPatch, tables: Any, prepare: Any) -> tuple[str, str]:
+    """The pages of two runs on other records at one place, the second with the releases of the first."""
+    tape: list[Any] = []
+    pages = []
+    monkeypatch.setattr("uuid.uuid4", lambda: type("Id", (), {"hex": "5" * 32})())
+    for kind, seed in ((Recorder, 0), (Player, 9)):
+        X, y = rows(seed=seed)
+        write_npz(place.path / "data.npz", X, y)
+        door = type("Taped", (kind,), {"tape": tape if kind is Recorder else list(tape)})
+        monkeypatch.setattr("privadmm.engine.worker.Door", door)
+        prepare()
+        place.run(tables)
+        ledger = place.path / "party.sqlite"
+        pages.append(render(card_of(place.out, place.path / "config.toml")))
+        pages[-1] += render(card_of(ledger)) if ledger.exists() else ""
+        monkeypatch.setattr("privadmm.engine.worker.Door", Door)
+        shutil.rmtree(place.out)
+        for left in place.path.glob("party.sqlite*"):
+            left.unlink()
+    assert tape
+    return pages[0], pages[1]
+
+
+def test_the_page_of_a_deployment_is_a_function_of_what_was_released(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("opendp")
+    tables = with_changes(PRIVATE, {"run": {"mode": "deployment", "seed": None, "ledger": "party.sqlite"}})
+
+    def prepare() -> None:
+        policy = ("--parties", PARTIES, "--epsilon", 1.0, "--delta", 1e-5)
+        assert place.call("ledger", "create", place.path / "party.sqlite", *policy).code == 0
+
+    first, second = replayed_pages(place, monkeypatch, tables, prepare)
+    assert first == second
+    run, ledger = (f"{part}</html>" for part in first.split("</html>")[:2])
+    assert "This is a deployment" in Page(run).first_screen
+    assert "This is a deployment" in Page(ledger).first_screen
+    assert 'id="weights-t"' in run
+
+
+def test_the_same_pages_of_a_simulation_differ_since_they_measure_records(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = replayed_pages(place, monkeypatch, PRIVATE, lambda: None)
+    assert first != second
+
+
+def test_measured_figures_are_not_shown_in_a_deployment_even_if_a_file_has_them(place: Place, simulated: Path) -> None:
+    text = (simulated / "config.toml").read_text().replace("seed = 1", 'mode = "deployment"\nledger = "x.sqlite"')
+    (simulated / "config.toml").write_text(text)
+    with pytest.raises(DataError, match="mode"):
+        card_of(simulated)
+    result = json.loads((simulated / "result.json").read_text())
+    (simulated / "result.json").write_text(json.dumps({**result, "mode": "deployment"}))
+    card = card_of(simulated)
+    assert card.results == ()
+    assert charts_of(card).isdisjoint({"objective", "accuracy", "roc", "calibration"})
+    assert str(result["accuracy_train"]) not in render(card)
+
+
+# What others write cannot harm the page
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_texts_stay_texts(simulated: Path, text: str) -> None:
+    card = card_of(simulated)
+    spoilt = replace(
+        card,
+        subject=text,
+        status=text,
+        requests=(replace(card.requests[0], purpose=text, requester=text, began=text, ended=text),),
+        holders=tuple(replace(holder, name=text) for holder in card.holders),
+        budgets=tuple(replace(row, who=text) for row in card.budgets),
+        refusals=({text: text},),
+        jobs=({"job": text, text: text},),
+        notices=(text,),
+        learners=((text, text),),
+        declared=((text, text, text),),
+        not_protected=(text,),
+        hashes=((text, text),),
+        commands=(text,),
+        versions=((text, text),),
+        charts=(
+            *(replace(chart, title=text, words=text, x=text) for chart in card.charts),
+            charts.Spread("own", text, text, text, ((text, 1.0, 0.5),), ((text, 2.0),)),
+        ),
+    )
+    plain, page = Page(render(card)), Page(render(spoilt))
+    assert {tag for tag, _ in page.elements} <= {tag for tag, _ in plain.elements} | {"ul", "li"}
+    harmless(page, render(spoilt))
+    shown, twin = render(spoilt).split('<script type="application/json"')
+    assert len(shown) < len(render(card)) + 100_000  # however long a text is, and the twin has all of it
+    assert text in json.loads(twin.partition(">")[2].rpartition("</script>")[0])["commands"]
+    assert json.loads(embedded(spoilt))["requests"][0]["purpose"] == text
+    assert not set(render(spoilt)) & {"\u202e", "\u2066", "\x00"}
+
+
+def harmless(page: Page, text: str) -> None:
+    """No script, no handler, no address elsewhere, and a policy that forbids what is not there."""
+    assert [known for tag, known in page.elements if tag == "script"] == [
+        {"type": "application/json", "id": "model-card"}
+    ]
+    for tag, known in page.elements:
+        assert tag not in {"img", "iframe", "object", "embed", "link", "base", "form", "image", "use", "foreignobject"}
+        for name, value in known.items():
+            assert not name.startswith("on"), (tag, name)
+            assert name not in {"src", "srcset", "style", "xlink:href", "action"}
+            assert name != "href" or (value or "").startswith("#")
+    (policy,) = [str(known["content"]) for _, known in page.elements if known.get("http-equiv")]
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    assert "unsafe" not in policy
+    assert "url(" not in style()
+    assert "@import" not in style()
+
+
+def test_a_page_is_accessible_to_machines_that_read_it_aloud(simulated: Path) -> None:
+    text = render(card_of(simulated))
+    page = Page(text)
+    harmless(page, text)
+    assert len(page.ids) == len(set(page.ids))
+    assert ("html", {"lang": "en"}) in page.elements
+    for tag, known in page.elements:
+        if tag == "svg":
+            assert known["role"] == "img"
+            assert set(str(known["aria-labelledby"]).split()) <= set(page.ids)
+        if tag == "th":
+            assert known["scope"] in ("row", "col")
+    tags = [tag for tag, _ in page.elements]
+    assert '<th scope="col"></th>' not in text
+    assert tags.count("h1") == 1
+    assert tags.count("table") == tags.count("caption")
+    assert tags.count("figure") == tags.count("svg") == tags.count("details") == tags.count("desc")
+    levels = [int(tag[1]) for tag in tags if re.fullmatch("h[1-6]", tag)]
+    assert all(after - before <= 1 for before, after in itertools.pairwise(levels))
+
+
+# Contrast (WCAG 2, AA): text 4.5 to 1, and marks of charts 3 to 1, in every theme.
+
+
+def palettes() -> list[dict[str, str]]:
+    """The colours of the light, dark and printed themes, as the style declares them."""
+    found = [
+        dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", block)) for block in re.findall(r":root \{([^}]*)\}", style())
+    ]
+    assert len(found) == 3
+    return found
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    bright, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (bright + 0.05) / (dark + 0.05)
+
+
+def test_contrast_is_enough_in_every_theme() -> None:
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert contrast("#999999", "#ffffff") < 4.5  # the test can fail
+    for colours in palettes():
+        pairs = [(name, back) for name in ("text", "muted", "one", "two") for back in ("back", "soft")]
+        for name, back in [*pairs, ("bad", "bad-back"), ("note", "note-back")]:
+            assert contrast(colours[name], colours[back]) >= 4.5, (name, back)
+
+
+# Numbers
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.5, 1.0, 3.0, 8.0])
+@pytest.mark.parametrize("delta", [0.0, 1e-6, 1e-2])
+def test_the_sentence_bounds_every_test_between_neighbours(epsilon: float, delta: float) -> None:
+    # Randomised response with a leak of delta is the mechanism that attains (epsilon, delta).
+    kept = (1 - delta) * math.exp(epsilon) / (1 + math.exp(epsilon))
+    told = (1 - delta) / (1 + math.exp(epsilon))
+    law = sorted([(kept, told), (told, kept), (delta, 0.0), (0.0, delta)], key=lambda p: -p[0] / max(p[1], 1e-300))
+    left, best = words.FALSELY, 0.0
+    for true, false in law:  # the most powerful test, by Neyman and Pearson
+        share = 1.0 if false <= left else left / false
+        best, left = best + share * true, left - share * false
+    bound = words.power(epsilon, delta)
+    assert best <= bound + 1e-12
+    assert best == pytest.approx(bound, abs=1e-9)
+
+
+def test_roc_and_calibration_of_scores_that_are_known() -> None:
+    perfect = Evaluation(np.array([-2.0, -1.0, 1.0, 2.0]), np.array([-1.0, -1.0, 1.0, 1.0]), "")
+    assert perfect.auc == 1.0
+    assert replace(perfect, scores=-perfect.scores).auc == 0.0
+    assert replace(perfect, scores=np.zeros(4)).auc == 0.5
+    rng = np.random.default_rng(0)
+    score = rng.normal(size=20_000)
+    label = np.where(rng.random(20_000) < 1 / (1 + np.exp(-score)), 1.0, -1.0)
+    assert all(abs(said - true) < 0.04 for said, true in Evaluation(score, label, "").calibration)
+    off = Evaluation(3 * score, label, "").calibration
+    assert max(abs(said - true) for said, true in off) > 0.1
+
+
+def test_charts_draw_any_numbers() -> None:
+    for values in ([0.0], [1.0, 1.0], [-1e-9, 1e9], [1e-300, 1e-200], [5.0, 4.0, 3.0]):
+        points = tuple((float(place), value) for place, value in enumerate(values))
+        for log in (False, True):
+            chart = charts.Lines("k", "t", "w", "x", "y", (charts.Series("s", points),), log=log)
+            drawn = charts.drawn(chart)
+            assert "nan" not in drawn
+            assert "inf" not in drawn
+            numbers = [float(n) for n in re.findall(r'(?:x1|x2|y1|y2|cx|cy)="([^"]+)"', drawn)]
+            assert all(-1 <= n <= charts.WIDTH + 1 for n in numbers)
+    assert charts.thinned(list(range(1000)), 10)[0] == 0
+    assert charts.thinned(list(range(1000)), 10)[-1] == 999
+
+
+# The command
+
+
+def test_the_command_writes_page_and_twin(place: Place, simulated: Path) -> None:
+    out = place.path / "page.html"
+    said = place.call("report", simulated, "--out", out, "--json")
+    assert said.code == 0, said.err
+    twin = json.loads((place.path / "model_card.json").read_text())
+    assert {**twin, "page": str(out), "twin": str(place.path / "model_card.json")} == said.object
+    inside = re.search(r'id="model-card">(.*?)</script>', out.read_text(), re.DOTALL)
+    assert inside is not None
+    assert json.loads(inside[1]) == twin
+    people = place.call("report", simulated, "--out", out)
+    assert "SIMULATION" in people.out
+    assert "13.6 of 100" in " ".join(people.out.split())
+
+
+def test_wrong_places_are_named(place: Place, simulated: Path) -> None:
+    empty = place.path / "empty"
+    empty.mkdir()
+    (place.path / "lone").mkdir()
+    other = place.config(PRIVATE, "other.toml", algorithm={"rounds": 7})
+    for words_of_call, code, told in (
+        ((place.path / "nothing",), 2, "there is nothing there"),
+        ((empty,), 2, "neither a run nor ledgers"),
+        ((simulated, "--out", "page.pdf"), 2, "ends in .html"),
+        ((simulated, "--out", place.path / "no" / "page.html"), 2, "there is no folder"),
+        ((simulated, "--config", other), 2, "is not the config of this run"),
+        ((place.path / "lone", "--config", other), 2, "is not the directory of a run"),
+    ):
+        said = place.call("report", *words_of_call)
+        assert said.code == code, said.err
+        assert told in said.err
+    (simulated / "result.json").write_text('{"mode": "simulation", "rounds": {}}')
+    said = place.call("report", simulated, "--json")
+    assert said.code == 1
+    assert "damaged" in said.object["message"]
+
+
+def test_many_parties_are_one_row_and_long_tables_are_cut(simulated: Path) -> None:
+    card = card_of(simulated)
+    many = tuple(replace(card.budgets[0], who=f"party {number}") for number in range(5000))
+    text = render(replace(card, budgets=many, declared=tuple(("a", "b", "c") for _ in range(500))))
+    assert "parties 0 to 4999" in text
+    assert f"the first {MOST} of 500" in text
+    assert len(PARTS) == 10

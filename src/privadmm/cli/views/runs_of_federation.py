@@ -10,7 +10,13 @@ if TYPE_CHECKING:
     from rich.console import Group
 
 COLOURS = {"finished": "green", "failed": "bold red", "stopped": "yellow", "interrupted": "bold red"}
-STATES = {"left": "red", "answered": "green", "asked": "yellow", "not there": "yellow"}
+STATES = {
+    "left": "red",
+    "answered": "green",
+    "asked": "yellow",
+    "waits for its steward": "yellow",
+    "not there": "yellow",
+}
 
 
 def headline(status: dict[str, Any]) -> str:

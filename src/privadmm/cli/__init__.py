@@ -18,7 +18,7 @@ import typer
 from typer import Option
 
 from privadmm import __version__
-from privadmm.cli import advice, data, federation, jobs, ledger, study
+from privadmm.cli import advice, data, federation, jobs, ledger, steward, study
 from privadmm.cli.output import emit, silence
 from privadmm.errors import OutputError, PrivadmmError
 
@@ -33,6 +33,7 @@ for command in (
     *(jobs.demo, data.schema, data.init, jobs.train, data.predict),
     *(jobs.account, jobs.plan, jobs.audit, advice.recommend, advice.frontier, advice.scale),
     *(study.compare, study.theory, study.tradeoff, study.reproduce, data.config),
+    *(steward.steward,),
 ):
     app.command()(command)
 app.add_typer(ledger.app, name="ledger")

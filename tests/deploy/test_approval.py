@@ -20,12 +20,14 @@ from privadmm.deploy.federation.proposal import Proposal
 from privadmm.deploy.federation.protocol import Letter
 from privadmm.deploy.federation.setup.init import init
 from privadmm.errors import ConfigError, RefusedError, WaitingError
+from privadmm.privacy import backups
+from privadmm.privacy.backups import backup, restore
 from privadmm.privacy.sqlite_ledger import SqliteLedger
 from privadmm.runs.rundir import RunDir
 from small_runs import PRIVATE, with_changes
 
 pytest.importorskip("cryptography")
-from federations import OWN_FILES, Backup, Desks, Federated, accounts, federated, joined, own_csv
+from federations import OWN_FILES, Desks, Federated, accounts, federated, joined, own_csv
 
 ASKING = 1  # the party whose steward is asked
 
@@ -250,16 +252,15 @@ def test_a_decision_that_the_party_did_not_sign_does_not_count(tmp_path: Path, h
 
 
 def test_an_approval_does_not_outlive_a_ledger_that_was_put_back(tmp_path: Path) -> None:
-    from privadmm.privacy.backups import restore
-
-    made = asking(tmp_path)
+    made = asking(tmp_path, tables=with_changes(PRIVATE, {"privacy": {"budget": 5.0}}))
     letter = waited(made)
+    ledger, copy = made.ledgers[ASKING], tmp_path / "copy.sqlite"
+    backup(ledger, copy)
     decide(made, True)
-    ledger = made.ledgers[ASKING]
-    copy = tmp_path / "copy.sqlite"
-    saved = Backup.of(ledger)
-    copy.write_bytes(saved.files[""])
-    restore(copy, ledger, "a test")
+    assert answer(made.folders[ASKING], letter)["status"] == "ok"
+    for suffix in ("", "-wal", "-shm"):
+        Path(f"{ledger}{suffix}").unlink(missing_ok=True)
+    restore(copy, ledger, backups.Decision("a disk was lost"))
     assert answer(made.folders[ASKING], letter)["status"] == "waiting"
 
 

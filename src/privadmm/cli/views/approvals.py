@@ -6,6 +6,7 @@ from typing import Any
 
 from privadmm.cli.views import screen
 from privadmm.cli.views.screen import escape
+from privadmm.deploy.federation.steward.words import left
 from privadmm.privacy.accounting import printed
 
 COLOURS = {"waiting": "yellow", "approved": "green", "refused": "red", "ended": "dim"}
@@ -43,7 +44,7 @@ def spent(budget: dict[str, Any]) -> str:
     aside = budget["set_aside"]
     return (
         f"epsilon {budget['epsilon']:g} at delta {budget['delta']:g}: {used} spent, "
-        f"{'an unknown part' if aside is None else printed(aside)} set aside, {budget['left']:.4f} left"
+        f"{'an unknown part' if aside is None else printed(aside)} set aside, {left(budget['left'])} left"
     )
 
 

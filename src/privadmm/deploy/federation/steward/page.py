@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from privadmm.deploy.federation.steward.words import plain
+from privadmm.deploy.federation.steward.words import left, plain
 from privadmm.privacy.accounting import printed
 
 Facts = dict[str, Any]
@@ -23,6 +23,11 @@ STATES = {
 def text(value: object, lines: bool = False) -> str:
     """A value as text of a page or of an attribute, whatever it holds."""
     return escape(plain(value, lines), quote=True)
+
+
+def time(moment: str) -> str:
+    """A time to the minute, as HTML."""
+    return f'<time datetime="{text(moment)}">{text(moment[:16].replace("T", " "))} UTC</time>' if moment else ""
 
 
 def framed(title: str, body: str, root: str, mark: str) -> str:
@@ -79,7 +84,7 @@ def party(place: int, facts: Facts) -> str:
             ("Proposal", "State", "Since", "Until", "Why"),
             [decided(place, one) for one in rest],
         ),
-        table("Jobs", ("Job", "State", "Rounds", "Epsilon spent", "Of those set aside"), map(job, facts["jobs"][::-1])),
+        table("Jobs", ("Job", "State", "Rounds", "Epsilon spent", "Of its cost"), map(job, facts["jobs"][::-1])),
         "</section>",
     ]
     return "\n".join(part for part in parts if part)
@@ -104,12 +109,12 @@ def money(budget: Facts | None) -> str:
     """The budget as a bar and in words."""
     if budget is None:
         return "<p>There is no budget here: nothing is refused for its cost.</p>"
-    whole, left = budget["epsilon"], budget["left"]
+    whole, rest = budget["epsilon"], budget["left"]
     spent = whole if budget["spent"] is None else min(budget["spent"], whole)
-    aside = max(0.0, whole - left - spent)
+    aside = max(0.0, whole - rest - spent)
     unit = 100 / whole if whole else 0.0
     words = (
-        f"epsilon {printed(spent)} spent, {printed(aside)} set aside, {left:.4f} left of {whole:g}, at delta "
+        f"epsilon {printed(spent)} spent, {printed(aside)} set aside, {left(rest)} left of {whole:g}, at delta "
         f"{budget['delta']:g}"
     )
     return (
@@ -128,14 +133,14 @@ def card(place: int, one: Facts) -> str:
         about = "It cannot be read."
     else:
         cost = "no epsilon can be given" if one["epsilon"] is None else f"epsilon {printed(one['epsilon'])}"
-        left = "" if one["left_after"] is None else f", and leaves {one['left_after']:.4f}"
+        rest = "" if one["left_after"] is None else f", and leaves {left(one['left_after'])}"
         about = (
-            f"{one['algorithm']} among {one['parties']} parties, {one['rounds']:,} rounds, {one['releases']:,} releases."
-            f" It costs {cost}{left}."
+            f"{one['algorithm']} among {one['parties']} parties, {one['rounds']:,} rounds, {one['releases']:,} "
+            f"releases. It costs {cost}{rest}."
         )
     return (
         f'<article class="card"><p><strong>{text(about)}</strong></p>'
-        f'<p class="quiet">Asked for since {text(one["first"])}, last {text(one["last"])}. Code '
+        f'<p class="quiet">Asked for since {time(one["first"])}, last {time(one["last"])}. Code '
         f"<code>{text(one['code'])}</code></p>{alarm(one['problem'])}"
         f'<p><a class="button" href="{link}">Look at it and decide</a></p></article>'
     )
@@ -144,7 +149,7 @@ def card(place: int, one: Facts) -> str:
 def decided(place: int, one: Facts) -> tuple[str, ...]:
     said = one["decided"] or {"at": "", "until": "", "why": ""}
     link = f'<a href="proposal/{place}/{one["digest"]}"><code>{text(one["code"][:14])}…</code></a>'
-    return link, text(STATES[one["state"]]), text(said["at"]), text(said["until"]), text(said["why"])
+    return link, text(STATES[one["state"]]), time(said["at"]), time(said["until"]), text(said["why"])
 
 
 def job(one: Facts) -> tuple[str, ...]:
@@ -172,7 +177,7 @@ def proposal(place: int, owner: Facts, one: Facts, mark: str) -> str:
     body = f"""<p><a href="../../">Back to all</a></p>
 <h1>A proposal to {text(owner["name"])}</h1>
 <p><span class="state {text(one["state"])}">{text(STATES[one["state"]])}</span>
-Asked for since {text(one["first"])}, last {text(one["last"])}.</p>
+Asked for since {time(one["first"])}, last {time(one["last"])}.</p>
 {told}{alarm(one["problem"])}
 <dl>
 {rows}
@@ -190,7 +195,7 @@ def verdict(said: Facts) -> str:
     what = "Approved" if said["approved"] else "Refused"
     why = f" Because: {said['why']}." if said["why"] else ""
     told = " The coordinator is told why." if said["told"] else ""
-    return f"<p>{text(what)} at {text(said['at'])}, until {text(said['until'])}.{text(why)}{told}</p>\n"
+    return f"<p>{text(what)} at {time(said['at'])}, until {time(said['until'])}.{text(why)}{told}</p>\n"
 
 
 def decision(place: int, owner: Facts, one: Facts) -> str:

@@ -287,14 +287,17 @@ def price(party: Party, facts: Facts) -> str:
     )
 
 
+def left(value: float) -> str:
+    """What may still be spent, rounded down."""
+    return f"{math.floor(value * 1e4) / 1e4:.4f}"
+
+
 def remains(facts: Facts) -> str:
     if facts["left_now"] is None:
         return "there is no budget here, and nothing is refused for its cost"
     if facts["left_after"] is None:
         return "nothing: the budget cannot pay it"
-    # Rounded down, since it is what may still be spent.
-    now, after = (math.floor(facts[key] * 1e4) / 1e4 for key in ("left_now", "left_after"))
-    return f"epsilon {after:.4f} of the budget after it, and {now:.4f} without it"
+    return f"epsilon {left(facts['left_after'])} of the budget after it, and {left(facts['left_now'])} without it"
 
 
 def bounds(party: Party, config: Config) -> str:

@@ -11,18 +11,24 @@ from typing import Any
 
 import pytest
 
+from privadmm.cli.views.runs_of_federation import headline
 from privadmm.config.file import read
 from privadmm.deploy.federation.desk import approvals, records
-from privadmm.deploy.federation.desk.approvals import Entry, Proposals, digest_of
+from privadmm.deploy.federation.desk.approvals import Entry, Proposals
 from privadmm.deploy.federation.desk.party_server import Desk, answer
+from privadmm.deploy.federation.hub.coordinator import Patience
+from privadmm.deploy.federation.hub.state import Files, Status
 from privadmm.deploy.federation.party import read as read_party
 from privadmm.deploy.federation.proposal import Proposal
 from privadmm.deploy.federation.protocol import Letter
+from privadmm.deploy.federation.setup import health
 from privadmm.deploy.federation.setup.init import init
 from privadmm.errors import ConfigError, RefusedError, WaitingError
 from privadmm.privacy import backups
 from privadmm.privacy.backups import backup, restore
 from privadmm.privacy.sqlite_ledger import SqliteLedger
+from privadmm.runs.federated import Asked, federate
+from privadmm.runs.reporting import UNDECIDED, Reporter, StopRequestedError
 from privadmm.runs.rundir import RunDir
 from small_runs import PRIVATE, with_changes
 
@@ -225,7 +231,7 @@ def test_a_decision_that_the_party_did_not_sign_does_not_count(tmp_path: Path, h
     made = asking(tmp_path)
     made.change(0, "[policy]", '[policy]\napprove = "ask"')
     letter = waited(made)
-    digest = digest_of(Proposal.unpack(letter["proposal"]))  # type: ignore[arg-type]
+    digest = Proposal.unpack(letter["proposal"]).digest  # type: ignore[arg-type]
     decide(made, harm != "yes", why="no" if harm == "yes" else "")
     path = made.folders[ASKING] / "proposals" / f"{digest}.decision"
     table = json.loads(path.read_text())
@@ -237,7 +243,7 @@ def test_a_decision_that_the_party_did_not_sign_does_not_count(tmp_path: Path, h
         entry = proposals(made).entries()[0]
         answer(made.folders[ASKING], letter := changed(letter, id="cd" * 16))
         decide(made, False, why="no", entry=proposals(made).entries()[-1])
-        table["digest"] = digest_of(Proposal.unpack(letter["proposal"]))  # type: ignore[arg-type]
+        table["digest"] = Proposal.unpack(letter["proposal"]).digest  # type: ignore[arg-type]
         table["job"] = "cd" * 16
         assert entry.digest != table["digest"]
         path = path.with_name(f"{table['digest']}.decision")
@@ -337,3 +343,53 @@ def test_a_code_is_whole_to_decide(tmp_path: Path) -> None:
     for word in (entry.proposal.id, entry.code[:9], entry.code[:-1], ""):
         with pytest.raises(ConfigError, match=r"code|no proposal"):
             known.find(word, to_decide=True)
+
+
+def reported(made: Federated, before: Any) -> dict[str, Any]:
+    """Run with a report, as the coordinator's app does; the last status."""
+    place = made.made.coordinator
+    with Status(place.status, "1", str(place.folder / "runs/first")) as status:
+        asked = Asked(place.folder / "runs/first", place, False, Patience(30.0))
+        federate(read(place.job), Desks(made.folders, before), asked, Reporter(place, status, 3))
+        return dict(status.facts)
+
+
+def test_the_status_says_whose_approval_is_waited_for(tmp_path: Path) -> None:
+    made = asking(tmp_path)
+    seen: list[dict[str, Any]] = []
+
+    def look(party: int, letter: Letter) -> None:
+        if party == ASKING and letter["kind"] == "begin" and proposals(made).entries():
+            seen.append(json.loads(made.made.coordinator.status.read_text()))
+            decide(made, True)
+
+    last = reported(made, look)
+    (entry,) = proposals(made).entries()
+    assert seen[0]["at"] == f"waiting for approval of party 1, code {entry.code}"
+    assert seen[0]["waiting_for"] == ["party 1"]
+    assert headline(seen[0]).count("waiting for") == 1
+    assert seen[0]["parties"][1]["state"] == UNDECIDED
+    assert {row["state"] for row in last["parties"]} <= {"answered", "there"}
+
+
+def test_a_run_that_waits_can_be_stopped_and_resumed(tmp_path: Path) -> None:
+    made = asking(tmp_path)
+
+    def stop(party: int, letter: Letter) -> None:
+        if letter["kind"] == "begin":
+            Files(made.made.coordinator).stop.write_text("stop")
+
+    with pytest.raises(StopRequestedError):
+        reported(made, stop)
+    Files(made.made.coordinator).stop.unlink()
+    decide(made, True)
+    assert made.run(resume=True)["rounds"] == 6
+
+
+def test_health_counts_what_waits(tmp_path: Path) -> None:
+    made = asking(tmp_path)
+    waited(made)
+    facts = health.of_party(read_party(made.folders[ASKING]))
+    assert facts["waiting"] == 1
+    assert "privadmm_proposals_waiting 1" in health.as_metrics(facts)
+    assert "waiting" not in health.of_party(read_party(made.folders[0]))

@@ -42,8 +42,8 @@ class Report(Protocol):
     def met(self, homes: Mapping[int, int], known: Sequence[Facts]) -> None:
         """All parties of the job, and the node of each that takes part."""
 
-    def undecided(self, parties: Collection[int]) -> None:
-        """The stewards of these parties have not approved the job yet; told again and again while that is so."""
+    def undecided(self, parties: Collection[int], code: str) -> None:
+        """The stewards of these parties have not approved the proposal with this code yet; told again and again."""
 
     def begun(self, job: Job, done: int, gone: Mapping[int, int]) -> None:
         """The job goes on after so many rounds, without those that are gone, each since a round."""
@@ -61,7 +61,7 @@ class Silent:
 
     def met(self, homes: Mapping[int, int], known: Sequence[Facts]) -> None: ...
 
-    def undecided(self, parties: Collection[int]) -> None: ...
+    def undecided(self, parties: Collection[int], code: str) -> None: ...
 
     def begun(self, job: Job, done: int, gone: Mapping[int, int]) -> None: ...
 
@@ -120,9 +120,9 @@ class Reporter:
             self.names[facts.party] = str(getattr(facts, "name", "") or f"party {facts.party}")
             self.states[facts.party] = "there" if facts.party in homes else "left"
 
-    def undecided(self, parties: Collection[int]) -> None:
+    def undecided(self, parties: Collection[int], code: str) -> None:
         self.check()
-        line = f"waiting for approval of {', '.join(self.name(party) for party in sorted(parties))}"
+        line = f"waiting for approval of {', '.join(self.name(party) for party in sorted(parties))}, code {code}"
         for party in parties:
             self.states[party] = UNDECIDED
         if line != self.status.facts.get("at"):

@@ -26,12 +26,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from privadmm import __version__
-from privadmm.data.arrays import digest
 from privadmm.data.files import for_owner, write_bytes
 from privadmm.deploy.federation.desk.party_log import tell as notice
 from privadmm.deploy.federation.party import Party
-from privadmm.deploy.federation.proposal import Proposal
+from privadmm.deploy.federation.proposal import CODE, Proposal
 from privadmm.deploy.federation.protocol import refused
 from privadmm.errors import ConfigError, RefusedError, WaitingError
 
@@ -40,20 +38,8 @@ MOST = 20  # proposals that wait
 LARGEST = 1 << 20  # bytes of a proposal that can wait
 LONGEST = 500  # characters of a reason
 DIGEST = re.compile("[0-9a-f]{64}")
-CODE = 32  # digits of a digest that people compare: nobody finds another proposal with the same ones
 DAY = 86400.0
 State = Literal["waiting", "approved", "refused", "ended"]
-
-
-def digest_of(proposal: Proposal) -> str:
-    """The digest of all that is approved with a proposal."""
-    said = ["privadmm proposal, version 1", __version__, proposal.pack().decode()]
-    return digest(json.dumps(said).encode())
-
-
-def code_of(digest: str) -> str:
-    """The digest as people read and type it: eight groups of four digits."""
-    return "-".join(digest[at : at + 4] for at in range(0, CODE, 4))
 
 
 @dataclass(frozen=True)
@@ -91,7 +77,7 @@ class Entry:
 
     @property
     def code(self) -> str:
-        return code_of(self.digest)
+        return self.proposal.code
 
     @property
     def state(self) -> State:
@@ -131,24 +117,23 @@ class Proposals:
         """Return if the steward approved exactly this proposal; else it was refused, or waits."""
         if not self.party.asks:
             return
-        found = digest_of(proposal)
-        decision = self.decision(found)
+        decision = self.decision(proposal.digest)
         if decision is not None and not decision.ended and decision.epoch == epoch:
             if decision.approved:
                 return
             raise RefusedError("refused by its steward" + (f": {decision.why}" if decision.tell else ""))
-        self.keep(proposal, found)
-        raise WaitingError(f"its steward has not approved the job yet; the proposal has the code {code_of(found)}")
+        self.keep(proposal)
+        raise WaitingError(f"its steward has not approved the job yet; the proposal has the code {proposal.code}")
 
     def need_for_step(self, job: str, epoch: str) -> None:
         """The same for a round of a job that was begun: what was kept of it has to be what was approved."""
         if self.party.asks:
             self.need(Proposal.unpack((self.party.jobs / f"{job}.json").read_bytes()), epoch)
 
-    def keep(self, proposal: Proposal, found: str) -> None:
+    def keep(self, proposal: Proposal) -> None:
         """Keep a proposal for the steward to decide about; one that waits already was asked for once more."""
         self.folder.mkdir(mode=0o700, exist_ok=True)
-        path = self.folder / f"{found}{ENTRY}"
+        path = self.folder / f"{proposal.digest}{ENTRY}"
         packed = proposal.pack().decode()
         if len(packed) > LARGEST:
             raise refused(f"a proposal that waits for a steward has {LARGEST:,} bytes at most, and this one more")
@@ -174,7 +159,7 @@ class Proposals:
         with suppress(OSError, ValueError, KeyError, TypeError, RefusedError):
             table = json.loads(path.read_bytes())
             proposal, first = Proposal.unpack(str(table["proposal"]).encode()), float(table["at"])
-            if digest_of(proposal) == found and math.isfinite(first):
+            if proposal.digest == found and math.isfinite(first):
                 return Entry(found, proposal, first, last_asked(path), self.decision(found))
         return None
 

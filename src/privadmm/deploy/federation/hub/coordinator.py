@@ -86,9 +86,11 @@ class Federation:
     ended: Path | None = None  # the file that lists the jobs that are over
     may_leave: bool = False  # also before the first round of this process: others have gone on without them before
     job: Job = field(init=False)  # from `begin` on
+    code: str = ""  # of the proposal, by which stewards know it; from `begin` on
     asked: bool = False  # for a release, which a party may have made even if no answer came
     undecided: list[int] = field(default_factory=list)  # parties whose stewards have not approved the job yet
-    tell_undecided: Callable[[Collection[int]], None] = lambda parties: None  # hears of them while they are waited for
+    # Hears of them, and of the proposal's code, while they are waited for.
+    tell_undecided: Callable[[Collection[int], str], None] = lambda parties, code: None
     left: dict[int, str] = field(default_factory=dict)  # why a party is not asked any more
     _heads: dict[int, list[tuple[str, int, int, str, int, str]]] = field(default_factory=dict)  # receipts by round
     _keys: dict[int, bytes] = field(default_factory=dict)
@@ -112,7 +114,7 @@ class Federation:
         A job with secure sums then sends everybody's keys to everybody. The first ones are kept in the file `roster`,
         and are those of a run that is resumed, whoever has left by then.
         """
-        self.job, packed = job, proposal.pack()
+        self.job, self.code, packed = job, proposal.code, proposal.pack()
         letters: dict[int, Letter] = {}
         for party in self.homes:
             heads = json.dumps([head for head, first in seen if first == party])
@@ -239,7 +241,8 @@ class Federation:
         if waiting and patience.absent == "abort" and set(waiting) == set(self.undecided):
             raise WaitingError(
                 f"{named(waiting)} did not approve the job within {patience.timeout:g} s: ask the steward, who sees it "
-                'with `privadmm federation proposals`, then go on with --resume. absent = "wait" would wait longer'
+                f"with `privadmm federation proposals` under the code {self.code}, then go on with --resume. "
+                'absent = "wait" would wait longer'
             )
         if waiting and patience.absent == "abort":
             raise ClusterError(
@@ -259,7 +262,7 @@ class Federation:
             return False
         end = time.monotonic() + min(left, RARELY, max(LOOK, waited / 10))
         while (now := time.monotonic()) < end:
-            self.tell_undecided(self.undecided)
+            self.tell_undecided(self.undecided, self.code)
             time.sleep(min(LOOK, end - now))
         return True
 

@@ -23,6 +23,7 @@ from privadmm.deploy.federation.proposal import Proposal
 from privadmm.deploy.federation.protocol import Letter
 from privadmm.deploy.federation.setup import health
 from privadmm.deploy.federation.setup.init import init
+from privadmm.deploy.federation.steward import words
 from privadmm.errors import ConfigError, RefusedError, WaitingError
 from privadmm.privacy import backups
 from privadmm.privacy.backups import backup, restore
@@ -30,10 +31,10 @@ from privadmm.privacy.sqlite_ledger import SqliteLedger
 from privadmm.runs.federated import Asked, federate
 from privadmm.runs.reporting import UNDECIDED, Reporter, StopRequestedError
 from privadmm.runs.rundir import RunDir
-from small_runs import PRIVATE, with_changes
+from small_runs import DVP, PRIVATE, SHARING, with_changes
 
 pytest.importorskip("cryptography")
-from federations import OWN_FILES, Desks, Federated, accounts, federated, joined, own_csv
+from federations import OWN_FILES, SUMMED, Desks, Federated, accounts, federated, joined, own_csv
 
 ASKING = 1  # the party whose steward is asked
 
@@ -393,3 +394,32 @@ def test_health_counts_what_waits(tmp_path: Path) -> None:
     assert facts["waiting"] == 1
     assert "privadmm_proposals_waiting 1" in health.as_metrics(facts)
     assert "waiting" not in health.of_party(read_party(made.folders[0]))
+
+
+JOBS: dict[str, tuple[Any, list[str]]] = {
+    "ring": (DVP, ["neighbours"]),
+    "secure sums": (with_changes(SUMMED, {"parties": {"count": 5}}), ["sums over at least 5", "collude"]),
+    "columns": (SHARING, ["one person's whole row"]),
+    "labels": ({"privacy": {"label_epsilon": 2.0}}, ["with noise added"]),
+    "not private": (
+        {"algorithm": {"name": "admm_star", "D_w": None}, "privacy": None},
+        ["WITHOUT any noise", "NOTHING is protected"],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", JOBS)
+def test_every_kind_of_job_is_told_in_plain_words(tmp_path: Path, kind: str) -> None:
+    changes, told = JOBS[kind]
+    made = asking(tmp_path, tables=with_changes(PRIVATE, changes))
+    waited(made)
+    party = read_party(made.folders[ASKING])
+    found = words.whole(party, proposals(made).entries()[0])
+    said = " ".join(f"{row['about']} {row['says']}" for row in found["sentences"])
+    assert all(part in said for part in told), said
+    assert found["problem"] is None
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    decide(made, True)
+    assert made.run(resume=True)["rounds"] == 6
+    with closing(SqliteLedger(made.ledgers[ASKING], (1,), party.fixed, "simulation")) as own:
+        assert sum(count for _, count in own.spent(ASKING)) == found["releases"]

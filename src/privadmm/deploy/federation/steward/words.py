@@ -14,7 +14,7 @@ from typing import Any
 
 from privadmm.config.file import Config
 from privadmm.data.arrays import digest
-from privadmm.deploy.federation.desk.approvals import Decision, Entry, Proposals, checked_reason, moment
+from privadmm.deploy.federation.desk.approvals import MOST, Decision, Entry, Proposals, checked_reason, moment
 from privadmm.deploy.federation.desk.party_server import Desk
 from privadmm.deploy.federation.desk.records import bound_of
 from privadmm.deploy.federation.party import Party
@@ -142,7 +142,7 @@ def brief(party: Party, entry: Entry, ledger: SqliteLedger) -> Facts:
         kept = understood(entry.proposal)
     except PrivadmmError as error:
         return {**facts, "problem": plain(error)}
-    spend = totals(kept.job.plan, len(entry.proposal.sizes))[party.number]
+    spend = spends(entry.proposal, party.number)
     others = ledger.others(party.number, entry.proposal.id)
     known = party.fixed.budget
     after = None if known is None else finite(epsilon(merge(others, spend), known.delta))
@@ -185,7 +185,13 @@ def whole(party: Party, entry: Entry) -> Facts:
     }
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=2 * MOST)
+def spends(proposal: Proposal, party: int) -> Spent:
+    """What a party would release for a proposal, by kind and number."""
+    return totals(understood(proposal).job.plan, len(proposal.sizes))[party]
+
+
+@lru_cache(maxsize=2 * MOST)
 def understood(proposal: Proposal) -> Kept:
     """The proposal with its config, read as a party reads it."""
     with tempfile.TemporaryDirectory() as folder:
@@ -203,8 +209,7 @@ def obstacle(party: Party, kept: Kept, ledger: SqliteLedger) -> str | None:
         Desk(party).admit(kept)
         if ledger.reserved(party.number, kept.proposal.id) is None:
             # As `Job.afford` does, and without a turn: a step that is under way need not be waited for.
-            spend = totals(kept.job.plan, len(kept.proposal.sizes))[party.number]
-            affordable(ledger, kept.proposal.id, {party.number: spend})
+            affordable(ledger, kept.proposal.id, {party.number: spends(kept.proposal, party.number)})
     except (RefusedError, LockedError, ConfigError) as error:
         return plain(error)
     return None

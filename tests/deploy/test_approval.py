@@ -269,6 +269,7 @@ def test_an_approval_does_not_outlive_a_ledger_that_was_put_back(tmp_path: Path)
         Path(f"{ledger}{suffix}").unlink(missing_ok=True)
     restore(copy, ledger, backups.Decision("a disk was lost"))
     assert answer(made.folders[ASKING], letter)["status"] == "waiting"
+    assert proposals(made).entries()[0].state == "waiting"
 
 
 def test_a_flood_of_proposals_fills_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
     proposals/DIGEST.json        a proposal as it came, and when; the file's time is when it was last asked for
     proposals/DIGEST.decision    the steward's decision about exactly this proposal, signed with the party's key
+    proposals/DIGEST.earlier     one that the ledger's next epoch has ended
     proposals/lock               so that one `begin` at a time is answered
 
 The digest covers all of a proposal: the job's id, its config, everybody's facts, and the version of privadmm that
@@ -33,7 +34,7 @@ from privadmm.deploy.federation.proposal import CODE, Proposal
 from privadmm.deploy.federation.protocol import refused
 from privadmm.errors import ConfigError, RefusedError, WaitingError
 
-FOLDER, ENTRY, DECISION = "proposals", ".json", ".decision"
+FOLDER, ENTRY, DECISION, EARLIER = "proposals", ".json", ".decision", ".earlier"
 MOST = 20  # proposals that wait
 LARGEST = 1 << 20  # bytes of a proposal that can wait
 LONGEST = 500  # characters of a reason
@@ -118,12 +119,18 @@ class Proposals:
         if not self.party.asks:
             return
         decision = self.decision(proposal.digest)
-        if decision is not None and not decision.ended and decision.epoch == epoch:
+        if decision is not None and decision.epoch != epoch:
+            self._path(proposal.digest).replace(self.folder / f"{proposal.digest}{EARLIER}")
+            decision = None
+        if decision is not None and not decision.ended:
             if decision.approved:
                 return
             raise RefusedError("refused by its steward" + (f": {decision.why}" if decision.tell else ""))
         self.keep(proposal)
         raise WaitingError(f"its steward has not approved the job yet; the proposal has the code {proposal.code}")
+
+    def _path(self, digest: str) -> Path:
+        return self.folder / f"{digest}{DECISION}"
 
     def need_for_step(self, job: str, epoch: str) -> None:
         """The same for a round of a job that was begun: what was kept of it has to be what was approved."""
@@ -206,7 +213,7 @@ class Proposals:
             tell and not approved,
         )
         signature = seal(self.party.folder / self.party.node.key, made.content())
-        path = self.folder / f"{entry.digest}{DECISION}"
+        path = self._path(entry.digest)
         write_bytes(path, json.dumps({**asdict(made), "signature": signature}, indent=1).encode(), private=True)
         return made
 
@@ -214,7 +221,7 @@ class Proposals:
         """The decision about a proposal, if there is one that this party's key signed; else a line in the log."""
         from privadmm.deploy.federation.signing import public_of, sealed
 
-        path = self.folder / f"{found}{DECISION}"
+        path = self._path(found)
         try:
             table = json.loads(path.read_bytes())
             signature = str(table.pop("signature"))

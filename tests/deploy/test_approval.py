@@ -227,7 +227,7 @@ def test_a_run_asks_again_while_it_is_patient(tmp_path: Path, monkeypatch: pytes
     assert [said["status"] for _, said in begins(post, 0)] == ["ok"]
 
 
-@pytest.mark.parametrize("harm", ["signature", "days", "yes", "other", "moved", "nonsense"])
+@pytest.mark.parametrize("harm", ["signature", "days", "yes", "other", "renamed", "moved", "nonsense"])
 def test_a_decision_that_the_party_did_not_sign_does_not_count(tmp_path: Path, harm: str) -> None:
     made = asking(tmp_path)
     made.change(0, "[policy]", '[policy]\napprove = "ask"')
@@ -248,6 +248,9 @@ def test_a_decision_that_the_party_did_not_sign_does_not_count(tmp_path: Path, h
         table["job"] = "cd" * 16
         assert entry.digest != table["digest"]
         path = path.with_name(f"{table['digest']}.decision")
+    elif harm == "renamed":  # a true decision about one proposal, under the name of another
+        answer(made.folders[ASKING], letter := changed(letter, id="cd" * 16))
+        path = path.with_name(f"{proposals(made).entries()[-1].digest}.decision")
     table |= {"days": {"until": table["until"] + 1e9}, "yes": {"approved": True}}.get(harm, {})
     if harm == "signature":
         table["signature"] = "00" + table["signature"][2:]

@@ -49,6 +49,10 @@ class LockedError(PrivadmmError):
     exit_code = 3
 
 
+class WaitingError(PrivadmmError):
+    """A party's steward has not decided about a job yet. Nothing was released for it, and nothing set aside."""
+
+
 class AbsentError(PrivadmmError):
     """A party left without which the run cannot go on. Nothing more was released."""
 

@@ -10,13 +10,13 @@ import typer
 from typer import Argument, Option
 
 from privadmm.cli import federation_members as members
-from privadmm.cli import federation_runs
+from privadmm.cli import federation_runs, steward
 from privadmm.cli.output import AsJson, ConfigFile, emit
 from privadmm.config.file import read
 from privadmm.errors import ClusterError, ConfigError
 
 app = typer.Typer(no_args_is_help=True, help="Train over organisations that keep their records (Flower).")
-for command in (*members.COMMANDS, *federation_runs.COMMANDS):
+for command in (*members.COMMANDS, *federation_runs.COMMANDS, *steward.COMMANDS):
     app.command()(command)
 Health = Annotated[int | None, Option(min=1, max=65535, metavar="PORT", help="answer /healthz on 127.0.0.1 here")]
 Metrics = Annotated[Path | None, Option(metavar="FILE.prom", help="keep a textfile for Prometheus here")]

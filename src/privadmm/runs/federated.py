@@ -18,7 +18,8 @@ from privadmm.data import arrays
 from privadmm.data.files import write_json
 from privadmm.data.frame import Frame
 from privadmm.deploy.federation.facts import Facts, versions
-from privadmm.deploy.federation.hub.coordinator import Federation, Patience, Post, end_job, greet, note_ended
+from privadmm.deploy.federation.hub.coordinator import Federation, Patience, Post, end_job, note_ended
+from privadmm.deploy.federation.hub.greeting import greet
 from privadmm.deploy.federation.hub.label_holder import labels
 from privadmm.deploy.federation.keys import Credentials
 from privadmm.deploy.federation.layout import Coordinator
@@ -75,12 +76,13 @@ def federate(config: Config, post: Post, asked: Asked, report: Report | None = N
     homes = {facts.party: node for node, facts in present.items()}
     own = labels(config, job, known[0])
     cluster = Federation(post, homes, awaited, asked.patience, own, asked.place.ended, may_leave, left=dict(missing))
+    cluster.tell_undecided = report.undecided
     report.met(homes, known)
 
     with directory.opened(same, proposed, job.id, asked.resume) as id:
         proposal = Proposal(id, proposed, tuple(sizes), dim, columns)
         job = Kept(proposal, read_text(directory.config)).job
-        with resumable(directory, asked.resume, lambda: nullcontext(cluster), lambda cluster: cluster.asked):
+        with resumable(directory, asked.resume, lambda: nullcontext(cluster), lambda cluster: cluster.keeps_its_id):
             reached = directory.progress(job)
             done = 0 if reached is None else reached.round
             if missing:

@@ -19,6 +19,8 @@ from privadmm.privacy.accounting import totals
 from privadmm.privacy.events import Spent
 from privadmm.runs.charges import certified, spent_until_it_left
 
+UNDECIDED = "waits for its steward"
+
 
 class StopRequestedError(InterruptedRunError):
     """Somebody asked the run to stop. `for_good`: its job is over at the parties, too."""
@@ -40,6 +42,9 @@ class Report(Protocol):
     def met(self, homes: Mapping[int, int], known: Sequence[Facts]) -> None:
         """All parties of the job, and the node of each that takes part."""
 
+    def undecided(self, parties: Collection[int], code: str) -> None:
+        """The stewards of these parties have not approved the proposal with this code yet; told again and again."""
+
     def begun(self, job: Job, done: int, gone: Mapping[int, int]) -> None:
         """The job goes on after so many rounds, without those that are gone, each since a round."""
 
@@ -55,6 +60,8 @@ class Silent:
     def here(self, nodes: Collection[int]) -> None: ...
 
     def met(self, homes: Mapping[int, int], known: Sequence[Facts]) -> None: ...
+
+    def undecided(self, parties: Collection[int], code: str) -> None: ...
 
     def begun(self, job: Job, done: int, gone: Mapping[int, int]) -> None: ...
 
@@ -113,13 +120,26 @@ class Reporter:
             self.names[facts.party] = str(getattr(facts, "name", "") or f"party {facts.party}")
             self.states[facts.party] = "there" if facts.party in homes else "left"
 
+    def undecided(self, parties: Collection[int], code: str) -> None:
+        self.check()
+        line = f"waiting for approval of {', '.join(self.name(party) for party in sorted(parties))}, code {code}"
+        for party in parties:
+            self.states[party] = UNDECIDED
+        if line != self.status.facts.get("at"):
+            self.tell(line)
+
+    def decided(self) -> None:
+        self.states |= {party: "answered" for party, state in self.states.items() if state == UNDECIDED}
+
     def begun(self, job: Job, done: int, gone: Mapping[int, int]) -> None:
         self.job, self.done, self.gone, self.began = job, done, dict(gone), (done, time.monotonic())
+        self.decided()
         self.account()
         self.write(round=done, rounds=job.public.rounds)
 
     def round(self, view: View) -> None:
         self.done, self.gone = view.progress.round, dict(view.progress.mail.absent.tolist())
+        self.decided()
         for party in self.gone:
             self.states[party] = "left"
         self.account()
@@ -139,13 +159,16 @@ class Reporter:
         before = dict(self.states)
         for node in asked:
             party = self.homes.get(node, self.owner(node))
-            if party is not None and self.states.get(party) != "left":
+            # A party that waits for its steward is asked again and again, and answers that it waits.
+            if party is not None and self.states.get(party) not in ("left", UNDECIDED):
                 self.states[party] = "asked" if node in nodes else "answered"
         if self.states != before:
             self.write()
 
     def write(self, **changes: Any) -> None:
-        waited = [self.name(party) for party, state in self.states.items() if state in ("not there", "asked")]
+        waited = [
+            self.name(party) for party, state in self.states.items() if state in ("not there", "asked", UNDECIDED)
+        ]
         self.status.write(waiting_for=waited, parties=[self.row(party) for party in self.states], **changes)
 
     def name(self, party: int) -> str:

@@ -10,7 +10,13 @@ if TYPE_CHECKING:
     from rich.console import Group
 
 COLOURS = {"finished": "green", "failed": "bold red", "stopped": "yellow", "interrupted": "bold red"}
-STATES = {"left": "red", "answered": "green", "asked": "yellow", "not there": "yellow"}
+STATES = {
+    "left": "red",
+    "answered": "green",
+    "asked": "yellow",
+    "waits for its steward": "yellow",
+    "not there": "yellow",
+}
 
 
 def headline(status: dict[str, Any]) -> str:
@@ -26,7 +32,9 @@ def headline(status: dict[str, Any]) -> str:
     if state == "running" and status.get("seconds_left"):
         parts.append(f"{duration(status['seconds_left'])} left")
     if state == "running" and status.get("waiting_for"):
-        parts.append(f"waiting for {few(status['waiting_for'])}")
+        at = str(status.get("at"))
+        waits = at if at.startswith("waiting for approval") else f"waiting for {few(status['waiting_for'])}"
+        parts += [] if waits in parts else [waits]
     if state != "running" and status.get("message"):
         parts.append(str(status["message"]))
     if state == "interrupted":

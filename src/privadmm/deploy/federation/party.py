@@ -4,6 +4,7 @@
     peers/          the public keys of the other parties, party-N.pub: who may take part in a secure sum with it
     ledger.sqlite   what it has released, and its state in every job
     jobs/           the jobs that it takes part in, as they were proposed
+    proposals/      with approve = "ask": the jobs that its steward is asked about, and what was decided
     cache/          its records as they are packed, for its owner alone; may be removed at any time
     retired-keys/   the public halves of node keys that were replaced: what they signed still counts
     requests.log    what it was asked and what it answered, a line each; it stays here
@@ -31,6 +32,7 @@ from privadmm.privacy.policy import SILENT_DAYS, Budget, Policy
 from privadmm.privacy.sums import SecureSum, usual_colluding, usual_fewest
 
 FILE = "party.toml"
+APPROVAL_DAYS = 30.0
 LONGEST_NAME = 80  # characters
 PEERS = "peers"  # the folder of the other parties' public keys
 # Keys of [data] that are the party's own affair: where its records are; and nothing is held out.
@@ -100,6 +102,13 @@ class PolicyTable:
     silent_days: Annotated[
         float, Gt(0), Doc("a job that nobody asked about for longer is listed, with what it holds")
     ] = SILENT_DAYS
+    approve: Annotated[
+        Literal["policy", "ask"],
+        Doc('who says yes to a job that keeps this policy: nobody has to, or with "ask" the steward, to each one'),
+    ] = "policy"
+    approval_days: Annotated[
+        float, Gt(0), Le(3650), Doc('of approve = "ask": for how long a decision holds, unless it says otherwise')
+    ] = APPROVAL_DAYS
 
 
 @dataclass(frozen=True)
@@ -145,6 +154,11 @@ class Party:
     @property
     def jobs(self) -> Path:
         return self.folder / "jobs"
+
+    @property
+    def asks(self) -> bool:
+        """Whether its steward decides about every job."""
+        return self.policy.approve == "ask"
 
     @property
     def fixed(self) -> Policy:

@@ -14,11 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from privadmm import __version__
 from privadmm.config import build
 from privadmm.config.file import SECTIONS, Config, check_seed, read
 from privadmm.config.reader import load
 from privadmm.config.undeclared import undeclared_columns, undeclared_dim, undeclared_sizes
 from privadmm.data import adult
+from privadmm.data.arrays import digest
 from privadmm.data.files import write_text
 from privadmm.deploy.federation.protocol import refused
 from privadmm.engine.job import Job
@@ -26,6 +28,7 @@ from privadmm.errors import ConfigError
 from privadmm.params import fields_of
 
 JOB = re.compile(r"[0-9a-f]{32}")
+CODE = 32  # digits of a digest that people compare
 MOST = 2**53  # records, columns and dimensions: whole numbers up to here are exact as floats
 
 
@@ -106,6 +109,17 @@ class Proposal:
             return Proposal(str(facts["id"]), str(facts["text"]), sizes, facts["dim"], columns)
         except (ValueError, KeyError, TypeError, RecursionError):
             raise refused("a proposal is a table of id, text, sizes, dim and columns") from None
+
+    @cached_property
+    def digest(self) -> str:
+        """A digest of all that a steward approves: the whole proposal, and the version that counts its cost."""
+        said = ["privadmm proposal, version 1", __version__, self.pack().decode()]
+        return digest(json.dumps(said).encode())
+
+    @property
+    def code(self) -> str:
+        """The digest as people compare and type it: eight groups of four digits, which no other proposal has."""
+        return "-".join(self.digest[at : at + 4] for at in range(0, CODE, 4))
 
     def keep(self, folder: Path) -> "Kept":
         """Write it into a party's jobs/. The same again changes nothing; another under the same id is refused."""

@@ -1,8 +1,9 @@
 """A party's answers to letters. Each is made from its directory alone, so a process may end at any moment.
 
     hello    a job is coming: is it allowed? Public facts: records declared, columns; signed for who asked
-    begin    the job with everybody's facts: kept in jobs/, its whole cost set aside in the ledger, or refused. Of a job
-             with secure sums the answer has the party's key of this job, signed
+    begin    the job with everybody's facts: kept in jobs/, its whole cost set aside in the ledger, or refused. Where
+             the steward decides about jobs, it waits for that. Of a job with secure sums the answer has the party's
+             key of this job, signed
     roster   everybody's keys of a job with secure sums: the first is kept, if their owners signed them
     step     one phase of one round: an inbox, and the released answer with its receipt, signed
     give_up  the job ended without a release: what was set aside is free again, and its key is erased
@@ -27,10 +28,11 @@ from privadmm.config.file import Config
 from privadmm.data.files import write_text
 from privadmm.deploy.federation import party
 from privadmm.deploy.federation.desk.admitted import Admitted, recall
+from privadmm.deploy.federation.desk.approvals import Proposals
 from privadmm.deploy.federation.desk.history import begins, missing, signed_receipt, told_ended, told_receipts
 from privadmm.deploy.federation.desk.party_log import Line, asked, full, note
 from privadmm.deploy.federation.desk.peers import accept, own_entry
-from privadmm.deploy.federation.desk.records import Held, bound_of
+from privadmm.deploy.federation.desk.records import Held, bound_of, told
 from privadmm.deploy.federation.desk.records import held as read_records
 from privadmm.deploy.federation.party import Party
 from privadmm.deploy.federation.proposal import JOB, Kept, Proposal, parties_of, read_text
@@ -41,7 +43,16 @@ from privadmm.engine.job import Job
 from privadmm.engine.mail import Mail
 from privadmm.engine.party import Local, Vertical
 from privadmm.engine.public import Public
-from privadmm.errors import ConfigError, DataError, LedgerError, LockedError, PrivadmmError, RefusedError, show
+from privadmm.errors import (
+    ConfigError,
+    DataError,
+    LedgerError,
+    LockedError,
+    PrivadmmError,
+    RefusedError,
+    WaitingError,
+    show,
+)
 from privadmm.privacy.ledger import Tick
 from privadmm.privacy.ledger_file import Identity, Receipt, default_limits, identity_of
 from privadmm.privacy.sqlite_ledger import SqliteLedger
@@ -89,6 +100,9 @@ def logged(folder: Path, letter: Letter) -> Answer:
     except LockedError as error:
         end("locked", str(error))
         return {"status": "locked", **who, "error": "LockedError", "message": LOCKED_HERE}
+    except WaitingError as error:
+        end("waiting", str(error))
+        return {"status": "waiting", **who, "error": "WaitingError", "message": str(error)}
     except Exception as error:
         # Before any record was read: what fails later is told as "locked", and what reading them needs as DataError.
         if full(error) and not isinstance(error, DataError):
@@ -142,23 +156,22 @@ class Desk:
 
         node = self.party.node
         greeting = greeted(letter, self.party.folder / node.ca, node.superlink.rpartition(":")[0])
-        found = read_records(self.party, config, parties)
-        facts = {
-            "party": self.party.number,
-            "records": found.records,
-            "dim": found.dim,
-            "width": found.width,
-            "names": found.names,
-            "people": found.people,
-            "version": __version__,
-            "name": self.party.name,
-        }
-        said = json.dumps(facts)
+        whoever = {"party": self.party.number, "version": __version__, "name": self.party.name}
+        said = json.dumps(told(self.party, config, parties) | whoever)
         return {"facts": said, "signature": seal(self.party.folder / node.key, greeting.answer(said))}
 
     def begin(self, letter: Letter) -> Answer:
-        """Set the whole cost aside, or refuse. The same again changes nothing."""
+        """Set the whole cost aside, or refuse, or wait for the steward. The same again changes nothing."""
         proposal = Proposal.unpack(data(letter, "proposal"))
+        with self.proposals.alone():
+            return self.begun(letter, proposal)
+
+    @property
+    def proposals(self) -> Proposals:
+        return Proposals(self.party)
+
+    def begun(self, letter: Letter, proposal: Proposal) -> Answer:
+        """The answer to a `begin`, with nobody else at it."""
         heads = [(str(job), int(t), int(phase), str(seen)) for job, t, phase, seen in json.loads(text(letter, "heads"))]
         receipts, ended = told_receipts(letter), told_ended(letter)
         self.admitted(len(proposal.sizes), None)
@@ -176,6 +189,7 @@ class Desk:
                 self.close(ledger, [job for job in ended if job != proposal.id])
                 begins(self.party, ledger, proposal.id)
                 kept.job.afford(ledger)
+                self.proposals.need(proposal, ledger.epoch)  # the last look at public facts
                 records = held(self.party, kept.config, proposal, anew=True)
                 new = False  # from here on it may be set aside, and `give_up` must find it
                 # Labels that are randomised are drawn now, if they never were.
@@ -216,6 +230,7 @@ class Desk:
         self.check(config, job)
         with closing(self.opened()) as ledger:
             self.need_reserve(ledger, now.job)
+            self.proposals.need_for_step(now.job, ledger.epoch)
 
             def load() -> Local | Vertical:
                 return beside(job.public, held(self.party, config, job.public).block)

@@ -88,6 +88,21 @@ def held(party: Party, config: Config, parties: int, anew: bool = False) -> Held
     return read
 
 
+def told(party: Party, config: Config, parties: int) -> dict[str, Any]:
+    """What everybody may know of the party's part in a job.
+
+    Where its steward is asked about jobs, no file is opened for what is declared already: the columns of rows are, with
+    [data] schema or dim. `begin` compares all of it with the file, once the steward has said yes.
+    """
+    bound_of(party, config)
+    names = build.names(replace(config, data=party.data)) if party.asks else None
+    if names is not None and config.parties.split != "features":
+        width = len(names) + (party.data.intercept > 0)
+        return {"records": party.party.records, "dim": width, "width": width, "names": names, "people": None}
+    found = held(party, config, parties)
+    return {key: getattr(found, key) for key in ("records", "dim", "width", "names", "people")}
+
+
 def own_rows(party: Party, config: Config, bound: float) -> Held:
     records, table = build.read_file(config, party.source), config.data
     frame = Frame(bound, table.intercept, records.names, table.classes, label=table.label)

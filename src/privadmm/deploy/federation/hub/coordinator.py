@@ -6,8 +6,8 @@ the same bytes and at no charge, and an answer is taken once.
 
 import json
 import logging
-import secrets
-from collections.abc import Collection, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, Protocol
@@ -16,13 +16,10 @@ import numpy as np
 
 from privadmm.data.arrays import Floats
 from privadmm.data.files import write_bytes
-from privadmm.deploy.federation.facts import Facts, agree, same_version
-from privadmm.deploy.federation.keys import Credentials
 from privadmm.deploy.federation.proposal import JOB, Proposal
 from privadmm.deploy.federation.protocol import (
     HASH,
     MOST_TOLD,
-    Greeting,
     Letter,
     receipt_content,
     split_signature,
@@ -32,11 +29,13 @@ from privadmm.deploy.federation.signing import sealed
 from privadmm.engine.job import Job
 from privadmm.engine.mail import Mail, unpack_from
 from privadmm.engine.phases import at_parties, heard
-from privadmm.errors import ClusterError, LockedError, MessageError, RefusedError
+from privadmm.errors import ClusterError, LockedError, MessageError, RefusedError, WaitingError
 from privadmm.privacy.ledger_file import Receipt
 from privadmm.privacy.masks import Entry, Roster
 
 logger = logging.getLogger(__name__)
+LOOK = 1.0  # seconds between looks at whether somebody stopped a run that waits for a steward
+RARELY = 60.0  # seconds, at most, after which a steward's decision is asked for again
 QUOTED = 2000  # characters of a party's error that are shown
 FAREWELL = 30.0  # seconds that parties have to hear that a job is over; the next run tells those who did not
 
@@ -87,11 +86,20 @@ class Federation:
     ended: Path | None = None  # the file that lists the jobs that are over
     may_leave: bool = False  # also before the first round of this process: others have gone on without them before
     job: Job = field(init=False)  # from `begin` on
+    code: str = ""  # of the proposal, by which stewards know it; from `begin` on
     asked: bool = False  # for a release, which a party may have made even if no answer came
+    undecided: list[int] = field(default_factory=list)  # parties whose stewards have not approved the job yet
+    # Hears of them, and of the proposal's code, while they are waited for.
+    tell_undecided: Callable[[Collection[int], str], None] = lambda parties, code: None
     left: dict[int, str] = field(default_factory=dict)  # why a party is not asked any more
     _heads: dict[int, list[tuple[str, int, int, str, int, str]]] = field(default_factory=dict)  # receipts by round
     _keys: dict[int, bytes] = field(default_factory=dict)
     _seen: dict[tuple[int, str], tuple[int, int]] = field(default_factory=dict)  # round and phase of a party's hash
+
+    @property
+    def keeps_its_id(self) -> bool:
+        """Whether a run that ends now has to go on under its job's id: releases, or stewards' decisions, are for it."""
+        return self.asked or bool(self.undecided)
 
     def begin(
         self,
@@ -106,7 +114,7 @@ class Federation:
         A job with secure sums then sends everybody's keys to everybody. The first ones are kept in the file `roster`,
         and are those of a run that is resumed, whoever has left by then.
         """
-        self.job, packed = job, proposal.pack()
+        self.job, self.code, packed = job, proposal.code, proposal.pack()
         letters: dict[int, Letter] = {}
         for party in self.homes:
             heads = json.dumps([head for head, first in seen if first == party])
@@ -198,18 +206,30 @@ class Federation:
     def _ask(self, letters: Mapping[int, Letter], patience: Patience) -> dict[int, Letter]:
         """Send these letters; the answers by party. Parties that refuse or do not answer leave, or end the run."""
         waiting, answers, refusals = dict(letters), dict[int, Letter](), dict[int, str]()
+        began = time.monotonic()
         while waiting:
+            self.undecided = []
             arrived = self.post.exchange({self.homes[party]: waiting[party] for party in waiting}, patience.timeout)
             for party in [party for party in waiting if self.homes[party] in arrived]:
-                del waiting[party]
                 answer = arrived[self.homes[party]]
+                if answer.get("status") == "waiting":
+                    self.undecided.append(party)
+                    continue
+                del waiting[party]
                 if answer.get("status") == "ok":
                     answers[party] = answer
-                else:
+                    continue
+                try:
                     refusals[party] = refusal(party, answer, patience)
-            if not waiting or patience.absent != "wait":
+                except RefusedError:
+                    self.undecided = []  # it is over, whatever the others' stewards would say
+                    raise
+            if silent := waiting.keys() - set(self.undecided):
+                if patience.absent != "wait":
+                    break
+                logger.warning("no answer of %s for %g s; asked again", named(silent), patience.timeout)
+            elif waiting and not self._rest(time.monotonic() - began):
                 break
-            logger.warning("no answer of %s for %g s; asked again", named(waiting), patience.timeout)
         if answers and 2 * len(refusals) >= len(letters):
             # What was sent may have made them, and one of the others may have made what was sent.
             raise RefusedError(
@@ -218,14 +238,33 @@ class Federation:
             )
         for party, why in refusals.items():
             self._lose(party, f"refused: {why}")
+        if waiting and patience.absent == "abort" and set(waiting) == set(self.undecided):
+            raise WaitingError(
+                f"{named(waiting)} did not approve the job within {patience.timeout:g} s: ask the steward, who sees it "
+                f"with `privadmm federation proposals` under the code {self.code}, then go on with --resume. "
+                'absent = "wait" would wait longer'
+            )
         if waiting and patience.absent == "abort":
             raise ClusterError(
                 f"{named(waiting)} gave no answer for {patience.timeout:g} s: see whether its node is up, or raise "
                 'timeout; absent = "continue" would go on without it for good'
             )
         for party in waiting:
-            self._lose(party, f"no answer for {patience.timeout:g} s")
+            what = "no approval" if party in self.undecided else "no answer"
+            self._lose(party, f"{what} for {patience.timeout:g} s")
+        self.undecided = []
         return dict(sorted(answers.items()))
+
+    def _rest(self, waited: float) -> bool:
+        """Wait a while before stewards are asked again, the longer the longer it took; False: the time is up."""
+        left = float("inf") if self.patience.absent == "wait" else self.patience.timeout - waited
+        if left <= 0:
+            return False
+        end = time.monotonic() + min(left, RARELY, max(LOOK, waited / 10))
+        while (now := time.monotonic()) < end:
+            self.tell_undecided(self.undecided, self.code)
+            time.sleep(min(LOOK, end - now))
+        return True
 
     def _lose(self, party: int, why: str) -> None:
         logger.warning("party %d left: %s", party, why)
@@ -284,82 +323,6 @@ def refusal(party: int, answer: Letter, patience: Patience) -> str:
         raise LockedError(f"party {party}: {why}")
     # A failure that records may have caused must not look like a party that left: the run would go on.
     raise ClusterError(f"party {party} failed, {kind}: {why}")
-
-
-def greet(
-    post: Post,
-    proposal: str,
-    parties: Mapping[int, Path],
-    patience: Patience,
-    nodes: Sequence[int],
-    credentials: Credentials,
-    may_leave: bool = False,
-) -> tuple[dict[int, Facts], dict[int, str]]:
-    """Ask every node who it is; facts by node, and why parties are missing.
-
-    All of `parties`, given with their public keys, have to be there, unless they `may_leave`. A registered key lets a
-    node in and does not say which party it is: a party signs that itself, for this question of this coordinator.
-    """
-    greeting = credentials.greeting(secrets.token_hex(16), proposal)
-    letter = credentials.hello(greeting, proposal)
-    facts: dict[int, Facts] = {}
-    refused: dict[int, str] = {}
-    for node, answer in sorted(post.exchange(dict.fromkeys(nodes, letter), patience.timeout).items()):
-        number = answer.get("party")
-        # A node that does not say who it is may be one of the parties.
-        if not (number is None or (isinstance(number, int) and number in parties)):
-            continue
-        if answer.get("status") != "ok":
-            # A failure is not signed, so the node is all that is known for sure.
-            name, why = told(answer)
-            if may_leave and answer.get("status") == "refused" and isinstance(number, int):
-                refused[number] = f"refused: {why}"
-                continue
-            who = f"node {node}" if number is None else f"party {number!r} (node {node})"
-            kind = RefusedError if answer.get("status") == "refused" else ClusterError
-            raise kind(f"{who} did not take the job, {name}: {why}")
-        facts[node] = recognise(node, answer, greeting, parties)
-        same_version(facts[node])
-    if refused and 2 * len(refused) >= len(parties):
-        raise RefusedError(
-            f"{named(refused)} refused at once, half of those asked or more, and the run does not go on with the "
-            f"others alone: {next(iter(refused.values()))}"
-        )
-    known = sorted(facts.values(), key=lambda own: own.party)
-    numbers = [own.party for own in known]
-    if twice := [number for number in set(numbers) if numbers.count(number) > 1]:
-        raise ClusterError(f"two nodes say that they are party {twice[0]}: each party runs one node")
-    missing = parties.keys() - set(numbers)
-    if missing and not may_leave:
-        raise ClusterError(
-            f"{named(missing)} did not answer within {patience.timeout:g} s, and a run begins with all of them: start "
-            "its node, see that its key is registered, and try again; a run that has begun goes on without it for good "
-            'if it is resumed with absent = "continue"'
-        )
-    if not known:
-        raise ClusterError(f"no party answered within {patience.timeout:g} s: start their nodes, and try again")
-    agree(known)
-    return facts, {party: refused.get(party, f"no answer for {patience.timeout:g} s") for party in sorted(missing)}
-
-
-def recognise(node: int, answer: Letter, greeting: Greeting, parties: Mapping[int, Path]) -> Facts:
-    """The facts in a node's answer; refused unless it is signed with the key of the party that it says it is."""
-    try:
-        facts = Facts.of(answer)
-        packed, signature = text(answer, "facts"), text(answer, "signature")
-    except (ValueError, RecursionError) as error:
-        raise MessageError(f"node {node} sent what no party says of itself ({error})"[:QUOTED]) from None
-    if facts.party not in parties:
-        raise MessageError(f"node {node} says that it is a party of this job, and then another")
-    key = parties[facts.party]
-    if not key.is_file():
-        raise ClusterError(f"{key}: no such file; put the public key of that party there, as it handed it over")
-    if not sealed(key.read_bytes(), greeting.answer(packed), signature):
-        raise ClusterError(
-            f"node {node} says that it is party {facts.party} and has not the key in {key}, or answers for another "
-            "federation: unregister it, or put the key of that party there"
-        )
-    return facts
 
 
 def told(answer: Letter) -> tuple[str, str]:

@@ -17,6 +17,7 @@ from typing import Any
 
 from privadmm import __version__
 from privadmm.data.files import write_text
+from privadmm.deploy.federation.desk.approvals import Proposals
 from privadmm.deploy.federation.hub.running import listens
 from privadmm.deploy.federation.keys import load
 from privadmm.deploy.federation.layout import Coordinator
@@ -56,6 +57,8 @@ def of_party(party: Party) -> Facts:
     for key in ("epsilon_spent", "epsilon_left"):
         if isinstance(last.get(key), int | float):
             facts[key] = last[key]
+    if party.asks:
+        facts["waiting"] = sum(entry.state == "waiting" for entry in Proposals(party).entries())
     facts["healthy"] = up and not facts["locked"]
     return common(party.folder, facts, party.folder / party.node.ca)
 
@@ -132,6 +135,8 @@ def _metrics(facts: Facts) -> Iterator[str]:
         for key in ("epsilon_spent", "epsilon_left"):
             if key in facts:
                 yield _line(f"privadmm_{key}", facts[key])
+        if "waiting" in facts:
+            yield _line("privadmm_proposals_waiting", facts["waiting"])
         if (last := facts["last"]) and (age := seconds_since(last.get("at"))) < float("inf"):
             yield _line("privadmm_last_letter_age_seconds", round(age, 1), outcome=last.get("outcome"))
 

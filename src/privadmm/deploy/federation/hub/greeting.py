@@ -1,0 +1,88 @@
+"""How a coordinator meets the parties of a job: a signed hello to every node, and who answered it."""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from privadmm.deploy.federation.facts import Facts, agree, same_version
+from privadmm.deploy.federation.hub.coordinator import QUOTED, Patience, Post, named, told
+from privadmm.deploy.federation.keys import Credentials
+from privadmm.deploy.federation.protocol import Greeting, Letter, text
+from privadmm.deploy.federation.signing import sealed
+from privadmm.errors import ClusterError, MessageError, RefusedError
+
+
+def greet(
+    post: Post,
+    proposal: str,
+    parties: Mapping[int, Path],
+    patience: Patience,
+    nodes: Sequence[int],
+    credentials: Credentials,
+    may_leave: bool = False,
+) -> tuple[dict[int, Facts], dict[int, str]]:
+    """Ask every node who it is; facts by node, and why parties are missing.
+
+    All of `parties`, given with their public keys, have to be there, unless they `may_leave`. A registered key lets a
+    node in and does not say which party it is: a party signs that itself, for this question of this coordinator.
+    """
+    greeting = credentials.greeting(secrets.token_hex(16), proposal)
+    letter = credentials.hello(greeting, proposal)
+    facts: dict[int, Facts] = {}
+    refused: dict[int, str] = {}
+    for node, answer in sorted(post.exchange(dict.fromkeys(nodes, letter), patience.timeout).items()):
+        number = answer.get("party")
+        # A node that does not say who it is may be one of the parties.
+        if not (number is None or (isinstance(number, int) and number in parties)):
+            continue
+        if answer.get("status") != "ok":
+            # A failure is not signed, so the node is all that is known for sure.
+            name, why = told(answer)
+            if may_leave and answer.get("status") == "refused" and isinstance(number, int):
+                refused[number] = f"refused: {why}"
+                continue
+            who = f"node {node}" if number is None else f"party {number!r} (node {node})"
+            kind = RefusedError if answer.get("status") == "refused" else ClusterError
+            raise kind(f"{who} did not take the job, {name}: {why}")
+        facts[node] = recognise(node, answer, greeting, parties)
+        same_version(facts[node])
+    if refused and 2 * len(refused) >= len(parties):
+        raise RefusedError(
+            f"{named(refused)} refused at once, half of those asked or more, and the run does not go on with the "
+            f"others alone: {next(iter(refused.values()))}"
+        )
+    known = sorted(facts.values(), key=lambda own: own.party)
+    numbers = [own.party for own in known]
+    if twice := [number for number in set(numbers) if numbers.count(number) > 1]:
+        raise ClusterError(f"two nodes say that they are party {twice[0]}: each party runs one node")
+    missing = parties.keys() - set(numbers)
+    if missing and not may_leave:
+        raise ClusterError(
+            f"{named(missing)} did not answer within {patience.timeout:g} s, and a run begins with all of them: start "
+            "its node, see that its key is registered, and try again; a run that has begun goes on without it for good "
+            'if it is resumed with absent = "continue"'
+        )
+    if not known:
+        raise ClusterError(f"no party answered within {patience.timeout:g} s: start their nodes, and try again")
+    agree(known)
+    return facts, {party: refused.get(party, f"no answer for {patience.timeout:g} s") for party in sorted(missing)}
+
+
+def recognise(node: int, answer: Letter, greeting: Greeting, parties: Mapping[int, Path]) -> Facts:
+    """The facts in a node's answer; refused unless it is signed with the key of the party that it says it is."""
+    try:
+        facts = Facts.of(answer)
+        packed, signature = text(answer, "facts"), text(answer, "signature")
+    except (ValueError, RecursionError) as error:
+        raise MessageError(f"node {node} sent what no party says of itself ({error})"[:QUOTED]) from None
+    if facts.party not in parties:
+        raise MessageError(f"node {node} says that it is a party of this job, and then another")
+    key = parties[facts.party]
+    if not key.is_file():
+        raise ClusterError(f"{key}: no such file; put the public key of that party there, as it handed it over")
+    if not sealed(key.read_bytes(), greeting.answer(packed), signature):
+        raise ClusterError(
+            f"node {node} says that it is party {facts.party} and has not the key in {key}, or answers for another "
+            "federation: unregister it, or put the key of that party there"
+        )
+    return facts

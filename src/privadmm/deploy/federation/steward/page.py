@@ -1,0 +1,225 @@
+"""The steward's page as HTML. Every value goes through `text`: what is asked for was written by whoever asks.
+
+It can be read without its script; to decide it needs that, or the command line.
+"""
+
+import shlex
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+from privadmm.deploy.federation.steward.words import left, plain
+from privadmm.privacy.accounting import printed
+
+Facts = dict[str, Any]
+STATES = {
+    "waiting": "waits for you",
+    "approved": "approved",
+    "refused": "refused",
+    "ended": "was approved, and that has ended",
+}
+
+
+def text(value: object, lines: bool = False) -> str:
+    """A value as text of a page or of an attribute, whatever it holds."""
+    return escape(plain(value, lines), quote=True)
+
+
+def time(moment: str) -> str:
+    """A time to the minute, as HTML."""
+    return f'<time datetime="{text(moment)}">{text(moment[:16].replace("T", " "))} UTC</time>' if moment else ""
+
+
+def framed(title: str, body: str, root: str, mark: str) -> str:
+    """A whole page."""
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{text(title)}</title>
+<link rel="icon" type="image/svg+xml" href="{root}icon.svg">
+<link rel="stylesheet" href="{root}style.css">
+<script src="{root}page.js" defer></script>
+</head>
+<body data-root="{root}" data-mark="{text(mark)}">
+<a class="skip" href="#main">To the content</a>
+<header><p class="brand">privadmm steward</p></header>
+<p id="news" role="status" hidden>Something has changed here. <button type="button" id="anew">Load it anew</button></p>
+<main id="main" tabindex="-1">
+{body}
+</main>
+<footer><p>On this machine only. No record is read to make this page.</p></footer>
+</body>
+</html>
+"""
+
+
+def overview(parties: Sequence[Facts], mark: str) -> str:
+    """All parties: budget, what waits, what was decided, jobs."""
+    sections = "\n".join(party(place, facts) for place, facts in enumerate(parties))
+    count = sum(one["state"] == "waiting" for facts in parties for one in facts["proposals"])
+    waits = {0: "Nothing waits for you", 1: "One proposal waits for you"}.get(count, f"{count} proposals wait for you")
+    return framed(f"Steward: {waits}", f"<h1>{waits}</h1>\n{sections}", "", mark)
+
+
+def party(place: int, facts: Facts) -> str:
+    """One party's part of the overview."""
+    waiting = [one for one in facts["proposals"] if one["state"] == "waiting"]
+    rest = [one for one in reversed(facts["proposals"]) if one["state"] != "waiting"]
+    parts = [
+        f'<section aria-labelledby="party-{place}">',
+        f'<h2 id="party-{place}">{text(facts["name"])}</h2>',
+        f'<p class="quiet">Party {facts["party"]} of the coordinator at {text(facts["coordinator"])}, in '
+        f"{text(facts['directory'])}</p>",
+        alarm(facts["problem"]),
+        test(facts["mode"]),
+        money(facts["budget"]),
+        "<h3>Proposals</h3>",
+        asked(facts["approve"], waiting),
+        *(card(place, one) for one in waiting),
+        table(
+            "Decided before",
+            ("Proposal", "State", "Since", "Until", "Why"),
+            [decided(place, one) for one in rest],
+        ),
+        table("Jobs", ("Job", "State", "Rounds", "Epsilon spent", "Of its cost"), map(job, facts["jobs"][::-1])),
+        "</section>",
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def alarm(problem: str | None) -> str:
+    return "" if problem is None else f'<p class="alarm"><strong>Beware:</strong> {text(problem)}</p>'
+
+
+def test(mode: str) -> str:
+    return alarm("a directory for tests: noise comes from a seed, and protects nobody") if mode == "simulation" else ""
+
+
+def asked(approve: str, waiting: Sequence[Facts]) -> str:
+    if approve != "ask":
+        said = f'You are not asked: party.toml has approve = "{approve}", and a job that keeps the policy begins.'
+        return f"<p>{text(said)}</p>"
+    return "" if waiting else "<p>None waits. A job that comes will wait here until you say yes.</p>"
+
+
+def money(budget: Facts | None) -> str:
+    """The budget as a bar and in words."""
+    if budget is None:
+        return "<p>There is no budget here: nothing is refused for its cost.</p>"
+    whole, rest = budget["epsilon"], budget["left"]
+    spent = whole if budget["spent"] is None else min(budget["spent"], whole)
+    aside = max(0.0, whole - rest - spent)
+    unit = 100 / whole if whole else 0.0
+    words = (
+        f"epsilon {printed(spent)} spent, {printed(aside)} set aside, {left(rest)} left of {whole:g}, at delta "
+        f"{budget['delta']:g}"
+    )
+    return (
+        f'<svg class="bar" viewBox="0 0 100 4" preserveAspectRatio="none" role="img" aria-label="{text(words)}">'
+        f'<rect class="left" width="100" height="4"/>'
+        f'<rect class="aside" width="{(spent + aside) * unit:.2f}" height="4"/>'
+        f'<rect class="spent" width="{spent * unit:.2f}" height="4"/></svg>\n'
+        f"<p>Budget: {text(words)}.</p>"
+    )
+
+
+def card(place: int, one: Facts) -> str:
+    """A proposal that waits, in a few lines."""
+    link = f"proposal/{place}/{one['digest']}"
+    if "algorithm" not in one:
+        about = "It cannot be read."
+    else:
+        cost = "no epsilon can be given" if one["epsilon"] is None else f"epsilon {printed(one['epsilon'])}"
+        rest = "" if one["left_after"] is None else f", and leaves {left(one['left_after'])}"
+        about = (
+            f"{one['algorithm']} among {one['parties']} parties, {one['rounds']:,} rounds, {one['releases']:,} "
+            f"releases. It costs {cost}{rest}."
+        )
+    return (
+        f'<article class="card"><p><strong>{text(about)}</strong></p>'
+        f'<p class="quiet">Asked for since {time(one["first"])}, last {time(one["last"])}. Code '
+        f"<code>{text(one['code'])}</code></p>{alarm(one['problem'])}"
+        f'<p><a class="button" href="{link}">Look at it and decide</a></p></article>'
+    )
+
+
+def decided(place: int, one: Facts) -> tuple[str, ...]:
+    said = one["decided"] or {"at": "", "until": "", "why": ""}
+    link = f'<a href="proposal/{place}/{one["digest"]}"><code>{text(one["code"][:14])}…</code></a>'
+    return link, text(STATES[one["state"]]), time(said["at"]), time(said["until"]), text(said["why"])
+
+
+def job(one: Facts) -> tuple[str, ...]:
+    spent, aside = ("-" if one[key] is None else printed(one[key]) for key in ("epsilon_spent", "epsilon_set_aside"))
+    return f"<code>{text(one['job'])}</code>", text(one["state"]), str(one["rounds"]), spent, aside
+
+
+def table(title: str, columns: Sequence[str], rows: Any) -> str:
+    """A table of cells that are HTML already; nothing if it has no rows."""
+    cells = ["<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows]
+    if not cells:
+        return ""
+    head = "".join(f'<th scope="col">{text(name)}</th>' for name in columns)
+    return (
+        f'<h3>{text(title)}</h3>\n<div class="wide" role="region" aria-label="{text(title)}" tabindex="0">'
+        f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(cells)}</tbody></table></div>"
+    )
+
+
+def proposal(place: int, owner: Facts, one: Facts, mark: str) -> str:
+    """One proposal in plain words, and what to decide."""
+    said = one["decided"]
+    told = "" if said is None else verdict(said)
+    rows = "\n".join(f"<dt>{text(row['about'])}</dt><dd>{text(row['says'])}</dd>" for row in one["sentences"])
+    body = f"""<p><a href="../../">Back to all</a></p>
+<h1>A proposal to {text(owner["name"])}</h1>
+<p><span class="state {text(one["state"])}">{text(STATES[one["state"]])}</span>
+Asked for since {time(one["first"])}, last {time(one["last"])}.</p>
+{told}{alarm(one["problem"])}
+<dl>
+{rows}
+<dt>its code</dt><dd><code>{text(one["code"])}</code>: the coordinator has the same for this proposal, and for no other
+</dd>
+<dt>its job</dt><dd><code>{text(one["job"])}</code></dd>
+</dl>
+<details><summary>All that is proposed, as it came</summary>
+<pre tabindex="0">{text(one["text"], lines=True)}</pre></details>
+{decision(place, owner, one)}"""
+    return framed(f"Proposal {one['code'][:9]} to {owner['name']}", body, "../../", mark)
+
+
+def verdict(said: Facts) -> str:
+    what = "Approved" if said["approved"] else "Refused"
+    why = f" Because: {said['why']}." if said["why"] else ""
+    told = " The coordinator is told why." if said["told"] else ""
+    return f"<p>{text(what)} at {time(said['at'])}, until {time(said['until'])}.{text(why)}{told}</p>\n"
+
+
+def decision(place: int, owner: Facts, one: Facts) -> str:
+    """Buttons, each with a question; without the script, the commands."""
+    yes = shlex.join(["privadmm", "federation", "approve", owner["directory"], one["code"]])
+    no = shlex.join(["privadmm", "federation", "refuse", owner["directory"], one["code"], "--why", "..."])
+    cost = "" if one.get("epsilon") is None else f" It may spend epsilon {printed(one['epsilon'])}."
+    button = '<button type="button" class="yes" data-opens="approve">Approve</button>'
+    approve = button if one["problem"] is None else ""
+    again = "Take the approval back" if one["state"] == "approved" else "Refuse"
+    return f"""<h2>Decide</h2>
+<p class="byhand">On the command line: <code>{text(yes)}</code> or <code>{text(no)}</code></p>
+<p class="buttons" id="decide" hidden data-place="{place}" data-digest="{text(one["digest"])}">{approve}
+<button type="button" class="no" data-opens="refuse">{again}</button></p>
+<p id="failed" role="alert" hidden></p>
+<dialog id="approve" aria-labelledby="approve-title"><h2 id="approve-title">Approve this proposal?</h2>
+<p>{text(owner["name"])} would take part in exactly this job.{text(cost)} What leaves cannot be taken back.</p>
+<p>Code <code>{text(one["code"])}</code></p>
+<label>For your register, if you like <input name="why" maxlength="500" autocomplete="off"></label>
+<p class="buttons"><button type="button" class="yes" data-says="yes">Yes, approve</button>
+<button type="button" data-closes>Not now</button></p></dialog>
+<dialog id="refuse" aria-labelledby="refuse-title"><h2 id="refuse-title">Refuse this proposal?</h2>
+<p>Nothing more is released for it. You can change your mind later.</p>
+<label>Why <input name="why" maxlength="500" required autocomplete="off"></label>
+<label class="check"><input type="checkbox" name="tell"> Tell the coordinator why</label>
+<p class="buttons"><button type="button" class="no" data-says="no">Yes, refuse</button>
+<button type="button" data-closes>Not now</button></p></dialog>"""

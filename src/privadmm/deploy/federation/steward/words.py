@@ -1,0 +1,338 @@
+"""A party's budget, jobs and proposals, as its steward reads them. Facts come as data; sentences are made of them here.
+
+Nothing here reads a record. Every text of a proposal was written by whoever asks: `plain` takes out of it what could
+move a cursor, or turn the direction in which it is read.
+"""
+
+import math
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from privadmm.config.file import Config
+from privadmm.data.arrays import digest
+from privadmm.deploy.federation.desk.approvals import MOST, Decision, Entry, Proposals, checked_reason, moment
+from privadmm.deploy.federation.desk.party_server import Desk
+from privadmm.deploy.federation.desk.records import bound_of
+from privadmm.deploy.federation.party import Party
+from privadmm.deploy.federation.proposal import Kept, Proposal, read_text
+from privadmm.engine.job import Job
+from privadmm.engine.phases import at_parties
+from privadmm.errors import ConfigError, LockedError, PrivadmmError, RefusedError
+from privadmm.privacy.accounting import epsilon, printed, totals
+from privadmm.privacy.events import Spent, merge
+from privadmm.privacy.ledger import affordable
+from privadmm.privacy.sqlite_ledger import SqliteLedger
+
+Facts = dict[str, Any]
+UNITS = {
+    "replace-one": "one record, replaced by any other",
+    "label": "the label of one record",
+    "person": "one person's whole row at this party",
+    "column": "one column of this party",
+}
+SHOWN = 100  # jobs and parties that are listed
+
+
+def plain(text: object, lines: bool = False) -> str:
+    """A text in which nothing moves a cursor or turns the direction of reading; such characters are spelt out."""
+    kept = "\n" if lines else ""
+    return "".join(c if c.isprintable() or c in kept else c.encode("unicode_escape").decode() for c in str(text))
+
+
+def finite(value: float) -> float | None:
+    """JSON has no infinity."""
+    return value if math.isfinite(value) else None
+
+
+def standing(party: Party) -> Facts:
+    """The party: its budget, its jobs and all proposals, as data."""
+    facts: Facts = {
+        "party": party.number,
+        "name": plain(party.name),
+        "directory": str(party.folder),
+        "mode": party.policy.mode,
+        "approve": party.policy.approve,
+        "coordinator": plain(party.node.superlink),
+        "authority": authority(party),
+        "problem": None,
+        "budget": None,
+        "jobs": [],
+        "proposals": [],
+    }
+    try:
+        with closing(Desk(party).opened()) as ledger:
+            facts |= {"budget": budget(party, ledger), "jobs": jobs(party, ledger)}
+            if ledger.failed is not None:
+                facts["problem"] = "the ledger is locked: `privadmm ledger show` says why, and `unlock` lets it go on"
+            facts["proposals"] = [brief(party, entry, ledger) for entry in Proposals(party).entries()]
+    except (PrivadmmError, OSError) as error:
+        facts["problem"] = plain(error)
+    return facts
+
+
+def authority(party: Party) -> str | None:
+    """Fingerprint of the certificate by which the coordinator is known here."""
+    from privadmm.deploy.federation.keys import certificate_fingerprint
+
+    try:
+        return certificate_fingerprint((party.folder / party.node.ca).read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def budget(party: Party, ledger: SqliteLedger) -> Facts | None:
+    """Of the party's budget: all of it, what is spent, what is set aside beyond that, and what is left."""
+    known = party.fixed.budget
+    if known is None:
+        return None
+    spent = epsilon(ledger.spent(party.number), known.delta)
+    taken = epsilon(ledger.others(party.number, ""), known.delta)
+    return {
+        "epsilon": known.epsilon,
+        "delta": known.delta,
+        "spent": finite(spent),
+        "set_aside": finite(max(0.0, taken - spent)),
+        "left": max(0.0, known.epsilon - taken),
+    }
+
+
+def jobs(party: Party, ledger: SqliteLedger) -> list[Facts]:
+    """The latest jobs of the ledger, and where they stand."""
+    found: list[Facts] = []
+    names = ledger.jobs()
+    for name in names[-SHOWN:]:
+        spent, aside = ledger.spent(party.number, name), ledger.reserved(party.number, name) or ()
+        latest = ledger.latest(name)
+        over = ledger.over(name)
+        found.append(
+            {
+                "job": plain(name),
+                "state": "finished" if spent and spent == aside else "over" if over else "open",
+                "rounds": 0 if latest is None else latest[0].round + 1,
+                "epsilon_spent": cost(party, spent),
+                "epsilon_set_aside": cost(party, aside),
+            }
+        )
+    return found
+
+
+def cost(party: Party, spent: Spent) -> float | None:
+    """The epsilon of these releases at the party's delta; None where none can be given."""
+    known = party.fixed.budget
+    return None if known is None else finite(epsilon(spent, known.delta))
+
+
+def brief(party: Party, entry: Entry, ledger: SqliteLedger) -> Facts:
+    """A proposal in a list: what it is, where it stands, and what it costs."""
+    decision = entry.decision
+    facts: Facts = {
+        "code": entry.code,
+        "digest": entry.digest,
+        "job": entry.proposal.id,
+        "state": entry.state,
+        "first": moment(entry.first),
+        "last": moment(entry.last),
+        "decided": None if decision is None else decided(decision),
+    }
+    try:
+        kept = understood(entry.proposal)
+    except PrivadmmError as error:
+        return {**facts, "problem": plain(error)}
+    spend = spends(entry.proposal, party.number)
+    others = ledger.others(party.number, entry.proposal.id)
+    known = party.fixed.budget
+    after = None if known is None else finite(epsilon(merge(others, spend), known.delta))
+    return {
+        **facts,
+        "problem": obstacle(party, kept, ledger),
+        "algorithm": kept.config.algorithm.name,
+        "rounds": kept.config.algorithm.rounds,
+        "parties": len(entry.proposal.sizes),
+        "releases": sum(count for _, count in spend),
+        "epsilon": cost(party, spend),
+        "delta": None if known is None else known.delta,
+        "left_now": None if known is None else max(0.0, known.epsilon - epsilon(others, known.delta)),
+        "left_after": None if known is None or after is None else max(0.0, known.epsilon - after),
+    }
+
+
+def decided(decision: Decision) -> Facts:
+    return {
+        "approved": decision.approved,
+        "at": moment(decision.at),
+        "until": moment(decision.until),
+        "why": plain(decision.why),
+        "told": decision.tell,
+    }
+
+
+def whole(party: Party, entry: Entry) -> Facts:
+    """All that a steward needs to decide about a proposal."""
+    with closing(Desk(party).opened()) as ledger:
+        facts = brief(party, entry, ledger)
+    if "algorithm" not in facts:
+        return {**facts, "sentences": [], "text": plain(entry.proposal.text, lines=True)}
+    kept = understood(entry.proposal)
+    return {
+        **facts,
+        "sentences": [{"about": about, "says": says} for about, says in sentences(party, kept, facts)],
+        "records": list(entry.proposal.sizes[:SHOWN]),
+        "text": plain(entry.proposal.text, lines=True),
+    }
+
+
+@lru_cache(maxsize=2 * MOST)
+def spends(proposal: Proposal, party: int) -> Spent:
+    """What a party would release for a proposal, by kind and number."""
+    return totals(understood(proposal).job.plan, len(proposal.sizes))[party]
+
+
+@lru_cache(maxsize=2 * MOST)
+def understood(proposal: Proposal) -> Kept:
+    """The proposal with its config, read as a party reads it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "proposal.toml"
+        path.write_text(proposal.text, encoding="utf-8")
+        try:
+            return Kept(proposal, read_text(path))
+        except PrivadmmError as error:
+            raise type(error)(str(error).replace(f"{folder}/", "")) from None
+
+
+def obstacle(party: Party, kept: Kept, ledger: SqliteLedger) -> str | None:
+    """Why the job would be refused now, whatever its steward says; None if it would not."""
+    try:
+        Desk(party).admit(kept)
+        if ledger.reserved(party.number, kept.proposal.id) is None:
+            # As `Job.afford` does, and without a turn: a step that is under way need not be waited for.
+            affordable(ledger, kept.proposal.id, {party.number: spends(kept.proposal, party.number)})
+    except (RefusedError, LockedError, ConfigError) as error:
+        return plain(error)
+    return None
+
+
+def sentences(party: Party, kept: Kept, facts: Facts) -> Iterator[tuple[str, str]]:
+    """What a proposal means for this party, in plain words, each under what it is about."""
+    proposal, config, job = kept.proposal, kept.config, kept.job
+    yield (
+        "who asks",
+        f"the coordinator at {plain(party.node.superlink)}, known here by the authority {authority(party)}. What it "
+        "says of the other parties is its word",
+    )
+    yield "with whom", with_whom(party, proposal)
+    yield "what for", f"a {config.loss.name} model, by {config.algorithm.name}, in {config.algorithm.rounds:,} rounds"
+    yield "what leaves", leaves(party, kept)
+    yield "who sees it", seen(job)
+    yield "what it costs", price(party, facts)
+    yield "what remains", remains(facts)
+    if party.policy.mode == "simulation":
+        yield "beware", "this directory is set up for a test: noise comes from a seed, and protects nobody"
+    for caveat in job.caveats:
+        yield "beware", plain(caveat)
+    yield "how rows count", bounds(party, config)
+
+
+def with_whom(party: Party, proposal: Proposal) -> str:
+    others = [size for number, size in enumerate(proposal.sizes) if number != party.number]
+    if not others:
+        return "nobody else"
+    count = f"{len(others)} other {'party' if len(others) == 1 else 'parties'}"
+    return f"{count} with {sum(others):,} records in all; this one declares {proposal.sizes[party.number]:,}"
+
+
+def leaves(party: Party, kept: Kept) -> str:
+    """How many messages leave, and of how many numbers each."""
+    job, plan = kept.job, kept.job.plan
+    ends: dict[int, tuple[int, int]] = {}
+    for t, phase in plan:
+        first, last = ends.get(phase, (t, t))
+        ends[phase] = min(first, t), max(last, t)
+    drawn = sum(len(releases) for (t, _), releases in plan.items() if t < 0)
+    widths = [
+        at_parties(job.algorithm, phase).message(job.public, t).size
+        for phase, pair in ends.items()
+        for t in pair
+        if t >= 0
+    ]
+    count = sum(1 for t, _ in plan if t >= 0)
+    size = f"{widths[0]:,} numbers" if len(set(widths)) == 1 else f"up to {max(widths, default=0):,} numbers"
+    kind = "with noise added" if job.private else "WITHOUT any noise that protects a record"
+    own = f" {drawn} more draws stay at this party's own server." if drawn else ""
+    return (
+        f"{count:,} messages of {size} each, computed from the records, {kind}.{own} No record leaves, and nothing "
+        "else that was computed from them"
+    )
+
+
+def seen(job: Job) -> str:
+    if job.sums is not None:
+        fewest = job.public.sum.least(job.public.parties) if job.public.sum is not None else job.public.parties
+        return (
+            f"the coordinator sees sums over at least {fewest} parties, and no single message, as long as few enough "
+            "of them collude"
+        )
+    if job.algorithm.topology == "graph":
+        return "the coordinator, who carries the messages, and this party's neighbours see every message as it leaves"
+    return "the coordinator sees every message as it leaves, and so does everybody to whom it shows them"
+
+
+def price(party: Party, facts: Facts) -> str:
+    total, unit = facts["epsilon"], UNITS[party.policy.adjacency]
+    if total is None or facts["delta"] is None:
+        return "no epsilon can be given: NOTHING is protected by differential privacy"
+    odds = printed(math.exp(min(total, 700.0)), ".3g")
+    return (
+        f"epsilon {printed(total)} at delta {facts['delta']:g} for {unit}: whoever sees all of it can become surer of "
+        f"any guess about that, and the odds change by a factor of {odds} at most, but for a chance of "
+        f"{facts['delta']:g}"
+    )
+
+
+def left(value: float) -> str:
+    """What may still be spent, rounded down."""
+    return f"{math.floor(value * 1e4) / 1e4:.4f}"
+
+
+def remains(facts: Facts) -> str:
+    if facts["left_now"] is None:
+        return "there is no budget here, and nothing is refused for its cost"
+    if facts["left_after"] is None:
+        return "nothing: the budget cannot pay it"
+    return f"epsilon {left(facts['left_after'])} of the budget after it, and {left(facts['left_now'])} without it"
+
+
+def bounds(party: Party, config: Config) -> str:
+    return f"each is clipped to a norm of {bound_of(party, config):g}, as party.toml declares"
+
+
+def decide(
+    party: Party, code: str, approved: bool, why: str = "", tell: bool = False, days: float | None = None
+) -> Facts:
+    """Put the steward's decision down about the proposal with exactly this code; what it then says."""
+    if not party.asks:
+        raise ConfigError(
+            f'{party.folder / "party.toml"}: has [policy] approve = "{party.policy.approve}", and no job waits: to '
+            'decide about each, set approve = "ask"'
+        )
+    known, reason = Proposals(party), checked_reason(why)
+    entry = known.find(code, to_decide=True)
+    with closing(Desk(party).opened()) as ledger:
+        if approved and (problem := obstacle(party, understood(entry.proposal), ledger)) is not None:
+            raise RefusedError(f"{entry.code}: would be refused all the same, and was not approved: {problem}")
+        known.decide(entry, approved, ledger.epoch, reason, tell, days)
+        return brief(party, known.find(code, to_decide=True), ledger)
+
+
+def mark(parties: Sequence[Party]) -> str:
+    """A digest that changes when something does that a page shows, but for the time of the last question."""
+    seen: list[Any] = []
+    for party in parties:
+        entries = Proposals(party).entries()
+        seen.append([(entry.digest, entry.state, entry.decision and entry.decision.at) for entry in entries])
+        with suppress(PrivadmmError, OSError), closing(Desk(party).opened()) as ledger:
+            seen.append(ledger.head)
+    return digest(repr(seen).encode())

@@ -28,8 +28,8 @@ class Sequential(Simulation):
         super().__init__(seed)
         self.shared = np.random.default_rng(seed)
 
-    def normal(self, party: int, call: object, replica: int, out: np.ndarray) -> None:
-        self.shared.standard_normal(out=out)
+    def normal(self, shape: tuple[int, ...], ids: np.ndarray, call: object) -> np.ndarray:
+        return self.shared.standard_normal(shape)
 
 
 def test_a_shared_stream_is_caught() -> None:

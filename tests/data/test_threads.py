@@ -127,6 +127,14 @@ def test_an_error_ends_all(error: type[BaseException]) -> None:
     assert threading.active_count() == before
 
 
+def test_where_no_thread_can_be_started_the_caller_does_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", full)
+    assert spread(lambda number: number * number, range(9), 3) == [number * number for number in range(9)]
+
+
 def test_an_interrupt_of_whoever_waits_ends_all() -> None:
     begun, before = list[int](), threading.active_count()
 
@@ -136,6 +144,7 @@ def test_an_interrupt_of_whoever_waits_ends_all() -> None:
             os.kill(os.getpid(), signal.SIGINT)  # as a terminal does: the main thread, which waits, hears it
         time.sleep(0.01)
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # where tests run in the background it may be ignored
     with pytest.raises(KeyboardInterrupt):
         spread(task, range(1000), 3)
     assert len(begun) < 500

@@ -590,7 +590,7 @@ def test_messages_say_resume_as_it_is_said_here(made: Federated) -> None:
     with pytest.raises(ConfigError, match=r"unfinished run; .*--resume"):
         made.run()
     made.run(resume=True)
-    with pytest.raises(ConfigError, match="holds a finished run; name another out"):
+    with pytest.raises(ConfigError, match="holds a finished run; name another --out"):
         made.run()
 
 

@@ -312,7 +312,7 @@ def declared(content: Tables, config: configs.Config) -> Tables:
 def without_sizes(said: dict[str, Any]) -> dict[str, Any]:
     """The figures, without those that an account without sizes does not give."""
     parties = [{key: value for key, value in party.items() if key != "records"} for party in said["parties"]]
-    rest = {key: value for key, value in said.items() if key not in ("expected", "not_expected")}
+    rest = {key: value for key, value in said.items() if key not in ("expected", "not_expected", "with_secure_sum")}
     return {**rest, "parties": parties}
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from privadmm.config.file import Config
 from privadmm.deploy.federation.hub.supervisor import LEAVING, Process, reachable
-from privadmm.deploy.federation.layout import node, node_environment
+from privadmm.deploy.federation.layout import PROMPT, node, node_environment
 from privadmm.deploy.federation.proposal import parties_of
 from privadmm.deploy.federation.setup.init import Made, init
 from privadmm.deploy.flower.registry import agree
@@ -32,6 +32,7 @@ from privadmm.runs.rundir import receipts_of
 PORTS = range(20000, 60000)
 PATIENCE = 120.0  # seconds for the SuperLink or a node to come up
 AT_ONCE = max(2, os.cpu_count() or 1)  # nodes that may be starting
+BESIDE = 4  # nodes on a core that need not look for letters less often
 LOOK = 0.2  # seconds between looks at what is not there yet
 WEIGHING = 2.0  # seconds between looks at the memory of nodes
 Show = Callable[[dict[str, Any]], None]
@@ -133,8 +134,11 @@ class Running:
     def nodes(self, show: Show) -> None:
         """Start the nodes, a few at a time: if all load Flower at once, its requests run out of time on a few cores."""
         ports, deadline = list[int](), time.monotonic() + PATIENCE
+        crowd = len(self.made.parties) / (BESIDE * (os.cpu_count() or 1))
+        # Each node looks for letters all the time: where many share a core, that alone would keep it busy.
+        calm = {name: f"{float(seconds) * max(1.0, crowd):.2f}" for name, seconds in PROMPT.items()}
         for number, party in enumerate(self.made.parties):
-            environment = os.environ | node_environment(party)
+            environment = os.environ | node_environment(party) | calm
             self.kept.append(Process(node(party), environment, log=self.logs / f"{party.folder.name}.log"))
             self.look()
             ports.append(party.node.port)

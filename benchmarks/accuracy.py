@@ -90,17 +90,22 @@ def configs(parties: int, split: int) -> list[Config]:
     return found
 
 
+def meant(line: dict[str, Any]) -> bool:
+    """Whether the line has the noise that its name says: `compare` runs what can be summed securely both ways."""
+    return bool((line["calibration"] == "secure sum") == line["config"].startswith("secure sum"))
+
+
 def pooled(results: list[dict[str, Any]]) -> dict[str, Any]:
     """One result of all splits: every line with its accuracies on all of them."""
     first = results[0]
     tables = []
     for number, table in enumerate(first["tables"]):
         lines = []
-        for line in table["lines"]:
+        for line in filter(meant, table["lines"]):
             same = [
                 other
                 for result in results
-                for other in result["tables"][number]["lines"]
+                for other in filter(meant, result["tables"][number]["lines"])
                 if other["config"] == line["config"]
             ]
             found = np.array([value for other in same for value in other["accuracies"]])

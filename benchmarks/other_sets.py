@@ -36,8 +36,8 @@ from privadmm.algorithms.first_order_consensus import FirstOrderConsensus
 from privadmm.algorithms.moments import Centred
 from privadmm.config.build import UNIT
 from privadmm.data import adult, splits
+from privadmm.data.kinds import EDGES, Number
 from privadmm.data.moments_map import map_of, moments
-from privadmm.data.schema import EDGES, Number
 from privadmm.data.shards import Shards
 from privadmm.engine.block import cluster
 from privadmm.engine.job import Job, features, train, weights

@@ -7,6 +7,7 @@ A ratio is that of median CPU times. Sides alternate, so that what else the mach
 
 import json
 import math
+import os
 import statistics
 import sys
 import time
@@ -139,6 +140,8 @@ def main() -> None:
     from privadmm.papers.bench.workloads import everything
 
     name, quick = sys.argv[1], "--quick" in sys.argv[2:]
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # one core for either side: no threads of ours
     with one_blas_thread():
         found: Any = growth(quick) if name == "growth" else measure(everything()[name], quick)
     print(json.dumps(found))

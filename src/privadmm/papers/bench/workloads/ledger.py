@@ -21,6 +21,7 @@ from privadmm.papers.bench.workloads import problems
 from privadmm.papers.bench.workloads.commands import example, no_example
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.privacy.sqlite_ledger import SqliteLedger
+from privadmm.runs.rundir import PAUSE
 
 MEMORY = Line(
     "memory", "the same with a ledger in memory", Goal("wall", 2e-3), "the disk: a round waits until it has written"
@@ -67,9 +68,9 @@ def disk(quick: bool) -> Ready:
 def checkpointed(quick: bool) -> Ready:
     """DP-ADMM of examples/dp_admm.toml with ledger and checkpoint on disk, a round.
 
-    Fair: as above, and a checkpoint after every round, as `privadmm train` keeps it.
+    Fair: as above, and checkpoints as `privadmm train` keeps them, one a second at most.
     """
-    return made(quick, lambda place, job: [Checkpoint(place / "checkpoint", job.id)])
+    return made(quick, lambda place, job: [Checkpoint(place / "checkpoint", job.id, pause=PAUSE)])
 
 
 CONFIG = """

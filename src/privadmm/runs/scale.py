@@ -76,7 +76,7 @@ class Engine:
 ENGINES = {
     "ideal": Engine(),
     "dask": Engine(handling=5e-4, start=1.5e-3, carry=2e-8),
-    "flower": Engine(handling=0.05, poll=3.0, start=3.0, look=0.2, forgets=True, verify=5e-4, signature=206),
+    "flower": Engine(handling=0.05, poll=3.0, start=0.4, look=0.2, forgets=True, verify=5e-4, signature=206),
 }
 MASK, STREAM = 9e-6, 2.5e-9  # seconds for another node: to begin a mask, and for each number in it
 EXCHANGE = 6e-5  # seconds to derive the key that two nodes share

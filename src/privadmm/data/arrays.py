@@ -7,7 +7,8 @@ equal content has equal bytes, so digests can be compared between machines.
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -22,10 +23,15 @@ Layout = Sequence[tuple[str, str, tuple[int, ...]]]  # name, type and shape of e
 
 def pack(arrays: Mapping[str, Array], **facts: Any) -> bytes:
     """Pack named arrays and JSON-able facts into bytes."""
+    return b"".join(pieces(arrays, **facts))
+
+
+def pieces(arrays: Mapping[str, Array], **facts: Any) -> list[bytes | memoryview]:
+    """The bytes of `pack`, one after another: a header, and the arrays where they are."""
     solid = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     layout = tuple((name, array.dtype.str, array.shape) for name, array in solid.items())
     head = heading(layout, json.dumps(facts, sort_keys=True))
-    return b"".join([head, *(array.reshape(-1).view(np.uint8).data for array in solid.values())])
+    return [head, *(array.reshape(-1).view(np.uint8).data for array in solid.values())]
 
 
 @lru_cache(maxsize=256)
@@ -63,5 +69,19 @@ def unpack(data: bytes) -> tuple[dict[str, Array], dict[str, Any]]:
         raise ValueError(f"the bytes are not what was packed ({type(error).__name__})") from error
 
 
-def digest(data: bytes | memoryview) -> str:
-    return hashlib.sha256(data).hexdigest()
+@dataclass(frozen=True)
+class Later:
+    """Bytes that are made when somebody asks for them: a ledger in memory is hardly ever asked."""
+
+    make: Callable[[], bytes]
+
+    def __bytes__(self) -> bytes:
+        return self.make()
+
+
+def digest(*data: bytes | memoryview) -> str:
+    """The SHA-256 of these bytes, one after another."""
+    found = hashlib.sha256()
+    for part in data:
+        found.update(part)
+    return found.hexdigest()

@@ -177,7 +177,7 @@ class Site:
         now = Tick(self.order.job.id, round, phase)
         if self.worker.last != now and (latest := self.ledger.latest(now.job)) and latest[0] != self.worker.last:
             self.begin()  # a process that was believed dead had gone on with this ledger
-        return sent, self.ledger.receipt(now)
+        return bytes(sent), self.ledger.receipt(now)
 
     @named
     def labels(self) -> bytes:

@@ -167,11 +167,11 @@ def drive(
                         together = opened(algorithm, public, t, absent, mail)
                         if together is None:  # the round is lost, and all stays as it was but for who is there
                             released = replace(Mail.empty(), absent=mail.absent)
-                            transcript = arrays.digest(transcript.encode() + released.pack())
+                            transcript = arrays.digest(transcript.encode(), *released.pieces())
                             mail = replace(progress.mail, absent=mail.absent)
                             break
                         mail = together
-                    transcript = arrays.digest(transcript.encode() + mail.pack())
+                    transcript = arrays.digest(transcript.encode(), *mail.pieces())
                     mail = released = mail if public.sum is None else spread(mail)
                     last = None if public.sum is not None else mail  # of a sum nobody said the largest part
                 elif isinstance(phase, AtLabels):

@@ -96,8 +96,12 @@ class Mail:
         )
 
     def pack(self) -> bytes:
+        return b"".join(self.pieces())
+
+    def pieces(self) -> list[bytes | memoryview]:
+        """The bytes of `pack`, one after another, of which none is a copy."""
         absent = {"absent": self.absent} if len(self.absent) else {}
-        return arrays.pack({"senders": self.senders, "values": self.values} | absent)
+        return arrays.pieces({"senders": self.senders, "values": self.values} | absent)
 
     @staticmethod
     def unpack(data: bytes) -> "Mail":

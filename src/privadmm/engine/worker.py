@@ -8,11 +8,13 @@ order, the plan, the state and the budget were looked at and, in a deployment, t
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
+from functools import partial
+from typing import SupportsBytes
 
 import numpy as np
 
 from privadmm.data import arrays
-from privadmm.data.arrays import Ints
+from privadmm.data.arrays import Ints, Later
 from privadmm.engine.mail import LARGEST, Mail, nobody
 from privadmm.engine.party import Local, Vertical
 from privadmm.engine.phases import (
@@ -109,7 +111,7 @@ class Worker:
         """The block's answer; the same request again gets the same bytes, at no charge."""
         return self.answer(round, phase, inbox)[0]
 
-    def answer(self, round: int, phase: int, inbox: Mail) -> tuple[Mail, bytes]:
+    def answer(self, round: int, phase: int, inbox: Mail) -> tuple[Mail, SupportsBytes]:
         """Like `step`, and also returns the committed bytes."""
         now = Tick(self.job, round, phase)
         self._well_formed(inbox)
@@ -118,7 +120,7 @@ class Worker:
             return Mail.empty(), Mail.empty().pack()
         if (sums := planned_sums(self.algorithm, self.public)) is not None:
             sums.check_present(len(present(self.public, inbox.absent)))
-        digest = arrays.digest(inbox.pack())
+        digest = arrays.digest(*inbox.pieces())
         with self.ledger.turn():
             intended = False
             try:
@@ -155,7 +157,7 @@ class Worker:
 
     def _carry_out(
         self, now: Tick, inbox: Mail, digest: str, here: Ints, summing: Summing | None
-    ) -> tuple[Mail, bytes]:
+    ) -> tuple[Mail, SupportsBytes]:
         """Read records and release: from here on a tick ends in a release, or has failed."""
         local, at = among(self.local, here)
         with self.ledger.transaction():
@@ -175,8 +177,8 @@ class Worker:
                 summing,
             )
             state, outbox = tick(step, now.round, local, state, inbox, door)
-            packed = outbox.pack()
-            self.ledger.commit(now, digest, door.charges, packed, pack_state(state, inbox.absent))
+            packed = Later(outbox.pack)
+            self.ledger.commit(now, digest, door.charges, packed, Later(partial(pack_state, state, inbox.absent)))
         # Only a committed tick becomes the worker's present.
         self._local, self.state, self.last, self.told = local, state, now, inbox.absent
         return outbox, packed

@@ -30,7 +30,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, SupportsBytes
 
 import numpy as np
 
@@ -106,7 +106,7 @@ class Ledger(Protocol):
         """Charge the tick that was intended, end its job, and lock. Raises a LockedError, which tells nothing else."""
         return
 
-    def commit(self, tick: Tick, inbox: str, charges: Charges, outbox: bytes, state: bytes) -> None: ...
+    def commit(self, tick: Tick, inbox: str, charges: Charges, outbox: SupportsBytes, state: SupportsBytes) -> None: ...
     def latest(self, job: str) -> tuple[Tick, bytes] | None:
         """The last tick of a job and the state after it."""
         ...
@@ -252,7 +252,7 @@ class MemoryLedger(Ledger):
         self.policy = policy
         self._spent: Alike[Spent] = Alike.same(np.array(self.ids, dtype=np.int64), ())
         self._reserved: Alike[Spent] = Alike.of({})
-        self._last: tuple[Tick, str, bytes, bytes] | None = None
+        self._last: tuple[Tick, str, SupportsBytes, SupportsBytes] | None = None
         self._kept: dict[Keepsake, bytes] = {}
         self._secret: bytes | None = None
 
@@ -260,7 +260,7 @@ class MemoryLedger(Ledger):
         if self._last is None or self._last[0] != tick:
             return None
         match_digest(self._last[1], inbox, tick)
-        return self._last[2]
+        return bytes(self._last[2])
 
     def reserve(self, job: str, charges: Mapping[int, Spent]) -> None:
         if not self._reserved:
@@ -270,7 +270,7 @@ class MemoryLedger(Ledger):
     def permit(self, job: str, charges: Charges) -> None:
         permitted(self, job, tallied(charges))
 
-    def commit(self, tick: Tick, inbox: str, charges: Charges, outbox: bytes, state: bytes) -> None:
+    def commit(self, tick: Tick, inbox: str, charges: Charges, outbox: SupportsBytes, state: SupportsBytes) -> None:
         more = tallied(charges)
         self._spent.over(more.ids)  # all of them are the ledger's
         self._spent = added(self._spent, more)
@@ -279,7 +279,7 @@ class MemoryLedger(Ledger):
     def latest(self, job: str) -> tuple[Tick, bytes] | None:
         if self._last is None or self._last[0].job != job:
             return None
-        return self._last[0], self._last[3]
+        return self._last[0], bytes(self._last[3])
 
     def spent(self, party: int, job: str | None = None) -> Spent:
         return self._spent[party]

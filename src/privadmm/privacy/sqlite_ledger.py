@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, SupportsBytes
 
 from privadmm.data.arrays import Ints
 from privadmm.errors import LedgerError, LockedError, RefusedError
@@ -261,12 +261,12 @@ class SqliteLedger(Chain):
     def permit(self, job: str, charges: Charges) -> None:
         permitted(self, job, tallied(charges))
 
-    def commit(self, tick: Tick, inbox: str, charges: Charges, outbox: bytes, state: bytes) -> None:
+    def commit(self, tick: Tick, inbox: str, charges: Charges, outbox: SupportsBytes, state: SupportsBytes) -> None:
         if self.guards:
             self._forget(tick)
-        at = (tick.round, tick.phase)
-        self._latest = (tick, self.append("tick", tick.job, at, inbox, tallied(charges), outbox, sha(state)))
-        self._execute("INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?)", *tick.key, state)
+        at, sent, kept = (tick.round, tick.phase), bytes(outbox), bytes(state)
+        self._latest = (tick, self.append("tick", tick.job, at, inbox, tallied(charges), sent, sha(kept)))
+        self._execute("INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?)", *tick.key, kept)
 
     def keep(self, job: str, name: str, make: Callable[[], bytes], event: Event | None) -> bytes:
         with self.transaction():

@@ -241,7 +241,7 @@ class Desk:
             head, epoch = ledger.receipt(now) or "", ledger.epoch
             self.line.count(self.party, ledger, now.job, before)
         signature = head and signed_receipt(self.party, (now.job, now.round, now.phase, head), epoch)
-        return {"mail": sent, "receipt": head, "signature": signature}
+        return {"mail": bytes(sent), "receipt": head, "signature": signature}
 
     def admitted_anew(self, id: str) -> Admitted:
         """A job that was begun here, admitted once more: a file that it was made of has changed."""

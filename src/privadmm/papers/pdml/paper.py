@@ -30,7 +30,8 @@ def parameters(setting: Setting, names: Sequence[str], curves: Sequence[Setup]) 
     quick, rates = setting.quick, sorted({each.rho for each in curves if adult.rated(each)})
     varied = rates, adult.bounds_of(curves), adult.labels_of(curves)
     swept_a = "from the sweep of a full run, where it" if quick else "it"
-    cells = f"not stated; {swept_a} fits most of the 21 cells of Table I without phase 2, on other splits"
+    fitted = "fitted most of the 21 cells of Table I without phase 2 when it was chosen, on other splits"
+    cells = f"not stated; {swept_a} {fitted}"
     rows = f"{adult.used(setting):,} of the 45,222 complete rows, 105 columns, norm at most 1"
     sizes = sizes_words({name: PRINTED_SIZES[name] for name in names})
     clipped = "stated for Adult alone; chosen with the next for the same cells"

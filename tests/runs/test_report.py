@@ -578,8 +578,8 @@ def test_the_command_writes_page_and_twin(place: Place, simulated: Path) -> None
     out = place.path / "page.html"
     said = place.call("report", simulated, "--out", out, "--json")
     assert said.code == 0, said.err
-    twin = json.loads((place.path / "model_card.json").read_text())
-    assert {**twin, "page": str(out), "twin": str(place.path / "model_card.json")} == said.object
+    twin = json.loads((place.path / "page.json").read_text())
+    assert {**twin, "page": str(out), "twin": str(place.path / "page.json")} == said.object
     inside = re.search(r'id="model-card">(.*?)</script>', out.read_text(), re.DOTALL)
     assert inside is not None
     assert json.loads(inside[1]) == twin

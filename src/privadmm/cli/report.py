@@ -9,14 +9,12 @@ from typer import Argument, Option
 from privadmm.cli.output import AsJson, emit
 from privadmm.errors import ConfigError
 
-TWIN = "model_card.json"
-
 
 def report(
     subject: Annotated[
         Path, Argument(metavar="RUN|LEDGER", help="a run's directory, a ledger, or a folder of ledgers")
     ],
-    out: Annotated[Path | None, Option(metavar="FILE.html", help=f"where the page goes, with {TWIN} beside it")] = None,
+    out: Annotated[Path | None, Option(metavar="FILE.html", help="where the page goes, FILE.json beside it")] = None,
     config: Annotated[
         Path | None, Option(metavar="CONFIG.toml", help="a run's original config, if it names files beside itself")
     ] = None,
@@ -38,7 +36,7 @@ def report(
     card = gather(subject, steward.overview, config)
     written = {}
     if out is not None:
-        twin = out.with_name(TWIN)
+        twin = out.with_suffix(".json")
         write_text(out, render(card))
         write_json(twin, card.as_dict)
         written = {"page": str(out), "twin": str(twin)}

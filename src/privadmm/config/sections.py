@@ -47,7 +47,7 @@ class DataTable:
     ] = None
     encoding: Annotated[
         Literal["minmax", "binned", "coarse"],
-        Doc("numbers by their declared range: scaled to [0, 1], or one-hot in ten or five fixed bins of it"),
+        Doc("numbers by their declared range: scaled to [0, 1], or one-hot in ten or five bins, finer at its low end"),
     ] = "minmax"
     rows: Annotated[Literal["clip", "unit"], Doc("clip rows to row_bound, or scale every row to norm 1")] = "clip"
     row_bound: Annotated[

@@ -70,8 +70,8 @@ def check_choice(choices: Any, **values: object) -> None:
 def require_column(name: str, have: Mapping[str, Any] | Sequence[str]) -> None:
     """Refuse a table without this column. Its other names are not told: without a header line they are a record."""
     if name not in have:
-        close = [place for place, other in enumerate(have, 1) if alike(name, other)]
-        hint = f" Column {close[0]} has nearly this name." if close else ""
+        likest, place = max(((likeness(name, other), -place) for place, other in enumerate(have, 1)), default=(0, 0))
+        hint = f" Column {-place} has nearly this name." if likest >= ALIKE else ""
         hint += " A csv file may have another separator than the comma." if len(have) == 1 else ""
         raise DataError(
             f"column {name!r} is missing; the table has {len(have)} others.{hint} Rename the column in the data or in "
@@ -79,10 +79,13 @@ def require_column(name: str, have: Mapping[str, Any] | Sequence[str]) -> None:
         )
 
 
-def alike(name: str, other: Any) -> bool:
-    """Whether two names are the same but for case, blanks and a slip or two."""
+ALIKE = 0.75  # from which on a name may be meant for another
+
+
+def likeness(name: str, other: Any) -> float:
+    """How much two names are alike, but for case and blanks: 1 if they are the same."""
     a, b = ("".join(c for c in str(word).casefold() if c not in " _-") for word in (name, other))
-    return SequenceMatcher(None, a, b).ratio() >= 0.75
+    return SequenceMatcher(None, a, b).ratio()
 
 
 def repeated(values: Iterable[str]) -> str | None:

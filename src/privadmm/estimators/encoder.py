@@ -140,8 +140,8 @@ class SchemaEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _check_header(self, schema: Schema, header: Sequence[str]) -> None:
         for name in schema.columns:
             if name not in header:
-                close = next((other for other in header if raw.alike(name, other)), None)
-                hint = "" if close is None else f"; did you mean {close!r}?"
+                close = max(header, key=lambda other: raw.likeness(name, other), default="")
+                hint = f"; did you mean {close!r}?" if raw.likeness(name, close) >= raw.ALIKE else ""
                 raise DataError(f"X has no column {name!r}, which the schema declares{hint}")
         extra = [name for name in header if name not in schema.columns]
         if extra and self.extra == "refuse":

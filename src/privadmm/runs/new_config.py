@@ -153,7 +153,7 @@ def written(asked: Start, schema: Schema, parties: int, declared: Declared | Non
         classes=listed(schema.classes or ()),
         schema=None if asked.schema is None or inline else near(asked.schema),
         encoding=advice.encoding,
-        bins="five fixed bins of its range: noise is large" if coarse else "ten fixed bins of its range",
+        bins=("five" if coarse else "ten") + " bins of its range, finer at its low end" + coarse * ": noise is large",
         held_out=HELD_OUT,
         gaps=gaps,
         columns="\n".join(["", "[data.schema]", *schema_lines(schema.columns)]) if inline else None,

@@ -3,7 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from privadmm.config.build import UNIT
 from privadmm.config.file import Config
+from privadmm.data.dates import Date
+from privadmm.data.kinds import Category
 from privadmm.engine.job import Job
 from privadmm.params import fields_of
 from privadmm.runs.metrics import Row
@@ -74,9 +77,18 @@ def shown(value: Any) -> str:
 def columns(model: Model) -> Iterator[tuple[str, str, str]]:
     """Declared ranges and categories of raw columns, where there is a schema."""
     frame = model.frame
-    bounds = ", ".join(f"{bound:g}" for bound in frame.bounds)
-    yield "norm to which rows are clipped", bounds, "a longer row is scaled down to it, before anything is computed"
+    if all(bound == UNIT for bound in frame.bounds):
+        yield "norm of rows", "1", "every row is scaled to it, before anything is computed"
+    else:
+        bounds = ", ".join(f"{bound:g}" for bound in frame.bounds)
+        yield "norm to which rows are clipped", bounds, "a longer row is scaled down to it, before anything is computed"
     yield "features", str(len(frame.names)), "of a record, after encoding"
+    for name, column in ({} if frame.schema is None else frame.schema.columns).items():
+        if isinstance(column, Category):
+            yield f"column {name}", shown(column.values), "categories; others count as declared"
+        else:
+            what = "dates" if isinstance(column, Date) else "a number"
+            yield f"column {name}", f"{column.low} to {column.high}", f"{what}; beyond its range the nearest end"
     if frame.classes is not None:
         yield "classes", ", ".join(map(str, frame.classes)), "of the label; the model's score is high for the second"
 

@@ -1,9 +1,11 @@
 """Every fit on an estimator's ledger is counted, by composition, and refused before it begins once that is spent."""
 
 import copy
+import os
 import pickle
 import warnings
 from contextlib import closing
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -383,3 +385,46 @@ def test_totals_grow_with_every_fit() -> None:
 def test_the_charge_of_a_job_is_that_of_its_worst_party() -> None:
     model = estimator(epsilon=0.5)._job(np.array([40, 40, 40]), 3, 1, None)
     assert epsilon(for_a_person(model), 1e-6) == model.epsilon
+
+
+def test_an_account_in_memory_is_not_copied_by_a_fork() -> None:
+    """Each child would count on a copy of its own, and draw the same noise as the others."""
+    shared = account()
+    one = estimator(ledger=shared)
+    if (child := os.fork()) == 0:
+        try:
+            one.fit(X, Y)
+        except ConfigError as error:
+            os._exit(0 if "another process" in str(error) else 2)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    one.fit(X, Y)
+    assert privadmm.account(shared).fits == 1
+
+
+def test_an_account_stays_with_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+        account(tmp_path / name)
+    monkeypatch.chdir(tmp_path / "here")
+    held = Account(path="fits.ledger")
+    monkeypatch.chdir(tmp_path / "there")
+    estimator(ledger=held).fit(X, Y)
+    counted = [privadmm.account(tmp_path / name / "fits.ledger").fits for name in ("here", "there")]
+    assert counted == [1, 0]
+
+
+def test_an_account_in_use_follows_an_amended_policy(tmp_path: Path) -> None:
+    held = account(tmp_path)
+    known = identity_of(held.path)  # type: ignore[arg-type]
+    assert known is not None
+    stricter = replace(known.policy, budget=Budget(0.4, 1e-6), row_bound=1.0)
+    with closing(SqliteLedger(held.path, known.parties, known.policy, known.mode)) as ledger:  # type: ignore[arg-type]
+        ledger.amend(stricter, "a smaller bound")
+    assert held.total().budget == 0.4
+    with pytest.raises(RefusedError, match="row_bound"):
+        estimator(ledger=held, epsilon=0.1).fit(X, Y)
+    with pytest.raises(RefusedError, match=r"allows epsilon = 0\.4"):
+        estimator(ledger=held, row_bound=1.0).fit(X, Y)
+    estimator(ledger=held, row_bound=1.0, epsilon=0.3).fit(X, Y)

@@ -323,6 +323,28 @@ def test_a_page_never_tells_which_step_failed_nor_why(tmp_path: Path) -> None:
     assert job["rounds"] is None
 
 
+def test_a_page_is_the_same_whichever_step_failed(tmp_path: Path) -> None:
+    from privadmm.errors import LockedError
+
+    pages = set()
+    for done in (1, 2, 4):
+        path = tmp_path / str(done) / "party.sqlite"
+        path.parent.mkdir()
+        begin(path, rounds=5)
+        pay(path, *range(done))
+        tick = Tick("1" * 32, done, 0)
+        with closing(opened(path)) as ledger, ledger.turn():
+            with ledger.transaction():
+                ledger.intend(tick, "in", {0: (NOISE,)})
+            with pytest.raises(LockedError):
+                ledger.fail(tick, "why")
+            ledger.unlock("looked at")
+        card = card_of(path)
+        assert any("no statement is certified" in line for line in card.notices)
+        pages.add(render(replace(card, subject="", hashes=(), commands=())))
+    assert len(pages) == 1
+
+
 def test_what_ledgers_will_record_is_shown(tmp_path: Path) -> None:
     path = tmp_path / "party.sqlite"
     begin(path)

@@ -14,6 +14,7 @@ columns are at several parties loses what all of them release, and is charged fo
 
 import json
 import math
+import os
 import threading
 import uuid
 from collections import Counter
@@ -106,7 +107,8 @@ class Account:
         path: str | Path | None = None,
         adjacency: str = "replace-one",
     ) -> None:
-        self.path = None if path is None else file_of(path)
+        self.path = None if path is None else file_of(path).absolute()
+        self._process = os.getpid()
         self._lock, self._fits = threading.RLock(), dict[str, tuple[Spent, dict[str, Any]]]()
         known = None if self.path is None else identity_of(self.path)
         if (epsilon is None) != (delta is None):
@@ -119,9 +121,9 @@ class Account:
             check_probability(delta=delta)
             related: Any = adjacency  # checked by Policy
             # Each fit says how many may collude, and is counted so.
-            self.policy = Policy(Budget(float(epsilon), float(delta)), adjacency=related, colluding=1, fewest=1)
+            self._made = Policy(Budget(float(epsilon), float(delta)), adjacency=related, colluding=1, fewest=1)
             if self.path is not None:
-                new_ledger(self.path, [0], self.policy, "simulation")
+                new_ledger(self.path, [0], self._made, "simulation")
             return
         if known.mode != "simulation":
             raise ConfigError(
@@ -130,12 +132,22 @@ class Account:
             )
         if known.policy.budget is None:
             raise ConfigError(f"{self.path}: has no budget, so it refuses nothing: name a ledger that has one")
-        self.policy = known.policy
+        self._made = known.policy
         if epsilon is not None and (epsilon, delta) != (self._budget.epsilon, self._budget.delta):
             raise ConfigError(
                 f"{self.path}: has a budget of epsilon = {self._budget.epsilon:g} at delta = {self._budget.delta:g}, "
                 f"and Account was given {epsilon!r} and {delta!r}: leave them out, or name another file"
             )
+
+    @property
+    def policy(self) -> Policy:
+        """The policy as it is now: that of a file may be amended while the account is in use."""
+        if self.path is None:
+            if os.getpid() != self._process:
+                raise ConfigError(f"an account in memory was copied into another process. {USE_A_PATH}")
+            return self._made
+        known = identity_of(self.path)
+        return self._made if known is None else known.policy
 
     @property
     def _budget(self) -> Budget:

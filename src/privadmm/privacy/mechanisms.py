@@ -123,6 +123,8 @@ class Simulation(Once):
     def _seek(self, block: int, call: Call, replica: int, width: int) -> None:
         """Go to a block of four words. Its number has 96 bits, and none that follows it reaches the bits above them."""
         t, phase, number = call
+        if number >> 32 or width >> 32:
+            raise OverflowError("a release has no such number, or no such width")
         low, high = block & (2**64 - 1), block >> 64
         self._state["state"]["counter"][:] = (low, width << 32 | high, t, replica)
         self._state["state"]["key"][:] = (self.seed, phase << 32 | number)

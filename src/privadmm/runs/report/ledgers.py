@@ -70,11 +70,18 @@ def card_of(path: Path, found: Mapping[str, Json]) -> Card:
 
 
 def spending(name: str, view: Json) -> list[Budget]:
-    """What each party of a ledger may spend and has spent."""
+    """What each party of a ledger may spend and has spent; where a job failed, all of it.
+
+    What a failed job had spent tells how far it came. That it is no more than the budget holds for every step.
+    """
     allowed, rows = view["policy"]["budget"], []
     for party in view["parties"]:
         who = f"{name}: party {party['party']}" if name else f"party {party['party']}"
         total, spent = party["epsilon_with_reservations"], party["epsilon_spent"]
+        if failed(view) and allowed is not None:
+            whole = allowed["epsilon"]
+            rows.append(Budget(who, whole, whole, whole, None, None))
+            continue
         rows.append(
             Budget(
                 who,
@@ -88,13 +95,19 @@ def spending(name: str, view: Json) -> list[Budget]:
     return rows
 
 
+def failed(view: Json) -> bool:
+    """Whether a step failed after records were read, ever."""
+    return any(job["state"] == "failed" for job in view["jobs"])
+
+
 def told(job: Json) -> dict[str, Any]:
-    """What may be told of a job. Of a failed one it is not told how far it came."""
-    failed = job["state"] == "failed"
+    """What may be told of a job. Of a failed one it is not told how far it came, nor what that cost."""
     fields = ("job", "state", "rounds", "epsilon_spent", "epsilon_set_aside", "secure_sum")
     later = ("purpose", "requester", "began", "ended", "algorithm", "config")
     row = {name: job[name] for name in (*fields, *later) if name in job}
-    return {**row, "rounds": None} if failed else row
+    if job["state"] == "failed":
+        row |= {"rounds": None, "epsilon_spent": None, "epsilon_set_aside": None}
+    return row
 
 
 def request(job: Json) -> Request:
@@ -133,6 +146,11 @@ def notices(found: Mapping[str, Json], private: bool) -> list[str]:
             lines.append(f"{name} is locked: it lacks rows that were on record, so it was put back from a copy.")
         if view["locked"] is not None:
             lines.append(f"{name} is locked: a step failed. It is charged in full, and its job is over.")
+        if failed(view):
+            lines.append(
+                f"{name}: a job failed after records were read, and no statement is certified for it. How far it came "
+                "is not told here: all of the budget counts as spent."
+            )
         lines += [
             f"{name}, row {row['row']}: put back from a copy; {words.cost(row['epsilon'])} was charged for the loss."
             for row in view["restored"]
@@ -146,7 +164,7 @@ def charts(jobs: Sequence[Json], private: bool, views: Sequence[Json]) -> list[C
         return []
     some = jobs[-MOST_JOBS:]
     where = "{ledger}, job {job:.8}" if len(views) > 1 else "job {job:.8}"
-    rows = tuple((where.format(**job), job["epsilon_spent"] or 0.0, None) for job in some)
+    rows = tuple((where.format(**job), job["epsilon_spent"] or 0.0, None) for job in some if job["state"] != "failed")
     budgets = sorted({view["policy"]["budget"]["epsilon"] for view in views})
     levels = (("budget", budgets[0]), ("largest budget", budgets[-1]))[: 1 if len(budgets) == 1 else 2]
     allowed = f"{budgets[0]:g}" if len(budgets) == 1 else f"{budgets[0]:g} to {budgets[-1]:g}"
@@ -190,4 +208,6 @@ def not_protected(views: Sequence[Json]) -> list[str]:
     lines = list(words.NEVER_COVERED)
     if any(view["policy"]["label_epsilon"] is None for view in views):
         lines.insert(0, "Labels and features from the party's own server, which holds them in the clear.")
+    if any(map(failed, views)):
+        lines.insert(0, "What it tells of records that a step failed, and when: no epsilon counts that.")
     return lines

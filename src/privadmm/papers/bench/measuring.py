@@ -104,7 +104,8 @@ def judged(
     """Times, ratio, memory, distance from the floor, and whether the goal is met."""
     own = ours.told(ready.units)
     theirs = None if other is None else other.told(ready.units * ready.references[line.name].share)
-    ratio = None if theirs is None else theirs["cpu"] / own["cpu"]
+    time_of = "wall" if line.goal is not None and line.goal.kind == "wall" else "cpu"  # as it is printed
+    ratio = None if theirs is None else theirs[time_of] / own[time_of]
     floor = ready.floor.seconds(rates)
     over = (own["peak"] - before) / ready.data if ready.data else None
     figures = {

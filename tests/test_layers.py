@@ -32,7 +32,7 @@ DEBTS: set[str] = set()
 OWNERS = {
     "sklearn": {
         *(
-            "estimators.base",
+            "estimators.fitting",
             "estimators.classifier",
             "estimators.regressor",
             "estimators.encoder",

@@ -159,7 +159,7 @@ def test_a_fit_that_fails_half_way_stays_charged(monkeypatch: pytest.MonkeyPatch
         raise KeyboardInterrupt
 
     shared = account()
-    monkeypatch.setattr("privadmm.estimators.base.train", broken)
+    monkeypatch.setattr("privadmm.estimators.fitting.train", broken)
     with pytest.raises(KeyboardInterrupt):
         estimator(ledger=shared).fit(X, Y)
     assert privadmm.account(shared).fits == 1

@@ -211,4 +211,4 @@ small = np.ones(1 << 22)
 print(machine.peak() - before)
 """
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert 1 << 24 <= int(said) < 1 << 26
+    assert 1 << 25 <= int(said) < 1 << 26

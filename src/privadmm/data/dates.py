@@ -177,7 +177,7 @@ def ordinal(cell: date) -> float:
 
 
 def within(days: Floats) -> Floats:
-    """NaN for days before the year 1 and after the year 9999."""
+    """Mark as missing (NaN) the days that Python cannot write: before the year 1 and after the year 9999."""
     days[~((days >= FIRST) & (days < LAST + 1))] = np.nan
     return days
 

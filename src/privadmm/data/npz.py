@@ -27,7 +27,7 @@ def opened(file: IO[bytes]) -> NpzFile:
 
 
 def array(arrays: NpzFile, name: str) -> NDArray[Any]:
-    """Read one array whole, as it is."""
+    """Read one array into memory, with the type that it has in the file."""
     require_column(name, arrays.files)
     found = arrays[name]
     if not isinstance(found, np.ndarray):  # numpy hands over the bytes of what is no array

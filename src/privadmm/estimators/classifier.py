@@ -15,7 +15,7 @@ from privadmm.data.raw import labels
 from privadmm.engine.phases import Algorithm
 from privadmm.errors import ConfigError, DataError
 from privadmm.estimators.account import Account
-from privadmm.estimators.base import ADMMEstimator
+from privadmm.estimators.fitting import ADMMEstimator
 from privadmm.optim.graphs import Graph
 from privadmm.optim.losses import HalfLogistic, Logistic, Loss
 from privadmm.optim.regularizers import Regularizer

@@ -25,7 +25,7 @@ from privadmm.data.encoder import Extra
 from privadmm.data.raw import OnBad
 from privadmm.data.schema import Column, Encoding, Schema, columns_of
 from privadmm.errors import ConfigError, DataError
-from privadmm.estimators.base import ADMMEstimator
+from privadmm.estimators.fitting import ADMMEstimator
 
 # Transformers of scikit-learn that map each row by itself, and whose `fit` reads at most how many columns there are.
 FIXED = {

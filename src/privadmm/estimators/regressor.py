@@ -13,7 +13,7 @@ from privadmm.data.arrays import Floats
 from privadmm.engine.phases import Algorithm
 from privadmm.errors import ConfigError, FitWarning
 from privadmm.estimators.account import Account
-from privadmm.estimators.base import ADMMEstimator, numbers
+from privadmm.estimators.fitting import ADMMEstimator, numbers
 from privadmm.optim.graphs import Graph
 from privadmm.optim.losses import Loss, Squared
 from privadmm.optim.regularizers import Regularizer

@@ -200,7 +200,7 @@ class Door:
         return events
 
     def _next(self) -> Alike[Event]:
-        """The next planned events, by party, once the ledger permits them."""
+        """Take the events of the next planned release, one for each party, after asking the ledger."""
         events = self._planned_now()
         proposed = together(Alike.of(self.charges), events).map(lambda pair: (*pair[0], pair[1]))
         self._permit(proposed)

@@ -1,4 +1,4 @@
-"""`privadmm schema`, `init`, `config` and `predict`: from records to a config, and from a model to predictions."""
+"""`privadmm examples`, `schema`, `init`, `config` and `predict`: from records to a config, and from a model to predictions."""
 
 import json
 from pathlib import Path
@@ -14,6 +14,18 @@ from privadmm.errors import ConfigError
 Label = Annotated[str, Option(help="the column to predict")]
 Most = Annotated[int, Option(min=2, help="categories that a column may have and still be one-hot")]
 Drop = Annotated[list[str] | None, Option(help="leave this column out (may be repeated)")]
+
+
+def examples(
+    out: Annotated[Path, Argument(metavar="DIR", help="the folder to write them into")] = Path("examples"),
+    as_json: AsJson = False,
+) -> None:
+    """Write the examples: a config of every method, scripts, and made-up patients.csv to try them on."""
+    from privadmm.cli.views import data as view
+    from privadmm.runs.examples import write as write_examples
+
+    names = write_examples(out)
+    emit(json.dumps({"out": str(out), "files": names}) if as_json else view.examples(names, out))
 
 
 def schema(

@@ -72,14 +72,18 @@ def schema_markdown(algorithms: Algorithms | None = None) -> str:
     """Every section and key, as a page of documentation."""
     blocks = []
     for title, doc, fields in _sections(algorithms):
-        lines = [f"## `{title}`", "", doc]
-        if fields:
-            lines += ["", "| key | meaning | allowed | if left out |", "|---|---|---|---|"]
-        for field in fields.values():
-            cells = (f"`{field.name}`", field.doc, field.kind.allowed(), _presence(field))
-            lines.append("| " + " | ".join(cell.replace("|", "\\|").replace("<", "&lt;") for cell in cells) + " |")
+        lines = [f"## `{title}`", "", doc, *(["", markdown_table(fields)] if fields else [])]
         blocks.append("\n".join(lines))
     return PAGE + "\n\n".join(blocks) + "\n"
+
+
+def markdown_table(fields: Mapping[str, Field]) -> str:
+    """The keys with their meaning, limits and defaults."""
+    lines = ["| key | meaning | allowed | if left out |", "|---|---|---|---|"]
+    for field in fields.values():
+        cells = (f"`{field.name}`", field.doc, field.kind.allowed(), _presence(field))
+        lines.append("| " + " | ".join(cell.replace("|", "\\|").replace("<", "&lt;") for cell in cells) + " |")
+    return "\n".join(lines)
 
 
 def _presence(field: Field) -> str:

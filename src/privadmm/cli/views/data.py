@@ -1,6 +1,7 @@
-"""What `privadmm schema`, `init` and `predict` print for people."""
+"""What `privadmm examples`, `schema`, `init` and `predict` print for people."""
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,17 @@ if TYPE_CHECKING:
     from privadmm.runs.model import Model
     from privadmm.runs.new_config import Made
     from privadmm.runs.new_schema import Declared
+
+
+def examples(names: Sequence[str], out: Path) -> str:
+    kinds = Counter(Path(name).suffix for name in names)
+    facts: screen.Facts = [
+        ("configs", f"{kinds['.toml']}, every method among them: `privadmm train {escape(str(out))}/dp_admm.toml`"),
+        ("scripts", f"{kinds['.py']}: `python {escape(str(out))}/hospitals.py`"),
+        ("records", "patients.csv, and sample.csv to declare a schema from: made up, nobody's"),
+        ("written to", out),
+    ]
+    return screen.shown(screen.rows(facts))
 
 
 def schema(declared: "Declared", out: Path) -> str:

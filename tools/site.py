@@ -1,0 +1,136 @@
+"""What `make docs` adds to the pages in docs: a hook of mkdocs (mkdocs.yml names it).
+
+README.md is the site's home, and CHANGELOG.md, CONTRIBUTING.md and SECURITY.md are pages of it. Pages of algorithms and
+the gallery are made from the code and from the examples. Links work in the repository and on the site alike: one that
+leaves docs is turned to the site's page of that file, or to a copy of it.
+"""
+
+import ast
+import posixpath
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tools"))
+
+from algorithm_pages import pages as algorithm_pages  # noqa: E402
+
+# Pages that stand outside docs, and where the site has them.
+OUTSIDE = {
+    "README.md": "index.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
+}
+LINK = re.compile(r"(\]\(|src=\"|srcset=\")([^)\s\"]+)")
+CODE = re.compile(r"(^```.*?^```|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
+PICTURE = re.compile(r"<picture>.*?</picture>", re.DOTALL)
+ALERT = re.compile(r"^> \[!(\w+)\]\n((?:^>.*\n)+)", re.MULTILINE)
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages that are made, and a copy of every file outside docs that a page links to."""
+    made = algorithm_pages()
+    for source, place in OUTSIDE.items():
+        made[place] = (ROOT / source).read_text(encoding="utf-8")
+    if (ROOT / "docs/gallery").is_dir():
+        made["gallery/index.md"] = gallery()
+    texts = {place: on_site(text, place) for place, text in made.items()}
+    for place, text in texts.items():
+        files.append(File.generated(config, place, content=text))
+    own = {file.src_uri: file.content_string for file in files.documentation_pages() if file.src_uri not in texts}
+    for copy in sorted(copies({**texts, **{place: on_site(text, place) for place, text in own.items()}})):
+        files.append(File.generated(config, f"files/{copy}", content=(ROOT / copy).read_bytes()))
+    return files
+
+
+def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
+    return on_site(markdown, page.file.src_uri)
+
+
+def on_site(text: str, place: str) -> str:
+    """The page with its links as the site needs them. Done twice, nothing changes any more."""
+    if place == "index.md":
+        text = ALERT.sub(box, PICTURE.sub(both_colours, text))
+    parts = CODE.split(text)
+    parts[::2] = [LINK.sub(lambda found: found[1] + turned(found[2], place), part) for part in parts[::2]]
+    return "".join(parts)
+
+
+def turned(target: str, place: str) -> str:
+    """Where a link of this page leads on the site."""
+    path, mark, anchor = target.partition("#")
+    if not path or re.match(r"[a-z]+:", path):
+        return target
+    source = {page: name for name, page in OUTSIDE.items()}.get(place, f"docs/{place}")
+    wanted = posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
+    there = on_the_site(wanted)
+    if there is None:  # a page or picture of docs, or a link that was turned before: mkdocs checks it
+        there = wanted.removeprefix("docs/") if wanted.startswith("docs/") else None
+    if there is None:
+        return target
+    return posixpath.relpath(there, posixpath.dirname(place) or ".") + mark + anchor
+
+
+def on_the_site(path: str) -> str | None:
+    """The site's place for a file of the repository that is not in docs."""
+    if path in OUTSIDE:
+        return OUTSIDE[path]
+    if path.startswith("docs/") or not (ROOT / path).exists():
+        return None
+    method = Path(path).stem
+    if path.startswith("src/privadmm/algorithms/") and f"algorithms/{method}.md" in algorithm_pages():
+        return f"algorithms/{method}.md"
+    return f"files/{path}" if (ROOT / path).is_file() else None
+
+
+def copies(texts: dict[str, str]) -> set[str]:
+    """The files that pages link to as copies."""
+    found = set()
+    for place, text in texts.items():
+        for part in CODE.split(text)[::2]:
+            for link in LINK.findall(part):
+                there = posixpath.normpath(posixpath.join(posixpath.dirname(place), link[1]))
+                if there.startswith("files/"):
+                    found.add(there.removeprefix("files/"))
+    return found
+
+
+def both_colours(found: re.Match[str]) -> str:
+    """README's picture, which follows the browser's colours, as two that follow the site's."""
+    dark = re.search(r'srcset="([^"]+)"', found[0])
+    light = re.search(r'<img[^>]*src="([^"]+)"', found[0])
+    words = re.search(r'alt="([^"]*)"', found[0])
+    if not (dark and light and words):
+        raise ValueError(f"README.md: a <picture> needs srcset, src and alt: {found[0]}")
+    return f"![{words[1]}]({light[1]}#only-light)\n![{words[1]}]({dark[1]}#only-dark)"
+
+
+def box(found: re.Match[str]) -> str:
+    """A box as the repository writes it, as the site does."""
+    lines = [line.removeprefix(">").removeprefix(" ") for line in found[2].splitlines()]
+    title = lines[0].strip("*") if lines[0].startswith("**") else found[1].capitalize()
+    body = lines[1:] if lines[0].startswith("**") else lines
+    return f'!!! {found[1].lower()} "{title}"\n\n' + "\n".join(f"    {line}".rstrip() for line in body) + "\n"
+
+
+def gallery() -> str:
+    """Every picture of docs/gallery, with the words of the script that draws it."""
+    parts = ["# Gallery", "Each picture is drawn by one script, which needs nothing but the package."]
+    for picture in sorted((ROOT / "docs/gallery").glob("*.svg")):
+        script = ROOT / "examples" / f"{picture.stem}.py"
+        words = ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or ""
+        title, _, rest = words.partition("\n")
+        parts += [
+            f"## {title.rstrip('.')}",
+            f"![{title.rstrip('.')}]({picture.name})",
+            rest.strip().replace("<", "&lt;"),
+            f"[{script.name}](../../examples/{script.name}): `python examples/{script.name} --out pictures`",
+        ]
+    return "\n\n".join(parts) + "\n"

@@ -57,10 +57,9 @@ def text_of(rest: str) -> Iterator[str]:
 
 
 def accuracy(name: str) -> list[str]:
-    """The rows of docs/accuracy.md that are about this method, with their header; none if it has none."""
-    lines = [
-        line for line in (ROOT / "docs/accuracy.md").read_text(encoding="utf-8").splitlines() if line.startswith("|")
-    ]
+    """The rows of the first table of docs/accuracy.md that are about this method, with their header; none if it has none."""
+    text = (ROOT / "docs/accuracy.md").read_text(encoding="utf-8")
+    lines = re.search(r"(?:^\|.*\n)+", text, re.MULTILINE)[0].splitlines()  # type: ignore[index]
     wanted = ROWS.get(name, (name,))
     rows = [line for line in lines[2:] if re.match(rf"\| ({'|'.join(map(re.escape, wanted))})( |,|\+)", line)]
     return [*lines[:2], *rows] if rows else []

@@ -6,6 +6,7 @@ leaves docs is turned to the site's page of that file, or to a copy of it.
 """
 
 import ast
+import json
 import posixpath
 import re
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
@@ -28,10 +30,41 @@ OUTSIDE = {
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",
 }
+TEXT = ".txt"  # added to the name of a copied page, which is then no page of the site
 LINK = re.compile(r"(\]\(|src=\"|srcset=\")([^)\s\"]+)")
 CODE = re.compile(r"(^```.*?^```|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
 PICTURE = re.compile(r"<picture>.*?</picture>", re.DOTALL)
 ALERT = re.compile(r"^> \[!(\w+)\]\n((?:^>.*\n)+)", re.MULTILINE)
+
+# Browsers start no worker from a file. They start one from its text.
+WORKER = """if (location.protocol === "file:") {
+  const text = TEXT;
+  const Plain = window.Worker;
+  window.Worker = class extends Plain {
+    constructor() { super(URL.createObjectURL(new Blob([text], {type: "text/javascript"}))); }
+  };
+}
+"""
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Put the pages of algorithms and decisions into the navigation, where mkdocs.yml names their first page."""
+    lists = {
+        "algorithms/index.md": [{Path(place).stem: place} for place in algorithm_pages()][1:],
+        "decisions/index.md": [f"decisions/{path.name}" for path in sorted((ROOT / "docs/decisions").glob("0*.md"))],
+    }
+    fill(config.nav, lists)
+    return config
+
+
+def fill(items: Any, lists: dict[str, list[Any]]) -> None:
+    """Put each list behind the page that it belongs to, at any depth."""
+    for item in list(items):
+        if isinstance(item, dict):
+            for inner in item.values():
+                fill(inner if isinstance(inner, list) else [], lists)
+        elif item in lists:
+            items[items.index(item) + 1 : items.index(item) + 1] = lists[item]
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -41,20 +74,30 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         made[place] = (ROOT / source).read_text(encoding="utf-8")
     if (ROOT / "docs/gallery").is_dir():
         made["gallery/index.md"] = gallery()
-    texts = {place: on_site(text, place) for place, text in made.items()}
+    texts = {place: for_site(text, place) for place, text in made.items()}
     for place, text in texts.items():
         files.append(File.generated(config, place, content=text))
     own = {file.src_uri: file.content_string for file in files.documentation_pages() if file.src_uri not in texts}
-    for copy in sorted(copies({**texts, **{place: on_site(text, place) for place, text in own.items()}})):
-        files.append(File.generated(config, f"files/{copy}", content=(ROOT / copy).read_bytes()))
+    for copy in sorted(copies({**texts, **{place: for_site(text, place) for place, text in own.items()}})):
+        original = ROOT / copy.removeprefix("files/").removesuffix(TEXT)
+        files.append(File.generated(config, copy, content=original.read_bytes()))
     return files
 
 
 def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
-    return on_site(markdown, page.file.src_uri)
+    return for_site(markdown, page.file.src_uri)
 
 
-def on_site(text: str, place: str) -> str:
+@event_priority(-200)
+def on_post_build(config: MkDocsConfig) -> None:
+    """Write the script with which the search works on a site that is opened from the file system."""
+    scripts = Path(config.site_dir) / "assets" / "javascripts"
+    (worker,) = (scripts / "workers").glob("search.*.js")
+    text = WORKER.replace("TEXT", json.dumps(worker.read_text(encoding="utf-8")))
+    (scripts / "iframe-worker.js").write_text(text, encoding="utf-8")
+
+
+def for_site(text: str, place: str) -> str:
     """The page with its links as the site needs them. Done twice, nothing changes any more."""
     if place == "index.md":
         text = ALERT.sub(box, PICTURE.sub(both_colours, text))
@@ -70,7 +113,7 @@ def turned(target: str, place: str) -> str:
         return target
     source = {page: name for name, page in OUTSIDE.items()}.get(place, f"docs/{place}")
     wanted = posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
-    there = on_the_site(wanted)
+    there = place_of(wanted)
     if there is None:  # a page or picture of docs, or a link that was turned before: mkdocs checks it
         there = wanted.removeprefix("docs/") if wanted.startswith("docs/") else None
     if there is None:
@@ -78,7 +121,7 @@ def turned(target: str, place: str) -> str:
     return posixpath.relpath(there, posixpath.dirname(place) or ".") + mark + anchor
 
 
-def on_the_site(path: str) -> str | None:
+def place_of(path: str) -> str | None:
     """The site's place for a file of the repository that is not in docs."""
     if path in OUTSIDE:
         return OUTSIDE[path]
@@ -87,7 +130,7 @@ def on_the_site(path: str) -> str | None:
     method = Path(path).stem
     if path.startswith("src/privadmm/algorithms/") and f"algorithms/{method}.md" in algorithm_pages():
         return f"algorithms/{method}.md"
-    return f"files/{path}" if (ROOT / path).is_file() else None
+    return f"files/{path}{TEXT if path.endswith('.md') else ''}" if (ROOT / path).is_file() else None
 
 
 def copies(texts: dict[str, str]) -> set[str]:
@@ -98,7 +141,7 @@ def copies(texts: dict[str, str]) -> set[str]:
             for link in LINK.findall(part):
                 there = posixpath.normpath(posixpath.join(posixpath.dirname(place), link[1]))
                 if there.startswith("files/"):
-                    found.add(there.removeprefix("files/"))
+                    found.add(there)
     return found
 
 

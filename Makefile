@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 export OPENBLAS_NUM_THREADS := 1
 export OMP_NUM_THREADS := 1
 
-.PHONY: demo test test-all bench bench-engines lint lock clean
+.PHONY: demo test test-all bench bench-engines lint docs coverage release-check lock clean
 
 demo: $(VENV)/core
 	$(BIN)/privadmm demo
@@ -29,9 +29,24 @@ bench-engines: $(VENV)/dev
 	$(BIN)/python benchmarks/flower_overhead.py --quick
 
 lint: $(VENV)/dev
-	$(BIN)/ruff check src tests benchmarks tools
-	$(BIN)/ruff format --check src tests benchmarks tools
+	$(BIN)/ruff check src tests benchmarks tools examples
+	$(BIN)/ruff format --check src tests benchmarks tools examples
 	$(BIN)/mypy
+
+# The site, in site/: every warning is an error, and neither building nor reading it needs a network.
+docs: $(VENV)/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "open site/index.html"
+
+coverage: $(VENV)/dev
+	$(BIN)/python -m pytest -n 2 --dist loadfile --cov=privadmm --cov-report=term:skip-covered --cov-report=html
+
+# What can be checked of a release offline: docs/releasing.md.
+release-check: lint $(VENV)-release/done
+	rm -rf dist
+	$(VENV)-release/bin/python -m build --no-isolation
+	$(VENV)-release/bin/python -m twine check --strict dist/*
+	$(BIN)/python tools/sbom.py dist/sbom.cdx.json
 
 $(VENV)/core: requirements.txt pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "privadmm needs Python 3.11 or newer; try make PYTHON=python3.12")'
@@ -44,8 +59,17 @@ $(VENV)/dev: $(VENV)/core requirements-dev.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	touch $@
 
+$(VENV)/docs: $(VENV)/core requirements-docs.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-docs.txt
+	touch $@
+
+$(VENV)-release/done: requirements-release.txt
+	$(PYTHON) -m venv $(VENV)-release
+	$(VENV)-release/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-release.txt
+	touch $@
+
 lock:
 	tools/lock
 
 clean:
-	rm -rf $(VENV) runs .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-release runs site dist htmlcov .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis

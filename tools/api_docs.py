@@ -1,7 +1,7 @@
 """How the API reference reads docstrings: an extension of griffe, which mkdocs.yml names.
 
 A method's class has its docstring in its module. Names in a column with their meaning beside them are a list.
-"docs/privacy.md#statement" is a link.
+A citation of a statement of docs/privacy.md is a link to it.
 """
 
 import re

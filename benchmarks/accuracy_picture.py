@@ -12,23 +12,30 @@ without moments, and DP-FedSGD without moments.
 
 import argparse
 import json
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from accuracy import OTHERS, bar, configs, kept, pooled, renamed
 
+from accuracy import OTHERS, bar, configs, kept, pooled, renamed
 from privadmm.config.file import Config
-from privadmm.runs.palette import THEMES, Theme
-from privadmm.runs.style import finish, picture
+from privadmm.runs.palette import THEMES, Meaning, Theme
+from privadmm.runs.style import band, finish, picture, plain
 
 PLACE = Path(__file__).parents[1] / "docs" / "pictures"
 EPSILONS = [0.1, 0.25, 0.5, 1.0, 2.0]
 PARTIES, DELTA = 10, 1e-6
+TITLE = "What epsilon buys: one model of ten parties, by who adds the noise"
 OURS = ("curator, binned", "secure sum, binned", "recommended, binned", "non-private, binned")
+LINES: tuple[tuple[str, str, Meaning, str], ...] = (  # of the picture: name, label, colour, style
+    ("non-private, binned", "no privacy", "non_private", "--"),
+    ("curator, binned", "a trusted curator", "curator", "o-"),
+    ("secure sum, binned", "secure sum", "secure_sum", "o-"),
+    ("recommended, binned", "each party's own noise", "own_noise", "o-"),
+    ("dp_fedsgd + moments, binned", "DP-FedSGD", "baseline", "o-"),
+)
 PAPERS = tuple(name for name in OTHERS if name != "dp_fedsgd")
 
 
@@ -74,6 +81,62 @@ def summary(table: dict[str, Any], name: str, splits: int) -> dict[str, Any] | N
     return {"mean": float(line["accuracy"]), "standard_error": spread, "by_split": by_split.tolist()}
 
 
+def draw(found: dict[str, Any], theme: Theme, place: Path) -> None:
+    """Draw it: labels at the ends of lines, a band of one standard error over splits, and the papers as a band."""
+    epsilons, width = found["epsilon"], 7.6
+    words = (
+        f"{found['data']}; {found['parties']} parties, delta = {plain(found['delta'])}, certified noise, one "
+        f"encoding for all. Means over {found['splits']} splits with {found['seeds_per_split']} noise seeds each; "
+        "bands: a standard error over splits. In the secure sum a third of the parties may collude."
+    )
+    with picture(place, width, 4.5, title=TITLE, words=words, theme=theme, kinds=("svg", "png")) as (figure, _):
+        axes = figure.subplots()
+        axes.axhline(100 * found["majority"], color=theme.majority, linestyle=":", linewidth=1.4)
+        papers = np.array([means(found, f"{name} + moments, binned") for name in PAPERS])
+        low, high = np.nanmin(papers, axis=0), np.nanmax(papers, axis=0)
+        axes.fill_between(epsilons, low, high, color=theme.published, alpha=0.14, linewidth=0)
+        for line in papers:
+            axes.plot(epsilons, line, color=theme.published, linewidth=0.7, alpha=0.55)
+        ends = [(100 * found["majority"], "always the majority", theme.majority)]
+        ends.append((float(np.nanmean(papers[:, -1])), "the papers' methods", theme.published))
+        for name, label, meaning, style in LINES:
+            mean, color = means(found, name), theme.of(meaning)
+            error = 100 * np.array([cell["standard_error"] or 0.0 for cell in found["lines"][name]])
+            if style == "o-":
+                band(axes, epsilons, mean - error, mean + error, color, among=4)
+            axes.plot(epsilons, mean, style, color=color, linewidth=1.4 if style == "--" else 2.0)
+            ends.append((float(mean[-1]), label, color))
+        axes.set(xscale="log", xlim=(0.093, 2.02), ylim=(74.4, 86.4))
+        axes.set(xlabel="epsilon of each party, for the whole of training", ylabel="test accuracy (%)")
+        finish(axes, x=epsilons, legend=False)
+        edge = 1.13 * epsilons[-1]  # where labels begin, each joined to the end of its line
+        for at, (end, label, color) in zip(apart([end for end, _, _ in ends]), ends, strict=True):
+            axes.annotate(
+                label, (edge, at), xytext=(2, 0), textcoords="offset points", color=color, va="center",
+                annotation_clip=False,
+            )  # fmt: skip
+            axes.plot([1.01 * epsilons[-1], 0.99 * edge], [end, at], color=color, linewidth=0.8, clip_on=False)
+
+
+def means(found: dict[str, Any], name: str) -> Any:
+    """Mean accuracies in per cent by epsilon; nan where no noise reaches the budget."""
+    return np.array([np.nan if cell is None else 100 * cell["mean"] for cell in found["lines"][name]])
+
+
+def apart(heights: Sequence[float], least: float = 0.62) -> list[float]:
+    """Heights for labels that do not touch: each as near to its line's end as the others allow."""
+    order = np.argsort(heights)
+    placed = np.array(heights, dtype=float)[order]
+    for _ in range(200):
+        for low in range(len(placed) - 1):
+            if (short := least - (placed[low + 1] - placed[low])) > 0:
+                placed[low] -= short / 2
+                placed[low + 1] += short / 2
+    back = np.empty_like(placed)
+    back[order] = placed
+    return [float(height) for height in back]
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--run", action="store_true", help="train again, and write the numbers")
@@ -86,6 +149,11 @@ def main() -> None:
     if chosen.run:
         chosen.out.mkdir(parents=True, exist_ok=True)
         numbers.write_text(json.dumps(run(chosen.splits, chosen.seeds, chosen.keep), indent=1) + "\n")
+    found = json.loads(numbers.read_text())
+    for name, theme in THEMES.items():
+        draw(found, theme, chosen.out / f"accuracy-{name}")
+    for name in found["lines"]:
+        print(f"{name:<32}" + "  ".join(f"{value:5.2f}" for value in means(found, name)))
 
 
 if __name__ == "__main__":

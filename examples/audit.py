@@ -1,13 +1,13 @@
 """An audit with planted bugs: what an attacker proves, beside what is certified
 
 A certificate says that nobody can lose more than epsilon. An audit tries: an attacker who knows everything but one
-record plays hundreds of thousands of games against the code that trains, guesses each time which of two records was
-in it, and the guesses that come true prove a lower bound of epsilon. A sound implementation stays below its
-certificate, whatever the attacker does.
+record plays hundreds of thousands of games against the code that trains, guesses each time which of two records was in
+it, and the guesses that come true prove a lower bound of epsilon. A sound implementation stays below its certificate,
+whatever the attacker does.
 
 An audit that never finds anything proves little about the auditor. So the same games are played against bugs that have
-shipped elsewhere: half the noise, rounds that nobody counted, the raw iterate kept in the dual. Every one of them has to
-end up beyond the certificate. The command for your own job is `privadmm audit CONFIG.toml`.
+shipped elsewhere: half the noise, rounds that nobody counted, the raw iterate kept in the dual. Every one of them has
+to end up beyond the certificate. The command for your own job is `privadmm audit CONFIG.toml`.
 """
 
 import argparse
@@ -25,7 +25,7 @@ chosen = options.parse_args()
 chosen.out.mkdir(parents=True, exist_ok=True)
 
 # Ten rounds: what matters to a guarantee is how noise and rounds relate, and ten are played sooner than a hundred.
-ROUNDS, GAMES = 10, 60_000 if chosen.quick else 400_000
+ROUNDS, GAMES = 10, 40_000 if chosen.quick else 400_000
 METHODS = {"dp_admm": "DP-ADMM"}
 if not chosen.quick:
     METHODS |= {"first_order_consensus": "the recommended method", "mr_admm": "MR-ADMM"}
@@ -35,14 +35,15 @@ for name in METHODS:
     config = read(Path(__file__).with_name(f"{name}.toml"))
     short = replace(config, algorithm=replace(config.algorithm, rounds=ROUNDS))
     audits[name] = found = audited(short, GAMES, lambda games, of: None)
-    print(f"{METHODS[name]}: certified {found['epsilon_certified']:.3f}, the attack proves {found['epsilon_lower']:.3f}")
+    proved = found["epsilon_lower"]
+    print(f"{METHODS[name]}: certified {found['epsilon_certified']:.3f}, the attack proves {proved:.3f}")
     for bug in found["negative_controls"]:
         print(f"  {bug['name']:<42} proves {bug['epsilon_lower']:.3f}, {'caught' if bug['caught'] else 'MISSED'}")
 
 title = "Honest code stays below its certificate, and every planted bug is caught"
 words = (
-    f"Lower bounds of epsilon with 95 % confidence from {GAMES:,} games on each of two neighbouring data sets; {ROUNDS} "
-    f"rounds, delta = {plain(found['delta'])}. The bugs claim what the sound implementation claims."
+    f"Lower bounds of epsilon with 95 % confidence from {GAMES:,} games on each of two neighbouring data sets; "
+    f"{ROUNDS} rounds, delta = {plain(found['delta'])}. The bugs claim what the sound implementation claims."
 )
 most = max(bug["epsilon_lower"] for found in audits.values() for bug in found["negative_controls"])
 rows = [
@@ -50,9 +51,8 @@ rows = [
     for name, found in audits.items()
     for bug in [{"name": "as it is", "epsilon_lower": found["epsilon_lower"]}, *found["negative_controls"]]
 ]
-with picture(
-    chosen.out / "audit", height=0.9 + 0.3 * len(rows), title=title, words=words, quick=chosen.quick
-) as (figure, theme):
+size = {"height": 0.9 + 0.3 * len(rows)}
+with picture(chosen.out / "audit", title=title, words=words, quick=chosen.quick, **size) as (figure, theme):
     axes = figure.subplots()
     limit = max(found["epsilon_certified"] for found in audits.values())
     axes.axvspan(0, limit, color=theme.zones["good"], linewidth=0)

@@ -4,8 +4,8 @@ Neither may show its columns to the other, and together they know better who pay
 number for every customer and round; who holds the labels fits the sum. A customer loses what both companies release, so
 the account is one for each person, and epsilon counts both together.
 
-The picture says what that costs. With noise on every customer's score, columns need far more epsilon than records do: the
-two companies together beat what the bank could do alone, without any noise, only from an epsilon of about 5 for a
+The picture says what that costs. With noise on every customer's score, columns need far more epsilon than records do:
+the two companies together beat what the bank could do alone, without any noise, only from an epsilon of about 5 for a
 customer on, and at 1 they are hardly better than chance. It is better to see that before the project than after it.
 Labels are not hidden here. The customers are invented, and everything is a simulation in this process.
 """
@@ -81,8 +81,9 @@ print(privadmm.account(ledger))
 found = np.array(accuracies)
 title = "Two companies, one model: what hiding each customer costs"
 words = (
-    f"{len(y):,} invented customers to train on, {len(y_test):,} to test; bank 3 columns, card company 2; ADMM sharing, 4 "
-    f"rounds, delta = {plain(DELTA)}; line and band: mean and range over {len(SEEDS)} noise seeds. Labels are not hidden."
+    f"{len(y):,} invented customers to train on, {len(y_test):,} to test; bank 3 columns, card company 2; ADMM "
+    f"sharing, 4 rounds, delta = {plain(DELTA)}; line and band: mean and range over {len(SEEDS)} noise seeds. "
+    "Labels are not hidden."
 )
 with picture(chosen.out / "banks", height=3.8, title=title, words=words, quick=chosen.quick) as (figure, theme):
     axes = figure.subplots()

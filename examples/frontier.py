@@ -5,10 +5,10 @@ the noise will be beside what data usually have to say, and so see in time that 
 spent, and before anybody has asked for a record.
 
 The picture is that estimate as a map, for ten parties. Find your number of records on the left and follow it to the
-right: in the green zone most of what the data can tell gets through, in the red one nothing better than a constant answer
-is to be expected. With secure sums, in which the parties share one noise, the map shifts by a factor of about 2.6: fewer
-records are enough, or less epsilon. It is an estimate, not an accuracy; `privadmm frontier --records 10000 --parties 10`
-prints it for your own numbers, and `train` warns of a budget in the red zone.
+right: in the green zone most of what the data can tell gets through, in the red one nothing better than a constant
+answer is to be expected. With secure sums, in which the parties share one noise, the map shifts by a factor of about
+2.6: fewer records are enough, or less epsilon. It is an estimate, not an accuracy; `privadmm frontier --records 10000
+--parties 10` prints it for your own numbers, and `train` warns of a budget in the red zone.
 """
 
 import argparse
@@ -48,12 +48,11 @@ for way, sum in WAYS.items():
 
 title = "How much epsilon is enough? A map from public facts, before any record is read"
 words = (
-    f"{PARTIES} parties of equal size, delta = {plain(DELTA)}, the recommended method; a signal like the median of nine "
-    "public data sets. A third of the parties may collude in the secure sum. An estimate: nothing was run."
+    f"{PARTIES} parties of equal size, delta = {plain(DELTA)}, the recommended method; a signal like the median of "
+    "nine public data sets. A third of the parties may collude in the secure sum. An estimate: nothing was run."
 )
-with picture(
-    chosen.out / "frontier", height=4.1, title=title, words=words, mode=None, quick=chosen.quick
-) as (figure, theme):
+how = {"words": words, "mode": None, "quick": chosen.quick}
+with picture(chosen.out / "frontier", height=4.1, title=title, **how) as (figure, theme):
     both = figure.subplots(1, 2, sharey=True)
     low, high = 100.0, 200_000.0
     colors = (theme.own_noise, theme.secure_sum)

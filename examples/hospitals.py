@@ -12,6 +12,7 @@ The patients are invented, and everything is a simulation in this process.
 import argparse
 import re
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -97,14 +98,14 @@ steps = [f"search:\n{losses[0]},\n2 fits", f"search:\n{losses[1]},\n2 fits", "la
 title = "One ledger for a whole search: fits compose, and the budget holds"
 words = (
     f"{len(y):,} invented patients of four hospitals; the search's fits have epsilon = {EACH:g} each, delta = "
-    f"{plain(DELTA)}. The last model is right on {accuracy:.1f} % of {len(y_test):,} held-out patients, a constant answer on "
-    f"{majority:.1f} %."
+    f"{plain(DELTA)}. The last model is right on {accuracy:.1f} % of {len(y_test):,} held-out patients, a constant "
+    f"answer on {majority:.1f} %."
 )
 with picture(chosen.out / "hospitals", height=3.6, title=title, words=words) as (figure, theme):
     axes = figure.subplots()
     axes.axhline(BUDGET, color=theme.ink, linewidth=1.2, linestyle="--")
     axes.text(-0.42, BUDGET + 0.04, symbols(f"budget, epsilon = {BUDGET:g}"))
-    for number, (before, after) in enumerate(zip(spent, spent[1:], strict=False)):
+    for number, (before, after) in enumerate(pairwise(spent)):
         axes.bar(number, before, color=theme.certified, alpha=0.25, width=0.62)
         axes.bar(number, after - before, bottom=before, color=theme.certified, width=0.62)
         middle = (before + after) / 2

@@ -1,12 +1,12 @@
 """Paper: DP-ADMM. The comparison turns round once both methods have their own sensitivity
 
 Huang, Hu, Chan-Tin and Gong linearise ADMM, so that noise does not disrupt it, and compare with Algorithm 2, which
-solves each subproblem and then adds noise. In their figures Algorithm 2 is ruined. It comes out like that here too, with
-the paper's noise: the left picture, where its loss is hundreds of times larger.
+solves each subproblem and then adds noise. In their figures Algorithm 2 is ruined. It comes out like that here too,
+with the paper's noise: the left picture, where its loss is hundreds of times larger.
 
-But the sensitivity that they give Algorithm 2 forgets the penalty rho, and its noise is 589 times what the argmin needs.
-On the right both have exactly the noise that the same certified total asks for, and Algorithm 2 is the better one from
-small totals on. `privadmm reproduce dp-admm` runs the paper's whole experiment.
+But the sensitivity that they give Algorithm 2 forgets the penalty rho, and its noise is 589 times what the argmin
+needs. On the right both have exactly the noise that the same certified total asks for, and Algorithm 2 is the better
+one from small totals on. `privadmm reproduce dp-admm` runs the paper's whole experiment.
 """
 
 import argparse
@@ -37,7 +37,11 @@ def found(method: str, noise: str) -> list[Found]:
 
 
 clear = simulate(Case("l2", "Algorithm 1", "off", 0.1, DELTA), ROUNDS, SEEDS)
-runs = {(method, noise): found(method, noise) for method in ("DP-ADMM", "Algorithm 2") for noise in ("published", "certified")}
+runs = {
+    (method, noise): found(method, noise)
+    for method in ("DP-ADMM", "Algorithm 2")
+    for noise in ("published", "certified")
+}
 for (method, noise), cells in runs.items():
     losses = ", ".join(f"{cell.loss[-1].mean() / PROVIDERS:.4g}" for cell in cells)
     costs = ", ".join(f"{cell.certified:.3g}" for cell in cells)
@@ -45,9 +49,9 @@ for (method, noise), cells in runs.items():
 
 title = "DP-ADMM: who wins depends on whether the other's noise is right"
 words = (
-    f"Adult, 21,000 records at {PROVIDERS} providers, {ROUNDS} rounds, l2, delta = {plain(DELTA)}; lines and bands: mean and "
-    f"range over {SEEDS} runs with records and noise of their own. Left: the total that the paper's accountant claims; "
-    "the certified one of Algorithm 2 is 0 there, so far too large is its noise."
+    f"Adult, 21,000 records at {PROVIDERS} providers, {ROUNDS} rounds, l2, delta = {plain(DELTA)}; lines and "
+    f"bands: mean and range over {SEEDS} runs with records and noise of their own. Left: the total that the "
+    "paper's accountant claims; the certified one of Algorithm 2 is 0 there, so far too large is its noise."
 )
 with picture(chosen.out / "paper_dp_admm", height=3.9, title=title, words=words, quick=chosen.quick) as (figure, theme):
     both = figure.subplots(1, 2)

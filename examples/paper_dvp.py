@@ -5,8 +5,8 @@ says that privacy does not depend on the number of rounds. But an adversary sees
 100 rounds at the paper's own alpha = 0.3 really cost, by round, beside that claim.
 
 The right picture is the good news: certified noise, Gaussian and composed exactly, buys the same loss for far less. At
-equal certified totals it stands well below the paper's noise, and the paper's loss at a total of 17 is had for less than
-2. `privadmm reproduce dvp` runs the paper's whole experiment.
+equal certified totals it stands well below the paper's noise, and the paper's loss at a total of 17 is had for less
+than 2. `privadmm reproduce dvp` runs the paper's whole experiment.
 """
 
 import argparse
@@ -53,14 +53,14 @@ papers = {alpha: paper.proof(alpha, paper.RHO, ROUNDS, SEEDS) for alpha in ALPHA
 ours = {epsilon: certified(epsilon) for epsilon in TOTALS}
 clear = paper.plain(paper.CONTROL, ROUNDS).last.mean()
 for alpha, seen in papers.items():
-    print(f"the paper's noise, alpha = {alpha:g} a round: loss {seen.last.mean():.3f}, certified total {seen.epsilon:.3g}")
+    print(f"the paper's noise, {alpha:g} a round: loss {seen.last.mean():.3f}, certified total {seen.epsilon:.3g}")
 for epsilon, seen in ours.items():
     print(f"certified noise, total {epsilon:g}: loss {seen.last.mean():.3f}")
 
 title = "Dual variable perturbation: 100 rounds cost more than one"
 words = (
-    f"Adult, 40,000 records at 5 nodes, {ROUNDS} rounds, delta = {plain(nodes.DELTA)} for certified figures; lines and bands: "
-    f"mean and range over {SEEDS} noise seeds."
+    f"Adult, 40,000 records at 5 nodes, {ROUNDS} rounds, delta = {plain(nodes.DELTA)} for certified figures; lines "
+    f"and bands: mean and range over {SEEDS} noise seeds."
 )
 with picture(chosen.out / "paper_dvp", height=3.9, title=title, words=words, quick=chosen.quick) as (figure, theme):
     left, right = figure.subplots(1, 2)

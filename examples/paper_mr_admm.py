@@ -1,7 +1,7 @@
 """Paper: recycled ADMM. Where the gain of recycling comes from
 
-Zhang, Khalili and Liu recycle every noisy solution for one more step that costs no privacy, and let the penalty grow. At
-one published total their methods, R-ADMM and MR-ADMM, come out ahead of ADMM and M-ADMM: the left picture, and it
+Zhang, Khalili and Liu recycle every noisy solution for one more step that costs no privacy, and let the penalty grow.
+At one published total their methods, R-ADMM and MR-ADMM, come out ahead of ADMM and M-ADMM: the left picture, and it
 holds here at every total that was tried.
 
 The fair control is missing in the paper: plain ADMM, stopped after half of its rounds, makes as many releases and may
@@ -30,9 +30,7 @@ ORDER = (ADMM, M, R, MR, HALF, GROWING)
 
 plans = runs.plans(PAIRS)
 # ADMM and M-ADMM get the noise for which the paper claims R-ADMM's total.
-published = {
-    name: runs.published(plans[name], ALPHA, plans[R] if name in (ADMM, M) else None, SEEDS) for name in ORDER
-}
+published = {name: runs.published(plans[name], ALPHA, plans[R] if name in (ADMM, M) else None, SEEDS) for name in ORDER}
 certified = {name: runs.certified(plans[name], EPSILON, SEEDS) for name in ORDER}
 for kind, found in (("published", published), ("certified", certified)):
     for name, run in found.items():
@@ -40,8 +38,8 @@ for kind, found in (("published", published), ("certified", certified)):
 
 title = "Recycled ADMM wins at equal totals; so does plain ADMM with half the releases"
 words = (
-    f"Adult, 40,000 records at 5 nodes, {2 * PAIRS} iterations; dots and bars: mean and range of the loss over {SEEDS} noise "
-    f"seeds; certified at delta = {plain(DELTA)}."
+    f"Adult, 40,000 records at 5 nodes, {2 * PAIRS} iterations; dots and bars: mean and range of the loss over "
+    f"{SEEDS} noise seeds; certified at delta = {plain(DELTA)}."
 )
 claimed = published[R].spent[-1]
 heads = (f"equal published totals, epsilon = {claimed:.3g}", f"equal certified totals, epsilon = {EPSILON:g}")

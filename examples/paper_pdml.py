@@ -7,8 +7,8 @@ rho every round, so that the model converges. But what is told last is told near
 The left picture counts it exactly: what other servers learn of a label, by round. At rho = 0.8 the noise of phase 2 is
 worth next to nothing after forty rounds: the label is back at the epsilon = 1 of phase 1. Equal noise with a certified
 total of 1 for the whole record leaves a label at 0.28. On the right is what that buys: bounded noise as printed, R = 1,
-ends above the risk of a model that says nothing; certified noise stays near the model without privacy.
-`privadmm reproduce pdml` runs the paper's whole experiment.
+ends above the risk of a model that says nothing; certified noise stays near the model without privacy. `privadmm
+reproduce pdml` runs the paper's whole experiment.
 """
 
 import argparse
@@ -38,7 +38,8 @@ learnt = {
 }
 ours = against(CERTIFIED.job(shards))
 for rho, costs in learnt.items():
-    print(f"rho = {rho:g}, {ROUNDS[-1]} rounds: others learn of a record {costs[-1][0]:.3g}, of a label {costs[-1][1]:.4g}")
+    record, label = costs[-1]
+    print(f"rho = {rho:g}, {ROUNDS[-1]} rounds: others learn of a record {record:.3g}, of a label {label:.4g}")
 print(f"certified: others learn of a record {ours[0]:.3g}, of a label {ours[1]:.3g}")
 
 setups = {
@@ -55,15 +56,17 @@ for name, setup in setups.items():
 
 title = "Label randomisation and ADMM perturbation: what decaying noise is worth"
 words = (
-    f"Adult, {COUNT:,} records at 10 servers, labels randomised with epsilon = 1, delta = {plain(DELTA)}; V = 0.3, a and beta "
-    f"are ours. Bands: range over {SEEDS} seeds. Certified: 20 rounds of equal noise, epsilon = 1 for a record."
+    f"Adult, {COUNT:,} records at 10 servers, labels randomised with epsilon = 1, delta = {plain(DELTA)}; V = 0.3, "
+    f"a and beta are ours. Bands: range over {SEEDS} seeds. Certified: 20 rounds of equal noise, epsilon = 1 for a "
+    "record."
 )
 with picture(chosen.out / "paper_pdml", height=3.9, title=title, words=words, quick=chosen.quick) as (figure, theme):
     left, right = figure.subplots(1, 2)
     left.axhline(1.0, color=theme.muted, linestyle=":", linewidth=1.3)
     left.text(ROUNDS[-1], 1.02, "phase 1 alone", color=theme.muted, ha="right", fontsize=8.5)
     for (rho, costs), style in zip(learnt.items(), ("-", "--"), strict=True):
-        left.plot(ROUNDS, [label for _, label in costs], style, color=theme.published, label=f"as printed, rho = {rho:g}")
+        labels = [label for _, label in costs]
+        left.plot(ROUNDS, labels, style, color=theme.published, label=f"as printed, rho = {rho:g}")
     left.axhline(ours[1], color=theme.certified, label="certified, epsilon = 1 for a record")
     left.set(title="what others learn of a label", xlabel="rounds", ylabel="epsilon of a label", ylim=(0, 1.35))
     finish(left, legend="upper left")

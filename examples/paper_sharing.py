@@ -5,13 +5,15 @@ it does what it promises: the shared model beats what the first party can do alo
 column costs, and the weights leave bare at the end.
 
 A person is in every column. The picture shows the test loss by epsilon: in red the paper's noise at the total that it
-claims for a column, of which nothing is certified for a person; in blue certified noise, at the total that a person loses
-to both parties together. Where a person's epsilon is one that people would call small, sharing does not beat the first
-party alone, which needs no noise at all. `privadmm reproduce sharing` runs the paper's whole experiment.
+claims for a column, of which nothing is certified for a person; in blue certified noise, at the total that a person
+loses to both parties together. Where a person's epsilon is one that people would call small, sharing does not beat the
+first party alone, which needs no noise at all. `privadmm reproduce sharing` runs the paper's whole experiment.
 """
 
 import argparse
 from pathlib import Path
+
+import numpy as np
 
 from privadmm.papers.sharing.paper import PLANS
 from privadmm.papers.sharing.runs import DELTA, LOSS, Level, Where, admm, alone, noisy
@@ -30,7 +32,7 @@ plan = PLANS["a9a"]
 
 first, pooled = (alone(WHERE, parties)[LOSS] for parties in (1, None))
 shared = admm(WHERE, plan.rho, "sharing", EPOCHS)[-1, LOSS]
-print(f"test loss: first party alone {first:.4f}, all columns in one hand {pooled:.4f}, shared without noise {shared:.4f}")
+print(f"test loss: first party alone {first:.4f}, all columns in one hand {pooled:.4f}, shared, no noise {shared:.4f}")
 
 # A published run of one epoch hands over its weights and has no noise at all, so it is left out.
 published = [noisy(WHERE, Level("published", epsilon, plan.rho), RUNS[1:], SEEDS) for epsilon in PUBLISHED]
@@ -47,9 +49,9 @@ for kind, cells in points.items():
 
 title = "ADMM sharing: noise for a person costs more than the second party brings"
 words = (
-    f"a9a (Adult), columns split 66 : 57 between two parties, delta = {plain(DELTA)}; dots and bars: mean and range over {SEEDS} "
-    "noise seeds, each at the best of its numbers of epochs, a choice that no epsilon covers. The first party alone and "
-    "the pooled model have no noise."
+    f"a9a (Adult), columns split 66 : 57 between two parties, delta = {plain(DELTA)}; dots and bars: mean and "
+    f"range over {SEEDS} noise seeds, each at the best of its numbers of epochs, a choice that no epsilon covers. "
+    "The first party alone and the pooled model have no noise."
 )
 with picture(chosen.out / "paper_sharing", height=4.0, title=title, words=words, quick=chosen.quick) as (figure, theme):
     axes = figure.subplots()
@@ -60,11 +62,12 @@ with picture(chosen.out / "paper_sharing", height=4.0, title=title, words=words,
     ):
         axes.axhline(value, color=color, linestyle=style, linewidth=1.3)
         axes.annotate(text, (low, value), xytext=(0, 4), textcoords="offset points", color=color, fontsize=9)
-    names = {"published": "the paper's noise: what it claims for a column", "certified": "certified noise: for a person"}
+    names = {"published": "the paper's noise, claimed for a column", "certified": "certified noise, for a person"}
     for (kind, cells), marker in zip(points.items(), ("X", "o"), strict=True):
-        epsilons, values = zip(*sorted((epsilon, losses) for epsilon, losses in cells), strict=True)
-        means = [losses.mean() for losses in values]
-        ends = [[losses.mean() - losses.min() for losses in values], [losses.max() - losses.mean() for losses in values]]
+        epsilons, values = zip(*sorted(cells, key=lambda cell: cell[0]), strict=True)
+        losses = np.array(values)
+        means = losses.mean(axis=1)
+        ends = [means - losses.min(axis=1), losses.max(axis=1) - means]
         axes.errorbar(epsilons, means, yerr=ends, fmt=f"{marker}-", color=theme.of(kind), label=symbols(names[kind]))
     axes.set(xscale="log", yscale="log", xlabel="total epsilon", ylabel="test loss")
     finish(axes, legend="upper right")

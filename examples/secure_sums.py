@@ -56,8 +56,9 @@ for parties, alone, together in zip(PARTIES, own.mean(axis=1), secure.mean(axis=
 
 title = "Secure sums: no price for not trusting each other"
 words = (
-    f"Adult, {TRAIN:,} records to train on and {len(y_test):,} to test, epsilon = {EPSILON:g}, delta = {plain(DELTA)}. "
-    f"Lines are means, bands the range, over {len(SEEDS)} noise seeds. In a secure sum a third of the parties may collude."
+    f"Adult, {TRAIN:,} records to train on and {len(y_test):,} to test, epsilon = {EPSILON:g}, delta = "
+    f"{plain(DELTA)}. Lines are means, bands the range, over {len(SEEDS)} noise seeds. In a secure sum a third of "
+    "the parties may collude."
 )
 with picture(chosen.out / "secure_sums", title=title, words=words, quick=chosen.quick) as (figure, theme):
     axes = figure.subplots()

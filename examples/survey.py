@@ -5,9 +5,9 @@ row; to hide the answer alone, where everything else about the person is known a
 answer, so that each person's answer is randomised before it is stored.
 
 The picture shows what each promise leaves of the answer, by epsilon: the area under the ROC curve, 0.5 for guessing. To
-hide the answer alone takes half the noise that hiding the row takes, and so half the epsilon for the same curve. To trust
-nobody with the answer costs about as much as hiding the row. At the end five folds of a cross-validation are counted on
-one ledger. The people are invented, and everything is a simulation in this process.
+hide the answer alone takes half the noise that hiding the row takes, and so half the epsilon for the same curve. To
+trust nobody with the answer costs about as much as hiding the row. At the end five folds of a cross-validation are
+counted on one ledger. The people are invented, and everything is a simulation in this process.
 """
 
 import argparse
@@ -58,10 +58,10 @@ warnings.simplefilter("ignore", BudgetWarning)  # the small epsilons are too sma
 X, y = people(np.random.default_rng(0))
 X, X_test, y, y_test = train_test_split(X, y, test_size=0.25, random_state=0)
 clear = auc(model(algorithm="admm_star", epsilon=None, delta=None).fit(X, y))
-found = {
-    promise: np.array([[auc(model(epsilon=e, **{"random_state": s, **how}).fit(X, y)) for s in SEEDS] for e in EPSILONS])
-    for promise, how in PROMISES.items()
-}
+found = {}
+for promise, how in PROMISES.items():
+    fits = [[model(epsilon=e, random_state=seed, **how).fit(X, y) for seed in SEEDS] for e in EPSILONS]
+    found[promise] = np.array([[auc(fitted) for fitted in row] for row in fits])
 print(f"Median AUC: without privacy {clear:.3f}; with epsilon = {', '.join(f'{epsilon:g}' for epsilon in EPSILONS)}:")
 for promise, areas in found.items():
     print(f"  {promise:<42} {', '.join(f'{area:.3f}' for area in np.median(areas, axis=1))}")
@@ -74,9 +74,9 @@ print(privadmm.account(ledger))
 
 title = "Three promises to the people of a survey, and what each costs"
 words = (
-    f"{len(y):,} invented people at three parties, {len(y_test):,} to test; DP-FedSGD, 30 rounds, delta = {plain(DELTA)}; "
-    f"lines: medians over {len(SEEDS)} noise seeds, bands: their middle half. Randomised answers have epsilon = {LABEL_EPSILON:g} "
-    "against everybody, and the axis counts what the parties release on top."
+    f"{len(y):,} invented people at three parties, {len(y_test):,} to test; DP-FedSGD, 30 rounds, delta = "
+    f"{plain(DELTA)}; lines: medians over {len(SEEDS)} noise seeds, bands: their middle half. Randomised answers "
+    f"have epsilon = {LABEL_EPSILON:g} against everybody, and the axis counts what the parties release on top."
 )
 with picture(chosen.out / "survey", height=4.0, title=title, words=words, quick=chosen.quick) as (figure, theme):
     axes = figure.subplots()

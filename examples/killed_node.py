@@ -41,24 +41,11 @@ ROUNDS, VICTIM = 6 if chosen.quick else 16, 1  # the second party's node
 KILL_AFTER = ROUNDS // 2
 NAMES = ("party 1", "party 2", "party 3")
 CONFIG = f"""
-[data]
-source = "embedded:adult"
-test_fraction = 0.2
-
-[parties]
-count = 3
-
-[algorithm]
-name = "dp_admm"
-rounds = {ROUNDS}
-D_w = 30.0
-
-[privacy]
-epsilon = 1.0
-delta = 1e-6
-
-[run]
-seed = 0
+data = {{ source = "embedded:adult", test_fraction = 0.2 }}
+parties = {{ count = 3 }}
+algorithm = {{ name = "dp_admm", rounds = {ROUNDS}, D_w = 30.0 }}
+privacy = {{ epsilon = 1.0, delta = 1e-6 }}
+run = {{ seed = 0 }}
 """
 
 kept = tempfile.TemporaryDirectory()
@@ -94,15 +81,10 @@ in_process = run(config, place / "in-process").result["transcript"]
 problems = [verify(party.ledger, receipts_of(folder, party.ledger)).problems for party in made.parties]
 lines = [list(map(json.loads, (party.folder / "requests.log").read_text().splitlines())) for party in made.parties]
 steps = [[line for line in log if line["kind"] == "step" and line["outcome"] == "answered"] for log in lines]
+times = [[datetime.fromisoformat(line["at"]).timestamp() - began for line in log] for log in steps]
 spent = [log[-1]["epsilon_spent"] for log in steps]
 print(f"the run {status['state']}; transcript as in one process: {federated == in_process}")
 print(f"ledgers verified: {not any(problems)}; epsilon spent: {', '.join(f'{value:.4f}' for value in spent)}")
-
-
-def seconds(line: dict[str, Any]) -> float:
-    return datetime.fromisoformat(line["at"]).timestamp() - began
-
-
 kept.cleanup()
 title = "A node is killed, the run goes on, and nothing is spent twice"
 words = (
@@ -110,11 +92,11 @@ words = (
     "letters over TLS. From the parties' own logs. The transcript is that of one process: "
     f"{'yes' if federated == in_process else 'NO'}."
 )
-last = max(seconds(line) for log in steps for line in log)
+last = max(map(max, times))
 with picture(chosen.out / "killed_node", height=4.4, title=title, words=words, quick=chosen.quick) as (figure, theme):
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(1.15, 1))
-    colors, dead = (theme.certified, theme.baseline, theme.secure_sum), killed - began
-    back = min((seconds(line) for line in steps[VICTIM] if seconds(line) > dead + 1), default=last)
+    colors, dead = [theme.series(party) for party in range(3)], killed - began
+    back = min((at for at in times[VICTIM] if at > dead + 1), default=last)
     for axes in (above, below):
         axes.axvline(dead, color=theme.verdicts["poor"], linewidth=1.3)
     above.barh(VICTIM, back - dead, left=dead, height=0.5, color=theme.zones["poor"])
@@ -122,10 +104,9 @@ with picture(chosen.out / "killed_node", height=4.4, title=title, words=words, q
                color=theme.verdicts["poor"], fontsize=8.5)  # fmt: skip
     above.text(dead, -0.75, " kill -9", color=theme.verdicts["poor"], fontweight="bold", va="center")
     for party, (log, color) in enumerate(zip(steps, colors, strict=True)):
-        times = [seconds(line) for line in log]
-        above.plot(times, [party] * len(log), "|", color=color, markersize=15, markeredgewidth=1.6)
+        above.plot(times[party], [party] * len(log), "|", color=color, markersize=15, markeredgewidth=1.6)
         costs = [line["epsilon_spent"] for line in log]
-        below.step([0, *times, last + 2], [0, *costs, costs[-1]], where="post", color=color, label=NAMES[party],
+        below.step([0, *times[party], last + 2], [0, *costs, costs[-1]], where="post", color=color, label=NAMES[party],
                    linewidth=3.6 - 1.1 * party)  # fmt: skip
     above.set_yticks(range(3), NAMES)
     above.set(ylim=(2.5, -1.1), xlim=(0, last + 3), title="rounds that each party answered")

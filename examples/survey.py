@@ -81,10 +81,12 @@ words = (
 with picture(chosen.out / "survey", height=4.0, title=title, words=words, quick=chosen.quick) as (figure, theme):
     axes = figure.subplots()
     axes.axhline(clear, color=theme.non_private, linestyle="--", linewidth=1.2, label="without privacy")
-    colors = (theme.secure_sum, theme.certified, theme.baseline)
-    for (promise, areas), color, marker in zip(found.items(), colors, "osD", strict=True):
+    for number, ((promise, areas), marker) in enumerate(zip(found.items(), "osD", strict=True)):
+        color = theme.series(number)
         band(axes, EPSILONS, *np.quantile(areas, (0.25, 0.75), axis=1), color, among=3)
         axes.plot(EPSILONS, np.median(areas, axis=1), marker + "-", color=color, label=f"hidden: {promise}")
-    axes.axhline(0.5, color=theme.majority, linestyle=":", linewidth=1.2, label="guessing")
+    axes.axhline(0.5, color=theme.majority, linestyle=":", linewidth=1.2)
+    axes.text(EPSILONS[0], 0.495, "guessing", color=theme.majority, va="top")
     axes.set(xscale="log", xlabel="epsilon of each person", ylabel=symbols("area under the ROC curve"))
-    finish(axes, x=EPSILONS, legend="lower right")
+    axes.set_ylim(0.42, 0.92)
+    finish(axes, x=EPSILONS, legend="center right")

@@ -14,7 +14,7 @@ from small_runs import PNG
 
 ROOT = Path(__file__).parents[1]
 SCRIPTS = {path.stem: path for path in sorted((ROOT / "examples").glob("*.py"))}
-LONGEST = 135  # lines of a script
+LONGEST = 125  # lines of a script
 Names = dict[str, Any]  # what a script has defined when it is done
 
 

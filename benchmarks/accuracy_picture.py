@@ -22,7 +22,7 @@ import numpy as np
 from accuracy import OTHERS, bar, configs, kept, pooled, renamed
 from privadmm.config.file import Config
 from privadmm.runs.palette import THEMES, Meaning, Theme
-from privadmm.runs.style import band, finish, picture, plain
+from privadmm.runs.style import Kind, band, finish, picture, plain
 
 PLACE = Path(__file__).parents[1] / "docs" / "pictures"
 EPSILONS = [0.1, 0.25, 0.5, 1.0, 2.0]
@@ -53,7 +53,7 @@ def binned(config: Config, name: str) -> Config:
 
 
 def run(splits: int, seeds: int, keep: Path | None) -> dict[str, Any]:
-    """Train everything; the mean of every line by epsilon, and the standard error over splits."""
+    """Train everything; the mean of every line by epsilon, and its means by split."""
     results = []
     for split in range(splits):
         with bar(f"split {split + 1} of {splits}") as done:
@@ -72,38 +72,38 @@ def run(splits: int, seeds: int, keep: Path | None) -> dict[str, Any]:
 
 
 def summary(table: dict[str, Any], name: str, splits: int) -> dict[str, Any] | None:
-    """Mean accuracy of a line at one budget, and the range of its means by split; None where no noise reaches it."""
+    """Mean accuracy of a line at one budget, and its means by split; None where no noise reaches the budget."""
     (line,) = (line for line in table["lines"] if line["config"] == name)
     if line["accuracy"] is None:
         return None
     by_split = np.reshape(line["accuracies"], (splits, -1)).mean(axis=1)
-    spread = float(by_split.std(ddof=1) / np.sqrt(splits)) if splits > 1 else None
-    return {"mean": float(line["accuracy"]), "standard_error": spread, "by_split": by_split.tolist()}
+    return {"mean": float(line["accuracy"]), "by_split": by_split.tolist()}
 
 
-def draw(found: dict[str, Any], theme: Theme, place: Path) -> None:
-    """Draw it: labels at the ends of lines, a band of one standard error over splits, and the papers as a band."""
+def draw(found: dict[str, Any], theme: Theme, place: Path, kinds: Sequence[Kind] = ("svg",)) -> None:
+    """Draw it: labels at the ends of lines, bands of one standard error, and the papers' methods as thin lines."""
     epsilons, width = found["epsilon"], 7.6
     words = (
-        f"{found['data']}; {found['parties']} parties, delta = {plain(found['delta'])}, certified noise, one "
-        f"encoding for all. Means over {found['splits']} splits with {found['seeds_per_split']} noise seeds each; "
-        "bands: a standard error over splits. In the secure sum a third of the parties may collude."
+        f"{found['data']}; {found['parties']} parties, delta = {plain(found['delta'])}, certified noise, "
+        f"the same features for all. Means over {found['splits']} splits with {found['seeds_per_split']} noise seeds each; "
+        "bands: a standard error of the distance to no privacy. In the secure sum a third of the parties may "
+        "collude."
     )
-    with picture(place, width, 4.5, title=TITLE, words=words, theme=theme, kinds=("svg", "png")) as (figure, _):
+    with picture(place, width, 4.5, title=TITLE, words=words, theme=theme, kinds=kinds) as (figure, _):
         axes = figure.subplots()
         axes.axhline(100 * found["majority"], color=theme.majority, linestyle=":", linewidth=1.4)
         papers = np.array([means(found, f"{name} + moments, binned") for name in PAPERS])
         low, high = np.nanmin(papers, axis=0), np.nanmax(papers, axis=0)
-        axes.fill_between(epsilons, low, high, color=theme.published, alpha=0.14, linewidth=0)
+        axes.fill_between(epsilons, low, high, color=theme.published, alpha=0.12, linewidth=0, zorder=0.8)
         for line in papers:
-            axes.plot(epsilons, line, color=theme.published, linewidth=0.7, alpha=0.55)
+            axes.plot(epsilons, line, color=theme.published, linewidth=0.8, alpha=0.6, zorder=0.9)
         ends = [(100 * found["majority"], "always the majority", theme.majority)]
         ends.append((float(np.nanmean(papers[:, -1])), "the papers' methods", theme.published))
         for name, label, meaning, style in LINES:
             mean, color = means(found, name), theme.of(meaning)
-            error = 100 * np.array([cell["standard_error"] or 0.0 for cell in found["lines"][name]])
             if style == "o-":
-                band(axes, epsilons, mean - error, mean + error, color, among=4)
+                error = apart_from_clear(found, name)
+                band(axes, epsilons, mean - error, mean + error, color, among=2)
             axes.plot(epsilons, mean, style, color=color, linewidth=1.4 if style == "--" else 2.0)
             ends.append((float(mean[-1]), label, color))
         axes.set(xscale="log", xlim=(0.093, 2.02), ylim=(74.4, 86.4))
@@ -121,6 +121,13 @@ def draw(found: dict[str, Any], theme: Theme, place: Path) -> None:
 def means(found: dict[str, Any], name: str) -> Any:
     """Mean accuracies in per cent by epsilon; nan where no noise reaches the budget."""
     return np.array([np.nan if cell is None else 100 * cell["mean"] for cell in found["lines"][name]])
+
+
+def apart_from_clear(found: dict[str, Any], name: str) -> Any:
+    """Standard errors over splits of the distance to no privacy: a split is harder or easier for all lines alike."""
+    lines = (found["lines"][which] for which in (name, "non-private, binned"))
+    gaps = [np.subtract(ours["by_split"], clear["by_split"]) for ours, clear in zip(*lines, strict=True)]
+    return 100 * np.std(gaps, axis=1, ddof=1) / np.sqrt(found["splits"])
 
 
 def apart(heights: Sequence[float], least: float = 0.62) -> list[float]:
@@ -143,6 +150,7 @@ def main() -> None:
     options.add_argument("--splits", type=int, default=5)
     options.add_argument("--seeds", type=int, default=4, help="on each split")
     options.add_argument("--keep", type=Path, help="a directory: splits that are in it are not run again")
+    options.add_argument("--png", action="store_true", help="as PNG as well")
     options.add_argument("--out", type=Path, default=PLACE, help="where the pictures and their numbers are")
     chosen = options.parse_args()
     numbers = chosen.out / "accuracy.json"
@@ -151,7 +159,7 @@ def main() -> None:
         numbers.write_text(json.dumps(run(chosen.splits, chosen.seeds, chosen.keep), indent=1) + "\n")
     found = json.loads(numbers.read_text())
     for name, theme in THEMES.items():
-        draw(found, theme, chosen.out / f"accuracy-{name}")
+        draw(found, theme, chosen.out / f"accuracy-{name}", ("svg", "png") if chosen.png else ("svg",))
     for name in found["lines"]:
         print(f"{name:<32}" + "  ".join(f"{value:5.2f}" for value in means(found, name)))
 

@@ -1,7 +1,9 @@
 """Every script of the gallery (examples/*.py) runs, draws its figure, and shows what its title says."""
 
 import ast
+import json
 import runpy
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -119,6 +121,25 @@ def test_a_federation_with_a_killed_node_goes_on(tmp_path: Path, monkeypatch: py
     pytest.importorskip("flwr", reason="the extra flower is not installed: pip install 'privadmm[flower]'")
     assert killed_node(drawn("killed_node", tmp_path, monkeypatch))
     assert (tmp_path / "killed_node.svg").exists()
+
+
+def test_the_picture_of_readme_is_drawn_from_its_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And its numbers are in the order that README tells."""
+    place, script = ROOT / "docs" / "pictures", ROOT / "benchmarks" / "accuracy_picture.py"
+    shutil.copy(place / "accuracy.json", tmp_path)
+    monkeypatch.syspath_prepend(str(script.parent))
+    monkeypatch.setattr(sys, "argv", [str(script), "--out", str(tmp_path)])
+    names = runpy.run_path(str(script), run_name="__main__")
+    pictures = [f"accuracy-{theme}.svg" for theme in ("dark", "light")]
+    assert sorted(path.name for path in tmp_path.glob("*.svg")) == pictures
+    assert all((place / name).exists() for name in pictures)
+    numbers = json.loads((place / "accuracy.json").read_text(encoding="utf-8"))
+    own, secure, clear = (
+        names["means"](numbers, f"{name}, binned") for name in ("recommended", "secure sum", "non-private")
+    )
+    assert (100 * numbers["majority"] < own).all()
+    assert (own < secure).all()
+    assert (secure < clear).all()
 
 
 def test_every_script_has_a_check_and_a_committed_figure() -> None:

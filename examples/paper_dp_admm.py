@@ -68,5 +68,9 @@ with picture(chosen.out / "paper_dp_admm", height=3.9, title=title, words=words,
         axes.set(xscale="log", title=head, xlabel=f"total epsilon, {kind}")
         if noise == "published":
             axes.set(yscale="log", ylabel="mean loss of a record")
-        finish(axes, x=[float(f"{total:.1g}") for total in totals], legend="upper right")
+        finish(
+            axes,
+            x=[float(f"{total:.1g}") for total in totals],
+            legend="center right" if noise == "published" else False,
+        )
         axes.title.set_color(theme.of(noise))

@@ -75,7 +75,12 @@ with picture(chosen.out / "paper_dvp", height=3.9, title=title, words=words, qui
         symbols(f"the paper: alpha = {paper.CHOSEN:g}, whatever the rounds"), (rounds[-1], paper.CHOSEN), ha="right",
         xytext=(0, 5), textcoords="offset points", color=theme.published, fontsize=8.5,
     )  # fmt: skip
-    left.set(title="what the paper's noise costs", xlabel="rounds", ylabel="epsilon of all rounds", ylim=(0, None))
+    left.set(
+        title="what the paper's noise costs",
+        xlabel="rounds",
+        ylabel="epsilon of all rounds",
+        ylim=(0, 1.12 * spent[-1]),
+    )
     finish(left, legend=False)
     right.axhline(clear, color=theme.non_private, linestyle="--", linewidth=1.2, label="without noise")
     for runs, color, label in (

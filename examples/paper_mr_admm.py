@@ -36,7 +36,7 @@ for kind, found in (("published", published), ("certified", certified)):
     for name, run in found.items():
         print(f"{kind:<9} {name:<40} loss {run.last.mean():.4f} ({run.last.min():.4f} to {run.last.max():.4f})")
 
-title = "Recycled ADMM wins at equal totals; so does plain ADMM with half the releases"
+title = "Recycled ADMM wins, and so does plain ADMM with half the releases"
 words = (
     f"Adult, 40,000 records at 5 nodes, {2 * PAIRS} iterations; dots and bars: mean and range of the loss over "
     f"{SEEDS} noise seeds; certified at delta = {plain(DELTA)}."
@@ -56,6 +56,7 @@ with picture(chosen.out / "paper_mr_admm", height=3.4, title=title, words=words,
                 ha="center", fontsize=8, color=color,
             )  # fmt: skip
         axes.axhline(3.5, color=theme.faint)
+        axes.margins(x=0.14)
         axes.set(title=head, xlabel="mean loss of the nodes", ylim=(5.6, -0.7))
         finish(axes, legend=False)
         axes.title.set_color(theme.of(kind))

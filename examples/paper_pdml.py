@@ -77,5 +77,5 @@ with picture(chosen.out / "paper_pdml", height=3.9, title=title, words=words, qu
             band(right, x, risks.min(axis=1), risks.max(axis=1), color, among=2)
         right.plot(x, risks.mean(axis=1), color=color, linestyle="--" if name == "no privacy" else "-", label=name)
     right.axhline(ZERO, color=theme.majority, linestyle=":", linewidth=1.3, label="a model that says nothing")
-    right.set(title="what it buys", xlabel="rounds", ylabel=symbols("empirical risk"), yscale="log")
+    right.set(title="what it buys", xlabel="rounds", ylabel=symbols("empirical risk"), yscale="log", ylim=(0.5, 4))
     finish(right, legend="upper right")

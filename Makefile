@@ -28,6 +28,14 @@ bench-engines: $(VENV)/dev
 	$(BIN)/python benchmarks/letters.py --quick
 	$(BIN)/python benchmarks/flower_overhead.py --quick
 
+# Every picture of docs/gallery again (about ten minutes), and README's from its stored numbers; benchmarks/
+# accuracy_picture.py --run measures those anew.
+.PHONY: gallery
+gallery: $(VENV)/dev
+	for script in examples/*.py; do $(BIN)/python $$script --out runs/gallery || exit 1; done
+	cp runs/gallery/*.svg docs/gallery/
+	$(BIN)/python benchmarks/accuracy_picture.py
+
 lint: $(VENV)/dev
 	$(BIN)/ruff check src tests benchmarks tools examples
 	$(BIN)/ruff format --check src tests benchmarks tools examples

@@ -26,9 +26,7 @@ def failures(name: str, text: str) -> tuple[int, int, str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
-def test_the_examples_of_a_page_do_what_they_show(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_examples_of_a_page_do_what_they_show(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     failed, attempted, said = failures(page.name, "\n".join(blocks(page)))
     assert attempted

@@ -1,12 +1,12 @@
 """Every command that README and the pages show is run, in a folder of its own, or it is said why not.
 
-A block of commands is a fence ```sh. It is run by bash, the blocks of a page in their order in one folder, but for those
-that a comment right before them marks,
+A block of commands is a fence ```sh. It is run by bash, the blocks of a page in their order in one folder, but for
+those that a comment right before them marks,
 
     <!-- not run: WHY -->
 
-and those of the pages in ELSEWHERE. Tests that a reason names have to exist. A line ends with exit code 0, or with the one
-that its comment names ("exit code 3"). Indented lines that begin with privadmm show a form, often with words to be
+and those of the pages in ELSEWHERE. Tests that a reason names have to exist. A line ends with exit code 0, or with the
+one that its comment names ("exit code 3"). Indented lines that begin with privadmm show a form, often with words to be
 replaced: they are not run. Of what is not run, every command and option has to exist.
 """
 
@@ -32,7 +32,7 @@ MARK = re.compile(r"<!-- not run: ([^>]+?) -->\s*\Z")
 # Pages whose commands are not run from the page, and why.
 ELSEWHERE = {
     "docs/deploy.md": "several machines; tests/deploy/test_joining.py and tests/deploy/test_flower_runs.py run these",
-    "docs/operations.md": "a service manager, or a federation that runs; tests/deploy/test_operations.py, tests/deploy/test_kit.py",
+    "docs/operations.md": "services, a running federation; tests/deploy/test_operations.py, tests/deploy/test_kit.py",
     "docs/errata.md": "it is itself a test: tests/papers/errata",
     "docs/theory.md": "forms; tests/papers/test_theory.py and tests/papers/test_tradeoff.py run them",
     "docs/papers/dp-admm.md": "minutes; tests/papers/test_dp_admm.py",
@@ -87,7 +87,9 @@ def script(blocks: list[Block]) -> str:
         for line in block.lines:
             wanted = int(found[1]) if (found := CODE.search(line)) else 0
             told = f"{block.page}:{block.line}: {line}".replace("'", "'\\''")
-            parts.append(f"{line}\ncode=$?; [ $code -eq {wanted} ] || {{ echo '{told}' \"ended with $code\" >&2; exit 1; }}")
+            parts.append(
+                f"{line}\ncode=$?; [ $code -eq {wanted} ] || {{ echo '{told}' \"ended with $code\" >&2; exit 1; }}"
+            )
     return "\n".join(parts)
 
 

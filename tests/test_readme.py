@@ -47,7 +47,9 @@ def test_its_config_is_what_init_recommends(tmp_path: Path, monkeypatch: pytest.
 
 
 def fenced_commands() -> list[list[str]]:
-    block = next(text for text in re.findall(r"^```sh\n(.*?)^```", README, re.MULTILINE | re.DOTALL) if " init " in text)
+    block = next(
+        text for text in re.findall(r"^```sh\n(.*?)^```", README, re.MULTILINE | re.DOTALL) if " init " in text
+    )
     lines = [line.split(" #")[0] for line in block.replace("\\\n", " ").splitlines()]
     return [line.split()[1:] for line in lines]
 
@@ -66,6 +68,8 @@ def test_its_scoreboard_is_what_the_pages_of_the_papers_say() -> None:
 
 def test_its_figures_are_those_of_the_accuracy_page() -> None:
     rows = dict(re.findall(r"^\| ([^|]+) \| ([^\n]+)$", (ROOT / "docs/accuracy.md").read_text(), re.MULTILINE))
-    at_one = {name: float(rows[name].split("|")[1].split()[0]) for name in ("non-private, binned", "secure sum, binned")}
+    at_one = {
+        name: float(rows[name].split("|")[1].split()[0]) for name in ("non-private, binned", "secure sum, binned")
+    }
     lost = at_one["non-private, binned"] - at_one["secure sum, binned"]
     assert f"at epsilon = 1 secure sums cost {lost:.1f} points of accuracy" in README.replace("\n", " ")

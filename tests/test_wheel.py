@@ -91,5 +91,3 @@ def test_one_version_everywhere() -> None:
     cited = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert declared == privadmm.__version__
     assert f"\nversion: {declared}\n" in cited
-
-

@@ -57,7 +57,7 @@ def text_of(rest: str) -> Iterator[str]:
 
 
 def accuracy(name: str) -> list[str]:
-    """The rows of the first table of docs/accuracy.md that are about this method, with their header; none if it has none."""
+    """The rows of docs/accuracy.md's first table that are about this method, with their header; none if there are none."""
     text = (ROOT / "docs/accuracy.md").read_text(encoding="utf-8")
     lines = re.search(r"(?:^\|.*\n)+", text, re.MULTILINE)[0].splitlines()  # type: ignore[index]
     wanted = ROWS.get(name, (name,))
@@ -72,18 +72,20 @@ def page(name: str) -> str:
     private = not issubclass(ALGORITHMS[name], Open)
     parts = [f"# {name}", prose(summary)]
     if not private:
-        parts.append("**Not private.** A reference to compare with: its values leave in the clear, and every result says so.")
+        parts.append(
+            "**Not private.** A reference to compare with: its values leave in the clear, and every result says so."
+        )
     parts += text_of(rest)
     if private and not any(line.startswith("## What is promised") for line in parts):
         parts += ["## What is promised", "See [what each algorithm releases](../privacy.md#algorithms)."]
     example = (ROOT / f"examples/{name}.toml").read_text(encoding="utf-8")
     parts += [
         "## Parameters",
-        f"Keys of `[algorithm]` with `name = \"{name}\"`, beside those [of every method](../config.md); in Python, "
+        f'Keys of `[algorithm]` with `name = "{name}"`, beside those [of every method](../config.md); in Python, '
         f"arguments of `{ALGORITHMS[name].__name__}`.",
         markdown_table(fields) if fields else "It has no parameters of its own.",
         "## Example",
-        f"```toml title=\"examples/{name}.toml\"\n{example.strip()}\n```",
+        f'```toml title="examples/{name}.toml"\n{example.strip()}\n```',
         f"```sh\nprivadmm examples\nprivadmm account examples/{name}.toml\nprivadmm train examples/{name}.toml\n```",
         "## Measured accuracy",
     ]
@@ -99,7 +101,11 @@ def page(name: str) -> str:
 
 def overview() -> str:
     """The list of all pages."""
-    lines = ["# Algorithms", "One page for each, made from the code. [Choosing a method](../choosing.md) says which to take.", ""]
+    lines = [
+        "# Algorithms",
+        "One page for each, made from the code. [Choosing a method](../choosing.md) says which to take.",
+        "",
+    ]
     for name in sorted(ALGORITHMS, key=lambda name: (issubclass(ALGORITHMS[name], Open), name)):
         lines.append(f"- [`{name}`]({name}.md): {prose(docstring(name)[0])}")
     return "\n\n".join(lines[:2]) + "\n" + "\n".join(lines[2:]) + "\n"

@@ -31,7 +31,9 @@ def linked(paragraph: str) -> str:
     """The paragraph with links for its citations; a formula stays as it is."""
     if paragraph.startswith("    "):
         return paragraph
-    return CITED.sub(lambda cite: f"[{cite[2] or cite[1]}](../{cite[1]}.md{'#' + cite[2] if cite[2] else ''})", paragraph)
+    return CITED.sub(
+        lambda cite: f"[{cite[2] or cite[1]}](../{cite[1]}.md{'#' + cite[2] if cite[2] else ''})", paragraph
+    )
 
 
 def markdown(text: str) -> str:

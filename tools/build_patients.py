@@ -1,6 +1,6 @@
 """Make up the patients of examples/sample.csv and examples/patients.csv: nobody's records, from a seed.
 
-    python tools/build_patients.py [FOLDER]     # examples, if left out
+python tools/build_patients.py [FOLDER]     # examples, if left out
 """
 
 import csv

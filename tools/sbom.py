@@ -1,6 +1,6 @@
 """Write a list of what a release was tested with, from the lock: CycloneDX 1.5, as JSON. No registry is asked.
 
-    python tools/sbom.py OUT.json [requirements.txt]
+python tools/sbom.py OUT.json [requirements.txt]
 """
 
 import json

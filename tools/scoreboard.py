@@ -22,7 +22,9 @@ BEGIN, END = "<!-- scoreboard: begin -->", "<!-- scoreboard: end -->"
 
 def claims(page: str) -> Counter[str]:
     """Verdicts on what the paper itself claims, by the rows of a page's table of checks."""
-    rows = [re.split(r" ?(?<!\\)\| ?", row) for row in page.split("### Checks", 1)[1].splitlines() if row.startswith("|")]
+    rows = [
+        re.split(r" ?(?<!\\)\| ?", row) for row in page.split("### Checks", 1)[1].splitlines() if row.startswith("|")
+    ]
     by, verdict = rows[0].index("claimed by"), rows[0].index("verdict")
     return Counter(row[verdict].strip("*") for row in rows[2:] if row[by] == "the paper")
 

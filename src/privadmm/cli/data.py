@@ -1,4 +1,4 @@
-"""`privadmm examples`, `schema`, `init`, `config` and `predict`: from records to a config, and from a model to predictions."""
+"""`privadmm examples`, `schema`, `init`, `config`, `predict`: from records to a config, from a model to predictions."""
 
 import json
 from pathlib import Path

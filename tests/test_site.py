@@ -8,8 +8,8 @@ from types import ModuleType
 import pytest
 
 from privadmm.algorithms import ALGORITHMS
-from privadmm.algorithms.method import Open
 from privadmm.params import fields_of
+from small_runs import toml
 from test_citations import anchors
 
 ROOT = Path(__file__).parents[1]
@@ -43,7 +43,9 @@ def test_the_navigation_has_every_page() -> None:
 def test_a_page_has_update_promise_parameters_example_and_accuracy(name: str) -> None:
     page = PAGES[f"algorithms/{name}.md"]
     wanted = ["The update", "Parameters", "Example", "Measured accuracy"]
-    wanted += [] if issubclass(ALGORITHMS[name], Open) else ["What is promised"]
+    private = "privacy" in toml(ROOT / f"examples/{name}.toml")
+    wanted += ["What is promised"] if private else []
+    assert ("**Not private.**" in page) != private
     assert set(wanted) <= set(re.findall(r"^## (.*)$", page, re.MULTILINE))
     assert all(f"| `{key}` |" in page for key in fields_of(ALGORITHMS[name]))
     assert f'name = "{name}"' in page

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from privadmm.algorithms import ALGORITHMS
-from privadmm.algorithms.method import Open
 from privadmm.config.docs import markdown_table
 from privadmm.params import fields_of
 
@@ -23,8 +22,11 @@ ROWS = {
     "first_order_consensus": ("curator", "secure sum", "recommended"),
     "admm_star": ("non-private",),
 }
+# The recommended method first, and those that are not private last.
+ORDER = sorted(ALGORITHMS, key=lambda name: (name != "first_order_consensus", not ALGORITHMS[name].adjacencies, name))
 # The paragraphs of a docstring that get a heading of their own, by how they begin.
 PARTS = {"Privacy": "What is promised", "Published.": "What its paper claims", "Deviation": "Deviations from the paper"}
+NUMBERED = re.compile(r"(.*?\S) {2,}(\((?:T\d|line \d|Lemma \d|\w{1,3})\)(?:, \(\w+\))?)")
 CITED = re.compile(r"\s*\(docs/privacy\.md#([\w-]+)\)")
 
 
@@ -32,12 +34,16 @@ def docstring(name: str) -> tuple[str, str]:
     """The first line of a method's module, and the rest."""
     module = inspect.getmodule(ALGORITHMS[name])
     first, _, rest = inspect.cleandoc(module.__doc__ or "" if module else "").partition("\n")
-    return first, rest.strip()
+    return first, rest.strip("\n")
 
 
 def prose(paragraph: str) -> str:
-    """A paragraph of a docstring as Markdown. Indented ones are formulas, and stay as they are."""
-    return paragraph if paragraph.startswith("    ") else paragraph.replace("<", "&lt;")
+    """A paragraph of a docstring as Markdown. Indented ones are formulas: their numbers move up to them."""
+    if not paragraph.startswith("    "):
+        return paragraph.replace("<", "&lt;")
+    lines = [NUMBERED.fullmatch(line) or (line, line, "") for line in paragraph.splitlines()]
+    width = max(len(line[1]) for line in lines)
+    return "\n".join(f"{line[1]:{width}}  {line[2]}".rstrip() for line in lines)
 
 
 def text_of(rest: str) -> Iterator[str]:
@@ -57,7 +63,7 @@ def text_of(rest: str) -> Iterator[str]:
 
 
 def accuracy(name: str) -> list[str]:
-    """The rows of docs/accuracy.md's first table that are about this method, with their header; none if there are none."""
+    """The rows of docs/accuracy.md's first table that are about this method, below its header; or nothing."""
     text = (ROOT / "docs/accuracy.md").read_text(encoding="utf-8")
     lines = re.search(r"(?:^\|.*\n)+", text, re.MULTILINE)[0].splitlines()  # type: ignore[index]
     wanted = ROWS.get(name, (name,))
@@ -69,7 +75,7 @@ def page(name: str) -> str:
     """The page of one algorithm, as Markdown; links are relative to a folder inside docs."""
     summary, rest = docstring(name)
     fields = fields_of(ALGORITHMS[name])
-    private = not issubclass(ALGORITHMS[name], Open)
+    private = bool(ALGORITHMS[name].adjacencies)  # neighbours between which it promises something
     parts = [f"# {name}", prose(summary)]
     if not private:
         parts.append(
@@ -106,14 +112,14 @@ def overview() -> str:
         "One page for each, made from the code. [Choosing a method](../choosing.md) says which to take.",
         "",
     ]
-    for name in sorted(ALGORITHMS, key=lambda name: (issubclass(ALGORITHMS[name], Open), name)):
+    for name in ORDER:
         lines.append(f"- [`{name}`]({name}.md): {prose(docstring(name)[0])}")
     return "\n\n".join(lines[:2]) + "\n" + "\n".join(lines[2:]) + "\n"
 
 
 def pages() -> dict[str, str]:
     """All of them by their place in docs."""
-    return {"algorithms/index.md": overview(), **{f"algorithms/{name}.md": page(name) for name in ALGORITHMS}}
+    return {"algorithms/index.md": overview(), **{f"algorithms/{name}.md": page(name) for name in ORDER}}
 
 
 if __name__ == "__main__":

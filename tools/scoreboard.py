@@ -51,7 +51,7 @@ def with_table(path: Path) -> str:
         sys.exit(f"{path}: needs {BEGIN} and then {END}, once each")
     before, rest = text.split(BEGIN)
     folder = "" if path.parent == PAPERS else "docs/papers/"
-    return f"{before}{BEGIN}\n{table(folder)}\n{END}{rest.split(END)[1]}"
+    return f"{before}{BEGIN}\n\n{table(folder)}\n\n{END}{rest.split(END)[1]}"
 
 
 def main(words: Sequence[str]) -> None:

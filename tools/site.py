@@ -85,7 +85,16 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
-    return for_site(markdown, page.file.src_uri)
+    more = references() if page.file.src_uri == "papers/index.md" else ""
+    return for_site(markdown, page.file.src_uri) + more
+
+
+def references() -> str:
+    """The papers as a bibliography has them."""
+    from privadmm.papers.references import REFERENCES, bibliography
+
+    lines = [f"- {reference.cited}" for reference in REFERENCES.values()]
+    return "\n\n".join(("", "## References", "\n".join(lines), f"```bibtex\n{bibliography()}```\n"))
 
 
 @event_priority(-200)

@@ -85,9 +85,8 @@ def draw(found: dict[str, Any], theme: Theme, place: Path, kinds: Sequence[Kind]
     epsilons, width = found["epsilon"], 7.6
     words = (
         f"{found['data']}; {found['parties']} parties, delta = {plain(found['delta'])}, certified noise, the same "
-        f"features for all. Means over {found['splits']} splits with {found['seeds_per_split']} noise seeds each; "
-        "bands: a standard error of the distance to no privacy. In the secure sum a third of the parties may "
-        "collude."
+        f"features for all. Means over {found['splits']} splits of {found['seeds_per_split']} noise seeds; bands: "
+        "a standard error of the gap to no privacy. In the secure sum a third of the parties may collude."
     )
     with picture(place, width, 4.5, title=TITLE, words=words, theme=theme, kinds=kinds) as (figure, _):
         axes = figure.subplots()

@@ -112,7 +112,7 @@ REFERENCES = {
         authors=("Xin Wang", "Hideaki Ishii", "Linkang Du", "Peng Cheng", "Jiming Chen"),
         year=2020,
         kind="article",
-        venue="arXiv",
+        venue="arXiv preprint",
         arxiv="1908.01059",
     ),
     "sharing": Reference(

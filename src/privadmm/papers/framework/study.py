@@ -134,12 +134,15 @@ class Line:
 
 @dataclass(frozen=True)
 class Panel:
+    """Lines over one pair of axes. A `closer` panel draws lines of another once more, without what hid them."""
+
     title: str
     xlabel: str
     ylabel: str
     lines: Sequence[Line]
     xscale: Scale = "linear"
     yscale: Scale = "linear"
+    closer: bool = False
 
     @property
     def record(self) -> dict[str, Any]:
@@ -153,6 +156,11 @@ class Figure:
     name: str
     caption: str
     panels: Sequence[Panel]
+
+    @property
+    def record(self) -> list[dict[str, Any]]:
+        """The panels' numbers, each once."""
+        return [panel.record for panel in self.panels if not panel.closer]
 
 
 @dataclass(frozen=True)
@@ -227,8 +235,7 @@ class Study:
             "parameters": [asdict(parameter) for parameter in self.parameters],
             "tables": [{"name": grid.name, "columns": grid.columns, "rows": grid.rows} for grid in self.grids],
             "figures": [
-                {"name": figure.name, "caption": figure.caption, "panels": [panel.record for panel in figure.panels]}
-                for figure in self.figures
+                {"name": figure.name, "caption": figure.caption, "panels": figure.record} for figure in self.figures
             ],
             "notes": list(self.notes),
         }

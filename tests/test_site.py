@@ -14,7 +14,7 @@ from test_citations import anchors
 
 ROOT = Path(__file__).parents[1]
 CONFIG = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-MADE = {"index.md", "changelog.md", "contributing.md", "security.md", "algorithms/index.md", "gallery/index.md"}
+MADE = {"index.md", "changelog.md", "contributing.md", "security.md", "algorithms/index.md", "gallery.md"}
 
 
 def tool(name: str) -> ModuleType:

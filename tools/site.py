@@ -73,7 +73,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for source, place in OUTSIDE.items():
         made[place] = (ROOT / source).read_text(encoding="utf-8")
     if (ROOT / "docs/gallery").is_dir():
-        made["gallery/index.md"] = gallery()
+        made["gallery.md"] = gallery()
     texts = {place: for_site(text, place) for place, text in made.items()}
     for place, text in texts.items():
         files.append(File.generated(config, place, content=text))
@@ -172,17 +172,29 @@ def box(found: re.Match[str]) -> str:
     return f'!!! {found[1].lower()} "{title}"\n\n' + "\n".join(f"    {line}".rstrip() for line in body) + "\n"
 
 
+def place_in_gallery(picture: Path) -> tuple[bool, int, str]:
+    """People first, papers last."""
+    first = ("hospitals", "banks", "survey", "secure_sums", "frontier", "audit", "killed_node")
+    name = picture.stem
+    return name.startswith("paper_"), first.index(name) if name in first else len(first), name
+
+
 def gallery() -> str:
     """Every picture of docs/gallery, with the words of the script that draws it."""
-    parts = ["# Gallery", "Each picture is drawn by one script, which needs nothing but the package."]
-    for picture in sorted((ROOT / "docs/gallery").glob("*.svg")):
+    parts = [
+        "# Gallery",
+        "Three people who might use this, then what secure sums, budgets, attacks and a killed node look like, then a "
+        "picture for each paper. Each is drawn by one script, and every record in them is invented or public. "
+        "`privadmm examples` writes the scripts; each takes `--out`, and says what it found.",
+    ]
+    for picture in sorted((ROOT / "docs/gallery").glob("*.svg"), key=place_in_gallery):
         script = ROOT / "examples" / f"{picture.stem}.py"
         words = ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or ""
         title, _, rest = words.partition("\n")
         parts += [
             f"## {title.rstrip('.')}",
-            f"![{title.rstrip('.')}]({picture.name})",
+            f"![{title.rstrip('.')}](gallery/{picture.name})",
             rest.strip().replace("<", "&lt;"),
-            f"[{script.name}](../../examples/{script.name}): `python examples/{script.name} --out pictures`",
+            f"[{script.name}](../examples/{script.name}): `python examples/{script.name} --out pictures`",
         ]
     return "\n\n".join(parts) + "\n"

@@ -95,6 +95,11 @@ def sha(*parts: str | bytes) -> str:
     return total.hexdigest()
 
 
+def count_seal(row: str, *values: str | int) -> str:
+    """The seal of a count of refusals, over the hash of the row that it goes on from."""
+    return sha(row, *map(str, values))
+
+
 def link(before: str, row: tuple[Any, ...]) -> str:
     """Hash of a row (seq, kind, job, round, phase, inbox, charges, outbox, state) that follows the hash `before`."""
     *facts, outbox, state = row

@@ -22,7 +22,7 @@ from typing import Any
 from privadmm.errors import LockedError, RefusedError
 from privadmm.privacy.chain import Chain
 from privadmm.privacy.ledger import Asked
-from privadmm.privacy.ledger_file import sha, utc_now
+from privadmm.privacy.ledger_file import count_seal, sha, utc_now
 
 MOST = 10  # different refusals of a day that are listed
 COUNTED = 10_000  # of the same one in a day; beyond that nothing is written
@@ -52,6 +52,12 @@ class RefusalLog(Chain):
             finally:
                 self._db.execute(f"PRAGMA busy_timeout = {int(1000 * self._patience)}")
 
+    def note_decision(self, job: str, approved: bool, why: str) -> None:
+        """Put on record what the steward said about a proposed job."""
+        said = {"job": job, "approved": approved, "why": bounded(why)}
+        with self.transaction():
+            self._say("decide", "", said)
+
     def _count(self, facts: dict[str, Any], job: str) -> None:
         now = utc_now() if self.identity.mode == "deployment" else ""
         day = now[:10]
@@ -76,13 +82,16 @@ class RefusalLog(Chain):
     def _keep(self, key: str, day: str, seq: int, count: int, last: str) -> None:
         values = (key, day, seq, count, last)
         row = self._execute("SELECT hash FROM ticks WHERE seq = ?", seq).fetchone()
-        self._execute("INSERT OR REPLACE INTO refused VALUES (?, ?, ?, ?, ?, ?)", *values, sealed(row[0], *values))
+        self._execute("INSERT OR REPLACE INTO refused VALUES (?, ?, ?, ?, ?, ?)", *values, count_seal(row[0], *values))
 
     def _row_of(self, key: str, said: dict[str, Any]) -> int:
+        self._say("refuse", key, said)
+        return self.rows
+
+    def _say(self, kind: str, key: str, said: dict[str, Any]) -> None:
         # Of a simulation, whose rows are the same whenever it runs, nothing has to be hidden.
         salt = secrets.token_bytes(SALT) if self.identity.mode == "deployment" else bytes(SALT)
-        self.append("refuse", "", (-1, self.count("refuse")), key, outbox=salt + json.dumps(said).encode())
-        return self.rows
+        self.append(kind, "", (-1, self.count(kind)), key, outbox=salt + json.dumps(said).encode())
 
     def _end_days(self, today: str) -> None:
         """Put what was counted on earlier days into the chain, and begin to count anew."""
@@ -92,11 +101,6 @@ class RefusalLog(Chain):
             if count > 1:
                 self._row_of(key, {"again": seq, "count": count, "last": last})
             self._execute("DELETE FROM refused WHERE key = ?", key)
-
-
-def sealed(row: str, *values: str | int) -> str:
-    """The seal of a count: over the hash of the row that it goes on from, so that a changed one shows."""
-    return sha(row, *map(str, values))
 
 
 def bounded(text: str, most: int = LONGEST) -> str:

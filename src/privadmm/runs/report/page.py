@@ -19,6 +19,7 @@ DEPLOYMENT = (
     "This is a deployment. Nothing on this page was computed on private records but what was released and is counted "
     "in a ledger."
 )
+PARTIAL = "What was before a version of privadmm that keeps it is not recorded."
 MOST = 100  # rows of a table; the twin has all of them
 
 
@@ -147,11 +148,12 @@ def spending(row: Budget) -> list[str]:
 def refusals(card: Card) -> str:
     if card.refusals is None:
         return section("What was refused", paragraph("Not recorded."))
+    note = paragraph(PARTIAL, "muted") if card.register_is_partial else ""
     if not card.refusals:
-        return section("What was refused", paragraph("Nothing."))
+        return section("What was refused", paragraph("Nothing."), note)
     keys = list(dict.fromkeys(key for row in card.refusals for key in row))
-    rows = [[text_of(row.get(key)) for key in keys] for row in card.refusals]
-    return section("What was refused", table("Refused requests", keys, rows))
+    rows = [[text_of(row.get(key)) for key in keys] for row in reversed(card.refusals)]
+    return section("What was refused", table("Refused requests, the newest first", keys, rows), note)
 
 
 def jobs(card: Card) -> str:

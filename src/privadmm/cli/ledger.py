@@ -212,8 +212,6 @@ def register(
     as_json: AsJson = False,
 ) -> None:
     """Write the register: jobs, who asked for them, what was refused and decided. `ledger verify` checks it."""
-    from functools import partial
-
     from privadmm.cli.views import ledger_text, steward
     from privadmm.runs import register as document
     from privadmm.runs.report.ledgers import ledger_files
@@ -226,8 +224,7 @@ def register(
     if not files:
         raise LedgerError(f"{subject}: holds no ledgers; name a ledger, or a folder with *.sqlite in it")
     key = None if sign is None else document.key_of(sign)
-    shown = partial(steward.overview, public=True)
-    names = {str(one.relative_to(subject)) if subject.is_dir() else one.name: shown(one) for one in files}
+    names = {str(one.relative_to(subject)) if subject.is_dir() else one.name: steward.overview(one) for one in files}
     document.write(out, document.content_of(names), key)
     report = document.check(out, None)
     emit(json.dumps(report) if as_json else ledger_text.registered(report))

@@ -1,7 +1,6 @@
 """`privadmm report`: a page for a privacy officer, and its machine-readable twin."""
 
 import json
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -34,7 +33,7 @@ def report(
         raise ConfigError(f"--out {out}: the report is a page; name a file that ends in .html")
     if out is not None and not out.resolve().parent.is_dir():
         raise ConfigError(f"--out {out}: there is no folder {out.parent}; make it, or name another file")
-    card = gather(subject, partial(steward.overview, public=True), config)
+    card = gather(subject, steward.overview, config)
     written = {}
     if out is not None:
         twin = out.with_suffix(".json")

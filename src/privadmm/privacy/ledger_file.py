@@ -4,12 +4,12 @@ import hashlib
 import json
 import os
 import sqlite3
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from time import gmtime, strftime
 from typing import Any
 
 import numpy as np
@@ -66,7 +66,7 @@ NOTES = ("refuse", "decide", "format")
 
 def utc_now() -> str:
     """The time of this second, as a deployment's rows have it."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return strftime("%Y-%m-%dT%H:%M:%SZ", gmtime())
 
 
 def stamped(digest: str, at: str) -> str:

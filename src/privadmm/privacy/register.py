@@ -2,17 +2,13 @@
 
 It is read from the rows of the chain, and says no more than they do. What a ledger of format 1 did not keep is None. A
 simulation keeps no times.
-
-`public` is what may be shown to others. Of a ledger in which a step failed, it does not tell when that was, nor what
-would tell it: when the job's first and last release were, when somebody was first refused since it was locked, when
-it was unlocked.
 """
 
 import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +50,6 @@ class Refusal:
     last: str | None
     count: int | None  # None: not told
 
-    def without_times(self) -> "Refusal":
-        return replace(self, first=None, last=None, count=None)
-
     def as_dict(self) -> dict[str, Any]:
         known = (("kind", self.kind), ("why", self.why), ("times", self.count), ("first", self.first))
         more = (("last", self.last), ("purpose", self.asked.purpose), ("requester", self.asked.requester))
@@ -95,18 +88,6 @@ class Register:
         names = [entry.asked.party for entry in self.entries if entry.asked.party is not None]
         refused = [refusal.asked.party for refusal in self.refusals or () if refusal.asked.party is not None]
         return next(iter([*names[::-1], *refused[::-1]]), None)
-
-    @property
-    def public(self) -> "Register":
-        """The same, without what tells when a step failed, if one did."""
-        if not any(entry.failed for entry in self.entries):
-            return self
-        entries = tuple(replace(entry, began=None, last=None) if entry.failed else entry for entry in self.entries)
-        refusals, decisions = self.refusals, self.decisions
-        if refusals is not None:
-            refusals = tuple(one.without_times() if one.kind == "locked" else one for one in refusals)
-        decisions = tuple(replace(one, at=None) if one.what == DECISIONS["unlock"] else one for one in decisions)
-        return replace(self, entries=entries, refusals=refusals, decisions=decisions)
 
 
 def register(path: Path) -> Register:

@@ -20,7 +20,7 @@ from privadmm import __version__
 from privadmm.data.files import write_text
 from privadmm.errors import ConfigError, DataError, LedgerError
 from privadmm.privacy.ledger_file import connect, facts_of, hash_of, readable, utc_now
-from privadmm.runs.report.ledgers import failed, told
+from privadmm.runs.report.ledgers import failed, public, told
 from privadmm.runs.report.safe import visible
 
 Json = Mapping[str, Any]
@@ -34,18 +34,19 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r", "|", "%")  # with which a spreadsheet
 
 
 def content_of(views: Mapping[str, Json], made: str | None = None) -> dict[str, Any]:
-    """The register of these ledgers; `views` by name, each as `ledger show` tells it to others."""
+    """The register of these ledgers; `views` by name, each as `ledger show --json` tells it."""
     found = [{"ledger": name, **ledger_of(view)} for name, view in views.items()]
     return {"register": VERSION, "made": made or utc_now(), "privadmm": __version__, "ledgers": found}
 
 
 def ledger_of(view: Json) -> dict[str, Any]:
     """One ledger. Where a step failed, how much was spent would tell which one: all of the budget counts."""
+    view = public(view)
     hidden = dict.fromkeys(("epsilon_spent", "epsilon_set_aside", "epsilon_left", "releases"))
     keys = ("party", "epsilon_budget", *hidden)
     parties = [{key: party[key] for key in keys} | (hidden if failed(view) else {}) for party in view["parties"]]
     facts = {key: view[key] for key in ("name", "mode", "adjacency", "policy", "head", "register_is_partial")}
-    jobs = [{**told(job), "admitted": job["admitted"]} for job in view["jobs"]]
+    jobs = [told(job) for job in view["jobs"]]
     return {**facts, "parties": parties, "jobs": jobs, "refusals": view["refusals"], "decisions": view["decisions"]}
 
 

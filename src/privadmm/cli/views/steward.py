@@ -71,15 +71,14 @@ def if_all_collude(spendings: list[Spent], delta: float | None) -> Json:
     return {"epsilon_if_all_others_collude": worst([alone(spent) or spent for spent in spendings], delta)}
 
 
-def overview(path: Path, public: bool = False) -> Json:
-    """What `ledger show` tells, as data; `public`: without what tells others when a step failed."""
+def overview(path: Path) -> Json:
+    """What `ledger show` tells, as data."""
     checked = verify(path)
     behind = checked.behind or ("its anchor is not beside it" if checked.unanchored else None)
     with closing(opened(path, anchored=behind is None)) as ledger:
         # Of a ledger that is behind its anchor nothing is changed: its steward may still put the right file back.
         resting, failures = behind is not None or ledger.settle(), ledger.failures()
         silent, kept = ledger.silent(), register(path)
-        kept = kept.public if public else kept
         entries = {entry.job: entry for entry in kept.entries}
         budget, failed = ledger.policy.budget, ledger.failed
         delta = None if budget is None else budget.delta
@@ -120,7 +119,8 @@ def overview(path: Path, public: bool = False) -> Json:
             "mode": ledger.identity.mode,
             "adjacency": ledger.policy.adjacency,
             "policy": asdict(ledger.policy),
-            **numbered(path, delta, public and bool(failures)),
+            "policies": policies(path),
+            "restored": restores(path, delta),
             "head": ledger.head,
             # What it lacks of what its anchor knows.
             "behind": behind,
@@ -172,14 +172,6 @@ def policies(path: Path) -> list[Json]:
             changed = {fact: now.get(fact) for fact in {**facts, **now} if facts.get(fact) != now.get(fact)}
             found.append({"row": seq, "because": why, "changed": changed})
             facts = now
-    return found
-
-
-def numbered(path: Path, delta: float | None, hidden: bool) -> Json:
-    """Policies and copies put back. Numbers of rows are `hidden` where they would tell how far a failed job came."""
-    found = {"policies": policies(path), "restored": restores(path, delta)}
-    for one in (*found["policies"], *found["restored"]):
-        one["row"] = None if hidden else one["row"]
     return found
 
 
@@ -289,7 +281,7 @@ def rows(path: Path) -> Json:
         facts = {fact: json.loads(value) for fact, value in db.execute("SELECT fact, value FROM identity")}
         policy = {fact: json.loads(value) for fact, value in current(db).facts().items()}
         ticks = db.execute(f"SELECT {', '.join(COLUMNS)}, state, outbox FROM ticks ORDER BY seq")
-        listed = [{**dict(zip(COLUMNS, tick, strict=False)), **said(*tick[-2:], tick[1])} for tick in ticks]
+        listed = [{**dict(zip(COLUMNS, tick, strict=False)), **said(tick[1], *tick[-2:])} for tick in ticks]
     for row in listed:
         row["charges"] = [
             {"parties": parties, "events": [{**json.loads(event), "count": count} for event, count in charge]}
@@ -302,7 +294,7 @@ def rows(path: Path) -> Json:
     return {"file": str(path), "identity": facts, "current": policy, "rows": listed}
 
 
-def said(state: str, outbox: bytes, kind: str) -> Json:
+def said(kind: str, state: str, outbox: bytes) -> Json:
     """When a row was written, and what it says for the register."""
     told = {"reserve": 0, "refuse": SALT, "decide": SALT, "format": 0}
     facts = {} if kind not in told or not outbox else {"says": json.loads(bytes(outbox)[told[kind] :])}

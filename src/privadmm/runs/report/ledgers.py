@@ -11,6 +11,7 @@ from typing import Any
 from privadmm.engine.guarantees import AWAY, BARE, CLEAR
 from privadmm.errors import ConfigError
 from privadmm.privacy.accounting import printed
+from privadmm.privacy.register import DECISIONS
 from privadmm.runs.report import words
 from privadmm.runs.report.card import Budget, Card, Holder, Request
 from privadmm.runs.report.charts import Chart, Spread
@@ -27,6 +28,7 @@ def ledger_files(folder: Path) -> list[Path]:
 
 def card_of(path: Path, found: Mapping[str, Json]) -> Card:
     """The card of one ledger, or of several with equal modes and neighbours; `found` by the name of each."""
+    found = {name: public(view) for name, view in found.items()}
     views = list(found.values())
     for what in ("mode", "adjacency"):
         if len({view[what] for view in views}) > 1:
@@ -100,6 +102,18 @@ def spending(name: str, view: Json) -> list[Budget]:
 def failed(view: Json) -> bool:
     """Whether a step failed after records were read, ever."""
     return any(job["state"] == "failed" for job in view["jobs"])
+
+
+def public(view: Json) -> Json:
+    """A ledger as others may see it: where a step failed, without what tells when, or how many rows were before it."""
+    if not failed(view):
+        return view
+    hidden = dict.fromkeys(("first", "last", "times"))
+    refused = [row | hidden if row["kind"] == "locked" else row for row in view["refusals"] or ()]
+    decided = [row | {"at": None} if row["what"] == DECISIONS["unlock"] else row for row in view["decisions"]]
+    unnumbered = {key: [row | {"row": None} for row in view[key]] for key in ("policies", "restored")}
+    known = None if view["refusals"] is None else refused
+    return {**view, **unnumbered, "refusals": known, "decisions": decided, "jobs": [told(job) for job in view["jobs"]]}
 
 
 def told(job: Json) -> dict[str, Any]:

@@ -137,7 +137,7 @@ def loaded(path: Path) -> dict[str, Any] | None:
 
 def card_of(path: Path, views: Sequence[Json], original: Path | None) -> Card:
     """The card of a run. `views` are of its own ledgers, where it is not finished."""
-    run = Run.at(path, original)
+    run, views = Run.at(path, original), [ledgers.public(view) for view in views]
     adversaries = run.fact("adversaries") or {}
     charts, not_drawn = pictures.of(run)
     epsilon, delta = run.fact("epsilon"), run.fact("delta")

@@ -24,7 +24,7 @@ from privadmm.engine.phases import at_parties
 from privadmm.errors import ConfigError, LockedError, PrivadmmError, RefusedError
 from privadmm.privacy.accounting import epsilon, printed, totals
 from privadmm.privacy.events import Spent, less, merge
-from privadmm.privacy.ledger import affordable
+from privadmm.privacy.ledger import Asked, affordable
 from privadmm.privacy.register import register
 from privadmm.privacy.sqlite_ledger import SqliteLedger
 
@@ -109,6 +109,7 @@ def jobs(party: Party, ledger: SqliteLedger) -> list[Facts]:
     kept = register(party.ledger)
     for name in names[-SHOWN:]:
         entry = kept.of(name)
+        asked = Asked() if entry is None else entry.asked
         spent, aside = ledger.spent(party.number, name), ledger.reserved(party.number, name) or ()
         latest = ledger.latest(name)
         over = ledger.over(name)
@@ -119,9 +120,9 @@ def jobs(party: Party, ledger: SqliteLedger) -> list[Facts]:
                 "rounds": 0 if latest is None else latest[0].round + 1,
                 "epsilon_spent": cost(party, spent),
                 "epsilon_set_aside": cost(party, () if over else less(aside, spent)),
-                "purpose": said(entry and entry.asked.purpose),
-                "requester": said(entry and entry.asked.requester),
-                "admitted": entry and entry.admitted,
+                "purpose": said(asked.purpose),
+                "requester": said(asked.requester),
+                "admitted": None if entry is None else entry.admitted,
             }
         )
     return found

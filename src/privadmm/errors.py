@@ -3,6 +3,10 @@
 import json
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
+from typing import Literal
+
+# Why something was refused: its cost; what the party allows; its steward; a lock; another version; else what was asked.
+Kind = Literal["budget", "policy", "approval", "locked", "version", "request"]
 
 
 class PrivadmmError(Exception):
@@ -38,15 +42,22 @@ class LedgerError(PrivadmmError):
 
 
 class RefusedError(PrivadmmError):
-    """A budget or policy said no, before any noise was drawn."""
+    """A budget or policy said no, before any noise was drawn. `kind` says what for, in a ledger's register."""
 
     exit_code = 3
+    recorded = False  # whether a ledger has it on record
+
+    def __init__(self, message: str = "", kind: Kind = "request") -> None:
+        super().__init__(message)
+        self.kind: Kind = kind
 
 
 class LockedError(PrivadmmError):
     """A ledger is locked until its steward decides: a tick failed after records were read, or a copy was put back."""
 
     exit_code = 3
+    kind: Kind = "locked"
+    recorded = False  # whether a ledger has it on record
 
 
 class WaitingError(PrivadmmError):

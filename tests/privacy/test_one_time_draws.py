@@ -225,7 +225,7 @@ def test_what_is_drawn_once_shares_no_stream_with_a_round() -> None:
 
 
 def test_the_export_of_rows_names_it_and_holds_no_bytes(tmp_path: Path) -> None:
-    from privadmm.cli.views import steward
+    from privadmm.cli.views import ledger_text, steward
 
     ledger = SqliteLedger(tmp_path / "ledger", [0, 1], POLICY, "simulation")
     ledger.keep("", "labels", lambda: b"secret labels", EVENT)
@@ -235,4 +235,4 @@ def test_the_export_of_rows_names_it_and_holds_no_bytes(tmp_path: Path) -> None:
     assert (row["kind"], row["name"], row["round"], row["inbox"]) == ("keep", "labels", -1, "")
     assert row["charges"][0]["events"][0]["kind"] == "randomized_response"
     assert "secret" not in json.dumps(found) + json.dumps(steward.overview(tmp_path / "ledger"))
-    assert "drawn once" in steward.as_text(steward.overview(tmp_path / "ledger"))
+    assert "drawn once" in ledger_text.as_text(steward.overview(tmp_path / "ledger"))

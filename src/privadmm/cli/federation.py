@@ -12,7 +12,7 @@ from typer import Argument, Option
 from privadmm.cli import federation_members as members
 from privadmm.cli import federation_runs, steward
 from privadmm.cli.output import AsJson, ConfigFile, emit
-from privadmm.config.file import read
+from privadmm.config.file import override, read
 from privadmm.errors import ClusterError, ConfigError
 
 app = typer.Typer(no_args_is_help=True, help="Train over organisations that keep their records (Flower).")
@@ -35,13 +35,16 @@ def init(
     rehearse: Annotated[
         bool, Option("--rehearse", help="make every party here, with its records of \\[data], to try it on one machine")
     ] = False,
+    purpose: Annotated[str | None, Option(help="what the job is for, in place of the file's")] = None,
+    requester: Annotated[str | None, Option(help="who asks for it, in place of the file's")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write the coordinator's directory for the job in CONFIG.toml, and an invitation for each party."""
     from privadmm.cli.views import federation as view
     from privadmm.deploy.federation.setup.init import init as make
 
-    steps = view.commands(make(read(config), out, host, port, rehearse, listen))
+    chosen = override(read(config), purpose=purpose, requester=requester)
+    steps = view.commands(make(chosen, out, host, port, rehearse, listen))
     emit(json.dumps(steps) if as_json else view.instructions(steps))
 
 

@@ -33,13 +33,16 @@ def train(
     seed: Annotated[int | None, Option(help="seed of a simulation, in place of the file's")] = None,
     out: Annotated[Path | None, Option(help="the run directory; default runs/CONFIG-TIME")] = None,
     resume: Annotated[bool, Option("--resume", help="go on with the run in --out")] = False,
+    purpose: Annotated[str | None, Option(help="what the run is for, in place of the file's")] = None,
+    requester: Annotated[str | None, Option(help="who asks for it, in place of the file's")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Train as CONFIG.toml says; leave config, metrics, model, ledger and plots in a run directory."""
     from privadmm.cli.views import jobs
     from privadmm.runs.run import default_out, run
 
-    chosen = override(read(config), seed=seed, engine=engine, scheduler=scheduler, out=out)
+    said = {"purpose": purpose, "requester": requester}
+    chosen = override(read(config), seed=seed, engine=engine, scheduler=scheduler, out=out, **said)
     if scheduler is not None and chosen.run.engine != "dask":
         raise click.UsageError("--scheduler goes with --engine dask")
     if resume and chosen.run.out is None:
@@ -51,6 +54,7 @@ def train(
         if not error.kept:
             raise
         options = {"--engine": engine, "--scheduler": scheduler, "--seed": seed, "--out": place}
+        options |= {"--purpose": purpose, "--requester": requester}
         given = [str(word) for pair in options.items() if pair[1] is not None for word in pair]
         again = shlex.join(["privadmm", "train", str(config), *given, "--resume"])
         raise InterruptedRunError(f"{error}. Go on with: {again}", kept=True) from None

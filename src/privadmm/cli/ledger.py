@@ -187,12 +187,47 @@ def restore(
 
 
 @app.command()
-def show(file: File, as_json: AsJson = False) -> None:
-    """Policy, jobs, and what each party has spent."""
-    from privadmm.cli.views import steward
+def show(
+    file: Annotated[Path, Argument(metavar="FILE", help="a ledger, or a folder of ledgers")], as_json: AsJson = False
+) -> None:
+    """Budget, spent, set aside and left; jobs with who asked for them, what for and when; what was refused."""
+    from privadmm.cli.views import ledger_text, steward
+    from privadmm.runs.report.ledgers import ledger_files
 
+    if file.is_dir():
+        if not (found := ledger_files(file)):
+            raise LedgerError(f"{file}: holds no ledgers; name a ledger, or a folder with *.sqlite in it")
+        views = [steward.overview(one) for one in found]
+        emit(json.dumps({"folder": str(file), "ledgers": views}) if as_json else ledger_text.several(file, views))
+        return
     overview = steward.overview(file)
-    emit(json.dumps(overview) if as_json else steward.as_text(overview))
+    emit(json.dumps(overview) if as_json else ledger_text.as_text(overview))
+
+
+@app.command()
+def register(
+    subject: Annotated[Path, Argument(metavar="FILE", help="a ledger, or a folder of ledgers")],
+    out: Annotated[Path, Option(metavar="NAME.json", help="where it goes; NAME.csv beside it is for people")],
+    sign: Annotated[Path | None, Option(metavar="PARTY", help="sign it: a party's directory, or its node key")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the register: jobs, who asked for them, what was refused and decided. `ledger verify` checks it."""
+    from privadmm.cli.views import ledger_text, steward
+    from privadmm.runs import register as document
+    from privadmm.runs.report.ledgers import ledger_files
+
+    if out.suffix != ".json":
+        raise ConfigError(f"--out {out}: the register is JSON, and its table stands beside it; name a file NAME.json")
+    if not out.resolve().parent.is_dir():
+        raise ConfigError(f"--out {out}: there is no folder {out.parent}; make it, or name another file")
+    files = ledger_files(subject) if subject.is_dir() else [subject]
+    if not files:
+        raise LedgerError(f"{subject}: holds no ledgers; name a ledger, or a folder with *.sqlite in it")
+    key = None if sign is None else document.key_of(sign)
+    names = {str(one.relative_to(subject)) if subject.is_dir() else one.name: steward.overview(one) for one in files}
+    document.write(out, document.content_of(names), key)
+    report = document.check(out, None)
+    emit(json.dumps(report) if as_json else ledger_text.registered(report))
 
 
 @app.command()
@@ -205,15 +240,31 @@ def export(file: File, as_json: AsJson = False) -> None:
 
 @app.command()
 def verify(
-    file: File,
-    against: Annotated[Path | None, Option(metavar="RUNDIR", help="compare the receipts that this run kept")] = None,
+    file: Annotated[Path, Argument(metavar="FILE", help="a ledger, or a register that `ledger register` wrote")],
+    against: Annotated[
+        Path | None,
+        Option(metavar="RUNDIR", help="compare the receipts that this run kept; of a register, name its ledger"),
+    ] = None,
+    key: Annotated[
+        Path | None, Option(metavar="KEY.pub", help="of a register: the public key that must have signed it")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Recompute every hash and every total. Exit code 1 if anything does not fit."""
-    from privadmm.cli.views import steward
+    """Recompute every hash and every total; of a register, check its signature. Exit code 1 if anything does not
+    fit."""
+    from privadmm.cli.views import ledger_text, steward
     from privadmm.privacy.verification import verify as look
+    from privadmm.runs import register as document
     from privadmm.runs.rundir import receipts_of
 
+    if document.is_register(file):
+        found = document.check(file, key, [against] if against else ())
+        emit(json.dumps(found) if as_json else ledger_text.registered(found))
+        if not found["ok"]:
+            raise typer.Exit(1)
+        return
+    if key is not None:
+        raise ConfigError(f"--key is for a register, and {file} is none: leave it out")
     checked = look(file, receipts_of(against, file) if against else ())
     report = steward.verification(file, checked, against)
     emit(json.dumps(report) if as_json else steward.verified(report))

@@ -33,6 +33,7 @@ from privadmm.optim.graphs import Graph
 from privadmm.optim.losses import Debiased, HalfLogistic, Hinge, HuberHinge, Logistic, Loss, Squared
 from privadmm.optim.regularizers import L1, L2, ElasticNet, Regularizer
 from privadmm.privacy.calibration import NoPrivacy, Target
+from privadmm.privacy.ledger import Asked
 from privadmm.privacy.mechanisms import Deployment, Noise, Simulation
 from privadmm.privacy.sums import SecureSum
 
@@ -115,11 +116,17 @@ def job(config: Config, sizes: Any, dim: Any, id: str | None = None, columns: An
     """The job of this config, for parties with so many records of `dim` features (with columns: of `dim` people)."""
     try:
         facts = public(config, sizes, dim, columns)
-        made = Job(algorithm(config), facts, allowance(config), leave=config.parties.departures)
+        method = algorithm(config)
+        made = Job(method, facts, allowance(config), leave=config.parties.departures, asked=asked(config))
         _ = made.plan  # a job without a plan is refused here, with the file's name
     except ConfigError as error:
         raise type(error)(f"{config.path}: {str(error).removeprefix(f'{config.path}: ')}") from error
     return made if id is None else replace(made, id=id)
+
+
+def asked(config: Config) -> Asked:
+    """What a ledger's register keeps of this config's job."""
+    return Asked(config.run.purpose, config.run.requester, config.algorithm.name, config.digest)
 
 
 def public(config: Config, sizes: Any, dim: Any, columns: Any = ()) -> Public:

@@ -72,6 +72,9 @@ class Config:
         tables["algorithm"] |= {"parameters": _keys(self.algorithm.parameters)}
         for key in ("out", "scheduler", "timeout", "tls_ca", "tls_cert", "tls_key", "memory", "threads"):
             del tables["run"][key]
+        for key in ("purpose", "requester"):  # without them a config has the digest that it had before there were any
+            if tables["run"][key] is None:
+                del tables["run"][key]
         return hashlib.sha256(json.dumps(tables, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
 
@@ -224,10 +227,13 @@ def override(
     engine: str | None = None,
     scheduler: str | None = None,
     out: str | Path | None = None,
+    purpose: str | None = None,
+    requester: str | None = None,
 ) -> Config:
     """Put the command line's options in place of the file's keys; `out` is relative to where we are."""
     place = None if out is None else str(Path(out).absolute())
     options = {"seed": seed, "engine": engine, "scheduler": scheduler, "out": place}
+    options |= {"purpose": purpose, "requester": requester}
     changes: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
     kinds = {key: fields_of(sections.RunTable)[key].kind for key in changes}
 

@@ -15,6 +15,7 @@ from privadmm.errors import ConfigError, show
 from privadmm.params import MOST_FEATURES, Rule
 
 EMBEDDED = ("embedded:adult", "embedded:a9a")
+LONGEST_LINE = 300  # characters of what people say of a job
 LEAVES = "(0|[1-9][0-9]{0,8})@[1-9][0-9]{0,8}"  # party and round
 BYTES = r"([0-9]+(?:\.[0-9]+)?) ?([kMGT]?B|[KMGT]iB)"
 UNITS = {f"{prefix}B": 1000**power for power, prefix in enumerate(("", "k", "M", "G", "T"))}
@@ -24,6 +25,14 @@ UNITS |= {f"{prefix}iB": 1024**power for power, prefix in enumerate("KMGT", star
 def _text_problem(value: str) -> str | None:
     if "\0" in value:
         return "has a NUL character, which no file or column name can have"
+    return None if value.strip() else "is blank"
+
+
+def _line_problem(value: str) -> str | None:
+    if len(value) > LONGEST_LINE:
+        return f"has {len(value)} characters"
+    if not value.isprintable():
+        return "has a line break, or a character that cannot be seen"
     return None if value.strip() else "is blank"
 
 
@@ -126,6 +135,9 @@ def _table_of(*required: str, **keys: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
 
 
+LINE = Rule(
+    _line_problem, f"one line of up to {LONGEST_LINE} characters", {"pattern": r"\S", "maxLength": LONGEST_LINE}
+)
 NAME = Rule(_text_problem, "a string that is not blank", {"pattern": r"\S"})
 SOURCE = Rule(
     _source_problem,

@@ -293,6 +293,14 @@ class RunTable:
         NAME,
         Doc("the parties' ledger, which outlives runs (with dask a directory, at the workers); a deployment needs it"),
     ] = None
+    purpose: Annotated[
+        str | None, rules.LINE, Doc("what the run is for; every party's steward and register are told")
+    ] = None
+    requester: Annotated[
+        str | None,
+        rules.LINE,
+        Doc("who asks for it: a person or an office; every party's steward and register are told"),
+    ] = None
     checkpoint_every: Annotated[
         int, Ge(1), Doc("rounds between checkpoints; in one process a second is between them, too")
     ] = 1

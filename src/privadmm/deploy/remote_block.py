@@ -29,6 +29,7 @@ from privadmm.privacy.ledger import Statement, Tick
 from privadmm.privacy.ledger_file import Receipt, identity_of
 from privadmm.privacy.mechanisms import Noise
 from privadmm.privacy.policy import Policy
+from privadmm.privacy.refusals import recording
 from privadmm.privacy.sqlite_ledger import SqliteLedger
 from privadmm.privacy.verification import verify
 
@@ -75,9 +76,15 @@ def open_ledger(order: Order, mode: str, bounds: Sequence[float]) -> SqliteLedge
     elif order.heads:
         raise LedgerError(f"{path}: the ledger of this run is missing; put it back")
     policy = job.policy if known is None else known.policy
-    job.admit(policy, bounds)
-    check_budget(order, policy)
-    return SqliteLedger(path, order.parties, policy, mode)
+    ledger = SqliteLedger(path, order.parties, policy, mode)
+    try:
+        with recording(ledger, job.asked, job.id):
+            job.admit(policy, bounds)
+            check_budget(order, policy)
+    except BaseException:
+        ledger.close()
+        raise
+    return ledger
 
 
 def check_in_full(order: Order) -> None:
@@ -93,7 +100,8 @@ def check_budget(order: Order, policy: Policy) -> None:
     fixed = policy.budget
     if fixed is None and job.private:
         raise RefusedError(
-            f"{path}: this ledger has no budget, since what it counts is not private; a private run needs another"
+            f"{path}: this ledger has no budget, since what it counts is not private; a private run needs another",
+            "policy",
         )
     if fixed is not None and (fixed.delta != job.delta or asked not in (None, fixed.epsilon)):
         raise LedgerError(

@@ -14,9 +14,10 @@ from privadmm.engine.sums import accept_roster, introduced
 from privadmm.engine.worker import Worker
 from privadmm.errors import ConfigError, DataError
 from privadmm.privacy.labels import check_kept, reported_by_holder
-from privadmm.privacy.ledger import Ledger, MemoryLedger
+from privadmm.privacy.ledger import Asked, Ledger, MemoryLedger
 from privadmm.privacy.masks import Roster
 from privadmm.privacy.mechanisms import Noise
+from privadmm.privacy.refusals import recording
 
 CURATOR = (
     "everybody's messages would be added up by the one process that reads all records, which is a curator and no "
@@ -31,17 +32,22 @@ def open_block(
     noise: Noise,
     ledger: Ledger,
     parties: Sequence[int] | None = None,
+    asked: Asked | None = None,
 ) -> Worker:
     """The worker of a block whose records are here: the job is admitted and its whole cost set aside, or refused.
 
     Of people, `parties` are those whose columns the block has. Labels and draws that the job needs once are made now.
+    `asked` is for the ledger's register, where more is known here than the job says of itself.
     """
-    job.admit(ledger.policy)
+    asked = asked or job.asked
+    with recording(ledger, asked, job.id):
+        job.admit(ledger.policy)
     holders = len(held.ids if parties is None else parties)
     if job.sums is not None and noise.mode == "deployment" and holders == job.public.parties:
         raise ConfigError(CURATOR)
     check_labels(job, held, ledger)
-    job.reserve(ledger)
+    with recording(ledger, asked, job.id):
+        job.reserve(ledger, asked)
     block = held.columns if isinstance(held, People) else held
     block = block.take(np.asarray(parties)) if isinstance(held, People) and parties is not None else block
     local = beside(job.public, block)

@@ -24,7 +24,7 @@ from privadmm.privacy.accounting import Claim, Plan, by_round, together, totals,
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.events import NotPrivate, RandomizedResponse, Spent, dump
 from privadmm.privacy.history import STARTED_UNPROTECTED, Past
-from privadmm.privacy.ledger import Ledger, affordable
+from privadmm.privacy.ledger import NOBODY, Asked, Ledger, affordable
 from privadmm.privacy.policy import Budget, Policy
 from privadmm.privacy.sums import SecureSum, Sums
 
@@ -45,6 +45,7 @@ class Job:
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
     # Of a simulation: from which round on, counted from 0, a party gives no answer.
     leave: Mapping[int, int] = field(default_factory=dict)
+    asked: Asked = NOBODY  # for the ledgers' register
 
     def __post_init__(self) -> None:
         name, graph = self.algorithm.name, self.public.graph
@@ -226,10 +227,10 @@ class Job:
                 spends = totals(self.plan, self.public.parties)
                 affordable(ledger, self.id, {party: spends[party] for party in ledger.ids})
 
-    def reserve(self, ledger: Ledger) -> None:
+    def reserve(self, ledger: Ledger, asked: Asked | None = None) -> None:
         """Set the plan's cost aside in the ledger: refused at once, or never half way."""
         spends = totals(self.plan, self.public.parties)
-        ledger.reserve(self.id, {party: spends[party] for party in ledger.ids})
+        ledger.reserve(self.id, {party: spends[party] for party in ledger.ids}, asked or self.asked)
 
 
 def check_holding(algorithm: Algorithm, columns: bool) -> None:

@@ -31,6 +31,7 @@ from privadmm.privacy.ledger_file import (
     ALTERED,
     APPLICATION_ID,
     FORMAT,
+    NOTES,
     PUT_BACK,
     ROWS,
     TABLES,
@@ -42,7 +43,9 @@ from privadmm.privacy.ledger_file import (
     hash_of,
     link,
     pack_charges,
+    stamped,
     unpack_charges,
+    utc_now,
 )
 from privadmm.privacy.policy import Policy
 from privadmm.privacy.verification import Accounts
@@ -51,8 +54,19 @@ from privadmm.privacy.verification import Accounts
 class Chain:
     """The rows of one ledger, by one connection. A file that exists must have the same parties and policy."""
 
-    def __init__(self, path: Path, ids: Sequence[int], policy: Policy, mode: str, anchored: bool = True) -> None:
-        """`anchored`: compare it with its anchor. Only a steward's commands, which release nothing, do not."""
+    def __init__(
+        self,
+        path: Path,
+        ids: Sequence[int],
+        policy: Policy,
+        mode: str,
+        anchored: bool = True,
+        patience: float = 30.0,
+    ) -> None:
+        """`anchored`: compare it with its anchor. Only a steward's commands, which release nothing, do not.
+
+        `patience`: seconds to wait for another process that writes to it.
+        """
         self.path = Path(path)
         self.ids = tuple(int(party) for party in ids)
         self.parties = np.array(self.ids, dtype=np.int64)
@@ -68,7 +82,8 @@ class Chain:
         if not self.path.exists():
             with suppress(ValueError):  # of what is no path; `connect` says so
                 self._vacant()
-        self._db = connect(self.path)
+        self._patience = patience
+        self._db = connect(self.path, patience=patience)
         try:
             self._open()
         except BaseException as error:
@@ -99,6 +114,18 @@ class Chain:
             if self.accounts.of("").amended != self.count("amend"):  # `accounts` verifies rows added since the last use
                 raise LedgerError(f"{self.path}: a row that amended the policy was removed; nothing was released")
             self._hold()
+            self._migrate()
+        if self._changed:
+            self._move_on()
+
+    def _migrate(self) -> None:
+        """Bring a ledger of format 1 to the present one by a row that says so. In a transaction: all of it or nothing.
+
+        The rows before it stay as they are. One that is behind its anchor is left alone.
+        """
+        if self._anchored and (before := self._execute("PRAGMA user_version").fetchone()[0]) != FORMAT:
+            self._execute(f"PRAGMA user_version = {FORMAT}")
+            self.append("format", "", (-1, FORMAT), "", outbox=json.dumps({"from": before, "to": FORMAT}).encode())
 
     def _vacant(self) -> None:
         """Refuse to make a ledger where there was one."""
@@ -318,12 +345,13 @@ class Chain:
         self.accounts.save()
         last, head = self._end()
         cost = Alike.of(charges or {})
-        row = (last + 1, kind, job, *at, inbox, pack_charges(cost), outbox, state)
+        when = utc_now() if self.identity.mode == "deployment" else ""
+        row = (last + 1, kind, job, *at, inbox, pack_charges(cost), outbox, stamped(state, when))
         seen = link(head, row)
         self._execute("INSERT INTO ticks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", *row, seen)
         self._execute("INSERT OR REPLACE INTO activity VALUES (?, ?)", job, time.time())
         self._changed = True
-        self._moved = self._moved or kind != "tick" or account.reserved is None
+        self._moved = self._moved or (kind not in NOTES and (kind != "tick" or account.reserved is None))
         account.read(kind, cost, (*at, state))
         return seen
 

@@ -35,7 +35,7 @@ from typing import Any, Protocol, SupportsBytes
 import numpy as np
 
 from privadmm.data.arrays import Ints
-from privadmm.errors import ConfigError, RefusedError
+from privadmm.errors import ConfigError, LockedError, RefusedError
 from privadmm.privacy.accounting import epsilon, printed
 from privadmm.privacy.alike import Alike, together
 from privadmm.privacy.events import Charges, Event, Spent, add, added, dump, merge, same_events
@@ -68,6 +68,32 @@ class Keepsake:
         return {"job": self.job or None, "name": self.name, "event": event}
 
 
+@dataclass(frozen=True)
+class Asked:
+    """Public facts of a job for a ledger's register: what for, who asks, how, of whom. None: nobody said it."""
+
+    purpose: str | None = None
+    requester: str | None = None
+    algorithm: str | None = None
+    config: str | None = None  # digest of the config
+    party: str | None = None  # what people call it
+
+    def told(self) -> dict[str, str]:
+        """The facts that are known."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    def pack(self) -> bytes:
+        known = self.told()
+        return json.dumps(known).encode() if known else b""
+
+    @staticmethod
+    def unpack(data: bytes) -> "Asked":
+        return Asked(**json.loads(data)) if data else Asked()
+
+
+NOBODY = Asked()
+
+
 class Ledger(Protocol):
     """What a worker asks of a ledger. The bodies are those of a ledger that keeps nothing on record."""
 
@@ -79,9 +105,13 @@ class Ledger(Protocol):
         yield
 
     def recall(self, tick: Tick, inbox: str) -> bytes | None: ...
-    def reserve(self, job: str, charges: Mapping[int, Spent]) -> None:
+    def reserve(self, job: str, charges: Mapping[int, Spent], asked: Asked = NOBODY) -> None:
         """Set aside what the whole job will cost, or refuse it; the same again changes nothing."""
         ...
+
+    def note_refusal(self, error: RefusedError | LockedError, asked: Asked, job: str = "") -> None:
+        """Put a refusal on record, if that can be done. It never raises."""
+        return
 
     def permit(self, job: str, charges: Charges) -> None: ...
     @contextmanager
@@ -199,7 +229,8 @@ def within(before: Spent, charge: Spent, limit: float, delta: float, party: int,
         raise RefusedError(
             f"party {party} may spend epsilon = {limit:.6g} {span} at delta = {delta:g}; "
             f"{printed(epsilon(before, delta), '.6g')} is spent or set aside, and this would bring it to "
-            f"{printed(after, '.6g')}. Nothing more was released: ask for a smaller epsilon"
+            f"{printed(after, '.6g')}. Nothing more was released: ask for a smaller epsilon",
+            "budget",
         )
 
 
@@ -262,7 +293,7 @@ class MemoryLedger(Ledger):
         match_digest(self._last[1], inbox, tick)
         return bytes(self._last[2])
 
-    def reserve(self, job: str, charges: Mapping[int, Spent]) -> None:
+    def reserve(self, job: str, charges: Mapping[int, Spent], asked: Asked = NOBODY) -> None:
         if not self._reserved:
             affordable(self, job, charges)
             self._reserved = Alike.of(charges)

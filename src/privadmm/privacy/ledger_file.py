@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from time import gmtime, strftime
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,8 @@ from privadmm.privacy.limits import Limits
 from privadmm.privacy.policy import SILENT_DAYS, Budget, Policy
 
 APPLICATION_ID = 0x70616D6D
-FORMAT = 1
+FORMAT = 2  # 1 had no times, no facts of jobs and no refusals; such a ledger is brought to 2 when it is opened
+READABLE = (1, 2)
 TABLES = (
     "CREATE TABLE identity (fact TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT",
     """CREATE TABLE ticks (
@@ -35,7 +37,7 @@ TABLES = (
 # deployment's turn. The indexes find the last failure, proof of missing rows and change of policy without reading all
 # rows. `summaries`: see verification.Accounts. `anchored` has a row if there is an anchor (anchor.py), so that one that
 # was removed is missed. `activity` has the time of each job's last row, in seconds since 1970, by which nothing is
-# decided.
+# decided. `refused` counts the refusals of a day: see refusals.py.
 ADDED = (
     """CREATE TABLE IF NOT EXISTS intents (
         job TEXT NOT NULL, round INTEGER NOT NULL, phase INTEGER NOT NULL, inbox TEXT NOT NULL,
@@ -47,12 +49,41 @@ ADDED = (
     "CREATE INDEX IF NOT EXISTS amendments ON ticks (seq) WHERE kind = 'amend'",
     "CREATE TABLE IF NOT EXISTS anchored (since REAL NOT NULL) STRICT",
     "CREATE TABLE IF NOT EXISTS activity (job TEXT PRIMARY KEY, at REAL NOT NULL) STRICT",
+    """CREATE TABLE IF NOT EXISTS refused (
+        key TEXT PRIMARY KEY, day TEXT NOT NULL, seq INTEGER NOT NULL, count INTEGER NOT NULL, last TEXT NOT NULL,
+        seal TEXT NOT NULL) STRICT""",
 )
 ALTERED = "its hash does not fit; this row or one before it was altered or removed"
 # What a ledger that was put back has lost is charged to this account. No job has such a name.
 PUT_BACK = "put back"
 ROWS = "SELECT seq, kind, job, round, phase, inbox, charges, outbox, state, hash FROM ticks"
 Receipt = tuple[str, int, int, str]  # job, round, phase, and the hash of that row
+
+
+# Rows that cost nothing and begin nothing: what an anchor knows of spending stays as it is.
+NOTES = ("refuse", "decide", "format")
+
+
+def utc_now() -> str:
+    """The time of this second, as a deployment's rows have it."""
+    return strftime("%Y-%m-%dT%H:%M:%SZ", gmtime())
+
+
+def stamped(digest: str, at: str) -> str:
+    """The column `state` of a row: the digest of the state that a tick kept ("" elsewhere), and when it was written.
+
+    A simulation's rows have no time: the same job gives the same hashes, whenever it runs.
+    """
+    return f"{digest} {at}" if at else digest
+
+
+def digest_in(state: str) -> str:
+    return state.partition(" ")[0]
+
+
+def time_in(state: str) -> str | None:
+    """When a row was written; None in a simulation, and of a row of format 1."""
+    return state.partition(" ")[2] or None
 
 
 def sha(*parts: str | bytes) -> str:
@@ -62,6 +93,11 @@ def sha(*parts: str | bytes) -> str:
         data = part.encode() if isinstance(part, str) else part
         total.update(len(data).to_bytes(8, "little") + data)
     return total.hexdigest()
+
+
+def count_seal(row: str, *values: str | int) -> str:
+    """The seal of a count of refusals, over the hash of the row that it goes on from."""
+    return sha(row, *map(str, values))
 
 
 def link(before: str, row: tuple[Any, ...]) -> str:
@@ -117,7 +153,7 @@ class Account:
             self.spent = added(self.spent, charges)
             self.reserved = self.spent if self.over else self.reserved
         if kind == "tick":
-            self.last = last
+            self.last = (*last[:2], digest_in(last[2]))
         elif kind == "reserve":
             self.reserved = charges
         elif kind in ("close", "fail", "restore"):
@@ -126,7 +162,7 @@ class Account:
             self.kept += 1
         elif kind == "amend":
             self.amended += 1
-        elif kind not in ("unlock", "behind", "anew"):
+        elif kind not in ("unlock", "behind", "anew", *NOTES):
             raise LedgerError(f"the ledger holds a row of a kind this version cannot count: {kind!r}")
 
     @property
@@ -227,7 +263,7 @@ def readable(path: Path) -> Iterator[None]:
         ) from error
 
 
-def connect(path: Path, read_only: bool = False) -> sqlite3.Connection:
+def connect(path: Path, read_only: bool = False, patience: float = 30.0) -> sqlite3.Connection:
     """Connect to a ledger of this format, or to a file that is still empty; refuse any other file.
 
     Only the owner may read a file that is made here, and what SQLite keeps beside it takes over its permissions.
@@ -242,14 +278,17 @@ def connect(path: Path, read_only: bool = False) -> sqlite3.Connection:
         # Whoever may write opens for writing, so that nothing of SQLite's own is left beside the file.
         access = ("rw" if os.access(path, os.W_OK) else "ro") if read_only else "rwc"
         source = f"{path.absolute().as_uri()}?mode={access}"
-        db = sqlite3.connect(source, uri=True, isolation_level=None, timeout=30)
+        db = sqlite3.connect(source, uri=True, isolation_level=None, timeout=patience)
         try:
             tables = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
             if tables and db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
                 raise LedgerError(f"{path}: is a database, but not a privadmm ledger; name another file")
             version = db.execute("PRAGMA user_version").fetchone()[0]
-            if tables and version != FORMAT:
-                raise LedgerError(f"{path}: has ledger format {version}, and this version of privadmm reads {FORMAT}")
+            if tables and version not in READABLE:
+                raise LedgerError(
+                    f"{path}: has ledger format {version}, and this version of privadmm reads {FORMAT} and before: "
+                    "install the version that wrote it"
+                )
             if read_only and not tables:
                 raise LedgerError(f"{path}: is empty, not a ledger")
         except BaseException:

@@ -80,7 +80,7 @@ class Limits:
 
 
 def refuse(why: str) -> NoReturn:
-    raise RefusedError(f"{why}. Nothing was released")
+    raise RefusedError(f"{why}. Nothing was released", "policy")
 
 
 def numbers_of(part: Any) -> Iterator[tuple[str, float]]:

@@ -55,12 +55,14 @@ class Policy:
         """Refuse a job that the party does not run at all, whatever it costs."""
         if self.algorithms is not None and algorithm not in self.algorithms:
             raise RefusedError(
-                f"the party's policy allows {', '.join(self.algorithms)} and not {algorithm}. Nothing was released"
+                f"the party's policy allows {', '.join(self.algorithms)} and not {algorithm}. Nothing was released",
+                "policy",
             )
         if self.row_bound is not None and row_bound is not None and row_bound != self.row_bound:
             raise RefusedError(
                 f"the party's policy clips records to row_bound = {self.row_bound:g} and the job to {row_bound:g}. "
-                "Nothing was released"
+                "Nothing was released",
+                "policy",
             )
 
     def admit_sum(self, asked: SecureSum | None, parties: int) -> None:
@@ -71,13 +73,15 @@ class Policy:
         if (t := asked.tolerated(parties)) < most:
             raise RefusedError(
                 f"the party's policy asks for sums that tolerate {most} colluding parties, and the job tolerates {t}. "
-                f"Nothing was released: set [privacy] colluding = {most}"
+                f"Nothing was released: set [privacy] colluding = {most}",
+                "policy",
             )
         least = usual_fewest(parties) if self.fewest is None else self.fewest
         if asked.least(parties) < least:
             raise RefusedError(
                 f"the party's policy sums over {least} parties at least, and the job over {asked.least(parties)}. "
-                f"Nothing was released: set [privacy] fewest = {least}"
+                f"Nothing was released: set [privacy] fewest = {least}",
+                "policy",
             )
 
     def agree(self, adjacency: str | None, label_epsilon: float | None) -> None:
@@ -85,7 +89,8 @@ class Policy:
         if adjacency not in (None, self.adjacency):
             raise RefusedError(
                 f"this ledger counts between neighbours of adjacency = {self.adjacency!r} and the job of "
-                f"{adjacency!r}, and the two do not add up. Nothing was released: set adjacency = {self.adjacency!r}"
+                f"{adjacency!r}, and the two do not add up. Nothing was released: set adjacency = {self.adjacency!r}",
+                "policy",
             )
         if label_epsilon == self.label_epsilon:
             return
@@ -94,11 +99,13 @@ class Policy:
                 f"this ledger was made for jobs that read labels as they are, and the job has label_epsilon = "
                 f"{label_epsilon}: what it promises of labels might be broken already. Nothing was released: remove "
                 f"label_epsilon, or, for records that no job has read, make a ledger with --label-epsilon "
-                f"{label_epsilon}"
+                f"{label_epsilon}",
+                "policy",
             )
         read = "as they are" if label_epsilon is None else f"with label_epsilon = {label_epsilon}"
         raise RefusedError(
             f"the labels of this ledger are randomised once and for all jobs with label_epsilon = "
             f"{self.label_epsilon}, and the job reads them {read}. Nothing was released: set label_epsilon = "
-            f"{self.label_epsilon}"
+            f"{self.label_epsilon}",
+            "policy",
         )

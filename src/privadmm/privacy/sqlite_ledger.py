@@ -31,27 +31,34 @@ from privadmm.errors import LedgerError, LockedError, RefusedError
 from privadmm.privacy.alike import Alike, together
 from privadmm.privacy.amendments import check_amended
 from privadmm.privacy.anchor import NONE
-from privadmm.privacy.chain import Chain
 from privadmm.privacy.events import Charges, Event, Spent, added_all, less, merge_all
 from privadmm.privacy.key_file import KeyFile
-from privadmm.privacy.ledger import Keepsake, Tick, affordable, match_digest, permitted, tallied
+from privadmm.privacy.ledger import NOBODY, Asked, Keepsake, Tick, affordable, match_digest, permitted, tallied
 from privadmm.privacy.ledger_file import PUT_BACK, Receipt, alone_beside, pack_charges, readable, sha, unpack_charges
 from privadmm.privacy.policy import Policy
+from privadmm.privacy.refusals import SALT, RefusalLog
 
-SALT = 32  # bytes of secret before what is kept, without which guesses could be tried on a head
 OF_TICK = "WHERE job = ? AND round = ? AND phase = ?"
 DIED = "the process was killed in the middle of this step, or its machine went down"
 
 
-class SqliteLedger(Chain):
+class SqliteLedger(RefusalLog):
     """The ledger of a block of parties in one file. A file that exists must have the same parties and policy."""
 
-    def __init__(self, path: Path, ids: Sequence[int], policy: Policy, mode: str, anchored: bool = True) -> None:
+    def __init__(
+        self,
+        path: Path,
+        ids: Sequence[int],
+        policy: Policy,
+        mode: str,
+        anchored: bool = True,
+        patience: float = 30.0,
+    ) -> None:
         self._turn = False
         self._intended: Tick | None = None  # the step that this transaction puts on record as under way
         self._latest: tuple[Tick, str] | None = None  # the receipt of the tick that was committed last
         self._keys = KeyFile(Path(path))
-        super().__init__(path, ids, policy, mode, anchored)
+        super().__init__(path, ids, policy, mode, anchored, patience)
 
     def _roll_back(self) -> None:
         self._latest = self._intended = None
@@ -158,7 +165,9 @@ class SqliteLedger(Chain):
                 "on the disk and ask for it again"
             )
         self._keys.erase_ended([tick.job])
-        raise self._locked()
+        locked = self._locked()
+        locked.recorded = True  # as a failure; what is asked for from now on is refused
+        raise locked
 
     def _fail(self, tick: Tick, why: str) -> None:
         intents = self._execute(f"SELECT inbox, charges FROM intents {OF_TICK}", *tick.key)
@@ -184,12 +193,12 @@ class SqliteLedger(Chain):
         match_digest(row[0], inbox, tick)
         return row[1]
 
-    def reserve(self, job: str, charges: Mapping[int, Spent]) -> None:
+    def reserve(self, job: str, charges: Mapping[int, Spent], asked: Asked = NOBODY) -> None:
         with self.turn(), self.transaction():
             known = self.accounts.of(job).reserved
             if known is None:
                 affordable(self, job, charges)
-                self.append("reserve", job, (-1, -1), "", charges)
+                self.append("reserve", job, (-1, -1), "", charges, asked.pack())
             elif known != charges or self.over(job):
                 raise RefusedError(
                     f"{self.path}: job {job} failed or was closed here, or reserved something else at its start: "

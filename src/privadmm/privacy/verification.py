@@ -24,6 +24,7 @@ from privadmm.privacy.ledger_file import (
     Identity,
     Receipt,
     connect,
+    count_seal,
     link,
     printable,
     readable,
@@ -194,6 +195,7 @@ def _verify(db: sqlite3.Connection, heads: Sequence[Receipt]) -> Verification:
     for job, account in accounts.items():
         if account.last is not None and states.get(job) != account.last:
             problems.append(f"job {printable(job)}: the state that is kept is not the one of its last row")
+    problems += _wrong_counts(db) if "refused" in tables else []
     strangers = {job for job, *_ in heads} - accounts.keys()
     problems += [f"job {job} is not in this ledger: it was made with another, or removed{decided}" for job in strangers]
     for job, round, phase, seen in heads:
@@ -224,3 +226,13 @@ def _fit(
         seal == sha(ends[job][1], job, account) and Account.unpack(account) == accounts[job]
         for _, job, account, seal in summaries
     )
+
+
+def _wrong_counts(db: sqlite3.Connection) -> list[str]:
+    """What does not fit in the counts of refusals (refusals.py), each sealed with the hash of its row."""
+    counts = "SELECT key, day, seq, count, last, seal, hash, inbox FROM refused LEFT JOIN ticks USING (seq)"
+    return [
+        f"the count of refusals like row {values[2]} was altered"
+        for *values, seal, row, key in db.execute(counts)
+        if row is None or key != values[0] or seal != count_seal(row, *values)
+    ]

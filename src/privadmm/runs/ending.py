@@ -13,6 +13,7 @@ from privadmm.data.moments_map import Map
 from privadmm.engine.job import Job, features, weights
 from privadmm.engine.loop import Progress
 from privadmm.errors import ClusterError, DivergedError, LedgerError, LockedError, ToleranceError
+from privadmm.privacy.ledger_file import utc_now
 from privadmm.runs import plots
 from privadmm.runs.charges import absences
 from privadmm.runs.metrics import Row
@@ -151,6 +152,7 @@ def finish(
         **absences(job, progress, reasons),
         **({} if versions is None else {"versions": dict(versions)}),
         "ledger": ledger,
+        **({"ended": utc_now()} if mode == "deployment" else {}),
         "seconds": round(time.perf_counter() - began, 3),
         "out": str(directory.path),
     }

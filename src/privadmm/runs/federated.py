@@ -32,7 +32,7 @@ from privadmm.runs.charges import charges
 from privadmm.runs.earlier import earlier
 from privadmm.runs.ending import finish, resumable
 from privadmm.runs.reporting import Report, Silent
-from privadmm.runs.rundir import RunDir
+from privadmm.runs.rundir import RunDir, noted
 
 POLL = 0.5  # seconds between looks at who is there
 
@@ -72,6 +72,7 @@ def federate(config: Config, post: Post, asked: Asked, report: Report | None = N
     columns = tuple(facts.width for facts in known) if known[0].people is not None else ()
     shape = arrays.pack({"sizes": np.array(sizes)}, dim=dim, columns=columns)
     same = {"config": arrays.digest(proposed.encode()), "shape": arrays.digest(shape), "ledger": "the parties'"}
+    same |= noted(config)
     job = build.job(plain, np.array(sizes), dim, columns=columns or None)
     homes = {facts.party: node for node, facts in present.items()}
     own = labels(config, job, known[0])

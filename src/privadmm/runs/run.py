@@ -29,7 +29,7 @@ from privadmm.runs import metrics
 from privadmm.runs.ending import Finished, finish, resumable
 from privadmm.runs.metrics import Observer, Row
 from privadmm.runs.recommend import expected_fields
-from privadmm.runs.rundir import PAUSE, RunDir
+from privadmm.runs.rundir import PAUSE, RunDir, noted
 
 logger = logging.getLogger(__name__)
 # A progress display: given the job and the rounds that are done, it is shown while the block is entered.
@@ -54,7 +54,7 @@ def run(
     `reference` is the result of a non-private run on the same problem, for the plots. A run that ends before
     its first release leaves no directory; any other can be resumed.
     """
-    began = time.perf_counter()
+    started = time.perf_counter()
     check_seed(config)
     check_together(config)
     check_ledger(config)
@@ -79,7 +79,7 @@ def run(
                     progress,
                     prepared.frame,
                     noise.mode,
-                    began=began,
+                    began=started,
                     ledger=str(ledger),
                     spent=spent,
                     measured=measured(rows, prepared),
@@ -103,11 +103,11 @@ def run(
 
 
 def facts(config: Config, job: Job, ledger: Path) -> dict[str, str]:
-    """Facts that have to be the same for a job to be resumed. Sizes and dimension are public."""
+    """Facts that have to be the same for a job to be resumed, and when it began. Sizes and dimension are public."""
     columns = {"columns": job.public.columns} if job.public.columns else {}
     shape = arrays.pack({"sizes": job.public.sizes}, dim=job.public.dim, **columns)
     place = "its own" if config.run.ledger is None else str(ledger.resolve())
-    return {"config": config.digest, "shape": arrays.digest(shape), "ledger": place}
+    return {"config": config.digest, "shape": arrays.digest(shape), "ledger": place, **noted(config)}
 
 
 def carry_out(

@@ -13,11 +13,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from privadmm.config.file import Config
 from privadmm.data.files import PARTIAL, for_owner, write_text
 from privadmm.engine.job import Job
 from privadmm.engine.loop import Callback, Checkpoint, Parties, Progress, View
 from privadmm.errors import CheckpointError, ConfigError, LedgerError
-from privadmm.privacy.ledger_file import Receipt, identity_of
+from privadmm.privacy.ledger_file import Receipt, identity_of, utc_now
 
 # Facts that job.json keeps besides the job's id. All have to be the same when the run is resumed.
 SAME = {"config": "config or seed", "shape": "number of parties, records or columns", "ledger": "ledger"}
@@ -162,6 +163,13 @@ class RunDir:
             for item in self.path.glob(f"*{PARTIAL}"):
                 item.unlink()
             self.path.rmdir()
+
+
+def noted(config: Config) -> dict[str, str]:
+    """What a run is for, who asked and when, for its job.json. Files of a simulation do not depend on the clock."""
+    when = {"began": utc_now()} if config.run.mode == "deployment" else {}
+    said = {"purpose": config.run.purpose, "requester": config.run.requester}
+    return {name: text for name, text in said.items() if text is not None} | when
 
 
 @dataclass(frozen=True)

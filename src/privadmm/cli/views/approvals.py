@@ -6,6 +6,7 @@ from typing import Any
 
 from privadmm.cli.views import screen
 from privadmm.cli.views.screen import escape
+from privadmm.deploy.federation.steward.page import asks
 from privadmm.deploy.federation.steward.words import left
 from privadmm.privacy.accounting import printed
 
@@ -30,7 +31,9 @@ def listed(found: dict[str, Any]) -> str:
     for one in found["proposals"]:
         total = one.get("epsilon")
         cost = "" if total is None else f", epsilon {printed(total)}"
-        what = f"{one['algorithm']}, {one['rounds']} rounds{cost}" if "algorithm" in one else "cannot be read"
+        what = "cannot be read"
+        if "algorithm" in one:
+            what = f"{asks(one)}{one['algorithm']}, {one['rounds']} rounds{cost}"
         line = f"{coloured(one['state'])}  {escape(what)}, asked for since {one['first']}"
         parts.append(screen.rows([(one["code"], line), ("", screen.alarm(one["problem"]))]))
     if found["proposals"]:

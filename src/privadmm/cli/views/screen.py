@@ -66,7 +66,7 @@ def table(
 
     made = Table(title=title, title_justify="left")
     for name in columns:
-        made.add_column(name, justify="left" if name in left else "right", no_wrap=no_wrap)
+        made.add_column(name, justify="left" if name in left else "right", no_wrap=no_wrap, overflow="fold")
     for row in rows:
         made.add_row(*row)
     return made

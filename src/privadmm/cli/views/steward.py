@@ -9,12 +9,23 @@ from pathlib import Path
 from typing import Any
 
 from privadmm.cli.views import screen
-from privadmm.engine.sums import ROSTER
+from privadmm.cli.views.ledger_text import colluded, shown_cost
 from privadmm.errors import LedgerError
-from privadmm.privacy.accounting import epsilon, printed
+from privadmm.privacy.accounting import epsilon
 from privadmm.privacy.backups import Restored
 from privadmm.privacy.events import SharedGaussian, Spent, alone, dump, less, merge
-from privadmm.privacy.ledger_file import PUT_BACK, connect, current, identity_of, readable, start_of, unpack_charges
+from privadmm.privacy.ledger_file import (
+    PUT_BACK,
+    connect,
+    current,
+    identity_of,
+    readable,
+    start_of,
+    time_in,
+    unpack_charges,
+)
+from privadmm.privacy.refusals import SALT
+from privadmm.privacy.register import Entry, register
 from privadmm.privacy.sqlite_ledger import SqliteLedger
 from privadmm.privacy.verification import Verification, sound, verify
 
@@ -67,21 +78,24 @@ def overview(path: Path) -> Json:
     with closing(opened(path, anchored=behind is None)) as ledger:
         # Of a ledger that is behind its anchor nothing is changed: its steward may still put the right file back.
         resting, failures = behind is not None or ledger.settle(), ledger.failures()
-        silent = ledger.silent()
+        silent, kept = ledger.silent(), register(path)
+        entries = {entry.job: entry for entry in kept.entries}
         budget, failed = ledger.policy.budget, ledger.failed
         delta = None if budget is None else budget.delta
         jobs = []
         for name in ledger.jobs():
             latest = ledger.latest(name)
             set_aside = [merge(ledger.reserved(party, name) or (), ()) for party in ledger.ids]
-            sums = in_sums(set_aside)
+            sums, fate = in_sums(set_aside), state(ledger, name, failures)
+            rest = [less(aside, ledger.spent(party, name)) for party, aside in zip(ledger.ids, set_aside, strict=True)]
             jobs.append(
                 {
                     "job": name,
-                    "state": state(ledger, name, failures),
+                    "state": fate,
+                    **dated(entries[name], fate),
                     "rounds": 0 if latest is None else latest[0].round + 1,
                     "epsilon_spent": worst([ledger.spent(party, name) for party in ledger.ids], delta),
-                    "epsilon_set_aside": worst(set_aside, delta),
+                    "epsilon_set_aside": worst(rest if fate == "open" else [()], delta),
                     "key": bool(sums) and ledger.holds_key(name),
                     "silent_since": moment(silent[name]) if name in silent else None,
                     **sums,
@@ -93,6 +107,7 @@ def overview(path: Path) -> Json:
                 "party": party,
                 "epsilon_spent": cost(ledger.spent(party), delta),
                 "epsilon_with_reservations": cost(ledger.others(party, ""), delta),
+                **remaining(ledger, party),
                 "releases": sum(count for _, count in ledger.spent(party)),
                 **if_all_collude([ledger.spent(party)], delta),
             }
@@ -100,6 +115,7 @@ def overview(path: Path) -> Json:
         ]
         return {
             "file": str(path),
+            "name": kept.name,
             "mode": ledger.identity.mode,
             "adjacency": ledger.policy.adjacency,
             "policy": asdict(ledger.policy),
@@ -114,7 +130,27 @@ def overview(path: Path) -> Json:
             "kept": [draw.as_dict() for draw in ledger.keepsakes()],
             "jobs": jobs,
             "parties": parties,
+            "refusals": None if kept.refusals is None else [one.as_dict() for one in kept.refusals],
+            "decisions": [one.as_dict() for one in kept.decisions],
+            # Of a ledger that an earlier version made: what was before is not on record.
+            "register_is_partial": kept.partial,
         }
+
+
+def dated(entry: Entry, fate: str) -> Json:
+    """What the register has of a job."""
+    times = {"admitted": entry.admitted, "began": entry.began, "ended": None if fate == "open" else entry.last}
+    return {**asdict(entry.asked), **times}
+
+
+def remaining(ledger: SqliteLedger, party: int) -> Json:
+    """A party's budget, what open jobs hold of it beyond what they spent, and what is left; None without a budget."""
+    if (budget := ledger.policy.budget) is None:
+        return {"epsilon_budget": None, "epsilon_set_aside": None, "epsilon_left": None}
+    spent, taken = (cost(kept, budget.delta) for kept in (ledger.spent(party), ledger.others(party, "")))
+    aside = None if spent is None or taken is None else max(0.0, taken - spent)
+    left = 0.0 if taken is None else max(0.0, budget.epsilon - taken)
+    return {"epsilon_budget": budget.epsilon, "epsilon_set_aside": aside, "epsilon_left": left}
 
 
 def moment(seconds: float) -> str:
@@ -244,8 +280,8 @@ def rows(path: Path) -> Json:
     with readable(path), closing(connect(path, read_only=True)) as db:
         facts = {fact: json.loads(value) for fact, value in db.execute("SELECT fact, value FROM identity")}
         policy = {fact: json.loads(value) for fact, value in current(db).facts().items()}
-        ticks = db.execute(f"SELECT {', '.join(COLUMNS)} FROM ticks ORDER BY seq")
-        listed = [dict(zip(COLUMNS, tick, strict=True)) for tick in ticks]
+        ticks = db.execute(f"SELECT {', '.join(COLUMNS)}, state, outbox FROM ticks ORDER BY seq")
+        listed = [{**dict(zip(COLUMNS, tick, strict=False)), **said(tick[1], *tick[-2:])} for tick in ticks]
     for row in listed:
         row["charges"] = [
             {"parties": parties, "events": [{**json.loads(event), "count": count} for event, count in charge]}
@@ -258,85 +294,11 @@ def rows(path: Path) -> Json:
     return {"file": str(path), "identity": facts, "current": policy, "rows": listed}
 
 
-def shown_cost(value: float | None) -> str:
-    return "[bold red]not private[/]" if value is None else printed(value, ".6g")
-
-
-def as_text(ledger: Json) -> str:
-    """The `overview` of a ledger for people."""
-    policy, budget, failed = ledger["policy"], ledger["policy"]["budget"], ledger["locked"]
-    words = "epsilon = {epsilon:g} at delta = {delta:g} for each party"
-    facts: screen.Facts = [
-        ("ledger", Path(ledger["file"])),
-        ("mode", ledger["mode"]),
-        ("budget", "none: nothing here is private" if budget is None else words.format(**budget)),
-        ("adjacency", None if budget is None else ledger["adjacency"]),
-        ("labels", screen.given("randomised once for all jobs, epsilon = {:g}", policy["label_epsilon"])),
-        ("per job", screen.given("epsilon = {:g}", policy["per_job"])),
-        ("algorithms", None if policy["algorithms"] is None else ", ".join(policy["algorithms"])),
-        ("row bound", screen.given("{:g}", policy["row_bound"])),
-        ("secure sums", summing(policy)),
-    ]
-    if policy["limits"] is not None:
-        facts.append(("limits", ", ".join(f"{name} {value:g}" for name, value in policy["limits"].items())))
-    for one in ledger["policies"][1:]:
-        facts.append((f"row {one['row']}", f"amended: {changes(one['changed'])} ({screen.escape(one['because'])})"))
-    for one in ledger["restored"]:
-        charged = f"epsilon {shown_cost(one['epsilon'])} charged for what was lost"
-        facts.append((f"row {one['row']}", f"put back from a copy: {charged} ({screen.escape(one['because'])})"))
-    if (reason := ledger["policies"][0]["because"]) is not None:
-        facts.append(("row 1", screen.escape(reason)))
-    if ledger["behind"] is not None:
-        facts.append(("LOCKED", f"{screen.escape(ledger['behind'])}: it was put back from a copy, or moved without it"))
-        facts.append(("", Path(f'privadmm ledger restore BACKUP {ledger["file"]} --because "..."')))
-    if failed is not None:
-        last = failed["why"].strip().splitlines()[-1:] or [""]
-        facts.append(("LOCKED", f"round {failed['round'] + 1} of job {failed['job']} failed: {last[0]}"))
-    facts.append(("now", "a process is in the middle of a step" if ledger["at_work"] else None))
-    for draw in ledger["kept"]:
-        owner = "all jobs" if draw["job"] is None else f"job {draw['job']}"
-        if draw["name"] == ROSTER:
-            facts.append(("kept", f"the roster of {owner}: the keys of a secure sum's parties, which are public"))
-            continue
-        facts.append(("drawn once", f"{draw['name']}, for {owner}; it left to the party's own server only"))
-    for job in ledger["jobs"]:
-        cost = f"epsilon {shown_cost(job['epsilon_spent'])} spent of {shown_cost(job['epsilon_set_aside'])} set aside"
-        key = "; the key of its sums is there until it ends, or `ledger close`" if job["key"] else ""
-        facts.append((f"job {job['job']}", f"{job['state']}, {job['rounds']} rounds, {cost}{colluded(job)}{key}"))
-        if job["silent_since"] is not None:
-            silent = f"silent since {job['silent_since']}, longer than {policy['silent_days']:g} days"
-            close = Path(f"privadmm ledger close {ledger['file']} {job['job']}")
-            facts += [("", f"{silent}; this frees what it holds:"), ("", close)]
-    for label, spent, (releases, if_all) in screen.alike(
-        [{**party, "beside": (party["releases"], colluded(party))} for party in ledger["parties"]],
-        "epsilon_spent",
-        "beside",
-    ):
-        facts.append((label, f"{releases} releases, epsilon {shown_cost(spent)}{if_all}"))
-    return screen.shown(screen.rows([*facts, ("head", ledger["head"])]))
-
-
-def changes(changed: Json) -> str:
-    """What an amendment changed, as `name = value`."""
-    return ", ".join(f"{screen.escape(fact)} = {screen.escape(json.dumps(value))}" for fact, value in changed.items())
-
-
-def summing(policy: Json) -> str:
-    """What the policy asks of secure sums."""
-    most = "a third of a job's parties" if policy["colluding"] is None else f"{policy['colluding']} parties"
-    least = "nine tenths of them" if policy["fewest"] is None else f"{policy['fewest']}"
-    return f"{most} that collude tolerated at least, over {least} at least"
-
-
-def colluded(spent: Json) -> str:
-    """On what the epsilon of secure sums rests, and what it is if everybody else colluded."""
-    if "epsilon_if_all_others_collude" not in spent:
-        return ""
-    few = "as few colluded as each job's secure sums tolerate"
-    if "secure_sum" in spent:
-        few = f"up to {spent['secure_sum']['colluding']} of {spent['secure_sum']['parties']} parties colluded"
-    everybody = shown_cost(spent["epsilon_if_all_others_collude"])
-    return f" (computational, and if {few}; {everybody} if everybody else did)"
+def said(kind: str, state: str, outbox: bytes) -> Json:
+    """When a row was written, and what it says for the register."""
+    told = {"reserve": 0, "refuse": SALT, "decide": SALT, "format": 0}
+    facts = {} if kind not in told or not outbox else {"says": json.loads(bytes(outbox)[told[kind] :])}
+    return {"at": time_in(state), **facts}
 
 
 def verification(path: Path, checked: Verification, against: Path | None) -> Json:

@@ -187,22 +187,24 @@ class Party:
                 if mode == "deployment"
                 else "it is set up for a test"
             )
-            raise refused(f'the policy has mode = "{mode}" and the job "{config.run.mode}"; {why}')
+            raise refused(f'the policy has mode = "{mode}" and the job "{config.run.mode}"; {why}', "policy")
         if parties < least:
-            raise refused(f"the policy has minimum_parties = {least} and the job {parties}")
+            raise refused(f"the policy has minimum_parties = {least} and the job {parties}", "policy")
         for key in fields_of(DataTable):
             own, asked = getattr(self.data, key), getattr(config.data, key)
             # Whether records can be read in another way than the party declares would tell of them.
             if key not in ITS_OWN and own != asked:
                 raise refused(
                     f"party.toml has [data] {key} = {show(own)} and the job {show(asked)}: a party's records are read "
-                    "as it declares"
+                    "as it declares",
+                    "policy",
                 )
         self.fixed.admit(config.algorithm.name)
         if privacy is not None:
             self.fixed.agree(privacy.adjacency, privacy.label_epsilon)
             if privacy.delta != self.policy.delta:
-                raise refused(f"the policy counts at delta = {self.policy.delta:g} and the job at {privacy.delta:g}")
+                own_delta = self.policy.delta
+                raise refused(f"the policy counts at delta = {own_delta:g} and the job at {privacy.delta:g}", "policy")
             if privacy.sum == "secure":
                 self.admit_sum(SecureSum(privacy.colluding, privacy.fewest), parties)
 
@@ -220,7 +222,8 @@ class Party:
         """Refuse to go on among fewer parties than the policy asks for."""
         if present < (least := self.policy.minimum_parties):
             raise RefusedError(
-                f"the policy has minimum_parties = {least}, and {present} are left. Nothing more was released"
+                f"the policy has minimum_parties = {least}, and {present} are left. Nothing more was released",
+                "policy",
             )
 
 

@@ -53,7 +53,7 @@ def neutral(config: Config) -> Config:
         data=replace(data, source=source, format=None, test_fraction=0.0, split_seed=0),
         parties=replace(parties, count=parties_of(config), split=split, sizes=None, columns=None, files=None, seed=0),
         privacy=None if config.privacy is None else replace(config.privacy, budget=None),
-        run=replace(type(run)(), mode=run.mode, seed=run.seed),
+        run=replace(type(run)(), mode=run.mode, seed=run.seed, purpose=run.purpose, requester=run.requester),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from privadmm.errors import RefusedError
+from privadmm.errors import Kind, RefusedError
 
 T = TypeVar("T")
 Letter = Mapping[str, str | int | bytes]
@@ -63,6 +63,6 @@ def split_signature(signature: str) -> tuple[str, str]:
     return epoch, rest
 
 
-def refused(why: str) -> RefusedError:
+def refused(why: str, kind: Kind = "request") -> RefusedError:
     """The error of a party that refuses a letter before it releases anything."""
-    return RefusedError(f"{why}. Nothing was released")
+    return RefusedError(f"{why}. Nothing was released", kind)

@@ -11,6 +11,7 @@ from typing import Any
 from privadmm.engine.guarantees import AWAY, BARE, CLEAR
 from privadmm.errors import ConfigError
 from privadmm.privacy.accounting import printed
+from privadmm.privacy.register import DECISIONS
 from privadmm.runs.report import words
 from privadmm.runs.report.card import Budget, Card, Holder, Request
 from privadmm.runs.report.charts import Chart, Spread
@@ -27,6 +28,7 @@ def ledger_files(folder: Path) -> list[Path]:
 
 def card_of(path: Path, found: Mapping[str, Json]) -> Card:
     """The card of one ledger, or of several with equal modes and neighbours; `found` by the name of each."""
+    found = {name: public(view) for name, view in found.items()}
     views = list(found.values())
     for what in ("mode", "adjacency"):
         if len({view[what] for view in views}) > 1:
@@ -41,7 +43,7 @@ def card_of(path: Path, found: Mapping[str, Json]) -> Card:
     adjacency, first = (views[0]["adjacency"] if private else None), views[0]
     jobs = [{"ledger": name, **told(job)} for name, view in found.items() for job in view["jobs"]]
     files = [path] if len(found) == 1 else [path / name for name in found]
-    refused = [view["refusals"] for view in views if "refusals" in view]
+    refused = [row for name, view in found.items() for row in refusals(name if len(found) > 1 else "", view)]
     return Card(
         kind="ledger" if len(found) == 1 else "ledgers",
         subject=str(path),
@@ -49,12 +51,13 @@ def card_of(path: Path, found: Mapping[str, Json]) -> Card:
         status=f"{len(jobs)} {'job' if len(jobs) == 1 else 'jobs'} on record",
         requests=tuple(request(job) for job in jobs),
         holders=tuple(Holder(row.who, None) for row in budgets),
+        register_is_partial=any(view["register_is_partial"] for view in views),
         adjacency=adjacency,
         epsilon=total,
         delta=delta,
         learners=tuple(learners(views, budgets, total, delta)),
         budgets=tuple(budgets),
-        refusals=tuple(row for rows in refused for row in rows) if len(refused) == len(views) else None,
+        refusals=tuple(refused) if all(view["refusals"] is not None for view in views) else None,
         vertical=first["adjacency"] in ("person", "column"),
         notices=tuple(notices(found, private)),
         jobs=tuple(jobs),
@@ -76,7 +79,8 @@ def spending(name: str, view: Json) -> list[Budget]:
     """
     allowed, rows = view["policy"]["budget"], []
     for party in view["parties"]:
-        who = f"{name}: party {party['party']}" if name else f"party {party['party']}"
+        called = view["name"] if view["name"] and len(view["parties"]) == 1 else f"party {party['party']}"
+        who = f"{name}: {called}" if name else called
         total, spent = party["epsilon_with_reservations"], party["epsilon_spent"]
         if failed(view) and allowed is not None:
             whole = allowed["epsilon"]
@@ -100,18 +104,35 @@ def failed(view: Json) -> bool:
     return any(job["state"] == "failed" for job in view["jobs"])
 
 
+def public(view: Json) -> Json:
+    """A ledger as others may see it: where a step failed, without what tells when, or how many rows were before it."""
+    if not failed(view):
+        return view
+    hidden = dict.fromkeys(("first", "last", "times"))
+    refused = [row | hidden if row["kind"] == "locked" else row for row in view["refusals"] or ()]
+    decided = [row | {"at": None} if row["what"] == DECISIONS["unlock"] else row for row in view["decisions"]]
+    unnumbered = {key: [row | {"row": None} for row in view[key]] for key in ("policies", "restored")}
+    known = None if view["refusals"] is None else refused
+    return {**view, **unnumbered, "refusals": known, "decisions": decided, "jobs": [told(job) for job in view["jobs"]]}
+
+
 def told(job: Json) -> dict[str, Any]:
     """What may be told of a job. Of a failed one it is not told how far it came, nor what that cost."""
     fields = ("job", "state", "rounds", "epsilon_spent", "epsilon_set_aside", "secure_sum")
-    later = ("purpose", "requester", "began", "ended", "algorithm", "config")
+    later = ("purpose", "requester", "admitted", "began", "ended", "algorithm", "config")
     row = {name: job[name] for name in (*fields, *later) if name in job}
     if job["state"] == "failed":
-        row |= {"rounds": None, "epsilon_spent": None, "epsilon_set_aside": None}
+        row |= dict.fromkeys(("rounds", "epsilon_spent", "epsilon_set_aside", "began", "ended"))
     return row
 
 
 def request(job: Json) -> Request:
-    return Request(f"job {job['job']}", *(job.get(name) for name in ("purpose", "requester", "began", "ended")))
+    return Request(f"job {job['job']}", *(job.get(name) for name in ("purpose", "requester", "admitted", "ended")))
+
+
+def refusals(name: str, view: Json) -> list[dict[str, Any]]:
+    """What was refused; `name` is that of the ledger, where there are several."""
+    return [{**({"ledger": name} if name else {}), **row} for row in view["refusals"] or ()]
 
 
 def learners(
@@ -152,10 +173,14 @@ def notices(found: Mapping[str, Json], private: bool) -> list[str]:
                 "is not told here: all of the budget counts as spent."
             )
         lines += [
-            f"{name}, row {row['row']}: put back from a copy; {words.cost(row['epsilon'])} was charged for the loss."
+            f"{name}{in_row(row)}: put back from a copy; {words.cost(row['epsilon'])} was charged for the loss."
             for row in view["restored"]
         ]
     return lines
+
+
+def in_row(change: Json) -> str:
+    return "" if change["row"] is None else f" in row {change['row']}"
 
 
 def charts(jobs: Sequence[Json], private: bool, views: Sequence[Json]) -> list[Chart]:
@@ -200,7 +225,7 @@ def policy(view: Json) -> list[list[str]]:
     for key, value in (now["limits"] or {}).items():
         rows.append([f"limit on {key}", f"{value:g}", "that a job may ask for"])
     for change in view["policies"][1:]:
-        rows.append([f"amended in row {change['row']}", ", ".join(change["changed"]), f"because: {change['because']}"])
+        rows.append([f"amended{in_row(change)}", ", ".join(change["changed"]), f"because: {change['because']}"])
     return rows
 
 

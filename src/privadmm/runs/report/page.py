@@ -2,9 +2,11 @@
 
 import base64
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 from privadmm.privacy.accounting import printed
 from privadmm.runs.report import charts, words
@@ -19,6 +21,12 @@ DEPLOYMENT = (
     "This is a deployment. Nothing on this page was computed on private records but what was released and is counted "
     "in a ledger."
 )
+JOB_FIRST = ("purpose", "requester", "job", "ledger", "state", "admitted", "began", "ended")
+REFUSAL_FIRST = ("why", "kind", "times", "first", "last", "requester", "purpose")
+HEADS = {"requester": "who asked", "kind": "for its", "epsilon_set_aside": "epsilon still set aside"}
+MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+PARTIAL = "What was before a version of privadmm that keeps it is not recorded."
+STACKED, CARDS = 3, 7  # columns
 MOST = 100  # rows of a table; the twin has all of them
 
 
@@ -85,7 +93,7 @@ def first_screen(card: Card) -> str:
 
 def asked(request: Request) -> list[tuple[str, str]]:
     unknown = f'<span class="muted">{words.NOT_RECORDED}</span>'
-    when = " to ".join(short(moment) for moment in (request.began, request.ended) if moment is not None)
+    when = " to ".join(short(text_of(moment)) for moment in (request.began, request.ended) if moment is not None)
     return [
         ("Purpose", isolated(request.purpose) or unknown),
         ("Who asked", isolated(request.requester) or unknown),
@@ -147,20 +155,26 @@ def spending(row: Budget) -> list[str]:
 def refusals(card: Card) -> str:
     if card.refusals is None:
         return section("What was refused", paragraph("Not recorded."))
+    note = paragraph(PARTIAL, "muted") if card.register_is_partial else ""
     if not card.refusals:
-        return section("What was refused", paragraph("Nothing."))
-    keys = list(dict.fromkeys(key for row in card.refusals for key in row))
-    rows = [[text_of(row.get(key)) for key in keys] for row in card.refusals]
-    return section("What was refused", table("Refused requests", keys, rows))
+        return section("What was refused", paragraph("Nothing."), note)
+    listed = records("Refused requests, the newest first", card.refusals[::-1], REFUSAL_FIRST)
+    return section("What was refused", listed, note)
 
 
 def jobs(card: Card) -> str:
     if not card.jobs:
         return ""
-    keys = list(dict.fromkeys(key for row in card.jobs for key in row if key != "secure_sum"))
-    heads = [key.replace("_", " ") for key in keys]
-    rows = [[text_of(row.get(key)) for key in keys] for row in card.jobs]
-    return section("Jobs", table("Every job on record, oldest first", heads, rows))
+    shown = [{**job, "ended": "still open"} if job["state"] == "open" else job for job in card.jobs]
+    return section("Jobs", records("Every job on record, oldest first", shown, JOB_FIRST))
+
+
+def records(caption: str, rows: Sequence[Mapping[str, Any]], first: Sequence[str]) -> str:
+    """A table of what was recorded, these columns first."""
+    known = dict.fromkeys(key for row in rows for key in row if key != "secure_sum")
+    keys = [*(key for key in first if key in known), *(key for key in known if key not in first)]
+    heads = [HEADS.get(key, key.replace("_", " ")) for key in keys]
+    return table(caption, heads, [[text_of(row.get(key)) for key in keys] for row in rows])
 
 
 def pictures(card: Card) -> str:
@@ -229,6 +243,8 @@ def isolated(text: str | None) -> str:
 def text_of(value: object) -> str:
     if value is None:
         return words.NOT_RECORDED
+    if isinstance(value, str) and MOMENT.fullmatch(value):
+        return f"{value[:10]} {value[11:19]} UTC"
     return printed(value) if isinstance(value, float) else str(value)
 
 
@@ -247,16 +263,31 @@ def listing(facts: Iterable[tuple[str, str]]) -> str:
 
 
 def table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]], numbers_from: int = 99) -> str:
-    """A table that scrolls by itself where it is wider than the screen; columns from `numbers_from` on are numbers."""
+    """A table that scrolls by itself where it is wider than the screen; columns from `numbers_from` on are numbers.
+
+    A row of more than STACKED columns becomes a list on a narrow screen, each cell under the name of its column; one of
+    more than CARDS columns always does.
+    """
+    shape = "cards" if len(heads) > CARDS else "stack" if len(heads) > STACKED else ""
     kind = ["" if place < numbers_from else ' class="n"' for place in range(len(heads))]
-    top = "".join(f'<th scope="col"{k}>{short(head)}</th>' for head, k in zip(heads, kind, strict=True))
+    # A browser forgets what a table is where its style makes a list of it, unless the roles are written out.
+    role = ' role="{}"'.format if shape else lambda _: ""
+    names = [f' data-name="{short(head)}"' if shape else "" for head in heads]
+    top = "".join(
+        f'<th scope="col"{role("columnheader")}{k}>{short(head)}</th>' for head, k in zip(heads, kind, strict=True)
+    )
     body = []
     for row in rows[:MOST]:
         first, *others = row
-        cells = "".join(f"<td{k}>{short(cell)}</td>" for cell, k in zip(others, kind[1:], strict=True))
-        body.append(f'<tr><th scope="row"><bdi>{short(first)}</bdi></th>{cells}</tr>\n')
+        cells = "".join(
+            f"<td{role('cell')}{k}{name}><bdi>{short(cell)}</bdi></td>"
+            for cell, k, name in zip(others, kind[1:], names[1:], strict=True)
+        )
+        start = f'<th scope="row"{role("rowheader")}{names[0]}><bdi>{short(first)}</bdi></th>'
+        body.append(f"<tr{role('row')}>{start}{cells}</tr>\n")
     more = f" (the first {MOST} of {len(rows)}; the model card has all)" if len(rows) > MOST else ""
     named = f'role="region" tabindex="0" aria-label="{short(caption)}"'
     said = f"<caption>{short(caption)}{more}</caption>"
-    inside = f"{said}<thead><tr>{top}</tr></thead><tbody>\n{''.join(body)}</tbody>"
-    return f'<div class="scroll" {named}><table>{inside}</table></div>\n'
+    groups = f"<thead{role('rowgroup')}><tr{role('row')}>{top}</tr></thead><tbody{role('rowgroup')}>"
+    opened = f'<table class="{shape}"{role("table")}>' if shape else "<table>"
+    return f'<div class="scroll" {named}>{opened}{said}{groups}\n{"".join(body)}</tbody></table></div>\n'

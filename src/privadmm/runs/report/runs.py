@@ -137,7 +137,7 @@ def loaded(path: Path) -> dict[str, Any] | None:
 
 def card_of(path: Path, views: Sequence[Json], original: Path | None) -> Card:
     """The card of a run. `views` are of its own ledgers, where it is not finished."""
-    run = Run.at(path, original)
+    run, views = Run.at(path, original), [ledgers.public(view) for view in views]
     adversaries = run.fact("adversaries") or {}
     charts, not_drawn = pictures.of(run)
     epsilon, delta = run.fact("epsilon"), run.fact("delta")
@@ -157,6 +157,7 @@ def card_of(path: Path, views: Sequence[Json], original: Path | None) -> Card:
         learners=tuple(learnt),
         budgets=tuple(budgets(run, views)),
         refusals=tuple(row for view in views for row in view["refusals"]) if refusals_known(views) else None,
+        register_is_partial=any(view["register_is_partial"] for view in views),
         vertical=run.shape is not None and bool(run.shape.columns),
         notices=tuple(notices(run, views)),
         jobs=tuple(ledgers.told(job) for view in views for job in view["jobs"]),
@@ -188,14 +189,17 @@ def status(run: Run, views: Sequence[Json]) -> str:
 
 def request(run: Run, views: Sequence[Json]) -> Request:
     """What was asked, by whom and when; the run's own record first, then its ledgers'."""
-    places = [run.result or {}, run.job_json, *(job for view in views for job in view["jobs"])]
+    said = {} if run.config is None else {"purpose": run.config.run.purpose, "requester": run.config.run.requester}
+    mine = [job for view in views for job in view["jobs"] if job["job"] == run.job_json.get("job")]
+    own = [{**job, "began": job["admitted"]} | ({"ended": None} if job["state"] == "failed" else {}) for job in mine]
+    places = [run.result or {}, run.job_json, said, *own]
     keys = ("purpose", "requester", "began", "ended")
     known = [next((place[key] for place in places if place.get(key) is not None), None) for key in keys]
     return Request(f"job {run.job_json.get('job', words.NOT_RECORDED)}", *known)
 
 
 def refusals_known(views: Sequence[Json]) -> bool:
-    return bool(views) and all("refusals" in view for view in views)
+    return bool(views) and all(view["refusals"] is not None for view in views)
 
 
 def holders(run: Run) -> list[Holder]:

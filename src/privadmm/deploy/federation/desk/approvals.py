@@ -125,7 +125,8 @@ class Proposals:
         if decision is not None and not decision.ended:
             if decision.approved:
                 return
-            raise RefusedError("refused by its steward" + (f": {decision.why}" if decision.tell else ""))
+            why = f": {decision.why}" if decision.tell else ""
+            raise RefusedError(f"refused by its steward{why}", "approval")
         self.keep(proposal)
         raise WaitingError(f"its steward has not approved the job yet; the proposal has the code {proposal.code}")
 

@@ -17,7 +17,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from privadmm.deploy.federation.desk.spending import spent_and_left
 from privadmm.deploy.federation.party import Party
 from privadmm.deploy.federation.protocol import Letter
 from privadmm.errors import PrivadmmError
+from privadmm.privacy.ledger import NOBODY, Asked
 from privadmm.privacy.sqlite_ledger import SqliteLedger
 
 LOG = "requests.log"
@@ -81,7 +82,18 @@ class Line:
     """What the party's log says of a letter besides the letter itself."""
 
     name: str | None = None
+    ledger: Path | None = None  # where a refusal goes on record
+    asked: Asked = NOBODY  # what is known of the job by then
+    job: str = ""
     epsilon: dict[str, float | str] = field(default_factory=dict)
+
+    def of(self, party: Party) -> None:
+        """Say whose line it is."""
+        self.name, self.ledger, self.asked = party.name, party.ledger, Asked(party=party.name)
+
+    def about(self, asked: Asked, job: str = "") -> None:
+        """Say of what job it is."""
+        self.asked, self.job = replace(asked, party=self.name), job
 
     def count(self, party: Party, ledger: SqliteLedger, job: str, before: str | None = None) -> None:
         """Note what the party's budget has spent and left. Nothing that is answered depends on it."""

@@ -34,6 +34,7 @@ from privadmm.deploy.federation.desk.party_log import Line, asked, full, note
 from privadmm.deploy.federation.desk.peers import accept, own_entry
 from privadmm.deploy.federation.desk.records import Held, bound_of, told
 from privadmm.deploy.federation.desk.records import held as read_records
+from privadmm.deploy.federation.desk.refusals import noted
 from privadmm.deploy.federation.party import Party
 from privadmm.deploy.federation.proposal import JOB, Kept, Proposal, parties_of, read_text
 from privadmm.deploy.federation.protocol import Letter, data, text, whole
@@ -93,11 +94,13 @@ def logged(folder: Path, letter: Letter) -> Answer:
         # A letter of one round needs no second look at a job that was admitted, while its files are the same.
         known = recall(folder, text(letter, "job")) if letter.get("kind") == "step" else None
         desk = Desk(party.read(folder) if known is None else known.party, line)
-        who, line.name = {"party": desk.party.number}, desk.party.name
+        who = {"party": desk.party.number}
+        line.of(desk.party)
         said = desk.answer(letter) if known is None else desk.step(letter, known)
         end("answered")
         return {"status": "ok", **who, **said}
     except LockedError as error:
+        noted(line, letter, error)
         end("locked", str(error))
         return {"status": "locked", **who, "error": "LockedError", "message": LOCKED_HERE}
     except WaitingError as error:
@@ -108,6 +111,8 @@ def logged(folder: Path, letter: Letter) -> Answer:
         if full(error) and not isinstance(error, DataError):
             end("failed", f"{FULL_HERE}: {error}")
             return {"status": "failed", **who, "error": "StorageError", "message": FULL}
+        if isinstance(error, RefusedError):
+            noted(line, letter, error)
         if isinstance(error, TOLD):
             status = "refused" if isinstance(error, RefusedError) else "failed"
             end(status, str(error))
@@ -143,12 +148,14 @@ class Desk:
         if (theirs := letter.get("version")) != __version__:  # before a proposal that only the other one understands
             raise RefusedError(
                 f"this party has privadmm {__version__} and the coordinator {show(theirs)}, and all of a run have the "
-                f"same version: install the same one everywhere. Nothing was told"
+                f"same version: install the same one everywhere. Nothing was told",
+                "version",
             )
         self.party.jobs.mkdir(exist_ok=True)
         path = self.party.jobs / "proposed.toml"
         write_text(path, text(letter, "text"))
         config = read_text(path)
+        self.line.about(build.asked(config))
         parties = parties_of(config)
         self.admitted(parties, config)
         from privadmm.deploy.federation.keys import greeted
@@ -176,9 +183,11 @@ class Desk:
         receipts, ended = told_receipts(letter), told_ended(letter)
         self.admitted(len(proposal.sizes), None)
         if (widest := max(proposal.dim, *proposal.columns, 0)) > (most := self.party.limits.dim):
-            raise RefusedError(f"the party accepts messages of up to {most} numbers, and the job has {widest}")
+            why = f"the party accepts messages of up to {most} numbers, and the job has {widest}"
+            raise RefusedError(why, "policy")
         new = Kept.at(self.party.jobs, proposal.id) is None
         kept = proposal.keep(self.party.jobs)
+        self.line.about(build.asked(kept.config), proposal.id)
         try:
             self.admit(kept)
             self.agreed()
@@ -193,7 +202,7 @@ class Desk:
                 records = held(self.party, kept.config, proposal, anew=True)
                 new = False  # from here on it may be set aside, and `give_up` must find it
                 # Labels that are randomised are drawn now, if they never were.
-                open_block(kept.job, records.block, build.noise(kept.config), ledger)
+                open_block(kept.job, records.block, build.noise(kept.config), ledger, asked=self.line.asked)
                 said: Answer = {} if kept.job.sums is None else {"entry": own_entry(self.party, kept.job, ledger)}
                 self.line.count(self.party, ledger, proposal.id)
         except BaseException:
@@ -226,6 +235,7 @@ class Desk:
         inbox = received(data(letter, "inbox"))
         known = known or self.admitted_anew(now.job)
         job, config, number = known.job, known.config, self.party.number
+        self.line.about(job.asked, now.job)
         self.party.stay(job.public.parties - len(inbox.absent))
         self.check(config, job)
         with closing(self.opened()) as ledger:

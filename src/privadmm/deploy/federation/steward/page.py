@@ -12,6 +12,8 @@ from privadmm.deploy.federation.steward.words import left, plain
 from privadmm.privacy.accounting import printed
 
 Facts = dict[str, Any]
+NOT_RECORDED = "not recorded"
+JOB_COLUMNS = ("Job", "State", "Purpose", "Who asked", "Admitted", "Rounds", "Epsilon spent", "Still set aside")
 STATES = {
     "waiting": "waits for you",
     "approved": "approved",
@@ -84,7 +86,8 @@ def party(place: int, facts: Facts) -> str:
             ("Proposal", "State", "Since", "Until", "Why"),
             [decided(place, one) for one in rest],
         ),
-        table("Jobs", ("Job", "State", "Rounds", "Epsilon spent", "Of its cost"), map(job, facts["jobs"][::-1])),
+        table("Jobs", JOB_COLUMNS, map(job, facts["jobs"][::-1])),
+        refused(facts["refusals"]),
         "</section>",
     ]
     return "\n".join(part for part in parts if part)
@@ -135,8 +138,8 @@ def card(place: int, one: Facts) -> str:
         cost = "no epsilon can be given" if one["epsilon"] is None else f"epsilon {printed(one['epsilon'])}"
         rest = "" if one["left_after"] is None else f", and leaves {left(one['left_after'])}"
         about = (
-            f"{one['algorithm']} among {one['parties']} parties, {one['rounds']:,} rounds, {one['releases']:,} "
-            f"releases. It costs {cost}{rest}."
+            f"{asks(one)}{one['algorithm']} among {one['parties']} parties, {one['rounds']:,} rounds, "
+            f"{one['releases']:,} releases. It costs {cost}{rest}."
         )
     return (
         f'<article class="card"><p><strong>{text(about)}</strong></p>'
@@ -144,6 +147,13 @@ def card(place: int, one: Facts) -> str:
         f"<code>{text(one['code'])}</code></p>{alarm(one['problem'])}"
         f'<p><a class="button" href="{link}">Look at it and decide</a></p></article>'
     )
+
+
+def asks(one: Facts) -> str:
+    """Who asks, and what for, in the words of whoever sent the proposal."""
+    who = one["requester"] and f"“{one['requester']}” asks"
+    what = one["purpose"] and f"“{one['purpose']}”"
+    return f"{' for '.join(filter(None, [who, what]))}: " if who or what else ""
 
 
 def decided(place: int, one: Facts) -> tuple[str, ...]:
@@ -154,7 +164,31 @@ def decided(place: int, one: Facts) -> tuple[str, ...]:
 
 def job(one: Facts) -> tuple[str, ...]:
     spent, aside = ("-" if one[key] is None else printed(one[key]) for key in ("epsilon_spent", "epsilon_set_aside"))
-    return f"<code>{text(one['job'])}</code>", text(one["state"]), str(one["rounds"]), spent, aside
+    asked = (known(one["purpose"]), known(one["requester"]), time(one["admitted"] or "") or NOT_RECORDED)
+    return f"<code>{text(one['job'])}</code>", text(one["state"]), *asked, str(one["rounds"]), spent, aside
+
+
+def known(value: object) -> str:
+    """A cell: what was said, in a direction of its own, or that nothing is on record."""
+    return NOT_RECORDED if value is None else f"<bdi>{text(value)}</bdi>"
+
+
+def refused(rows: Sequence[Facts] | None) -> str:
+    """What was refused, newest first."""
+    if rows is None:
+        return f"<h3>Refused</h3><p>{NOT_RECORDED}: the ledger was made by an earlier version.</p>"
+    cells = (
+        (
+            text(one["kind"]),
+            known(one["why"]),
+            time(one["first"] or "") or NOT_RECORDED,
+            text(one["times"]),
+            known(one["requester"]),
+            known(one["purpose"]),
+        )
+        for one in reversed(rows)
+    )
+    return table("Refused", ("For its", "Why", "First", "Times", "Who asked", "Purpose"), cells)
 
 
 def table(title: str, columns: Sequence[str], rows: Any) -> str:

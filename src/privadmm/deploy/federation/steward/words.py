@@ -23,8 +23,9 @@ from privadmm.engine.job import Job
 from privadmm.engine.phases import at_parties
 from privadmm.errors import ConfigError, LockedError, PrivadmmError, RefusedError
 from privadmm.privacy.accounting import epsilon, printed, totals
-from privadmm.privacy.events import Spent, merge
-from privadmm.privacy.ledger import affordable
+from privadmm.privacy.events import Spent, less, merge
+from privadmm.privacy.ledger import Asked, affordable
+from privadmm.privacy.register import register
 from privadmm.privacy.sqlite_ledger import SqliteLedger
 
 Facts = dict[str, Any]
@@ -61,11 +62,12 @@ def standing(party: Party) -> Facts:
         "problem": None,
         "budget": None,
         "jobs": [],
+        "refusals": None,
         "proposals": [],
     }
     try:
         with closing(Desk(party).opened()) as ledger:
-            facts |= {"budget": budget(party, ledger), "jobs": jobs(party, ledger)}
+            facts |= {"budget": budget(party, ledger), "jobs": jobs(party, ledger), "refusals": refusals(party)}
             if ledger.failed is not None:
                 facts["problem"] = "the ledger is locked: `privadmm ledger show` says why, and `unlock` lets it go on"
             facts["proposals"] = [brief(party, entry, ledger) for entry in Proposals(party).entries()]
@@ -104,7 +106,10 @@ def jobs(party: Party, ledger: SqliteLedger) -> list[Facts]:
     """The latest jobs of the ledger, and where they stand."""
     found: list[Facts] = []
     names = ledger.jobs()
+    kept = register(party.ledger)
     for name in names[-SHOWN:]:
+        entry = kept.of(name)
+        asked = Asked() if entry is None else entry.asked
         spent, aside = ledger.spent(party.number, name), ledger.reserved(party.number, name) or ()
         latest = ledger.latest(name)
         over = ledger.over(name)
@@ -114,10 +119,30 @@ def jobs(party: Party, ledger: SqliteLedger) -> list[Facts]:
                 "state": "finished" if spent and spent == aside else "over" if over else "open",
                 "rounds": 0 if latest is None else latest[0].round + 1,
                 "epsilon_spent": cost(party, spent),
-                "epsilon_set_aside": cost(party, aside),
+                "epsilon_set_aside": cost(party, () if over else less(aside, spent)),
+                "purpose": said(asked.purpose),
+                "requester": said(asked.requester),
+                "admitted": None if entry is None else entry.admitted,
             }
         )
     return found
+
+
+def refusals(party: Party) -> list[Facts] | None:
+    """The latest refusals on record; None where the ledger kept none, as those of earlier versions."""
+    known = register(party.ledger).refusals
+    return (
+        None
+        if known is None
+        else [
+            {name: said(value) if isinstance(value, str) else value for name, value in one.as_dict().items()}
+            for one in known[-SHOWN:]
+        ]
+    )
+
+
+def said(text: str | None) -> str | None:
+    return None if text is None else plain(text)
 
 
 def cost(party: Party, spent: Spent) -> float | None:
@@ -149,6 +174,8 @@ def brief(party: Party, entry: Entry, ledger: SqliteLedger) -> Facts:
     return {
         **facts,
         "problem": obstacle(party, kept, ledger),
+        "purpose": said(kept.config.run.purpose),
+        "requester": said(kept.config.run.requester),
         "algorithm": kept.config.algorithm.name,
         "rounds": kept.config.algorithm.rounds,
         "parties": len(entry.proposal.sizes),
@@ -218,13 +245,17 @@ def obstacle(party: Party, kept: Kept, ledger: SqliteLedger) -> str | None:
 def sentences(party: Party, kept: Kept, facts: Facts) -> Iterator[tuple[str, str]]:
     """What a proposal means for this party, in plain words, each under what it is about."""
     proposal, config, job = kept.proposal, kept.config, kept.job
+    yield "what for", quoted(config.run.purpose)
     yield (
         "who asks",
-        f"the coordinator at {plain(party.node.superlink)}, known here by the authority {authority(party)}. What it "
-        "says of the other parties is its word",
+        f"{quoted(config.run.requester)}, by the coordinator at {plain(party.node.superlink)}, known here by the "
+        f"authority {authority(party)}. What it says of purposes, people and the other parties is its word",
     )
     yield "with whom", with_whom(party, proposal)
-    yield "what for", f"a {config.loss.name} model, by {config.algorithm.name}, in {config.algorithm.rounds:,} rounds"
+    yield (
+        "what is made",
+        f"a {config.loss.name} model, by {config.algorithm.name}, in {config.algorithm.rounds:,} rounds",
+    )
     yield "what leaves", leaves(party, kept)
     yield "who sees it", seen(job)
     yield "what it costs", price(party, facts)
@@ -234,6 +265,11 @@ def sentences(party: Party, kept: Kept, facts: Facts) -> Iterator[tuple[str, str
     for caveat in job.caveats:
         yield "beware", plain(caveat)
     yield "how rows count", bounds(party, config)
+
+
+def quoted(text: str | None) -> str:
+    """What somebody says, in quotation marks."""
+    return "not said" if text is None else f"“{plain(text)}”"
 
 
 def with_whom(party: Party, proposal: Proposal) -> str:
@@ -323,7 +359,12 @@ def decide(
     with closing(Desk(party).opened()) as ledger:
         if approved and (problem := obstacle(party, understood(entry.proposal), ledger)) is not None:
             raise RefusedError(f"{entry.code}: would be refused all the same, and was not approved: {problem}")
+        if approved:  # what is not on record is not approved
+            ledger.note_decision(entry.proposal.id, True, reason)
         known.decide(entry, approved, ledger.epoch, reason, tell, days)
+        if not approved:  # and a refusal holds whether it can be recorded or not
+            with suppress(PrivadmmError):
+                ledger.note_decision(entry.proposal.id, False, reason)
         return brief(party, known.find(code, to_decide=True), ledger)
 
 

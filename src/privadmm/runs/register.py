@@ -1,0 +1,202 @@
+"""A register that leaves the house: the ledgers' jobs, refusals and decisions as JSON and as a table, signed.
+
+    NAME.json    {"content": ..., "csv": digest of NAME.csv, "key": public key, "signature": ...}
+    NAME.csv     the same for people, a line for each job, refusal and decision
+
+The signature is over the content and the digest of the table, by a party's node key, so that neither can be changed.
+It says no more than a report's page does: of a failed step it tells neither which one it was nor when.
+"""
+
+import csv
+import hashlib
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from privadmm import __version__
+from privadmm.data.files import write_text
+from privadmm.errors import ConfigError, DataError, LedgerError
+from privadmm.privacy.ledger_file import connect, facts_of, hash_of, readable, utc_now
+from privadmm.runs.report.ledgers import failed, public, told
+from privadmm.runs.report.safe import visible
+
+Json = Mapping[str, Any]
+VERSION = 1
+LARGEST = 1 << 28  # bytes of a register that is read
+COLUMNS = (
+    *("ledger", "party", "what", "state", "job", "purpose", "requester", "algorithm", "config"),
+    *("admitted", "began", "ended", "times", "why", "epsilon_spent", "epsilon_set_aside"),
+)
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "|", "%")  # with which a spreadsheet begins to compute
+
+
+def content_of(views: Mapping[str, Json], made: str | None = None) -> dict[str, Any]:
+    """The register of these ledgers; `views` by name, each as `ledger show --json` tells it."""
+    found = [{"ledger": name, **ledger_of(view)} for name, view in views.items()]
+    return {"register": VERSION, "made": made or utc_now(), "privadmm": __version__, "ledgers": found}
+
+
+def ledger_of(view: Json) -> dict[str, Any]:
+    """One ledger. Where a step failed, how much was spent would tell which one: all of the budget counts."""
+    view = public(view)
+    hidden = dict.fromkeys(("epsilon_spent", "epsilon_set_aside", "epsilon_left", "releases"))
+    keys = ("party", "epsilon_budget", *hidden)
+    parties = [{key: party[key] for key in keys} | (hidden if failed(view) else {}) for party in view["parties"]]
+    facts = {key: view[key] for key in ("name", "mode", "adjacency", "policy", "head", "register_is_partial")}
+    jobs = [told(job) for job in view["jobs"]]
+    return {**facts, "parties": parties, "jobs": jobs, "refusals": view["refusals"], "decisions": view["decisions"]}
+
+
+def table_of(content: Json) -> str:
+    """The register as CSV. No cell is taken for a formula by a spreadsheet, and none hides or reverses text."""
+    file = io.StringIO()
+    table = csv.writer(file, lineterminator="\n")
+    table.writerow(COLUMNS)
+    table.writerows([cell(row.get(column)) for column in COLUMNS] for row in _lines(content))
+    return file.getvalue()
+
+
+def _lines(content: Json) -> Iterator[dict[str, Any]]:
+    for ledger in content["ledgers"]:
+        of = {"ledger": ledger["ledger"], "party": ledger["name"]}
+        for job in ledger["jobs"]:
+            yield {**job, **of, "what": "job"}
+        for refusal in ledger["refusals"] or ():
+            times = {"began": refusal["first"], "ended": refusal["last"]}
+            yield {**refusal, **of, "what": "refused", "state": refusal["kind"], **times}
+        for decision in ledger["decisions"]:
+            yield {**decision, **of, "what": "decision", "state": decision["what"], "began": decision["at"]}
+
+
+def cell(value: object) -> str:
+    """A value for a cell of a table."""
+    if value is None:
+        return ""
+    text = visible(value)
+    return f"'{text}" if isinstance(value, str) and text.lstrip().startswith(FORMULA) else text
+
+
+def signable(content: Json, table: str) -> bytes:
+    """Bytes that the party's key signs."""
+    return json.dumps(["privadmm register, version 1", content, table], sort_keys=True, allow_nan=False).encode()
+
+
+def digest(table: str) -> str:
+    return hashlib.sha256(table.encode()).hexdigest()
+
+
+def write(out: Path, content: Json, key: Path | None) -> dict[str, Any]:
+    """Write the register and its table beside it, signed if there is a key."""
+    table = table_of(content)
+    signed: dict[str, Any] = {"content": content, "csv": digest(table)}
+    if key is not None:
+        from privadmm.deploy.federation.signing import public_of, seal
+
+        sealed = seal(key, signable(content, signed["csv"]))
+        signed |= {"key": public_of(key).decode().strip(), "signature": sealed}
+    write_text(out.with_suffix(".csv"), table)
+    write_text(out, json.dumps(signed, indent=1, allow_nan=False) + "\n")
+    return signed
+
+
+def is_register(path: Path) -> bool:
+    """Whether a file is a register and not a ledger, by its first byte."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(1) == b"{"
+
+
+def check(path: Path, key: Path | None, ledgers: Sequence[Path] = ()) -> dict[str, Any]:
+    """What does not fit in a register, and who signed it. `key`: the public key that is believed.
+
+    `ledgers` are those whose rows it must be of.
+    """
+    signed = loaded(path)
+    content, problems = signed["content"], list[str]()
+    table = path.with_suffix(".csv")
+    if table.is_file() and digest(table.read_text(encoding="utf-8")) != signed["csv"]:
+        problems.append(f"{table.name} is not the table that was written with it")
+    if digest(table_of(content)) != signed["csv"]:
+        problems.append("its table and its content do not say the same")
+    signer, signature = signed.get("key"), signed.get("signature")
+    if key is not None and (not isinstance(signer, str) or not same_key(key, signer)):
+        problems.append(f"it is not signed by the key in {key}" if signer else "it is not signed")
+    if signer is not None:
+        from privadmm.deploy.federation.signing import sealed
+
+        if not sealed(str(signer).encode(), signable(content, signed["csv"]), str(signature)):
+            problems.append("its signature does not fit: it was changed since, or another key signed it")
+    for ledger in ledgers:
+        heads = [one["head"] for one in content["ledgers"]]
+        if not any(has_row(ledger, head) for head in heads):
+            problems.append(f"{ledger} has none of the rows with which its ledgers end")
+    names = [one["name"] or one["ledger"] for one in content["ledgers"]]
+    return {
+        "file": str(path),
+        "ok": not problems,
+        "signed": signer is not None,
+        "believed": key is not None,
+        "fingerprint": None if signer is None else fingerprint_of(str(signer)),
+        "made": content["made"],
+        "ledgers": names,
+        "jobs": sum(len(one["jobs"]) for one in content["ledgers"]),
+        "problems": problems,
+    }
+
+
+def loaded(path: Path) -> dict[str, Any]:
+    """The file of a register, with the fields that every one has."""
+    if path.stat().st_size > LARGEST:
+        raise DataError(f"{path}: is larger than {LARGEST:,} bytes, and no register")
+    try:
+        signed: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if signed["content"]["register"] != VERSION:
+            raise DataError(f"{path}: is a register of another version of privadmm")
+        _ = signed["csv"], signed["content"]["made"], table_of(signed["content"])
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"{path}: is no register, or damaged; `privadmm ledger register` writes one") from error
+    return signed
+
+
+def same_key(path: Path, signer: str) -> bool:
+    """Whether a file of a public key in OpenSSH's format has this key; comments behind it do not count."""
+    try:
+        return path.read_text(encoding="utf-8").split()[:2] == signer.split()[:2]
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--key {path}: cannot be read; name a public key, as ssh-keygen writes it") from error
+
+
+def fingerprint_of(signer: str) -> str | None:
+    from privadmm.deploy.federation.keys import fingerprint
+
+    try:
+        return fingerprint(signer.encode())
+    except (ValueError, IndexError, ConfigError):
+        return None
+
+
+def has_row(ledger: Path, head: str) -> bool:
+    """Whether a ledger has the row with this hash, or none and starts from it."""
+    with readable(ledger), closing(connect(ledger, read_only=True)) as db:
+        return head == hash_of(facts_of(db)) or bool(
+            db.execute("SELECT count(*) FROM ticks WHERE hash = ?", (head,)).fetchone()[0]
+        )
+
+
+def key_of(place: Path) -> Path:
+    """The key to sign with: a file, or the node key of a party's directory."""
+    if not place.is_dir():
+        if not place.is_file():
+            raise ConfigError(f"--sign {place}: there is no such file; name a party's directory, or its node key")
+        return place
+    from privadmm.deploy.federation.party import FILE, read
+
+    if not (place / FILE).is_file():
+        raise LedgerError(f"--sign {place}: is no party's directory; name one with {FILE} in it, or a key")
+    return place / read(place).node.key

@@ -6,7 +6,7 @@ does not depend on any other record.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -69,6 +69,17 @@ class Schema:
     def names(self) -> tuple[str, ...]:
         """The names of the encoded columns: `age` for a number, `sex=Female` for a category."""
         return tuple(encoded for name, column in self.columns.items() for encoded in column.names(name))
+
+    def present(self, names: Iterable[str]) -> list[str]:
+        """Today's names of features in a model that may be older: it named bins by their beginnings, `age>=17`."""
+        earlier = {
+            f"{column}>={start}": now
+            for column, kind in self.columns.items()
+            if not isinstance(kind, Category)
+            for start, now in zip(kind.starts, kind.names(column), strict=False)
+        }
+        known = set(self.names)
+        return [name if name in known else earlier.get(name, name) for name in names]
 
     @property
     def dim(self) -> int:

@@ -151,6 +151,7 @@ def of_facts(facts: Any) -> Model:
         check_nonnegative(constant=seen["constant"])
         features = Map(centre, scale, seen["constant"])
     columns = [name for name, _ in facts["weights"]]
+    columns = columns if frame.schema is None else frame.schema.present(columns)
     weights = numbers_of([weight for _, weight in facts["weights"]], len(columns))
     model = Model(weights, frame, facts["algorithm"], facts["mode"], epsilon, delta, features, tuple(caveats))
     need(columns == list(model.columns), "its weights belong to other columns")

@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privadmm.data.dates import Date
-from privadmm.data.encoder import AMISS, Encoder
+from privadmm.data.encoder import Encoder
 from privadmm.data.frame import Frame, frame_of
 from privadmm.data.kinds import Category, Number, count_cuts
+from privadmm.data.misread import AMISS
 from privadmm.data.schema import Column, Schema, column_of
 from privadmm.errors import ConfigError, DataError
 

@@ -94,7 +94,8 @@ def predict(
 ) -> None:
     """Predict for raw rows with a trained model, encoded as it was declared for training. Costs no budget."""
     from privadmm.cli.views import data as view
-    from privadmm.data.encoder import amiss, as_csv
+    from privadmm.data.encoder import as_csv
+    from privadmm.data.misread import amiss
     from privadmm.runs.model import Model, notices
 
     refuse_existing(out)

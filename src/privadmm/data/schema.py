@@ -136,6 +136,12 @@ class Schema:
             blocks.append(column.encode(values))
         return np.concatenate(blocks, axis=1)
 
+    def unread(self, table: Mapping[str, NDArray[Any]]) -> dict[str, dict[str, int]]:
+        """How many cells of each column stand for something else than what they hold, by what was amiss."""
+        counts = {name: column.unread(table[name]) for name, column in self.columns.items()}
+        some = {name: {kind: count for kind, count in kinds.items() if count} for name, kinds in counts.items()}
+        return {name: kinds for name, kinds in some.items() if kinds}
+
 
 def columns_of(table: Mapping[str, Any]) -> dict[str, Column]:
     """Read every column of a schema's table; errors name the column."""

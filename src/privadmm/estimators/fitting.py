@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -27,6 +26,7 @@ from privadmm.data import splits
 from privadmm.data.arrays import Floats, Ints
 from privadmm.data.columns import People
 from privadmm.data.frame import Frame
+from privadmm.data.misread import clipped_warning, longer
 from privadmm.data.shards import Shards
 from privadmm.engine.block import cluster
 from privadmm.engine.job import Job, train
@@ -50,10 +50,8 @@ from privadmm.privacy.mechanisms import Simulation
 from privadmm.privacy.sums import SecureSum
 from privadmm.runs.ending import model_of
 from privadmm.runs.model import Model
-from privadmm.runs.recommend import warning
+from privadmm.runs.recommend import warnings_of
 from privadmm.runs.refits import Fit, coefficients, cost, starts_of
-
-NEARLY_ALL = 0.9  # of the rows, from which share on clipping is worth a warning
 
 
 class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
@@ -66,6 +64,7 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
     adjacency: str
     secure_sum: bool
     colluding: int | None
+    fewest: int | None
     label_epsilon: float | None = None
     parties: int
     algorithm: Algorithm | str | Mapping[str, Any] | None
@@ -132,7 +131,7 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
                 if number == 0:
                     fit.check(job)
                     warn_clipped(X, frame)
-                    if (problem := warning(job)) is not None:
+                    for problem in warnings_of(job):
                         warnings.warn(problem, BudgetWarning, stacklevel=3)
                     entry, turn = self._count(fit, job, len(targets), frame)
                 map = models[0].features if models else None
@@ -213,6 +212,7 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
         check_nonnegative(intercept=self.intercept)
         if self.label_epsilon is not None:
             check_positive(label_epsilon=self.label_epsilon)
+        SecureSum(self.colluding, self.fewest)  # which checks them, also where they are not used
         for name in ("warm_start", "secure_sum"):
             if not isinstance(value := getattr(self, name), bool | np.bool_):
                 raise ConfigError(f"{name} must be True or False, not {value!r}")
@@ -247,11 +247,9 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
             raise ConfigError("epsilon means little without delta: give both, or epsilon=None for no privacy")
         if self.secure_sum and not asked:
             raise ConfigError("secure_sum=True shares the noise of an epsilon: give one, or leave out secure_sum")
-        if self.colluding is not None and not self.secure_sum:
-            raise ConfigError("colluding is of secure sums only: set secure_sum=True, or leave it out")
         if self.delta is not None and (asked or algorithm.adjacencies):
             related: Any = self.adjacency  # checked by Target
-            summed = SecureSum(self.colluding) if self.secure_sum else None
+            summed = SecureSum(self.colluding, self.fewest) if self.secure_sum else None
             privacy = Target(
                 self.epsilon, self.delta, adjacency=related, party_epsilon=shares, copies=copies, sum=summed
             )
@@ -353,17 +351,9 @@ def whole(value: Any) -> bool:
 
 def warn_clipped(X: Any, frame: Frame) -> None:
     """Warn where nearly all rows lose their length, which a simulation may see."""
-    with np.errstate(over="ignore"):
-        squares = np.asarray((X.multiply(X) if issparse(X) else X * X).sum(axis=1)).ravel()
-    share = float(np.mean(squares > (frame.row_bound * (1 + 1e-9)) ** 2))
-    if share > NEARLY_ALL and not frame.groups:
-        warnings.warn(
-            f"{100 * share:.0f} % of the rows are longer than row_bound = {frame.row_bound:g} and are clipped to it, "
-            "so that only their direction is left: declare a larger row_bound, or bring columns to a common scale by "
-            "declared ranges first (fit is a simulation and may look; a deployment would not tell)",
-            FitWarning,
-            stacklevel=4,
-        )
+    problem = None if frame.groups else clipped_warning(longer(X, frame.row_bound), X.shape[0], frame.row_bound)
+    if problem is not None:
+        warnings.warn(problem, FitWarning, stacklevel=4)
 
 
 def stream(seed: int, number: int, fits: int) -> int:

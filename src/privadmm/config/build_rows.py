@@ -90,8 +90,9 @@ def collect(
 
 def misread_of(config: Config, loaded: Records, bound: float | None) -> Misread:
     """The counts of one file. Its rows are compared with the bound, if there is one and rows are not to be unit."""
-    unclipped = bound is None or config.data.rows == "unit"
-    return Misread(len(loaded), loaded.unread, None if unclipped else longer(loaded.X, bound))
+    if bound is None or config.data.rows == "unit":
+        return Misread(len(loaded), loaded.unread)
+    return Misread(len(loaded), loaded.unread, longer(loaded.X, bound))
 
 
 def split(config: Config, n: int, party: int) -> tuple[Any, Any]:

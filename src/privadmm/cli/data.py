@@ -118,6 +118,27 @@ def predict(
     emit(text if out is None else view.predictions(fitted, predicted, out))
 
 
+def export(
+    model: Annotated[Path, Argument(metavar="RUNDIR", help="a run directory, or its model.json")],
+    file: Annotated[Path, Argument(metavar="FILE.onnx", help="the ONNX file to write")],
+    as_json: AsJson = False,
+) -> None:
+    """Write a trained model as ONNX, for other languages and servers. Costs no budget. Needs privadmm[onnx]."""
+    from privadmm.cli.views import data as view
+    from privadmm.runs.model import Model, notices
+
+    refuse_existing(file)
+    fitted = Model.load(model)
+    fitted.to_onnx(file)
+    told = [*notices(fitted.epsilon is not None, fitted.mode), *fitted.caveats]
+    if as_json:
+        emit(json.dumps({"out": str(file), "columns": list(fitted.frame.names), "notices": told}))
+        return
+    for line in told:
+        typer.echo(line, err=True)
+    emit(view.exported(fitted, file))
+
+
 def config(
     schema: Annotated[bool, Option("--schema", help="every section and key that a config may have")] = False,
     as_json: AsJson = False,

@@ -313,6 +313,20 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
 
         return plain(self.models_, getattr(self, "classes_", None), self._plain_loss())
 
+    def to_onnx(self, path: str | Path) -> None:
+        """Write the model as an ONNX file, which other languages and servers run; needs privadmm[onnx].
+
+        Its input is X as `fit` takes it, in double precision; its outputs are `scores`, and of a classifier `label`
+        and, where there is a predict_proba, `probabilities`. Rows are clipped in it as here. A SchemaEncoder before
+        the estimator is not in the file: encode raw rows first. What was promised stands in the file's metadata.
+        """
+        check_is_fitted(self, "models_")
+        from privadmm.runs.onnx_file import Link, save
+
+        classes = getattr(self, "classes_", None)
+        links: dict[type, Link] = {Logistic: "logistic", HalfLogistic: "half_logistic"}
+        save(path, self.models_, classes, None if classes is None else links.get(type(self._plain_loss())))
+
     def _html_repr(self) -> str:
         """Show what was promised above scikit-learn's own picture of the parameters."""
         picture: str = super()._html_repr()

@@ -119,6 +119,12 @@ class Model:
             facts["features"] = {"centre": seen.M.tolist(), "scale": seen.A.tolist(), "constant": seen.b}
         Path(path).write_text(json.dumps(facts, indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
+    def to_onnx(self, path: str | Path) -> None:
+        """Write the model as an ONNX file: columns as encoded in, scores and classes out (needs privadmm[onnx])."""
+        from privadmm.runs.onnx_file import save
+
+        save(path, [self])
+
     @staticmethod
     def load(path: str | Path) -> "Model":
         """Load model.json, or the one in this run directory."""

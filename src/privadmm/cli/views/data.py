@@ -45,6 +45,14 @@ def init(made: "Made", config: Path) -> str:
     return screen.shown(screen.rows(facts))
 
 
+def exported(model: "Model", file: Path) -> str:
+    columns = f"{len(model.frame.names)} numbers a row, in the order of the file's metadata"
+    encoded = ", as the schema encodes them: raw cells are not encoded in the file" if model.frame.schema else ""
+    outputs = "scores" if model.frame.classes is None else "scores and label"
+    facts: screen.Facts = [("written to", file), ("input", f"columns: {columns}{encoded}"), ("output", outputs)]
+    return screen.shown(screen.rows(facts))
+
+
 def predictions(model: "Model", predicted: NDArray[Any], out: Path) -> str:
     facts: screen.Facts = [("rows", str(len(predicted)))]
     if model.frame.classes is not None:

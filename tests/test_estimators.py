@@ -101,7 +101,7 @@ def with_cell(value: float) -> np.ndarray:
         ((X, np.where(np.arange(120) == 5, 2, Y)), "1 of 120 rows hold 1 value.s. that are neither"),
         ((X, Y[:-1]), "120 rows and y has 119"),
         ((X, None), "y"),
-        ((X[:, 0], Y), "2D"),
+        ((X[:, 0], Y), "rows and columns"),
         ((X[:0], Y[:0]), "0 sample"),
         ((X, Y, np.zeros(3)), "groups"),
         ((X, Y, np.array([""] + ["a"] * 119)), "1 of 120 rows are blank"),

@@ -28,7 +28,7 @@ from privadmm.data.storage import PIECE, Store
 from privadmm.engine.job import Job, check_holding
 from privadmm.engine.phases import Algorithm
 from privadmm.engine.public import Public
-from privadmm.errors import ConfigError
+from privadmm.errors import ConfigError, DataError
 from privadmm.optim import graphs
 from privadmm.optim.graphs import Graph
 from privadmm.optim.losses import Debiased, HalfLogistic, Hinge, HuberHinge, Logistic, Loss, Squared
@@ -326,7 +326,10 @@ def measured(config: Config, n: int) -> tuple[Any, Any]:
 
 def dealt(config: Config, loaded: Records, rows: Any) -> list[Any]:
     """Which of these rows each party trains on."""
-    owner, parties = owners(config, loaded, rows)
+    try:
+        owner, parties = owners(config, loaded, rows)
+    except DataError as error:
+        raise DataError(f"{config.path}: [parties] {error}") from None
     held = [rows[part] for part in splits.gather(rows, owner, parties)]
     check_sizes(config, [len(part) for part in held])
     return held

@@ -200,6 +200,10 @@ def _readable(path: Path, kind: str) -> Iterator[None]:
         raise DataError(f"{path}: {error}") from None
     except PrivadmmError:
         raise
+    except UnicodeDecodeError:
+        raise DataError(
+            f"{path}: is not text in UTF-8, as {kind} is; save it as UTF-8, or set format = ... if it is no {kind}"
+        ) from None
     except FOREIGN as error:
         raise DataError(
             f"{path}: cannot be read as {kind} ({type(error).__name__}); "

@@ -1,5 +1,6 @@
 """The classifier, of two classes or more."""
 
+import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -13,7 +14,7 @@ from sklearn.utils.validation import column_or_1d
 from privadmm.data.arrays import Floats
 from privadmm.data.raw import labels, numbers
 from privadmm.engine.phases import Algorithm
-from privadmm.errors import ConfigError, DataError
+from privadmm.errors import ConfigError, DataError, FitWarning
 from privadmm.estimators.account import Account
 from privadmm.estimators.fitting import ADMMEstimator
 from privadmm.optim.graphs import Graph
@@ -146,6 +147,13 @@ class ADMMClassifier(ClassifierMixin, ADMMEstimator):  # type: ignore[misc]
             raise DataError("requires y to be passed, but the target y is None")
         answers, kinds = column_or_1d(y, warn=True), label_array(classes)
         check_encoded(answers, classes)
+        if len(answers) > 1 and (answers == answers[0]).all():
+            warnings.warn(
+                f"all {len(answers)} labels in y are the same, so there is nothing to tell apart: check y, or the rows "
+                "that were chosen (fit is a simulation and may look; a deployment would not tell)",
+                FitWarning,
+                stacklevel=2,
+            )
         if len(classes) == 2:
             pair = (classes[0], classes[1])
             self._fit(X, [labels(answers, pair)], pair, groups)

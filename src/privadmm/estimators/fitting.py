@@ -42,7 +42,7 @@ from privadmm.estimators.pooled import pooled
 from privadmm.optim.graphs import Graph
 from privadmm.optim.losses import Debiased, HalfLogistic, Logistic, Loss
 from privadmm.optim.regularizers import L2, Regularizer
-from privadmm.params import check_nonnegative, check_positive, check_whole
+from privadmm.params import HUGE, TINY, check_nonnegative, check_positive, check_whole
 from privadmm.privacy.accounting import together as of_a_person
 from privadmm.privacy.calibration import NoPrivacy, Target, epsilons
 from privadmm.privacy.history import STARTED_UNPROTECTED, Start
@@ -209,6 +209,8 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
         if isinstance(seed, bool) or not isinstance(seed, Integral) or not 0 <= seed < 2**64:
             raise ConfigError(f"random_state is the seed of a simulation, a whole number from 0 on, not {seed!r}")
         check_positive(row_bound=self.row_bound)
+        if not TINY <= self.row_bound <= HUGE:
+            raise ConfigError(f"row_bound must lie between {TINY:g} and {HUGE:g}, not {self.row_bound:g}")
         check_nonnegative(intercept=self.intercept)
         if self.label_epsilon is not None:
             check_positive(label_epsilon=self.label_epsilon)
@@ -223,7 +225,7 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
         return float(self.row_bound), Simulation(int(seed)).seed
 
     def _numbers(self, X: Any, y: Any = "no_validation", **how: Any) -> Any:
-        """Check X with scikit-learn; words in it get a sentence on what to do with them."""
+        """Check X with scikit-learn; words and missing cells in it get a sentence on what to do with them."""
         with sentence_for_words():
             return validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, **how)
 
@@ -342,10 +344,20 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
 
 @contextmanager
 def sentence_for_words() -> Iterator[None]:
-    """Say what to do with words where numbers belong."""
+    """Say what to do with words, or with nothing, where numbers belong."""
     try:
         yield
     except ValueError as error:
+        if str(error).startswith("Expected 2D array"):  # and then scikit-learn prints the values
+            raise DataError(
+                "X must be a table of rows and columns, (n, d), and is none. Reshape your data: X.reshape(-1, 1) has "
+                "one column, X.reshape(1, -1) one row"
+            ) from None
+        if "X contains" in str(error):
+            raise DataError(
+                f"X has cells without a finite number ({str(error).splitlines()[0]}): declare what they become, with "
+                "SchemaEncoder, say. An imputer that is fitted on private rows is a release that no epsilon covers"
+            ) from None
         if "could not convert string" not in str(error):
             raise
         raise DataError(

@@ -65,6 +65,7 @@ class Model:
 
     def scores(self, X: Any) -> Floats:
         """a.w for every row of X, clipped and scaled as in training."""
+        X = X if hasattr(X, "shape") else table_of_numbers(X)
         if len(X.shape) != 2 or X.shape[1] != len(self.frame.names):
             raise DataError(
                 f"the model was trained on {len(self.frame.names)} features; X must be (n, that many), not {X.shape}"
@@ -128,6 +129,8 @@ class Model:
     @staticmethod
     def load(path: str | Path) -> "Model":
         """Load model.json, or the one in this run directory."""
+        if not isinstance(path, str | Path):
+            raise ConfigError(f"a model is loaded from a run directory or its model.json, not from {path!r}")
         path = Path(path)
         if not path.exists():
             raise DataError(f"{path}: no such directory or file; give the run directory that a training wrote")
@@ -172,6 +175,14 @@ def of_facts(facts: Any) -> Model:
     model = Model(weights, frame, *claim, features, tuple(caveats), colluding)
     need(columns == list(model.columns), "its weights belong to other columns")
     return model
+
+
+def table_of_numbers(X: Any) -> Floats:
+    """Rows that were given as lists."""
+    try:
+        return np.asarray(X, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DataError("X must be rows of numbers, of one length; raw rows are for predict_rows") from None
 
 
 def label_array(classes: tuple[Any, ...]) -> NDArray[Any]:

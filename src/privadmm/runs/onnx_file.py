@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 
 from privadmm.data.arrays import Floats
-from privadmm.errors import ConfigError
+from privadmm.errors import ConfigError, StorageError
 from privadmm.runs.model import Model, label_array, notices
 
 Link = Literal["logistic", "half_logistic"]
@@ -40,7 +40,13 @@ def onnx() -> Any:
 
 def save(path: str | Path, models: Sequence[Model], classes: Any = None, link: Link | None = None) -> None:
     """Write the models of one fit: one, or one for each class that is told from the rest."""
-    Path(path).write_bytes(onnx_model(models, classes, link).SerializeToString())
+    content = onnx_model(models, classes, link).SerializeToString()
+    try:
+        Path(path).write_bytes(content)
+    except OSError as error:
+        raise StorageError(
+            f"{path}: cannot be written ({error.strerror}); name a file in a folder that exists"
+        ) from error
 
 
 def onnx_model(models: Sequence[Model], classes: Any = None, link: Link | None = None) -> Any:

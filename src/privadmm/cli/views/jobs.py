@@ -45,7 +45,13 @@ def measured(r: dict[str, Any]) -> Facts:
 
     value = "none: the model ran away" if r["objective"] is None else f"{r['objective']:.8g}"
     gap = screen.given("; parties' own iterates within {:.2g} of the model", r["gap"]) or ""
-    return [("accuracy", shares("accuracy")), ("majority", shares("majority")), ("objective", value + gap)]
+    same = "all records have one class, so there is nothing to tell apart: check \\[data] label and classes"
+    return [
+        ("accuracy", shares("accuracy")),
+        ("majority", shares("majority")),
+        ("warning", f"[bold red]{same}[/]" if r["majority_train"] == 1 else None),
+        ("objective", value + gap),
+    ]
 
 
 def misread(r: dict[str, Any], frame: "Frame") -> Facts:

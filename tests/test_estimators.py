@@ -1,6 +1,7 @@
 """The scikit-learn classifier: it takes nothing from the data undeclared, and otherwise behaves like any other."""
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -31,7 +32,7 @@ from privadmm import (
     Logistic,
     Model,
 )
-from privadmm.errors import ConfigError, PrivadmmError
+from privadmm.errors import BudgetWarning, ConfigError, PrivadmmError
 from privadmm.optim.graphs import complete, ring
 from small_runs import rows
 
@@ -100,7 +101,7 @@ def with_cell(value: float) -> np.ndarray:
         ((X, np.where(np.arange(120) == 5, 2, Y)), "1 of 120 rows hold 1 value.s. that are neither"),
         ((X, Y[:-1]), "120 rows and y has 119"),
         ((X, None), "y"),
-        ((X[:, 0], Y), "2D"),
+        ((X[:, 0], Y), "rows and columns"),
         ((X[:0], Y[:0]), "0 sample"),
         ((X, Y, np.zeros(3)), "groups"),
         ((X, Y, np.array([""] + ["a"] * 119)), "1 of 120 rows are blank"),
@@ -474,7 +475,8 @@ def test_regression_in_secure_sums() -> None:
         ({"parties": 1}, "two parties"),
         ({"colluding": 20}, "20 of 20 parties"),
         ({"colluding": 0}, "colluding"),
-        ({"colluding": 2, "secure_sum": False}, "secure_sum=True"),
+        ({"fewest": 3, "colluding": 4}, "fewest = 3 must be above colluding = 4"),
+        ({"fewest": 0, "secure_sum": False}, "fewest"),
         ({"secure_sum": "local"}, "secure_sum must be True or False"),
         ({"party_epsilon": 1.0}, "party_epsilon is a list of numbers"),
         ({"party_epsilon": ["a"] * 20}, "party_epsilon is a list of numbers"),
@@ -486,9 +488,31 @@ def test_what_cannot_be_summed_is_refused_with_the_reason(changes: dict[str, Any
         in_sums(**changes).fit(*easy(200))
 
 
-def test_secure_sums_survive_a_clone() -> None:
-    model = in_sums(colluding=3)
+def test_secure_sums_survive_a_clone_and_a_search_may_try_both_ways() -> None:
+    model = in_sums(colluding=3, fewest=19)
     assert clone(model).get_params() == model.get_params()
+    search = GridSearchCV(model.set_params(rounds=3), {"secure_sum": [False, True]}, cv=2).fit(*easy(400))
+    assert search.best_estimator_.epsilon_ == pytest.approx(0.2, rel=1e-3)
+
+
+def test_an_epsilon_of_secure_sums_says_how_many_may_collude(tmp_path: Any) -> None:
+    model = in_sums(colluding=3, rounds=3).fit(*easy(400))
+    promise = "at delta = 1e-06 if at most 3 of the parties collude"
+    assert promise in repr(model.model_)
+    assert promise in model._repr_html_()
+    model.model_.save(tmp_path / "model.json")
+    assert Model.load(tmp_path / "model.json").colluding == 3
+    alone = in_sums(secure_sum=False, rounds=3).fit(*easy(400))
+    assert "collude" not in repr(alone.model_) + alone._repr_html_()
+
+
+def test_a_delta_that_promises_nothing_warns() -> None:
+    with pytest.warns(BudgetWarning, match=r"delta = 0\.01 is not below 1/400.*about 4 of 400.*Choose delta = 0\.0001"):
+        in_sums(delta=0.01, rounds=3).fit(*easy(400))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        in_sums(delta=0.0024, rounds=3).fit(*easy(400))
+    assert not [one for one in told if "is not below" in str(one.message)]
 
 
 def test_randomised_labels() -> None:

@@ -44,6 +44,7 @@ OWNERS = {
     "networkx": set[str](),
     "opendp": {"privacy.mechanisms"},
     "pyarrow": {"data.readers"},
+    "onnx": {"runs.onnx_file"},
     "flwr": {
         *("deploy.flower.client", "deploy.flower.control", "deploy.flower.post", "deploy.flower.pinned"),
         "deploy.flower.registry",

@@ -43,7 +43,7 @@ ROWS: list[dict[str, Any]] = [
 TABLE = {name: [row[name] for row in ROWS] for name in ROWS[0]}
 NAMES = [
     *("age", "age=(missing)"),
-    *(f"visits>={cut}" for cut in (0, 1, 2, 3, 5, 10, 20)),
+    *(f"visits={bin}" for bin in ("[0, 1)", "[1, 2)", "[2, 3)", "[3, 5)", "[5, 10)", "[10, 20)", "[20, 40]")),
     *("ward=a", "ward=b", "ward=(other)", "ward=(missing)"),
     *("admitted", *(f"admitted=month:{month}" for month in range(1, 13))),
 ]
@@ -105,6 +105,14 @@ def test_every_kind_of_table_is_encoded_alike(make: Any) -> None:
     assert encoder.feature_names_in_.tolist() == list(DECLARED)
     assert (np.linalg.norm(expected(), axis=1) <= encoder.row_bound_).all()
     assert encoder.row_bound_ == pytest.approx(np.sqrt(5))
+
+
+def test_cells_that_are_not_read_as_they_stand_are_counted() -> None:
+    encoder = SchemaEncoder(ranges={"age": (0, 100)}, dates={"seen": {"date": "%Y", "range": ("2020", "2029")}})
+    table = {"age": [120, None, 3, 4], "seen": ["2021", "21", "2030", "2022"]}
+    expected = {"age": {"clipped": 1, "no_number": 1}, "seen": {"clipped": 1, "no_date": 1}}
+    assert encoder.unread(table) == encoder.fit().unread(table) == expected
+    assert encoder.unread({"age": [1], "seen": ["2021"]}) == {}
 
 
 def test_fit_on_neighbouring_rows_gives_the_same_bytes() -> None:

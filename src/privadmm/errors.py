@@ -77,7 +77,7 @@ class MessageError(ClusterError):
 
 
 class BudgetWarning(UserWarning):
-    """By its public facts a run has too little budget, or too few records, to beat a constant."""
+    """By its public facts a run cannot beat a constant, promises nothing by its delta, or is one of several fits."""
 
 
 class PooledWarning(UserWarning):

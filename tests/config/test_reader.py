@@ -232,9 +232,9 @@ def test_a_file_that_is_not_toml(tmp_path, data, message):
 
 
 def test_a_file_that_cannot_be_read(tmp_path):
-    with pytest.raises(ConfigError, match=r"none\.toml: no such file$"):
+    with pytest.raises(ConfigError, match=r"none\.toml: no such file; check the path$"):
         load(tmp_path / "none.toml")
-    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+    with pytest.raises(ConfigError, match="is a directory; name a TOML file"):
         load(tmp_path)
     with pytest.raises(ConfigError, match="cannot be read: embedded null"):
         load(tmp_path / "\0")

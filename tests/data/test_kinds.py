@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privadmm.data.dates import Date
-from privadmm.data.encoder import AMISS, Encoder
+from privadmm.data.encoder import Encoder
 from privadmm.data.frame import Frame, frame_of
 from privadmm.data.kinds import Category, Number, count_cuts
+from privadmm.data.misread import AMISS
 from privadmm.data.schema import Column, Schema, column_of
 from privadmm.errors import ConfigError, DataError
 
@@ -88,14 +89,25 @@ def test_months_and_weekdays_are_those_of_the_calendar() -> None:
     assert block[:, 13:].argmax(axis=1).tolist() == [date.fromordinal(day).weekday() for day in days]
 
 
-def test_bins_are_named_by_where_they_begin() -> None:
-    assert Number(0, 10, cuts=(2, 7.25)).names("x") == ("x>=0", "x>=2", "x>=7.25")
-    assert Number(0, 1e7, cuts=(1234567, 1234568)).names("x")[1:] == ("x>=1234567.0", "x>=1234568.0")
+def test_bins_are_named_as_intervals() -> None:
+    assert Number(0, 10, cuts=(2, 7.25)).names("x") == ("x=[0, 2)", "x=[2, 7.25)", "x=[7.25, 10]")
+    assert Number(0, 1e7, cuts=(1234567, 1234568)).names("x")[1] == "x=[1234567.0, 1234568.0)"
+    assert len(set(Number(1, 1 + 1e-9).encoded("binned").names("x"))) == 10
     schema = Schema.from_table(
         {"day": DAYS, "x": {"range": [0, 9], "edges": [3]}}, label="y", classes=None, row_bound=1
     )
-    assert schema.encoded("coarse").names[:2] == ("day>=2020-01-01", "day>=2020-03-14")
-    assert schema.encoded("coarse").names[5:] == schema.encoded("minmax").names[1:] == ("x>=0", "x>=3")
+    coarse = schema.encoded("coarse")
+    assert coarse.names[:2] == ("day=[2020-01-01, 2020-03-14)", "day=[2020-03-14, 2020-05-26)")
+    assert coarse.names[4].endswith(", 2020-12-31]")
+    assert coarse.names[5:] == schema.encoded("minmax").names[1:] == ("x=[0, 3)", "x=[3, 9]")
+
+
+def test_names_of_bins_in_older_models_are_still_known() -> None:
+    coarse = Schema.from_table(
+        {"day": DAYS, "x": {"range": [0, 9], "edges": [3]}, "x>=3": [0, 1]}, label="y", classes=None, row_bound=1
+    )
+    assert coarse.present(["x>=0", "x>=3", "day", "other"]) == ["x=[0, 3)", "x>=3", "day", "other"]
+    assert coarse.encoded("coarse").present(["day>=2020-03-14"]) == ["day=[2020-03-14, 2020-05-26)"]
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,18 @@ def test_what_init_makes_is_good(place: Place, made: Path) -> None:
         assert (folder / "node-key").stat().st_mode & 0o077 == 0
 
 
+def test_a_party_is_told_what_was_not_read_as_it_stood(place: Place, made: Path) -> None:
+    """Its own people are: nothing of it leaves the party."""
+    folder, job = made / "party-0", made / "coordinator" / "job.toml"
+    (folder / "p.csv").write_text("age,y\n" + "300,1\n?,0\n40,1\n50,0\n" * 4)
+    own = 'source = "p.csv"\nlabel = "y"\non_bad = "default"\nschema = { age = [0, 100] }'
+    for path in (folder / "party.toml", job):
+        path.write_text(path.read_text().replace('source = "data.npz"', own))
+    said = " ".join(check(place, folder, "--job", job).out.split())
+    assert "age: 4 of 16 cells beyond the declared range, clipped to it" in said
+    assert "age: 4 of 16 cells with no number, read as the low end" in said
+
+
 def test_what_an_epsilon_of_secure_sums_rests_on_is_said_before_anything_runs(place: Place) -> None:
     assert init(place, "--rehearse", **SECURE).code == 0
     said = check(place, place.path / "fed" / "coordinator").out

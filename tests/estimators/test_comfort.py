@@ -135,6 +135,13 @@ def test_cross_val_predict_takes_names_and_its_methods_places() -> None:
     assert np.mean((likely[:, 1] > 0.5) == (WORDS == "yes")) > 0.8
 
 
+@pytest.mark.parametrize("classes", [(-1, 1), (1, 2), (1.0, 2.0)])
+def test_places_are_told_from_numbers_that_were_declared(classes: Any) -> None:
+    with pytest.raises(DataError, match="hand on labels as their places"):
+        VotingClassifier([("a", estimator(classes=classes))]).fit(X, np.where(Y == 1, *classes[::-1]))
+    assert estimator(classes=(0.0, 1.0)).fit(X, Y).classes_.tolist() == [0.0, 1.0]
+
+
 def test_numbers_that_were_declared_as_words_are_still_labels() -> None:
     assert estimator(classes=("0", "1")).fit(X, Y).classes_.tolist() == ["0", "1"]
 

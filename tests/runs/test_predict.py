@@ -354,8 +354,13 @@ def test_a_schema_of_every_kind_trains_and_predicts(place: Place, monkeypatch: p
     assert place.train(place.path / "config.toml", "--json").code == 0
     model = privadmm.load(place.out)
     found, *_ = build.records(configs.read(place.path / "config.toml"))
-    assert {"age=(missing)", "ward=(other)", "pressure>=1.5", "seen=month:5", "seen=(missing)"} <= set(found.names)
+    assert {"age=(missing)", "ward=(other)", "pressure=[1.5, 3.5]", "seen=month:5", "seen=(missing)"} <= set(
+        found.names
+    )
     assert np.array_equal(model.scores(found.X), model.score_rows(every))
+    older = place.out / "model.json"
+    older.write_text(older.read_text().replace('"pressure=[1.5, 3.5]"', '"pressure>=1.5"'))  # as bins were named once
+    assert privadmm.load(place.out).columns == model.columns
     unread = place.call("predict", place.out, place.path / "patients.csv", "--json").object["unread"]
     assert unread["age"] == {"indicated": sum(row["age"] == "" for row in every)}
     assert unread["ward"] == {"other": sum(row["ward"] not in "ab" for row in every)}

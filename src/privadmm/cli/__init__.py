@@ -30,7 +30,7 @@ app = typer.Typer(
     help="Differentially private linear models by ADMM, over data that may not move.",
 )
 for command in (
-    *(jobs.demo, data.examples, data.schema, data.init, jobs.train, data.predict),
+    *(jobs.demo, data.examples, data.schema, data.init, jobs.train, data.predict, data.export),
     *(jobs.account, jobs.plan, jobs.audit, advice.recommend, advice.frontier, advice.scale),
     *(report.report, steward.steward),
     *(study.compare, study.theory, study.tradeoff, papers.reproduce, papers.papers, bench.bench, data.config),

@@ -106,7 +106,8 @@ def predict(
 ) -> None:
     """Predict for raw rows with a trained model, encoded as it was declared for training. Costs no budget."""
     from privadmm.cli.views import data as view
-    from privadmm.data.encoder import amiss, as_csv
+    from privadmm.data.encoder import as_csv
+    from privadmm.data.misread import amiss
     from privadmm.runs.model import Model, notices
 
     refuse_existing(out)
@@ -127,6 +128,27 @@ def predict(
     for line in (*told, *amiss(rows.unread, len(rows.X))):
         typer.echo(line, err=True)
     emit(text if out is None else view.predictions(fitted, predicted, out))
+
+
+def export(
+    model: Annotated[Path, Argument(metavar="RUNDIR", help="a run directory, or its model.json")],
+    file: Annotated[Path, Argument(metavar="FILE.onnx", help="the ONNX file to write")],
+    as_json: AsJson = False,
+) -> None:
+    """Write a trained model as ONNX, for other languages and servers. Costs no budget. Needs privadmm[onnx]."""
+    from privadmm.cli.views import data as view
+    from privadmm.runs.model import Model, notices
+
+    refuse_existing(file)
+    fitted = Model.load(model)
+    fitted.to_onnx(file)
+    told = [*notices(fitted.epsilon is not None, fitted.mode), *fitted.caveats]
+    if as_json:
+        emit(json.dumps({"out": str(file), "columns": list(fitted.frame.names), "notices": told}))
+        return
+    for line in told:
+        typer.echo(line, err=True)
+    emit(view.exported(fitted, file))
 
 
 def config(

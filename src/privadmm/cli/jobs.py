@@ -121,11 +121,11 @@ def audit(
 @contextmanager
 def progress_bar(job: "Job", done: int) -> "Iterator[Callback]":
     """The bar of a run; before it, advice and warnings about the job."""
-    from privadmm.runs.recommend import warning
+    from privadmm.runs.recommend import warnings_of
 
     if (advice := job.algorithm.advice(job.public)) is not None:
         typer.echo(f"{job.algorithm.name}: {advice}", err=True)
-    if done == 0 and (problem := warning(job)) is not None:
+    for problem in warnings_of(job) if done == 0 else ():
         typer.echo(f"warning: {problem}", err=True)
     rounds = job.public.rounds
     with bar(f"{job.algorithm.name}, round", rounds, done) as update:

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from privadmm.config.undeclared import Outline, Undeclared, UndeclaredSizes
 from privadmm.data import adult, splits
 from privadmm.data.columns import People
 from privadmm.data.frame import Frame
+from privadmm.data.misread import Misread
 from privadmm.data.readers import Records, feature_names, read
 from privadmm.data.schema import Schema
 from privadmm.data.shards import Shards
@@ -27,7 +28,7 @@ from privadmm.data.storage import PIECE, Store
 from privadmm.engine.job import Job, check_holding
 from privadmm.engine.phases import Algorithm
 from privadmm.engine.public import Public
-from privadmm.errors import ConfigError
+from privadmm.errors import ConfigError, DataError
 from privadmm.optim import graphs
 from privadmm.optim.graphs import Graph
 from privadmm.optim.losses import Debiased, HalfLogistic, Hinge, HuberHinge, Logistic, Loss, Squared
@@ -47,6 +48,7 @@ class Prepared:
     held: Shards | People | Elsewhere  # to train on
     test: Shards | People | None
     frame: Frame
+    misread: Misread = field(default_factory=Misread)  # counted in a simulation alone
 
     @property
     def train(self) -> Shards | People:
@@ -179,7 +181,7 @@ def allowance(config: Config) -> float | None:
     return target if table.budget is None else table.budget
 
 
-def records(config: Config) -> tuple[Records, float, tuple[Any, Any] | None]:
+def records(config: Config, counted: bool = False) -> tuple[Records, float, tuple[Any, Any] | None]:
     """The records of one file for all parties, the declared row bound and the declared classes."""
     table = config.data
     if table.by_party:
@@ -187,7 +189,7 @@ def records(config: Config) -> tuple[Records, float, tuple[Any, Any] | None]:
             f"{config.path}: [data] source = {table.source!r} is a file for each party, and this is for one file of all"
         )
     if not table.embedded:
-        return read_file(config, config.resolve(table.source)), row_bound(config), table.classes
+        return read_file(config, config.resolve(table.source), counted), row_bound(config), table.classes
     check_embedded(config)
     if table.source == "embedded:adult":
         sparse = stored_sparse(config, adult.SCHEMA.encoded(table.encoding))
@@ -218,8 +220,8 @@ def names(config: Config) -> tuple[str, ...] | None:
     return None if config.data.dim is None else feature_names(config.data.dim)
 
 
-def read_file(config: Config, path: Path) -> Records:
-    """Read a file as [data] declares it."""
+def read_file(config: Config, path: Path, counted: bool = False) -> Records:
+    """Read a file as [data] declares it; `counted`: also count the cells that are not read as they stand."""
     table, declared = config.data, schema(config)
     loaded = read(
         path,
@@ -230,6 +232,7 @@ def read_file(config: Config, path: Path) -> Records:
         keep=tuple(name for name in (config.parties.column, table.id) if name is not None),
         on_bad=table.on_bad,
         dim=table.dim,
+        counted=counted,
         store=Store(None if config.run.limit is None else min(config.run.limit, 8 * PIECE)),  # until it is packed
     )
     if not stored_sparse(config, declared):
@@ -308,7 +311,8 @@ def prepare(config: Config, only: Sequence[int] | None = None) -> Prepared:
     if config.data.by_party:
         return prepare_parties(config, only)
     store = Store(config.run.limit, config.run.hands)
-    loaded, bound, classes = records(config)
+    counted = only is None and config.run.mode == "simulation"
+    loaded, bound, classes = records(config, counted)
     frame = framed(config, loaded.names, bound, classes)
     rows, test = measured(config, len(loaded))
     held, held_out = dealt(config, loaded, rows), None
@@ -317,7 +321,7 @@ def prepare(config: Config, only: Sequence[int] | None = None) -> Prepared:
     elif test is not None:
         held_out = frame.shards(loaded.X, loaded.y, [test], store=store, randomised=False)
     train = frame.shards(loaded.X, loaded.y, held, only, store, config.randomises)
-    return Prepared(train, held_out, frame)
+    return Prepared(train, held_out, frame, build_rows.misread_of(config, loaded, bound if counted else None))
 
 
 def measured(config: Config, n: int) -> tuple[Any, Any]:
@@ -329,7 +333,10 @@ def measured(config: Config, n: int) -> tuple[Any, Any]:
 
 def dealt(config: Config, loaded: Records, rows: Any) -> list[Any]:
     """Which of these rows each party trains on."""
-    owner, parties = owners(config, loaded, rows)
+    try:
+        owner, parties = owners(config, loaded, rows)
+    except DataError as error:
+        raise DataError(f"{config.path}: [parties] {error}") from None
     held = [rows[part] for part in splits.gather(rows, owner, parties)]
     check_sizes(config, [len(part) for part in held])
     return held
@@ -343,24 +350,25 @@ def prepare_parties(config: Config, only: Sequence[int] | None) -> Prepared:
         declared = names(config) or ()
         return Prepared(build_rows.elsewhere(config, declared), None, framed(config, declared, bound, classes))
     chosen = range(config.parties.known or 1) if only is None else only
-    train, test, features = build_rows.collect(config, read_file, bound, chosen, measured=only is None)
-    return Prepared(train, test, framed(config, features, bound, classes))
+    train, test, features, misread = build_rows.collect(config, read_file, bound, chosen, measured=only is None)
+    return Prepared(train, test, framed(config, features, bound, classes), misread)
 
 
 def prepare_columns(config: Config) -> Prepared:
     """`prepare` for parties that hold columns about the same people."""
+    counted = config.run.mode == "simulation"
     if config.parties.files is not None:
-        loaded, held = build_columns.aligned(config, schema(config))
+        loaded, held = build_columns.aligned(config, schema(config), counted)
         bound, classes = row_bound(config), config.data.classes
     else:
-        loaded, bound, classes = records(config)
+        loaded, bound, classes = records(config, counted)
         held = build_columns.groups(config, loaded)
     loaded, frame = build_columns.split_columns(config, loaded, framed(config, loaded.names, bound, classes), held)
     rows, test = measured(config, len(loaded))
     held_out = None if test is None else frame.people(loaded.X, loaded.y, test, None, False)
     people = frame.people(loaded.X, loaded.y, rows, build_columns.scaling(config), config.randomises)
     check_sizes(config, people.sizes.tolist())
-    return Prepared(people, held_out, frame)
+    return Prepared(people, held_out, frame, build_rows.misread_of(config, loaded, None))
 
 
 def check_sizes(config: Config, sizes: list[int]) -> None:

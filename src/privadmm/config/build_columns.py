@@ -12,7 +12,7 @@ from privadmm.data.schema import Schema
 from privadmm.errors import ConfigError
 
 
-def aligned(config: Config, schema: Schema | None) -> tuple[Records, list[list[int]]]:
+def aligned(config: Config, schema: Schema | None, counted: bool = False) -> tuple[Records, list[list[int]]]:
     """The parties' own files as one table, and the columns of each."""
     table = config.data
     if config.parties.files is None or table.id is None or table.label is None:
@@ -26,6 +26,7 @@ def aligned(config: Config, schema: Schema | None) -> tuple[Records, list[list[i
         classes=table.classes,
         schema=schema,
         on_bad=table.on_bad,
+        counted=counted,
     )
 
 
@@ -61,7 +62,8 @@ def split_columns(config: Config, loaded: Records, frame: Frame, held: list[list
     """Split the frame into the parties' columns. If the first party alone is used, keep only its columns."""
     bounds = config.parties.row_bounds or (frame.row_bound,) * len(held)
     if config.parties.use == "first":
-        loaded = Records(loaded.X[:, held[0]], loaded.y, tuple(loaded.names[j] for j in held[0]), loaded.columns)
+        rest = (loaded.columns, loaded.unread)
+        loaded = Records(loaded.X[:, held[0]], loaded.y, tuple(loaded.names[j] for j in held[0]), *rest)
         held, bounds = [list(range(len(held[0])))], bounds[:1]
     if len(bounds) != len(held):
         raise ConfigError(f"{config.path}: [parties] row_bounds has {len(bounds)} figures for {len(held)} parties")

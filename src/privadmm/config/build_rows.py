@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 from privadmm.config.file import Config
 from privadmm.data import splits
 from privadmm.data.label_source import LabelSource
+from privadmm.data.misread import Misread, all_misread, longer
 from privadmm.data.readers import Records
 from privadmm.data.shards import Collector, Shards
 from privadmm.data.storage import Clip, Store
 from privadmm.errors import ConfigError, DataError
 
-Read = Callable[[Config, Path], Records]
+Read = Callable[[Config, Path, bool], Records]
 
 
 @dataclass(frozen=True)
@@ -45,15 +46,19 @@ def path_of(config: Config, party: int) -> Path:
 
 def collect(
     config: Config, read: Read, bound: float, parties: Sequence[int], measured: bool
-) -> tuple[Shards, Shards | None, tuple[str, ...]]:
-    """What these parties train on, what they hold out if it is to be `measured`, and the features' names."""
+) -> tuple[Shards, Shards | None, tuple[str, ...], Misread]:
+    """What these parties train on, what they hold out, the features' names, and what was not read as it stood.
+
+    The second and the last are for a simulation, which is `measured`.
+    """
+    counted, misread = measured and config.run.mode == "simulation", list[Misread]()
     store, clip = Store(config.run.limit, config.run.hands), Clip(bound, config.data.intercept)
     source = LabelSource.declared(config.data.label, config.data.classes) if config.randomises else None
     train, test = (Collector(clip, config.data.classes is not None, store, source) for _ in range(2))
     names: tuple[str, ...] | None = None
     for party in parties:
         path = path_of(config, party)
-        loaded = read(config, path)
+        loaded = read(config, path, counted)
         if names not in (None, loaded.names):
             raise DataError(
                 f"{path}: party {party}'s file has other columns than party {parties[0]}'s, or in another order; "
@@ -67,6 +72,7 @@ def collect(
                 f"{path}: [parties] sizes declares {declared} records for party {party}, whose file has {len(rows)} "
                 f"to train on; correct sizes in {config.path}, or the file"
             )
+        misread.append(misread_of(config, loaded, bound if counted else None))
         train.add(party, loaded.X, loaded.y, rows)
         if measured and len(held_out):
             test.add(party, loaded.X, loaded.y, held_out)
@@ -79,7 +85,14 @@ def collect(
             f"{config.path}: [data] test_fraction = {config.data.test_fraction:g} leaves nothing to test on in any "
             "party's file; raise it, or set it to 0"
         )
-    return block, held, names
+    return block, held, names, all_misread(misread)
+
+
+def misread_of(config: Config, loaded: Records, bound: float | None) -> Misread:
+    """The counts of one file. Its rows are compared with the bound, if there is one and rows are not to be unit."""
+    if bound is None or config.data.rows == "unit":
+        return Misread(len(loaded), loaded.unread)
+    return Misread(len(loaded), loaded.unread, longer(loaded.X, bound))
 
 
 def split(config: Config, n: int, party: int) -> tuple[Any, Any]:

@@ -38,9 +38,9 @@ class Complaints:
         """A value that is not allowed beside another one."""
         self.add(section, key, f"is {show(getattr(self.tables[section], key))} beside {other}", allowed, fix)
 
-    def missing(self, section: str, key: str, beside: str) -> None:
+    def missing(self, section: str, key: str, beside: str, instead: str = "") -> None:
         allowed = fields_of(type(self.tables[section]))[key].kind.allowed()
-        self.add(section, key, f"missing beside {beside}", allowed, f"add {key} = ...")
+        self.add(section, key, f"missing beside {beside}", allowed, f"add {key} = ...{instead}")
 
     def named(self, section: str, key: str) -> str:
         """A key with its value and line."""
@@ -61,7 +61,7 @@ def _check_source(data: DataTable, to: Complaints) -> None:
         return
     kind = format_of(data)
     if kind is None:
-        to.missing("data", "format", source)
+        to.missing("data", "format", source, ", or name a file, by an ending that tells its format")
     if kind in ("csv", "parquet") and data.label is None:
         to.missing("data", "label", source)
     if kind == "libsvm" and data.dim is None:

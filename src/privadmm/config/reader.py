@@ -138,7 +138,9 @@ def load(path: Path) -> tuple[str, dict[str, Any]]:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file") from None
+        raise ConfigError(f"{path}: no such file; check the path") from None
+    except IsADirectoryError:
+        raise ConfigError(f"{path}: is a directory; name a TOML file") from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise ConfigError(f"{path}: cannot be read: {reason}") from None

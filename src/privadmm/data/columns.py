@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from privadmm.data.arrays import Floats, Ints
 from privadmm.data.label_source import UNNAMED, LabelSource, digest_of
+from privadmm.data.misread import Unread
 from privadmm.data.raw import Classes, OnBad, distinct_columns, repeated, require_column, words
 from privadmm.data.readers import Format, Records, label_values, load_features, opened
 from privadmm.data.schema import Schema
@@ -289,6 +290,7 @@ class Part:
     ids: NDArray[Any]
     X: Floats
     names: tuple[str, ...]
+    unread: Unread = field(default_factory=dict)
 
 
 def read_aligned(
@@ -301,10 +303,11 @@ def read_aligned(
     classes: Classes | None,
     schema: Schema | None,
     on_bad: OnBad,
+    counted: bool = False,
 ) -> tuple[Records, list[list[int]]]:
     """Read all parties' features side by side, and which columns each file brought."""
     holder, y = read_labels(source, format, id, label, classes)
-    parts = [read_features(path, format, id, label, schema, on_bad) for path in files]
+    parts = [read_features(path, format, id, label, schema, on_bad, counted) for path in files]
     names = [name for part in parts for name in part.names]
     if repeated(names) is not None:
         raise DataError("two files have a column of the same name; rename one of them")
@@ -313,7 +316,8 @@ def read_aligned(
     orders = align([(str(source), holder), *((str(path), part.ids) for path, part in zip(files, parts, strict=True))])
     X = np.concatenate([part.X[order] for part, order in zip(parts, orders[1:], strict=True)], axis=1)
     groups = np.split(np.arange(len(names)), np.cumsum([len(part.names) for part in parts])[:-1])
-    return Records(X, y[orders[0]], tuple(names)), [group.tolist() for group in groups]
+    unread = {name: kinds for part in parts for name, kinds in part.unread.items()}
+    return Records(X, y[orders[0]], tuple(names), unread=unread), [group.tolist() for group in groups]
 
 
 def read_labels(
@@ -327,7 +331,15 @@ def read_labels(
         return columns[id], label_values(columns[label], label, classes, table.where)
 
 
-def read_features(path: Path, format: Format | None, id: str, label: str, schema: Schema | None, on_bad: OnBad) -> Part:
+def read_features(
+    path: Path,
+    format: Format | None,
+    id: str,
+    label: str,
+    schema: Schema | None,
+    on_bad: OnBad,
+    counted: bool = False,
+) -> Part:
     """Read a party's file: ids and features. With a schema, those of its columns that the file has."""
     with opened(path, format) as table:
         require_column(id, table.header)
@@ -341,4 +353,5 @@ def read_features(path: Path, format: Format | None, id: str, label: str, schema
             features = [name for name in schema.columns if name in table.header]
             own = replace(schema, columns={name: schema.columns[name] for name in features}) if features else None
         X, columns = load_features(table, features, own, on_bad, text=[id])
-        return Part(columns[id], X, tuple(features) if own is None else own.names)
+        unread = own.unread(columns) if counted and own is not None else {}
+        return Part(columns[id], X, tuple(features) if own is None else own.names, unread)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from privadmm.data import raw
 from privadmm.data.arrays import Floats
-from privadmm.data.kinds import MISSING, Encoding, check_flag, marked, one_hot, read_as
+from privadmm.data.kinds import MISSING, Encoding, check_flag, intervals, marked, one_hot, read_as
 from privadmm.errors import ConfigError
 
 Part = Literal["month", "weekday"]
@@ -86,13 +86,24 @@ class Date:
     def encoded(self, encoding: Encoding) -> "Date":
         return replace(self, edges=EDGES[encoding])
 
+    @property
+    def unit(self) -> Literal["D", "s"]:
+        """What names of bins are told to: the day, or the second where days alone would name two bins alike."""
+        few = self.day(self.high) - self.day(self.low) < 2 * len(self.edges)
+        return "s" if "H" in self.format and few else "D"
+
+    @property
+    def starts(self) -> list[str]:
+        """Where bins begin, as names have it; empty without bins."""
+        low, high = self.day(self.low), self.day(self.high)
+        return [stamp(low + edge * (high - low), self.unit) for edge in self.edges]
+
+    @property
+    def last(self) -> str:
+        return stamp(self.day(self.high), self.unit)
+
     def names(self, column: str) -> tuple[str, ...]:
-        made = [column]
-        if self.edges:
-            low, high = self.day(self.low), self.day(self.high)
-            starts = (low + edge * (high - low) for edge in self.edges)
-            exact = "H" in self.format and high - low < 2 * len(self.edges)  # days alone would name two bins alike
-            made = [f"{column}>={stamp(start, 's' if exact else 'D')}" for start in starts]
+        made = list(intervals(column, self.starts, self.last)) or [column]
         if "month" in self.parts:
             made += [f"{column}=month:{month}" for month in range(1, 13)]
         if "weekday" in self.parts:

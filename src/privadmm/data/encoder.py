@@ -19,24 +19,14 @@ from numpy.typing import NDArray
 
 from privadmm.data import raw
 from privadmm.data.arrays import Floats
+from privadmm.data.misread import Unread
 from privadmm.data.raw import OnBad, check_choice, require_column
 from privadmm.data.readers import Columns, Format, opened
 from privadmm.data.schema import Number, Schema
 from privadmm.errors import ConfigError, DataError
 
 Extra = Literal["refuse", "ignore"]
-Unread = Mapping[str, Mapping[str, int]]  # cells by column and by what was amiss
 Rows = Iterable[Mapping[str, Any]] | Mapping[str, Any] | NDArray[Any]
-AMISS = {
-    "unknown": "in no declared category, read as zeros",
-    "other": "in no declared category, read as the level (other)",
-    "missing": "left empty, read as zeros",
-    "clipped": "beyond the declared range, clipped to it",
-    "no_number": "with no number, read as the low end of the range",
-    "no_date": "with no date in the declared format, read as the low end of the range",
-    "default": "without a value, read as the declared default",
-    "indicated": "without a value, marked as missing",
-}
 
 
 @dataclass(frozen=True)
@@ -80,12 +70,8 @@ class Encoder:
         return np.take(encoded, [place[name] for name in self.names], axis=1)
 
     def unread(self, table: Mapping[str, NDArray[Any]]) -> dict[str, dict[str, int]]:
-        """How many cells of each declared column stand for something else than what they hold; see AMISS."""
-        unread: dict[str, dict[str, int]] = {}
-        for name, column in self.used.columns.items() if self.used else ():
-            if counts := {kind: count for kind, count in column.unread(table[name]).items() if count}:
-                unread[name] = counts
-        return unread
+        """How many cells of each declared column stand for something else than what they hold; see `AMISS`."""
+        return {} if self.used is None else self.used.unread(table)
 
     def check_known(self, names: Iterable[str], extra: Extra, where: str = "") -> None:
         """Refuse columns that the model does not know, if `extra` says so."""
@@ -162,15 +148,6 @@ def _one_by_one(encoder: Encoder, rows: Iterable[Mapping[str, Any]], extra: Extr
     for name, column in table.items():
         column[:] = [row[name] for row in rows]  # of any types, which np.array would make one
     return table
-
-
-def amiss(unread: Unread, rows: int) -> list[str]:
-    """A line for each column and kind of misread cells: counts, never what a cell holds."""
-    return [
-        f"{name}: {count} of {rows} cells {AMISS[kind]}"
-        for name, kinds in unread.items()
-        for kind, count in kinds.items()
-    ]
 
 
 def as_csv(rows: RawRows, scores: Floats, predictions: NDArray[Any] | None) -> str:

@@ -108,6 +108,8 @@ def frame_of(kept: Any) -> Frame:
     names, classes, label = kept["names"], kept["classes"], kept.get("label")
     groups, bounds, clipped = kept.get("groups", []), kept.get("row_bounds", []), kept.get("clipped", True)
     need(bool(names) and texts(names) and len(set(names)) == len(names), "its features are not distinct names")
+    schema = loaded(kept.get("schema"))
+    names = names if schema is None else schema.present(names)
     pair = isinstance(classes, list) and len(classes) == 2 and classes[0] != classes[1]
     plain = pair and all(isinstance(name, str) or math.isfinite(name) for name in classes)
     need(classes is None or plain, "its classes are not two different texts or numbers")
@@ -123,7 +125,7 @@ def frame_of(kept: Any) -> Frame:
     frame = Frame(
         *(kept["row_bound"], kept["intercept"], tuple(names), classes and tuple(classes)),
         *(tuple(map(tuple, groups)), tuple(bounds), clipped),
-        *(loaded(kept.get("schema")), kept.get("on_bad", "refuse"), label),
+        *(schema, kept.get("on_bad", "refuse"), label),
         unused=tuple(unused),
     )
     _ = frame.encoder  # which refuses a schema that does not make these features

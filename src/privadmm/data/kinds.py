@@ -6,6 +6,7 @@ an indicator and no default the rest of the block is 0.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise, repeat
 from typing import Any, Literal, Protocol, Self
@@ -118,17 +119,17 @@ class Number:
         edges = () if self.cuts else EDGES[encoding]
         return Number(self.low, self.high, edges, self.cuts, self.default, self.missing)
 
-    def names(self, column: str) -> tuple[str, ...]:
-        made: tuple[str, ...] = (column,)
+    @property
+    def starts(self) -> list[str]:
+        """Where bins begin, as names have it: short, unless that would name two bins alike; empty without bins."""
         if self.cuts:
-            made = tuple(f"{column}>={plain(cut)}" for cut in (self.low, *self.cuts))
-        elif self.edges:
-            starts = [self.low + edge * (self.high - self.low) for edge in self.edges]
-            short = [
-                f"{start:g}" for start in starts
-            ]  # as models have it; of a narrow range it may name two bins alike
-            told = short if raw.repeated(short) is None else map(repr, starts)
-            made = tuple(f"{column}>={start}" for start in told)
+            return [plain(cut) for cut in (self.low, *self.cuts)]
+        starts = [self.low + edge * (self.high - self.low) for edge in self.edges]
+        short = [f"{start:g}" for start in starts]
+        return short if raw.repeated(short) is None else list(map(repr, starts))
+
+    def names(self, column: str) -> tuple[str, ...]:
+        made = intervals(column, self.starts, plain(self.high)) or (column,)
         return (*made, f"{column}={MISSING}") if self.missing else made
 
     def unreadable(self, values: NDArray[Any]) -> NDArray[np.bool_]:
@@ -235,6 +236,14 @@ class Category:
         missing = int(self.gone(values, codes).sum())
         unknown = int((codes < 0).sum()) - missing
         return {"other" if self.other else "unknown": unknown, read_as(self, "missing"): missing}
+
+
+def intervals(column: str, starts: Sequence[str], end: str) -> tuple[str, ...]:
+    """Names of bins that begin at `starts`, as intervals: age=[17, 30), age=[30, 90]."""
+    return tuple(
+        f"{column}=[{start}, {stop}{')' if place < len(starts) else ']'}"
+        for place, (start, stop) in enumerate(pairwise((*starts, end)), start=1)
+    )
 
 
 def one_hot(codes: Ints, width: int) -> Floats:

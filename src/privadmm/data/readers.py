@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from privadmm.data import libsvm, npz, raw
 from privadmm.data.arrays import Floats
+from privadmm.data.misread import Unread
 from privadmm.data.raw import DROP, Classes, ClassName, OnBad, nth_record, numbers, words
 from privadmm.data.schema import Number, Schema
 from privadmm.data.storage import Store, cut_up
@@ -57,6 +58,7 @@ class Records:
     y: Floats
     names: tuple[str, ...]
     columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    unread: Unread = field(default_factory=dict)  # cells that were not read as they stood, if they were counted
 
     def __post_init__(self) -> None:
         if len(self.X.shape) != 2 or self.y.shape != (self.X.shape[0],):
@@ -77,7 +79,7 @@ class Records:
         """The records at these row numbers (or under this mask), in this order."""
         index = np.asarray(rows)
         columns = {name: values[index] for name, values in self.columns.items()}
-        return Records(self.X[index], self.y[index], self.names, columns)
+        return Records(self.X[index], self.y[index], self.names, columns, self.unread)
 
 
 def read(
@@ -91,6 +93,7 @@ def read(
     on_bad: OnBad = "refuse",
     dim: int | None = None,
     store: Store | None = None,
+    counted: bool = False,
 ) -> Records:
     """Read one file; its format follows from the extension unless it is given.
 
@@ -98,6 +101,7 @@ def read(
     the label and those in `keep` is a number. npz: arrays X (n, d) and y (n,). libsvm: indices from 1, and `dim` is
     declared. csv and libsvm may be gzipped. classes = (negative, positive) gives y = -1 / +1; None leaves y a number.
     A schema brings its own label and classes. `store` decides where X of an npz file is kept; None: in memory.
+    `counted`: also count cells that a schema reads as something else than they hold, for a simulation or their owner.
     """
     path = Path(path)
     raw.check_choice(OnBad, on_bad=on_bad)
@@ -130,7 +134,7 @@ def read(
         else:
             if label is None:
                 raise ConfigError(f'{path}: name the label column, label = "..."')
-            records = _read_table(TABLES[kind](path), label, pair, schema, keep, on_bad)
+            records = _read_table(TABLES[kind](path), label, pair, schema, keep, on_bad, counted)
         if len(records) == 0:
             raise DataError("has no records; give a file with at least one")
         if dim not in (None, records.X.shape[1]):
@@ -196,6 +200,10 @@ def _readable(path: Path, kind: str) -> Iterator[None]:
         raise DataError(f"{path}: {error}") from None
     except PrivadmmError:
         raise
+    except UnicodeDecodeError:
+        raise DataError(
+            f"{path}: is not text in UTF-8, as {kind} is; save it as UTF-8, or set format = ... if it is no {kind}"
+        ) from None
     except FOREIGN as error:
         raise DataError(
             f"{path}: cannot be read as {kind} ({type(error).__name__}); "
@@ -292,7 +300,13 @@ TABLES: dict[str, type[_Table]] = {"csv": _Csv, "parquet": _Parquet}
 
 
 def _read_table(
-    table: _Table, label: str, classes: Classes | None, schema: Schema | None, keep: Sequence[str], on_bad: OnBad
+    table: _Table,
+    label: str,
+    classes: Classes | None,
+    schema: Schema | None,
+    keep: Sequence[str],
+    on_bad: OnBad,
+    counted: bool,
 ) -> Records:
     raw.distinct_columns(table.header)
     features = [name for name in table.header if name != label and name not in keep]
@@ -304,7 +318,8 @@ def _read_table(
     X, columns = load_features(table, features, schema, on_bad, numeric, text)
     y = label_values(columns[label], label, classes, table.where)
     names = tuple(features) if schema is None else schema.names
-    return Records(X, y, names, {name: columns[name] for name in keep})
+    unread = schema.unread(columns) if counted and schema is not None else {}
+    return Records(X, y, names, {name: columns[name] for name in keep}, unread)
 
 
 def label_values(values: NDArray[Any], label: str, classes: Classes | None, where: Callable[[int], str]) -> Floats:

@@ -6,7 +6,7 @@ does not depend on any other record.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -70,6 +70,17 @@ class Schema:
         """The names of the encoded columns: `age` for a number, `sex=Female` for a category."""
         return tuple(encoded for name, column in self.columns.items() for encoded in column.names(name))
 
+    def present(self, names: Iterable[str]) -> list[str]:
+        """Today's names of features in a model that may be older: it named bins by their beginnings, `age>=17`."""
+        earlier = {
+            f"{column}>={start}": now
+            for column, kind in self.columns.items()
+            if not isinstance(kind, Category)
+            for start, now in zip(kind.starts, kind.names(column), strict=False)
+        }
+        known = set(self.names)
+        return [name if name in known else earlier.get(name, name) for name in names]
+
     @property
     def dim(self) -> int:
         return len(self.names)
@@ -124,6 +135,12 @@ class Schema:
                 raw.require_read(name, column.unreadable(values), what, where, fix)
             blocks.append(column.encode(values))
         return np.concatenate(blocks, axis=1)
+
+    def unread(self, table: Mapping[str, NDArray[Any]]) -> dict[str, dict[str, int]]:
+        """How many cells of each column stand for something else than what they hold, by what was amiss."""
+        counts = {name: column.unread(table[name]) for name, column in self.columns.items()}
+        some = {name: {kind: count for kind, count in kinds.items() if count} for name, kinds in counts.items()}
+        return {name: kinds for name, kinds in some.items() if kinds}
 
 
 def columns_of(table: Mapping[str, Any]) -> dict[str, Column]:

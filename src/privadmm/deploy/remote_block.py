@@ -79,7 +79,10 @@ def open_ledger(order: Order, mode: str, bounds: Sequence[float]) -> SqliteLedge
     ledger = SqliteLedger(path, order.parties, policy, mode)
     try:
         with recording(ledger, job.asked, job.id):
-            job.admit(policy, bounds)
+            try:
+                job.admit(policy, bounds)
+            except RefusedError as error:
+                raise RefusedError(f"{path}: {error}", error.kind) from error
             check_budget(order, policy)
     except BaseException:
         ledger.close()

@@ -176,9 +176,14 @@ class Job:
         return {"secure_sum": found} if found else {}
 
     @property
+    def colluding(self) -> int | None:
+        """How many parties may collude in secure sums without breaking the epsilon; None where none rests on that."""
+        return guarantees.tolerated(self.spends) if self.private else None
+
+    @property
     def caveats(self) -> list[str]:
         """What an epsilon of this job does not cover, or why there is none."""
-        few = guarantees.tolerated(self.spends) if self.private else None
+        few = self.colluding
         bare = self.private and bool(self.public.columns) and self.public.label_epsilon is None
         start = self.public.start
         unprotected = start is not None and not start.private

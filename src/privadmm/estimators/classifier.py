@@ -1,5 +1,6 @@
 """The classifier, of two classes or more."""
 
+import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -11,9 +12,9 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import column_or_1d
 
 from privadmm.data.arrays import Floats
-from privadmm.data.raw import labels
+from privadmm.data.raw import labels, numbers
 from privadmm.engine.phases import Algorithm
-from privadmm.errors import ConfigError, DataError
+from privadmm.errors import ConfigError, DataError, FitWarning
 from privadmm.estimators.account import Account
 from privadmm.estimators.fitting import ADMMEstimator
 from privadmm.optim.graphs import Graph
@@ -45,11 +46,12 @@ def link(loss: Loss, scores: Floats) -> Floats:
 
 def check_encoded(answers: NDArray[Any], classes: tuple[Any, ...]) -> None:
     """Refuse labels that are places 0, 1, ... where names were declared, as meta-estimators hand them on."""
-    if answers.dtype.kind not in "iu" or not all(isinstance(name, str) for name in classes):
+    places = np.arange(len(classes))
+    if answers.dtype.kind not in "iu" or not np.isin(answers, places).all():
         return
-    if np.isin(answers, np.arange(len(classes))).all() and not {"0", "1"} & set(classes):
+    if not np.isin(answers, numbers(np.array(classes, dtype=object))).all():
         raise DataError(
-            f"y holds whole numbers below {len(classes)}, and the classes declared are {list(classes)}. "
+            f"y has labels that are not among the declared classes {list(classes)}: only 0 to {len(classes) - 1}. "
             "Meta-estimators (VotingClassifier, StackingClassifier, BaggingClassifier, cross_val_predict with a "
             "method) hand on labels as their places in sorted order: inside of them declare "
             f"classes={tuple(range(len(classes)))}"
@@ -68,7 +70,10 @@ class ADMMClassifier(ClassifierMixin, ADMMEstimator):  # type: ignore[misc]
     secure_sum    messages are masked and only their sum is read, so that all parties share one noise, little more than
                   a curator's. For the recommended method, FirstOrderConsensus and DPFedSGD, with three parties or more
     colluding     of a secure sum, how many parties may tell all they know to whoever reads it, at least 1; a third of
-                  them if None. If more do, epsilon_ does not hold: `privadmm account` says what does
+                  them if None. If more do, epsilon_ does not hold: `privadmm account` says what does. Without
+                  secure_sum it is not used, so that a search may try both
+    fewest        of a secure sum, how few parties may be present; nine tenths of them if None. Nobody leaves a fit:
+                  it is checked as a deployment would
     parties       how many to split the rows among, evenly; ignored when `fit` is given groups
     label_epsilon  labels are randomised first, and the loss debiased for it; a fit with another random_state reports
                   every label once more
@@ -117,6 +122,7 @@ class ADMMClassifier(ClassifierMixin, ADMMEstimator):  # type: ignore[misc]
         adjacency: str = "replace-one",
         secure_sum: bool = False,
         colluding: int | None = None,
+        fewest: int | None = None,
         label_epsilon: float | None = None,
         parties: int = 10,
         algorithm: Algorithm | str | Mapping[str, Any] | None = None,
@@ -141,6 +147,13 @@ class ADMMClassifier(ClassifierMixin, ADMMEstimator):  # type: ignore[misc]
             raise DataError("requires y to be passed, but the target y is None")
         answers, kinds = column_or_1d(y, warn=True), label_array(classes)
         check_encoded(answers, classes)
+        if len(answers) > 1 and (answers == answers[0]).all():
+            warnings.warn(
+                f"all {len(answers)} labels in y are the same, so there is nothing to tell apart: check y, or the rows "
+                "that were chosen (fit is a simulation and may look; a deployment would not tell)",
+                FitWarning,
+                stacklevel=2,
+            )
         if len(classes) == 2:
             pair = (classes[0], classes[1])
             self._fit(X, [labels(answers, pair)], pair, groups)

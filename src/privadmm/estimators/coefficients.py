@@ -10,6 +10,7 @@ import numpy as np
 
 from privadmm.data.arrays import Floats
 from privadmm.errors import ConfigError
+from privadmm.params import check_whole
 from privadmm.runs.model import Model
 from privadmm.runs.refits import coefficients
 
@@ -77,6 +78,7 @@ def noise_of(fitted: Any, draws: int) -> Floats:
     them `draws` times, each time with other noise. Nothing private is read, so it costs nothing. It is an estimate,
     since the true rows are not like these.
     """
+    check_whole(draws=draws)
     if draws < 2:
         raise ConfigError(f"draws must be 2 or more, to see how they differ, not {draws!r}")
     public, frame = fitted.jobs_[0].public, fitted.models_[0].frame

@@ -49,7 +49,8 @@ class SchemaEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     extra       columns that are not declared: "ignore" or "refuse"
 
     Tables may be pandas or polars data frames, pyarrow tables, mappings of column to cells, lists of mappings,
-    structured arrays, or plain arrays with the declared columns in their order. `set_output` and
+    structured arrays, or plain arrays with the declared columns in their order. `unread` counts the cells of a table
+    that are encoded as something else than they hold. `set_output` and
     `get_feature_names_out` work as everywhere in scikit-learn; fitting is not needed, and changes nothing.
 
     After `fit`, all from the declaration alone:
@@ -103,6 +104,14 @@ class SchemaEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         schema = self._known()
         table = table_of(X, tuple(schema.columns), lambda header: self._check_header(schema, header))
         return schema.encode(table, self.on_bad, lambda row: f"row {row + 1}")
+
+    def unread(self, X: Any) -> dict[str, dict[str, int]]:
+        """How many cells of each column stand for something else than they hold: clipped, unknown, missing, no date.
+
+        These are facts about private rows: to look at, where they are, and not to publish.
+        """
+        schema = self._known()
+        return schema.unread(table_of(X, tuple(schema.columns), lambda header: self._check_header(schema, header)))
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """The names of the features: `age`, `sex=female`, `sex=(missing)`."""

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -27,6 +26,7 @@ from privadmm.data import splits
 from privadmm.data.arrays import Floats, Ints
 from privadmm.data.columns import People
 from privadmm.data.frame import Frame
+from privadmm.data.misread import clipped_warning, longer
 from privadmm.data.shards import Shards
 from privadmm.engine.block import cluster
 from privadmm.engine.job import Job, train
@@ -42,7 +42,7 @@ from privadmm.estimators.pooled import pooled
 from privadmm.optim.graphs import Graph
 from privadmm.optim.losses import Debiased, HalfLogistic, Logistic, Loss
 from privadmm.optim.regularizers import L2, Regularizer
-from privadmm.params import check_nonnegative, check_positive, check_whole
+from privadmm.params import HUGE, TINY, check_nonnegative, check_positive, check_whole
 from privadmm.privacy.accounting import together as of_a_person
 from privadmm.privacy.calibration import NoPrivacy, Target, epsilons
 from privadmm.privacy.history import STARTED_UNPROTECTED, Start
@@ -50,10 +50,8 @@ from privadmm.privacy.mechanisms import Simulation
 from privadmm.privacy.sums import SecureSum
 from privadmm.runs.ending import model_of
 from privadmm.runs.model import Model
-from privadmm.runs.recommend import warning
+from privadmm.runs.recommend import warnings_of
 from privadmm.runs.refits import Fit, coefficients, cost, starts_of
-
-NEARLY_ALL = 0.9  # of the rows, from which share on clipping is worth a warning
 
 
 class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
@@ -66,6 +64,7 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
     adjacency: str
     secure_sum: bool
     colluding: int | None
+    fewest: int | None
     label_epsilon: float | None = None
     parties: int
     algorithm: Algorithm | str | Mapping[str, Any] | None
@@ -132,7 +131,7 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
                 if number == 0:
                     fit.check(job)
                     warn_clipped(X, frame)
-                    if (problem := warning(job)) is not None:
+                    for problem in warnings_of(job):
                         warnings.warn(problem, BudgetWarning, stacklevel=3)
                     entry, turn = self._count(fit, job, len(targets), frame)
                 map = models[0].features if models else None
@@ -210,9 +209,12 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
         if isinstance(seed, bool) or not isinstance(seed, Integral) or not 0 <= seed < 2**64:
             raise ConfigError(f"random_state is the seed of a simulation, a whole number from 0 on, not {seed!r}")
         check_positive(row_bound=self.row_bound)
+        if not TINY <= self.row_bound <= HUGE:
+            raise ConfigError(f"row_bound must lie between {TINY:g} and {HUGE:g}, not {self.row_bound:g}")
         check_nonnegative(intercept=self.intercept)
         if self.label_epsilon is not None:
             check_positive(label_epsilon=self.label_epsilon)
+        SecureSum(self.colluding, self.fewest)  # which checks them, also where they are not used
         for name in ("warm_start", "secure_sum"):
             if not isinstance(value := getattr(self, name), bool | np.bool_):
                 raise ConfigError(f"{name} must be True or False, not {value!r}")
@@ -223,7 +225,7 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
         return float(self.row_bound), Simulation(int(seed)).seed
 
     def _numbers(self, X: Any, y: Any = "no_validation", **how: Any) -> Any:
-        """Check X with scikit-learn; words in it get a sentence on what to do with them."""
+        """Check X with scikit-learn; words and missing cells in it get a sentence on what to do with them."""
         with sentence_for_words():
             return validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, **how)
 
@@ -247,11 +249,9 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
             raise ConfigError("epsilon means little without delta: give both, or epsilon=None for no privacy")
         if self.secure_sum and not asked:
             raise ConfigError("secure_sum=True shares the noise of an epsilon: give one, or leave out secure_sum")
-        if self.colluding is not None and not self.secure_sum:
-            raise ConfigError("colluding is of secure sums only: set secure_sum=True, or leave it out")
         if self.delta is not None and (asked or algorithm.adjacencies):
             related: Any = self.adjacency  # checked by Target
-            summed = SecureSum(self.colluding) if self.secure_sum else None
+            summed = SecureSum(self.colluding, self.fewest) if self.secure_sum else None
             privacy = Target(
                 self.epsilon, self.delta, adjacency=related, party_epsilon=shares, copies=copies, sum=summed
             )
@@ -315,6 +315,20 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
 
         return plain(self.models_, getattr(self, "classes_", None), self._plain_loss())
 
+    def to_onnx(self, path: str | Path) -> None:
+        """Write the model as an ONNX file, which other languages and servers run; needs privadmm[onnx].
+
+        Its input is X as `fit` takes it, in double precision; its outputs are `scores`, and of a classifier `label`
+        and, where there is a predict_proba, `probabilities`. Rows are clipped in it as here. A SchemaEncoder before
+        the estimator is not in the file: encode raw rows first. What was promised stands in the file's metadata.
+        """
+        check_is_fitted(self, "models_")
+        from privadmm.runs.onnx_file import Link, save
+
+        classes = getattr(self, "classes_", None)
+        links: dict[type, Link] = {Logistic: "logistic", HalfLogistic: "half_logistic"}
+        save(path, self.models_, classes, None if classes is None else links.get(type(self._plain_loss())))
+
     def _html_repr(self) -> str:
         """Show what was promised above scikit-learn's own picture of the parameters."""
         picture: str = super()._html_repr()
@@ -330,10 +344,20 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
 
 @contextmanager
 def sentence_for_words() -> Iterator[None]:
-    """Say what to do with words where numbers belong."""
+    """Say what to do with words, or with nothing, where numbers belong."""
     try:
         yield
     except ValueError as error:
+        if str(error).startswith("Expected 2D array"):  # and then scikit-learn prints the values
+            raise DataError(
+                "X must be a table of rows and columns, (n, d), and is none. Reshape your data: X.reshape(-1, 1) has "
+                "one column, X.reshape(1, -1) one row"
+            ) from None
+        if "X contains" in str(error):
+            raise DataError(
+                f"X has cells without a finite number ({str(error).splitlines()[0]}): declare what they become, with "
+                "SchemaEncoder, say. An imputer that is fitted on private rows is a release that no epsilon covers"
+            ) from None
         if "could not convert string" not in str(error):
             raise
         raise DataError(
@@ -353,17 +377,9 @@ def whole(value: Any) -> bool:
 
 def warn_clipped(X: Any, frame: Frame) -> None:
     """Warn where nearly all rows lose their length, which a simulation may see."""
-    with np.errstate(over="ignore"):
-        squares = np.asarray((X.multiply(X) if issparse(X) else X * X).sum(axis=1)).ravel()
-    share = float(np.mean(squares > (frame.row_bound * (1 + 1e-9)) ** 2))
-    if share > NEARLY_ALL and not frame.groups:
-        warnings.warn(
-            f"{100 * share:.0f} % of the rows are longer than row_bound = {frame.row_bound:g} and are clipped to it, "
-            "so that only their direction is left: declare a larger row_bound, or bring columns to a common scale by "
-            "declared ranges first (fit is a simulation and may look; a deployment would not tell)",
-            FitWarning,
-            stacklevel=4,
-        )
+    problem = None if frame.groups else clipped_warning(longer(X, frame.row_bound), X.shape[0], frame.row_bound)
+    if problem is not None:
+        warnings.warn(problem, FitWarning, stacklevel=4)
 
 
 def stream(seed: int, number: int, fits: int) -> int:

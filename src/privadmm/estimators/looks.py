@@ -14,7 +14,7 @@ def summary(fitted: Any) -> str:
     model, job = fitted.models_[0], fitted.jobs_[0]
     promise = "NOT PRIVATE: no epsilon covers this model"
     if fitted.private_:
-        figures = f"epsilon = {printed(fitted.epsilon_)} at delta = {fitted.delta_:g}"
+        figures = f"epsilon = {printed(fitted.epsilon_)} at delta = {fitted.delta_:g}{model.condition}"
         promise = f"{figures}, {job.public.adjacency} neighbours"
     rows = {
         "privacy": promise,

@@ -40,6 +40,7 @@ class ADMMRegressor(RegressorMixin, ADMMEstimator):  # type: ignore[misc]
         adjacency: str = "replace-one",
         secure_sum: bool = False,
         colluding: int | None = None,
+        fewest: int | None = None,
         parties: int = 10,
         algorithm: Algorithm | str | Mapping[str, Any] | None = None,
         rounds: int | None = None,

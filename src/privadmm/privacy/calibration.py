@@ -64,7 +64,7 @@ class Target:
         if self.epsilon is not None:
             check_positive(epsilon=self.epsilon)
         if self.adjacency not in get_args(Adjacency):
-            raise ConfigError(f"adjacency must be one of {', '.join(get_args(Adjacency))}")
+            raise ConfigError(f"adjacency must be one of {', '.join(get_args(Adjacency))}, not {self.adjacency!r}")
         for name in ("party_epsilon", "profile"):
             check_positive(**{f"{name}[{number}]": value for number, value in enumerate(getattr(self, name))})
         check_positive(decay=self.decay)
@@ -209,6 +209,11 @@ def calibrate(target: float, delta: float, spend: Callable[[float], Spent]) -> f
                 raise RefusedError(
                     f"delta = {delta:g} is too small for so many releases on a deployment's grid, however noisy: "
                     f"give a delta of at least {needed:.3g}, or fewer rounds"
+                )
+            if not math.isfinite(least):
+                raise RefusedError(
+                    f"no Gaussian noise reaches epsilon = {target:g} at delta = {delta:g}, however much there is: give "
+                    "delta = 1e-6, say, below one over the number of records"
                 )
             raise RefusedError(
                 f"no noise reaches epsilon = {target:g} at delta = {delta:g}: the smallest feasible is {least:.6g}"

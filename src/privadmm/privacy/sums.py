@@ -64,7 +64,10 @@ class SecureSum:
     def check(self, parties: int) -> None:
         t, least = self.tolerated(parties), self.least(parties)
         if parties < 2:
-            raise ConfigError('a secure sum needs two parties at least: remove [privacy] sum = "secure"')
+            raise ConfigError(
+                f'a secure sum needs two parties at least, not {parties}: remove [privacy] sum = "secure" '
+                "(secure_sum=True of an estimator)"
+            )
         if t >= parties:
             raise ConfigError(
                 f"colluding = {t} of {parties} parties leaves nobody whose noise protects the others: give "

@@ -18,6 +18,7 @@ from privadmm.runs import plots
 from privadmm.runs.charges import absences
 from privadmm.runs.metrics import Row
 from privadmm.runs.model import Model, notices
+from privadmm.runs.recommend import delta_warning
 from privadmm.runs.rundir import RunDir
 
 # The keys that `train --json` prints, in this order; result.json has more.
@@ -90,7 +91,7 @@ def model_of(job: Job, progress: Progress, frame: Frame, mode: str, map: Map | N
     """The model after these rounds. `map` is that of an earlier job whose moments this one shares."""
     claim = (job.algorithm.name, mode, job.epsilon, job.delta)
     seen = map or features(job, progress)
-    return Model(frame.arranged(weights(job, progress)), frame, *claim, seen, tuple(job.caveats))
+    return Model(frame.arranged(weights(job, progress)), frame, *claim, seen, tuple(job.caveats), job.colluding)
 
 
 def about(job: Job, mode: str) -> dict[str, Any]:
@@ -149,6 +150,7 @@ def finish(
         **job.of_people,
         **summed(job, peers),
         **({} if expected is None else {"expected": expected}),
+        **({} if (problem := delta_warning(job)) is None else {"delta_warning": problem}),
         **absences(job, progress, reasons),
         **({} if versions is None else {"versions": dict(versions)}),
         "ledger": ledger,

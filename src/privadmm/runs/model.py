@@ -15,7 +15,7 @@ from privadmm.data.frame import Frame, frame_of, need, numbers_of, texts
 from privadmm.data.moments_map import Map
 from privadmm.data.readers import Format
 from privadmm.errors import ConfigError, DataError
-from privadmm.params import check_nonnegative
+from privadmm.params import check_nonnegative, check_whole
 from privadmm.privacy.accounting import printed
 
 NOT_PRIVATE = "NOT PRIVATE: no epsilon covers this run"
@@ -39,6 +39,7 @@ class Model:
     delta: float | None
     features: Map | None = None  # through which the weights see a record; it adds a constant
     caveats: tuple[str, ...] = ()  # what that guarantee does not cover
+    colluding: int | None = None  # parties that may collude in secure sums before epsilon is more; None: no such sums
 
     def __post_init__(self) -> None:
         if self.weights.shape != (len(self.columns),):
@@ -49,8 +50,13 @@ class Model:
     def __repr__(self) -> str:
         promise = "NOT PRIVATE"
         if self.epsilon is not None and self.delta is not None:
-            promise = f"epsilon = {printed(self.epsilon)} at delta = {self.delta:g}"
+            promise = f"epsilon = {printed(self.epsilon)} at delta = {self.delta:g}{self.condition}"
         return f"<Model of {self.algorithm}: {len(self.weights)} weights, {promise}, {self.mode}>"
+
+    @property
+    def condition(self) -> str:
+        """What stands behind an epsilon that rests on secure sums."""
+        return "" if self.colluding is None else f" if at most {self.colluding} of the parties collude"
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -59,6 +65,7 @@ class Model:
 
     def scores(self, X: Any) -> Floats:
         """a.w for every row of X, clipped and scaled as in training."""
+        X = X if hasattr(X, "shape") else table_of_numbers(X)
         if len(X.shape) != 2 or X.shape[1] != len(self.frame.names):
             raise DataError(
                 f"the model was trained on {len(self.frame.names)} features; X must be (n, that many), not {X.shape}"
@@ -101,6 +108,7 @@ class Model:
             "notices": [*notices(self.epsilon is not None, self.mode), *self.caveats],
             "caveats": list(self.caveats),
             "private": self.epsilon is not None,
+            "colluding": self.colluding,
             "algorithm": self.algorithm,
             "mode": self.mode,
             "epsilon": self.epsilon,
@@ -112,9 +120,17 @@ class Model:
             facts["features"] = {"centre": seen.M.tolist(), "scale": seen.A.tolist(), "constant": seen.b}
         Path(path).write_text(json.dumps(facts, indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
+    def to_onnx(self, path: str | Path) -> None:
+        """Write the model as an ONNX file: columns as encoded in, scores and classes out (needs privadmm[onnx])."""
+        from privadmm.runs.onnx_file import save
+
+        save(path, [self])
+
     @staticmethod
     def load(path: str | Path) -> "Model":
         """Load model.json, or the one in this run directory."""
+        if not isinstance(path, str | Path):
+            raise ConfigError(f"a model is loaded from a run directory or its model.json, not from {path!r}")
         path = Path(path)
         if not path.exists():
             raise DataError(f"{path}: no such directory or file; give the run directory that a training wrote")
@@ -144,17 +160,29 @@ def of_facts(facts: Any) -> Model:
     need(facts["mode"] in ("simulation", "deployment"), "mode is neither simulation nor deployment")
     need(facts.get("private", epsilon is not None) is (epsilon is not None), "private and epsilon disagree")
     need(epsilon is None or delta is not None, "there is an epsilon without a delta")
-    caveats, features = facts.get("caveats", []), None
+    caveats, colluding, features = facts.get("caveats", []), facts.get("colluding"), None
+    if colluding is not None:
+        check_whole(colluding=colluding)
     need(texts([facts["algorithm"], *caveats]), "algorithm and caveats are not texts")
     if (seen := facts.get("features")) is not None:
         centre, scale = (numbers_of(seen[name], len(frame.columns)) for name in ("centre", "scale"))
         check_nonnegative(constant=seen["constant"])
         features = Map(centre, scale, seen["constant"])
     columns = [name for name, _ in facts["weights"]]
+    columns = columns if frame.schema is None else frame.schema.present(columns)
     weights = numbers_of([weight for _, weight in facts["weights"]], len(columns))
-    model = Model(weights, frame, facts["algorithm"], facts["mode"], epsilon, delta, features, tuple(caveats))
+    claim = (facts["algorithm"], facts["mode"], epsilon, delta)
+    model = Model(weights, frame, *claim, features, tuple(caveats), colluding)
     need(columns == list(model.columns), "its weights belong to other columns")
     return model
+
+
+def table_of_numbers(X: Any) -> Floats:
+    """Rows that were given as lists."""
+    try:
+        return np.asarray(X, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DataError("X must be rows of numbers, of one length; raw rows are for predict_rows") from None
 
 
 def label_array(classes: tuple[Any, ...]) -> NDArray[Any]:

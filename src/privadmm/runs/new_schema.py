@@ -115,7 +115,7 @@ def named(name: str, header: Sequence[str]) -> None:
         more = f" and {len(header) - SHOWN} more" if len(header) > SHOWN else ""
         alone = " Only commas separate columns: is there another separator?" if len(header) == 1 else ""
         first_line = f"The first line has {', '.join(map(repr, header[:SHOWN]))}{more}.{alone}"
-        raise DataError(f"column {name!r} is missing; {hint + ' ' if hint else ''}{first_line}")
+        raise DataError(f"column {name!r} is missing{'; ' + hint if hint else '.'} {first_line}")
 
 
 def filled(cells: NDArray[Any]) -> list[str]:

@@ -23,7 +23,7 @@ from privadmm.privacy.accounting import Claim
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.sums import SecureSum
 from privadmm.runs.charges import charges
-from privadmm.runs.recommend import LEAST_PARTIES, Expected, Facts, expected_fields, recommend
+from privadmm.runs.recommend import LEAST_PARTIES, Expected, Facts, delta_warning, expected_fields, recommend
 from privadmm.runs.recommend import expected as judge
 
 
@@ -151,6 +151,7 @@ def account(config: Config, count: int | None = None) -> dict[str, Any]:
         **job.of_people,
         **job.in_sums,
         **outlook(job),
+        **of_delta(job),
         "parties": charges(job, job.leave),
     }
 
@@ -171,6 +172,14 @@ def outlook(job: Job) -> dict[str, Any]:
         return {"not_expected": "some release of this method has no GDP parameter to judge it by"}
     better = with_sums(job)
     return {"expected": expected, **({} if better is None else {"with_secure_sum": better.table})}
+
+
+def of_delta(job: Job) -> dict[str, str]:
+    """The warning of a delta that promises nothing, where the number of records is known and it does not."""
+    with contextlib.suppress(UndeclaredError):
+        if (problem := delta_warning(job)) is not None:
+            return {"delta_warning": problem}
+    return {}
 
 
 def with_sums(job: Job) -> Expected | None:
@@ -244,6 +253,7 @@ def planned(config: Config, epsilon: float, delta: float, count: int | None = No
         "epsilon_by_round": job.epsilon_by_round,
         **job.in_sums,
         **expected,
+        **of_delta(job),
         **({"recommended": recommend(facts(asked, count)).table} if "expected" in expected else {}),
     }
 

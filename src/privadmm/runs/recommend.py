@@ -172,6 +172,34 @@ def warning(job: Job) -> str | None:
     return too_small(estimate, int(job.public.sizes.sum()), job.public.parties, asked, target.delta)
 
 
+def delta_warning(job: Job) -> str | None:
+    """The warning before a job whose delta promises nothing; None if it is small enough, or nothing is private."""
+    public = job.public
+    if not job.private or not job.delta:
+        return None
+    if public.adjacency == "column":
+        return large_delta(job.delta, sum(public.columns), "columns")
+    people = bool(public.columns)
+    return large_delta(job.delta, public.dim if people else int(public.sizes.sum()), "people" if people else "records")
+
+
+def large_delta(delta: float, count: int, what: str = "records") -> str | None:
+    """The warning, if delta is 1/count or more."""
+    if delta * count < 1:
+        return None
+    enough = 10.0 ** math.floor(math.log10(0.1 / count))
+    return (
+        f"delta = {delta:g} is not below 1/{count}, one over the number of {what}, and then promises nothing: "
+        f"publishing each as it is with probability delta, about {delta * count:.3g} of {count}, would keep it. "
+        f"Choose delta = {enough:g} or less"
+    )
+
+
+def warnings_of(job: Job) -> list[str]:
+    """All warnings before a job, from public facts."""
+    return [problem for problem in (warning(job), delta_warning(job)) if problem is not None]
+
+
 def expected_fields(job: Job) -> dict[str, Any] | None:
     """What a result and an account tell of `expected`, with the warning."""
     estimate = expected(job)
@@ -249,6 +277,7 @@ class Recommendation:
             "methods": [{"method": name, **expected.table} for name, expected in self.methods],
             "with_secure_sum": self.gain,
             "warning": self.warning,
+            "delta_warning": large_delta(facts.delta, facts.records),
         }
 
 

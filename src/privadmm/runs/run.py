@@ -82,7 +82,7 @@ def run(
                     began=started,
                     ledger=str(ledger),
                     spent=spent,
-                    measured=measured(rows, prepared),
+                    measured={**measured(rows, prepared), **misread(prepared, noise.mode)},
                     expected=expected_fields(job),
                     rows=rows,
                     reference=reference,
@@ -214,6 +214,11 @@ def measured(rows: list[Row], prepared: Prepared) -> dict[str, Any]:
         "objective": last and finite(last.objective),
         "gap": last and finite(last.gap),
     }
+
+
+def misread(prepared: Prepared, mode: str) -> dict[str, Any]:
+    """Counts of cells and rows that were not read as they stood; a deployment tells nobody."""
+    return {"misread": prepared.misread.table} if mode == "simulation" else {}
 
 
 def finite(value: float | None) -> float | None:

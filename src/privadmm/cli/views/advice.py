@@ -44,6 +44,7 @@ def recommendation(r: dict[str, Any]) -> str:
         ("sums", sums),
         ("encoding", f"{r['encoding']}: numbers one-hot in {bins} bins, rows of norm 1{width}"),
         ("warning", screen.alarm(r["warning"])),
+        ("warning", screen.alarm(r["delta_warning"])),
         ("verdict", verdict if r["warning"] is None else None),
         ("mind", HONEST),
     ]

@@ -50,9 +50,18 @@ def init(made: "Made", config: Path) -> str:
         ("sums", "secure: one noise for all parties together" if advice.facts.sum is not None else None),
         ("noise", f"{expected.noise_to_signal:.2g} times the signal of a middling data set"),
         ("warning", screen.alarm(advice.warning)),
+        ("warning", screen.alarm(advice.table["delta_warning"])),
         ("which is", verdict if advice.warning is None else None),
         ("next", f"privadmm train {escape(config)}"),
     ]
+    return screen.shown(screen.rows(facts))
+
+
+def exported(model: "Model", file: Path) -> str:
+    columns = f"{len(model.frame.names)} numbers a row, in the order of the file's metadata"
+    encoded = ", as the schema encodes them: raw cells are not encoded in the file" if model.frame.schema else ""
+    outputs = "scores" if model.frame.classes is None else "scores and label"
+    facts: screen.Facts = [("written to", file), ("input", f"columns: {columns}{encoded}"), ("output", outputs)]
     return screen.shown(screen.rows(facts))
 
 

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from privadmm.cli.views import screen
 from privadmm.cli.views.screen import Facts, escape, percent
+from privadmm.data.misread import amiss, clipped_warning
 from privadmm.privacy.accounting import printed
 from privadmm.runs.metrics import amount
 from privadmm.runs.model import NOT_PRIVATE, SIMULATED
 
 if TYPE_CHECKING:
+    from privadmm.data.frame import Frame
     from privadmm.runs.demo import Demo
     from privadmm.runs.ending import Finished
 
@@ -22,7 +24,7 @@ def run(done: "Finished") -> str:
     certified = f"{guarantee(r)}, certified, for each party"
     facts.append(("privacy", certified if r["private"] else screen.alarm(NOT_PRIVATE)))
     if r["mode"] == "simulation":
-        facts += [("mode", SIMULATED), *measured(r)]
+        facts += [("mode", SIMULATED), *measured(r), *misread(r, done.model.frame)]
     else:
         facts.append(("mode", "deployment: nothing is measured on private records"))
     facts += adversaries(r["adversaries"]) + of_people(r) + in_sums(r) + absent(r) + budgets(done)
@@ -43,7 +45,22 @@ def measured(r: dict[str, Any]) -> Facts:
 
     value = "none: the model ran away" if r["objective"] is None else f"{r['objective']:.8g}"
     gap = screen.given("; parties' own iterates within {:.2g} of the model", r["gap"]) or ""
-    return [("accuracy", shares("accuracy")), ("majority", shares("majority")), ("objective", value + gap)]
+    same = "all records have one class, so there is nothing to tell apart: check \\[data] label and classes"
+    return [
+        ("accuracy", shares("accuracy")),
+        ("majority", shares("majority")),
+        ("warning", f"[bold red]{same}[/]" if r["majority_train"] == 1 else None),
+        ("objective", value + gap),
+    ]
+
+
+def misread(r: dict[str, Any], frame: "Frame") -> Facts:
+    """How many cells and rows were not read as they stood, which a simulation may tell."""
+    if (counts := r.get("misread")) is None:
+        return []
+    lines: Facts = [("read", escape(line)) for line in amiss(counts["cells"], counts["rows"])]
+    too_long = clipped_warning(counts["rows_clipped"] or 0, counts["rows"], frame.row_bound)
+    return [*lines, ("warning", None if too_long is None else screen.alarm(too_long))]
 
 
 def adversaries(views: dict[str, Any]) -> Facts:
@@ -209,12 +226,16 @@ def counted(parties: list[dict[str, Any]]) -> str:
 
 
 def outlook(r: dict[str, Any]) -> Facts:
-    """Noise against signal, where the number of records is known; and what is recommended instead."""
+    """Noise against signal, where the number of records is known; what is recommended instead; and a large delta."""
+    return [*noise(r), ("warning", screen.alarm(r.get("delta_warning")))]
+
+
+def noise(r: dict[str, Any]) -> Facts:
     if (expected := r.get("expected")) is None:
         return [("outlook", f"none: {escape(r['not_expected'])}")] if "not_expected" in r else []
-    noise = f"{expected['noise_to_signal']:.2g} times the signal of a middling data set"
+    times = f"{expected['noise_to_signal']:.2g} times the signal of a middling data set"
     estimate = "(an estimate from public facts, not an accuracy)"
-    facts: Facts = [("noise", f"{noise}: {screen.verdict(expected['verdict'])} {estimate}")]
+    facts: Facts = [("noise", f"{times}: {screen.verdict(expected['verdict'])} {estimate}")]
     facts.append(("warning", screen.alarm(expected.get("warning"))))
     if (better := r.get("with_secure_sum")) is not None:
         gain = f'\\[privacy] sum = "secure" would bring it to {better["noise_to_signal"]:.2g} times'

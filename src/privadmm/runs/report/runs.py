@@ -247,6 +247,8 @@ def notices(run: Run, views: Sequence[Json]) -> list[str]:
     expected = (run.result or {}).get("expected") or {}
     if expected.get("warning"):
         lines.append(str(expected["warning"]))
+    if (run.result or {}).get("delta_warning"):
+        lines.append(str((run.result or {})["delta_warning"]))
     for row in (run.result or {}).get("absent", ()):
         why = f" ({row['why']})" if "why" in row else ""
         lines.append(f"Party {row['party']} gave no answer from round {row['from_round']} on{why}.")

@@ -12,6 +12,7 @@ from privadmm.config.file import Config
 from privadmm.data import arrays
 from privadmm.data.columns import Columns, align, read_features
 from privadmm.data.frame import Frame
+from privadmm.data.misread import amiss
 from privadmm.data.raw import words
 from privadmm.data.shards import Shards
 from privadmm.deploy.federation.desk.admitted import code
@@ -86,6 +87,19 @@ def held(party: Party, config: Config, parties: int, anew: bool = False) -> Held
             f"{read.records}; correct one of them"
         )
     return read
+
+
+def misread(party: Party, config: Config) -> list[str]:
+    """Lines on the cells that party.toml reads as something else than they hold: for the party's own people alone."""
+    own, table = replace(config, data=party.data), party.data
+    if config.parties.split != "features":
+        loaded = build.read_file(own, party.source, counted=True)
+        return amiss(loaded.unread, len(loaded))
+    if table.id is None or table.label is None:
+        return []  # `own_columns` refuses it
+    schema = build.schema(own)
+    part = read_features(party.source, table.format, table.id, table.label, schema, table.on_bad, counted=True)
+    return amiss(part.unread, len(part.ids))
 
 
 def told(party: Party, config: Config, parties: int) -> dict[str, Any]:

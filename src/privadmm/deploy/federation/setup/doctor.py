@@ -8,7 +8,7 @@ from privadmm.config.file import check_seed, read
 from privadmm.config.reader import load
 from privadmm.deploy.federation.desk.party_server import Desk
 from privadmm.deploy.federation.desk.peers import check_pins
-from privadmm.deploy.federation.desk.records import held
+from privadmm.deploy.federation.desk.records import held, misread
 from privadmm.deploy.federation.keys import check_node_key, check_public_key, fingerprint
 from privadmm.deploy.federation.layout import NAME, Coordinator
 from privadmm.deploy.federation.party import FILE, PEERS, Party
@@ -178,7 +178,8 @@ def records(party: Party, job: Path | None) -> str:
         raise ConfigError(f"this is party {party.number}, and the job has {parties}, counted from 0")
     Desk(party).admitted(parties, config)
     own = held(party, config, parties)
-    return f"{own.records} records, {own.width} columns, as party.toml and the job declare"
+    facts = f"{own.records} records, {own.width} columns, as party.toml and the job declare"
+    return "; ".join([facts, *misread(party, config)])
 
 
 def ledger(party: Party, job: Path | None) -> str:

@@ -9,7 +9,6 @@ score, and its values for the two classes (optim/class_curves.py). All of it is 
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from privadmm.engine.mail import COORDINATOR, Mail
 from privadmm.engine.phases import Topology, Wrapped
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
-from privadmm.optim.class_curves import fitted, influence
+from privadmm.optim.class_curves import Curves, Influence, fitted, influence
 
 KNOTS = 32  # of the function, at least; more bins have more
 # Edges of the bins on each side of 0, as shares of the largest score that the model can give: its norm.
@@ -105,11 +104,15 @@ def judge(memory: Judged, k: int, total: Floats, held: int, bins: int) -> Judged
     memory = replace(memory, counts=total, held=known)
     if total.ndim > 1 or not held:
         return memory
-    found: Any = of_counts(total, memory.table, held, bins)
+    found = function_of(curves_of(total, memory.table, held, bins), memory.table, held)
     return replace(memory, table=np.concatenate([found.knots, *found.table]))
 
 
-def of_counts(counts: Floats, table: Floats, held: int, bins: int) -> Any:
-    """The function of a score of which the second round sums the values, from the first round's counts."""
-    edges = table[: bins - 1]
-    return influence(fitted(counts.reshape(2, bins), edges, held), held, len(table) // 3)
+def curves_of(counts: Floats, table: Floats, held: int, bins: int) -> Curves:
+    """The law of the scores of each class, from counts (2 B,) between the edges of the first table."""
+    return fitted(counts.reshape(2, bins), table[: bins - 1], held)
+
+
+def function_of(curves: Curves, table: Floats, held: int) -> Influence:
+    """The function of a score of which the second round sums the values, in a table as large as the first."""
+    return influence(curves, held, len(table) // 3)

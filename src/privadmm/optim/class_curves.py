@@ -14,7 +14,7 @@ where T' is what the curves say T is. g is cut from below at -L/min(P, N): the f
 of T, and what is cut off is nearly as large by the curves as in truth, so that T - T' hardly changes.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -63,18 +63,38 @@ class Curves:
 
 @dataclass(frozen=True)
 class Influence:
-    """g of (2) as a table, scaled to [0, 1]: a record at a knot counts (g - low)/(high - low)."""
+    """g of (2) as a table, linear between its knots, for n records."""
 
+    n: int
     knots: Floats  # (K,)
-    table: Floats  # (2, K)
-    low: float
-    high: float
-    expected: float  # T'
+    g: Floats  # (2, K)
     area: float  # A
+    expected: float = 0.0  # T'
 
-    def corrected(self, total: float, n: int) -> float:
-        """A + T - T', of the sum of what n records count."""
-        return self.area + self.low * n + (self.high - self.low) * total - self.expected
+    @property
+    def low(self) -> float:
+        return float(self.g.min())
+
+    @property
+    def reach(self) -> float:
+        """How far g moves at most."""
+        return float(self.g.max()) - self.low
+
+    @property
+    def table(self) -> Floats:
+        """g scaled to [0, 1]: the form in which parties sum it."""
+        return (self.g - self.low) / max(self.reach, 1e-300)
+
+    def total(self, curves: Curves) -> float:
+        """What these curves say T is."""
+        middles, mass = (curves.grid[1:] + curves.grid[:-1]) / 2, np.diff(curves.below(curves.grid), axis=1)
+        sizes = (self.n * (1 - curves.share), self.n * curves.share)
+        parts = [np.interp(middles, self.knots, row) @ own for row, own in zip(self.g, mass, strict=True)]
+        return float(np.dot(sizes, parts))
+
+    def corrected(self, total: float) -> float:
+        """A + T - T', of the sum over records of what the table says."""
+        return self.area + self.low * self.n + self.reach * total - self.expected
 
 
 def fitted(counts: Floats, edges: Floats, n: int) -> Curves:
@@ -117,11 +137,8 @@ def influence(curves: Curves, n: int, knots: int) -> Influence:
     """Tabulate (2) for n records at so many knots."""
     P, N, area = curves.share * n, (1 - curves.share) * n, curves.area
     ends = [float(f(curves.centre + side * 4 * curves.width)) for f, side in ((np.min, -1), (np.max, 1))]
-    at, floor = np.linspace(ends[0], ends[1], knots), -FLOOR / min(P, N)
+    at = np.linspace(ends[0], ends[1], knots)
     F = curves.below(at)
-    g = np.maximum(np.stack([(1 - F[1] - area) / N, (F[0] - area) / P]), floor)
-    low, high = float(g.min()), float(g.max())
-    grid = curves.grid
-    middles, mass = (grid[1:] + grid[:-1]) / 2, np.diff(curves.below(grid), axis=1)
-    expected = sum(size * float(np.interp(middles, at, row) @ m) for size, row, m in zip((N, P), g, mass, strict=True))
-    return Influence(at, (g - low) / (high - low), low, high, expected, area)
+    g = np.maximum(np.stack([(1 - F[1] - area) / N, (F[0] - area) / P]), -FLOOR / min(P, N))
+    found = Influence(n, at, g, area)
+    return replace(found, expected=found.total(curves))

@@ -26,6 +26,7 @@ SHOWN = {
         *("epsilon", "delta", "party_epsilon", "decay", "budget", "adjacency", "sum", "colluding", "fewest"),
         "label_epsilon",
     ),
+    "evaluation": ("kind", "held_out", "share", "bins", "range", "clip", "seed"),
     "run": ("mode", "seed", "engine"),
 }
 FIGURES = {
@@ -40,7 +41,9 @@ def declarations(config: Config | None, model: Model | None, job: Job | None) ->
     """Everything declared: name, value, meaning."""
     if config is not None:
         for section, keys in SHOWN.items():
-            if section == "features" and not config.features.moments:
+            if (section == "features" and not config.features.moments) or (
+                section == "evaluation" and not config.evaluates
+            ):
                 continue
             yield from of_table(section, getattr(config, section), keys)
         parameters = config.algorithm.parameters

@@ -24,7 +24,8 @@ def run(done: "Finished") -> str:
     if r["mode"] == "simulation":
         facts += [("mode", SIMULATED), *measured(r)]
     else:
-        facts.append(("mode", "deployment: nothing is measured on private records"))
+        paid = " but by the charged evaluation" if "private_evaluation" in r else ""
+        facts.append(("mode", f"deployment: nothing is measured on private records{paid}"))
     facts += privately_evaluated(r.get("private_evaluation"))
     facts += adversaries(r["adversaries"]) + of_people(r) + in_sums(r) + absent(r) + budgets(done)
     facts += [("time", f"{r['seconds']:.1f} s"), ("run directory", Path(r["out"]))]
@@ -54,7 +55,7 @@ def privately_evaluated(found: dict[str, Any] | None) -> Facts:
 
 
 def evaluated(found: dict[str, Any] | None) -> list[Any]:
-    """The exact figures of a simulation, a line for all records and one for each party; nothing where there are none."""
+    """The exact figures of a simulation: a line for all records, and one for each party."""
     if found is None:
         return []
     columns = [key for key in ("auc", "log_loss", "brier", "rmse", "rmse_constant", "r2") if found.get(key) is not None]

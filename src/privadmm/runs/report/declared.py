@@ -102,5 +102,19 @@ def results(result: Mapping[str, Any] | None, rows: Sequence[Row]) -> Iterator[t
     for key, (name, factor, unit) in FIGURES.items():
         if (value := found.get(key)) is not None:
             yield name, f"{factor * value:.4g}{unit}"
+    exact = found.get("evaluation") or {}
+    for key, name in {"auc": "area under the ROC", "log_loss": "log loss", "brier": "Brier score", "r2": "R^2"}.items():
+        if (value := exact.get(key)) is not None:
+            yield f"{name} on {exact['on']}", f"{value:.4g}"
     if result is None and rows:
         yield "objective after the last measured round", f"{rows[-1].objective:.4g}"
+
+
+def paid(result: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
+    """Figures of a private evaluation, which were paid for, each with what noise and chance may have changed in it."""
+    found = (result or {}).get("private_evaluation") or {}
+    names = {"auc": "area under the ROC", "log_loss": "log loss", "loss": "loss", "accuracy": "accuracy"}
+    for key, name in (names | {"majority": "accuracy of always naming the larger class"}).items():
+        if (value := found.get(key)) is not None:
+            figures = (f"{value[part]:.4g}" for part in ("value", "noise", "error"))
+            yield f"{name}, by the private evaluation", "{} ± {} by noise, ± {} in all".format(*figures)

@@ -237,7 +237,7 @@ ALGORITHMS = [
         Target(None, 1e-5, party_epsilon=(1.0, 2.0, 1.0, 0.5, 3.0), decay=0.8, sum=SecureSum(2, 3)),
         weighting="parties",
     ),
-    Case("dp_admm-evaluated", Evaluated(DP, range=2.0), graphs.star, BUDGET, loss=Hinge(), regularizer=L1(0.01)),
+    Case("dp_admm-evaluated", Evaluated(ROUGH, range=2.0), graphs.star, BUDGET, loss=Hinge()),
     Case("dp_admm-evaluated-off", Evaluated(DP), graphs.star, OFF),
     Case("dvp-evaluated", Evaluated(DUAL, held_out=0.3, seed=5), triangle_tail, BUDGET),
     Case("pdml-evaluated", Evaluated(replace(DECAYING, R=2.0)), graphs.ring, replace(BUDGET, decay=0.9)),

@@ -6,8 +6,9 @@ A record's score under a public model is s, its class c. Given any table of publ
     totals   of g_c(s), of LESS min(loss, clip)/clip, and of LESS where s has the right sign               (2)
 
 g is linear between the table's knots, and cut to [0, 1] here, whatever the table says; so are the other two terms. Each
-term is rounded to a multiple of 2^-20, so that their sums are exact. Replacing a record, or its label alone, moves one
-from one count to another, (1) by sqrt(2) at most, and (2) by sqrt(1 + 2 LESS^2) at most (docs/privacy.md#evaluation).
+term is rounded to a multiple of 2^-20, as its bound is one: it stays within it, and sums are exact. Replacing a record,
+or its label alone, moves one from one count to another, (1) by sqrt(2) at most, and (2) by sqrt(1 + 2 LESS^2) at most
+(docs/privacy.md#evaluation).
 """
 
 import math
@@ -20,7 +21,7 @@ from privadmm.data.shards import Shards
 from privadmm.data.storage import Mask
 from privadmm.optim.losses import HalfLogistic, Logistic, Loss
 
-LESS = 0.3  # the weight of losses and hits beside g
+LESS = 0.3125  # the weight of losses and hits beside g: a multiple of 1/FINE, so that rounding stays within it
 MOVES = (math.sqrt(2), math.sqrt(1 + 2 * LESS**2))  # of (1) and (2)
 FINE = 2.0**20
 

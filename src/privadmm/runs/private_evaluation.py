@@ -129,7 +129,7 @@ class Counted:
         bin_of = np.searchsorted(self.edges, middles, side="right")
         for b in range(self.bins):
             size, weight = float(self.clean[:, b].sum()), mass.sum(axis=0) * (bin_of == b)
-            if size < 3 * math.sqrt(2) * self.sigma[0] or not weight.sum() > 0:
+            if size <= 3 * math.sqrt(2) * self.sigma[0] or not weight.sum() > 0:
                 continue
             share = float(self.clean[1, b]) / size
             noise = self.sigma[0] * math.hypot(share, 1 - share) / size

@@ -14,6 +14,7 @@ from privadmm.algorithms.admm_star import ADMMStar
 from privadmm.algorithms.dp_admm import DPADMM
 from privadmm.algorithms.dp_fedsgd import DPFedSGD
 from privadmm.algorithms.dvp import DVP
+from privadmm.algorithms.evaluated import Evaluated
 from privadmm.algorithms.first_order_consensus import FirstOrderConsensus
 from privadmm.algorithms.local_only import LocalOnly
 from privadmm.algorithms.m_admm import MADMM
@@ -227,6 +228,19 @@ ALGORITHMS = [
     Case("dp_admm-centred", Centred(DP), graphs.star, BUDGET, loss=HalfLogistic()),
     Case("dvp-centred", Centred(DUAL), triangle_tail, BUDGET),
     Case("mr_admm-centred", Centred(MRADMM(eta=1.0)), triangle_tail, BUDGET),
+    Case("foc-evaluated", Evaluated(Centred(FirstOrderConsensus())), graphs.star, BUDGET, loss=HalfLogistic()),
+    Case("foc-sum-evaluated", Evaluated(Centred(FirstOrderConsensus()), held_out=0.4), graphs.star, SUMMED),
+    Case(
+        "foc-sum-uneven-evaluated",
+        Evaluated(FirstOrderConsensus(), bins=4),
+        graphs.star,
+        Target(None, 1e-5, party_epsilon=(1.0, 2.0, 1.0, 0.5, 3.0), decay=0.8, sum=SecureSum(2, 3)),
+        weighting="parties",
+    ),
+    Case("dp_admm-evaluated", Evaluated(ROUGH, range=2.0), graphs.star, BUDGET, loss=Hinge()),
+    Case("dp_admm-evaluated-off", Evaluated(DP), graphs.star, OFF),
+    Case("dvp-evaluated", Evaluated(DUAL, held_out=0.3, seed=5), triangle_tail, BUDGET),
+    Case("pdml-evaluated", Evaluated(replace(DECAYING, R=2.0)), graphs.ring, replace(BUDGET, decay=0.9)),
     Case("local_only", LocalOnly(), graphs.star, OFF),
     Case("pdml", DECAYING, triangle_tail, replace(BUDGET, decay=0.9)),
     Case("pdml-off", DECAYING, triangle_tail, OFF),

@@ -86,6 +86,7 @@ FULL: dict[str, dict[str, Any]] = {
         "profile": [1.0, 2.0],
         "label_epsilon": 1.5,
     },
+    "evaluation": {"kind": "none"},
     "run": {
         "mode": "simulation",
         "seed": 4,
@@ -106,6 +107,12 @@ FULL: dict[str, dict[str, Any]] = {
 }
 CONDITIONAL = {
     ("graph", "edges"): 3,
+    ("evaluation", "held_out"): 0.3,
+    ("evaluation", "share"): 0.2,
+    ("evaluation", "bins"): 8,
+    ("evaluation", "range"): 4.0,
+    ("evaluation", "clip"): 2.0,
+    ("evaluation", "seed"): 3,
     ("algorithm", "round_epsilon"): 0.1,
     ("loss", "width"): 0.2,
     ("loss", "label_bound"): 1.0,
@@ -189,6 +196,8 @@ def with_key(section: str, key: str) -> dict[str, Any]:
         if when.value == "squared":
             tables[section]["label_bound"] = 1.0
             del tables["privacy"]["label_epsilon"]  # for classes only
+    if section == "evaluation":
+        del tables["privacy"]["label_epsilon"]  # for true labels only
     if (section, key) == ("graph", "edges"):
         tables["algorithm"] = {"name": "toy_graph", "rounds": 1}
     return tables

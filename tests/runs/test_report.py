@@ -567,16 +567,16 @@ def test_the_sentence_bounds_every_test_between_neighbours(epsilon: float, delta
 
 
 def test_roc_and_calibration_of_scores_that_are_known() -> None:
-    perfect = Evaluation(np.array([-2.0, -1.0, 1.0, 2.0]), np.array([-1.0, -1.0, 1.0, 1.0]), "")
+    perfect = Evaluation(np.array([-2.0, -1.0, 1.0, 2.0]), np.array([-1.0, -1.0, 1.0, 1.0]))
     assert perfect.auc == 1.0
     assert replace(perfect, scores=-perfect.scores).auc == 0.0
     assert replace(perfect, scores=np.zeros(4)).auc == 0.5
     rng = np.random.default_rng(0)
     score = rng.normal(size=20_000)
     label = np.where(rng.random(20_000) < 1 / (1 + np.exp(-score)), 1.0, -1.0)
-    assert all(abs(said - true) < 0.04 for said, true in Evaluation(score, label, "").calibration)
-    off = Evaluation(3 * score, label, "").calibration
-    assert max(abs(said - true) for said, true in off) > 0.1
+    assert all(abs(row["predicted"] - row["share"]) < 0.04 for row in Evaluation(score, label).calibration)
+    off = Evaluation(3 * score, label).calibration
+    assert max(abs(row["predicted"] - row["share"]) for row in off) > 0.1
 
 
 def test_charts_draw_any_numbers() -> None:

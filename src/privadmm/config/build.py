@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from privadmm.algorithms.evaluated import Evaluated
 from privadmm.algorithms.moments import Centred
 from privadmm.config import build_columns, build_rows
 from privadmm.config.build_rows import Elsewhere
@@ -138,7 +139,7 @@ def public(config: Config, sizes: Any, dim: Any, columns: Any = ()) -> Public:
     return (Public if known else Outline)(
         sizes=np.asarray(sizes, dtype=np.int64) if counted else sizes,
         dim=dim,
-        rounds=config.algorithm.rounds,
+        rounds=config.algorithm.rounds + (Evaluated.releases if config.evaluates else 0),
         graph=graph(config, len(sizes) if counted else sizes.parties),
         loss=loss(config),
         regularizer=regularizer(config),
@@ -166,10 +167,15 @@ def summed(table: PrivacyTable) -> SecureSum | None:
 
 
 def algorithm(config: Config) -> Algorithm:
-    """The config's algorithm, behind a release of the moments where [features] asks for one."""
+    """The config's algorithm, behind a release of the moments and before an evaluation, where it asks for them."""
     method: Algorithm = config.algorithm.parameters
     table = config.features
-    return Centred(method, table.share, table.constant, table.nonnegative) if table.moments else method
+    if table.moments:
+        method = Centred(method, table.share, table.constant, table.nonnegative)
+    if not config.evaluates:
+        return method
+    of = config.evaluation
+    return Evaluated(method, of.share, of.held_out, of.bins, of.clip, of.range, of.seed)
 
 
 def allowance(config: Config) -> float | None:

@@ -10,6 +10,7 @@ from privadmm.config.sections import (
     PARTY,
     AlgorithmTable,
     DataTable,
+    EvaluationTable,
     GraphTable,
     LossTable,
     PartiesTable,
@@ -229,14 +230,37 @@ def _check_tls(run: RunTable, to: Complaints) -> None:
         to.add("run", given[0], f"does not go with {to.named('run', 'scheduler')}", "for a tls:// scheduler only")
 
 
-def _check_leave(parties: PartiesTable, algorithm: AlgorithmTable, run: RunTable, to: Complaints) -> None:
+def _check_evaluation(
+    evaluation: EvaluationTable, parties: PartiesTable, privacy: PrivacyTable, loss: LossTable, to: Complaints
+) -> None:
+    """What a private evaluation has a proof for; the job checks it again."""
+    if evaluation.kind != "private":
+        return
+    if evaluation.bins % 2:
+        to.add("evaluation", "bins", f"is {evaluation.bins}", "an even number, half of them on each side of 0")
+    for other, bad in (
+        (("parties", "split"), parties.split == "features"),
+        (("loss", "name"), loss.name == "squared"),
+        (("privacy", "label_epsilon"), privacy.label_epsilon is not None),
+        (("privacy", "delta"), privacy.delta == 0),
+        (("privacy", "adjacency"), privacy.adjacency != "replace-one"),
+    ):
+        if bad:
+            why = f"{to.named(*other)}, for which a private evaluation has no proof"
+            to.clash("evaluation", "kind", why, '"none"', "remove [evaluation]")
+
+
+def _check_leave(
+    parties: PartiesTable, algorithm: AlgorithmTable, evaluation: EvaluationTable, run: RunTable, to: Complaints
+) -> None:
     if not (leaving := parties.departures):
         return
 
     def add(problem: str, allowed: str) -> None:
         to.add("parties", "leave", problem, allowed)
 
-    known, rounds, last = parties.known, algorithm.rounds, max(leaving.values()) + 1
+    known, last = parties.known, max(leaving.values()) + 1
+    rounds = algorithm.rounds + (2 if evaluation.kind == "private" else 0)  # Evaluated.releases
     if run.mode == "deployment":
         add(f"is given beside {to.named('run', 'mode')}", "for a simulation only")
     if parties.split == "features":
@@ -254,6 +278,7 @@ def _check_leave(parties: PartiesTable, algorithm: AlgorithmTable, run: RunTable
 CHECKS: tuple[Callable[..., None], ...] = (
     *(_check_source, _check_classes, _check_count, _check_files, _check_party_files, check_declared),
     *(_check_edges, _check_topology, _check_epsilon, _check_labels, _check_sum, _check_run, _check_tls, _check_leave),
+    _check_evaluation,
 )
 
 

@@ -29,6 +29,7 @@ SECTIONS: Mapping[str, type[Any]] = {
     "loss": sections.LossTable,
     "regularizer": sections.RegularizerTable,
     "privacy": sections.PrivacyTable,
+    "evaluation": sections.EvaluationTable,
     "run": sections.RunTable,
 }
 
@@ -43,6 +44,7 @@ class Config:
     regularizer: sections.RegularizerTable
     features: sections.FeaturesTable
     privacy: sections.PrivacyTable | None
+    evaluation: sections.EvaluationTable
     run: sections.RunTable
     path: Path
     text: str
@@ -58,8 +60,16 @@ class Config:
 
     @property
     def holds_out(self) -> bool:
-        """Whether records are held out to measure by; a deployment measures nothing."""
-        return self.data.test_fraction > 0 and self.run.mode == "simulation"
+        """Whether records are held out to measure by; a deployment measures nothing.
+
+        Where a private evaluation holds records out, a simulation measures by the same.
+        """
+        return self.data.test_fraction > 0 and self.run.mode == "simulation" and not self.evaluates
+
+    @property
+    def evaluates(self) -> bool:
+        """Whether the job has a private evaluation."""
+        return self.evaluation.kind == "private"
 
     @property
     def digest(self) -> str:
@@ -70,6 +80,8 @@ class Config:
         tables = {name: _keys(getattr(self, name)) for name in SECTIONS if name != "privacy"}
         tables["privacy"] = {} if self.privacy is None else _keys(self.privacy)
         tables["algorithm"] |= {"parameters": _keys(self.algorithm.parameters)}
+        if self.evaluation == sections.EvaluationTable():
+            del tables["evaluation"]  # configs of before it was there keep their digest
         for key in ("out", "scheduler", "timeout", "tls_ca", "tls_cert", "tls_key", "memory", "threads"):
             del tables["run"][key]
         for key in ("purpose", "requester"):  # without them a config has the digest that it had before there were any

@@ -12,6 +12,7 @@ from privadmm.data.threads import cores
 from privadmm.params import SOME, Doc, When
 
 VERTICAL = When("split", "features")
+EVALUATED = When("kind", "private")
 PARTY = "{party}"  # in a path, the number of a party
 Category = bool | int | float | str
 Counts = tuple[Annotated[int, Ge(1)], ...]
@@ -166,6 +167,33 @@ class FeaturesTable:
     nonnegative: Annotated[
         bool, Doc("encoded features are declared non-negative, as a schema's are: less noise on the moments")
     ] = False
+
+
+@dataclass(frozen=True)
+class EvaluationTable:
+    """A private evaluation of the model on held-out records, in two rounds behind the algorithm's."""
+
+    kind: Annotated[
+        Literal["none", "private"],
+        Doc("private: ROC, calibration, accuracy and loss, released with noise and charged; a deployment has no other"),
+    ] = "none"
+    held_out: Annotated[
+        float,
+        Gt(0),
+        Lt(1),
+        EVALUATED,
+        Doc("share of each party's records that is held out of training; takes the place of [data] test_fraction"),
+    ] = 0.2
+    share: Annotated[float, Gt(0), Lt(1), EVALUATED, Doc("share of the budget that it takes")] = 0.1
+    bins: Annotated[int, Ge(4), Le(256), EVALUATED, Doc("bins of the scores, an even number")] = 12
+    range: Annotated[
+        float | None,
+        Gt(0),
+        EVALUATED,
+        Doc("scores beyond it are in the last bins; 0.4 of the model's norm, which is public, if left out"),
+    ] = None
+    clip: Annotated[float, Gt(0), EVALUATED, Doc("the most that one record's loss counts")] = 3.0
+    seed: Annotated[int, Ge(0), EVALUATED, Doc("seed of the split, the same at all parties")] = 0
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import numpy as np
 from privadmm.data.arrays import Floats
 from privadmm.engine.mail import Mail
 from privadmm.engine.party import Local
-from privadmm.engine.phases import Algorithm, Mapped, at_parties, heard, inbox_width
+from privadmm.engine.phases import Algorithm, Mapped, Wrapped, at_parties, heard, inbox_width
 from privadmm.privacy.release import Door, Released
 
 
@@ -54,9 +54,12 @@ def steer(algorithm: Algorithm, number: int, t: int, local: Local, state: Any, t
     features leaves records as they are.
     """
     public, senders = local.public, heard(algorithm, local.public, local.ids)
-    plain = np.zeros((*target.shape[:-1], 0))
-    if isinstance(algorithm.start(public)[0], Mapped):
-        plain = np.broadcast_to(np.repeat([0.0, 1.0], public.dim), (*target.shape[:-1], 2 * public.dim))
+    memory, plain = algorithm.start(public)[0], np.zeros((*target.shape[:-1], 0))
+    if isinstance(memory, Wrapped):  # what a method is told beside its own message changes nothing in its rounds
+        plain, memory = np.zeros((*target.shape[:-1], memory.front)), memory.inner
+    if isinstance(memory, Mapped):
+        map = np.broadcast_to(np.repeat([0.0, 1.0], public.dim), (*target.shape[:-1], 2 * public.dim))
+        plain = np.concatenate([plain, map], axis=-1)
     mine = state.model[..., : target.shape[-2], :]  # of several parties that hear one row, the victim's, who is first
     own = np.broadcast_to(mine, (*target.shape[:-1], mine.shape[-1]))
     aim = np.concatenate([target, np.zeros((*own.shape[:-1], own.shape[-1] - target.shape[-1]))], axis=-1)

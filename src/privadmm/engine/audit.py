@@ -31,7 +31,7 @@ from privadmm.data.arrays import Floats, Ints
 from privadmm.data.shards import Shards
 from privadmm.engine.attacks import steer
 from privadmm.engine.party import Local
-from privadmm.engine.phases import Algorithm, AtParties, Mapped, one_time_draws, vertical
+from privadmm.engine.phases import Algorithm, AtParties, Mapped, Wrapped, one_time_draws, vertical
 from privadmm.engine.public import Public
 from privadmm.engine.sums import planned_sums
 from privadmm.errors import ConfigError
@@ -187,7 +187,8 @@ class Game:
     @property
     def public_map(self) -> bool:
         """Whether moments go in front, whose release has no dual to hide a raw iterate in."""
-        return isinstance(self.algorithm.start(self.public)[0], Mapped)
+        memory = self.algorithm.start(self.public)[0]
+        return isinstance(memory.inner if isinstance(memory, Wrapped) else memory, Mapped)
 
     def summing(self, at: tuple[int, int]) -> Summing | None:
         """The part of those heard in a secure sum, whose masks cancel."""

@@ -255,8 +255,22 @@ class Mapped:
     inner: Any
 
 
+@dataclass(frozen=True)
+class Wrapped:
+    """The memory of a coordinator that does more than the method, and inside it the method's own."""
+
+    inner: Any
+
+    @property
+    def front(self) -> int:
+        """How many numbers stand in front of the method's own message."""
+        raise NotImplementedError
+
+
 def features(memory: Any) -> Map | None:
     """The public map through which the weights see a row; None: as it is, or replicas with maps of their own."""
+    if isinstance(memory, Wrapped):
+        return features(memory.inner)
     if not isinstance(memory, Mapped) or memory.map.ndim > 1:
         return None
     centre, scale = np.split(memory.map, 2)

@@ -278,23 +278,30 @@ def remainder(total: float, delta: float, share: float, unit: Output = UNIT) -> 
 
 
 def first(target: Target, total: float, share: float, parties: int) -> Output:
-    """The first release of a party with this epsilon: one, for as many transcripts alike as share the rest."""
+    """A release beside the method of a party with this epsilon: one, for all transcripts alike that share the rest."""
     mu = gdp_parameter(total, target.delta, target.event(1.0, parties))
     return target.event(1 / (mu * math.sqrt(share)), parties)
 
 
 def left_over(
-    target: Target, totals: Sequence[float], share: float, spend: Callable[[tuple[float, ...]], list[Spent]]
+    target: Target,
+    totals: Sequence[float],
+    shares: Sequence[float],
+    spend: Callable[[tuple[float, ...]], list[Spent]],
+    key: str,
 ) -> tuple[float, ...]:
-    """What each party's rest may cost; spend(left) is what the rest costs if calibrated to `left`."""
+    """What each party's rest may cost beside releases with these shares.
 
-    unit = target.event(1.0, len(totals))
+    spend(left) is what the rest costs if calibrated to `left`; `key` of a config says how large the shares are.
+    """
+    unit, share = target.event(1.0, len(totals)), sum(shares)
 
     def within(cut: float) -> tuple[float, ...] | None:
         left = tuple(cut * remainder(total, target.delta, share, unit) for total in totals)
         for spent, total in zip(spend(left), totals, strict=True):
             rest = tuple((event, target.copies * count) for event, count in spent)
-            if epsilon(merge(rest, ((first(target, total, share, len(totals)), 1),)), target.delta) > total:
+            beside = tuple((first(target, total, part, len(totals)), 1) for part in shares)
+            if epsilon(merge(rest, beside), target.delta) > total:
                 return None
         return left
 
@@ -308,5 +315,5 @@ def left_over(
         else:
             high = middle
     if best is None:
-        raise RefusedError("moments leave too little of the budget for the method: lower [features] share")
+        raise RefusedError(f"what is released beside the method leaves it too little of the budget: lower {key}")
     return best

@@ -14,7 +14,7 @@ from privadmm.engine.job import Job, features, weights
 from privadmm.engine.loop import Progress
 from privadmm.errors import ClusterError, DivergedError, LedgerError, LockedError, ToleranceError
 from privadmm.privacy.ledger_file import utc_now
-from privadmm.runs import plots
+from privadmm.runs import plots, private_evaluation
 from privadmm.runs.charges import absences
 from privadmm.runs.metrics import Row
 from privadmm.runs.model import Model, notices
@@ -25,7 +25,7 @@ from privadmm.runs.rundir import RunDir
 PRINTED = (
     *("algorithm", "private", "rounds", "epsilon", "delta", "per_party", "per_person", "label_holder", "secure_sum"),
     *("mode",),
-    *("accuracy_train", "accuracy_test", "objective", "seconds", "out"),
+    *("accuracy_train", "accuracy_test", "objective", "evaluation", "private_evaluation", "seconds", "out"),
 )
 UNMEASURED = {"accuracy_train": None, "accuracy_test": None, "objective": None}
 
@@ -140,11 +140,12 @@ def finish(
     reference: Mapping[str, Any] | None = None,  # result of a non-private run on the same problem, for the plots
 ) -> Finished:
     """Make the model and the result of a run that has done its rounds, and write them; result.json comes last."""
-    model = model_of(job, progress, frame, mode)
+    model, released = model_of(job, progress, frame, mode), private_evaluation.found(job, progress)
     result = {
         **about(job, mode),
         **({} if peers is None else {"peers": peers}),
         **measured,
+        **({} if released is None else {"private_evaluation": released}),
         "transcript": progress.transcript,
         "adversaries": job.adversaries,
         **job.of_people,

@@ -27,6 +27,7 @@ from privadmm.privacy.mechanisms import Noise
 from privadmm.privacy.policy import Budget
 from privadmm.runs import metrics
 from privadmm.runs.ending import Finished, finish, resumable
+from privadmm.runs.evaluations import exact, measurable
 from privadmm.runs.metrics import Observer, Row
 from privadmm.runs.recommend import expected_fields
 from privadmm.runs.rundir import PAUSE, RunDir, noted
@@ -63,6 +64,7 @@ def run(
     noise = build.noise(config)
     prepared = build.prepare(config)
     job = build.job(config, prepared.held.sizes, prepared.held.dim, columns=prepared.columns)
+    known = measurable(config, prepared)
     # What exceeds an empty ledger exceeds any other: refused before there is a file.
     job.reserve(MemoryLedger(prepared.held.ids.tolist(), job.policy))
     ledger = directory.ledger if config.run.engine == "inprocess" else directory.ledgers
@@ -73,6 +75,7 @@ def run(
             job = replace(job, id=id)
 
             def write_down(progress: Progress, rows: list[Row], spent: dict[str, Any]) -> Finished:
+                seen = {"evaluation": exact(config, job, progress, known)} if rows else {}
                 return finish(
                     directory,
                     job,
@@ -82,7 +85,7 @@ def run(
                     began=started,
                     ledger=str(ledger),
                     spent=spent,
-                    measured={**measured(rows, prepared), **misread(prepared, noise.mode)},
+                    measured={**measured(rows, known), **misread(prepared, noise.mode), **seen},
                     expected=expected_fields(job),
                     rows=rows,
                     reference=reference,
@@ -90,7 +93,7 @@ def run(
                     peers=None if job.sums is None or config.run.engine == "inprocess" else "not pinned",
                 )
 
-            return carry_out(config, directory, prepared, noise, ledger, job, resume, bar, write_down)
+            return carry_out(config, directory, prepared, known, noise, ledger, job, resume, bar, write_down)
     except KeyboardInterrupt:
         kept = directory.job.exists()
         fate = "what was released is in the ledger" if kept else "nothing was released, nothing is kept"
@@ -114,6 +117,7 @@ def carry_out(
     config: Config,
     directory: RunDir,
     prepared: Prepared,
+    known: Prepared,
     noise: Noise,
     ledger: Path,
     job: Job,
@@ -122,6 +126,8 @@ def carry_out(
     write_down: Callable[[Progress, list[Row], dict[str, Any]], Finished],
 ) -> Finished:
     """Do every round that is left, and write down where that leads, the metrics by round, and the ledger's account.
+
+    `known` are the records that a simulation measures by.
 
     Then the job is over for good: what a party that left did not spend is free again.
     """
@@ -146,7 +152,7 @@ def carry_out(
         rows: list[Row] = []
         if noise.mode == "simulation":
             every = config.run.metrics_every
-            observer = Observer(prepared, blocks, job.epsilon_by_round, every, directory.metrics, rows)
+            observer = Observer(known, blocks, job.epsilon_by_round, every, directory.metrics, rows)
             observer.recover()
             if progress is not None:
                 # What callbacks saw after the last round, but for what the parties sent.

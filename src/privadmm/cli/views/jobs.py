@@ -26,10 +26,65 @@ def run(done: "Finished") -> str:
     if r["mode"] == "simulation":
         facts += [("mode", SIMULATED), *measured(r), *misread(r, done.model.frame)]
     else:
-        facts.append(("mode", "deployment: nothing is measured on private records"))
+        paid = " but by the charged evaluation" if "private_evaluation" in r else ""
+        facts.append(("mode", f"deployment: nothing is measured on private records{paid}"))
+    facts += privately_evaluated(r.get("private_evaluation"))
     facts += adversaries(r["adversaries"]) + of_people(r) + in_sums(r) + absent(r) + budgets(done)
     facts += [("time", f"{r['seconds']:.1f} s"), ("run directory", Path(r["out"]))]
-    return screen.shown(screen.rows(facts))
+    return screen.shown(screen.rows(facts), *evaluated(r.get("evaluation")))
+
+
+def privately_evaluated(found: dict[str, Any] | None) -> Facts:
+    """A line for each figure of a private evaluation, with its errors; nothing where there is none."""
+    if found is None:
+        return []
+    if "missing" in found:
+        return [("evaluation", f"private, lost ({found['missing']})")]
+
+    def figure(key: str, factor: float, spec: str, unit: str) -> str:
+        value, noise, error = (f"{factor * found[key][part]:{spec}}" for part in ("value", "noise", "error"))
+        return f"{value}{unit} +- {noise} by noise, +- {error} in all"
+
+    loss = "log_loss" if "log_loss" in found else "loss"
+    records = f"{found['records']:,} held-out records, {found['share']:.0%} of the budget; one standard deviation each"
+    return [
+        ("evaluation", f"private, charged: {records}"),
+        ("  AUC", figure("auc", 1, ".4f", "")),
+        ("  accuracy", figure("accuracy", 100, ".1f", " %")),
+        ("  majority", figure("majority", 100, ".1f", " %")),
+        (f"  {loss.replace('_', ' ')}", f"{figure(loss, 1, '.4f', '')}; a record counts up to {found['clip']:g}"),
+    ]
+
+
+def evaluated(found: dict[str, Any] | None) -> list[Any]:
+    """The exact figures of a simulation: a line for all records, and one for each party."""
+    if found is None:
+        return []
+    columns = [key for key in ("auc", "log_loss", "brier", "rmse", "rmse_constant", "r2") if found.get(key) is not None]
+    shares = [key for key in ("accuracy", "majority") if key in found]
+    rows = [
+        (name, f"{row['records']:,}", *(decimals(row[key]) for key in columns), *(percent(row[key]) for key in shares))
+        for name, row in (("all", found), *((str(row["party"]), row) for row in found["parties"][:MOST_PARTIES]))
+    ]
+    names = [HEADINGS.get(key, key.replace("_", " ")) for key in (*columns, *shares)]
+    tables = [screen.table(f"On {found['on']}", ("party", "records", *names), rows)]
+    if (cells := found.get("confusion")) is not None:
+        lines = [
+            ("first class", str(cells["true_negative"]), str(cells["false_positive"])),
+            ("second class", str(cells["false_negative"]), str(cells["true_positive"])),
+        ]
+        tables.append(
+            screen.table("Confusion, at the threshold of the model", ("", "said first", "said second"), lines)
+        )
+    return tables
+
+
+def decimals(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
+
+
+MOST_PARTIES = 20
+HEADINGS = {"auc": "AUC", "r2": "R^2", "rmse": "RMSE", "rmse_constant": "RMSE of the constant"}
 
 
 def guarantee(r: dict[str, Any]) -> str:

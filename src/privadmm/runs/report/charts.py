@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TypeVar
 
 from privadmm.runs.report.safe import safe, short
@@ -19,8 +18,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Series:
+    """A line through points; `errors` are how far the band around it reaches upwards and downwards, for each point."""
+
     name: str
     points: tuple[Point, ...]
+    errors: tuple[float, ...] = ()
+
+    @property
+    def band(self) -> list[Point]:
+        """The outline of the band: above the points there, and below them back."""
+        ends = [(x, y + e) for (x, y), e in zip(self.points, self.errors, strict=bool(self.errors))]
+        return ends + [(x, y - e) for (x, y), e in zip(self.points, self.errors, strict=bool(self.errors))][::-1]
 
 
 @dataclass(frozen=True)
@@ -65,6 +73,7 @@ def drawn(chart: Chart) -> str:
 def lines(chart: Lines) -> tuple[str, int]:
     points = [point for one in chart.series for point in one.points]
     xs, ys = [x for x, _ in points], [y for _, y in points] + [value for _, value in chart.levels]
+    ys += [y for one in chart.series for _, y in one.band]
     if chart.diagonal:
         xs, ys = [*xs, 0.0, 1.0], [*ys, 0.0, 1.0]
     log = chart.log and min(ys) > 0
@@ -93,6 +102,9 @@ def lines(chart: Lines) -> tuple[str, int]:
     if chart.diagonal:
         parts.append(rule("level", across(0), height(0), across(1), height(1)))
     for number_, one in enumerate(chart.series, start=1):
+        if one.band:
+            outline = " ".join(f"{across(x):.1f},{height(y):.1f}" for x, y in one.band)
+            parts.append(f'<polygon class="band b{number_}" points="{outline}"/>')
         some = thinned([point for point in one.points if not log or point[1] > 0])
         path = " ".join(f"{across(x):.1f},{height(y):.1f}" for x, y in some)
         parts.append(f'<polyline class="s{number_}" points="{path}"/>')
@@ -134,10 +146,13 @@ def table(chart: Chart) -> tuple[list[str], list[list[str]]]:
         rows = [[name, number(value), "" if sd is None else number(sd)] for name, value, sd in chart.rows]
         rows += [[name, number(value), ""] for name, value in chart.levels]
         return (head, rows) if known else (head[:2], [row[:2] for row in rows])
-    values = [dict(one.points) for one in chart.series]
-    at = thinned(sorted({x for one in values for x in one}), 40)
-    rows = [[number(x), *(number(one[x]) if x in one else "" for one in values)] for x in at]
-    return [chart.x, *(one.name for one in chart.series)], rows
+    values = [(one.name, dict(one.points)) for one in chart.series]
+    for one in chart.series:
+        errors = [(x, error) for (x, _), error in zip(one.points, one.errors, strict=bool(one.errors))]
+        values += [(f"± of {one.name}", dict(errors))] if errors else []
+    at = thinned(sorted({x for _, one in values for x in one}), 40)
+    rows = [[number(x), *(number(one[x]) if x in one else "" for _, one in values)] for x in at]
+    return [chart.x, *(name for name, _ in values)], rows
 
 
 def legend(chart: Chart) -> list[tuple[str, str]]:
@@ -214,8 +229,3 @@ def apart(points: Sequence[Point]) -> bool:
     """Whether values span so much that an axis by powers of ten shows them better."""
     values = [y for _, y in points]
     return bool(values) and min(values) > 0 and max(values) > 100 * min(values)
-
-
-def area(points: Sequence[Point]) -> float:
-    """The area below a line of points, by trapezoids."""
-    return sum((x2 - x1) * (y1 + y2) / 2 for (x1, y1), (x2, y2) in pairwise(points))

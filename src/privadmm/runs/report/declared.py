@@ -26,6 +26,7 @@ SHOWN = {
         *("epsilon", "delta", "party_epsilon", "decay", "budget", "adjacency", "sum", "colluding", "fewest"),
         "label_epsilon",
     ),
+    "evaluation": ("kind", "held_out", "share", "bins", "range", "clip", "seed"),
     "run": ("mode", "seed", "engine"),
 }
 FIGURES = {
@@ -40,7 +41,9 @@ def declarations(config: Config | None, model: Model | None, job: Job | None) ->
     """Everything declared: name, value, meaning."""
     if config is not None:
         for section, keys in SHOWN.items():
-            if section == "features" and not config.features.moments:
+            if (section == "features" and not config.features.moments) or (
+                section == "evaluation" and not config.evaluates
+            ):
                 continue
             yield from of_table(section, getattr(config, section), keys)
         parameters = config.algorithm.parameters
@@ -99,5 +102,19 @@ def results(result: Mapping[str, Any] | None, rows: Sequence[Row]) -> Iterator[t
     for key, (name, factor, unit) in FIGURES.items():
         if (value := found.get(key)) is not None:
             yield name, f"{factor * value:.4g}{unit}"
+    exact = found.get("evaluation") or {}
+    for key, name in {"auc": "area under the ROC", "log_loss": "log loss", "brier": "Brier score", "r2": "R^2"}.items():
+        if (value := exact.get(key)) is not None:
+            yield f"{name} on {exact['on']}", f"{value:.4g}"
     if result is None and rows:
         yield "objective after the last measured round", f"{rows[-1].objective:.4g}"
+
+
+def paid(result: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
+    """Figures of a private evaluation, which were paid for, each with what noise and chance may have changed in it."""
+    found = (result or {}).get("private_evaluation") or {}
+    names = {"auc": "area under the ROC", "log_loss": "log loss", "loss": "loss", "accuracy": "accuracy"}
+    for key, name in (names | {"majority": "accuracy of always naming the larger class"}).items():
+        if (value := found.get(key)) is not None:
+            figures = (f"{value[part]:.4g}" for part in ("value", "noise", "error"))
+            yield f"{name}, by the private evaluation", "{} ± {} by noise, ± {} in all".format(*figures)

@@ -1,5 +1,7 @@
-"""ROC and calibration of a simulation's model on its own records, which nobody may look at in a deployment."""
+"""ROC and calibration: of a simulation on its own records, and of a private evaluation from what was paid for."""
 
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,43 +11,22 @@ from privadmm.config import build
 from privadmm.config.file import Config
 from privadmm.data.arrays import Floats
 from privadmm.errors import ConfigError, DataError
+from privadmm.runs.evaluations import HELD_OUT, LINKS, TRAINED_ON, measurable
+from privadmm.runs.measures import Scored
 from privadmm.runs.metrics import scores, through
 from privadmm.runs.model import Model
-from privadmm.runs.report.charts import Chart, Lines, Series, area, thinned
+from privadmm.runs.report.charts import Chart, Lines, Series, thinned
 
-BINS = 10
-LINKS = ("logistic", "half_logistic")  # losses whose score is the logarithm of odds
+RATES = ("false positive rate", "true positive rate")
+CHANCES = ("predicted probability", "share of the second class")
+NO_CLASSES = "there are no classes"
 
 
 @dataclass(frozen=True)
-class Evaluation:
-    """What a model does on records with known labels, in -1 and 1."""
+class Evaluation(Scored):
+    """Scores of records with known labels, and in words which records they are."""
 
-    scores: Floats
-    labels: Floats
-    which: str  # which records they are, in words
-
-    @property
-    def roc(self) -> list[tuple[float, float]]:
-        """False against true positive rates, by falling threshold; records with equal scores change sides together."""
-        order = np.argsort(-self.scores, kind="stable")
-        positive = self.labels[order] > 0
-        last = np.append(np.diff(self.scores[order]) != 0, True)
-        true, false = np.cumsum(positive)[last], np.cumsum(~positive)[last]
-        rates = zip((false / max(1, false[-1])).tolist(), (true / max(1, true[-1])).tolist(), strict=True)
-        return [(0.0, 0.0), *rates]
-
-    @property
-    def auc(self) -> float:
-        return area(self.roc)
-
-    @property
-    def calibration(self) -> list[tuple[float, float]]:
-        """Mean predicted probability against the share of the second class, in ten groups of equal size."""
-        order = np.argsort(self.scores, kind="stable")
-        chances, positive = 1 / (1 + np.exp(-np.clip(self.scores[order], -700, 700))), self.labels[order] > 0
-        groups = [group for group in np.array_split(np.arange(len(order)), BINS) if len(group)]
-        return [(float(chances[group].mean()), float(positive[group].mean())) for group in groups]
+    which: str = ""
 
 
 def evaluate(config: Config, model: Model) -> tuple[Evaluation | None, str]:
@@ -53,18 +34,19 @@ def evaluate(config: Config, model: Model) -> tuple[Evaluation | None, str]:
     if config.run.mode != "simulation" or model.mode != "simulation":
         return None, "in a deployment no figure is computed on records that was not paid for"
     if model.frame.classes is None:
-        return None, "there are no classes"
+        return None, NO_CLASSES
     try:
         # Who left during the run makes no difference to which records it has.
-        prepared = build.prepare(replace(config, run=replace(config.run, engine="inprocess")))
+        prepared = measurable(config, build.prepare(replace(config, run=replace(config.run, engine="inprocess"))))
     except (ConfigError, DataError, OSError):
         return None, "the records are not where the config of the run says; name the original config with --config"
     data: Any = prepared.train if prepared.test is None else prepared.test
-    which = "the training records" if prepared.test is None else "held-out records"
     if data.dim != len(model.frame.columns) and not model.frame.groups:
         return None, "the records have other columns than the model"
-    found = scores(through(data, model.features), in_party_order(model))
-    return Evaluation(np.ravel(found), np.ravel(data.y), which), ""
+    found, which = scores(through(data, model.features), in_party_order(model)), HELD_OUT
+    if prepared.test is None:
+        which = TRAINED_ON
+    return Evaluation(np.ravel(found), np.ravel(data.y), config.loss.name in LINKS, which), ""
 
 
 def in_party_order(model: Model) -> Floats:
@@ -72,29 +54,56 @@ def in_party_order(model: Model) -> Floats:
     return model.weights[model.frame.party_order] if model.frame.groups else model.weights
 
 
-def pictures(found: Evaluation, config: Config) -> list[Chart]:
-    """The two charts of an evaluation."""
-    whole = (
-        "How many of the second class are found (upwards) when so many of the first are taken for it (to the right), "
-        f"on {found.which}. The area under the line is {found.auc:.3f}; guessing has 0.5, a perfect model 1."
+def pictures(found: Evaluation) -> list[Chart]:
+    """The two charts of a simulation's evaluation."""
+    area = math.nan if found.auc is None else found.auc
+    series = Series("the model", tuple(thinned(found.roc, 200)))
+    drawn: list[Chart] = [roc("roc", f"ROC of the simulation, area {area:.3f}", found.which, series)]
+    if found.link:
+        words = f"What share of each tenth of {found.which}, by predicted probability, is of the second class."
+        rows = tuple((row["predicted"], row["share"]) for row in found.calibration)
+        drawn.append(calibration("calibration", "Calibration", words, Series("tenths of the records", rows)))
+    return drawn
+
+
+def private_pictures(found: Mapping[str, Any]) -> list[Chart]:
+    """The two charts of a private evaluation, with bands of two standard deviations."""
+    area, rows = found["auc"], sorted(found["roc"], key=lambda row: (row["false"], row["true"]))
+    points = [(0.0, 0.0), *((row["false"], row["true"]) for row in rows), (1.0, 1.0)]
+    errors = (0.0, *upright(points, rows), 0.0)
+    title = f"ROC by the private evaluation, area {area['value']:.3f} ± {2 * area['error']:.3f}"
+    which = (
+        f"{found['records']:,} held-out records, from counts with noise; bands reach two standard deviations, of noise "
+        "and of chance together, to each side. The area is released by itself, and has less noise than the line"
     )
-    lines: list[Chart] = [
-        Lines(
-            "roc",
-            f"ROC of the simulation, area {found.auc:.3f}",
-            whole,
-            "false positive rate",
-            "true positive rate",
-            (Series("the model", tuple(thinned(found.roc, 200))),),
-            diagonal="guessing",
-        )
-    ]
-    if config.loss.name in LINKS:
-        words = (
-            f"What share of each tenth of {found.which}, by predicted probability, is of the second class. Points "
-            "above the dotted line: the model says less than is true; below: more."
-        )
-        series = (Series("tenths of the records", tuple(found.calibration)),)
-        names = ("predicted probability", "share of the second class")
-        lines.append(Lines("calibration", "Calibration", words, *names, series, diagonal="calibrated"))
-    return lines
+    drawn: list[Chart] = [roc("paid-roc", title, which, Series("counted with noise", tuple(points), errors))]
+    bins = found["calibration"]
+    if bins:
+        words = "What share of each bin of scores is of the second class, counted with noise; bands as beside the ROC."
+        shares = tuple((row["predicted"], row["share"]) for row in bins)
+        series = Series("bins of the score", shares, tuple(row["error"] for row in bins))
+        drawn.append(calibration("paid-calibration", "Calibration by the private evaluation", words, series))
+    return drawn
+
+
+def upright(points: Sequence[tuple[float, float]], rows: Sequence[Mapping[str, float]]) -> list[float]:
+    """The errors of both rates at each point, as one upwards: that to the right, times the slope there."""
+    found = []
+    for place, row in enumerate(rows, start=1):
+        (x1, y1), (x2, y2) = points[place - 1], points[place + 1]
+        slope = (y2 - y1) / (x2 - x1) if x2 > x1 else 0.0
+        found.append(min(1.0, math.hypot(row["true_error"], slope * row["false_error"])))
+    return found
+
+
+def roc(key: str, title: str, which: str, series: Series) -> Chart:
+    words = (
+        "How many of the second class are found (upwards) when so many of the first are taken for it (to the right), "
+        f"on {which}. Guessing has an area of 0.5, a perfect model 1."
+    )
+    return Lines(key, title, words, *RATES, (series,), diagonal="guessing")
+
+
+def calibration(key: str, title: str, words: str, series: Series) -> Chart:
+    told = f"{words} Points above the dotted line: the model says less than is true; below: more."
+    return Lines(key, title, told, *CHANCES, (series,), diagonal="calibrated")

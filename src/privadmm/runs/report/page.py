@@ -180,7 +180,8 @@ def records(caption: str, rows: Sequence[Mapping[str, Any]], first: Sequence[str
 def pictures(card: Card) -> str:
     drawn = [figure(chart) for chart in card.charts]
     missing = [paragraph(f"{name}: not drawn, since {why}.", "muted") for name, why in card.not_drawn]
-    results = table("The model on the records of the simulation", ["Figure", "Value"], card.results, 1)
+    whose = "the records of the simulation" if card.simulation else "held-out records, as it was paid for"
+    results = table(f"The model on {whose}", ["Figure", "Value"], card.results, 1)
     return section("Charts", results if card.results else "", *drawn, *missing)
 
 

@@ -8,7 +8,7 @@ from privadmm.errors import PrivadmmError
 from privadmm.privacy.accounting import printed
 from privadmm.runs.recommend import THIN, TOO_SMALL, expected_fields
 from privadmm.runs.report.charts import Chart, Lines, Series, Spread, apart
-from privadmm.runs.report.evaluation import evaluate
+from privadmm.runs.report.evaluation import evaluate, private_pictures
 from privadmm.runs.report.evaluation import pictures as evaluated
 from privadmm.runs.report.noise_alone import noise_alone
 
@@ -117,6 +117,16 @@ def coefficients(run: "Run") -> tuple[list[Chart], str]:
 
 
 def evaluation(run: "Run") -> tuple[list[Chart], str]:
+    """What a private evaluation released, and what a simulation measures beside it."""
+    paid = (run.result or {}).get("private_evaluation")
+    charts, why = ([], "") if paid is None or "missing" in paid else (private_pictures(paid), "")
+    if paid is not None and not charts:
+        why = f"the private evaluation was lost: {paid['missing']}"
+    measured, told = measured_evaluation(run)
+    return charts + measured, why or ("" if charts and not run.simulation else told)
+
+
+def measured_evaluation(run: "Run") -> tuple[list[Chart], str]:
     if not run.simulation:
         return [], NOT_PAID
     if run.model is None:
@@ -124,4 +134,4 @@ def evaluation(run: "Run") -> tuple[list[Chart], str]:
     if run.config is None:
         return [], UNKNOWN
     found, why = evaluate(run.config, run.model)
-    return (evaluated(found, run.config), "") if found is not None else ([], why)
+    return (evaluated(found), "") if found is not None else ([], why)

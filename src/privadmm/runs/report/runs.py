@@ -161,7 +161,7 @@ def card_of(path: Path, views: Sequence[Json], original: Path | None) -> Card:
         vertical=run.shape is not None and bool(run.shape.columns),
         notices=tuple(notices(run, views)),
         jobs=tuple(ledgers.told(job) for view in views for job in view["jobs"]),
-        results=tuple(declared.results(run.result, run.rows) if run.simulation else ()),
+        results=(*declared.paid(run.result), *(declared.results(run.result, run.rows) if run.simulation else ())),
         charts=tuple(charts),
         not_drawn=tuple(not_drawn),
         declared=tuple(declared.declarations(run.config, run.model, run.job)),

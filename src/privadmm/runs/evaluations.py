@@ -1,0 +1,58 @@
+"""What a simulation may measure of its model at the end: on held-out records if there are any, overall and by party."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from privadmm.config.build import Prepared
+from privadmm.config.file import Config
+from privadmm.data.columns import People
+from privadmm.data.holding_out import parted
+from privadmm.data.moments_map import Map
+from privadmm.data.shards import Shards
+from privadmm.engine.job import Job, features, weights
+from privadmm.engine.loop import Progress
+from privadmm.runs.measures import Scored, evaluated, evaluated_numbers
+from privadmm.runs.metrics import Data, scores, through
+
+LINKS = ("logistic", "half_logistic")  # losses whose score is the logarithm of odds
+HELD_OUT, TRAINED_ON = "held-out records", "the training records"
+
+
+def measurable(config: Config, prepared: Prepared) -> Prepared:
+    """The records to train on and to measure by, where a private evaluation has held some of the first out itself."""
+    if not config.evaluates or config.run.mode != "simulation":
+        return prepared
+    train, held = parted(prepared.shards, config.evaluation.held_out, config.evaluation.seed)
+    return replace(prepared, held=train, test=held)
+
+
+def exact(config: Config, job: Job, progress: Progress, known: Prepared) -> dict[str, Any] | None:
+    """The figures of a simulation's model."""
+    data = known.train if known.test is None else known.test
+    which = TRAINED_ON if known.test is None else HELD_OUT
+    return of_model(config, data, features(job, progress), weights(job, progress), which)
+
+
+def of_model(config: Config, data: Data, map: Map | None, w: Any, which: str) -> dict[str, Any] | None:
+    """The figures of a model on these records; None if it has run away."""
+    if not np.isfinite(w).all():
+        return None
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = np.ravel(scores(through(data, map), w))
+    if not np.isfinite(found).all():
+        return None
+    labels, parties = np.ravel(data.y), places(data)
+    if config.loss.name == "squared":
+        return evaluated_numbers(found, labels, which, parties)
+    return evaluated(Scored(found, labels, config.loss.name in LINKS), which, parties)
+
+
+def places(data: Data) -> dict[int, Any]:
+    """Where the records of each party are in flat arrays; empty where they are nobody's, or everybody's."""
+    if isinstance(data, People) or len(data.ids) < 2:
+        return {}
+    assert isinstance(data, Shards)
+    owner = data.spread(np.arange(len(data.ids), dtype=np.float64))
+    return {int(party): np.flatnonzero(owner == place) for place, party in enumerate(data.ids)}

@@ -1,0 +1,183 @@
+"""Figures of a private evaluation, with error bars: made of what was released, so that they cost nothing.
+
+Each figure comes with two standard deviations: `noise`, what privacy may have changed in it on these held-out records,
+and `error`, which has the chance with it that these records and no others were held out.
+
+The area under the ROC is A + T - T' (optim/class_curves.py). Its noise is that of T, and what the noise of the counts
+makes of A - T': the fitted curves are taken for the truth, and fitted again to REDRAWN draws of counts from them.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from privadmm.algorithms.counting import LESS, MOVES
+from privadmm.algorithms.evaluated import Evaluated
+from privadmm.algorithms.score_table import Judged, curves_of, function_of
+from privadmm.data.arrays import Floats
+from privadmm.engine.job import Job
+from privadmm.engine.loop import Progress
+from privadmm.optim.class_curves import Curves
+from privadmm.optim.losses import HalfLogistic, Logistic
+from privadmm.privacy.events import WithRatio
+
+REDRAWN = 24
+LOST = "a message was missing in that round, and without it the sum cannot be read"
+WORDS = "held-out records, by a charged release with noise"
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What was released of n held-out records: counts (2, B) by class and bin, sums (3,), and the noise of each."""
+
+    n: int
+    table: Floats  # by which the counts were made: its first numbers are the edges
+    counts: Floats
+    sums: Floats
+    sigma: tuple[float, float]
+    clip: float
+    link: bool  # a score is the logarithm of odds
+
+    @property
+    def bins(self) -> int:
+        return int(self.counts.shape[1])
+
+    @property
+    def edges(self) -> Floats:
+        return self.table[: self.bins - 1]
+
+    @cached_property
+    def curves(self) -> Curves:
+        return curves_of(self.counts.ravel(), self.table, self.n, self.bins)
+
+    @cached_property
+    def clean(self) -> Floats:
+        """The counts without noise that cannot be: none is below 0, and there are n in all."""
+        cells, free = self.counts.ravel().copy(), np.ones(self.counts.size, dtype=bool)
+        while free.any():
+            cells[free] -= (cells[free].sum() - self.n) / free.sum()
+            if (cells[free] >= 0).all():
+                break
+            free &= cells > 0
+            cells[~free] = 0.0
+        return cells.reshape(self.counts.shape)
+
+    @property
+    def positives(self) -> tuple[float, float]:
+        """How many records are of the second class, and the noise in it: all of them are n."""
+        found = (self.n + float(self.counts[1].sum() - self.counts[0].sum())) / 2
+        return min(max(found, 1.0), self.n - 1.0), self.sigma[0] * math.sqrt(2 * self.bins) / 2
+
+    def auc(self) -> dict[str, float]:
+        own = function_of(self.curves, self.table, self.n)
+        rng, again = np.random.default_rng(0), []  # draws for an error bar: nothing is hidden by them
+        for _ in range(REDRAWN):
+            drawn = self.n * self.curves.cells(self.edges) + self.sigma[0] * rng.standard_normal(self.counts.shape)
+            other = function_of(curves_of(drawn.ravel(), self.table, self.n, self.bins), self.table, self.n)
+            again.append(other.area + other.total(self.curves) - other.expected - self.curves.area)
+        A = min(max(own.corrected(float(self.sums[0])), 0.0), 1.0)
+        return figure(A, math.hypot(own.reach * self.sigma[1], float(np.std(again))), self.sampling_of_area(A))
+
+    def sampling_of_area(self, A: float) -> float:
+        """The standard deviation of the area over samples of so many records, for scores of exponential tails."""
+        P = self.positives[0]
+        N, both, one = self.n - P, 2 * A**2 / (1 + A) - A**2, A / (2 - A) - A**2
+        return math.sqrt(max(0.0, A * (1 - A) + (P - 1) * one + (N - 1) * both) / (P * N))
+
+    def share(self, value: float, noise: float, n: float) -> dict[str, float]:
+        """A share of n records, with both errors."""
+        p = min(max(value, 0.0), 1.0)
+        return figure(p, noise, math.sqrt(p * (1 - p) / max(n, 1.0)))
+
+    def loss(self) -> dict[str, float]:
+        noise = self.clip * self.sigma[1] / (LESS * self.n)
+        value = min(max(self.clip * float(self.sums[1]) / (LESS * self.n), 0.0), self.clip)
+        return figure(value, noise, math.sqrt(value * (self.clip - value) / self.n))  # no sample spreads further
+
+    def accuracy(self) -> dict[str, float]:
+        return self.share(float(self.sums[2]) / (LESS * self.n), self.sigma[1] / (LESS * self.n), self.n)
+
+    def majority(self) -> dict[str, float]:
+        P, noise = self.positives
+        return self.share(max(P, self.n - P) / self.n, noise / self.n, self.n)
+
+    def confusion(self) -> dict[str, float]:
+        """Records by class and by the sign of the score, the middle edge being 0, and the noise in each number."""
+        low, high = (part.sum(axis=1) for part in np.split(self.clean, 2, axis=1))
+        names = ("true_negative", "false_positive", "false_negative", "true_positive")
+        found = zip(names, (low[0], high[0], low[1], high[1]), strict=True)
+        return {**{name: float(count) for name, count in found}, "noise": self.sigma[0] * math.sqrt(self.bins / 2)}
+
+    def roc(self) -> list[dict[str, float]]:
+        """Points of the ROC at the edges, by falling threshold, each rate with twice its error."""
+        sizes, points = np.maximum(self.clean.sum(axis=1), 1.0), []
+        for k in range(1, self.bins):
+            rates = self.clean[:, -k:].sum(axis=1) / sizes
+            noise = self.sigma[0] * math.sqrt(min(k, self.bins - k)) / sizes
+            error = 2 * np.sqrt(noise**2 + rates * (1 - rates) / sizes)
+            points.append(dict(zip(("false", "true", "false_error", "true_error"), (*rates, *error), strict=True)))
+        return [{key: float(value) for key, value in point.items()} for point in points]
+
+    def calibration(self) -> list[dict[str, float]]:
+        """Of each bin that holds more than noise: the predicted probability, and the share of the second class."""
+        grid, rows = self.curves.grid, []
+        middles = (grid[1:] + grid[:-1]) / 2
+        mass = np.diff(self.curves.below(grid), axis=1) * np.array([[1 - self.curves.share], [self.curves.share]])
+        bin_of = np.searchsorted(self.edges, middles, side="right")
+        for b in range(self.bins):
+            size, weight = float(self.clean[:, b].sum()), mass.sum(axis=0) * (bin_of == b)
+            if size <= 3 * math.sqrt(2) * self.sigma[0] or not weight.sum() > 0:
+                continue
+            share = float(self.clean[1, b]) / size
+            noise = self.sigma[0] * math.hypot(share, 1 - share) / size
+            error = 2 * math.hypot(noise, math.sqrt(share * (1 - share) / size))
+            predicted = float((weight / (1 + np.exp(-np.clip(middles, -700, 700)))).sum() / weight.sum())
+            rows.append({"predicted": predicted, "share": share, "error": error, "records": size})
+        return rows
+
+
+def figure(value: float, noise: float, sampling: float) -> dict[str, float]:
+    return {"value": value, "noise": noise, "error": math.hypot(noise, sampling)}
+
+
+def found(job: Job, progress: Progress) -> dict[str, Any] | None:
+    """The figures of a job's private evaluation; None where it has none."""
+    method, memory = job.algorithm, progress.memory
+    if not isinstance(method, Evaluated) or not isinstance(memory, Judged):
+        return None
+    facts = {"on": WORDS, "share": method.share, "held_out": method.held_out, "records": int(memory.held.max())}
+    lost = [name for name, n in zip(("counts", "sums"), memory.held, strict=True) if not n]
+    if lost or memory.counts.ndim > 1:
+        return {**facts, "missing": f"{' and '.join(lost)}: {LOST}"}
+    sigma = noise_of(job, method, progress, 0), noise_of(job, method, progress, 1)
+    link = isinstance(job.public.loss, Logistic | HalfLogistic)
+    table = method.layout.edges(memory.model, method.range)
+    counts = memory.counts.reshape(2, method.bins)
+    seen = Counted(int(memory.held[0]), table, counts, memory.sums, sigma, method.clip, link)
+    return {
+        **facts,
+        "auc": seen.auc(),
+        "log_loss" if link else "loss": seen.loss(),
+        "clip": method.clip,
+        "accuracy": seen.accuracy(),
+        "majority": seen.majority(),
+        "confusion": seen.confusion(),
+        "roc": seen.roc(),
+        "calibration": seen.calibration() if link else [],
+        "noise": {"counts": sigma[0], "sums": sigma[1]},
+    }
+
+
+def noise_of(job: Job, method: Evaluated, progress: Progress, k: int) -> float:
+    """The standard deviation of the k-th release, added up over all parties, in records."""
+    at, absent = (job.public.rounds - method.releases + k, 0), progress.mail.absent
+    gone = [party for party, first in absent.tolist() if first <= at[0]]
+    here = [party for party in job.public.ids.tolist() if party not in gone]
+    if job.sums is not None:
+        return job.sums.noise(at, len(here)) / method.unit(job.public)
+    (row,) = job.plan[at]
+    each = [event.ratio if isinstance(event := row[party], WithRatio) else 0.0 for party in here]
+    return MOVES[k] * math.sqrt(sum(ratio**2 for ratio in each))

@@ -65,7 +65,9 @@ class Local:
 
     def gradient(self, x: Floats) -> Floats:
         """The gradient of the weighted losses, C omega_i/m_i sum_n loss'(a_n.x_i) a_n, without the regulariser."""
-        return self.weight * self.shards.slope(x, self.public.loss.deriv)
+        total = self.shards.slope(x, self.public.loss.deriv)
+        total *= self.weight
+        return total
 
     def argmin(
         self,

@@ -246,14 +246,14 @@ class Shards:
             raise DataError("labels must have one array for each party, one label for each record")
         return replace(self, y=np.concatenate([labels[i] for slot in self.slots for i in slot.positions]))
 
-    def mapped(self, maps: Sequence[Callable[[Floats], Floats]], dim: int) -> Shards:
-        """Map each party's rows by its own map into the unit ball of R^dim; the result is dense, and a copy."""
+    def mapped(self, maps: Sequence[Callable[[Floats, Floats], Any]], dim: int) -> Shards:
+        """Map each party's rows by its own map, which writes them, into the unit ball of R^dim; the copy is dense."""
         parts = list[Placed]()
         for slot in self.slots:
             A = self.store.empty((*slot.shape, dim))
             for i, out, party in zip(slot.positions, A, slot.piece.parties(), strict=True):
                 for at, rows in chunks(party):
-                    out[at] = maps[i](rows)
+                    maps[i](rows, out[at])
             parts.append((slot.positions, Dense(A), self.y[slot.cells]))
         return replace(self, dim=dim, slots=lay(parts)[1])
 

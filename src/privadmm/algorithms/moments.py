@@ -87,7 +87,7 @@ class Centred(MomentsConsensus):
         if row.ndim > 1 and not (row == row[:1]).all():
             raise ConfigError("replicas have maps of their own: run them one by one")
         map = Map(row.reshape(-1, 2 * d)[0, :d], row.reshape(-1, 2 * d)[0, d:], self.constant)
-        seen = replace(local.through([map] * len(local.ids)), public=self.inside(local.public))
+        seen = replace(local.through(map), public=self.inside(local.public))
         return phase.run(t - 1, seen, s, own, release)  # (3)
 
     def at_coordinator(

@@ -197,11 +197,12 @@ def records(config: Config, counted: bool = False) -> tuple[Records, float, tupl
     if not table.embedded:
         return read_file(config, config.resolve(table.source), counted), row_bound(config), table.classes
     check_embedded(config)
+    raw = config.parties.column is not None
     if table.source == "embedded:adult":
         sparse = stored_sparse(config, adult.SCHEMA.encoded(table.encoding))
-        loaded, bound = adult.load("onehot", encoding=table.encoding, sparse=sparse), adult.SCHEMA.row_bound
+        loaded, bound = adult.load("onehot", None, table.encoding, sparse, raw), adult.SCHEMA.row_bound
     else:
-        loaded, bound = adult.load("a9a"), adult.A9A_BOUND
+        loaded, bound = adult.load("a9a", raw=raw), adult.A9A_BOUND
     return loaded, row_bound(config) or bound, adult.CLASSES
 
 
@@ -211,9 +212,10 @@ def check_embedded(config: Config) -> None:
 
 
 def people_of(config: Config) -> Records:
-    """The people of embedded data as raw columns, in the order in which `records` has them encoded."""
+    """The people of embedded data, not encoded, in the order in which `records` has them encoded."""
     check_embedded(config)
-    return adult.load("raw", "complete" if config.data.source == "embedded:adult" else "all")
+    rows: adult.Rows = "complete" if config.data.source == "embedded:adult" else "all"
+    return adult.load("raw", rows, raw=config.parties.column is not None)
 
 
 def names(config: Config) -> tuple[str, ...] | None:

@@ -38,7 +38,11 @@ A9A_BOUND = 14**0.5  # every row of a9a has at most fourteen ones
 
 
 def load(
-    form: Form = "onehot", rows: Rows | None = None, encoding: Encoding = "minmax", sparse: bool = False
+    form: Form = "onehot",
+    rows: Rows | None = None,
+    encoding: Encoding = "minmax",
+    sparse: bool = False,
+    raw: bool = True,
 ) -> Records:
     """Adult as Records with y = -1 (<=50K) or +1 (>50K).
 
@@ -48,7 +52,8 @@ def load(
     rows: "complete" leaves out the 3,620 rows with a missing cell (45,222 stay); "all" keeps them, as zero blocks; None
     is the custom, complete for onehot and raw, all for a9a.
     Records.columns: the raw columns with "?" where missing, the label "income", and "part", which is "train" for the
-    rows of adult.data and "test" for those of adult.test.
+    rows of adult.data and "test" for those of adult.test. They take as long as all the rest: without `raw`, there are
+    none.
     """
     check_choice(Form, **{"adult form": form})
     check_choice(Rows, **{"adult rows": "all" if rows is None else rows})
@@ -58,15 +63,11 @@ def load(
         words = [name for name, column in SCHEMA.columns.items() if isinstance(column, Category)]
         known = np.all([coded[name] != MISSING_CODE for name in words], axis=0)
         coded, part = {name: code[known] for name, code in coded.items()}, part[known]
-    codes, columns = dict[str, Ints](), dict[str, NDArray[Any]]()
+    codes = {name: coded[name].astype(np.int64) for name in SCHEMA.columns}
     for name, column in SCHEMA.columns.items():
-        code = columns[name] = coded[name].astype(np.int64)
         if isinstance(column, Category):
-            code = np.where(code == MISSING_CODE, -1, code)
-            columns[name] = np.array([*column.values, MISSING])[code]  # -1 finds the mark, which stands last
-        codes[name] = code
-    columns[SCHEMA.label] = np.array(CLASSES)[coded[SCHEMA.label]]
-    columns["part"] = part
+            codes[name][codes[name] == MISSING_CODE] = -1
+    columns = _raw_columns(codes) | {SCHEMA.label: np.array(CLASSES)[coded[SCHEMA.label]], "part": part} if raw else {}
     X: Matrix
     if form == "onehot":
         schema = SCHEMA.encoded(encoding)
@@ -83,6 +84,15 @@ def load(
         entries = [_of_category(code, len(_a9a_names(name))) for name, code in _a9a_codes(codes).items()]
         X, names = _matrix(entries, sparse=True), A9A_NAMES
     return Records(X, np.where(coded[SCHEMA.label] == 1, 1.0, -1.0), names, columns)
+
+
+def _raw_columns(codes: Mapping[str, Ints]) -> dict[str, NDArray[Any]]:
+    """The columns before they were coded."""
+    return {
+        # -1 finds the mark, which stands last.
+        name: np.array([*column.values, MISSING])[codes[name]] if isinstance(column, Category) else codes[name]
+        for name, column in SCHEMA.columns.items()
+    }
 
 
 def _a9a_names(name: str) -> tuple[str, ...]:

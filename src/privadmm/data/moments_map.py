@@ -14,6 +14,7 @@ replaced, and by at most 2/m where entries are declared non-negative (docs/priva
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 
@@ -43,9 +44,9 @@ class Map:
     def key(self) -> bytes:
         return self.M.tobytes() + self.A.tobytes()
 
-    def __call__(self, x: Any) -> Floats:
-        """Map records (..., d) to (..., d + 1)."""
-        out = np.empty((*x.shape[:-1], x.shape[-1] + 1))
+    def __call__(self, x: Any, out: Floats | None = None) -> Floats:
+        """Map records (..., d) to (..., d + 1), into `out` if it is given."""
+        out = np.empty((*x.shape[:-1], x.shape[-1] + 1)) if out is None else out
         v = out[..., :-1]
         np.subtract(x, self.M, out=v)
         v *= self.A
@@ -57,6 +58,19 @@ class Map:
         v *= math.sqrt(1 - self.b**2) / np.where(length > 0, length, 1.0)
         out[..., -1] = self.b
         return out
+
+
+# Records that somebody sees through a map, for as long as somebody does: by whose they are, and by map.
+_SEEN: "WeakKeyDictionary[Shards, WeakValueDictionary[tuple[bytes, float], Shards]]" = WeakKeyDictionary()
+
+
+def through(shards: "Shards", map: Map) -> "Shards":
+    """The records as `map` shows them. Where parties and figures look through one map, they share one copy."""
+    held = _SEEN.setdefault(shards, WeakValueDictionary())
+    seen = held.get((map.key, map.b))
+    if seen is None:
+        seen = held[map.key, map.b] = shards.mapped([map] * len(shards.ids), shards.dim + 1)
+    return seen
 
 
 def moments(shards: "Shards", nonnegative: bool) -> Floats:

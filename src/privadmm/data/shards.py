@@ -187,8 +187,12 @@ class Shards:
     def slope(self, x: Floats, deriv: Derivative) -> Floats:
         """pull(deriv(margins(x), y)), in one pass over the records."""
         stack = x.reshape(-1, *x.shape[-2:]).swapaxes(0, 1)
-        out, threads = np.empty((stack.shape[1], len(self.ids), self.dim)), self.hands(stack.shape[1])
+        threads = self.hands(stack.shape[1])
         each = threads if len(self.slots) < threads else 1  # on how many threads each slot is
+        if len(self.slots) == 1:  # of which no copy needs to be made
+            found = self.slots[0].piece.slope(stack, self.y.reshape(self.slots[0].shape), deriv, each)
+            return np.ascontiguousarray(found.swapaxes(0, 1)).reshape(x.shape)
+        out = np.empty((stack.shape[1], len(self.ids), self.dim))
 
         def fill(slot: Slot) -> None:
             y = self.y[slot.cells].reshape(slot.shape)
@@ -242,14 +246,14 @@ class Shards:
             raise DataError("labels must have one array for each party, one label for each record")
         return replace(self, y=np.concatenate([labels[i] for slot in self.slots for i in slot.positions]))
 
-    def mapped(self, maps: Sequence[Callable[[Floats], Floats]], dim: int) -> Shards:
-        """Map each party's rows by its own map into the unit ball of R^dim; the result is dense, and a copy."""
+    def mapped(self, maps: Sequence[Callable[[Floats, Floats], Any]], dim: int) -> Shards:
+        """Map each party's rows by its own map, which writes them, into the unit ball of R^dim; the copy is dense."""
         parts = list[Placed]()
         for slot in self.slots:
             A = self.store.empty((*slot.shape, dim))
             for i, out, party in zip(slot.positions, A, slot.piece.parties(), strict=True):
                 for at, rows in chunks(party):
-                    out[at] = maps[i](rows)
+                    maps[i](rows, out[at])
             parts.append((slot.positions, Dense(A), self.y[slot.cells]))
         return replace(self, dim=dim, slots=lay(parts)[1])
 

@@ -145,13 +145,14 @@ class Dense:
 
         def pulled(block: tuple[slice, slice]) -> Floats:
             part, cut = block
-            A = self.A[part, cut]
-            return np.asarray(np.matmul(deriv(scores(A, x[part]), y[part, None, cut]), A))
+            A, into = self.A[part, cut], None if cut.start else out[part]
+            return np.matmul(deriv(scores(A, x[part]), y[part, None, cut]), A, out=into)
 
         cuts = [slice(first, first + most) for first in range(0, m, most)]
         blocks = [(slice(start, start + few), cut) for start in range(0, k, few) for cut in cuts]
         for (part, cut), found in zip(blocks, spread(pulled, blocks, threads), strict=True):
-            out[part] = found if cut.start == 0 else out[part] + found
+            if cut.start:
+                out[part] += found
         return out
 
     def kernel(self) -> Floats:

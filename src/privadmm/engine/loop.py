@@ -195,7 +195,7 @@ def roll_call(t: int, like: Array, algorithm: Algorithm, public: Public, absent:
     """
     check_sent(
         mail,
-        np.setdiff1d(public.ids, absent[:, 0]),
+        np.setdiff1d(public.ids, absent[:, 0]) if len(absent) else public.ids,
         like,
         f"in round {t + 1} parties",
     )

@@ -123,7 +123,8 @@ def check_sent(mail: Mail, allowed: Ints, like: Array, who: str) -> None:
     senders, values = mail.senders, mail.values
     if not isinstance(senders, np.ndarray) or senders.dtype != np.int64 or senders.ndim != 1:
         raise MessageError(f"{who} sent mail whose senders are not a list of whole numbers")
-    if np.any(np.diff(senders) <= 0) or not np.all(np.isin(senders, allowed)):
+    strange = not np.array_equal(senders, allowed) and not np.all(np.isin(senders, allowed))
+    if strange or np.any(np.diff(senders) <= 0):
         raise MessageError(f"{who} sent mail in the name of another, or two messages of one party")
     if len(mail.absent):
         raise MessageError(f"{who} sent mail that says who has left, which parties do not say")

@@ -14,7 +14,7 @@ import numpy as np
 
 from privadmm.data.arrays import Floats, Ints
 from privadmm.data.columns import Columns
-from privadmm.data.moments_map import Map
+from privadmm.data.moments_map import Map, through
 from privadmm.data.shards import Shards
 from privadmm.engine.public import Public
 from privadmm.errors import RefusedError
@@ -65,7 +65,9 @@ class Local:
 
     def gradient(self, x: Floats) -> Floats:
         """The gradient of the weighted losses, C omega_i/m_i sum_n loss'(a_n.x_i) a_n, without the regulariser."""
-        return self.weight * self.shards.slope(x, self.public.loss.deriv)
+        total = self.shards.slope(x, self.public.loss.deriv)
+        total *= self.weight
+        return total
 
     def argmin(
         self,
@@ -112,14 +114,11 @@ class Local:
         kept = {name: drawn[..., at, :] for name, drawn in self.kept.items()}
         return Local(self.public, self.shards.take(at), kept=kept, certain=self.certain)
 
-    def through(self, maps: Sequence[Map]) -> "Local":
-        """The block with its records seen through public maps, one for each party; the last result is remembered."""
-        key = b"".join(one.key for one in maps)
-        if self.cache.seen.get("maps") != key:
-            dim = self.public.dim + 1
-            shards = self.shards.mapped(maps, dim)
-            through = replace(self, public=replace(self.public, dim=dim, replicas=None), shards=shards, cache=Cache())
-            self.cache.seen.update(maps=key, local=through)
+    def through(self, map: Map) -> "Local":
+        """The block with its records seen through a public map; the last result is remembered."""
+        if self.cache.seen.get("map") != map.key:
+            public, shards = replace(self.public, dim=self.public.dim + 1, replicas=None), through(self.shards, map)
+            self.cache.seen.update(map=map.key, local=replace(self, public=public, shards=shards, cache=Cache()))
         found: Local = self.cache.seen["local"]
         return found
 

@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from functools import partial
-from typing import SupportsBytes
+from typing import Any, SupportsBytes
 
 import numpy as np
 
@@ -42,6 +42,8 @@ from privadmm.privacy.mechanisms import Noise
 from privadmm.privacy.release import DIVERGED, Door, events_of
 from privadmm.privacy.sums import Summing
 
+# Of a tick that was not committed yet: the block's records and state after it, what it sends, and that as bytes.
+Ticked = tuple[Local | Vertical, Any, Mail, SupportsBytes]
 DRAWS = "draws"  # the name under which a ledger keeps what a block drew once for a job
 
 
@@ -139,11 +141,23 @@ class Worker:
                     charges = self._charges(now, here)
                     self.ledger.permit(self.job, charges)
                     self.ledger.intend(now, digest, charges)
+                    # Without an intent there is nothing to commit before records that were read long ago are used.
+                    at_once = not self.ledger.guards and self._local is not None
+                    ticked = self._release(now, inbox, digest, here, sum_of_all) if at_once else None
                 intended = True
-                answer = self._carry_out(now, inbox, digest, here, sum_of_all)
+                if ticked is None:
+                    self.local  # noqa: B018  (read now: a ledger that keeps labels writes to its file meanwhile)
+                    with self.ledger.transaction():
+                        # Of a simulation, another process may have answered meanwhile.
+                        if (stored := self.ledger.recall(now, digest)) is not None:
+                            return Mail.unpack(stored), stored
+                        ticked = self._release(now, inbox, digest, here, sum_of_all)
+                # Only a committed tick becomes the worker's present.
+                self._local, self.state, outbox, packed = ticked
+                self.last, self.told = now, inbox.absent
                 intended = False  # it is committed, whatever happens now
                 self._remember(now)
-                return answer
+                return outbox, packed
             except BaseException as error:
                 if isinstance(error, KeyboardInterrupt) and self.attended:
                     self.ledger.withdraw(now)
@@ -155,33 +169,25 @@ class Worker:
             self.ledger.fail(now, failure)
             raise AssertionError("a ledger that guards raises where a tick fails")
 
-    def _carry_out(
-        self, now: Tick, inbox: Mail, digest: str, here: Ints, summing: Summing | None
-    ) -> tuple[Mail, SupportsBytes]:
-        """Read records and release: from here on a tick ends in a release, or has failed."""
+    def _release(self, now: Tick, inbox: Mail, digest: str, here: Ints, summing: Summing | None) -> Ticked:
+        """Compute on records and release, in a transaction: from here on a tick ends in a release, or has failed."""
         local, at = among(self.local, here)
-        with self.ledger.transaction():
-            # Of a simulation, another process may have answered meanwhile.
-            if (stored := self.ledger.recall(now, digest)) is not None:
-                return Mail.unpack(stored), stored
-            state = self.state if at is None else rows(self.state, at)
-            step = at_parties(self.algorithm, now.phase)
-            door = Door(
-                local.ids,
-                self._planned(now, here),
-                self.noise,
-                now.round,
-                now.phase,
-                lambda charges: self.ledger.permit(self.job, charges),
-                local.public.zeros(len(local.ids)).shape[:-1],
-                summing,
-            )
-            state, outbox = tick(step, now.round, local, state, inbox, door)
-            packed = Later(outbox.pack)
-            self.ledger.commit(now, digest, door.charges, packed, Later(partial(pack_state, state, inbox.absent)))
-        # Only a committed tick becomes the worker's present.
-        self._local, self.state, self.last, self.told = local, state, now, inbox.absent
-        return outbox, packed
+        state = self.state if at is None else rows(self.state, at)
+        step = at_parties(self.algorithm, now.phase)
+        door = Door(
+            local.ids,
+            self._planned(now, here),
+            self.noise,
+            now.round,
+            now.phase,
+            lambda charges: self.ledger.permit(self.job, charges),
+            local.public.zeros(len(local.ids)).shape[:-1],
+            summing,
+        )
+        state, outbox = tick(step, now.round, local, state, inbox, door)
+        packed = Later(outbox.pack)
+        self.ledger.commit(now, digest, door.charges, packed, Later(partial(pack_state, state, inbox.absent)))
+        return local, state, outbox, packed
 
     def _summing(self, now: Tick, inbox: Mail, here: Ints) -> Summing | None:
         """The part of this block in a secure sum, from its ledger alone; None where the job has none."""

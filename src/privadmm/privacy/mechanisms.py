@@ -8,7 +8,9 @@ refuses a seed: its noise is discrete, on a grid finer than the scale, and comes
 import math
 import secrets
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from decimal import Decimal, localcontext
+from itertools import pairwise
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -84,6 +86,12 @@ def fractions(words: Words) -> Floats:
     return np.asarray(((words >> np.uint64(12)) + 0.5) * 2.0**-52)
 
 
+def consecutive(ids: Ints) -> list[tuple[int, int]]:
+    """Cut into runs of consecutive numbers: the first number of each, and how many there are."""
+    cuts = [0, *(np.flatnonzero(np.diff(ids) != 1) + 1).tolist(), len(ids)]
+    return [(int(ids[start]), stop - start) for start, stop in pairwise(cuts) if stop > start]
+
+
 def flip_threshold(epsilon: float) -> np.uint64:
     """The words below it are 2^64/(1 + e^epsilon) of them, and one more: a flip is never rarer than it must be."""
     check_positive(epsilon=epsilon)
@@ -112,13 +120,21 @@ class Simulation(Once):
         self._state: Any = self._philox.state
 
     def words(self, ids: Ints, call: Call, replica: int, width: int) -> Words:
+        return self._drawn(consecutive(ids), call, range(replica, replica + 1), width)[0]
+
+    def _drawn(self, runs: Sequence[tuple[int, int]], call: Call, replicas: Sequence[int], width: int) -> Words:
+        """Words (R, P, width) of these replicas of parties with consecutive numbers, given as first number and count.
+
+        Parties begin at whole blocks, so the words that a party draws beyond its width are left out.
+        """
         blocks = -(-width // WORDS)  # of a party
-        out = np.empty((len(ids), width), dtype=np.uint64)
-        for run in np.split(np.arange(len(ids)), np.flatnonzero(np.diff(ids) != 1) + 1):
-            self._seek(int(ids[run[0]]) * blocks, call, replica, width)
-            drawn = self._philox.random_raw(len(run) * blocks * WORDS).reshape(len(run), -1)
-            out[run[0] : run[-1] + 1] = drawn[:, :width]
-        return out
+        parts = list[Words]()
+        for replica in replicas:
+            for first, count in runs:
+                self._seek(first * blocks, call, replica, width)
+                parts.append(self._philox.random_raw(count * blocks * WORDS))
+        drawn = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return drawn.reshape(len(replicas), -1, blocks * WORDS)[..., :width]
 
     def _seek(self, block: int, call: Call, replica: int, width: int) -> None:
         """Go to a block of four words. Its number has 96 bits, and none that follows it reaches the bits above them."""
@@ -135,12 +151,17 @@ class Simulation(Once):
         """Draw standard normal numbers of shape (..., P, d)."""
         from scipy.special import ndtri
 
-        out = np.empty(shape)
-        many = max(1, AT_ONCE // shape[-1])  # parties whose words stay in the processor's cache
-        for replica, rows in enumerate(out.reshape(-1, *shape[-2:])):
-            for start in range(0, len(ids), many):
-                part = slice(start, start + many)
-                ndtri(fractions(self.words(ids[part], call, replica, shape[-1])), out=rows[part])
+        out, (P, width) = np.empty(shape), shape[-2:]
+        rows = out.reshape(-1, P, width)
+        # Parties and replicas whose words stay in the processor's cache.
+        many = min(P, max(1, AT_ONCE // width))
+        several = max(1, AT_ONCE // (many * width))
+        for start in range(0, P, many):
+            runs = consecutive(ids[start : start + many])
+            for first in range(0, len(rows), several):
+                part = rows[first : first + several, start : start + many]
+                replicas = range(first, first + len(part))
+                ndtri(fractions(self._drawn(runs, call, replicas, width)), out=part)
         return out
 
     def shares(self, shape: tuple[int, ...], scale: float, ids: Ints, call: Call) -> Ints:

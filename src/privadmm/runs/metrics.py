@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from privadmm.data import moments_map
 from privadmm.data.arrays import Floats
 from privadmm.data.columns import People
 from privadmm.data.files import write_text
@@ -45,7 +46,7 @@ def through(shards: Data, features: Map | None) -> Data:
     """The records as a model with this map sees them."""
     if features is None or isinstance(shards, People):
         return shards
-    return shards.mapped([features] * len(shards.ids), shards.dim + 1)
+    return moments_map.through(shards, features)
 
 
 def scores(shards: Data, w: Floats) -> Floats:

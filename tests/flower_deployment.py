@@ -205,7 +205,9 @@ class Deployed:
     def child(self, name: str, which: str = "") -> int:
         """The process that a supervisor keeps up; of several, the one in whose command a word is."""
         pid = str(self.running[name].pid)
-        found = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", pid], capture_output=True, text=True, check=True)
+        found = subprocess.run(
+            ["ps", "-ww", "-o", "pid=,args=", "--ppid", pid], capture_output=True, text=True, check=True
+        )
         return next(int(line.split()[0]) for line in found.stdout.splitlines() if which in line)
 
     def kill(self, name: str) -> None:

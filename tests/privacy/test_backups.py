@@ -393,6 +393,28 @@ def test_keys_are_erased(path: Path, saved: Path) -> None:
     assert keys.key(TWO, lambda: os.urandom(32)) is None
 
 
+@pytest.mark.parametrize("dies_in", ["erase_keys", "AnchorFile.make"])
+def test_a_restore_that_dies_leaves_no_key_to_a_ledger_that_opens(
+    dies_in: str, path: Path, saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is locked until the keys are erased, and the restore can be done again."""
+    KeyFile(path).key(ONE, lambda: os.urandom(32))
+    pay(path, 2)
+    loses(path)
+
+    def dies(*_: Any) -> None:
+        raise SystemExit
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"privadmm.privacy.backups.{dies_in}", dies)
+        with pytest.raises(SystemExit):
+            restore(saved, path, WHY)
+    assert not usable(path)
+    restore(saved, path, WHY)
+    assert usable(path)
+    assert KeyFile(path).key(ONE) is None
+
+
 # Crashes ---------------------------------------------------------------------------------------------------------
 
 
@@ -409,8 +431,12 @@ def forgotten(path: Path, saved: Path, folder: Path) -> list[str]:
         kill(lambda at=at: ignore(restore(saved, at, WHY)))  # type: ignore[misc]
         if usable(at) and aside(at) < IN_ALL:
             wrong.append(f"{place.name}: usable, and {IN_ALL - aside(at)} releases are forgotten")
+        if usable(at) and KeyFile(at).holds(THREE):
+            wrong.append(f"{place.name}: usable, with the key of a job that is over")
         if not usable(at):
             restore(saved, at, WHY)
+        if KeyFile(at).holds(THREE):
+            wrong.append(f"{place.name}: a key in the end")
         if aside(at) != IN_ALL:
             wrong.append(f"{place.name}: {aside(at)} in the end")
     return wrong
@@ -431,6 +457,7 @@ def usable(path: Path) -> bool:
 @pytest.mark.parametrize("state", ["broken", "put back", "missing"])
 def test_killed_at_any_moment_a_restore_forgets_nothing(state: str, path: Path, saved: Path, tmp_path: Path) -> None:
     gone_on(path)
+    KeyFile(path).key(THREE, lambda: os.urandom(32))
     match state:
         case "broken":
             loses(path)

@@ -10,6 +10,7 @@ Putting back is done in this order, and can be done again after a crash at any p
     copy the backup beside the ledger, and charge it there      the ledger is as it was
     move what is in the ledger's place aside                    it is missing; its anchor locks its place
     move the copy there                                         it lacks the anchor's last row, and is locked
+    erase the keys of its jobs                                  the same
     write the anchor anew                                       done
 """
 
@@ -112,9 +113,9 @@ def restore(source: Path, path: Path, decision: Decision) -> Restored:
             _as_one_file(fresh)
             replaced = _moved_aside(path)
             fresh.replace(path)
+            if missing is not None:
+                erase_keys(path)
             anchor.make(*now)
-        if missing is not None:
-            erase_keys(path)
     return Restored(rows, missing, known is not None and not doubted, ended, charged, replaced)
 
 

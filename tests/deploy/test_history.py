@@ -211,7 +211,7 @@ def test_what_a_steward_restored_and_had_charged_proves_nothing_more(made: Feder
         made.run(out="runs/second")
     copy = tmp_path / "copy.sqlite"
     copy.write_bytes(before.files[""])
-    restore(copy, made.ledgers[1], Decision("a disk died", charge=1.0))
+    restore(copy, made.ledgers[1], Decision("a disk died", charge=1.0, at_delta=0.0))
     result = made.run(out="runs/third")
     assert result["rounds"] == 3
     # What is released after that is not covered by it.

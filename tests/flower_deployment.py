@@ -204,9 +204,15 @@ class Deployed:
 
     def child(self, name: str, which: str = "") -> int:
         """The process that a supervisor keeps up; of several, the one in whose command a word is."""
-        pid = str(self.running[name].pid)
-        found = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", pid], capture_output=True, text=True, check=True)
-        return next(int(line.split()[0]) for line in found.stdout.splitlines() if which in line)
+        found = {}
+        for path in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                parent = (path / "stat").read_text().rpartition(")")[2].split()[1]
+                found[int(path.name)] = int(parent), (path / "cmdline").read_text().replace("\0", " ")
+        mine = {pid: words for pid, (parent, words) in found.items() if parent == self.running[name].pid}
+        pids = [pid for pid, words in mine.items() if which in words]
+        assert pids, f"{name} has no process {which}: {mine}"
+        return pids[0]
 
     def kill(self, name: str) -> None:
         """Kill a process and all that it started."""

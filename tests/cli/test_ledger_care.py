@@ -117,9 +117,9 @@ def test_what_the_anchor_does_not_know_needs_a_decision(place: Place, file: Path
     assert undecided.code == 2
     assert "--charge EPSILON" in undecided.err
     assert not file.exists()
-    assert place.call(*words, "--charge", 9).code == 3
+    assert place.call(*words, "--charge", 9, "--at-delta", 0).code == 3
     assert place.call(*words, "--charge", 0.1, "--spend-all").code == 2
-    assert "what you decided" in place.call(*words, "--charge", 0.05).out
+    assert "what you decided" in place.call(*words, "--charge", 0.05, "--at-delta", 0).out
     assert place.call("ledger", "verify", file).code == 0
 
 

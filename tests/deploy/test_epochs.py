@@ -43,12 +43,12 @@ def test_a_party_that_was_set_back_as_a_whole_is_locked_once(made: Federated, tm
     shutil.copytree(snapshot, folder)
     with pytest.raises(LockedError, match="party 1"):
         made.run(out="runs/second")
-    restore(made.ledgers[1], made.ledgers[1], Decision("the machine was set back", charge=1.0))
+    restore(made.ledgers[1], made.ledgers[1], Decision("the machine was set back", charge=1.0, at_delta=0.0))
     made.run(out="runs/third")
     shutil.rmtree(folder / "jobs")  # of jobs that are over, to make room
     made.run(out="runs/fourth")
     with pytest.raises(LedgerError, match="lacks nothing"):
-        restore(made.ledgers[1], made.ledgers[1], Decision("again", charge=1.0))
+        restore(made.ledgers[1], made.ledgers[1], Decision("again", charge=1.0, at_delta=0.0))
 
 
 def test_the_same_backup_restored_twice_locks_nothing(made: Federated, tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_what_a_job_releases_after_a_restore_is_not_settled_by_it(made: Federate
     first.put_back()
     with pytest.raises(LockedError, match="party 1"):
         made.run(resume=True)
-    restore(made.ledgers[1], made.ledgers[1], Decision("a disk died", charge=1.0))
+    restore(made.ledgers[1], made.ledgers[1], Decision("a disk died", charge=1.0, at_delta=0.0))
     again = Backup.of(made.ledgers[1])
     made.run(resume=True)
     again.put_back()

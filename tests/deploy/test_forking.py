@@ -42,6 +42,56 @@ for token in ("one", "two"):
 """
 
 
+# A SuperExec that forks for one letter and waits. Whoever reads what it prints kills it.
+PARENT = """
+import os, signal, sys, time
+from pathlib import Path
+from types import SimpleNamespace
+from flwr.app import ConfigRecord, Context, RecordDict
+from flwr.supercore.app_utils import start_parent_process_monitor
+from flwr.supercore.exit import register_signal_handlers
+from flwr.supercore.telemetry import EventType
+from privadmm.deploy.federation.hub import supervisor
+from privadmm.deploy.flower import client, forking, pinned
+
+what, place = sys.argv[1], Path(sys.argv[2])
+
+def step(folder, letter):
+    (place / "begun").touch()
+    time.sleep(1.0)
+    (place / "committed").touch()
+    return {"status": "ok"}
+
+def run(parent_pid, **_):
+    print(os.getpid(), flush=True)
+    start_parent_process_monitor(parent_pid)
+    register_signal_handlers(event_type=EventType.PING)
+    if what == "steps":
+        client.answer = step
+        letter = SimpleNamespace(content=RecordDict({client.LETTER: ConfigRecord({"kind": "step"})}))
+        client.query(letter, Context(1, 1, {"party": "."}, RecordDict(), {}))
+    time.sleep(300)  # Flower asks a node that is gone, again and again
+
+def late(*words):
+    print(os.getpid(), flush=True)
+    while os.getppid() == parent:
+        time.sleep(0.02)
+    return known(*words)
+
+parent, known = os.getpid(), supervisor.PRCTL
+if what == "late":  # it is gone before the fork has asked to end with it
+    supervisor.PRCTL = late
+
+class Executor:
+    launch = reconcile = None
+
+forking.fork_for_letters(SimpleNamespace(run_clientapp=run), Executor, "flwr-clientapp")
+Executor().launch(SimpleNamespace(task_type="flwr-clientapp", token="", runtime_api_address="", insecure=True,
+                                  root_certificates_path=None, parent_pid=os.getpid()))
+time.sleep(300)
+"""
+
+
 class Executor:
     """In place of Flower's."""
 
@@ -138,6 +188,34 @@ def alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux ends a process with its parent")
+@pytest.mark.parametrize("what", ["waits", "late", "steps"])
+def test_a_letter_ends_with_its_node(what: str, tmp_path: Path) -> None:
+    """Nobody waits for the dead node here, so its number stays taken. A step that is under way ends first."""
+    line = [sys.executable, "-c", PARENT, what, str(tmp_path)]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        child, began = int(parent.stdout.readline()), time.monotonic()
+        while what == "steps" and not (tmp_path / "begun").exists() and time.monotonic() < began + 60:
+            time.sleep(0.02)
+        parent.kill()
+        deadline = time.monotonic() + 10
+        while alive(child) and status_of(child) != "Z":
+            if time.monotonic() > deadline:
+                os.kill(child, signal.SIGKILL)
+                raise AssertionError("the letter outlived its node")
+            time.sleep(0.02)
+    assert (tmp_path / "committed").exists() == (what == "steps")
+
+
+def status_of(pid: int) -> str:
+    """The letter with which Linux says how a process is: Z for a dead one that nobody waited for."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return "Z"
 
 
 def test_when_a_new_python_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 import json
 import os
+import threading
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -115,6 +117,36 @@ def test_a_tail_that_was_cut_off_in_the_middle_of_a_job_is_found_when_it_is_resu
         made.run(resume=True)
 
 
+def test_a_begin_that_fails_forgets_nothing_of_another_one(made: Federated, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two letters begin one new job at the same moment. The one that fails must not remove what the other kept."""
+    post = Desks(made.folders, stop_in(0))
+    with pytest.raises(ClusterError):
+        made.run(post)
+    good = begin_of(post)
+    job = json.loads(bytes(good["proposal"]))["id"]  # type: ignore[arg-type]
+    answer(made.folders[1], {"kind": "give_up", "job": job})
+    fresh = {**good, "proposal": bytes(good["proposal"]).replace(job.encode(), b"ab" * 16)}  # type: ignore[arg-type]
+    bad = {**fresh, "heads": json.dumps([["ab" * 16, 0, 0, "0" * 64]])}  # of a row that the ledger does not have
+    plain, there = party_server.check_in_full, threading.Event()
+
+    def slowly(order: Any) -> None:
+        if order.heads:
+            there.set()
+            time.sleep(1.0)  # in which the other one is answered, if nothing keeps it
+        plain(order)
+
+    monkeypatch.setattr(party_server, "check_in_full", slowly)
+    said: dict[str, Any] = {}
+    first = threading.Thread(target=lambda: said.update(bad=answer(made.folders[1], bad)))
+    first.start()
+    assert there.wait(30)
+    said["good"] = answer(made.folders[1], fresh)
+    first.join()
+    assert (said["good"]["status"], said["bad"]["status"]) == ("ok", "failed"), said
+    kept = {path.suffix for path in (made.folders[1] / "jobs").glob("ab" * 16 + ".*")}
+    assert kept == {".json", ".toml", ".admitted", ".epoch"}
+
+
 def test_what_the_party_did_not_sign_locks_nothing(made: Federated, tmp_path: Path) -> None:
     """A coordinator may lie about receipts as it likes."""
     post = Desks(made.folders)
@@ -179,7 +211,7 @@ def test_what_a_steward_restored_and_had_charged_proves_nothing_more(made: Feder
         made.run(out="runs/second")
     copy = tmp_path / "copy.sqlite"
     copy.write_bytes(before.files[""])
-    restore(copy, made.ledgers[1], Decision("a disk died", charge=1.0))
+    restore(copy, made.ledgers[1], Decision("a disk died", charge=1.0, at_delta=0.0))
     result = made.run(out="runs/third")
     assert result["rounds"] == 3
     # What is released after that is not covered by it.

@@ -2,7 +2,9 @@
 
 import configparser
 import json
+import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -10,14 +12,16 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from federations import Federated, federated
+from federations import Backup, Federated, federated
 from flower_deployment import free_ports
+from ledgers import begin, killed_at, opened, pay
 from small_runs import ENVIRONMENT, PRIVATE, Place
 
 pytest.importorskip("cryptography")
@@ -171,12 +175,53 @@ def test_health_of_a_party_tells_no_reason_and_no_time(made: Federated, listenin
         log.write(json.dumps(line | {"epsilon_spent": 0.25, "epsilon_left": 0.75}) + "\n")
         log.write(json.dumps({"at": beat(1), "kind": "notice", "why": SECRET}) + "\n")
     facts = health.of_party(party)
-    assert (facts["listening"], facts["locked"], facts["healthy"]) == (True, True, False)
+    assert (facts["listening"], facts["locked"], facts["healthy"]) == (True, False, True)
     text = json.dumps(facts) + health.as_metrics(facts)
     assert SECRET not in text
     assert "1.25" not in text
     assert "privadmm_epsilon_left 0.75" in text
-    assert "privadmm_ledger_locked 1" in text
+    assert "privadmm_ledger_locked 0" in text
+
+
+def test_health_says_whether_the_ledger_is_locked_and_not_the_last_letter(made: Federated) -> None:
+    party = read_party(made.folders[0])
+    ledger, beside = party.ledger, Path(f"{party.ledger}-anchor")
+
+    def is_locked() -> bool:
+        before = ledger.read_bytes() if ledger.exists() else b""
+        found = health.of_party(party)["locked"]
+        assert (ledger.read_bytes() if ledger.exists() else b"") == before
+        return bool(found)
+
+    assert not is_locked()  # it was never used
+    old = Backup.of(ledger, with_anchor=False)
+    made.run()
+    assert not is_locked()
+    now = Backup.of(ledger)
+    old.put_back()
+    assert is_locked()
+    now.put_back()
+    assert not is_locked()
+    beside.unlink()
+    assert is_locked()
+    now.put_back()
+    ledger.unlink()
+    assert is_locked()
+    beside.unlink()
+    assert not is_locked()  # there is none
+
+
+def test_health_of_a_step_that_failed_or_was_killed(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    begin(path)
+    assert not health.locked(path)
+    assert killed_at(lambda: pay(path, 0, read=lambda: os.kill(os.getpid(), signal.SIGKILL)), 10**6)
+    assert health.locked(path)  # nobody has put it on record yet
+    with closing(opened(path)) as ledger:
+        ledger.settle()
+        assert health.locked(path)
+        ledger.unlock("the test killed it")
+    assert not health.locked(path)
 
 
 def test_a_textfile_is_written_and_kept(made: Federated, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from privadmm.errors import ConfigError, LedgerError, RefusedError
 from privadmm.privacy import accounting, curves
-from privadmm.privacy.accounting import classical_ratio, epsilon, moments_accountant, printed, rdp
+from privadmm.privacy.accounting import classical_ratio, delta_curve, epsilon, moments_accountant, printed, rdp
 from privadmm.privacy.calibration import Target, calibrate, fit
 from privadmm.privacy.curves import gdp_delta, gdp_epsilon, rdp_epsilon
 from privadmm.privacy.events import (
@@ -20,6 +20,7 @@ from privadmm.privacy.events import (
     GammaOutput,
     Gaussian,
     GaussianObjective,
+    Lost,
     NotPrivate,
     RandomizedResponse,
     add,
@@ -272,3 +273,21 @@ def test_very_many_pure_releases_are_counted_above_the_truth(count: int, delta: 
     eps = 1e-4
     near = curves.gdp_epsilon(eps * math.sqrt(count), delta)
     assert 0.999 * near < curves.mixed_epsilon(0.0, ((eps, count),), delta) < 1.2 * near
+
+
+@pytest.mark.parametrize("mu", [0.2, 1.0])
+def test_lost_releases_cost_their_delta_too(mu: float) -> None:
+    """Worst of all (E, D) mechanisms: with probability D it tells everything, else it is a randomised response.
+
+    Beside a Gaussian its exact delta is D + (1 - D) times that of the pure release, which the count covers.
+    """
+    E, D, delta = 0.5, 3e-6, 1e-5
+    spent = merge(((Lost(E, D), 1),), ((Gaussian(1 / mu), 1),))
+    total = epsilon(spent, delta)
+    exact = D + (1 - D) * curves.mixed_delta(mu, ((E, 1),))(total)
+    assert delta * (1 - 1e-3) <= exact <= delta
+    assert delta_curve(spent)(total) <= delta * (1 + 1e-9)
+    # The planted fault: counted as if it had no delta, the same mechanism exceeds what is promised.
+    short = epsilon(merge(((Lost(E), 1),), ((Gaussian(1 / mu), 1),)), delta)
+    assert D + (1 - D) * curves.mixed_delta(mu, ((E, 1),))(short) > delta * 1.2
+    assert epsilon(spent, D) == math.inf

@@ -259,7 +259,7 @@ def test_what_is_not_known_is_for_the_steward_to_decide(how: str, path: Path, sa
     with pytest.raises(ConfigError, match="--charge EPSILON"):
         restore(saved, path, WHY)
     assert path.read_bytes().startswith(b"broken")
-    done = restore(saved, path, replace(WHY, charge=0.5))
+    done = restore(saved, path, replace(WHY, charge=0.5, at_delta=0.0))
     assert not done.known
     # What the anchor knows or, where it does not, what job one set aside; and what the steward says.
     lost = 10 if how == "proof" else 3
@@ -288,7 +288,7 @@ def test_a_charge_beyond_the_budget_is_refused(path: Path, saved: Path) -> None:
     unknown(path, "removed")
     loses(path)
     with pytest.raises(RefusedError, match="--spend-all"):
-        restore(saved, path, replace(WHY, charge=5.0))
+        restore(saved, path, replace(WHY, charge=5.0, at_delta=0.0))
     with pytest.raises(LedgerError, match="why"):
         Decision("  ")
     with pytest.raises(ConfigError, match="exclude"):
@@ -297,10 +297,28 @@ def test_a_charge_beyond_the_budget_is_refused(path: Path, saved: Path) -> None:
         Decision("why", -1.0)
 
 
+def test_a_charge_says_at_which_delta_it_holds(path: Path, saved: Path) -> None:
+    """An epsilon read off a report holds at the report's delta, which is then taken off the ledger's."""
+    unknown(path, "removed")
+    loses(path)
+    with pytest.raises(ConfigError, match="--at-delta"):
+        replace(WHY, charge=0.1)
+    with pytest.raises(ConfigError, match="leaves nothing of the ledger's delta"):
+        restore(saved, path, replace(WHY, charge=0.1, at_delta=1e-5))
+    done = restore(saved, path, replace(WHY, charge=0.1, at_delta=4e-6))
+    assert (Lost(0.1, 4e-6), 1) in done.charged[0]
+    with closing(opened(path)) as ledger:
+        spent = ledger.spent(0)
+        pure = merge(tuple(one for one in spent if not isinstance(one[0], Lost)), ((Lost(0.1), 1),))
+        assert epsilon(spent, 1e-5) == epsilon(pure, 1e-5 - 4e-6) > epsilon(pure, 1e-5)
+        with pytest.raises(RefusedError):  # at a smaller delta nothing is proved any more
+            ledger.amend(replace(POLICY, budget=Budget(2.0, 4e-6)), "a smaller delta")
+
+
 def test_a_charge_may_come_on_top_of_what_is_known(path: Path, saved: Path) -> None:
     gone_on(path)
     loses(path)
-    done = restore(saved, path, replace(WHY, charge=0.25))
+    done = restore(saved, path, replace(WHY, charge=0.25, at_delta=0.0))
     assert done.known
     assert done.charged == {0: merge(((NOISE, IN_ALL - 2),), ((Lost(0.25), 1),))}
 
@@ -310,7 +328,7 @@ def test_proof_of_others_is_not_undone_by_an_older_backup(path: Path, saved: Pat
     put_back(saved, path)
     with pytest.raises(ConfigError, match="--charge"):
         restore(saved, path, WHY)
-    restore(saved, path, replace(WHY, charge=0.1))
+    restore(saved, path, replace(WHY, charge=0.1, at_delta=0.0))
     assert locked(path) is None
 
 
@@ -318,7 +336,7 @@ def test_proof_of_others_is_decided_in_the_ledgers_place(path: Path) -> None:
     unknown(path, "proof")
     with pytest.raises(ConfigError, match="--charge"):
         restore(path, path, WHY)
-    done = restore(path, path, replace(WHY, charge=0.1))
+    done = restore(path, path, replace(WHY, charge=0.1, at_delta=0.0))
     assert done.ended == (ONE,)
     assert locked(path) is None
     unknown(path, "proof")  # and again, if there is proof of more
@@ -376,8 +394,8 @@ def test_labels_are_not_drawn_again(tmp_path: Path) -> None:
         if not anchor:
             AnchorFile(path).path.unlink()
         with pytest.raises(RefusedError, match="older than what was drawn once"):
-            restore(tmp_path / "before", path, replace(WHY, charge=0.1))
-    restore(tmp_path / "after", path, replace(WHY, charge=0.1))
+            restore(tmp_path / "before", path, replace(WHY, charge=0.1, at_delta=0.0))
+    restore(tmp_path / "after", path, replace(WHY, charge=0.1, at_delta=0.0))
     with closing(opened(path, policy=policy)) as ledger:
         assert ledger.keep("", "labels", lambda: b"second", None) == b"first"
 
@@ -391,6 +409,28 @@ def test_keys_are_erased(path: Path, saved: Path) -> None:
     restore(saved, path, WHY)
     assert keys.key(ONE) is None
     assert keys.key(TWO, lambda: os.urandom(32)) is None
+
+
+@pytest.mark.parametrize("dies_in", ["erase_keys", "AnchorFile.make"])
+def test_a_restore_that_dies_leaves_no_key_to_a_ledger_that_opens(
+    dies_in: str, path: Path, saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is locked until the keys are erased, and the restore can be done again."""
+    KeyFile(path).key(ONE, lambda: os.urandom(32))
+    pay(path, 2)
+    loses(path)
+
+    def dies(*_: Any) -> None:
+        raise SystemExit
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"privadmm.privacy.backups.{dies_in}", dies)
+        with pytest.raises(SystemExit):
+            restore(saved, path, WHY)
+    assert not usable(path)
+    restore(saved, path, WHY)
+    assert usable(path)
+    assert KeyFile(path).key(ONE) is None
 
 
 # Crashes ---------------------------------------------------------------------------------------------------------
@@ -409,8 +449,12 @@ def forgotten(path: Path, saved: Path, folder: Path) -> list[str]:
         kill(lambda at=at: ignore(restore(saved, at, WHY)))  # type: ignore[misc]
         if usable(at) and aside(at) < IN_ALL:
             wrong.append(f"{place.name}: usable, and {IN_ALL - aside(at)} releases are forgotten")
+        if usable(at) and KeyFile(at).holds(THREE):
+            wrong.append(f"{place.name}: usable, with the key of a job that is over")
         if not usable(at):
             restore(saved, at, WHY)
+        if KeyFile(at).holds(THREE):
+            wrong.append(f"{place.name}: a key in the end")
         if aside(at) != IN_ALL:
             wrong.append(f"{place.name}: {aside(at)} in the end")
     return wrong
@@ -431,6 +475,7 @@ def usable(path: Path) -> bool:
 @pytest.mark.parametrize("state", ["broken", "put back", "missing"])
 def test_killed_at_any_moment_a_restore_forgets_nothing(state: str, path: Path, saved: Path, tmp_path: Path) -> None:
     gone_on(path)
+    KeyFile(path).key(THREE, lambda: os.urandom(32))
     match state:
         case "broken":
             loses(path)
@@ -470,7 +515,7 @@ def test_what_a_restore_decided_is_on_record(path: Path, saved: Path) -> None:
     gone_on(path)
     unknown(path, "removed")
     loses(path)
-    restore(saved, path, Decision("the disk broke on Monday", charge=0.3))
+    restore(saved, path, Decision("the disk broke on Monday", charge=0.3, at_delta=0.0))
     with closing(sqlite3.connect(path)) as db:
         rows = db.execute("SELECT job, inbox, outbox FROM ticks WHERE kind = 'restore' ORDER BY seq").fetchall()
     assert [(job, why) for job, why, _ in rows] == [(ONE, "the disk broke on Monday"), ("put back", rows[0][1])]

@@ -173,6 +173,9 @@ def restore(
     charge: Annotated[
         float | None, Option(min=0, help="what was released since cost this epsilon at most, if it is not known here")
     ] = None,
+    at_delta: Annotated[
+        float | None, Option(min=0, help="the delta of --charge, smaller than the ledger's; 0 if it holds without one")
+    ] = None,
     spend_all: Annotated[bool, Option("--spend-all", help="charge all that is left: nothing more is released")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -182,7 +185,7 @@ def restore(
     from privadmm.privacy.backups import restore as put_back
 
     needed(file, why)
-    report = steward.restored(source, file, put_back(source, file, Decision(why, charge, spend_all)))
+    report = steward.restored(source, file, put_back(source, file, Decision(why, charge, spend_all, at_delta)))
     emit(json.dumps(report) if as_json else steward.restored_text(report))
 
 

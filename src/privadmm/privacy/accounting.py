@@ -71,7 +71,7 @@ def gdp(event: object) -> float | None:
 
 @singledispatch
 def pure(event: object) -> float | None:
-    """epsilon, if the event is (epsilon, 0)-DP."""
+    """epsilon, if the event is (epsilon, 0)-DP, or would be but for its part in `Sorted.lost`."""
     return None
 
 
@@ -107,6 +107,7 @@ class Sorted:
     pure: tuple[tuple[float, int], ...]
     others: tuple[Event, ...]
     eta: float  # how far it is from rounded Gaussians, in total variation; 0 in simulations
+    lost: float  # what is taken off delta for releases of which only a pair (epsilon, delta) is known
     inside: float  # the part of eta that a Renyi curve needs, too: of noise inside of argmins, and of shared noise
 
     @property
@@ -132,7 +133,8 @@ def sort(spent: Spent) -> Sorted:
     # An argmin whose noise is on a grid has a cover on a grid: without one, all of them are continuous.
     inside = (WIDE if early else each) * argmins if outputs or early else 0.0
     inside += WIDE * shared
-    return Sorted(math.sqrt(math.fsum(mus)), tuple(pures), tuple(others), each * outputs + inside, inside)
+    lost = math.fsum(count * event.delta for event, count in spent if isinstance(event, Lost))
+    return Sorted(math.sqrt(math.fsum(mus)), tuple(pures), tuple(others), each * outputs + inside, lost, inside)
 
 
 def renyi(spent: Spent, alpha: Floats) -> Floats:
@@ -150,6 +152,10 @@ def renyi(spent: Spent, alpha: Floats) -> Floats:
 def epsilon(spent: Spent, delta: float) -> float:
     """The certified epsilon of everything a party released, in the strongest form that all of it has."""
     parts = sort(spent)
+    if parts.lost:
+        delta -= parts.lost
+        if delta <= 0:
+            return math.inf
     if not parts.others:
         exact = partial(curves.mixed_epsilon, parts.mu, parts.pure)
         total = curves.epsilon_with_slack(exact, parts.eta, delta)
@@ -161,8 +167,9 @@ def epsilon(spent: Spent, delta: float) -> float:
 
 
 def least_delta(spent: Spent) -> float:
-    """The delta below which no epsilon is proved, however large the noise: 0 but for argmins on a grid."""
-    return curves.slack(sort(spent).inside, 0.0) / curves.SET_ASIDE
+    """The delta below which no epsilon is proved, whatever the noise: 0 but for argmins on a grid and lost rows."""
+    parts = sort(spent)
+    return parts.lost + curves.slack(parts.inside, 0.0) / curves.SET_ASIDE
 
 
 def delta_curve(spent: Spent) -> Callable[[float], float]:
@@ -175,7 +182,7 @@ def delta_curve(spent: Spent) -> Callable[[float], float]:
         forms.append(curves.delta_with_slack(curves.mixed_delta(parts.mu, parts.pure), parts.eta))
     if parts.others or parts.eta:
         forms.append(curves.delta_with_slack(partial(curves.rdp_delta, partial(renyi, spent)), parts.inside))
-    return lambda epsilon: min(form(epsilon) for form in forms)
+    return lambda epsilon: min(1.0, parts.lost + min(form(epsilon) for form in forms))
 
 
 def printed(value: float, spec: str = ".4g") -> str:

@@ -10,6 +10,7 @@ Putting back is done in this order, and can be done again after a crash at any p
     copy the backup beside the ledger, and charge it there      the ledger is as it was
     move what is in the ledger's place aside                    it is missing; its anchor locks its place
     move the copy there                                         it lacks the anchor's last row, and is locked
+    erase the keys of its jobs                                  the same
     write the anchor anew                                       done
 """
 
@@ -34,7 +35,10 @@ from privadmm.privacy.ledger_file import PUT_BACK, Identity, alone_beside, conne
 from privadmm.privacy.sqlite_ledger import SqliteLedger
 from privadmm.privacy.verification import Verification, sound, verify
 
-DECIDE = "say with --charge EPSILON what that cost at most (0: nothing was released since), or with --spend-all"
+DECIDE = (
+    "say with --charge EPSILON --at-delta DELTA what that cost at most (--charge 0: nothing was released since), or "
+    "with --spend-all"
+)
 
 
 def backup(path: Path, copy: Path) -> Verification:
@@ -64,13 +68,19 @@ class Decision:
     why: str
     charge: float | None = None
     spend_all: bool = False
+    at_delta: float | None = None  # at which the charge is what it cost
 
     def __post_init__(self) -> None:
         if not self.why.strip():
             raise LedgerError("say why a backup is put back; it is kept in the ledger")
         if self.charge is not None and self.spend_all:
             raise ConfigError("--charge and --spend-all exclude each other")
-        check_nonnegative(charge=self.charge or 0.0)
+        check_nonnegative(charge=self.charge or 0.0, at_delta=self.at_delta or 0.0)
+        if self.charge and self.at_delta is None:
+            raise ConfigError(
+                "--charge needs --at-delta: at which delta that epsilon holds. 0, if it holds without one; else it is "
+                "taken off the ledger's delta, so it has to be smaller"
+            )
 
     @property
     def made(self) -> bool:
@@ -112,9 +122,9 @@ def restore(source: Path, path: Path, decision: Decision) -> Restored:
             _as_one_file(fresh)
             replaced = _moved_aside(path)
             fresh.replace(path)
+            if missing is not None:
+                erase_keys(path)
             anchor.make(*now)
-        if missing is not None:
-            erase_keys(path)
     return Restored(rows, missing, known is not None and not doubted, ended, charged, replaced)
 
 
@@ -127,6 +137,11 @@ def _charge(
     """
     policy = ledger.policy if known is None else Identity.of(known.policy).policy
     budget = policy.budget
+    if budget is not None and decision.charge and (decision.at_delta or 0.0) >= budget.delta > 0:
+        raise ConfigError(
+            f"{path}: --at-delta {decision.at_delta:g} leaves nothing of the ledger's delta = {budget.delta:g} for all "
+            "other releases: name the epsilon at a smaller one, half of it, say"
+        )
     if (known is None or doubted) and budget is not None and not decision.made:
         raise ConfigError(f"{path}: what was released since the backup was made is not known here; {DECIDE}")
     lost_draws = [name for name in (known.kept if known else ()) if name not in ledger.kept_for_all()]
@@ -148,13 +163,13 @@ def _charge(
         more = {party: less(known.aside.get(party, ()), spent[party]) for party in ledger.ids} if known else {}
         if budget is not None:
             for party in ledger.ids:
-                most = decision.charge or 0.0
+                most, at = decision.charge or 0.0, decision.at_delta or 0.0
                 if decision.spend_all:
                     most = _left(merge(spent[party], more.get(party, ())), budget.epsilon, budget.delta)
                 if most > 0:
-                    more[party] = merge(more.get(party, ()), ((Lost(most), 1),))
+                    more[party] = merge(more.get(party, ()), ((Lost(most, at), 1),))
         said: dict[str, Any] = {"known": known is not None and not doubted, "charge": decision.charge}
-        said |= {"spend_all": decision.spend_all, "nonce": secrets.token_hex(8)}
+        said |= {"at_delta": decision.at_delta, "spend_all": decision.spend_all, "nonce": secrets.token_hex(8)}
         said["settled"] = sorted({*ledger.epochs(), *(known.epochs if known else ())})
         number = ledger.count("restore", PUT_BACK)
         ledger.append("restore", PUT_BACK, (-1, number), decision.why, more, json.dumps(said).encode())

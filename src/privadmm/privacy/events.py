@@ -122,12 +122,14 @@ class RandomizedResponse(Event):
 
 @dataclass(frozen=True)
 class Lost(Event):
-    """Releases that a ledger has forgotten, at the most that its steward says they have cost: (epsilon, 0)."""
+    """Releases that a ledger has forgotten, at the most that its steward says they have cost: (epsilon, delta)."""
 
     epsilon: float
+    delta: float = 0.0
 
     def __post_init__(self) -> None:
         check_positive(epsilon=self.epsilon)
+        check_nonnegative(delta=self.delta)
 
 
 @dataclass(frozen=True)

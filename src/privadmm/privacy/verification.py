@@ -123,6 +123,7 @@ class Verification:
     if_all_collude: dict[int, float]  # epsilon if everybody else colluded in every secure sum; empty without any
     adjacency: str
     behind: str | None = None  # what it lacks of what its anchor knows: it was put back from a copy, and is locked
+    receipts: tuple[str, ...] = ()  # the problems with what others received; the rows themselves may fit
     unanchored: bool = False  # it had an anchor, which is not beside it: a backup, or moved without it
 
 
@@ -197,11 +198,14 @@ def _verify(db: sqlite3.Connection, heads: Sequence[Receipt]) -> Verification:
             problems.append(f"job {printable(job)}: the state that is kept is not the one of its last row")
     problems += _wrong_counts(db) if "refused" in tables else []
     strangers = {job for job, *_ in heads} - accounts.keys()
-    problems += [f"job {job} is not in this ledger: it was made with another, or removed{decided}" for job in strangers]
+    receipts = [
+        f"job {job} is not in this ledger: the run used another one, or this one is older than the run{decided}"
+        for job in sorted(strangers)
+    ]
     for job, round, phase, seen in heads:
         if job not in strangers and known.get((job, round, phase)) != seen:
             what = "is another now" if (job, round, phase) in known else "is not in the ledger"
-            problems.append(
+            receipts.append(
                 f"round {round + 1} of job {job} was received from these parties, and {what}: "
                 f"a tail was cut off, or a backup was put back{decided}"
             )
@@ -215,7 +219,8 @@ def _verify(db: sqlite3.Connection, heads: Sequence[Receipt]) -> Verification:
             problems.append(
                 f"party {party} has spent epsilon = {printed(totals[party], '.6g')} of {budget.epsilon:.6g}"
             )
-    return Verification(len(rows), head, tuple(problems), totals, apart, identity.policy.adjacency)
+    found = tuple(problems + receipts)
+    return Verification(len(rows), head, found, totals, apart, identity.policy.adjacency, receipts=tuple(receipts))
 
 
 def _fit(

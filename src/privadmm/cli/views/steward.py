@@ -311,6 +311,7 @@ def verification(path: Path, checked: Verification, against: Path | None) -> Jso
         "head": checked.head,
         "against": None if against is None else str(against),
         "problems": list(checked.problems),
+        "rows_fit": len(checked.problems) == len(checked.receipts),  # whatever others received
         "behind": checked.behind,
         "anchor": not checked.unanchored,
         "adjacency": checked.adjacency,
@@ -321,13 +322,16 @@ def verification(path: Path, checked: Verification, against: Path | None) -> Jso
 
 def verified(report: Json) -> str:
     """The verification for people."""
-    whose = ", OR OF ANOTHER RUN" if report["against"] else ""
-    verdict = "[bold green]everything fits[/]" if report["ok"] else f"[bold red]TAMPERED WITH OR DAMAGED{whose}[/]"
-    if report["behind"] is not None and not report["problems"]:
-        verdict = "[bold red]LOCKED: IT WAS PUT BACK FROM A COPY[/]"
+    verdict = "[bold green]everything fits[/]" if report["ok"] else "[bold red]TAMPERED WITH OR DAMAGED[/]"
+    if not report["ok"] and report["rows_fit"]:
+        verdict = "[bold red]ITS ROWS FIT, AND NOT WHAT THE RUN RECEIVED[/]"
+        if report["behind"] is not None:
+            verdict = "[bold red]LOCKED: IT WAS PUT BACK FROM A COPY[/]"
     facts: screen.Facts = [("ledger", Path(report["file"])), ("rows", str(report["rows"])), ("verdict", verdict)]
     facts += [("problem", problem) for problem in report["problems"]]
     facts.append(("behind", None if report["behind"] is None else screen.escape(report["behind"])))
+    if report["behind"] is not None:
+        facts.append(("", Path(f'privadmm ledger restore BACKUP {report["file"]} --because "..."')))
     backup = "none beside it: it is a backup, or was moved without it, and opens only after `privadmm ledger restore`"
     facts.append(("anchor", None if report["anchor"] else backup))
     totals, apart = [], report.get("epsilon_if_all_others_collude", {})

@@ -4,6 +4,7 @@ Its node says where that is, with `--node-config 'party="DIRECTORY"'`; no messag
 """
 
 import os
+import signal
 
 # numpy and scipy bring a BLAS pool each, and more threads than one change bits; scipy is not loaded yet.
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
@@ -14,6 +15,7 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from privadmm.deploy.federation.desk.party_server import answer
+from privadmm.deploy.federation.hub.supervisor import stop_signals
 from privadmm.deploy.federation.protocol import LETTER
 from privadmm.engine.loop import one_blas_thread
 
@@ -29,8 +31,11 @@ def query(message: Message, context: Context) -> Message:
     folder, letter = context.node_config.get("party"), message.content.get(LETTER)
     reply: dict[str, str | int | bytes] = dict(STRAY)
     if isinstance(folder, str) and isinstance(letter, ConfigRecord):
-        with one_blas_thread():
+        # A step that a signal breaks off after records were read is charged, and locks the ledger: it ends first.
+        with stop_signals() as signals, one_blas_thread():
             reply = answer(Path(folder), {str(key): value for key, value in letter.items()})
+        for number in signals[:1]:
+            signal.raise_signal(number)
     return Message(RecordDict({LETTER: ConfigRecord(reply)}), reply_to=message)
 
 

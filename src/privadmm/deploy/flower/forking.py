@@ -6,6 +6,9 @@ what answers a letter, and forks. It never reads a letter itself, so no process 
 A fork shares what its parent had drawn from a generator of random numbers, and must not draw the same again. The parent
 draws nothing: secure noise comes from OpenDP, which it does not load, and keys from the system, which knows of forks.
 Once OpenDP is loaded here, or privadmm's files are no longer those that were, letters are answered by a new Python.
+
+A process that answers ends with its node. Flower's own watch looks whether the parent's number is taken, and a dead
+parent that nobody waits for keeps it; until its requests give up, after a minute, such a process lives on.
 """
 
 import os
@@ -20,6 +23,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 import privadmm
+from privadmm.deploy.federation.hub.supervisor import end_with_parent
 
 # What most letters import on their way, and each would import anew.
 ALREADY = (
@@ -45,8 +49,9 @@ def fork_for_letters(runtime: ModuleType, executor: Any, client_app: str) -> Non
             return anew(self, spec)  # a command on the node's own PATH, which is ours too, or a refusal
         sys.stdout.flush()
         sys.stderr.flush()
+        parent = os.getpid()
         if os.fork() == 0:
-            answer(runtime, spec)
+            answer(runtime, spec, parent)
         return accepted()
 
     def reconcile(self: Any) -> None:
@@ -65,12 +70,13 @@ def stamp() -> tuple[int, int]:
     return 0, 0
 
 
-def answer(runtime: ModuleType, spec: Any) -> NoReturn:
+def answer(runtime: ModuleType, spec: Any, parent: int) -> NoReturn:
     """In the new process: answer the letter, and end."""
     code = 1
     try:
         for number in SIGNALS:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+        end_with_parent(parent)
         # What is to be done at the parent's end is not for this process.
         import_module("flwr.supercore.exit.exit_handler").registered_exit_handlers.clear()
         path = spec.root_certificates_path

@@ -47,6 +47,7 @@ def executor() -> None:
 
     runtime = client_runtime()
     unopened("flwr.supercore.cli")
+    end_with_parent()  # as at the coordinator, below
     module = import_module("flwr.supercore.superexec.executor.subprocess_executor")
     known = getattr(module, "SubprocessExecutor", None)
     if not all(hasattr(known, name) for name in ("launch", "reconcile")):

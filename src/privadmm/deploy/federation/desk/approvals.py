@@ -3,7 +3,7 @@
     proposals/DIGEST.json        a proposal as it came, and when; the file's time is when it was last asked for
     proposals/DIGEST.decision    the steward's decision about exactly this proposal, signed with the party's key
     proposals/DIGEST.earlier     one that the ledger's next epoch has ended
-    proposals/lock               so that one `begin` at a time is answered
+    jobs/lock                    so that one `begin` at a time is answered
 
 The digest covers all of a proposal: the job's id, its config, everybody's facts, and the version of privadmm that
 counts its cost. So a proposal that differs in anything is another one, and waits anew. A decision names the party and
@@ -102,12 +102,9 @@ class Proposals:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Answer one `begin` at a time where the steward decides: what one keeps the other must not remove."""
-        if not self.party.asks:
-            yield
-            return
-        self.folder.mkdir(mode=0o700, exist_ok=True)
-        with open(self.folder / "lock", "a", opener=for_owner) as file:
+        """Answer one `begin` at a time: what one keeps, in jobs/ or here, another that fails must not remove."""
+        self.party.jobs.mkdir(exist_ok=True)
+        with open(self.party.jobs / "lock", "a", opener=for_owner) as file:
             with suppress(ImportError):
                 from fcntl import LOCK_EX, flock
 

@@ -62,7 +62,7 @@ Answer = dict[str, str | int | bytes]
 TOLD = (RefusedError, ConfigError, LedgerError)  # which speak of policies, files and jobs, and of no record
 ELSEWHERE = "its steward finds the reason in its requests.log"
 LONGEST = 2000  # characters of an error that the coordinator is told: it may quote what it sent
-LOCKED_HERE = "its ledger is locked until its steward has looked at it"
+LOCKED_HERE = "its ledger is locked until its steward has looked at it and decided"
 FULL = (
     "its disk is full, or cannot be used; nothing was released that is not in its ledger. Ask again when its steward "
     "has made room"

@@ -7,6 +7,7 @@ submits such a run again, to be resumed, as long as it is wanted (state.py).
 """
 
 import ctypes
+import os
 import signal
 import socket
 import subprocess
@@ -15,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from privadmm.deploy.federation.hub.state import Files, driven, read_status, wanted
@@ -55,7 +57,11 @@ class Process:
                 self.began = now
                 with nullcontext() if self.log is None else self.log.open("ab") as out:
                     self.child = subprocess.Popen(
-                        self.command, env=dict(self.environment), stdout=out, stderr=out, preexec_fn=end_with_parent
+                        self.command,
+                        env=dict(self.environment),
+                        stdout=out,
+                        stderr=out,
+                        preexec_fn=partial(end_with_parent, os.getpid()),
                     )
             return None
         if (code := self.child.poll()) is None:
@@ -99,7 +105,9 @@ class Resumption:
             self.due = now + RESUMING
             if self.lost():
                 words = [sys.executable, "-m", SUBMIT, str(self.place.folder)]
-                self.child = subprocess.Popen(words, env=dict(self.environment), preexec_fn=end_with_parent)
+                self.child = subprocess.Popen(
+                    words, env=dict(self.environment), preexec_fn=partial(end_with_parent, os.getpid())
+                )
 
     def lost(self) -> bool:
         """Whether a run is wanted that nobody drives, and the SuperLink is there to take it."""
@@ -153,10 +161,15 @@ def reachable(host: str, port: int) -> bool:
     return False
 
 
-def end_with_parent() -> None:
-    """In a new process: ask Linux to end it when its parent ends, however that happens."""
+def end_with_parent(parent: int | None = None) -> None:
+    """In a new process: ask Linux to end it when its parent ends, however that happens.
+
+    Linux says nothing of a parent that is gone already. Its number, if it is given, shows that.
+    """
     if PRCTL is not None:
         PRCTL(PR_SET_PDEATHSIG, signal.SIGTERM)
+        if parent is not None and os.getppid() != parent:
+            os._exit(1)
 
 
 def need_port(host: str, port: int, whose: str, change: str) -> None:

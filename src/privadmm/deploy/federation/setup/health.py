@@ -9,7 +9,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -22,7 +22,9 @@ from privadmm.deploy.federation.hub.running import listens
 from privadmm.deploy.federation.keys import load
 from privadmm.deploy.federation.layout import Coordinator
 from privadmm.deploy.federation.party import Party
-from privadmm.errors import ConfigError
+from privadmm.errors import ConfigError, LedgerError
+from privadmm.privacy.anchor import NONE, AnchorFile, lacks
+from privadmm.privacy.ledger_file import alone_beside, connect, readable, start_of
 
 EVERY = 15.0  # seconds between two textfiles
 SILENT = 60.0  # seconds without a beat after which a run that says "running" is not well
@@ -53,7 +55,7 @@ def of_party(party: Party) -> Facts:
     up, last = listens("127.0.0.1", party.node.port), last_letter(party.folder / "requests.log")
     letter: Facts = {key: last[key] for key in LETTER if key in last}
     facts: Facts = {"role": "party", "party": party.number, "listening": up, "last": letter or None}
-    facts["locked"] = letter.get("outcome") == "locked"
+    facts["locked"] = locked(party.ledger)
     for key in ("epsilon_spent", "epsilon_left"):
         if isinstance(last.get(key), int | float):
             facts[key] = last[key]
@@ -61,6 +63,40 @@ def of_party(party: Party) -> Facts:
         facts["waiting"] = sum(entry.state == "waiting" for entry in Proposals(party).entries())
     facts["healthy"] = up and not facts["locked"]
     return common(party.folder, facts, party.folder / party.node.ca)
+
+
+def locked(ledger: Path) -> bool:
+    """Whether a ledger releases nothing until its steward decides. It is looked at and not changed.
+
+    It lacks what its anchor knows, a step failed, or a step was under way and its process is gone.
+    """
+    try:
+        anchor = AnchorFile(ledger).read()
+        if not ledger.is_file():
+            return anchor is not None and (anchor.seq > 0 or anchor.intent != NONE)
+        with readable(ledger), closing(connect(ledger, read_only=True)) as db:
+            tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
+            marked = "anchored" in tables and db.execute("SELECT count(*) FROM anchored").fetchone()[0]
+            if anchor is None:
+                behind = bool(marked)
+            else:
+                behind = anchor.doubted or lacks(db, start_of(db).hash, anchor) is not None
+            last = "SELECT kind FROM ticks WHERE kind IN ('fail', 'unlock') ORDER BY seq DESC LIMIT 1"
+            if behind or db.execute(last).fetchone() == ("fail",):
+                return True
+            begun = "intents" in tables and db.execute("SELECT count(*) FROM intents").fetchone()[0]
+        return bool(begun) and not at_work(ledger)
+    except LedgerError:  # it cannot be read, and then releases nothing either
+        return True
+
+
+def at_work(ledger: Path) -> bool:
+    """Whether a process is in the middle of a step."""
+    try:
+        with alone_beside(ledger, 0.0):
+            return False
+    except LedgerError:
+        return True
 
 
 def common(folder: Path, facts: Facts, certificate: Path) -> Facts:

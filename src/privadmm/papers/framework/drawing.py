@@ -23,17 +23,22 @@ SPREAD = "Bands and whiskers: the range over runs"
 
 def draw(figure: Figure, place: Path, quick: bool = False, theme: Theme = LIGHT) -> None:
     """Write PLACE.svg and PLACE.png; the picture of a quick run says so."""
-    columns = 2 if len(figure.panels) == 4 else min(3, len(figure.panels))
-    rows = -(-len(figure.panels) // columns)
+    across = columns(figure)
+    rows = -(-len(figure.panels) // across)
     most = max(0 if single(panel) else len(panel.lines) for panel in figure.panels)
     words = SPREAD if any(banded(line) for panel in figure.panels for line in panel.lines) else ""
-    size = WIDTH * columns, (HEIGHT + ROW * most) * rows
+    size = WIDTH * across, (HEIGHT + ROW * most) * rows
     with picture(place, *size, title=figure.caption, words=words, quick=quick, theme=theme) as (drawing, _):
-        boxes = drawing.subplots(rows, columns, squeeze=False).ravel()
+        boxes = drawing.subplots(rows, across, squeeze=False).ravel()
         for axes, panel in zip(boxes, figure.panels, strict=False):
             fill(axes, panel, colored(figure, panel, theme))
         for axes in boxes[len(figure.panels) :]:
             axes.set_axis_off()
+
+
+def columns(figure: Figure) -> int:
+    """How many panels stand side by side."""
+    return 2 if len(figure.panels) == 4 else min(3, len(figure.panels))
 
 
 def colored(figure: Figure, panel: Panel, theme: Theme = LIGHT) -> dict[str, str]:

@@ -132,7 +132,7 @@ def frame(figure: Any, title: str, below: str, quick: bool, theme: Theme) -> Non
     if quick:
         box = {"boxstyle": "round,pad=0.25", "facecolor": theme.zones["poor"], "edgecolor": theme.verdicts["poor"]}
         line = top - (0.24 * len(heads) + 0.06) / tall
-        figure.text(left, line, QUICK, va="top", fontsize=SMALL, color=theme.verdicts["poor"], bbox=box)
+        figure.text(left + 0.04 / width, line, QUICK, va="top", fontsize=SMALL, color=theme.verdicts["poor"], bbox=box)
     if feet:
         figure.text(left, 0.07 / tall, "\n".join(feet), va="bottom", fontsize=SMALL, color=theme.muted)
 
@@ -173,7 +173,7 @@ def log_ticks(low: float, high: float, most: int = 7) -> list[float]:
         return [value for value in values if low * (1 - 1e-9) <= value <= high * (1 + 1e-9)]
 
     finest: Sequence[float] = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)
-    for steps in (finest, (1, 2, 3, 5), (1, 2, 5), (1, 3), (1,)):
+    for steps in (finest, (1, 1.5, 2, 2.5, 3, 4, 6, 8), (1, 1.5, 2, 3, 5, 7), (1, 2, 3, 5), (1, 2, 5), (1, 3), (1,)):
         if len(found := inside(steps)) <= most:
             return found
     return inside((1,), every=-(-(last - first) // most))

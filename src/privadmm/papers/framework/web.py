@@ -4,8 +4,6 @@ The page is whole: nothing is fetched, and only the script in it runs. Figures a
 colours by name, so that they follow the reader's light or dark theme. It is made of the same studies as results.md.
 """
 
-import base64
-import hashlib
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +18,7 @@ from privadmm.papers.framework.pages import BY, kind, word
 from privadmm.papers.framework.study import VERDICTS, Check, Figure, Grid, Study
 from privadmm.papers.references import REFERENCES
 from privadmm.runs.palette import LIGHT, THEMES, Zone
+from privadmm.runs.report.head import head
 from privadmm.runs.report.safe import safe
 from privadmm.runs.style import symbols
 
@@ -100,30 +99,13 @@ def styles() -> str:
     return f":root {{{both['light']}}}\n{dark}\n{part('web.css')}"
 
 
-def hashed(content: str) -> str:
-    return base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
-
-
 def page(studies: Sequence[Study], folders: Mapping[str, Path], quick: bool) -> str:
     """The whole page. Figures are read from each paper's folder."""
     css, script = styles(), part("web.js")
-    policy = (
-        f"default-src 'none'; style-src 'sha256-{hashed(css)}'; style-src-attr 'unsafe-inline'; "
-        f"script-src 'sha256-{hashed(script)}'; base-uri 'none'; form-action 'none'"
-    )
     title = "The papers' claims, put to the test" if len(studies) > 1 else f"{studies[0].title}: claims put to the test"
     sections = "".join(section(study, folders[study.paper]) for study in studies)
     stamp = f'<p class="stamp">This is {text(kind(True))}.</p>' if quick else ""
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="referrer" content="no-referrer">
-<title>{text(title)}</title>
-<style>{css}</style>
-</head>
+    return f"""{head(title, css, script, inline=True)}
 <body>
 <a class="skip" href="#main">Skip to the claims</a>
 <header>

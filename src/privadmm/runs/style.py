@@ -62,7 +62,7 @@ def look(theme: Theme = LIGHT) -> Iterator[None]:
     """Draw in this look: what matplotlib makes inside has these fonts, sizes and colours."""
     from matplotlib import rc_context
 
-    settings: dict[str, Any] = {
+    settings: Any = {
         **{"font.family": ["DejaVu Sans"], "font.size": TEXT, "axes.titlesize": TEXT + 0.5, "axes.labelsize": TEXT},
         **{"legend.fontsize": SMALL, "xtick.labelsize": SMALL, "ytick.labelsize": SMALL},
         **{"figure.facecolor": theme.paper, "axes.facecolor": theme.paper, "savefig.facecolor": theme.paper},

@@ -73,7 +73,7 @@ def draw_tradeoff(result: dict[str, Any], place: Path) -> None:
             for axes in (above, below):
                 axes.axvline(best["alpha"], color=theme.majority, linewidth=1, linestyle=":")
                 axes.set_xscale("log")
-                finish(axes, x=alphas)
+                finish(axes, x=alphas.tolist())
 
 
 def draw_losses(

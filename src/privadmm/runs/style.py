@@ -45,6 +45,8 @@ def symbols(text: str) -> str:
 
 
 def power(found: re.Match[str]) -> str:
+    if 0 <= int(found[2]) < 6:
+        return plain(float(found[0]))
     factor = "" if found[1] == "1" else f"{found[1]}·"
     return f"{factor}10{str(int(found[2])).translate(RAISED)}"
 

@@ -111,7 +111,7 @@ def bars(found: Coefficients, ax: Any) -> Any:
         at = np.arange(len(chosen)) + (number - (len(found.values) - 1) / 2) * height
         spread = None if found.noise is None else 1.96 * found.noise[number, chosen]
         label = f"{found.classes[number]} against the rest" if found.classes else None
-        ax.barh(at, row[chosen], height=height, xerr=spread, label=label, color=LIGHT.series(number))
+        ax.barh(at, row[chosen], height=height, xerr=spread, label=label, color=LIGHT.series(number), alpha=0.7)
     ax.set_yticks(np.arange(len(chosen)), [found.names[j] for j in chosen])
     ax.axvline(0, color=LIGHT.muted, linewidth=1)
     if found.noise is not None:

@@ -153,7 +153,12 @@ def finish(axes: Any, x: Sequence[float] = (), y: Sequence[float] = (), legend: 
     axes.set(title=symbols(axes.get_title()), xlabel=symbols(axes.get_xlabel()), ylabel=symbols(axes.get_ylabel()))
     handles, labels = axes.get_legend_handles_labels()
     if handles and legend:
-        axes.legend(handles, [symbols(label) for label in labels], loc=legend if isinstance(legend, str) else "best")
+        axes.legend(
+            handles,
+            [symbols(label) for label in labels],
+            loc=legend if isinstance(legend, str) else "best",
+            frameon=False,
+        )
 
 
 def spaced(values: Sequence[float], low: float, high: float) -> list[float]:

@@ -93,7 +93,7 @@ def privacy(fitted: Any, ax: Any) -> Any:
     if (account := account_of(fitted.ledger)) is not None:
         total = account.total()
         words = f"the ledger after {amount(total.fits, 'fit')}, {printed(total.epsilon)} at delta = {total.delta:g}"
-        ax.axhline(total.epsilon, color=LIGHT.curator, linestyle="--", linewidth=1, label=words)
+        ax.axhline(total.epsilon, color=LIGHT.muted, linestyle="--", linewidth=1, label=words)
         ax.axhline(total.budget, color=LIGHT.ink, linewidth=1, label=f"the ledger's budget, {total.budget:g}")
     ax.set(xlabel="round", ylabel=f"epsilon (delta = {fitted.delta_:g})", ylim=(0, None))
     finish(ax)

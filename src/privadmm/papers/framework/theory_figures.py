@@ -11,7 +11,7 @@ from privadmm.data.files import write_json
 from privadmm.papers.dvp.tradeoff import Fit, Weights
 from privadmm.runs.metrics import amount
 from privadmm.runs.palette import Theme
-from privadmm.runs.style import band, finish, picture
+from privadmm.runs.style import band, finish, picture, plain
 
 FAR = 3.0  # how many times the range of the utility of privacy a point may lie below it
 
@@ -34,17 +34,17 @@ def draw_theory(result: dict[str, Any], place: Path) -> None:
     with picture(place, height=4.2, title=heading(result), words=words) as (drawing, theme):
         axes, rounds = drawing.subplots(), np.array(result["rounds"])
         marker = "o" if len(rounds) < 3 else ""
-        lines = [("published", theme.published, "--", "published"), ("corrected", theme.curator, "-", "corrected")]
+        lines = [("published", theme.published, "--", "published"), ("corrected", theme.certified, "-", "corrected")]
         if result["theorem"] == 1:
-            lines.append(("corrected_records", theme.baseline, "-", "corrected, without the terms of (28)"))
+            lines.append(("corrected_records", theme.certified, ":", "corrected, without the terms of (28)"))
         for key, color, style, label in lines:
             if result[key] is not None:
                 axes.plot(rounds, result[key], color=color, linestyle=style, label=label, marker=marker)
         measured = np.array(result["measured"])
-        axes.plot(rounds, measured, color=theme.certified, label="measured, with two standard errors", marker=marker)
+        axes.plot(rounds, measured, color=theme.ink, label="measured, with two standard errors", marker=marker)
         if result["standard_error"] is not None:
             error = 2 * np.array(result["standard_error"])
-            band(axes, rounds, np.maximum(measured - error, measured / 100), measured + error, theme.certified)
+            band(axes, rounds, np.maximum(measured - error, measured / 100), measured + error, theme.ink)
         axes.set(xlabel="round", ylabel="expected distance from the optimum", yscale="log")
         finish(axes)
 
@@ -73,7 +73,7 @@ def draw_tradeoff(result: dict[str, Any], place: Path) -> None:
             for axes in (above, below):
                 axes.axvline(best["alpha"], color=theme.majority, linewidth=1, linestyle=":")
                 axes.set_xscale("log")
-                finish(axes, x=alphas)
+                finish(axes, x=alphas.tolist())
 
 
 def draw_losses(
@@ -86,7 +86,7 @@ def draw_losses(
         fine = np.geomspace(alphas[0], alphas[-1], 400)
         axes.plot(fine, curve(fine), color=color, label=f"fit, R$^2$ = {curve.r2:.3f}")
     else:
-        label = f"no fit: c4 exp(-c5 alpha) + c6 is off by up to {100 * curve.off:.3g} %"
+        label = f"c4 exp(-c5 alpha) + c6 does not fit: off by {plain(float(f'{curve.off:.2g}'))} times the loss"
         axes.plot(alphas, losses, color=color, linewidth=0.9, linestyle=":", label=label)
     axes.set(ylabel="empirical loss", yscale="log" if losses.max() > 10 * losses.min() > 0 else "linear")
 
@@ -104,6 +104,6 @@ def draw_utility(
     low = worth < floor
     axes.plot(alphas[~low], worth[~low], "o", color=color, label="less the measured loss")
     if low.any():
-        label = f"further down, to {worth.min():.3g}"
+        label = f"further down, to {plain(float(f'{worth.min():.2g}'))}"
         axes.plot(alphas[low], np.full(int(low.sum()), floor), "v", color=color, label=label)
     axes.set(xlabel="alpha of one round", ylabel="utility")

@@ -40,7 +40,7 @@ OWNERS = {
         ),
         *("papers.sharing.runs", "papers.bench.workloads.pooled"),
     },
-    "matplotlib": {"runs.plots", "runs.style", "papers.framework.drawing", "papers.bench.page"},
+    "matplotlib": {"runs.style", "papers.framework.drawing"},
     "networkx": set[str](),
     "opendp": {"privacy.mechanisms"},
     "pyarrow": {"data.readers"},

@@ -4,7 +4,8 @@
 
 Without --results it runs `privadmm reproduce` first, of all papers or of those named (all of them: about ten minutes on
 two idle cores). --results takes what an earlier `privadmm reproduce --out DIRECTORY` left, of one paper or of several.
-Tables go between the two markers of docs/papers/PAPER.md; images stay where they are. A quick run is refused.
+Tables go between the two markers of docs/papers/PAPER.md, counts of verdicts into src/privadmm/papers/verdicts.json
+(which `privadmm papers` shows); images stay where they are. A quick run is refused.
 
 --check writes nothing. It lists what a page says otherwise than the run, and then ends with exit code 1. Words and
 verdicts have to be the same; figures may differ by a percent or two units of their last digit (of counted passes by a
@@ -24,6 +25,7 @@ from pathlib import Path
 
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 PAGES = Path(__file__).parents[1] / "docs" / "papers"
+COUNTS = Path(__file__).parents[1] / "src" / "privadmm" / "papers" / "verdicts.json"
 NUMBER = re.compile(r"[-+]?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?")
 LAST = 2  # units of the last digit that is printed
 
@@ -121,10 +123,23 @@ def results_of(folder: Path) -> tuple[Path, str]:
     return path, without_images((folder / "results.md").read_text(encoding="utf-8"))
 
 
+def counted(folder: Path) -> dict[str, dict[str, int]]:
+    """How many checks of a study have each verdict, by whose claim they are."""
+    checks = json.loads((folder / "study.json").read_text(encoding="utf-8"))["checks"]
+    found = {}
+    for of in ("paper", "ours"):
+        oks = [check["ok"] for check in checks if check["of"] == of]
+        counts = {"held": oks.count(True), "failed": oks.count(False), "unjudged": oks.count(None)}
+        found[of] = counts | {"claims": len(oks)}
+    return found
+
+
 def write(folder: Path) -> None:
     path, results = results_of(folder)
     before, _, after = parted(path.read_text(encoding="utf-8"), path.name)
     path.write_text(f"{before}{BEGIN}\n\n{results}\n\n{END}{after}", encoding="utf-8")
+    counts = json.loads(COUNTS.read_text(encoding="utf-8")) | {path.stem: counted(folder)}
+    COUNTS.write_text(json.dumps(counts, indent=1) + "\n", encoding="utf-8")
     print(f"{path.name}: {results.splitlines()[0]}")
 
 

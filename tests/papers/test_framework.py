@@ -3,7 +3,6 @@
 import json
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -30,7 +29,8 @@ from privadmm.papers.framework.study import (
     rises,
     spread_words,
 )
-from privadmm.runs.plots import canvas
+from privadmm.runs.palette import LIGHT
+from privadmm.runs.style import QUICK, canvas
 
 
 def refuse() -> None:
@@ -44,7 +44,7 @@ TASKS = [Task(n, pow, (2, n), f"2^{n}", cost=n) for n in range(5)]
 @pytest.mark.parametrize("workers", [1, 2])
 def test_results_are_by_key_whoever_computes_them(workers: int) -> None:
     seen = []
-    found = bench.run(TASKS, workers, lambda done, of, now: seen.append((done, of)))
+    found = bench.run(TASKS, workers, lambda moment: seen.append((moment.done, moment.of)))
     assert found == {n: 2**n for n in range(5)}
     assert seen[0] == (0, 5)
     assert seen[-1] == (5, 5)
@@ -120,18 +120,11 @@ def test_what_cannot_be_judged_has_a_reason() -> None:
     assert (rises([1, 2]), rises([2, 1]), rises([1])) == (True, False, None)
 
 
-def test_a_picture_of_a_quick_run_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn = []
-
-    def kept(height: float) -> Any:
-        drawn.append(canvas(height))
-        return drawn[-1]
-
-    monkeypatch.setattr(drawing, "canvas", kept)
+def test_a_picture_of_a_quick_run_says_so(tmp_path: Path) -> None:
     for quick in (True, False):
         pages.save(a_study(), tmp_path, quick)
-    said = [figure.get_suptitle() for figure in drawn]
-    assert said == [f"{drawing.QUICK}\nLosses", "Losses"]
+        # matplotlib leaves the words beside their shapes, as comments.
+        assert (QUICK in (tmp_path / "figure-1.svg").read_text()) is quick
 
 
 def test_whole_figures_are_written_out() -> None:
@@ -148,8 +141,22 @@ def test_a_series_has_one_colour_in_all_panels() -> None:
     def panel(*labels: str) -> Panel:
         return Panel("", "round", "", tuple(Line.of(one, [1.0], series=one[:1]) for one in labels))
 
-    colors = drawing.colored(Figure("f", "", (panel("a1", "b1"), panel("b2", "c", "a2"))))
-    assert colors == dict(zip("abc", drawing.COLORS, strict=False))
+    figure = Figure("f", "", (panel("a1", "b1"), panel("b2", "c", "a2")))
+    first, second = (drawing.colored(figure, each) for each in figure.panels)
+    assert first["a1"] == second["a2"] == LIGHT.series(0)
+    assert first["b1"] == second["b2"] == LIGHT.series(1)
+    assert second["c"] == LIGHT.series(2)
+
+
+def test_a_meaning_has_its_colour_and_levels_are_a_scale() -> None:
+    lines = (
+        Line.of("most", [1.0], level=4.0),
+        Line.of("paper", [1.0], meaning="published", level=1.0),
+        Line.of("least", [1.0], level=2.0),
+    )
+    panel = Panel("", "round", "", lines)
+    colors = drawing.colored(Figure("f", "", (panel,)), panel)
+    assert colors == {"most": LIGHT.scale(2)[1], "paper": LIGHT.published, "least": LIGHT.scale(2)[0]}
 
 
 def test_axes_fit_what_is_drawn(tmp_path: Path) -> None:
@@ -160,17 +167,19 @@ def test_axes_fit_what_is_drawn(tmp_path: Path) -> None:
     assert not drawing.wide(panel(1.0, 2.9))
     assert drawing.wide(panel(1.0, 3.0))
     assert not drawing.wide(Panel("", "round", "loss", ()))
-    axes = canvas(3.0).subplots()
-    drawing.fill(axes, panel(1.0, 2.0, lines=5), {"loss": "red"}, below=True)
+    axes = canvas().subplots()
+    drawing.fill(axes, panel(1.0, 2.0, lines=5), {"loss": "red"})
     assert axes.get_yscale() == "linear"
     assert all(float(tick).is_integer() for tick in axes.get_xticks())
-    point = Panel("", "epochs", "loss", (Line.of("loss", [1.0], (3,)),))
-    alone = canvas(3.0).subplots()
-    drawing.fill(alone, point, {"loss": "red"})
-    assert all(float(tick).is_integer() for tick in alone.get_xticks())
+    point = Panel("", "epochs", "loss", (Line.of("a", [1.0], (3,)), Line.of("b", [2.0], (3,))))
+    alone = canvas().subplots()
+    drawing.fill(alone, point, {"a": "red", "b": "blue"})
+    # A panel of single points has a row for each, and says in words where they are.
+    assert [label.get_text() for label in alone.get_yticklabels()] == ["b", "a"]
+    assert alone.get_xlabel() == "loss (epochs 3)"
     assert not drawing.banded(panel(1.0, 2.0).lines[0])
     four = Figure("four", "", tuple(panel(1.0, 2.0 * n) for n in range(1, 5)))
-    drawing.draw(four, tmp_path / "four.png")
+    drawing.draw(four, tmp_path / "four")
     assert (tmp_path / "four.png").stat().st_size > 1000
 
 

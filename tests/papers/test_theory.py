@@ -386,7 +386,7 @@ def test_theory_prints_the_contract_and_leaves_a_figure(place: Place) -> None:
     found = said.object
     assert (found["algorithm"], found["theorem"], found["seeds"]) == ("dp_admm", 4, 3)
     assert len(found["published"]) == len(found["corrected"]) == len(found["measured"]) == 6
-    assert {item.name for item in place.out.iterdir()} == {"theory.json", "theory.png"}
+    assert {item.name for item in place.out.iterdir()} == {"theory.json", "theory.png", "theory.svg"}
     assert (place.out / "theory.png").read_bytes().startswith(PNG)
     again = place.call("theory", place.config(), "--seeds", 3)
     assert again.code == 0

@@ -159,7 +159,7 @@ def test_tradeoff_from_end_to_end(place: Place) -> None:
         assert line["fit"]["r2"] > 0.5
         spent = [one["epsilon_certified"] for one in line["points"]]
         assert spent == sorted(spent)
-    assert {item.name for item in place.out.iterdir()} == {"tradeoff.json", "tradeoff.png"}
+    assert {item.name for item in place.out.iterdir()} == {"tradeoff.json", "tradeoff.png", "tradeoff.svg"}
     assert (place.out / "tradeoff.png").read_bytes().startswith(PNG)
 
 

@@ -55,7 +55,9 @@ def test_people_see_a_table_and_a_figure(place: Place, configs: list[Path]) -> N
     assert {path.name for path in place.out.iterdir()} == {
         "comparison.json",
         "comparison-1.png",
+        "comparison-1.svg",
         "comparison-4.png",
+        "comparison-4.svg",
     }
     assert len(json.loads((place.out / "comparison.json").read_text())["tables"]) == 2
 

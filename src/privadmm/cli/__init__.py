@@ -18,7 +18,7 @@ import typer
 from typer import Option
 
 from privadmm import __version__
-from privadmm.cli import advice, bench, data, federation, jobs, ledger, report, steward, study
+from privadmm.cli import advice, bench, data, federation, jobs, ledger, papers, report, steward, study
 from privadmm.cli.output import emit, silence
 from privadmm.errors import OutputError, PrivadmmError
 
@@ -33,7 +33,7 @@ for command in (
     *(jobs.demo, data.schema, data.init, jobs.train, data.predict),
     *(jobs.account, jobs.plan, jobs.audit, advice.recommend, advice.frontier, advice.scale),
     *(report.report, steward.steward),
-    *(study.compare, study.theory, study.tradeoff, study.reproduce, bench.bench, data.config),
+    *(study.compare, study.theory, study.tradeoff, papers.reproduce, papers.papers, bench.bench, data.config),
 ):
     app.command()(command)
 app.add_typer(ledger.app, name="ledger")

@@ -64,10 +64,11 @@ class Update(Protocol):
 
 
 @contextmanager
-def bar(what: str = "", total: int | None = None, done: int = 0) -> Iterator[Update]:
+def bar(what: str = "", total: int | None = None, done: int = 0, clock: bool = True) -> Iterator[Update]:
     """A progress bar on standard error, if that is a terminal; otherwise nothing.
 
-    `what` stands before the bar. Without it, what is going on `now` stands behind the bar.
+    `what` stands before the bar. Without it, what is going on `now` stands behind the bar. `clock` estimates from the
+    number of things done how long is left; leave it out where somebody knows better.
     """
     if not (sys.stderr and sys.stderr.isatty()):
         yield lambda done, total, now=None: None
@@ -75,7 +76,8 @@ def bar(what: str = "", total: int | None = None, done: int = 0) -> Iterator[Upd
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    text, columns = TextColumn("{task.description}"), (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    text, ends = TextColumn("{task.description}"), (TimeRemainingColumn(),) if clock else ()
+    columns = (BarColumn(), MofNCompleteColumn(), *ends)
     shown = (text, *columns) if what else (*columns, text)
     with Progress(*shown, console=Console(stderr=True), transient=True) as display:
         task = display.add_task(what, total=total, completed=done)

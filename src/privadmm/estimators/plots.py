@@ -12,8 +12,8 @@ from privadmm.privacy.accounting import printed, spending, worst
 from privadmm.privacy.events import Spent, merge
 from privadmm.privacy.history import composed
 from privadmm.runs.metrics import amount
-from privadmm.runs.model import SIMULATED
-from privadmm.runs.plots import BLUE, GREY, RED, canvas
+from privadmm.runs.palette import LIGHT
+from privadmm.runs.style import HEADING, SMALL, canvas, caption, finish, look
 
 SHOWN = 20  # coefficients
 
@@ -21,14 +21,13 @@ SHOWN = 20  # coefficients
 def axes_of(ax: Any, title: str, height: float = 4.2) -> Any:
     """The axes to draw on: those given, or those of a figure of its own, which needs no display."""
     if ax is None:
-        figure = canvas(height)
-        ax = figure.subplots()
-        figure.supxlabel(SIMULATED, fontsize=9, color=GREY)
+        with look():
+            figure = canvas(height=height)
+            ax = figure.subplots()
+            figure.supxlabel(caption("simulation"), fontsize=SMALL, color=LIGHT.muted)
     if not hasattr(ax, "plot"):
         raise ConfigError(f"ax must be matplotlib's Axes, or None for a figure of its own, not {ax!r}")
-    ax.set_title(title, fontsize=11)
-    ax.grid(alpha=0.25)
-    ax.spines[["top", "right"]].set_visible(False)
+    ax.set_title(title, fontsize=HEADING)
     return ax
 
 
@@ -47,8 +46,9 @@ def convergence(fitted: Any, X: Any, y: Any, ax: Any) -> Any:
     else:
         heights, words = [scored(fitted, models, X, y) for _, models in steps], "score on the rows given"
     ax = axes_of(ax, f"{fitted.jobs_[0].algorithm.name}: convergence")
-    ax.plot(rounds, heights, color=BLUE)
+    ax.plot(rounds, heights, color=LIGHT.certified if fitted.private_ else LIGHT.non_private)
     ax.set(xlabel="round", ylabel=words)
+    finish(ax)
     return ax
 
 
@@ -84,14 +84,19 @@ def privacy(fitted: Any, ax: Any) -> Any:
     found = spends(fitted)
     ax = axes_of(ax, f"{fitted.jobs_[0].algorithm.name}: what was spent")
     label = f"this model, epsilon = {printed(found[-1])}"
-    ax.plot(range(len(found) + 1), [0.0 if len(fitted.history_) == 1 else found[0], *found], color=RED, label=label)
+    ax.plot(
+        range(len(found) + 1),
+        [0.0 if len(fitted.history_) == 1 else found[0], *found],
+        color=LIGHT.certified,
+        label=label,
+    )
     if (account := account_of(fitted.ledger)) is not None:
         total = account.total()
         words = f"the ledger after {amount(total.fits, 'fit')}, {printed(total.epsilon)} at delta = {total.delta:g}"
-        ax.axhline(total.epsilon, color=GREY, linestyle="--", linewidth=1, label=words)
-        ax.axhline(total.budget, color="black", linewidth=1, label=f"the ledger's budget, {total.budget:g}")
+        ax.axhline(total.epsilon, color=LIGHT.curator, linestyle="--", linewidth=1, label=words)
+        ax.axhline(total.budget, color=LIGHT.ink, linewidth=1, label=f"the ledger's budget, {total.budget:g}")
     ax.set(xlabel="round", ylabel=f"epsilon (delta = {fitted.delta_:g})", ylim=(0, None))
-    ax.legend(fontsize=8)
+    finish(ax)
     return ax
 
 
@@ -106,13 +111,12 @@ def bars(found: Coefficients, ax: Any) -> Any:
         at = np.arange(len(chosen)) + (number - (len(found.values) - 1) / 2) * height
         spread = None if found.noise is None else 1.96 * found.noise[number, chosen]
         label = f"{found.classes[number]} against the rest" if found.classes else None
-        ax.barh(at, row[chosen], height=height, xerr=spread, label=label, color=BLUE if label is None else None)
+        ax.barh(at, row[chosen], height=height, xerr=spread, label=label, color=LIGHT.series(number))
     ax.set_yticks(np.arange(len(chosen)), [found.names[j] for j in chosen])
-    ax.axvline(0, color=GREY, linewidth=1)
+    ax.axvline(0, color=LIGHT.muted, linewidth=1)
     if found.noise is not None:
         ax.set_xlabel("value; whiskers: 95 % of what the noise alone does (estimated on invented rows)")
-    if found.classes:
-        ax.legend(fontsize=8)
+    finish(ax)
     return ax
 
 

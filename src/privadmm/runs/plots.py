@@ -6,12 +6,12 @@ from textwrap import fill
 from typing import Any
 
 from privadmm.privacy.accounting import Claim, printed
-from privadmm.runs import chart
-from privadmm.runs.chart import INK, Line, Panel, draw
+from privadmm.runs.chart import Line, Panel, draw
 from privadmm.runs.metrics import Row, amount
 from privadmm.runs.model import SIMULATED
+from privadmm.runs.palette import LIGHT, Meaning
 
-BLUE, ORANGE, RED, GREEN, GREY = "#2a6fbb", "#d9730d", "#c0392b", "#2e8b57", chart.GREY
+DEMO: tuple[Meaning, ...] = ("non_private", "secure_sum", "own_noise")  # the demo's three runs, in this order
 BEYOND = 1e100  # from which on a model has run away, and an axis has no ticks
 
 
@@ -25,13 +25,14 @@ def convergence(
     values = [(row.round, row.objective) for row in rows if abs(row.objective) < BEYOND]
     words = "objective" if len(rows) > 1 or result["rounds"] == 1 else "a model is there after the last round only"
     heights = [value for _, value in values]
+    color = LIGHT.certified if result["private"] else LIGHT.non_private
     above = Panel("objective", log=bool(heights) and max(heights) > 100 * min(heights) > 0)
-    above.lines.append(Line(values, words if values else "the model ran away: no objective is finite", BLUE))
+    above.lines.append(Line(values, words if values else "the model ran away: no objective is finite", color))
     if reference is not None and reference["objective"] is not None:
         above.level(reference["objective"], "non-private model", "dashed")
     if result["accuracy_train"] is None:
         gaps = [(row.round, row.gap) for row in rows if row.gap is not None and 0 < row.gap < BEYOND]
-        below = Panel("consensus gap", log=bool(gaps), lines=[Line(gaps, "largest over the parties", BLUE)])
+        below = Panel("consensus gap", log=bool(gaps), lines=[Line(gaps, "largest over the parties", color)])
     else:
         below = accuracies(rows, result, reference)
     draw(path, panels=[above, below], rounds=result["rounds"], **heading(result))
@@ -41,10 +42,11 @@ def accuracies(rows: Sequence[Row], result: Mapping[str, Any], reference: Mappin
     """Accuracy by round on the records to train on and on those held out, if there are any."""
     panel = Panel("accuracy (%)")
     shares = [(row.round, 100 * row.accuracy_train) for row in rows if row.accuracy_train is not None]
-    panel.lines.append(Line(shares, f"train, {shares[-1][1]:.1f} % at the end", BLUE))
+    color = LIGHT.certified if result["private"] else LIGHT.non_private
+    panel.lines.append(Line(shares, f"train, {shares[-1][1]:.1f} % at the end", LIGHT.baseline))
     shares = [(row.round, 100 * row.accuracy_test) for row in rows if row.accuracy_test is not None]
     if shares:
-        panel.lines.append(Line(shares, f"test, {shares[-1][1]:.1f} % at the end", ORANGE))
+        panel.lines.append(Line(shares, f"test, {shares[-1][1]:.1f} % at the end", color))
     if reference is not None and reference["accuracy_test"] is not None:
         best = 100 * reference["accuracy_test"]
         panel.level(best, f"non-private model, test, {best:.1f} %", "dashed")
@@ -54,26 +56,28 @@ def accuracies(rows: Sequence[Row], result: Mapping[str, Any], reference: Mappin
 
 
 def spending(epsilons: Sequence[float], result: Mapping[str, Any], claim: Claim | None, path: Path) -> None:
-    """Draw epsilon of the transcript so far, by round. Without a guarantee the figure says so."""
+    """Draw epsilon of the transcript so far, by round. Without a guarantee there is nothing to draw."""
     if not epsilons:
-        return draw(path, panels=[], rounds=0, words="NOT PRIVATE\nno epsilon covers this run", **heading(result))
+        return
     points = list(enumerate([0.0, *epsilons]))
     panel = Panel(f"epsilon of a party (delta = {result['delta']:g})", zero=True)
-    panel.lines.append(Line(points, f"certified, {printed(epsilons[-1])} at the end, spent by each party", RED))
+    panel.lines.append(
+        Line(points, f"certified, {printed(epsilons[-1])} at the end, spent by each party", LIGHT.certified)
+    )
     if claim is not None and claim.epsilon is not None:
         # A published figure never stands without its caveat.
         label = fill(f"published, {claim.epsilon:.4g} at the end ({claim.caveat})", 90)
-        panel.lines.append(Line([(len(epsilons), claim.epsilon)], label, GREY, "cross"))
+        panel.lines.append(Line([(len(epsilons), claim.epsilon)], label, LIGHT.published, "cross"))
     draw(path, panels=[panel], rounds=len(epsilons), **heading(result))
 
 
 def side_by_side(lines: Mapping[str, tuple[Sequence[Row], Mapping[str, Any]]], title: str, path: Path) -> None:
     """Draw the test accuracy of several runs on the same records by round; by name, their metrics and results."""
     panel, most = Panel("test accuracy (%)"), 0.0
-    for (name, (rows, result)), color in zip(lines.items(), (GREY, GREEN, ORANGE), strict=True):
+    for (name, (rows, result)), meaning in zip(lines.items(), DEMO, strict=True):
         shares = [(row.round, 100 * row.accuracy_test) for row in rows if row.accuracy_test is not None]
         promise = f"epsilon = {printed(result['epsilon'])}" if result["private"] else "NOT PRIVATE"
-        panel.lines.append(Line(shares, f"{name}, {promise}: {shares[-1][1]:.1f} % at the end", color))
+        panel.lines.append(Line(shares, f"{name}, {promise}: {shares[-1][1]:.1f} % at the end", LIGHT.of(meaning)))
         most = 100 * result["majority_test"]
     panel.level(most, f"always the majority, {most:.1f} %", "dotted")
     draw(path, title, [panel], max(result["rounds"] for _, result in lines.values()), SIMULATED)
@@ -84,18 +88,6 @@ def heading(result: Mapping[str, Any]) -> dict[str, str]:
     what = f"{result['algorithm']}, {amount(result['parties'], 'party')}, {amount(result['rounds'], 'round')}"
     note = SIMULATED if result["mode"] == "simulation" else ""
     if not result["private"]:
-        return {"title": f"{what}, NOT PRIVATE", "color": RED, "note": note}
+        return {"title": f"{what}, NOT PRIVATE", "color": LIGHT.verdicts["poor"], "note": note}
     promise = f"epsilon = {printed(result['epsilon'])}, delta = {result['delta']:g}"
-    return {"title": f"{what}, {promise}", "color": INK, "note": note}
-
-
-def canvas(height: float) -> Any:
-    """Make an empty figure of matplotlib, for studies, that needs no display."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
-
-    margins = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.08)
-    drawing = Figure(figsize=(7.2, height), dpi=120, layout=margins)
-    FigureCanvasAgg(drawing)
-    return drawing
+    return {"title": f"{what}, {promise}", "color": LIGHT.ink, "note": note}

@@ -33,7 +33,7 @@ SYMBOLS = {
 }
 WORD = re.compile(rf"\b({'|'.join(SYMBOLS)})\b")
 LINE = 0.17  # inches of a line of small text
-LETTER = 0.068  # inches of a letter of small text, roughly
+LETTER = 0.062  # inches of a letter of small text, roughly
 
 
 def symbols(text: str) -> str:

@@ -6,10 +6,15 @@ from typing import Any
 from privadmm.cli.views import screen
 from privadmm.data.files import write_json
 from privadmm.runs.metrics import amount
-from privadmm.runs.plots import BLUE, GREEN, GREY, ORANGE, RED, canvas
 from privadmm.runs.recommend import THIN, TOO_SMALL, Expected
+from privadmm.runs.style import SMALL, finish, picture
 
 HONEST = "an estimate for two classes from public facts; what the data hold decides, and it is not an accuracy"
+ZONES = (  # of the frontier, from the bottom
+    "GOOD: most of what the data can tell gets through",
+    "THIN: a part is lost; of unequal classes maybe all",
+    "TOO SMALL: do not expect to beat a constant",
+)
 MODELLED = "A model of the network, not a measurement."
 TOPOLOGIES = {
     "star": "star",
@@ -71,31 +76,46 @@ def estimated(at: dict[str, Any]) -> tuple[str, str]:
 
 
 def save_frontier(r: dict[str, Any], out: Path) -> None:
-    """frontier.json, and noise over signal by epsilon with the two lines that divide the verdicts."""
+    """frontier.json, and noise over signal by epsilon, on the zones of the three verdicts."""
     write_json(out / "frontier.json", r)
-    drawing = canvas(height=4.4)
-    axes = drawing.subplots()
-    epsilons = [line["epsilon"] for line in r["lines"]]
-    noise = [line["noise_to_signal"] for line in r["lines"]]
-    how = "in secure sums" if r["sum"] == "secure" else "each party with noise of its own"
-    axes.plot(epsilons, noise, color=BLUE, marker="o", label=f"recommended method, {how}")
-    if "least_epsilon_with_secure_sum" in r:
-        noise = [line["with_secure_sum"]["noise_to_signal"] for line in r["lines"]]
-        axes.plot(epsilons, noise, color=GREEN, marker="s", label="recommended method, in secure sums")
-    axes.axhline(TOO_SMALL, color=RED, linestyle="--", linewidth=1, label="above: too small")
-    axes.axhline(THIN, color=ORANGE, linestyle="--", linewidth=1, label="below: good")
-    axes.set(
-        xscale="log",
-        yscale="log",
-        xlabel=f"epsilon of each party (delta = {r['delta']:g})",
-        ylabel="noise / signal",
-        title=f"{r['records']} records at {amount(r['parties'], 'party')}",
-    )
-    axes.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
-    axes.xaxis.minorticks_off()
-    finish(axes)
-    drawing.supxlabel(HONEST, fontsize=9, color=GREY)
-    drawing.savefig(out / "frontier.png")
+    title = f"What a budget can buy: {r['records']:,} records at {amount(r['parties'], 'party')}"
+    words = f"Nothing was run: {HONEST} (docs/recommend.md)"
+    with picture(out / "frontier", height=4.4, title=title, words=words, mode=None) as (drawing, theme):
+        axes = drawing.subplots()
+        epsilons = [line["epsilon"] for line in r["lines"]]
+        secure = r["sum"] == "secure"
+        curves = [([line["noise_to_signal"] for line in r["lines"]], secure)]
+        if "least_epsilon_with_secure_sum" in r:
+            curves.append(([line["with_secure_sum"]["noise_to_signal"] for line in r["lines"]], True))
+        for noise, summed in curves:
+            color, marker = (theme.secure_sum, "s") if summed else (theme.own_noise, "o")
+            how = "in secure sums" if summed else "each party with noise of its own"
+            axes.plot(epsilons, noise, color=color, marker=marker, label=f"recommended method, {how}", zorder=3)
+        every = [noise for line, _ in curves for noise in line]
+        low, high = min(*every, THIN / 3), max(*every, TOO_SMALL * 3)
+        axes.set(
+            xscale="log",
+            yscale="log",
+            xlabel=f"epsilon of each party (delta = {r['delta']:g})",
+            ylabel="noise in a score, in times the signal",
+            ylim=(low / 1.3, high * 1.3),
+        )
+        edges = (low / 1.3, THIN, TOO_SMALL, high * 1.3)
+        for zone, words, bottom, top in zip(("good", "thin", "poor"), ZONES, edges[:-1], edges[1:], strict=True):
+            axes.axhspan(bottom, top, color=theme.zones[zone], zorder=0)
+            # Curves fall from the top left to the bottom right.
+            side: dict[str, Any] = {"ha": "right", "x": 0.99} if zone == "poor" else {"ha": "left", "x": 0.012}
+            axes.annotate(
+                words,
+                (side.pop("x"), bottom),
+                xycoords=("axes fraction", "data"),
+                xytext=(0, 5),
+                textcoords="offset points",
+                color=theme.verdicts[zone],
+                fontsize=SMALL,
+                **side,
+            )
+        finish(axes, x=epsilons, legend="upper right")
 
 
 def scale(r: dict[str, Any], out: Path | None) -> str:
@@ -147,23 +167,13 @@ def size(count: float) -> str:
 def save_scale(r: dict[str, Any], out: Path) -> None:
     """scale.json, and seconds and bytes of a round by the number of parties."""
     write_json(out / "scale.json", r)
-    drawing = canvas(height=4.6)
-    drawing.set_size_inches(9.5, 4.6)
-    plots = drawing.subplots(1, 2)
-    for axes, key, words in zip(
-        plots, ("seconds", "bytes"), ("seconds a round", "bytes a round, on all wires"), strict=True
-    ):
-        for kind, name in TOPOLOGIES.items():
-            if lines := [(line["parties"], line[key]) for line in r["lines"] if line["kind"] == kind]:
-                axes.plot(*zip(*lines, strict=True), "o-", color=ORANGE if kind == "peers" else BLUE, label=name)
-        axes.set(xlabel="parties", ylabel=words, xscale="log", yscale="log")
-        finish(axes)
-    drawing.suptitle(f"{r['algorithm']} on {place(r)}")
-    drawing.supxlabel(MODELLED, fontsize=9, color=GREY)
-    drawing.savefig(out / "scale.png")
-
-
-def finish(axes: Any) -> None:
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=9)
+    title = f"One round of {r['algorithm']} on {place(r)}"
+    with picture(out / "scale", 9.5, 4.2, title=title, words=MODELLED, mode=None) as (drawing, theme):
+        whats = {"seconds": "seconds a round", "bytes": "bytes a round, on all wires"}
+        for axes, (key, words) in zip(drawing.subplots(1, 2), whats.items(), strict=True):
+            for number, (kind, name) in enumerate(TOPOLOGIES.items()):
+                if lines := [(line["parties"], line[key]) for line in r["lines"] if line["kind"] == kind]:
+                    marker = "osD^"[number]
+                    axes.plot(*zip(*lines, strict=True), marker=marker, color=theme.series(number), label=name)
+            axes.set(xlabel="parties", ylabel=words, xscale="log", yscale="log")
+            finish(axes, x=sorted({line["parties"] for line in r["lines"]}))

@@ -1,4 +1,4 @@
-"""What `privadmm compare`, `theory`, `tradeoff` and `reproduce` print, and the files of `compare`."""
+"""What `privadmm compare`, `theory`, `tradeoff`, `reproduce` and `papers` print, and the files of `compare`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,10 +10,12 @@ from privadmm.data.files import write_json
 from privadmm.papers.framework.pages import cells, kind, word
 from privadmm.papers.framework.study import VERDICTS, Check, Study
 from privadmm.papers.framework.theory_figures import heading
+from privadmm.papers.references import REFERENCES
 from privadmm.privacy.accounting import printed
 from privadmm.runs.metrics import amount
 from privadmm.runs.model import SIMULATED
-from privadmm.runs.plots import BLUE, GREY, ORANGE, canvas
+from privadmm.runs.palette import Meaning
+from privadmm.runs.style import SMALL, finish, picture
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -28,6 +30,7 @@ BOUNDS = {
     "standard_error": "+-",
 }
 CHECKS = ("check", "claimed by", "published", "ours", "verdict")
+NOISES: dict[str, Meaning] = {"certified": "own_noise", "secure sum": "secure_sum", "not private": "non_private"}
 STYLES = {True: "green", False: "bold red", None: "bold yellow"}
 
 
@@ -66,29 +69,48 @@ def save_comparison(result: dict[str, Any], out: Path) -> None:
     write_json(out / "comparison.json", result)
     for ranking in result["tables"]:
         name = "comparison" if len(result["tables"]) == 1 else f"comparison-{ranking['epsilon']:g}"
-        draw_comparison(result, ranking, out / f"{name}.png")
+        draw_comparison(result, ranking, out / name)
 
 
-def draw_comparison(result: dict[str, Any], ranking: dict[str, Any], path: Path) -> None:
-    """A point for each line that was run, with its standard error, and the majority class as a dashed line."""
+def draw_comparison(result: dict[str, Any], ranking: dict[str, Any], place: Path) -> None:
+    """A row for each line that was run, best at the top: accuracy and standard error, coloured by its noise."""
     lines = [line for line in ranking["lines"] if line["problem"] is None][::-1]
-    drawing = canvas(height=1.6 + 0.34 * len(lines))
-    axes = drawing.subplots()
-    colors = {"certified": BLUE, "not private": GREY}
-    for at, line in enumerate(lines):
-        value, error = 100 * line["accuracy"], 100 * (line["standard_error"] or 0.0)
-        color = colors.get(line["calibration"], ORANGE)
-        axes.errorbar(value, at, xerr=error, fmt="o", color=color, markersize=5, capsize=3)
-    axes.set_yticks(range(len(lines)), [f"{line['config']}, {line['calibration']}" for line in lines])
-    axes.grid(axis="y", color="0.93")
-    most = 100 * result["majority"]
-    axes.axvline(most, color="black", linestyle="--", linewidth=1, label=f"always the majority, {most:.1f} %")
-    axes.set(xlabel="test accuracy (%)")
-    axes.set_title(f"epsilon = {ranking['epsilon']:g}, delta = {result['delta']:g}", loc="right")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=9, loc="lower left", bbox_to_anchor=(0, 1))
-    drawing.supxlabel(f"blue: certified; orange: the paper's own noise. {SIMULATED}", fontsize=9, color=GREY)
-    drawing.savefig(path)
+    title = f"Test accuracy at epsilon = {ranking['epsilon']:g}, delta = {result['delta']:g}"
+    words = f"Whiskers: the standard error over {amount(result['seeds'], 'noise seed')}"
+    with picture(place, height=0.9 + 0.34 * (len(lines) + 1), title=title, words=words) as (drawing, theme):
+        axes = drawing.subplots()
+        most = 100 * result["majority"]
+        axes.axvline(most, color=theme.majority, linestyle="--", linewidth=1.4)
+        for at, line in enumerate(lines):
+            value, error = 100 * line["accuracy"], 100 * (line["standard_error"] or 0.0)
+            color = theme.of(NOISES.get(line["calibration"], "published"))
+            axes.errorbar(value, at, xerr=error, fmt="o", color=color)
+            words = f"{value:.1f} %"
+            axes.annotate(
+                words, (value + error, at), xytext=(8, 0), textcoords="offset points", va="center", fontsize=SMALL
+            )
+        axes.set_yticks(range(len(lines)), [f"{line['config']}: {noise_of(line)}" for line in lines])
+        axes.set_ylim(-0.6, len(lines) - 0.4 + 0.5)
+        label = f"always the majority, {most:.1f} %"
+        axes.annotate(
+            label,
+            (most, len(lines) - 0.35),
+            xytext=(5, 0),
+            textcoords="offset points",
+            color=theme.muted,
+            fontsize=SMALL,
+        )
+        axes.set(xlabel="test accuracy (%)")
+        axes.margins(x=0.16)
+        finish(axes)
+
+
+def noise_of(line: dict[str, Any]) -> str:
+    """The noise of a line of a comparison, in words."""
+    told = {"not private": "NOT PRIVATE", "certified": "certified, own noise", "secure sum": "certified, secure sum"}
+    return told.get(
+        line["calibration"], "as published" if (how := line["calibration"]) == "published" else f"the paper's {how}"
+    )
 
 
 def theory(r: dict[str, Any], out: Path | None) -> str:
@@ -183,3 +205,18 @@ def remarks(checks: Sequence[Check]) -> "list[Text]":
             lines += screen.wrapped(Text(f"{VERDICTS[check.ok]}: {check.name}", "bold"), room)
             lines += [Text("    ") + part for part in screen.wrapped(Text(check.why), room - 4)]
     return lines
+
+
+def papers(listed: dict[str, Any]) -> str:
+    """Each paper with its claims that hold, then all of them as a bibliography has them."""
+    columns = ("name", "paper", "year", "hold", "do not", "open", "claims")
+    rows = []
+    for name, one in listed["papers"].items():
+        count = one["verdicts"]["paper"]
+        words = [str(count[key]) for key in ("held", "failed", "unjudged", "claims")]
+        rows.append((name, escape(REFERENCES[name].names), str(one["year"]), *words))
+    total = [str(listed["total"][key]) for key in ("held", "failed", "unjudged", "claims")]
+    rows.append(("all", "", "", *total))
+    facts = [(name, escape(REFERENCES[name].cited)) for name in listed["papers"]]
+    title = "The papers' claims in the last full run"
+    return screen.shown(screen.table(title, columns, rows, left=columns[:2]), screen.rows([*facts]))

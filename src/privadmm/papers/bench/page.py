@@ -7,11 +7,10 @@ from typing import Any
 from privadmm.data.files import write_text
 from privadmm.papers.bench.workload import Goal, duration, size
 from privadmm.papers.bench.workloads import everything
-from privadmm.runs.plots import canvas
+from privadmm.runs.palette import Theme
+from privadmm.runs.style import finish, picture
 
 COLUMNS = ("workload", "ours", "reference", "ratio", "goal", "met", "floor", "memory")
-MET, MISSED, GREY = "#0072B2", "#D55E00", "#555555"  # Okabe and Ito's: told apart by the colour-blind
-SHADES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000")
 SHAPES = ("o", "s", "^", "D", "v")
 
 INTRODUCTION = """# Performance
@@ -148,44 +147,37 @@ def save(result: dict[str, Any], page: Path) -> None:
 
 def draw(result: dict[str, Any], path: Path) -> None:
     """Every goal and how far it was met, on the left; how times grow, on the right."""
-    from matplotlib import rc_context
-
     judged = [line for line in result["lines"] if line.get("margin") is not None and line["goal"] is not None]
-    with rc_context({"svg.hashsalt": "privadmm", "svg.fonttype": "none"}):
-        drawing = canvas(height=max(4.0, 0.24 * len(judged) + 1.4))
-        drawing.set_size_inches(11.0, max(4.0, 0.24 * len(judged) + 1.4))
+    height, quick = max(4.0, 0.24 * len(judged) + 1.4), result["quick"]
+    with picture(path.with_suffix(""), 11.0, height, mode=None, quick=quick, kinds=("svg",)) as (drawing, theme):
         left, right = drawing.subplots(1, 2, width_ratios=[3, 2])
-        goals(left, judged)
-        curves(right, result["growth"])
-        drawing.savefig(path, metadata={"Date": None})
+        goals(left, judged, theme)
+        curves(right, result["growth"], theme)
 
 
-def goals(axes: Any, lines: list[dict[str, Any]]) -> None:
+def goals(axes: Any, lines: list[dict[str, Any]], theme: Theme) -> None:
     for at, line in enumerate(reversed(lines)):
         met = line["margin"] >= 1
-        color = MET if met else MISSED
+        color = theme.certified if met else theme.published
         axes.plot([1, line["margin"]], [at, at], color=color, linewidth=2)
         axes.plot(line["margin"], at, "o" if met else "X", color=color, markersize=7)
-    axes.axvline(1, color=GREY, linewidth=1)
+    axes.axvline(1, color=theme.muted, linewidth=1)
     axes.set_xscale("log")
     axes.set_yticks(range(len(lines)), [f"{line['name']}  ({said(line)})" for line in reversed(lines)], fontsize=7)
     axes.set_xlabel("times better than the goal (circle: met, cross: missed)")
-    axes.grid(axis="x", alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_title("Goals")
+    finish(axes)
 
 
 def said(line: dict[str, Any]) -> str:
     return Goal(line["goal"]["kind"], line["goal"]["value"]).words
 
 
-def curves(axes: Any, growth: list[dict[str, Any]]) -> None:
-    for one, color, shape in zip(growth, SHADES, SHAPES, strict=False):
+def curves(axes: Any, growth: list[dict[str, Any]], theme: Theme) -> None:
+    for number, (one, shape) in enumerate(zip(growth, SHAPES, strict=False)):
         x = [size / one["sizes"][0] for size in one["sizes"]]
         y = [seconds / one["cpu"][0] for seconds in one["cpu"]]
-        axes.plot(x, y, marker=shape, color=color, label=f"{one['of']}: exponent {one['exponent']:.2f}")
+        axes.plot(x, y, marker=shape, color=theme.series(number), label=f"{one['of']}: exponent {one['exponent']:.2f}")
     axes.set(xscale="log", yscale="log", xlabel="size, over the smallest", ylabel="CPU time, over the smallest's")
-    axes.set_title("How time grows", fontsize=10)
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
-    if growth:
-        axes.legend(frameon=False, fontsize=8)
+    axes.set_title("How time grows")
+    finish(axes)

@@ -1,10 +1,12 @@
 """The DP-ADMM paper's figures and tables, drawn again."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Literal
 
 from privadmm.papers.dp_admm.runs import Case, Found, Method, Noise, Penalty, Ran, looked
 from privadmm.papers.framework.study import Figure, Grid, Line, Panel, Row, spread_words
+from privadmm.runs.palette import Meaning
 
 # Seconds for 100 rounds (Table III): by epsilon, of METHODS.
 TABLE_III = {
@@ -16,6 +18,7 @@ METHODS: dict[Method, Noise] = {"Algorithm 1": "off", "Algorithm 2": "published"
 PLAIN = 0.1, 1e-3  # the key under which Algorithm 1 is stored, which has neither epsilon nor delta
 NUMBERS: tuple[tuple[int, int, Penalty], ...] = ((1, 2, "l1"), (3, 6, "l2"))
 What = Literal["objective", "loss"]
+MEANINGS: dict[Noise, Meaning] = {"published": "published", "certified": "certified", "off": "non_private"}
 
 
 def figures(ran: Ran) -> list[Figure]:
@@ -27,7 +30,10 @@ def figures(ran: Ran) -> list[Figure]:
             "the paper's noise, by delta": [case("published", 0.1, delta) for delta in ran.deltas],
             "certified at the paper's totals": [case("certified", epsilon, 1e-3) for epsilon in ran.epsilons],
         }
-        panels = [panel(ran, title, "objective", [plain, *cases]) for title, cases in chosen.items()]
+        panels = [
+            panel(ran, title, "objective", [plain, *cases], by="delta" if title.endswith("delta") else "epsilon")
+            for title, cases in chosen.items()
+        ]
         caption = f"Figure {convergence}: convergence of DP-ADMM, {penalty}"
         drawn.append(Figure(f"figure-{convergence}", caption, panels))
         caption = f"Figure {accuracy}: the trained classifiers, {penalty}"
@@ -43,20 +49,21 @@ def versus_algorithm_2(ran: Ran) -> list[Figure]:
         panels = []
         for epsilon in (0.05, 0.1):
             cases = [Case("l2", method, noise, epsilon, 1e-3) for method in methods for noise in noises]
-            panels.append(panel(ran, f"epsilon = {epsilon:g}, delta = 1e-3", what, cases, by_method=True))
+            panels.append(panel(ran, f"epsilon = {epsilon:g}, delta = 1e-3", what, cases))
         drawn.append(Figure(f"figure-{number}", f"Figure {number}: DP-ADMM and Algorithm 2, {what}", panels))
     return drawn
 
 
-def panel(ran: Ran, title: str, what: What, cases: list[Case], by_method: bool = False) -> Panel:
-    """Draw cases by round. Colours are by method, or by epsilon and delta; dashes tell the noise."""
+def panel(ran: Ran, title: str, what: What, cases: list[Case], by: Literal["epsilon", "delta"] | None = None) -> Panel:
+    """Draw cases by round. Colours are those of the noise or, if asked, of epsilon or delta; Algorithm 2 is dashed."""
     lines = []
     for case in cases:
         found = ran.curves[case]
         values = found.objective if what == "objective" else found.loss
-        dashed = case.noise != "published"
-        series = case.method if by_method or case.noise == "off" else f"{case.epsilon:g}, {case.delta:g}"
-        lines.append(Line.of(named(case, found), values, looked(ran.rounds), dashed, series))
+        meaning = MEANINGS[case.noise] if by is None or case.noise == "off" else None
+        level = None if by is None else case.epsilon if by == "epsilon" else case.delta
+        dashed = case.method != "DP-ADMM"
+        lines.append(Line.of(named(case, found), values, looked(ran.rounds), dashed, meaning=meaning, level=level))
     return Panel(title, "round", f"{what}, sum over providers", lines, yscale="log")
 
 
@@ -78,19 +85,28 @@ def last(ran: Ran, penalty: Penalty) -> list[Panel]:
             ran.plain(penalty) if noise == "off" else ran.of(penalty, method, noise, epsilon, delta)
             for epsilon in ran.epsilons
         ]
-        x, dashed = [ran.total(epsilon, delta) for epsilon in ran.epsilons], noise != "published"
+        x, dashed = [ran.total(epsilon, delta) for epsilon in ran.epsilons], method != "DP-ADMM"
+        # The largest delta is the one that all methods have; the others stand behind it.
+        look = {"meaning": MEANINGS[noise], "shade": 1.0 if delta == max(ran.deltas) else 0.4}
         name = f"{method}, not private" if noise == "off" else f"{method}, {noise}, delta = {delta:g}"
-        accuracies.append(Line.of(name, [found.accuracy for found in each], x, dashed))
-        losses.append(Line.of(name, [found.loss[-1] for found in each], x, dashed))
+        accuracies.append(replace(Line.of(name, [found.accuracy for found in each], x, dashed), **look))
+        losses.append(replace(Line.of(name, [found.loss[-1] for found in each], x, dashed), **look))
     below, summed = "total epsilon, as the paper counts", "loss, sum over providers"
     panels = [
         Panel("accuracy on held-out records", below, "accuracy", accuracies, "log"),
         Panel("empirical loss", below, summed, losses, "log", "log"),
     ]
-    closer = [line for line in losses if not line.label.startswith("Algorithm 2, published")]
+    near, closer = ([each for each in some if not disrupted(each)] for some in (accuracies, losses))
     if len(closer) < len(losses):
-        panels.append(Panel("without Algorithm 2 as published", below, summed, closer, "log"))
+        title = "without Algorithm 2 as published"
+        panels.append(Panel(f"accuracy, {title}", below, "accuracy", near, "log", closer=True))
+        panels.append(Panel(title, below, summed, closer, "log"))
     return panels
+
+
+def disrupted(line: Line) -> bool:
+    """Tell whether it is the line beside which no other can be told from the rest."""
+    return line.label.startswith("Algorithm 2, published")
 
 
 def totals(ran: Ran) -> Grid:

@@ -10,9 +10,11 @@ from privadmm.data.arrays import Floats
 from privadmm.papers.dvp.tradeoff import WEIGHTS, Fit, FitError, Weights, fit, measured_best, model
 from privadmm.papers.framework.nodes import Seen
 from privadmm.papers.framework.study import Figure, Grid, Line, Panel, Row, spread_words
+from privadmm.runs.palette import Meaning
 
 EARLY, LATE = (0.2, 25.0), (20.0, 20.0)  # c4, c5 as printed: "at all iterations", and then "for iteration t > 1"
 KINDS = ("proof", "certified")
+MEANINGS: dict[str, Meaning] = {"proof": "published", "certified": "certified"}
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,10 @@ class Results:
 
 
 def figures(ran: Results) -> tuple[Figure, ...]:
-    rates = [Line.of(f"{kind} noise", ran.over(kind, "error", ran.rounds), ran.alphas(kind)) for kind in KINDS]
+    rates = [
+        Line.of(f"{kind} noise", ran.over(kind, "error", ran.rounds), ran.alphas(kind), meaning=MEANINGS[kind])
+        for kind in KINDS
+    ]
     title = f"(d) error rate after round {ran.rounds}"
     tradeoff = (
         *(losses(ran, round) for round in (ran.middle, ran.rounds)),
@@ -98,25 +103,26 @@ def by_round(ran: Results, kind: str) -> list[Line]:
     for alpha in alphas:
         seen, name = ran.seen(kind, alpha), f"alpha = {alpha:g}"
         cost = "no epsilon" if seen.epsilon is None else f"epsilon {seen.epsilon:.3g}"
-        lines.append(Line.of(f"{name}; certified {cost} in all", seen.loss, series=name))
+        lines.append(Line.of(f"{name}; certified {cost} in all", seen.loss, level=alpha))
     rho = ran.alphas("plain")[0]
     shown = ran.seen("plain", rho).loss[: len(ran.seen(kind, alphas[0]).loss)]
-    return [*lines, Line.of(f"no noise, rho = {rho:g}", shown, dashed=True)]
+    return [*lines, Line.of(f"no noise, rho = {rho:g}", shown, dashed=True, meaning="non_private")]
 
 
 def losses(ran: Results, round: int) -> Panel:
     lines = []
     for kind in KINDS:
         alphas, curve = ran.alphas(kind), ran.fits[kind, round]
-        lines.append(Line.of(f"{kind} noise", ran.over(kind, "loss", round), alphas))
+        meaning = MEANINGS[kind]
+        lines.append(Line.of(f"{kind} noise", ran.over(kind, "loss", round), alphas, meaning=meaning))
         if isinstance(curve, Fit):
             fine = np.geomspace(alphas[0], alphas[-1], 60)
             fitted = f"{curve.c4:.3g} exp(-{curve.c5:.3g} alpha) + {curve.c6:.3g}"
             label = f"{'fit' if curve.good else 'a poor fit'}: {fitted}"
-            lines.append(Line.of(label, curve(fine), fine.tolist(), dashed=True, series=f"fit, {kind}"))
+            lines.append(Line.of(label, curve(fine), fine.tolist(), dashed=True, meaning=meaning))
     alphas = ran.alphas("proof")
     printed = model(np.array(alphas), *LATE, ran.floor)
-    lines.append(replace(Line.of("20 exp(-20 alpha) + c6", printed, alphas), published=True))
+    lines.append(replace(Line.of("20 exp(-20 alpha) + c6", printed, alphas, meaning="published"), published=True))
     title = f"{'(a)' if round == ran.middle else '(b), (c)'} loss after round {round}"
     return Panel(title, "alpha of a round", "mean loss", lines, xscale="log", yscale="log")
 
@@ -129,7 +135,7 @@ def utility(ran: Results) -> Panel:
         worth = Weights(*WEIGHTS).privacy(alphas)[:, None] - ran.over(kind, "loss", ran.rounds)
         edge = "" if top["where"] == "inside" else f", the {top['where']} that was run"
         label, drawn = f"{kind} noise; best alpha {top['alpha']:.3g}{edge}", alphas >= 0.1
-        lines.append(Line.of(label, worth[drawn], alphas[drawn].tolist(), series=f"{kind} noise"))
+        lines.append(Line.of(label, worth[drawn], alphas[drawn].tolist(), meaning=MEANINGS[kind]))
     return Panel("utility of privacy less measured loss", "alpha of a round", "U_priv - loss", lines, xscale="log")
 
 

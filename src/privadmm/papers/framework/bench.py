@@ -1,16 +1,27 @@
 """Run the tasks of a paper in as many processes as there are cores. A task's result depends on its arguments alone."""
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from privadmm.errors import PrivadmmError
 
-Done = Callable[[int, int, Sequence[str]], None]  # tasks done, of how many, and which are running
+
+class Moment(NamedTuple):
+    """How far a run is."""
+
+    done: int
+    of: int
+    now: Sequence[str] = ()  # labels of running tasks
+    left: float | None = None  # seconds, roughly; None: nobody knows yet
+
+
+Done = Callable[[Moment], None]
 
 
 @dataclass(frozen=True)
@@ -48,6 +59,28 @@ class Failed:
     message: str
 
 
+class Kept(Protocol):
+    """Where results of tasks are kept, so that they are not computed twice."""
+
+    def get(self, task: Task) -> tuple[Any] | None: ...
+
+    def put(self, task: Task, result: Any) -> None: ...
+
+
+class Clock:
+    """Estimates how long is left: the tasks done took so long for what they cost; what is left costs so much."""
+
+    def __init__(self, tasks: Sequence[Task]) -> None:
+        self.began, self.left, self.done = time.monotonic(), sum(task.cost for task in tasks), 0.0
+
+    def finish(self, task: Task) -> None:
+        self.left, self.done = self.left - task.cost, self.done + task.cost
+
+    @property
+    def seconds(self) -> float | None:
+        return None if self.done <= 0 else (time.monotonic() - self.began) * max(self.left, 0.0) / self.done
+
+
 def perform(task: Task) -> Any:
     """Run one task, with one thread."""
     from privadmm.engine.loop import one_blas_thread
@@ -61,30 +94,54 @@ def perform(task: Task) -> Any:
         return Failed(str(error))
 
 
-def run(tasks: Sequence[Task], workers: int | None = None, done: Done = lambda n, of, now: None) -> dict[Any, Any]:
-    """Return the results by key, in one order, whatever the number of workers (1: in this process) and who is first."""
+def run(
+    tasks: Sequence[Task], workers: int | None = None, done: Done = lambda moment: None, kept: Kept | None = None
+) -> dict[Any, Any]:
+    """Return the results by key, in one order, whatever the number of workers (1: in this process) and who is first.
+
+    With `kept`, results that are there are taken, and every other one is put there as soon as it is known.
+    """
     if len({task.key for task in tasks}) != len(tasks):
         raise ValueError("two tasks have the same key")
-    results: dict[Any, Any] = {}
     ordered = sorted(tasks, key=lambda task: -task.cost)
+    known = {} if kept is None else {task.key: kept.get(task) for task in ordered}
+    results = {key: found[0] for key, found in known.items() if found is not None}
+    missing = [task for task in ordered if task.key not in results]
+    clock = Clock(missing)
+
+    def tell(now: Sequence[str] = ()) -> None:
+        done(Moment(len(results), len(tasks), now, clock.seconds))
+
+    def finish(task: Task, result: Any) -> None:
+        if kept is not None:
+            kept.put(task, result)
+        results[task.key] = result
+        clock.finish(task)
+
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    count = min(workers or cores, len(tasks))
+    count = min(workers or cores, len(missing))
     if count <= 1:
-        for task in ordered:
-            done(len(results), len(tasks), (task.label,))
-            results[task.key] = perform(task)
-        done(len(results), len(tasks), ())
-        return results
+        for task in missing:
+            tell((task.label,))
+            finish(task, perform(task))
+    else:
+        together(missing, count, tell, finish)
+    tell()
+    return {task.key: results[task.key] for task in ordered}
+
+
+def together(
+    tasks: Sequence[Task], count: int, tell: Callable[[Sequence[str]], None], finish: Callable[[Task, Any], None]
+) -> None:
+    """Run tasks in so many processes, and hand each result over as soon as it is there."""
     pool = ProcessPoolExecutor(count, mp_context=get_context("spawn"))
     try:
-        pending: dict[Future[Any], Task] = {pool.submit(perform, task): task for task in ordered}
+        pending: dict[Future[Any], Task] = {pool.submit(perform, task): task for task in tasks}
         while pending:
-            now = [task.label for future, task in pending.items() if future.running()]
-            done(len(results), len(tasks), now[:count])
+            tell([task.label for future, task in pending.items() if future.running()][:count])
             ready, _ = wait(pending, timeout=1.0, return_when=FIRST_COMPLETED)
             for future in ready:
-                results[pending.pop(future).key] = future.result()
-        done(len(results), len(tasks), ())
+                finish(pending.pop(future), future.result())
     except BaseException:
         # Do not wait for running tasks: nobody needs their results any more.
         for process in list(pool._processes.values()):
@@ -92,4 +149,3 @@ def run(tasks: Sequence[Task], workers: int | None = None, done: Done = lambda n
         pool.shutdown(wait=False, cancel_futures=True)
         raise
     pool.shutdown()
-    return {task.key: results[task.key] for task in ordered}

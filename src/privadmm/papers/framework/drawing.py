@@ -1,67 +1,114 @@
-"""A study's figures as files: a line is the mean over runs, its band their range, and crosses are the paper's."""
+"""A study's figures as files: a line is the mean over runs, bands or whiskers their range, crosses are the paper's."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from privadmm.papers.framework.study import Figure, Line, Panel
-from privadmm.runs.model import SIMULATED
-from privadmm.runs.plots import BEYOND, GREY, RED, canvas
+from privadmm.runs.palette import LIGHT, Theme
+from privadmm.runs.plots import BEYOND
+from privadmm.runs.style import SMALL, band, finish, picture, symbols
 
-COLORS: tuple[str, ...] = ("#2a6fbb", "#d9730d", "#2e8b57", "#8e44ad", "#c0392b", "#7f8c8d")
-COLORS += ("#b7950b", "#17a2b8", "#e377c2", "#5d4037", "#7cb342", "#1a237e")
-WIDTH, HEIGHT = 5.2, 4.2
-MANY, LONG = 4, 45  # lines, and characters of a label, beyond which legends go below the axes
-QUICK = "QUICK RUN: fewer seeds, rounds and settings than a full one"
+WIDTH, HEIGHT = 5.2, 3.7  # inches of a panel
+ROW = 0.19  # inches of a row of a legend
+FEW = 12  # points of a line that are marked one by one, with whiskers in place of a band
 NARROW = 3.0  # the largest over the least value, below which a logarithmic axis shows nothing
 COUNTED = ("round", "epoch", "iteration")  # x axes that have whole numbers alone
+MARKERS = "osD^vPX"
+LONG = 74  # letters of a legend's row that fit below a panel
+SPREAD = "Bands and whiskers: the range over runs"
 
 
-def draw(figure: Figure, path: Path, quick: bool = False) -> None:
-    """Draw the figure; the picture of a quick run says so."""
-    lines = [line for panel in figure.panels for line in panel.lines]
+def draw(figure: Figure, place: Path, quick: bool = False, theme: Theme = LIGHT) -> None:
+    """Write PLACE.svg and PLACE.png; the picture of a quick run says so."""
     columns = 2 if len(figure.panels) == 4 else min(3, len(figure.panels))
     rows = -(-len(figure.panels) // columns)
-    most = max(len(panel.lines) for panel in figure.panels)
-    below = most > MANY or any(len(line.label) > LONG for line in lines)
-    height = HEIGHT + (0.18 * most if below else 0.0)
-    drawing = canvas(height=height * rows)
-    drawing.set_size_inches(WIDTH * columns, height * rows + 0.5)
-    boxes, colors = drawing.subplots(rows, columns, squeeze=False).ravel(), colored(figure)
-    for axes, panel in zip(boxes, figure.panels, strict=False):
-        fill(axes, panel, colors, below)
-    for axes in boxes[len(figure.panels) :]:
-        axes.set_axis_off()
-    title = f"{QUICK}\n{figure.caption}" if quick else figure.caption
-    drawing.suptitle(title, fontsize=11, color=RED if quick else None)
-    if any(banded(line) for line in lines):
-        drawing.supxlabel(f"Bands: the range over runs. {SIMULATED}", fontsize=8, color=GREY)
-    drawing.savefig(path)
+    most = max(0 if single(panel) else len(panel.lines) for panel in figure.panels)
+    words = SPREAD if any(banded(line) for panel in figure.panels for line in panel.lines) else ""
+    size = WIDTH * columns, (HEIGHT + ROW * most) * rows
+    with picture(place, *size, title=figure.caption, words=words, quick=quick, theme=theme) as (drawing, _):
+        boxes = drawing.subplots(rows, columns, squeeze=False).ravel()
+        for axes, panel in zip(boxes, figure.panels, strict=False):
+            fill(axes, panel, colored(figure, panel, theme))
+        for axes in boxes[len(figure.panels) :]:
+            axes.set_axis_off()
 
 
-def colored(figure: Figure) -> dict[str, str]:
-    """Give every series a colour, in the order in which they come; the same in all panels."""
-    names = dict.fromkeys(line.series or line.label for panel in figure.panels for line in panel.lines)
-    return {name: COLORS[number % len(COLORS)] for number, name in enumerate(names)}
+def colored(figure: Figure, panel: Panel, theme: Theme = LIGHT) -> dict[str, str]:
+    """The colour of every line of a panel by its label: of its meaning, its level, or its series."""
+    named = [line for each in figure.panels for line in each.lines if line.meaning is None and line.level is None]
+    series = list(dict.fromkeys(line.series or line.label for line in named))
+    levels = sorted({line.level for line in panel.lines if line.level is not None and line.meaning is None})
+    scale = dict(zip(levels, theme.scale(len(levels)), strict=True))
+    found = {}
+    for line in panel.lines:
+        if line.meaning is not None:
+            found[line.label] = theme.of(line.meaning)
+        elif line.level is not None:
+            found[line.label] = scale[line.level]
+        else:
+            found[line.label] = theme.series(series.index(line.series or line.label))
+    return found
 
 
-def fill(axes: Any, panel: Panel, colors: dict[str, str], below: bool = False) -> None:
+def single(panel: Panel) -> bool:
+    """Tell whether nothing but single points would be seen: then lines are rows, each with its range."""
+    return bool(panel.lines) and all(len(line.x) == 1 for line in panel.lines)
+
+
+def fill(axes: Any, panel: Panel, colors: Mapping[str, str]) -> None:
+    if single(panel):
+        dots(axes, panel, colors)
+        return
     from matplotlib.ticker import MaxNLocator
 
-    for line in panel.lines:
-        plot(axes, line, colors[line.series or line.label])
     yscale = panel.yscale if wide(panel) else "linear"
     axes.set(title=panel.title, xlabel=panel.xlabel, ylabel=panel.ylabel, xscale=panel.xscale, yscale=yscale)
+    ranges = [line for line in panel.lines if banded(line)]
+    for number, line in enumerate(panel.lines):
+        apart = ranges.index(line) - (len(ranges) - 1) / 2 if line in ranges else 0.0
+        plot(axes, line, colors[line.label], MARKERS[number % len(MARKERS)], len(ranges), apart)
     if panel.xscale == "linear" and panel.xlabel.startswith(COUNTED):
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
-    axes.title.set_fontsize(10)
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
-    if panel.lines and below:
-        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), frameon=False, fontsize=8)
-    elif panel.lines:
-        axes.legend(loc="best", framealpha=0.6, fontsize=8)
+    at = sorted({float(x) for line in panel.lines for x in line.x if len(line.x) < FEW})
+    finish(axes, x=at, legend=False)
+    legend(axes)
+
+
+def legend(axes: Any) -> None:
+    """Put the legend below the axes, where it hides nothing."""
+    from matplotlib.transforms import ScaledTranslation
+
+    handles, labels = axes.get_legend_handles_labels()
+    if handles:
+        below = axes.transAxes + ScaledTranslation(0, -0.44, axes.figure.dpi_scale_trans)
+        texts = [shortened(symbols(label)) for label in labels]
+        place = {"loc": "upper left", "bbox_to_anchor": (0, 0), "bbox_transform": below, "borderaxespad": 0}
+        axes.legend(handles, texts, **place, labelspacing=0.25)
+
+
+def shortened(label: str) -> str:
+    return label if len(label) <= LONG else f"{label[: LONG - 1]}…"
+
+
+def dots(axes: Any, panel: Panel, colors: Mapping[str, str]) -> None:
+    """Draw a row for each line, which has one point: its value and range. The x axis of the panel goes into words."""
+    rows = panel.lines[::-1]
+    for at, line in enumerate(rows):
+        value, color = float(line.mean[0]), colors[line.label]
+        if not np.isfinite(value) or abs(value) >= BEYOND:
+            axes.annotate("ran away", (0.02, at), xycoords=("axes fraction", "data"), va="center", fontsize=SMALL)
+            continue
+        spread = [[max(value - float(line.low[0]), 0.0)], [max(float(line.high[0]) - value, 0.0)]]
+        axes.errorbar([value], [at], xerr=spread, fmt="x" if line.published else "o", color=color, linewidth=1.4)
+    axes.set_yticks(range(len(rows)), [shortened(symbols(line.label)) for line in rows])
+    axes.set_ylim(-0.6, len(rows) - 0.4)
+    (x,) = {float(line.x[0]) for line in rows} if len({line.x[0] for line in rows}) == 1 else (None,)
+    where = "" if x is None else f" ({panel.xlabel} {x:g})"
+    axes.set(title=panel.title, xlabel=f"{panel.ylabel}{where}", xscale=panel.yscale if wide(panel) else "linear")
+    finish(axes, legend=False)
 
 
 def wide(panel: Panel) -> bool:
@@ -75,15 +122,32 @@ def banded(line: Line) -> bool:
     return not line.published and bool((line.high > line.low).any())
 
 
-def plot(axes: Any, line: Line, color: str) -> None:
+def plot(axes: Any, line: Line, color: str, marker: str = "o", among: int = 1, apart: float = 0.0) -> None:
+    """Draw one line. `among` ranges share the axes; this one's whiskers stand `apart` steps from the middle."""
     x, mean = np.asarray(line.x, dtype=float), line.mean
     shown = np.isfinite(mean) & (np.abs(mean) < BEYOND)
     if line.published:
         axes.plot(x[shown], mean[shown], "x", color=color, label=f"{line.label}, published")
         return
-    style, marker = "--" if line.dashed else "-", "o" if len(x) < 12 else ""
+    style = {"linestyle": "--" if line.dashed else "-", "color": color, "alpha": line.shade}
     label = line.label if shown.all() else f"{line.label} (ran away)"
-    axes.plot(x[shown], mean[shown], style, marker=marker, markersize=4, color=color, label=label)
-    if banded(line):
-        low, high = np.clip([line.low, line.high], -BEYOND, BEYOND)
-        axes.fill_between(x, low, high, where=shown, color=color, alpha=0.15, linewidth=0)
+    low, high = np.clip([line.low, line.high], -BEYOND, BEYOND)
+    few = len(x) < FEW
+    place = dodged(x, apart, among, axes.get_xscale() == "log") if few and banded(line) else x
+    axes.plot(place[shown], mean[shown], marker=marker if few else "", label=label, **style)
+    if banded(line) and few:
+        ends = np.maximum([mean - low, high - mean], 0.0)[:, shown]
+        axes.errorbar(place[shown], mean[shown], yerr=ends, fmt="none", color=color, alpha=0.6 * line.shade, lw=1)
+    elif banded(line):
+        band(axes, x[shown], low[shown], high[shown], color, among)
+
+
+def dodged(x: Sequence[float] | np.ndarray, apart: float, among: int, log: bool) -> np.ndarray:
+    """The x of a line moved a little to its side, so that the whiskers of several lines stand beside one another."""
+    values = np.asarray(x, dtype=float)
+    if len(values) < 2 or among < 2:
+        return values
+    places = np.log(values) if log else values
+    step = float(np.min(np.diff(np.unique(places)))) if len(np.unique(places)) > 1 else 0.0
+    moved = places + apart * min(0.5 / among, 0.09) * step
+    return np.exp(moved) if log else moved

@@ -17,7 +17,7 @@ def save(study: Study, out: Path, quick: bool = False) -> None:
 
     out.mkdir(parents=True, exist_ok=True)
     for figure in study.figures:
-        draw(figure, out / f"{figure.name}.png", quick)
+        draw(figure, out / figure.name, quick)
     (out / "results.md").write_text(page(study, quick), encoding="utf-8")
     write_json(out / "study.json", study.record | {"quick": quick})
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from privadmm.data.arrays import Floats
+from privadmm.runs.palette import Meaning
 
 Whose = Literal["paper", "ours"]
 Scale = Literal["linear", "log"]
@@ -88,7 +89,8 @@ def spread_words(values: ArrayLike, digits: int = 4) -> str:
 class Line:
     """One curve: mean and range over runs for each x; `published` marks what was read off the paper.
 
-    Curves of one `series` (or else of one label) have one colour in all panels of a figure.
+    A curve has the colour of its `meaning`; else of its `level`, a number by which the curves of a panel are ordered;
+    else of its `series` (or label), the same in all panels of a figure. `shade` below 1 makes it paler.
     """
 
     label: str
@@ -99,16 +101,26 @@ class Line:
     published: bool = False
     dashed: bool = False
     series: str = ""
+    meaning: Meaning | None = None
+    level: float | None = None
+    shade: float = 1.0
 
     @staticmethod
     def of(
-        label: str, values: ArrayLike, x: Sequence[float] | None = None, dashed: bool = False, series: str = ""
+        label: str,
+        values: ArrayLike,
+        x: Sequence[float] | None = None,
+        dashed: bool = False,
+        series: str = "",
+        meaning: Meaning | None = None,
+        level: float | None = None,
+        shade: float = 1.0,
     ) -> "Line":
         """Draw values (points, runs), or (points,) of a single run, over x or else over rounds 1, 2, ..."""
         runs = np.asarray(values, dtype=float)
         runs, x = runs.reshape(len(runs), -1), range(1, len(runs) + 1) if x is None else x
         ends = runs.mean(axis=-1), runs.min(axis=-1), runs.max(axis=-1)
-        return Line(label, x, *ends, dashed=dashed, series=series)
+        return Line(label, x, *ends, False, dashed, series, meaning, level, shade)
 
     @property
     def record(self) -> dict[str, Any]:
@@ -122,12 +134,15 @@ class Line:
 
 @dataclass(frozen=True)
 class Panel:
+    """Lines over one pair of axes. A `closer` panel draws lines of another once more, without what hid them."""
+
     title: str
     xlabel: str
     ylabel: str
     lines: Sequence[Line]
     xscale: Scale = "linear"
     yscale: Scale = "linear"
+    closer: bool = False
 
     @property
     def record(self) -> dict[str, Any]:
@@ -136,11 +151,16 @@ class Panel:
 
 @dataclass(frozen=True)
 class Figure:
-    """Panels side by side, in the file NAME.png."""
+    """Panels side by side, in the files NAME.svg and NAME.png."""
 
     name: str
     caption: str
     panels: Sequence[Panel]
+
+    @property
+    def record(self) -> list[dict[str, Any]]:
+        """The panels' numbers, each once."""
+        return [panel.record for panel in self.panels if not panel.closer]
 
 
 @dataclass(frozen=True)
@@ -184,14 +204,24 @@ class Study:
         return {"held": verdicts[True], "failed": verdicts[False], "unjudged": verdicts[None]}
 
     @property
+    def verdicts(self) -> dict[str, dict[str, int]]:
+        """How many checks have each verdict, the paper's claims and our own expectations apart."""
+        found = {}
+        for of in ("paper", "ours"):
+            count = Counter(check.ok for check in self.checks if check.of == of)
+            words = {"held": count[True], "failed": count[False], "unjudged": count[None], "claims": count.total()}
+            found[of] = words
+        return found
+
+    @property
     def tally(self) -> str:
         """How many checks hold, the paper's claims and our own expectations apart."""
         parts = []
         for of, what in (("paper", "the paper's claims"), ("ours", "our own expectations")):
-            verdicts = Counter(check.ok for check in self.checks if check.of == of)
-            if verdicts:
-                unjudged = f", {verdicts[None]} cannot be judged" if verdicts[None] else ""
-                parts.append(f"{verdicts[True]} of {verdicts.total()} of {what} hold{unjudged}")
+            count = self.verdicts[of]
+            if count["claims"]:
+                unjudged = f", {count['unjudged']} cannot be judged" if count["unjudged"] else ""
+                parts.append(f"{count['held']} of {count['claims']} of {what} hold{unjudged}")
         return "; ".join(parts)
 
     @property
@@ -205,8 +235,7 @@ class Study:
             "parameters": [asdict(parameter) for parameter in self.parameters],
             "tables": [{"name": grid.name, "columns": grid.columns, "rows": grid.rows} for grid in self.grids],
             "figures": [
-                {"name": figure.name, "caption": figure.caption, "panels": [panel.record for panel in figure.panels]}
-                for figure in self.figures
+                {"name": figure.name, "caption": figure.caption, "panels": figure.record} for figure in self.figures
             ],
             "notes": list(self.notes),
         }

@@ -1,21 +1,25 @@
 """Files of `privadmm theory` and `privadmm tradeoff`: their results as JSON, and a figure of each."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from privadmm.data.arrays import Floats
 from privadmm.data.files import write_json
 from privadmm.papers.dvp.tradeoff import Fit, Weights
 from privadmm.runs.metrics import amount
-from privadmm.runs.model import SIMULATED
-from privadmm.runs.plots import BLUE, GREY, ORANGE, RED, canvas
+from privadmm.runs.palette import Theme
+from privadmm.runs.style import band, finish, picture
+
+FAR = 3.0  # how many times the range of the utility of privacy a point may lie below it
 
 
 def save(result: dict[str, Any], out: Path, name: str) -> None:
-    """Write NAME.json and NAME.png."""
+    """Write NAME.json, NAME.svg and NAME.png."""
     write_json(out / f"{name}.json", result)
-    (draw_theory if name == "theory" else draw_tradeoff)(result, out / f"{name}.png")
+    (draw_theory if name == "theory" else draw_tradeoff)(result, out / name)
 
 
 def heading(result: dict[str, Any]) -> str:
@@ -23,67 +27,83 @@ def heading(result: dict[str, Any]) -> str:
     return f"{what}, {amount(result['seeds'], 'run')}"
 
 
-def draw_theory(result: dict[str, Any], path: Path) -> None:
+def draw_theory(result: dict[str, Any], place: Path) -> None:
     """Draw bounds and the measured curve by round, with a band of two standard errors."""
-    drawing = canvas(height=4.6)
-    axes, rounds = drawing.subplots(), np.array(result["rounds"])
-    marker = "o" if len(rounds) < 3 else ""
-    lines = [("published", GREY, "--", "published"), ("corrected", RED, "-", "corrected")]
-    if result["theorem"] == 1:
-        lines.append(("corrected_records", ORANGE, "-", "corrected, without the terms of (28)"))
-    for key, color, style, label in lines:
-        if result[key] is not None:
-            axes.plot(rounds, result[key], color=color, linestyle=style, label=label, marker=marker)
-    measured = np.array(result["measured"])
-    axes.plot(rounds, measured, color=BLUE, label="measured", marker=marker)
-    if result["standard_error"] is not None:
-        error = 2 * np.array(result["standard_error"])
-        low = np.maximum(measured - error, measured / 100)
-        axes.fill_between(rounds, low, measured + error, color=BLUE, alpha=0.2, linewidth=0)
     failed = sum(not condition["holds"] for condition in result["conditions"])
-    note = f"{amount(failed, 'condition')} of the theorem not met. " if failed else ""
-    axes.set(xlabel="round", ylabel="expected distance from the optimum", yscale="log", title=heading(result))
-    finish(axes)
-    drawing.supxlabel(f"{note}{SIMULATED}", fontsize=9, color=GREY)
-    drawing.savefig(path)
+    words = f"{amount(failed, 'condition')} of the theorem not met" if failed else ""
+    with picture(place, height=4.2, title=heading(result), words=words) as (drawing, theme):
+        axes, rounds = drawing.subplots(), np.array(result["rounds"])
+        marker = "o" if len(rounds) < 3 else ""
+        lines = [("published", theme.published, "--", "published"), ("corrected", theme.curator, "-", "corrected")]
+        if result["theorem"] == 1:
+            lines.append(("corrected_records", theme.baseline, "-", "corrected, without the terms of (28)"))
+        for key, color, style, label in lines:
+            if result[key] is not None:
+                axes.plot(rounds, result[key], color=color, linestyle=style, label=label, marker=marker)
+        measured = np.array(result["measured"])
+        axes.plot(rounds, measured, color=theme.certified, label="measured, with two standard errors", marker=marker)
+        if result["standard_error"] is not None:
+            error = 2 * np.array(result["standard_error"])
+            band(axes, rounds, np.maximum(measured - error, measured / 100), measured + error, theme.certified)
+        axes.set(xlabel="round", ylabel="expected distance from the optimum", yscale="log")
+        finish(axes)
 
 
-def draw_tradeoff(result: dict[str, Any], path: Path) -> None:
-    """Draw the last round, a column for each noise: points and fit, below them the utilities and the best alpha."""
-    drawing = canvas(height=6.2)
-    drawing.set_size_inches(10, 6.2)
+def draw_tradeoff(result: dict[str, Any], place: Path) -> None:
+    """Draw the last round, a column for each noise: losses and their fit, below them utilities and the best alpha.
+
+    A fit that was rejected is not drawn: its curve says nothing of the points.
+    """
     weights, last = Weights(*result["weights"]), result["rounds"][-1]
     lines = [line for line in result["lines"] if line["round"] == last]
-    for line, (above, below) in zip(lines, drawing.subplots(2, len(lines), sharex=True).T, strict=True):
-        color = BLUE if line["calibration"] == "certified" else ORANGE
-        ran = [point for point in line["points"] if point["problem"] is None]
-        alphas, losses = (np.array([point[key] for point in ran]) for key in ("alpha", "loss"))
-        fine, curve = np.geomspace(alphas[0], alphas[-1], 400), Fit(**line["fit"])
-        errors = [2 * (point["standard_error"] or 0.0) for point in ran]
-        above.errorbar(alphas, losses, yerr=errors, fmt="o", color=color, markersize=4, label="measured")
-        quality = f"{'' if curve.good else 'a poor '}fit, R$^2$ = {curve.r2:.3f}"
-        above.plot(fine, curve(fine), color=color, label=quality)
-        best = line["best_measured"]
-        below.plot(fine, weights.privacy(fine), color=GREY, linestyle="--", label="utility of privacy")
-        if curve.good:
-            below.plot(fine, weights.privacy(fine) - curve(fine), color=color, label="less the fitted loss")
-        worth = weights.privacy(alphas) - losses
-        below.plot(alphas, worth, "o", color=color, markersize=4, label="less the measured loss")
-        label = f"best alpha {best['alpha']:.3g}"
-        below.plot([best["alpha"]], [best["utility"]], "*", color=color, markersize=11, label=label)
-        above.axvline(best["alpha"], color=GREY, linewidth=0.8, linestyle=":")
-        scale = "log" if losses.max() > 10 * losses.min() > 0 else "linear"
-        title = f"{line['calibration']} noise, {amount(last, 'round')}"
-        above.set(ylabel="empirical loss", xscale="log", yscale=scale, title=title)
-        below.set(xlabel="alpha of one round", ylabel="utility")
-    for axes in drawing.axes:
-        finish(axes)
-    note = f"certified: one round costs alpha at delta = {result['delta']:g}. {SIMULATED}"
-    drawing.supxlabel(note, fontsize=9, color=GREY)
-    drawing.savefig(path)
+    words = f"Whiskers: two standard errors. Certified: one round costs alpha at delta = {result['delta']:g}"
+    title = f"What an alpha costs in loss, after {amount(last, 'round')}"
+    with picture(place, width=10, height=6.0, title=title, words=words) as (drawing, theme):
+        for line, (above, below) in zip(lines, drawing.subplots(2, len(lines), sharex=True).T, strict=True):
+            certified = line["calibration"] == "certified"
+            color = theme.certified if certified else theme.published
+            ran = [point for point in line["points"] if point["problem"] is None]
+            alphas, losses = (np.array([point[key] for point in ran]) for key in ("alpha", "loss"))
+            curve, best = Fit(**line["fit"]), line["best_measured"]
+            draw_losses(above, ran, alphas, losses, curve, color)
+            draw_utility(below, weights, alphas, losses, curve, color, theme)
+            label = f"best alpha {best['alpha']:.3g}"
+            below.plot([best["alpha"]], [best["utility"]], "*", color=color, markersize=11, label=label)
+            above.set_title("certified noise" if certified else "noise of the paper's proof")
+            for axes in (above, below):
+                axes.axvline(best["alpha"], color=theme.majority, linewidth=1, linestyle=":")
+                axes.set_xscale("log")
+                finish(axes, x=alphas)
 
 
-def finish(axes: Any) -> None:
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=9)
+def draw_losses(
+    axes: Any, ran: Sequence[dict[str, Any]], alphas: Floats, losses: Floats, curve: Fit, color: str
+) -> None:
+    """Measured losses, and the curve where it fits them."""
+    errors = [2 * (point["standard_error"] or 0.0) for point in ran]
+    axes.errorbar(alphas, losses, yerr=errors, fmt="o", color=color, label="measured")
+    if curve.good:
+        fine = np.geomspace(alphas[0], alphas[-1], 400)
+        axes.plot(fine, curve(fine), color=color, label=f"fit, R$^2$ = {curve.r2:.3f}")
+    else:
+        label = f"no fit: c4 exp(-c5 alpha) + c6 is off by up to {100 * curve.off:.3g} %"
+        axes.plot(alphas, losses, color=color, linewidth=0.9, linestyle=":", label=label)
+    axes.set(ylabel="empirical loss", yscale="log" if losses.max() > 10 * losses.min() > 0 else "linear")
+
+
+def draw_utility(
+    axes: Any, weights: Weights, alphas: Floats, losses: Floats, curve: Fit, color: str, theme: Theme
+) -> None:
+    """The utility of privacy, and what the loss leaves of it. What is far below the rest is an arrow at the floor."""
+    fine = np.geomspace(alphas[0], alphas[-1], 400)
+    gain, worth = weights.privacy(fine), weights.privacy(alphas) - losses
+    axes.plot(fine, gain, color=theme.non_private, linestyle="--", label="utility of privacy")
+    if curve.good:
+        axes.plot(fine, gain - curve(fine), color=color, label="less the fitted loss")
+    floor = min(float(gain.min()), float(worth.max())) - FAR * float(np.ptp(gain))
+    low = worth < floor
+    axes.plot(alphas[~low], worth[~low], "o", color=color, label="less the measured loss")
+    if low.any():
+        label = f"further down, to {worth.min():.3g}"
+        axes.plot(alphas[low], np.full(int(low.sum()), floor), "v", color=color, label=label)
+    axes.set(xlabel="alpha of one round", ylabel="utility")

@@ -57,7 +57,7 @@ class Results:
 
 def figures(ran: Results) -> tuple[Figure, ...]:
     rhos = ran.overfitting
-    line = Line.of("ADMM", [seen.error[-1] for seen in rhos.values()], list(rhos))
+    line = Line.of("ADMM", [seen.error[-1] for seen in rhos.values()], list(rhos), meaning="non_private")
     panel = Panel("no noise", "rho", "error rate on test records", [line], xscale="log")
     varied_panels = [varied(ran, alpha) for alpha in ran.levels("published") if ran.varied(alpha)]
     return (
@@ -71,18 +71,18 @@ def figures(ran: Results) -> tuple[Figure, ...]:
 def convergence(ran: Results) -> Figure:
     panels = []
     for size, runs in ran.gammas.items():
-        lines = [both(f"gamma = {gamma:g}", seen) for gamma, seen in runs.items() if gamma < STILL]
-        lines.append(Line.of("ADMM", runs[STILL].loss, dashed=True))
+        lines = [both(f"gamma = {gamma:g}", seen, gamma) for gamma, seen in runs.items() if gamma < STILL]
+        lines.append(Line.of("ADMM", runs[STILL].loss, dashed=True, meaning="non_private"))
         panels.append(Panel(f"(a) R-ADMM, {size} nodes", "iteration", "mean loss", lines))
     for place, name, words in (("(b)", "apart", "1 + {k} q_2"), ("(c)", "alike", "1 + {k}/100")):
-        lines = [both(words.format(k=k), seen, f"k = {k}") for k, seen in ran.speeds(name).items()]
+        lines = [both(words.format(k=k), seen, k) for k, seen in ran.speeds(name).items()]
         panels.append(Panel(f"{place} MR-ADMM, penalties grow by", "iteration", "mean loss", lines))
     return Figure("figure-1", "Figure 1: convergence without noise", panels)
 
 
-def both(label: str, seen: Seen, series: str = "") -> Line:
+def both(label: str, seen: Seen, level: float) -> Line:
     """Odd and even iterates in turn."""
-    return Line.of(label, np.stack([seen.loss, seen.even], axis=1).reshape(-1, seen.loss.shape[-1]), series=series)
+    return Line.of(label, np.stack([seen.loss, seen.even], axis=1).reshape(-1, seen.loss.shape[-1]), level=level)
 
 
 def varied(ran: Results, alpha: float) -> Panel:
@@ -107,7 +107,7 @@ def comparison(ran: Results, kind: str) -> Figure:
             claimed = f"; published {run.seen.claimed:.3g}" if run.seen.claimed is not None else ""
             label = f"{name}{claimed}; certified {run.seen.epsilon:.3g}"
             lines.append(Line.of(label, run.seen.loss, run.iterations, series=name))
-        lines.append(Line.of("ADMM, no noise", ran.overfitting[RHO].loss, dashed=True))
+        lines.append(Line.of("ADMM, no noise", ran.overfitting[RHO].loss, dashed=True, meaning="non_private"))
         panels.append(Panel(f"{letter} = {level:g}", "iteration", "mean loss", lines))
     for level, by_name in runs.items() if kind == "published" else ():
         lines = [Line.of(name, run.spent, run.iterations) for name, run in by_name.items()]

@@ -18,6 +18,7 @@ from privadmm.papers.framework.runs import follow
 from privadmm.papers.framework.study import Check, Claim, Figure, Line, Panel, expect, falls, rises, spread_words
 from privadmm.papers.pdml.runs import SERVERS, TENTH, Setup, against
 from privadmm.papers.pdml.table import certified
+from privadmm.runs.palette import Meaning
 
 USED, FEW = 45_000, 4_500  # records; FEW in a quick run
 LABEL, LOUD = 1.0, 0.3  # LOUD: V, a third of a converged weight's norm, so that its decay is seen
@@ -123,7 +124,8 @@ def figures(setting: Setting, found: Found) -> tuple[Figure, ...]:
         Line.of(f"{name} ({span(setups, setting)})", [loss[setup][-1] for setup in setups], labels)
         for name, setups in phases.items()
     ]
-    of_labels.append(Line.of("no privacy", np.repeat(loss[PLAIN][-1:], len(labels), axis=0), labels, dashed=True))
+    plain = np.repeat(loss[PLAIN][-1:], len(labels), axis=0)
+    of_labels.append(Line.of("no privacy", plain, labels, dashed=True, meaning="non_private"))
     rates, apart = [setup for setup in loss if rated(setup)], "largest difference of norms"
     convergence = (
         Panel("(a) servers apart", "round", apart, lines(setting, gap, three[1:]), yscale="log"),
@@ -160,7 +162,11 @@ def lines(setting: Setting, values: dict[Setup, Floats], setups: Sequence[Setup]
     labels = {
         setup: words(setup) if setup == PLAIN else f"{words(setup)} ({promised(setup, setting)})" for setup in setups
     }
-    return [Line.of(labels[s], values[s], dashed=s == PLAIN, series=words(s)) for s in setups]
+    return [Line.of(labels[s], values[s], dashed=s == PLAIN, series=words(s), meaning=meaning(s)) for s in setups]
+
+
+def meaning(setup: Setup) -> Meaning | None:
+    return "non_private" if setup == PLAIN else "certified" if setup == CERTIFIED else None
 
 
 def rounds_to_end(values: Floats) -> Floats:

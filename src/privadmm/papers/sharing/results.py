@@ -8,6 +8,7 @@ import numpy as np
 from privadmm.data.arrays import Floats
 from privadmm.papers.framework.study import Figure, Grid, Line, Panel, Row, spread_words
 from privadmm.papers.sharing.runs import ACCURACY, LOSS, OBJECTIVE, Kind, Level, Noisy
+from privadmm.runs.palette import Meaning
 
 KINDS: dict[Kind, str] = {"published": "a round", "certified": "a party"}
 
@@ -65,9 +66,9 @@ def convergence(number: int, ran: Ran) -> Figure:
     panels = []
     for what, title in ((OBJECTIVE, "training objective"), (LOSS, "test loss")):
         lines = (
-            Line.of(f"ADMM sharing, rho = {ran.rho:g}", ran.admm()[:, what]),
-            Line.of(f"SGD, step {step:g}", steps[:, what]),
-            Line.of("pooled, sklearn", np.full(len(steps), ran.pooled[what]), dashed=True),
+            Line.of(f"ADMM sharing, rho = {ran.rho:g}", ran.admm()[:, what], meaning="non_private"),
+            Line.of(f"SGD, step {step:g}", steps[:, what], meaning="baseline"),
+            Line.of("pooled, sklearn", np.full(len(steps), ran.pooled[what]), dashed=True, meaning="curator"),
         )
         panels.append(Panel(title, "epoch", title, lines, yscale="log"))
     return Figure(f"figure-{number}", f"Figure {number}: {ran.called}, without noise", panels)
@@ -81,20 +82,20 @@ def noise(ran: Ran, kind: Kind) -> Panel:
         # What the paper claims, and what is certified for a person over all parties.
         label = f"epsilon {level.epsilon:g} a round; certified for a person: none"
         label = label if kind == "published" else f"certified for a person: epsilon {found.per_person:.3g}"
-        lines.append(Line.of(label, found.values[:, LOSS], epochs))
-    references = {
-        "no noise": ran.admm()[np.array(epochs) - 1, LOSS],
-        "pooled, sklearn": np.full(len(epochs), ran.pooled[LOSS]),
-        "first party alone, sklearn": np.full(len(epochs), ran.first[LOSS]),
+        lines.append(Line.of(label, found.values[:, LOSS], epochs, level=level.epsilon))
+    references: dict[str, tuple[Meaning, Floats]] = {
+        "no noise": ("non_private", ran.admm()[np.array(epochs) - 1, LOSS]),
+        "pooled, sklearn": ("curator", np.full(len(epochs), ran.pooled[LOSS])),
+        "first party alone, sklearn": ("baseline", np.full(len(epochs), ran.first[LOSS])),
     }
-    lines += [Line.of(label, y, epochs, dashed=True) for label, y in references.items()]
+    lines += [Line.of(name, y, epochs, dashed=True, meaning=meaning) for name, (meaning, y) in references.items()]
     title = "the paper's noise" if kind == "published" else "certified noise"
     return Panel(f"{ran.called}, {title}", "epochs of the run", "test loss", lines, yscale="log")
 
 
 def forms(ran: Ran) -> Panel:
     lines = [
-        Line.of(f"{form}, rho = {rho:g}", ran.admm(rho, form)[:, OBJECTIVE], dashed=form == "sharing")
+        Line.of(f"{form}, rho = {rho:g}", ran.admm(rho, form)[:, OBJECTIVE], dashed=form == "sharing", level=rho)
         for rho in ran.rhos
         for form in ("printed", "sharing")
     ]

@@ -1,0 +1,293 @@
+"""Studies as one HTML page: every figure and table beside what the paper printed, and verdicts to filter by.
+
+The page is whole: nothing is fetched, and only the script in it runs. Figures are the SVG files of the studies with
+colours by name, so that they follow the reader's light or dark theme. It is made of the same studies as results.md.
+"""
+
+import base64
+import hashlib
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+from privadmm import __version__
+from privadmm.papers.framework.pages import BY, kind, word
+from privadmm.papers.framework.study import VERDICTS, Check, Figure, Grid, Study
+from privadmm.papers.references import REFERENCES
+from privadmm.runs.palette import LIGHT, THEMES, Zone
+from privadmm.runs.report.safe import safe
+from privadmm.runs.style import symbols
+
+ZONES: dict[bool | None, Zone] = {True: "good", False: "poor", None: "thin"}
+LONGEST = 100_000  # letters of a text; nothing in a study comes from outside
+ROWS = 14  # of a table, beyond which it is folded
+PLACE = re.compile(r"\b(Figures?|Tables?) (\d+|[IVX]+)(?:(?:\([a-z]\))?(?: and |, | to )(\d+))?")
+IDS = re.compile(r'\b(id="|href="#|url\(#)')
+
+
+def text(words: object) -> str:
+    return safe(words, LONGEST)
+
+
+@dataclass
+class Block:
+    """What belongs to one figure or table of a paper: ours, and the claims about it."""
+
+    title: str
+    places: set[str]
+    figures: list[Figure] = field(default_factory=list)
+    grids: list[Grid] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
+
+
+def places(words: str) -> set[str]:
+    """The figures and tables that a caption or a claim begins with: {"Figure 3", "Figure 4"}."""
+    found = PLACE.match(words)
+    if found is None:
+        return set()
+    kind_, first, last = found[1].rstrip("s"), found[2], found[3]
+    if last is None or not first.isdigit():
+        return {f"{kind_} {first}"}
+    return {f"{kind_} {number}" for number in range(int(first), int(last) + 1)}
+
+
+def blocks(study: Study) -> list[Block]:
+    """Sort figures, tables and claims by the figure or table of the paper that they are about."""
+    made: list[Block] = []
+
+    def home(words: str, new: bool) -> Block | None:
+        named = places(words)
+        found = next((block for block in made if named & block.places), None)
+        if found is None and named and new:
+            found = Block(" and ".join(sorted(named)), named)
+            made.append(found)
+        return found
+
+    rest = Block("Everything else", set())
+    for figure in study.figures:
+        (home(figure.caption, True) or rest).figures.append(figure)
+    for grid in study.grids:
+        (home(grid.caption, True) or rest).grids.append(grid)
+    for check in study.checks:
+        (home(check.name, True) or rest).checks.append(check)
+    return [*sorted(made, key=order), *([rest] if rest.figures or rest.grids or rest.checks else [])]
+
+
+def order(block: Block) -> tuple[int, int, str]:
+    """Figures by their numbers, then tables."""
+    number = re.search(r"\d+", block.title)
+    return int(block.title.startswith("Table")), int(number[0]) if number else 0, block.title
+
+
+@cache
+def part(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def styles() -> str:
+    """The style sheet, with the palette's colours as variables."""
+    both = {}
+    for name, theme in THEMES.items():
+        # On dark paper links take the paler blue, which reads as text.
+        link = theme.certified if name == "light" else theme.own_noise
+        both[name] = "".join(f"--{key}:{color};" for key, color in (theme.names | {"certified-text": link}).items())
+    dark = f"@media (prefers-color-scheme: dark) {{ :root {{{both['dark']}}} }}"
+    return f":root {{{both['light']}}}\n{dark}\n{part('web.css')}"
+
+
+def hashed(content: str) -> str:
+    return base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+
+
+def page(studies: Sequence[Study], folders: Mapping[str, Path], quick: bool) -> str:
+    """The whole page. Figures are read from each paper's folder."""
+    css, script = styles(), part("web.js")
+    policy = (
+        f"default-src 'none'; style-src 'sha256-{hashed(css)}'; style-src-attr 'unsafe-inline'; "
+        f"script-src 'sha256-{hashed(script)}'; base-uri 'none'; form-action 'none'"
+    )
+    title = "The papers' claims, put to the test" if len(studies) > 1 else f"{studies[0].title}: claims put to the test"
+    sections = "".join(section(study, folders[study.paper]) for study in studies)
+    stamp = f'<p class="stamp">This is {text(kind(True))}.</p>' if quick else ""
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="referrer" content="no-referrer">
+<title>{text(title)}</title>
+<style>{css}</style>
+</head>
+<body>
+<a class="skip" href="#main">Skip to the claims</a>
+<header>
+<h1>{text(title)}</h1>
+<p>What each paper printed, beside what came out when its experiments were run again, and the same with certified \
+noise. All of it was simulated: noise comes from seeds.</p>
+{stamp}
+{scores(studies)}
+{filters(studies)}
+</header>
+<main id="main" tabindex="-1">
+{sections}</main>
+<footer><p>Made by privadmm {text(__version__)}, {text(kind(quick))}. The same studies stand in results.md and \
+study.json, one folder for each paper.</p></footer>
+<script>{script}</script>
+</body>
+</html>
+"""
+
+
+def scores(studies: Sequence[Study]) -> str:
+    """The table of how many claims hold."""
+    rows = []
+    for study in studies:
+        count = study.verdicts["paper"]
+        shares = zip(("good", "poor", "thin"), (count["held"], count["failed"], count["unjudged"]), strict=True)
+        bar = "".join(f'<span class="{zone}" style="flex:{share}"></span>' for zone, share in shares if share)
+        numbers = "".join(f'<td class="n">{count[key]}</td>' for key in ("held", "failed", "unjudged", "claims"))
+        own = study.verdicts["ours"]
+        rows.append(
+            f'<tr><td><a href="#{text(study.paper)}">{text(study.title)}</a><div class="bar" aria-hidden="true">{bar}'
+            f'</div></td>{numbers}<td class="n">{own["held"]} of {own["claims"]}</td></tr>'
+        )
+    heads = "".join(f'<th class="n" scope="col">{head}</th>' for head in ("hold", "do not hold", "cannot be judged"))
+    return (
+        '<div class="scroll"><table class="score"><caption>The papers\' claims, and our own expectations</caption>'
+        f'<thead><tr><th scope="col">paper</th>{heads}<th class="n" scope="col">claims</th>'
+        '<th class="n" scope="col">our expectations that hold</th></tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def filters(studies: Sequence[Study]) -> str:
+    """Controls that the script serves; without it they stay hidden."""
+
+    def boxes(name: str, choices: Mapping[str, str]) -> str:
+        return "".join(
+            f'<label><input type="checkbox" name="{name}" value="{value}" checked> {label}</label>'
+            for value, label in choices.items()
+        )
+
+    verdicts = {ZONES[ok]: text(words) for ok, words in VERDICTS.items()}
+    options = "".join(f'<option value="{text(each.paper)}">{text(each.title)}</option>' for each in studies)
+    return (
+        f'<form class="filters" hidden><fieldset><legend>Verdict</legend>{boxes("verdict", verdicts)}</fieldset>'
+        f"<fieldset><legend>Claimed by</legend>{boxes('whose', BY)}</fieldset>"
+        f'<label>Paper <select name="paper"><option value="">all</option>{options}</select></label>'
+        '<label>Words <input type="search" name="words" size="14"></label><output aria-live="polite"></output></form>'
+    )
+
+
+def section(study: Study, folder: Path) -> str:
+    """One paper."""
+    reference = REFERENCES.get(study.paper)
+    cited = ""
+    if reference is not None:
+        cited = (
+            f'<p>{text(reference.cited)} (<a href="{text(reference.link)}" rel="noreferrer">look it up</a>)</p>'
+            f"<details><summary>BibTeX</summary><pre>{text(reference.bibtex)}</pre></details>"
+        )
+    settings = [
+        (each.symbol, each.value, "the paper" if each.stated else "ours", each.why) for each in study.parameters
+    ]
+    parts = "".join(shown(block, study.paper, folder) for block in blocks(study))
+    notes = "".join(f"<li>{text(symbols(note))}</li>" for note in study.notes)
+    return (
+        f'<section id="{text(study.paper)}" aria-labelledby="{text(study.paper)}-title">'
+        f'<h2 id="{text(study.paper)}-title">{text(study.title)}</h2>{cited}<p>{text(study.tally)}.</p>'
+        f"<details><summary>Settings, and whose they are</summary>"
+        f"{table(('setting', 'value', 'from', 'reason'), settings)}</details>"
+        f"{f'<details><summary>Notes</summary><ul>{notes}</ul></details>' if notes else ''}{parts}</section>\n"
+    )
+
+
+def shown(block: Block, paper: str, folder: Path) -> str:
+    """Figures and tables on one side, claims about them on the other."""
+    left = "".join(drawn(figure, paper, folder) for figure in block.figures)
+    left += "".join(tabled(grid) for grid in block.grids)
+    claims = "".join(claim(check) for check in block.checks)
+    listed = f'<ul class="claims">{claims}</ul>' if claims else '<p class="muted">No claim is judged by it.</p>'
+    if not block.figures and not block.grids:
+        return f'<div class="block wordy"><h3>{text(block.title)}</h3>{listed}</div>'
+    if not block.figures and len(block.checks) > 6:
+        return f'<div class="block wordy"><h3>{text(block.title)}</h3>{listed}<div>{left}</div></div>'
+    return f'<div class="block"><h3>{text(block.title)}</h3><div>{left}</div><div>{listed}</div></div>'
+
+
+def claim(check: Check) -> str:
+    """A claim: its verdict, what was printed, what came out, and why."""
+    within = "" if check.tolerance is None else f" ± {check.tolerance:g}"
+    zone, why = ZONES[check.ok], f'<p class="why">{text(symbols(check.why))}</p>' if check.why else ""
+    printed = "printed" if check.of == "paper" else "expected"
+    return (
+        f'<li class="claim {zone}" data-verdict="{zone}" data-of="{check.of}">'
+        f'<span class="chip {zone}">{text(VERDICTS[check.ok])}</span>'
+        f'<span class="whose">claimed by {text(BY[check.of])}</span><p class="name">{text(symbols(check.name))}</p>'
+        f"<dl><dt>{printed}</dt><dd>{text(symbols(word(check.published)))}{within}</dd>"
+        f"<dt>here</dt><dd>{text(symbols(word(check.ours)))}</dd></dl>{why}</li>"
+    )
+
+
+def drawn(figure: Figure, paper: str, folder: Path) -> str:
+    """A figure, and where its curves end as a table for those who do not see it."""
+    rows = [
+        (panel.title, line.label, word(float(line.x[-1])), *map(finite, (line.mean[-1], line.low[-1], line.high[-1])))
+        for panel in figure.panels
+        for line in panel.lines
+    ]
+    columns = ("panel", "curve", "last x", "mean", "least", "most")
+    picture = inlined((folder / f"{figure.name}.svg").read_text(encoding="utf-8"), f"{paper}-{figure.name}")
+    return (
+        f'<figure role="group" aria-label="{text(symbols(figure.caption))}">{picture}</figure>'
+        f"<details><summary>Where the curves end</summary>{table(columns, rows, 3)}</details>"
+    )
+
+
+def finite(value: float) -> str:
+    return word(float(value)) if math.isfinite(value) else "ran away"
+
+
+def inlined(svg: str, name: str) -> str:
+    """An SVG file of matplotlib as an element of the page: ids of its own, and colours by name."""
+    body = svg[svg.index("<svg") :]
+    body = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->", "", body, flags=re.DOTALL)
+    body = IDS.sub(lambda found: f"{found[1]}{name}-", body)
+    body = re.sub(r'^<svg[^>]*viewBox="([^"]*)"[^>]*>', r'<svg viewBox="\1" aria-hidden="true">', body)
+    for key, color in LIGHT.names.items():
+        body = body.replace(color, f"var(--{key})")
+    return body
+
+
+def tabled(grid: Grid) -> str:
+    rows = [tuple(map(word, row)) for row in grid.rows]
+    content = table(grid.columns, rows, caption=grid.caption)
+    if len(rows) <= ROWS:
+        return content
+    return f"<details><summary>{text(symbols(grid.caption))}</summary>{content}</details>"
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]], words: int = 0, caption: str = "") -> str:
+    """A table; columns of numbers alone, from column `words` on, are aligned to the right."""
+    right = [at >= words and bool(rows) and all(numeric(row[at]) for row in rows) for at in range(len(columns))]
+    marks = ['class="n" ' if one else "" for one in right]
+    head = "".join(
+        f'<th {mark}scope="col">{text(symbols(name))}</th>' for mark, name in zip(marks, columns, strict=True)
+    )
+    body = "".join(f"<tr>{''.join(cells(row, marks))}</tr>" for row in rows)
+    named = f"<caption>{text(symbols(caption))}</caption>" if caption else ""
+    return f'<div class="scroll"><table>{named}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def cells(row: Sequence[str], marks: Sequence[str]) -> Iterator[str]:
+    for mark, cell in zip(marks, row, strict=True):
+        yield f"<td {mark}>{text(symbols(cell))}</td>".replace(" >", ">")
+
+
+def numeric(cell: str) -> bool:
+    return cell in ("-", "ran away") or re.fullmatch(r"[-+]?[\d.,]+(e[-+]?\d+)?( %)?", cell) is not None

@@ -17,7 +17,7 @@ import numpy as np
 
 from privadmm.papers.sharing.paper import PLANS
 from privadmm.papers.sharing.runs import DELTA, LOSS, Level, Where, admm, alone, noisy
-from privadmm.runs.style import finish, picture, plain, symbols
+from privadmm.runs.style import finish, picture, symbols
 
 options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 options.add_argument("--out", type=Path, default=Path("runs/gallery"), help="where the picture goes")
@@ -49,9 +49,9 @@ for kind, cells in points.items():
 
 title = "ADMM sharing: noise for a person costs more than the second party brings"
 words = (
-    f"a9a (Adult), columns split 66 : 57 between two parties, delta = {plain(DELTA)}; dots and bars: mean and "
-    f"range over {SEEDS} noise seeds, each at the best of its numbers of epochs, a choice that no epsilon covers. "
-    "The first party alone and the pooled model have no noise."
+    f"a9a (Adult), columns split 66 : 57 between two parties, delta = {DELTA:g}; dots and bars: mean and range "
+    f"over {SEEDS} noise seeds, each at the best of its numbers of epochs, a choice that no epsilon covers. The "
+    "first party alone and the pooled model have no noise."
 )
 with picture(chosen.out / "paper_sharing", height=4.0, title=title, words=words, quick=chosen.quick) as (figure, theme):
     axes = figure.subplots()
@@ -64,7 +64,10 @@ with picture(chosen.out / "paper_sharing", height=4.0, title=title, words=words,
         axes.annotate(
             text, (right, value), xytext=(0, up), textcoords="offset points", color=color, fontsize=9, ha="right"
         )
-    names = {"published": "the paper's noise, claimed for a column", "certified": "certified noise, for a person"}
+    names = {
+        "published": "the paper's noise: claimed for a column, none certified",
+        "certified": "certified noise: for a person",
+    }
     for (kind, cells), marker in zip(points.items(), ("X", "o"), strict=True):
         epsilons, values = zip(*sorted(cells, key=lambda cell: cell[0]), strict=True)
         losses = np.array(values)

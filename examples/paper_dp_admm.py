@@ -6,7 +6,7 @@ with the paper's noise: the left picture, where its loss is a hundred to two tho
 
 But the sensitivity that they give Algorithm 2 forgets the penalty rho, and its noise is 589 times what the argmin
 needs. On the right both have exactly the noise that the same certified total asks for, and Algorithm 2 is the better
-one from small totals on. `privadmm reproduce dp-admm` runs the paper's whole experiment.
+one from a total of 0.2 on. `privadmm reproduce dp-admm` runs the paper's whole experiment.
 """
 
 import argparse

@@ -22,7 +22,7 @@ import numpy as np
 from accuracy import OTHERS, bar, configs, kept, pooled, renamed
 from privadmm.config.file import Config
 from privadmm.runs.palette import THEMES, Meaning, Theme
-from privadmm.runs.style import Kind, band, finish, picture, plain
+from privadmm.runs.style import Kind, band, finish, picture
 
 PLACE = Path(__file__).parents[1] / "docs" / "pictures"
 EPSILONS = [0.1, 0.25, 0.5, 1.0, 2.0]
@@ -84,7 +84,7 @@ def draw(found: dict[str, Any], theme: Theme, place: Path, kinds: Sequence[Kind]
     """Draw it: labels at the ends of lines, bands of one standard error, and the papers' methods as thin lines."""
     epsilons, width = found["epsilon"], 7.6
     words = (
-        f"{found['data']}; {found['parties']} parties, delta = {plain(found['delta'])}, certified noise, the same "
+        f"{found['data']}; {found['parties']} parties, delta = {found['delta']:g}, certified noise, the same "
         f"features for all. Means over {found['splits']} splits of {found['seeds_per_split']} noise seeds; bands: "
         "a standard error of the gap to no privacy. In the secure sum a third of the parties may collude."
     )

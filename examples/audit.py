@@ -16,7 +16,7 @@ from pathlib import Path
 
 from privadmm.config.file import read
 from privadmm.runs.preview import audited
-from privadmm.runs.style import finish, picture, plain, symbols
+from privadmm.runs.style import finish, picture, symbols
 
 options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 options.add_argument("--out", type=Path, default=Path("runs/gallery"), help="where the picture goes")
@@ -43,7 +43,7 @@ for name in METHODS:
 title = "Honest code stays below its certificate, and every planted bug is caught"
 words = (
     f"Lower bounds of epsilon with 95 % confidence from {GAMES:,} games on each of two neighbouring data sets; "
-    f"{ROUNDS} rounds, delta = {plain(found['delta'])}. The bugs claim what the sound implementation claims."
+    f"{ROUNDS} rounds, delta = {found['delta']:g}. The bugs claim what the sound implementation claims."
 )
 most = max(bug["epsilon_lower"] for found in audits.values() for bug in found["negative_controls"])
 rows = [

@@ -18,7 +18,7 @@ import numpy as np
 
 import privadmm
 from privadmm import Account, ADMMClassifier, BudgetWarning, Sharing
-from privadmm.runs.style import band, finish, picture, plain
+from privadmm.runs.style import band, finish, picture
 
 options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 options.add_argument("--out", type=Path, default=Path("runs/gallery"), help="where the picture goes")
@@ -82,8 +82,8 @@ found = np.array(accuracies)
 title = "Two companies, one model: what hiding each customer costs"
 words = (
     f"{len(y):,} invented customers to train on, {len(y_test):,} to test; bank 3 columns, card company 2; ADMM "
-    f"sharing, 4 rounds, delta = {plain(DELTA)}; line and band: mean and range over {len(SEEDS)} noise seeds. "
-    "Labels are not hidden."
+    f"sharing, 4 rounds, delta = {DELTA:g}; line and band: mean and range over {len(SEEDS)} noise seeds. Labels "
+    "are not hidden."
 )
 with picture(chosen.out / "banks", height=3.8, title=title, words=words, quick=chosen.quick) as (figure, theme):
     axes = figure.subplots()

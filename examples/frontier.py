@@ -18,7 +18,7 @@ import numpy as np
 
 from privadmm.privacy.sums import SecureSum
 from privadmm.runs.recommend import THIN, TOO_SMALL, Facts, recommend
-from privadmm.runs.style import finish, picture, plain
+from privadmm.runs.style import finish, picture
 
 options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 options.add_argument("--out", type=Path, default=Path("runs/gallery"), help="where the picture goes")
@@ -48,8 +48,8 @@ for way, sum in WAYS.items():
 
 title = "How much epsilon is enough? A map from public facts, before any record is read"
 words = (
-    f"{PARTIES} parties of equal size, delta = {plain(DELTA)}, the recommended method; a signal like the median of "
-    "nine public data sets. A third of the parties may collude in the secure sum. An estimate: nothing was run."
+    f"{PARTIES} parties of equal size, delta = {DELTA:g}, the recommended method; a signal like the median of nine "
+    "public data sets. A third of the parties may collude in the secure sum. An estimate: nothing was run."
 )
 how = {"words": words, "mode": None, "quick": chosen.quick}
 with picture(chosen.out / "frontier", height=4.1, title=title, **how) as (figure, theme):

@@ -22,7 +22,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 import privadmm
 from privadmm import Account, ADMMClassifier, RefusedError
-from privadmm.runs.style import finish, picture, plain, symbols
+from privadmm.runs.style import finish, picture, symbols
 
 options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 options.add_argument("--out", type=Path, default=Path("runs/gallery"), help="where the picture goes")
@@ -98,7 +98,7 @@ steps = [f"search:\n{losses[0]},\n2 fits", f"search:\n{losses[1]},\n2 fits", "la
 title = "One ledger for a whole search: fits compose, and the budget holds"
 words = (
     f"{len(y):,} invented patients of four hospitals; the search's fits have epsilon = {EACH:g} each, delta = "
-    f"{plain(DELTA)}. The last model is right on {accuracy:.1f} % of {len(y_test):,} held-out patients, a constant "
+    f"{DELTA:g}. The last model is right on {accuracy:.1f} % of {len(y_test):,} held-out patients, a constant "
     f"answer on {majority:.1f} %."
 )
 with picture(chosen.out / "hospitals", height=3.6, title=title, words=words) as (figure, theme):

@@ -16,7 +16,7 @@ from pathlib import Path
 from privadmm.papers.framework.nodes import DELTA
 from privadmm.papers.mr_admm import runs
 from privadmm.papers.mr_admm.runs import ADMM, GROWING, HALF, MR, M, R
-from privadmm.runs.style import finish, picture, plain, symbols
+from privadmm.runs.style import finish, picture, symbols
 
 options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 options.add_argument("--out", type=Path, default=Path("runs/gallery"), help="where the picture goes")
@@ -39,7 +39,7 @@ for kind, found in (("published", published), ("certified", certified)):
 title = "Recycled ADMM wins, and so does plain ADMM with half the releases"
 words = (
     f"Adult, 40,000 records at 5 nodes, {2 * PAIRS} iterations; dots and bars: mean and range of the loss over "
-    f"{SEEDS} noise seeds; certified at delta = {plain(DELTA)}."
+    f"{SEEDS} noise seeds; certified at delta = {DELTA:g}."
 )
 claimed = published[R].spent[-1]
 heads = (f"equal published totals, epsilon = {claimed:.3g}", f"equal certified totals, epsilon = {EPSILON:g}")

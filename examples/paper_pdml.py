@@ -19,7 +19,7 @@ import numpy as np
 
 from privadmm.papers.pdml.adult import CERTIFIED, PHASE_ONE, PLAIN, ZERO, curves, perturbed, records
 from privadmm.papers.pdml.runs import DELTA, TENTH, against
-from privadmm.runs.style import band, finish, picture, plain, symbols
+from privadmm.runs.style import band, finish, picture, symbols
 
 options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 options.add_argument("--out", type=Path, default=Path("runs/gallery"), help="where the picture goes")
@@ -56,8 +56,8 @@ for name, setup in setups.items():
 
 title = "Label randomisation and ADMM perturbation: what decaying noise is worth"
 words = (
-    f"Adult, {COUNT:,} records at 10 servers, labels randomised with epsilon = 1, delta = {plain(DELTA)}; V = 0.3, "
-    f"a and beta are ours. Bands: range over {SEEDS} seeds. Certified: 20 rounds of equal noise, epsilon = 1 for a "
+    f"Adult, {COUNT:,} records at 10 servers, labels randomised with epsilon = 1, delta = {DELTA:g}; V = 0.3, a "
+    f"and beta are ours. Bands: range over {SEEDS} seeds. Certified: 20 rounds of equal noise, epsilon = 1 for a "
     "record."
 )
 with picture(chosen.out / "paper_pdml", height=3.9, title=title, words=words, quick=chosen.quick) as (figure, theme):

@@ -20,7 +20,7 @@ from sklearn.model_selection import cross_val_score, train_test_split
 
 import privadmm
 from privadmm import Account, ADMMClassifier, BudgetWarning
-from privadmm.runs.style import band, finish, picture, plain, symbols
+from privadmm.runs.style import band, finish, picture, symbols
 
 options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 options.add_argument("--out", type=Path, default=Path("runs/gallery"), help="where the picture goes")
@@ -75,8 +75,8 @@ print(privadmm.account(ledger))
 title = "Three promises to the people of a survey, and what each costs"
 words = (
     f"{len(y):,} invented people at three parties, {len(y_test):,} to test; DP-FedSGD, 30 rounds, delta = "
-    f"{plain(DELTA)}; lines: medians over {len(SEEDS)} noise seeds, bands: their middle half. Randomised answers "
-    f"have epsilon = {LABEL_EPSILON:g} against everybody, and the axis counts what the parties release on top."
+    f"{DELTA:g}; lines: medians over {len(SEEDS)} noise seeds, bands: their middle half. Randomised answers have "
+    f"epsilon = {LABEL_EPSILON:g} against everybody, and the axis counts what the parties release on top."
 )
 with picture(chosen.out / "survey", height=4.0, title=title, words=words, quick=chosen.quick) as (figure, theme):
     axes = figure.subplots()

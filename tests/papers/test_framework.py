@@ -176,7 +176,7 @@ def test_axes_fit_what_is_drawn(tmp_path: Path) -> None:
     drawing.fill(alone, point, {"a": "red", "b": "blue"})
     # A panel of single points has a row for each, and says in words where they are.
     assert [label.get_text() for label in alone.get_yticklabels()] == ["b", "a"]
-    assert alone.get_xlabel() == "loss (epochs 3)"
+    assert alone.get_xlabel() == "loss (epochs = 3)"
     assert not drawing.banded(panel(1.0, 2.0).lines[0])
     four = Figure("four", "", tuple(panel(1.0, 2.0 * n) for n in range(1, 5)))
     drawing.draw(four, tmp_path / "four")

@@ -83,7 +83,7 @@ LIGHT = Theme(
     baseline="#ca8700",
     zones={"good": "#e2f3e9", "thin": "#fbf1d3", "poor": "#f9e1dd"},
     verdicts={"good": "#0f6b3c", "thin": "#7a5a00", "poor": "#b3261e"},
-    ordered=("#3a0a5e", "#3b4c9b", "#217f93", "#2d9559", "#7c9a10", "#cf9c10"),
+    ordered=("#3a0a5e", "#3b4c9b", "#217f93", "#2d9559", "#8aa61c"),
 )
 DARK = Theme(
     paper="#16191d",
@@ -100,7 +100,7 @@ DARK = Theme(
     baseline="#fbeb3a",
     zones={"good": "#16352a", "thin": "#3a3117", "poor": "#40211f"},
     verdicts={"good": "#5fd39a", "thin": "#e6c35c", "poor": "#ff8f80"},
-    ordered=("#7f62c4", "#5a8cdc", "#31a5b8", "#35b779", "#9bd93c", "#fbe723"),
+    ordered=("#7f62c4", "#5a8cdc", "#31a5b8", "#35b779", "#a6e04a"),
 )
 THEMES: dict[str, Theme] = {"light": LIGHT, "dark": DARK}
 

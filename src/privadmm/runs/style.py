@@ -32,13 +32,21 @@ SYMBOLS = {
     **{"lambda": "λ", "mu": "μ", "sigma": "σ"},
 }
 WORD = re.compile(rf"\b({'|'.join(SYMBOLS)})\b")
+POWER = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)e([-+]\d+)\b")
+RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+APART = 0.055  # of an axis between two ticks
 LINE = 0.17  # inches of a line of small text
 LETTER = 0.062  # inches of a letter of small text, roughly
 
 
 def symbols(text: str) -> str:
-    """The text with Greek letters in place of their names."""
-    return WORD.sub(lambda found: SYMBOLS[found[0]], text)
+    """The text with Greek letters in place of their names, and powers of ten as such: ε = 1, δ = 10⁻⁶."""
+    return POWER.sub(power, WORD.sub(lambda found: SYMBOLS[found[0]], text))
+
+
+def power(found: re.Match[str]) -> str:
+    factor = "" if found[1] == "1" else f"{found[1]}·"
+    return f"{factor}10{str(int(found[2])).translate(RAISED)}"
 
 
 def caption(mode: Mode, words: str = "") -> str:
@@ -124,19 +132,19 @@ def frame(figure: Any, title: str, below: str, quick: bool, theme: Theme) -> Non
     if quick:
         box = {"boxstyle": "round,pad=0.25", "facecolor": theme.zones["poor"], "edgecolor": theme.verdicts["poor"]}
         line = top - (0.24 * len(heads) + 0.06) / tall
-        figure.text(left, line, QUICK, va="top", fontsize=SMALL, color=theme.verdicts["poor"], bbox=box)
+        figure.text(left + 0.04 / width, line, QUICK, va="top", fontsize=SMALL, color=theme.verdicts["poor"], bbox=box)
     if feet:
         figure.text(left, 0.07 / tall, "\n".join(feet), va="bottom", fontsize=SMALL, color=theme.muted)
 
 
-def finish(axes: Any, x: Sequence[float] = (), legend: bool | str = True) -> None:
-    """Finish a pair of axes: grid, Greek letters, ticks that read, legend. `x`: the ticks of a logarithmic x axis."""
+def finish(axes: Any, x: Sequence[float] = (), y: Sequence[float] = (), legend: bool | str = True) -> None:
+    """Finish a pair of axes: grid, Greek letters, ticks that read, legend. `x`, `y`: ticks of logarithmic axes."""
     axes.grid(visible=True)
     axes.spines[["top", "right"]].set_visible(False)
-    for name, given in (("x", x), ("y", ())):
+    for name, given in (("x", x), ("y", y)):
         if getattr(axes, f"get_{name}scale")() == "log":
             low, high = getattr(axes, f"get_{name}lim")()
-            ticks = [value for value in given if low <= value <= high] or log_ticks(low, high)
+            ticks = spaced([value for value in given if low <= value <= high], low, high) or log_ticks(low, high)
             getattr(axes, f"set_{name}ticks")(ticks, [plain(value) for value in ticks])
             getattr(axes, f"{name}axis").minorticks_off()
             getattr(axes, f"set_{name}lim")(low, high)
@@ -144,6 +152,15 @@ def finish(axes: Any, x: Sequence[float] = (), legend: bool | str = True) -> Non
     handles, labels = axes.get_legend_handles_labels()
     if handles and legend:
         axes.legend(handles, [symbols(label) for label in labels], loc=legend if isinstance(legend, str) else "best")
+
+
+def spaced(values: Sequence[float], low: float, high: float) -> list[float]:
+    """Those of the values, in rising order, whose labels do not touch on a logarithmic axis from low to high."""
+    kept: list[float] = []
+    for value in sorted(values):
+        if not kept or math.log(value / kept[-1]) >= APART * math.log(high / low):
+            kept.append(value)
+    return kept
 
 
 def log_ticks(low: float, high: float, most: int = 7) -> list[float]:
@@ -156,7 +173,7 @@ def log_ticks(low: float, high: float, most: int = 7) -> list[float]:
         return [value for value in values if low * (1 - 1e-9) <= value <= high * (1 + 1e-9)]
 
     finest: Sequence[float] = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)
-    for steps in (finest, (1, 2, 3, 5), (1, 2, 5), (1, 3), (1,)):
+    for steps in (finest, (1, 1.5, 2, 2.5, 3, 4, 6, 8), (1, 1.5, 2, 3, 5, 7), (1, 2, 3, 5), (1, 2, 5), (1, 3), (1,)):
         if len(found := inside(steps)) <= most:
             return found
     return inside((1,), every=-(-(last - first) // most))

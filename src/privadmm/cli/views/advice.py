@@ -115,7 +115,7 @@ def save_frontier(r: dict[str, Any], out: Path) -> None:
                 fontsize=SMALL,
                 **side,
             )
-        finish(axes, x=epsilons, legend="upper right")
+        finish(axes, x=epsilons, y=[0.01, 0.03, 0.1, THIN, 1, TOO_SMALL, 5, 10, 20, 50, 100], legend="upper right")
 
 
 def scale(r: dict[str, Any], out: Path | None) -> str:

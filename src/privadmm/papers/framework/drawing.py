@@ -1,6 +1,6 @@
 """A study's figures as files: a line is the mean over runs, bands or whiskers their range, crosses are the paper's."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +18,27 @@ NARROW = 3.0  # the largest over the least value, below which a logarithmic axis
 COUNTED = ("round", "epoch", "iteration")  # x axes that have whole numbers alone
 MARKERS = "osD^vPX"
 LONG = 74  # letters of a legend's row that fit below a panel
-SPREAD = "Bands and whiskers: the range over runs"
+SPREAD = "Bands and whiskers: the range over runs; whiskers at one x stand side by side"
 
 
 def draw(figure: Figure, place: Path, quick: bool = False, theme: Theme = LIGHT) -> None:
     """Write PLACE.svg and PLACE.png; the picture of a quick run says so."""
-    columns = 2 if len(figure.panels) == 4 else min(3, len(figure.panels))
-    rows = -(-len(figure.panels) // columns)
+    across = columns(figure)
+    rows = -(-len(figure.panels) // across)
     most = max(0 if single(panel) else len(panel.lines) for panel in figure.panels)
     words = SPREAD if any(banded(line) for panel in figure.panels for line in panel.lines) else ""
-    size = WIDTH * columns, (HEIGHT + ROW * most) * rows
+    size = WIDTH * across, (HEIGHT + ROW * most) * rows
     with picture(place, *size, title=figure.caption, words=words, quick=quick, theme=theme) as (drawing, _):
-        boxes = drawing.subplots(rows, columns, squeeze=False).ravel()
+        boxes = drawing.subplots(rows, across, squeeze=False).ravel()
         for axes, panel in zip(boxes, figure.panels, strict=False):
             fill(axes, panel, colored(figure, panel, theme))
         for axes in boxes[len(figure.panels) :]:
             axes.set_axis_off()
+
+
+def columns(figure: Figure) -> int:
+    """How many panels stand side by side."""
+    return 2 if len(figure.panels) == 4 else min(3, len(figure.panels))
 
 
 def colored(figure: Figure, panel: Panel, theme: Theme = LIGHT) -> dict[str, str]:
@@ -66,14 +71,15 @@ def fill(axes: Any, panel: Panel, colors: Mapping[str, str]) -> None:
 
     yscale = panel.yscale if wide(panel) else "linear"
     axes.set(title=panel.title, xlabel=panel.xlabel, ylabel=panel.ylabel, xscale=panel.xscale, yscale=yscale)
-    ranges = [line for line in panel.lines if banded(line)]
+    ranges = [number for number, line in enumerate(panel.lines) if banded(line)]
+    beside = step(panel) / max(len(ranges), 10) / 1.6
     for number, line in enumerate(panel.lines):
-        apart = ranges.index(line) - (len(ranges) - 1) / 2 if line in ranges else 0.0
+        apart = beside * (ranges.index(number) - (len(ranges) - 1) / 2) if number in ranges else 0.0
         plot(axes, line, colors[line.label], MARKERS[number % len(MARKERS)], len(ranges), apart)
     if panel.xscale == "linear" and panel.xlabel.startswith(COUNTED):
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
     at = sorted({float(x) for line in panel.lines for x in line.x if len(line.x) < FEW})
-    finish(axes, x=at, legend=False)
+    finish(axes, x=at if all(x == float(f"{x:.2g}") for x in at) else (), legend=False)
     legend(axes)
 
 
@@ -106,7 +112,7 @@ def dots(axes: Any, panel: Panel, colors: Mapping[str, str]) -> None:
     axes.set_yticks(range(len(rows)), [shortened(symbols(line.label)) for line in rows])
     axes.set_ylim(-0.6, len(rows) - 0.4)
     (x,) = {float(line.x[0]) for line in rows} if len({line.x[0] for line in rows}) == 1 else (None,)
-    where = "" if x is None else f" ({panel.xlabel} {x:g})"
+    where = "" if x is None else f" ({panel.xlabel} = {x:g})"
     axes.set(title=panel.title, xlabel=f"{panel.ylabel}{where}", xscale=panel.yscale if wide(panel) else "linear")
     finish(axes, legend=False)
 
@@ -123,7 +129,7 @@ def banded(line: Line) -> bool:
 
 
 def plot(axes: Any, line: Line, color: str, marker: str = "o", among: int = 1, apart: float = 0.0) -> None:
-    """Draw one line. `among` ranges share the axes; this one's whiskers stand `apart` steps from the middle."""
+    """Draw one line. `among` ranges share the axes; the whiskers of this one stand `apart` from its x."""
     x, mean = np.asarray(line.x, dtype=float), line.mean
     shown = np.isfinite(mean) & (np.abs(mean) < BEYOND)
     if line.published:
@@ -133,7 +139,8 @@ def plot(axes: Any, line: Line, color: str, marker: str = "o", among: int = 1, a
     label = line.label if shown.all() else f"{line.label} (ran away)"
     low, high = np.clip([line.low, line.high], -BEYOND, BEYOND)
     few = len(x) < FEW
-    place = dodged(x, apart, among, axes.get_xscale() == "log") if few and banded(line) else x
+    moved = np.exp(np.log(x) + apart) if axes.get_xscale() == "log" else x + apart
+    place = moved if few and banded(line) and len(x) > 1 else x
     axes.plot(place[shown], mean[shown], marker=marker if few else "", label=label, **style)
     if banded(line) and few:
         ends = np.maximum([mean - low, high - mean], 0.0)[:, shown]
@@ -142,12 +149,11 @@ def plot(axes: Any, line: Line, color: str, marker: str = "o", among: int = 1, a
         band(axes, x[shown], low[shown], high[shown], color, among)
 
 
-def dodged(x: Sequence[float] | np.ndarray, apart: float, among: int, log: bool) -> np.ndarray:
-    """The x of a line moved a little to its side, so that the whiskers of several lines stand beside one another."""
-    values = np.asarray(x, dtype=float)
-    if len(values) < 2 or among < 2:
-        return values
-    places = np.log(values) if log else values
-    step = float(np.min(np.diff(np.unique(places)))) if len(np.unique(places)) > 1 else 0.0
-    moved = places + apart * min(0.5 / among, 0.09) * step
-    return np.exp(moved) if log else moved
+def step(panel: Panel) -> float:
+    """The least distance between two x of one line, of logarithms where the axis is logarithmic."""
+    found = []
+    for line in panel.lines:
+        x = np.unique(np.asarray(line.x, dtype=float))
+        if len(x) > 1:
+            found.append(float(np.diff(np.log(x) if panel.xscale == "log" else x).min()))
+    return min(found, default=0.0)

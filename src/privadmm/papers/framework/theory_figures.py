@@ -11,7 +11,7 @@ from privadmm.data.files import write_json
 from privadmm.papers.dvp.tradeoff import Fit, Weights
 from privadmm.runs.metrics import amount
 from privadmm.runs.palette import Theme
-from privadmm.runs.style import band, finish, picture
+from privadmm.runs.style import band, finish, picture, plain
 
 FAR = 3.0  # how many times the range of the utility of privacy a point may lie below it
 
@@ -86,7 +86,7 @@ def draw_losses(
         fine = np.geomspace(alphas[0], alphas[-1], 400)
         axes.plot(fine, curve(fine), color=color, label=f"fit, R$^2$ = {curve.r2:.3f}")
     else:
-        label = f"no fit: c4 exp(-c5 alpha) + c6 is off by up to {100 * curve.off:.3g} %"
+        label = f"c4 exp(-c5 alpha) + c6 does not fit: off by {plain(float(f'{curve.off:.2g}'))} times the loss"
         axes.plot(alphas, losses, color=color, linewidth=0.9, linestyle=":", label=label)
     axes.set(ylabel="empirical loss", yscale="log" if losses.max() > 10 * losses.min() > 0 else "linear")
 
@@ -104,6 +104,6 @@ def draw_utility(
     low = worth < floor
     axes.plot(alphas[~low], worth[~low], "o", color=color, label="less the measured loss")
     if low.any():
-        label = f"further down, to {worth.min():.3g}"
+        label = f"further down, to {plain(float(f'{worth.min():.2g}'))}"
         axes.plot(alphas[low], np.full(int(low.sum()), floor), "v", color=color, label=label)
     axes.set(xlabel="alpha of one round", ylabel="utility")

@@ -4,8 +4,6 @@ The page is whole: nothing is fetched, and only the script in it runs. Figures a
 colours by name, so that they follow the reader's light or dark theme. It is made of the same studies as results.md.
 """
 
-import base64
-import hashlib
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,10 +13,12 @@ from importlib.resources import files
 from pathlib import Path
 
 from privadmm import __version__
+from privadmm.papers.framework.drawing import columns
 from privadmm.papers.framework.pages import BY, kind, word
 from privadmm.papers.framework.study import VERDICTS, Check, Figure, Grid, Study
 from privadmm.papers.references import REFERENCES
 from privadmm.runs.palette import LIGHT, THEMES, Zone
+from privadmm.runs.report.head import head
 from privadmm.runs.report.safe import safe
 from privadmm.runs.style import symbols
 
@@ -99,30 +99,13 @@ def styles() -> str:
     return f":root {{{both['light']}}}\n{dark}\n{part('web.css')}"
 
 
-def hashed(content: str) -> str:
-    return base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
-
-
 def page(studies: Sequence[Study], folders: Mapping[str, Path], quick: bool) -> str:
     """The whole page. Figures are read from each paper's folder."""
     css, script = styles(), part("web.js")
-    policy = (
-        f"default-src 'none'; style-src 'sha256-{hashed(css)}'; style-src-attr 'unsafe-inline'; "
-        f"script-src 'sha256-{hashed(script)}'; base-uri 'none'; form-action 'none'"
-    )
     title = "The papers' claims, put to the test" if len(studies) > 1 else f"{studies[0].title}: claims put to the test"
     sections = "".join(section(study, folders[study.paper]) for study in studies)
     stamp = f'<p class="stamp">This is {text(kind(True))}.</p>' if quick else ""
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="referrer" content="no-referrer">
-<title>{text(title)}</title>
-<style>{css}</style>
-</head>
+    return f"""{head(title, css, script, inline=True)}
 <body>
 <a class="skip" href="#main">Skip to the claims</a>
 <header>
@@ -213,11 +196,10 @@ def shown(block: Block, paper: str, folder: Path) -> str:
     left += "".join(tabled(grid) for grid in block.grids)
     claims = "".join(claim(check) for check in block.checks)
     listed = f'<ul class="claims">{claims}</ul>' if claims else '<p class="muted">No claim is judged by it.</p>'
-    if not block.figures and not block.grids:
-        return f'<div class="block wordy"><h3>{text(block.title)}</h3>{listed}</div>'
-    if not block.figures and len(block.checks) > 6:
-        return f'<div class="block wordy"><h3>{text(block.title)}</h3>{listed}<div>{left}</div></div>'
-    return f'<div class="block"><h3>{text(block.title)}</h3><div>{left}</div><div>{listed}</div></div>'
+    # Three panels in a row, and tables of many columns, need the whole width.
+    broad = any(columns(figure) > 2 for figure in block.figures) or any(len(grid.columns) > 5 for grid in block.grids)
+    kind_ = "block wordy" if broad or not left else "block"
+    return f'<div class="{kind_}"><h3>{text(block.title)}</h3><div>{left}</div><div>{listed}</div></div>'
 
 
 def claim(check: Check) -> str:
@@ -241,11 +223,12 @@ def drawn(figure: Figure, paper: str, folder: Path) -> str:
         for panel in figure.panels
         for line in panel.lines
     ]
-    columns = ("panel", "curve", "last x", "mean", "least", "most")
+    heads = ("panel", "curve", "last x", "mean", "least", "most")
     picture = inlined((folder / f"{figure.name}.svg").read_text(encoding="utf-8"), f"{paper}-{figure.name}")
+    size = ("", "", "wide", "widest")[columns(figure)]
     return (
-        f'<figure role="group" aria-label="{text(symbols(figure.caption))}">{picture}</figure>'
-        f"<details><summary>Where the curves end</summary>{table(columns, rows, 3)}</details>"
+        f'<figure class="{size}" role="group" aria-label="{text(symbols(figure.caption))}">{picture}</figure>'
+        f"<details><summary>Where the curves end</summary>{table(heads, rows, 3)}</details>"
     )
 
 
@@ -272,13 +255,11 @@ def tabled(grid: Grid) -> str:
     return f"<details><summary>{text(symbols(grid.caption))}</summary>{content}</details>"
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[str]], words: int = 0, caption: str = "") -> str:
+def table(names: Sequence[str], rows: Sequence[Sequence[str]], words: int = 0, caption: str = "") -> str:
     """A table; columns of numbers alone, from column `words` on, are aligned to the right."""
-    right = [at >= words and bool(rows) and all(numeric(row[at]) for row in rows) for at in range(len(columns))]
+    right = [at >= words and bool(rows) and all(numeric(row[at]) for row in rows) for at in range(len(names))]
     marks = ['class="n" ' if one else "" for one in right]
-    head = "".join(
-        f'<th {mark}scope="col">{text(symbols(name))}</th>' for mark, name in zip(marks, columns, strict=True)
-    )
+    head = "".join(f'<th {mark}scope="col">{text(symbols(name))}</th>' for mark, name in zip(marks, names, strict=True))
     body = "".join(f"<tr>{''.join(cells(row, marks))}</tr>" for row in rows)
     named = f"<caption>{text(symbols(caption))}</caption>" if caption else ""
     return f'<div class="scroll"><table>{named}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'

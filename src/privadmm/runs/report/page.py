@@ -1,7 +1,5 @@
 """The report as one HTML page: no script runs in it, nothing is fetched, and every text is escaped."""
 
-import base64
-import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from importlib.resources import files
@@ -9,7 +7,8 @@ from importlib.resources import files
 from privadmm.privacy.accounting import printed
 from privadmm.runs.report import charts, words
 from privadmm.runs.report.card import Budget, Card, Request, embedded
-from privadmm.runs.report.safe import safe, short
+from privadmm.runs.report.head import head
+from privadmm.runs.report.safe import SHORT, safe, short, visible
 
 SIMULATION = (
     "This is a simulation. Its noise comes from a seed and can be repeated, so it protects nobody, and its figures may "
@@ -29,21 +28,8 @@ def style() -> str:
 
 def render(card: Card) -> str:
     """The whole page. The same card gives the same bytes."""
-    css = style()
-    digest = base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    title = f"Privacy report: {short(card.subject)}"
     sections = "".join(part(card) for part in PARTS)
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="referrer" content="no-referrer">
-<title>{title}</title>
-<style>{css}</style>
-</head>
+    return f"""{head(f"Privacy report: {visible(card.subject, SHORT)}", style())}
 <body>
 <a class="skip" href="#main">Skip to the report</a>
 <header>

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
 from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
@@ -36,6 +37,7 @@ CODE = re.compile(r"(^```.*?^```|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
 PICTURE = re.compile(r"<picture>.*?</picture>", re.DOTALL)
 ALERT = re.compile(r"^> \[!(\w+)\]\n((?:^>.*\n)+)", re.MULTILINE)
 
+LOADED = re.compile(r"""<(?:script|img|iframe|source|link[^>]+stylesheet)[^>]+(?:src|href)=["']?(https?:[^"' >]+)""")
 # Browsers start no worker from a file. They start one from its text.
 WORKER = """if (location.protocol === "file:") {
   const text = TEXT;
@@ -99,11 +101,17 @@ def references() -> str:
 
 @event_priority(-200)
 def on_post_build(config: MkDocsConfig) -> None:
-    """Write the script with which the search works on a site that is opened from the file system."""
+    """Write the script with which the search works on a site that is opened from the file system.
+
+    A page that would load anything from elsewhere is refused.
+    """
     scripts = Path(config.site_dir) / "assets" / "javascripts"
     (worker,) = (scripts / "workers").glob("search.*.js")
     text = WORKER.replace("TEXT", json.dumps(worker.read_text(encoding="utf-8")))
     (scripts / "iframe-worker.js").write_text(text, encoding="utf-8")
+    for page in Path(config.site_dir).rglob("*.html"):
+        if loaded := LOADED.search(page.read_text(encoding="utf-8")):
+            raise PluginError(f"{page}: loads {loaded[1]}; the site is read without a network")
 
 
 def for_site(text: str, place: str) -> str:

@@ -165,7 +165,7 @@ def refusals(card: Card) -> str:
 def jobs(card: Card) -> str:
     if not card.jobs:
         return ""
-    shown = [{**job, "ended": "still open"} if job["state"] == "open" else job for job in card.jobs]
+    shown = [{**job, "ended": "still open"} if job.get("state") == "open" else job for job in card.jobs]
     return section("Jobs", records("Every job on record, oldest first", shown, JOB_FIRST))
 
 

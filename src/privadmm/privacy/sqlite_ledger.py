@@ -14,7 +14,7 @@ of others that rows are missing, and what a steward charged for them.
 Rows are chained by hashes (chain.py), so a row that was altered or removed shows (verification.py says when). An older
 copy that was put back shows by the ledger's anchor. The last hash, the head, travels with every release, so that a copy
 that was put back with its anchor shows to whoever kept the heads (`verify` with those of a run directory). Heads must
-tell nothing: all that is hashed was released, is a policy, a public fact of a job, a time or a steward's reason, but for
+tell nothing: all that is hashed was released, is a policy, a job's public fact, a time or a steward's reason, but for
 what is kept, why a tick failed, what was refused and what was said of a proposal, which are hashed behind a secret of
 their own. The row that opens a job says who asked for it and what for (register.py); what is refused is a row, too
 (refusals.py). In a deployment every row says when it was written.

@@ -23,7 +23,7 @@ DEPLOYMENT = (
 )
 JOB_FIRST = ("purpose", "requester", "job", "ledger", "state", "admitted", "began", "ended")
 REFUSAL_FIRST = ("why", "kind", "times", "first", "last", "requester", "purpose")
-HEADS = {"requester": "who asked", "kind": "for its", "epsilon_set_aside": "epsilon still set aside"}
+HEADS = {"requester": "who asked", "epsilon_set_aside": "epsilon still set aside"}
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 PARTIAL = "What was before a version of privadmm that keeps it is not recorded."
 STACKED, CARDS = 3, 7  # columns

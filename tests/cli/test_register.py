@@ -13,7 +13,7 @@ from privadmm.errors import DataError, RefusedError
 from privadmm.privacy.ledger import Asked
 from privadmm.privacy.refusals import recording
 from privadmm.runs import register as document
-from small_runs import Place
+from small_runs import Place, write_npz
 
 pytest.importorskip("cryptography")
 from privadmm.deploy.federation.keys import make_node_key
@@ -181,3 +181,27 @@ def test_what_is_no_register_is_named(place: Place, tmp_path: Path, content: str
     said = place.call("ledger", "verify", path)
     assert said.code == 1
     assert "is no register" in said.err
+
+
+def test_what_a_run_is_for_is_kept_from_the_command_line_on(place: Place) -> None:
+    write_npz(place.path / "data.npz")
+    config = place.config(run={"requester": "the file's"})
+    assert place.train(config, "--purpose", "readmissions", "--requester", "Dr. A").code == 0
+    (job,) = place.call("ledger", "show", place.out / "ledger.sqlite", "--json").object["jobs"]
+    assert (job["purpose"], job["requester"], job["algorithm"]) == ("readmissions", "Dr. A", "dp_admm")
+    assert job["admitted"] is None  # a simulation has no clock
+    card = place.call("report", place.out, "--json").object
+    assert (card["requests"][0]["purpose"], card["requests"][0]["requester"]) == ("readmissions", "Dr. A")
+    said = place.train(config, "--purpose", "two\nlines", out=place.path / "other")
+    assert said.code == 2
+    assert "--purpose" in said.err
+
+
+def test_a_run_that_the_ledger_refuses_is_in_its_register(place: Place) -> None:
+    write_npz(place.path / "data.npz")
+    file, shared = place.path / "party.sqlite", {"ledger": "party.sqlite", "purpose": "again"}
+    assert place.train(place.config(run=shared)).code == 0
+    said = place.train(place.config(run=shared), out=place.path / "other")
+    assert said.code == 3
+    found = place.call("ledger", "show", file, "--json").object
+    assert [(one["kind"], one["purpose"], one["times"]) for one in found["refusals"]] == [("budget", "again", 1)]

@@ -9,8 +9,9 @@ import pytest
 
 from privadmm.cli.views import steward
 from privadmm.deploy.federation.desk import refusals as desk_refusals
-from privadmm.deploy.federation.desk.approvals import Proposals
+from privadmm.deploy.federation.desk.approvals import Entry, Proposals
 from privadmm.deploy.federation.desk.party_server import answer
+from privadmm.deploy.federation.party import Party
 from privadmm.deploy.federation.party import read as read_party
 from privadmm.deploy.federation.protocol import Letter
 from privadmm.deploy.federation.steward import page, words
@@ -58,13 +59,19 @@ def test_purpose_and_requester_reach_every_ledger_and_steward(tmp_path: Path) ->
     assert "<b>" not in shown.replace("<bdi>", "")
 
 
-def test_a_steward_is_told_what_for_and_who_asks_and_the_decision_is_on_record(tmp_path: Path) -> None:
-    made = federated(tmp_path, JOB)
+def waiting(folder: Path) -> tuple[Federated, Party, Entry]:
+    """A job that waits for the steward of party 1."""
+    made = federated(folder, JOB)
     made.change(1, "[policy]", '[policy]\napprove = "ask"')
     with pytest.raises(WaitingError):
         made.run(timeout=0.01)
     party = read_party(made.folders[1])
     (entry,) = Proposals(party).entries()
+    return made, party, entry
+
+
+def test_a_steward_is_told_what_for_and_who_asks_and_the_decision_is_on_record(tmp_path: Path) -> None:
+    made, party, entry = waiting(tmp_path)
     told = {row["about"]: row["says"] for row in words.whole(party, entry)["sentences"]}
     assert "“Readmissions <b>”" in told["what for"]
     assert "“Dr. A”" in told["who asks"]
@@ -83,12 +90,7 @@ def test_a_steward_is_told_what_for_and_who_asks_and_the_decision_is_on_record(t
 def test_a_refusal_by_its_steward_holds_though_it_cannot_be_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = federated(tmp_path, JOB)
-    made.change(1, "[policy]", '[policy]\napprove = "ask"')
-    with pytest.raises(WaitingError):
-        made.run(timeout=0.01)
-    party = read_party(made.folders[1])
-    (entry,) = Proposals(party).entries()
+    _, party, entry = waiting(tmp_path)
 
     def full(*_: object) -> None:
         raise RefusedError("the ledger cannot be written")

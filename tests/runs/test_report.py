@@ -28,7 +28,7 @@ from privadmm.privacy.ledger import Asked, Tick
 from privadmm.privacy.refusals import recording
 from privadmm.privacy.release import Door
 from privadmm.privacy.sqlite_ledger import SqliteLedger
-from privadmm.runs.register import ledger_of
+from privadmm.runs.register import content_of, ledger_of, table_of
 from privadmm.runs.report import charts, words
 from privadmm.runs.report.card import Card, embedded
 from privadmm.runs.report.evaluation import Evaluation
@@ -425,7 +425,9 @@ def replayed_pages(place: Place, monkeypatch: pytest.MonkeyPatch, tables: Any, p
         place.run(tables)
         ledger = place.path / "party.sqlite"
         pages.append(render(card_of(place.out, place.path / "config.toml")))
-        pages[-1] += render(card_of(ledger)) if ledger.exists() else ""
+        if ledger.exists():
+            register = content_of({"party": steward.overview(ledger)}, "a day")
+            pages[-1] += render(card_of(ledger)) + json.dumps(register) + table_of(register)
         monkeypatch.setattr("privadmm.engine.worker.Door", Door)
         shutil.rmtree(place.out)
         for left in place.path.glob("party.sqlite*"):
@@ -438,7 +440,8 @@ def test_the_page_of_a_deployment_is_a_function_of_what_was_released(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("opendp")
-    tables = with_changes(PRIVATE, {"run": {"mode": "deployment", "seed": None, "ledger": "party.sqlite"}})
+    asked = {"purpose": "readmissions", "requester": "Dr. A"}
+    tables = with_changes(PRIVATE, {"run": {"mode": "deployment", "seed": None, "ledger": "party.sqlite", **asked}})
 
     def prepare() -> None:
         policy = ("--parties", PARTIES, "--epsilon", 1.0, "--delta", 1e-5)
@@ -449,6 +452,8 @@ def test_the_page_of_a_deployment_is_a_function_of_what_was_released(
     run, ledger = (f"{part}</html>" for part in first.split("</html>")[:2])
     assert "This is a deployment" in Page(run).first_screen
     assert "This is a deployment" in Page(ledger).first_screen
+    for page in (run, ledger):
+        assert "readmissions Who asked Dr. A When 2026-09-21 14:13:20 UTC" in Page(page).first_screen
     assert 'id="weights-t"' in run
 
 

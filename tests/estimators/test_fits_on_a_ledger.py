@@ -154,7 +154,7 @@ def test_a_fit_that_its_file_refuses_is_in_the_register(tmp_path: Path) -> None:
     assert counted.path is not None
     found = register(counted.path)
     assert [one.kind for one in found.refusals or ()] == ["budget"]
-    assert {entry.asked.algorithm for entry in found.entries} == {"dp_admm"}
+    assert {entry.asked.algorithm for entry in found.entries} == {"dp_fedsgd"}
 
 
 def test_a_warm_start_from_fits_that_were_not_counted_is_refused() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from privadmm.errors import LockedError
 from privadmm.privacy.events import DiscreteGaussian, Spent
 from privadmm.privacy.ledger import Tick
+from privadmm.privacy.ledger_file import connect
 from privadmm.privacy.policy import Budget, Policy
 from privadmm.privacy.sqlite_ledger import SqliteLedger
 
@@ -60,6 +61,13 @@ def put_back(copy: Path, path: Path) -> None:
     for beside in ("-wal", "-shm"):
         path.with_name(f"{path.name}{beside}").unlink(missing_ok=True)
     shutil.copy(copy, path)
+
+
+def without_refusals(path: Path) -> list[tuple[Any, ...]]:
+    """The rows of a ledger but for those that record refusals; without their places in the chain."""
+    with closing(connect(path, read_only=True)) as db:
+        columns = "kind, job, round, phase, inbox, charges, outbox, state"
+        return db.execute(f"SELECT {columns} FROM ticks WHERE kind != 'refuse' ORDER BY seq").fetchall()
 
 
 def aside(path: Path, **how: Any) -> int:

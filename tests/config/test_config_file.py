@@ -250,6 +250,7 @@ def valid(schema, value):
         "pattern": lambda pattern: not isinstance(value, str) or re.search(pattern, value) is not None,
         "items": lambda inner: all(valid(inner, item) for item in items),
         "minItems": lambda least: not isinstance(value, list) or len(items) >= least,
+        "maxLength": lambda most: not isinstance(value, str) or len(value) <= most,
         "maxItems": lambda most: len(items) <= most,
         "uniqueItems": lambda _: len({json.dumps(item) for item in items}) == len(items),
         "properties": lambda inner: all(valid(inner[key], table[key]) for key in table.keys() & inner.keys()),
@@ -271,7 +272,7 @@ def test_the_json_schema_agrees_with_the_reader(section, key):
     json.dumps(schema, allow_nan=False)
     assert valid(schema, with_key(section, key))
     beyond_json_schema = [*(f"dirichlet:{alpha}" for alpha in ("0", "-1", "nan", "x")), [0, False]]
-    beyond_json_schema += [{"age": [2, 1]}, {"sex": ["a", "a "]}]
+    beyond_json_schema += [{"age": [2, 1]}, {"sex": ["a", "a "]}, "two\nlines", "\u202ex", "a\x1bb"]
     for value in [*wrong_types(field), *out_of_range(field)]:
         if value not in beyond_json_schema:
             assert not valid(schema, changed(section, key, value)), value

@@ -289,8 +289,12 @@ def test_hostile_texts_are_text(made: Federated) -> None:
     one["decided"] = {"approved": False, "at": EVIL, "until": EVIL, "why": EVIL, "told": True}
     owner = words.standing(read_party(made.folders[1]))
     owner |= {"name": EVIL, "coordinator": EVIL, "directory": EVIL, "problem": EVIL}
+    said = {"purpose": EVIL, "requester": EVIL, "admitted": EVIL}
+    costs = {"rounds": 1, "epsilon_spent": None, "epsilon_set_aside": None}
+    owner["jobs"] = [{"job": EVIL, "state": EVIL, **costs, **said}]
+    owner["refusals"] = [{"kind": EVIL, "why": EVIL, "first": EVIL, "times": 2, **said}]
+    one |= said
     owner["proposals"] = [one | {"algorithm": EVIL}, one | {"state": "refused"}]
-    owner["jobs"] = [{"job": EVIL, "state": EVIL, "rounds": 1, "epsilon_spent": None, "epsilon_set_aside": None}]
     for text in (page.overview([owner], EVIL), page.proposal(0, owner, one, EVIL)):
         seen = Reader(text)
         assert [one.get("src") for one in seen.all("script")] in (["page.js"], ["../../page.js"])

@@ -45,6 +45,7 @@ from privadmm.privacy.ledger import Tick
 from privadmm.privacy.ledger_file import identity_of
 from privadmm.privacy.new_ledger import new_ledger
 from privadmm.privacy.policy import Budget, Policy
+from privadmm.privacy.register import register
 from privadmm.privacy.sqlite_ledger import SqliteLedger
 from privadmm.runs.refits import Fit
 from small_runs import rows
@@ -143,6 +144,17 @@ def test_warm_starts_are_counted_once_each(method: Any) -> None:
         model.fit(X, Y)
         assert privadmm.account(shared).fits == number
         assert privadmm.account(shared).epsilon == pytest.approx(model.epsilon_, rel=1e-9)
+
+
+def test_a_fit_that_its_file_refuses_is_in_the_register(tmp_path: Path) -> None:
+    counted = account(tmp_path, 0.6)
+    model = estimator(ledger=counted).fit(X, Y)
+    with pytest.raises(RefusedError):
+        model.fit(X, Y)
+    assert counted.path is not None
+    found = register(counted.path)
+    assert [one.kind for one in found.refusals or ()] == ["budget"]
+    assert {entry.asked.algorithm for entry in found.entries} == {"dp_fedsgd"}
 
 
 def test_a_warm_start_from_fits_that_were_not_counted_is_refused() -> None:

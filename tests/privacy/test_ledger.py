@@ -223,7 +223,7 @@ def test_a_full_disk_stops_before_the_release_that_it_cannot_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[sqlite3.Connection] = []
-    monkeypatch.setattr(chain, "connect", lambda path: opened.append(connect(path)) or opened[-1])
+    monkeypatch.setattr(chain, "connect", lambda path, **_: opened.append(connect(path)) or opened[-1])
     job = PRIVATE[0].job(rounds=200)
     ledger = SqliteLedger(tmp_path / "ledger", range(5), job.policy, "simulation")
     pages = opened[0].execute("PRAGMA page_count").fetchone()[0]

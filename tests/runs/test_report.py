@@ -6,8 +6,10 @@ import math
 import re
 import shlex
 import shutil
+import sqlite3
+import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -18,11 +20,15 @@ import pytest
 
 from contract_tools import Player, Recorder
 from federations import federated
-from ledgers import NOISE, begin, opened, pay
+from ledgers import NOISE, POLICY, begin, opened, pay
 from privadmm.cli.views import steward
-from privadmm.errors import ConfigError, DataError, DivergedError
-from privadmm.privacy.ledger import Tick
+from privadmm.errors import ConfigError, DataError, DivergedError, LockedError, RefusedError
+from privadmm.privacy.anchor import AnchorFile
+from privadmm.privacy.ledger import Asked, Tick
+from privadmm.privacy.refusals import recording
 from privadmm.privacy.release import Door
+from privadmm.privacy.sqlite_ledger import SqliteLedger
+from privadmm.runs.register import content_of, ledger_of, table_of
 from privadmm.runs.report import charts, words
 from privadmm.runs.report.card import Card, embedded
 from privadmm.runs.report.evaluation import Evaluation
@@ -300,12 +306,10 @@ def test_a_ledger_tells_budget_spent_and_left(tmp_path: Path) -> None:
     assert 0 < row.spent < row.committed < 2.0
     page = Page(render(card))
     assert "This is a deployment" in page.first_screen
-    assert "What was refused Not recorded." in page.text
+    assert "What was refused Nothing." in page.text
 
 
 def test_a_page_never_tells_which_step_failed_nor_why(tmp_path: Path) -> None:
-    from privadmm.errors import LockedError
-
     path = tmp_path / "party.sqlite"
     begin(path, rounds=5)
     pay(path, 0, 1)
@@ -323,11 +327,14 @@ def test_a_page_never_tells_which_step_failed_nor_why(tmp_path: Path) -> None:
     assert job["rounds"] is None
 
 
-def test_a_page_is_the_same_whichever_step_failed(tmp_path: Path) -> None:
-    from privadmm.errors import LockedError
-
-    pages = set()
-    for done in (1, 2, 4):
+def test_a_page_and_a_register_are_the_same_whichever_step_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clock that goes on with every row must not tell it, nor rows that came later."""
+    pages, registers = set(), set()
+    for done in (0, 1, 2, 4):
+        seconds = itertools.count(1_790_000_000, 60)
+        monkeypatch.setattr("privadmm.privacy.ledger_file.gmtime", lambda seconds=seconds: time.gmtime(next(seconds)))
         path = tmp_path / str(done) / "party.sqlite"
         path.parent.mkdir()
         begin(path, rounds=5)
@@ -338,26 +345,51 @@ def test_a_page_is_the_same_whichever_step_failed(tmp_path: Path) -> None:
                 ledger.intend(tick, "in", {0: (NOISE,)})
             with pytest.raises(LockedError):
                 ledger.fail(tick, "why")
+            raise_locked(ledger)
             ledger.unlock("looked at")
+            ledger.amend(replace(POLICY, per_job=1.0), "less for each")
         card = card_of(path)
+        registers.add(json.dumps({**ledger_of(steward.overview(path)), "head": ""}))
         assert any("no statement is certified" in line for line in card.notices)
         pages.add(render(replace(card, subject="", hashes=(), commands=())))
     assert len(pages) == 1
+    assert len(registers) == 1
+    assert "2026-09-21" in pages.pop()  # when it was admitted
+    shown = json.dumps(steward.overview(path))
+    assert shown.count("2026-09-21") > 5  # its steward is told all of it
 
 
-def test_what_ledgers_will_record_is_shown(tmp_path: Path) -> None:
-    path = tmp_path / "party.sqlite"
-    begin(path)
+def raise_locked(ledger: SqliteLedger) -> None:
+    with suppress(LockedError), recording(ledger, Asked("more")):
+        raise LockedError("locked")
 
-    def richer(path: Path) -> dict[str, Any]:
-        view = steward.overview(path)
-        view["jobs"][0] |= {"purpose": "readmission study", "requester": "Dr. A", "began": "2026-01-02T03:04:05+00:00"}
-        return {**view, "refusals": [{"when": "2026-02-01", "job": "2" * 32, "why": "beyond the budget"}]}
 
-    page = Page(render(gather(path, richer)))
-    for said in ("readmission study", "Dr. A", "2026-01-02T03:04:05+00:00"):
+def test_what_ledgers_record_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, asked = tmp_path / "party.sqlite", Asked("readmission study", "Dr. A", "dp_admm", "c" * 64, "St. Mary's")
+    monkeypatch.setattr("privadmm.privacy.ledger_file.gmtime", lambda: time.gmtime(1_790_000_000))
+    with closing(opened(path)) as ledger:
+        ledger.reserve("1" * 32, {0: ((NOISE, 3),)}, asked)
+        for _ in range(2):
+            with suppress(RefusedError), recording(ledger, asked):
+                ledger.reserve("2" * 32, {0: ((NOISE, 10**6),)})
+    page = page_of(path)
+    for said in ("readmission study", "Dr. A", "2026-09-21 14:13:20 UTC", "St. Mary's"):
         assert said in page.first_screen
-    assert "beyond the budget" in page.text
+    assert "party 0 may spend epsilon = 2 in all" in page.text
+    (row,) = card_of(path).refusals or ()
+    assert (row["kind"], row["times"], row["requester"]) == ("budget", 2, "Dr. A")
+
+
+def test_a_ledger_of_an_earlier_version_says_that_nothing_was_recorded(tmp_path: Path) -> None:
+    path = tmp_path / "party.sqlite"
+    old = Path(__file__).parents[1] / "privacy" / "format_1"
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript((old / "ledger.sql").read_text())
+    AnchorFile(path).path.write_bytes(bytes.fromhex((old / "anchor.hex").read_text()))
+    assert [job["purpose"] for job in steward.overview(path)["jobs"]] == [None] * 4
+    text = page_of(path).text
+    assert "not recorded" in text
+    assert "What was before a version of privadmm that keeps it is not recorded." in text
 
 
 def test_commands_can_be_pasted_whatever_a_file_is_called(tmp_path: Path) -> None:
@@ -382,6 +414,7 @@ def replayed_pages(place: Place, monkeypatch: pytest.MonkeyPatch, tables: Any, p
     """The pages of two runs on other records at one place, the second with the releases of the first."""
     tape: list[Any] = []
     pages = []
+    monkeypatch.setattr("privadmm.privacy.ledger_file.gmtime", lambda: time.gmtime(1_790_000_000))
     monkeypatch.setattr("uuid.uuid4", lambda: type("Id", (), {"hex": "5" * 32})())
     for kind, seed in ((Recorder, 0), (Player, 9)):
         X, y = rows(seed=seed)
@@ -392,7 +425,9 @@ def replayed_pages(place: Place, monkeypatch: pytest.MonkeyPatch, tables: Any, p
         place.run(tables)
         ledger = place.path / "party.sqlite"
         pages.append(render(card_of(place.out, place.path / "config.toml")))
-        pages[-1] += render(card_of(ledger)) if ledger.exists() else ""
+        if ledger.exists():
+            register = content_of({"party": steward.overview(ledger)}, "a day")
+            pages[-1] += render(card_of(ledger)) + json.dumps(register) + table_of(register)
         monkeypatch.setattr("privadmm.engine.worker.Door", Door)
         shutil.rmtree(place.out)
         for left in place.path.glob("party.sqlite*"):
@@ -405,7 +440,8 @@ def test_the_page_of_a_deployment_is_a_function_of_what_was_released(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("opendp")
-    tables = with_changes(PRIVATE, {"run": {"mode": "deployment", "seed": None, "ledger": "party.sqlite"}})
+    asked = {"purpose": "readmissions", "requester": "Dr. A"}
+    tables = with_changes(PRIVATE, {"run": {"mode": "deployment", "seed": None, "ledger": "party.sqlite", **asked}})
 
     def prepare() -> None:
         policy = ("--parties", PARTIES, "--epsilon", 1.0, "--delta", 1e-5)
@@ -416,6 +452,8 @@ def test_the_page_of_a_deployment_is_a_function_of_what_was_released(
     run, ledger = (f"{part}</html>" for part in first.split("</html>")[:2])
     assert "This is a deployment" in Page(run).first_screen
     assert "This is a deployment" in Page(ledger).first_screen
+    for page in (run, ledger):
+        assert "readmissions Who asked Dr. A When 2026-09-21 14:13:20 UTC" in Page(page).first_screen
     assert 'id="weights-t"' in run
 
 

@@ -40,10 +40,11 @@ from privadmm.privacy.events import (
     merge,
     merge_all,
 )
-from privadmm.privacy.ledger import Tick
+from privadmm.privacy.ledger import Asked, Tick
 from privadmm.privacy.ledger_file import identity_of
 from privadmm.privacy.new_ledger import new_ledger
 from privadmm.privacy.policy import Budget, Policy
+from privadmm.privacy.refusals import recording
 from privadmm.privacy.sqlite_ledger import SqliteLedger
 
 USE_A_PATH = (
@@ -190,7 +191,9 @@ class Account:
             return
         with self._opened() as ledger:
             try:
-                ledger.reserve(entry, dict.fromkeys(ledger.ids, spent))
+                asked = Asked(algorithm=facts["algorithm"])
+                with recording(ledger, asked, entry):
+                    ledger.reserve(entry, dict.fromkeys(ledger.ids, spent), asked)
             except RefusedError as error:
                 raise self._refusal(spent) from error
             events = tuple(event for event, count in spent for _ in range(count))
@@ -205,7 +208,9 @@ class Account:
             f"the ledger allows epsilon = {self._budget.epsilon:g} at delta = {delta:g} over all fits; "
             f"{printed(cost(before, delta))} is spent in {len(self.entries())}, and this fit "
             f"(epsilon = {printed(cost(spent, delta))} by itself) would bring it to "
-            f"{printed(cost(merge(before, spent), delta))}. Nothing was fitted: ask for a smaller epsilon, or stop here"
+            f"{printed(cost(merge(before, spent), delta))}. Nothing was fitted: ask for a smaller epsilon, or "
+            "stop here",
+            "budget",
         )
 
     @contextmanager

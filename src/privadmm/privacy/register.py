@@ -107,7 +107,7 @@ def register(path: Path) -> Register:
 def _entries(db: sqlite3.Connection) -> Iterator[Entry]:
     """Jobs in the order of their first rows, as `SqliteLedger.jobs` has them."""
     of_jobs = "SELECT job, max(seq) FROM ticks WHERE job NOT IN ('', ?) GROUP BY job ORDER BY min(seq)"
-    first = "SELECT state, outbox FROM ticks WHERE job = ? AND kind = ? ORDER BY seq LIMIT 1"
+    first = "SELECT state, outbox FROM ticks WHERE job = ? AND kind = ? ORDER BY round, phase LIMIT 1"
     for job, last in db.execute(of_jobs, (PUT_BACK,)).fetchall():
         kinds = {kind for (kind,) in db.execute("SELECT DISTINCT kind FROM ticks WHERE job = ?", (job,))}
         reserve, tick = (db.execute(first, (job, kind)).fetchone() for kind in ("reserve", "tick"))

@@ -14,16 +14,18 @@ of others that rows are missing, and what a steward charged for them.
 Rows are chained by hashes (chain.py), so a row that was altered or removed shows (verification.py says when). An older
 copy that was put back shows by the ledger's anchor. The last hash, the head, travels with every release, so that a copy
 that was put back with its anchor shows to whoever kept the heads (`verify` with those of a run directory). Heads must
-tell nothing: all that is hashed was released, is a policy, or is a steward's reason, but for what is kept and why a
-tick failed, which are hashed behind a secret of their own.
+tell nothing: all that is hashed was released, is a policy, a job's public fact, a time or a steward's reason, but for
+what is kept, why a tick failed, what was refused and what was said of a proposal, which are hashed behind a secret of
+their own. The row that opens a job says who asked for it and what for (register.py); what is refused is a row, too
+(refusals.py). In a deployment every row says when it was written.
 """
 
 import json
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from functools import cached_property
 from typing import NoReturn, SupportsBytes
 
 from privadmm.data.arrays import Ints
@@ -45,20 +47,13 @@ DIED = "the process was killed in the middle of this step, or its machine went d
 class SqliteLedger(RefusalLog):
     """The ledger of a block of parties in one file. A file that exists must have the same parties and policy."""
 
-    def __init__(
-        self,
-        path: Path,
-        ids: Sequence[int],
-        policy: Policy,
-        mode: str,
-        anchored: bool = True,
-        patience: float = 30.0,
-    ) -> None:
-        self._turn = False
-        self._intended: Tick | None = None  # the step that this transaction puts on record as under way
-        self._latest: tuple[Tick, str] | None = None  # the receipt of the tick that was committed last
-        self._keys = KeyFile(Path(path))
-        super().__init__(path, ids, policy, mode, anchored, patience)
+    _turn = False
+    _intended: Tick | None = None  # the step that this transaction puts on record as under way
+    _latest: tuple[Tick, str] | None = None  # the receipt of the tick that was committed last
+
+    @cached_property
+    def _keys(self) -> KeyFile:
+        return KeyFile(self.path)
 
     def _roll_back(self) -> None:
         self._latest = self._intended = None

@@ -3,7 +3,7 @@
     NAME.json    {"content": ..., "csv": digest of NAME.csv, "key": public key, "signature": ...}
     NAME.csv     the same for people, a line for each job, refusal and decision
 
-The signature is over the content and the digest of the table, by a party's node key, so that neither can be changed.
+The signature, by a party's node key, is over all of the file and the digest of the table: neither can be changed.
 It says no more than a report's page does: of a failed step it tells neither which one it was nor when.
 """
 
@@ -79,9 +79,10 @@ def cell(value: object) -> str:
     return f"'{text}" if isinstance(value, str) and text.lstrip().startswith(FORMULA) else text
 
 
-def signable(content: Json, table: str) -> bytes:
-    """Bytes that the party's key signs."""
-    return json.dumps(["privadmm register, version 1", content, table], sort_keys=True, allow_nan=False).encode()
+def signable(content: Json, table: str, key: str) -> bytes:
+    """Bytes that the party's key signs: all of the file but the signature."""
+    said = ["privadmm register, version 1", content, table, key]
+    return json.dumps(said, sort_keys=True, allow_nan=False).encode()
 
 
 def digest(table: str) -> str:
@@ -95,8 +96,8 @@ def write(out: Path, content: Json, key: Path | None) -> dict[str, Any]:
     if key is not None:
         from privadmm.deploy.federation.signing import public_of, seal
 
-        sealed = seal(key, signable(content, signed["csv"]))
-        signed |= {"key": public_of(key).decode().strip(), "signature": sealed}
+        signed["key"] = public_of(key).decode().strip()
+        signed["signature"] = seal(key, signable(content, signed["csv"], signed["key"]))
     write_text(out.with_suffix(".csv"), table)
     write_text(out, json.dumps(signed, indent=1, allow_nan=False) + "\n")
     return signed
@@ -128,7 +129,7 @@ def check(path: Path, key: Path | None, ledgers: Sequence[Path] = ()) -> dict[st
     if signer is not None:
         from privadmm.deploy.federation.signing import sealed
 
-        if not sealed(str(signer).encode(), signable(content, signed["csv"]), str(signature)):
+        if not sealed(str(signer).encode(), signable(content, signed["csv"], str(signer)), str(signature)):
             problems.append("its signature does not fit: it was changed since, or another key signed it")
     for ledger in ledgers:
         heads = [one["head"] for one in content["ledgers"]]

@@ -11,7 +11,6 @@ from typing import Any
 from privadmm.engine.guarantees import AWAY, BARE, CLEAR
 from privadmm.errors import ConfigError
 from privadmm.privacy.accounting import printed
-from privadmm.privacy.register import DECISIONS
 from privadmm.runs.report import words
 from privadmm.runs.report.card import Budget, Card, Holder, Request
 from privadmm.runs.report.charts import Chart, Spread
@@ -105,12 +104,15 @@ def failed(view: Json) -> bool:
 
 
 def public(view: Json) -> Json:
-    """A ledger as others may see it: where a step failed, without what tells when, or how many rows were before it."""
+    """A ledger as others may see it: where a step failed, without what tells when, or how many rows were before it.
+
+    When somebody was refused since, or the steward decided, was after it: such times are not told either.
+    """
     if not failed(view):
         return view
-    hidden = dict.fromkeys(("first", "last", "times"))
-    refused = [row | hidden if row["kind"] == "locked" else row for row in view["refusals"] or ()]
-    decided = [row | {"at": None} if row["what"] == DECISIONS["unlock"] else row for row in view["decisions"]]
+    refused = [row | dict.fromkeys(("first", "last")) for row in view["refusals"] or ()]
+    refused = [row | {"times": None} if row["kind"] == "locked" else row for row in refused]
+    decided = [row | {"at": None} for row in view["decisions"]]
     unnumbered = {key: [row | {"row": None} for row in view[key]] for key in ("policies", "restored")}
     known = None if view["refusals"] is None else refused
     return {**view, **unnumbered, "refusals": known, "decisions": decided, "jobs": [told(job) for job in view["jobs"]]}

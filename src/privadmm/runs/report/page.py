@@ -22,7 +22,7 @@ DEPLOYMENT = (
 )
 JOB_FIRST = ("purpose", "requester", "job", "ledger", "state", "admitted", "began", "ended")
 REFUSAL_FIRST = ("why", "kind", "times", "first", "last", "requester", "purpose")
-HEADS = {"requester": "who asked", "kind": "for its", "epsilon_set_aside": "epsilon still set aside"}
+HEADS = {"requester": "who asked", "epsilon_set_aside": "epsilon still set aside"}
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 PARTIAL = "What was before a version of privadmm that keeps it is not recorded."
 STACKED, CARDS = 3, 7  # columns
@@ -151,7 +151,7 @@ def refusals(card: Card) -> str:
 def jobs(card: Card) -> str:
     if not card.jobs:
         return ""
-    shown = [{**job, "ended": "still open"} if job["state"] == "open" else job for job in card.jobs]
+    shown = [{**job, "ended": "still open"} if job.get("state") == "open" else job for job in card.jobs]
     return section("Jobs", records("Every job on record, oldest first", shown, JOB_FIRST))
 
 

@@ -188,18 +188,25 @@ def refused(rows: Sequence[Facts] | None) -> str:
         )
         for one in reversed(rows)
     )
-    return table("Refused", ("For its", "Why", "First", "Times", "Who asked", "Purpose"), cells)
+    return table("Refused", ("Kind", "Why", "First", "Times", "Who asked", "Purpose"), cells)
 
 
 def table(title: str, columns: Sequence[str], rows: Any) -> str:
-    """A table of cells that are HTML already; nothing if it has no rows."""
-    cells = ["<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows]
+    """A table of cells that are HTML already; nothing if it has no rows. On a narrow screen each row is a list."""
+    # A browser forgets what a table is where its style makes a list of it, unless the roles are written out.
+    cells = [
+        '<tr role="row">'
+        + "".join(f'<td role="cell" data-name="{text(n)}">{cell}</td>' for n, cell in zip(columns, row, strict=True))
+        + "</tr>"
+        for row in rows
+    ]
     if not cells:
         return ""
-    head = "".join(f'<th scope="col">{text(name)}</th>' for name in columns)
+    head = "".join(f'<th scope="col" role="columnheader">{text(name)}</th>' for name in columns)
     return (
         f'<h3>{text(title)}</h3>\n<div class="wide" role="region" aria-label="{text(title)}" tabindex="0">'
-        f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(cells)}</tbody></table></div>"
+        f'<table role="table"><thead role="rowgroup"><tr role="row">{head}</tr></thead>'
+        f'<tbody role="rowgroup">{"".join(cells)}</tbody></table></div>'
     )
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cases import ALGORITHMS, CASES, DIM, Case, named
-from contract_tools import SMALL, VICTIM, move
+from contract_tools import SMALL, VICTIM, move, small
 from privadmm.algorithms.dp_admm import DPADMM
 from privadmm.data.arrays import Floats
 from privadmm.engine.mail import Mail
@@ -26,7 +26,7 @@ def situations(draw: st.DrawFn, case: Case) -> tuple[Any, ...]:
     """Two neighbouring data sets and any state and inbox: round t must be private whatever was released before."""
     data = [[draw(rows) for _ in range(m)] for m in SMALL]
     other = [list(party) for party in data]
-    public, at = case.public(sizes=SMALL), draw(st.integers(0, SMALL[VICTIM] - 1))
+    public, at = small(case).public, draw(st.integers(0, SMALL[VICTIM] - 1))
     x, y = data[VICTIM][at]
     other[VICTIM][at] = (x, -y) if public.label_only else draw(rows)
     blank = case.algorithm.init(public, public.ids)

@@ -1,5 +1,6 @@
 """A federation in this process: party servers, reached by a post that may lose, repeat and reorder letters."""
 
+import os
 import shutil
 import subprocess
 from base64 import b64encode
@@ -120,7 +121,10 @@ def federated(folder: Path, tables: Tables, port: int = 9100) -> Federated:
     if not (folder / "data.npz").exists():
         write_npz(folder / "data.npz")
     config = read(write_config(folder / "federated.toml", tables))
-    made = init(config, folder / "federation", "127.0.0.1", port, rehearse=True)
+    # Nobody waits here until the disk has a hundred small files: no test cuts the power while a federation is made.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda file: None)
+        made = init(config, folder / "federation", "127.0.0.1", port, rehearse=True)
     return Federated(made, [party.folder for party in made.parties])
 
 

@@ -128,6 +128,18 @@ def federated(folder: Path, tables: Tables, port: int = 9100) -> Federated:
     return Federated(made, [party.folder for party in made.parties])
 
 
+def silent_from(made: Federated, round: int, *parties: int) -> Desks:
+    """A post that brings nothing to these parties from a round on, counted from 0."""
+    post = Desks(made.folders)
+
+    def leave(party: int, letter: Letter) -> None:
+        if letter.get("round") == round:
+            post.silent.update(parties)
+
+    post.before = leave
+    return post
+
+
 @dataclass(frozen=True)
 class Backup:
     """A copy of a party's ledger as it is now, to be put back later: of the ledger alone, or with all beside it."""

@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+# Tests of deployments wait for a third of their time: three workers keep two cores busy.
+WORKERS ?= 3
 export OPENBLAS_NUM_THREADS := 1
 export OMP_NUM_THREADS := 1
 
@@ -11,10 +13,10 @@ demo: $(VENV)/core
 	$(BIN)/privadmm demo
 
 test: $(VENV)/dev
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 test-all: $(VENV)/dev
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "slow or not slow"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "slow or not slow"
 
 bench: $(VENV)/dev
 	$(BIN)/privadmm bench

@@ -2,6 +2,7 @@
 
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -172,9 +173,15 @@ class Measuring(Door):
         return super().objective(lambda b, reach: solve(noise, reach), like, **declared)
 
 
+@cache
+def small(case: cases.Case) -> Job:
+    """The case's job at two small parties: a search asks for it a thousand times."""
+    return case.job(sizes=SMALL)
+
+
 def measured(case: cases.Case, parties: list[Any], state: Any, inbox: Mail, t: int, noise: Any = None) -> Measuring:
     """The door after round t of these parties, from this state and inbox."""
-    job = case.job(sizes=SMALL)
+    job = small(case)
     local = Watched(job.public, Shards.from_parties(parties, row_bound=1.0))
     local = replace(local, kept=one_time_draws(case.algorithm, local, Simulation(0)))
     part = summing(job, t, 0)
@@ -193,25 +200,24 @@ def move(case: cases.Case, first: list[Any], second: list[Any], state: Any, inbo
     """
     doors = [measured(case, parties, state, inbox, t) for parties in (first, second)]
     if doors[0].solved is not None:
-        return objective_move(case, first, second, state, inbox, t)
+        return objective_move(case, first, second, state, inbox, t, doors)
     allowed = float(doors[0].declared[VICTIM])
     # An argmin is known to its tolerance only: each of the two may be off by tolerance / k.
-    local = Local(case.public(sizes=SMALL), Shards.from_parties(first, row_bound=1.0))
+    local = Local(small(case).public, Shards.from_parties(first, row_bound=1.0))
     allowed += getattr(case.algorithm, "tolerance", 0.0) * allowed / float(local.moves[VICTIM, 0])
     return float(np.linalg.norm(doors[0].query[VICTIM] - doors[1].query[VICTIM])), allowed
 
 
 def objective_move(
-    case: cases.Case, first: list[Any], second: list[Any], state: Any, inbox: Mail, t: int
+    case: cases.Case, first: list[Any], second: list[Any], state: Any, inbox: Mail, t: int, doors: list[Measuring]
 ) -> tuple[float, float]:
     """The noise b' that gives the second data set the argmin of the first is b plus what the gradients differ by.
 
     Checked by solving with it: the argmins agree within what the cover of an inexact argmin allows. So the map from
     argmin to noise is the declared one, and its displacement is what must not pass the declared sensitivity.
     """
-    one = measured(case, first, state, inbox, t)
-    f, declared = one.query, one.solved
-    gradients = [measured(case, parties, state, inbox, t).party.gradient(f) for parties in (first, second)]
+    f, declared = doors[0].query, doors[0].solved
+    gradients = [door.party.gradient(f) for door in doors]
     b = (gradients[0] - gradients[1]) / declared["weight"]
     other = measured(case, second, state, inbox, t, noise=b)
     apart = np.linalg.norm(f - other.query, axis=-1)

@@ -1,5 +1,6 @@
 """A federation in this process: party servers, reached by a post that may lose, repeat and reorder letters."""
 
+import os
 import shutil
 import subprocess
 from base64 import b64encode
@@ -120,8 +121,23 @@ def federated(folder: Path, tables: Tables, port: int = 9100) -> Federated:
     if not (folder / "data.npz").exists():
         write_npz(folder / "data.npz")
     config = read(write_config(folder / "federated.toml", tables))
-    made = init(config, folder / "federation", "127.0.0.1", port, rehearse=True)
+    # Nobody waits here until the disk has a hundred small files: no test cuts the power while a federation is made.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda file: None)
+        made = init(config, folder / "federation", "127.0.0.1", port, rehearse=True)
     return Federated(made, [party.folder for party in made.parties])
+
+
+def silent_from(made: Federated, round: int, *parties: int) -> Desks:
+    """A post that brings nothing to these parties from a round on, counted from 0."""
+    post = Desks(made.folders)
+
+    def leave(party: int, letter: Letter) -> None:
+        if letter.get("round") == round:
+            post.silent.update(parties)
+
+    post.before = leave
+    return post
 
 
 @dataclass(frozen=True)

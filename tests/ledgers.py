@@ -4,7 +4,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -85,6 +85,19 @@ def locked(path: Path, **how: Any) -> str | None:
         return str(error)
 
 
+class Mortal:
+    """A profile function that counts how often a process touches a file, and kills it the nth time."""
+
+    def __init__(self, moment: int, touches: Collection[str] = TOUCHES) -> None:
+        self.moment, self.touches, self.count = moment, touches, 0
+
+    def __call__(self, frame: Any, event: str, touched: Any) -> None:
+        if event in ("c_call", "c_return") and getattr(touched, "__name__", "") in self.touches:
+            self.count += 1
+            if self.count == self.moment:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
 def killed_at(work: Callable[[], None], moment: int) -> bool:
     """Do this in a process of its own, which is killed just before or after it touches a file for the nth time.
 
@@ -92,17 +105,8 @@ def killed_at(work: Callable[[], None], moment: int) -> bool:
     """
     pid = os.fork()
     if pid == 0:
-        count = 0
-
-        def look(frame: Any, event: str, touched: Any) -> None:
-            nonlocal count
-            if event in ("c_call", "c_return") and getattr(touched, "__name__", "") in TOUCHES:
-                count += 1
-                if count == moment:
-                    os.kill(os.getpid(), signal.SIGKILL)
-
         try:
-            sys.setprofile(look)
+            sys.setprofile(Mortal(moment))
             work()
             sys.setprofile(None)
             os._exit(0)

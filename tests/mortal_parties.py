@@ -6,7 +6,6 @@ moments just before and just after it touches a database or a file, and kills it
 
 import os
 import pickle
-import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from federations import Desks
+from ledgers import Mortal
 from privadmm.deploy.federation.desk.party_server import answer
 from privadmm.deploy.federation.protocol import Letter
 from privadmm.engine.loop import one_blas_thread
@@ -102,20 +102,12 @@ def take(stream: BinaryIO) -> Any:
 
 def child(folder: Path, letter: Mapping[str, Any], moment: int, out: BinaryIO) -> None:
     """Answer a letter, or die at this moment."""
-    count = 0
-
-    def look(frame: Any, event: str, touched: Any) -> None:
-        nonlocal count
-        if event in ("c_call", "c_return") and getattr(touched, "__name__", "") in TOUCHES:
-            count += 1
-            if count == moment:
-                os.kill(os.getpid(), signal.SIGKILL)
-
+    mortal = Mortal(moment, TOUCHES)
     with one_blas_thread():
-        sys.setprofile(look)
+        sys.setprofile(mortal)
         said = answer(folder, letter)
         sys.setprofile(None)
-    put(out, (said, count))
+    put(out, (said, mortal.count))
 
 
 def serve() -> None:

@@ -9,6 +9,7 @@ Literal, tuple[T, ...], tuple[T, T], Mapping[str, T], unions, and `| None` for a
 """
 
 import dataclasses
+import functools
 import math
 import numbers
 import operator
@@ -285,10 +286,11 @@ class Field:
         return self.default is dataclasses.MISSING
 
 
+@functools.cache  # asked fifty times by a config, and type hints are slow to resolve
 def fields_of(table: type) -> Mapping[str, Field]:
     """The keys that a dataclass declares: its fields with a Doc."""
     hints = get_type_hints(table, include_extras=True)
-    found = {}
+    keys = dict[str, Field]()
     for declared in dataclasses.fields(table):
         name, hint, default = declared.name, hints[declared.name], declared.default
         notes = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
@@ -297,8 +299,8 @@ def fields_of(table: type) -> Mapping[str, Field]:
         if declared.default_factory is not dataclasses.MISSING:
             default = declared.default_factory()
         if doc is not None:
-            found[name] = Field(name, kind_of(hint), doc, default, when)
-    return found
+            keys[name] = Field(name, kind_of(hint), doc, default, when)
+    return types.MappingProxyType(keys)
 
 
 class Declared:

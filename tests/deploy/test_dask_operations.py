@@ -146,7 +146,7 @@ def started(place: Place, cluster: Deployed, rounds: int) -> tuple[list[str], An
 @pytest.mark.parametrize("whom", ["the driver", "scheduler"])
 def test_a_part_is_told_to_end(whom: str, place: Place, tmp_path_factory: pytest.TempPathFactory) -> None:
     """SIGTERM: a message that says how to go on, exit code 1, and a run directory that can be resumed."""
-    rounds = 400
+    rounds = 160
     with deployed(tmp_path_factory.mktemp("mortal"), NAMES) as cluster:
         command, process = started(place, cluster, rounds)
         try:

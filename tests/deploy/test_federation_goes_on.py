@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from federations import SUMMED, Desks, Federated, federated
+from federations import SUMMED, Desks, federated, silent_from
 from privadmm.deploy.federation.protocol import Letter
 from privadmm.errors import AbsentError, ClusterError, RefusedError
 from privadmm.privacy.verification import verify
@@ -20,18 +20,6 @@ RING = with_changes(RING, {"graph": {"kind": "ring"}})
 SUMS = with_changes(STAR, {**SUMMED, "privacy": {"sum": "secure", "fewest": 3}})
 COLUMNS = with_changes(PRIVATE, SHARING)
 Hook = Callable[[int, Letter], None]
-
-
-def silent_from(made: Federated, round: int, *parties: int) -> Desks:
-    """A post that brings nothing to these parties from a round on, counted from 0."""
-    post = Desks(made.folders)
-
-    def leave(party: int, letter: Letter) -> None:
-        if letter.get("round") == round:
-            post.silent.update(parties)
-
-    post.before = leave
-    return post
 
 
 class Without(Desks):

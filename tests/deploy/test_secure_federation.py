@@ -27,7 +27,7 @@ from privadmm.runs.rundir import receipts_of
 from small_runs import PRIVATE, Place, charged, with_changes
 
 pytest.importorskip("cryptography")
-from federations import DEPLOYED, SUMMED, Backup, Desks, Federated, Unreliable, federated, found_in, key_of
+from federations import DEPLOYED, SUMMED, Backup, Desks, Federated, Unreliable, federated, found_in, key_of, silent_from
 
 pytestmark = pytest.mark.usefixtures("skipped_plots")
 
@@ -56,18 +56,6 @@ def fresh(folder: Path, tables: Any = STAR) -> Federated:
 
 def job_of(made: Federated, out: str = "runs/first") -> str:
     return str(json.loads((made.made.coordinator.folder / out / "job.json").read_text())["job"])
-
-
-def silent_from(made: Federated, party: int, round: int) -> Desks:
-    """A post to a party that gives no answer from a round on, counted from 0."""
-    post = Desks(made.folders)
-
-    def leave(_: int, letter: Letter) -> None:
-        if letter.get("round") == round:
-            post.silent.add(party)
-
-    post.before = leave
-    return post
 
 
 def ending_at(made: Federated, round: int, party: int = 2) -> Desks:
@@ -268,7 +256,7 @@ def test_a_missing_message_loses_its_round(tables: Any, tmp_path: Path) -> None:
         if party == 0 and letter["kind"] == "step":
             seen.append(Mail.unpack(letter["inbox"]))  # type: ignore[arg-type]
 
-    post = silent_from(made, 1, 2)
+    post = silent_from(made, 2, 1)
     leave, post.before = post.before, lambda party, letter: (leave(party, letter), note(party, letter))[0]
     result = made.run(post, absent="continue")
     assert [(gone["party"], gone["from_round"]) for gone in result["absent"]] == [(1, 3)]
@@ -287,8 +275,8 @@ def test_a_missing_message_loses_its_round(tables: Any, tmp_path: Path) -> None:
 def test_a_late_answer_changes_nothing(made: Federated, tmp_path: Path) -> None:
     """The party has paid for it, as it says, and the sum of that round stays lost."""
     reference = fresh(tmp_path / "again")
-    expected = reference.run(silent_from(reference, 1, 2), absent="continue")["transcript"]
-    post = silent_from(made, 1, 2)
+    expected = reference.run(silent_from(reference, 2, 1), absent="continue")["transcript"]
+    post = silent_from(made, 2, 1)
     leave, late = post.before, list[Letter]()
 
     def before(party: int, letter: Letter) -> None:
@@ -312,7 +300,7 @@ def inbox_for(letter: Letter, party: int) -> bytes:
 
 def test_too_few_for_a_sum(made: Federated, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Two of four are silent where three must be there: the run ends and says what it cost, until they are back."""
-    post = silent_from(made, 1, 2)
+    post = silent_from(made, 2, 1)
     leave = post.before
 
     def both(party: int, letter: Letter) -> None:
@@ -343,7 +331,7 @@ def test_too_few_for_a_sum(made: Federated, monkeypatch: pytest.MonkeyPatch, tmp
 def test_a_lost_moments_round_ends_the_job_and_says_what_it_cost(tmp_path: Path) -> None:
     made = federated(tmp_path, CENTRED)
     with pytest.raises(AbsentError, match=r"every later round needs that sum: .*Each party has spent epsilon = 0\.\d"):
-        made.run(silent_from(made, 1, 0), absent="continue")
+        made.run(silent_from(made, 0, 1), absent="continue")
     assert [charged(ledger) for ledger in made.ledgers] == [1, 0, 1, 1]
 
 

@@ -283,7 +283,7 @@ class DaskCluster:
     def _made(
         self, block: Block, address: str, make: Callable[..., Any], *args: Any, **options: Any
     ) -> tuple[Future, Any]:
-        """What this makes on a worker, with its future."""
+        """Make an object on a worker; returns it with its future."""
         future = self.client.submit(make, *args, workers=[address], allow_other_workers=False, **options)
         try:
             with self.client.as_current():

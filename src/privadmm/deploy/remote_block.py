@@ -114,7 +114,7 @@ def check_budget(order: Order, policy: Policy) -> None:
 
 
 def named(method: Callable[Concatenate["Site", P], T]) -> Callable[Concatenate["Site", P], T]:
-    """What goes wrong here with files is told by its name: to the engine, an OSError is a lost connection."""
+    """Raise named errors for what goes wrong with files: the engine takes an OSError for a lost connection."""
 
     @wraps(method)
     def call(self: "Site", /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -168,7 +168,7 @@ class Site:
 
     @named
     def accept(self, roster: bytes) -> None:
-        """Take the roster of a secure sum. No keys are pinned here: whoever drives is believed, and keeps no other."""
+        """Take the roster of a secure sum. No keys are pinned here: the driver is trusted to send all the same."""
         accept_roster(self.order.job, self.worker.ids, self.ledger, roster, lambda entry, party: True)
 
     @property

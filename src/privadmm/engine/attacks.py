@@ -25,7 +25,7 @@ class QueryError(Exception):
 
 
 class Weightless(Local):
-    """A party whose records pull nowhere."""
+    """A party whose records contribute no gradient."""
 
     def gradient(self, x: Floats) -> Floats:
         return np.zeros_like(x)
@@ -48,7 +48,7 @@ class Listening(Door):
 
 
 def steer(algorithm: Algorithm, number: int, t: int, local: Local, state: Any, target: Floats) -> Mail:
-    """The inbox after which the query of phase `number` in round t is `target` (..., 1, d), but for the records.
+    """The inbox that makes the query of phase `number` in round t `target` (..., 1, d), plus what the records add.
 
     Every part of it but the last echoes the party's own iterate, as an honest neighbour who agrees would; a map of the
     features leaves records as they are.

@@ -72,7 +72,7 @@ class Bulk(Simulation):
 
 
 class Overheard(Local):
-    """A party whose public part of the objective is heard at the door."""
+    """A party that tells the door the public part of its objective."""
 
     def perturbed(self, release: Door, linear: Floats, k: Floats, *rest: Any, **more: Any) -> Released:
         assert isinstance(release, Listening)
@@ -81,7 +81,7 @@ class Overheard(Local):
 
 
 class Listening(Door):
-    """A door that keeps what the adversary knows of a release; told what was said, it says that again."""
+    """A door that records what the adversary knows of a release; given a recorded release, it repeats that one."""
 
     said: Released | Sealed | None = None
     query: Floats | None = None
@@ -113,7 +113,7 @@ class Listening(Door):
 
     @property
     def heard(self) -> Floats:
-        """What was said, as the adversary reads it."""
+        """The released values as the adversary reads them."""
         if isinstance(self.said, Sealed):
             assert self._summing is not None
             return opened(Sealed.words_of(self.said), len(self.ids), self._summing.sums.step)
@@ -129,7 +129,7 @@ class Listening(Door):
         return said
 
     def likelihood(self, factor: float) -> Floats:
-        """Of what was said, given this data set, as a logarithm but for what all data sets have alike."""
+        """Log-likelihood of the release under this data set, up to a term that is the same for all data sets."""
         f, bend = self.heard, np.zeros(())
         if self.query is not None:
             noise = f - self.query
@@ -160,7 +160,7 @@ class Game:
     keeps_raw: bool = False
 
     def records(self, games: int) -> tuple[Local, Local]:
-        """p and q, each the only record of the victim."""
+        """The victim's only record: p in the first data set, q in the second."""
         public, across = replace(self.public, replicas=games), math.sqrt(1 - ALONG**2)
         p, q = (np.array([[ALONG, side]]) for side in (across, -across))
         if public.label_only:
@@ -191,7 +191,7 @@ class Game:
         return isinstance(memory.inner if isinstance(memory, Wrapped) else memory, Mapped)
 
     def summing(self, at: tuple[int, int]) -> Summing | None:
-        """The part of those heard in a secure sum, whose masks cancel."""
+        """How the parties that are added up take part in a secure sum; their masks cancel."""
         if self.sums is None:
             return None
         return Summing(self.sums, at, self.public.parties, True, lambda call, shape: np.zeros(shape, dtype=np.uint64))

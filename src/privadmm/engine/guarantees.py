@@ -121,7 +121,7 @@ def label_plan(algorithm: Algorithm, public: Public, plan: Plan) -> Plan:
 
 @singledispatch
 def counted_again(event: Any, gain: float, bend: float) -> Event:
-    """The event between neighbours `gain` times closer; one without a rule keeps what it has, which is no less."""
+    """The cost of an event between neighbours `gain` times closer; without a rule, its whole cost."""
     found: Event = event
     return found
 
@@ -205,7 +205,7 @@ def at_two_parties(spent: Sequence[Spent], delta: float) -> float:
 
 
 def of_both(first: Spent, second: Spent) -> Spent:
-    """What two parties release of one person: in a sum both move before the one noise, so mu is that of both added.
+    """What two parties release about one person: in a sum both records move before the noise, so their mu are added.
 
     Everything else has noise of its own at each party, and composes.
     """

@@ -175,7 +175,7 @@ def unpack_from(party: int, sent: bytes, like: Array) -> Mail:
 
 
 def check_inbox(mail: Mail, round: int, last: Mail | None) -> None:
-    """Refuse to send what every honest party would refuse: they would be taken to have left.
+    """Refuse to send an inbox that honest parties refuse: their refusals would look as if they had left.
 
     `last` are the messages that it was made of. Whose is the largest of them is told, and nobody is blamed: what the
     coordinator remembers of earlier rounds is in it too.

@@ -41,7 +41,7 @@ def one_vector(public: Public, t: int) -> Floats:
 
 
 def no_draws(local: Any, noise: Noise) -> dict[str, Floats]:
-    """Nothing is drawn once for a job."""
+    """The default for `draws`: a method that draws nothing once for a whole job."""
     return {}
 
 

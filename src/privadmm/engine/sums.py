@@ -149,7 +149,7 @@ def masker_of(job: str, ids: Ints, public: Public, ledger: Ledger) -> Masker | N
 
 
 def present(public: Public, absent: Ints) -> Ints:
-    """S: who takes part in a sum."""
+    """The parties that take part in a sum (S in privacy/sums.py)."""
     if not len(absent):
         return public.ids
     return np.setdiff1d(public.ids, absent[:, 0])

@@ -242,8 +242,8 @@ class Account:
         if self.path is None:
             return {entry: facts for entry, (_, facts) in self._fits.items()}
         with self._opened() as ledger, ledger.transaction():
-            found = {entry: recorded(ledger, entry) for entry in ledger.jobs()}
-        return {entry: json.loads(data) for entry, data in found.items() if data is not None}
+            kept = {entry: recorded(ledger, entry) for entry in ledger.jobs()}
+        return {entry: json.loads(data) for entry, data in kept.items() if data is not None}
 
     def total(self) -> Spending:
         """What is spent and left."""
@@ -309,10 +309,10 @@ def account_of(ledger: Any) -> Account | None:
 
 def account(ledger: str | Path | Account) -> Spending:
     """What all fits on this ledger have cost together, and what is left: `print(privadmm.account("fits.ledger"))`."""
-    found = account_of(ledger)
-    if found is None:
+    counted = account_of(ledger)
+    if counted is None:
         raise ConfigError(WRONG.format("None"))
-    return found.total()
+    return counted.total()
 
 
 def person(first: Job, later: Job, classes: int) -> Spent:

@@ -92,12 +92,12 @@ def noise_of(fitted: Any, draws: int) -> Floats:
     X = frame.row_bound * (centre + spread * rng.normal(size=(n, d)))
     X *= rng.uniform(size=(n, 1)) if map is None else 1.0
     groups = None if vertical else np.repeat(np.arange(public.parties), public.sizes)
-    y, found = fitted._invented(X, rng), []
+    y, fits = fitted._invented(X, rng), []
     for number in range(draws):
         params = fitted.get_params(deep=False)
         twin = type(fitted)(**{**params, "ledger": None, "warm_start": False, "random_state": 2**32 + number})
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             twin.fit(X, y, groups)
-        found.append(named(twin.models_).values)
-    return np.asarray(np.std(found, axis=0, ddof=1))
+        fits.append(named(twin.models_).values)
+    return np.asarray(np.std(fits, axis=0, ddof=1))

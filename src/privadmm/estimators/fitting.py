@@ -284,10 +284,10 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
                 often on invented rows that the released model labels. That costs no epsilon, and `draws` fits of time
         """
         check_is_fitted(self, "models_")
-        found = by_column.named(self.models_, names)
+        columns = by_column.named(self.models_, names)
         if len(self.models_) > 1:
-            found = replace(found, classes=tuple(map(str, self.classes_)))
-        return found if draws is None else replace(found, noise=by_column.noise_of(self, draws))
+            columns = replace(columns, classes=tuple(map(str, self.classes_)))
+        return columns if draws is None else replace(columns, noise=by_column.noise_of(self, draws))
 
     def plot_convergence(self, X: Any = None, y: Any = None, *, ax: Any = None) -> Any:
         """Draw by round the distance from the last weights or, with X and y, the score. Returns matplotlib's Axes."""

@@ -32,15 +32,15 @@ def pooled(X: Any) -> str | None:
     if not varied.shape[1]:
         return None
     with np.errstate(over="ignore", invalid="ignore"):
-        found = [
+        scaled = [
             what
             for what, (centre, spread) in STEPS.items()
             if (np.abs(centre(varied)) <= EXACT).all() and (np.abs(spread(varied) - 1) <= EXACT).all()
         ]
-    if not found:
+    if not scaled:
         return None
     return (
-        f"every column of X has {found[0]} over these very rows, as a scaler leaves them that was fitted on all "
+        f"every column of X has {scaled[0]} over these very rows, as a scaler leaves them that was fitted on all "
         "parties' private rows. No epsilon covers what it learnt, and behind it one record moves all rows: the "
         "guarantee does not hold. Declare ranges and categories with SchemaEncoder, or scale by public constants"
     )

@@ -231,7 +231,7 @@ def totals(plan: Plan, parties: int) -> list[Spent]:
 
 
 def _once(events: Sequence[Event], times: int = 1) -> Alike[Spent]:
-    """What a row of a plan costs each party, if it is released so many times."""
+    """What each party spends if this row of a plan is released so many times."""
     return Alike.listed(np.arange(len(events)), events).map(lambda event: ((event, times),))
 
 
@@ -241,7 +241,7 @@ def worst(spent: Sequence[Spent], delta: float) -> float:
 
 
 def distinct(values: Iterable[T]) -> set[T]:
-    """Those that differ. Parties alike share one object, and an address is found faster than a hash."""
+    """The different values. Equal parties share one object, and comparing addresses is faster than hashing."""
     return set({id(value): value for value in values}.values())
 
 

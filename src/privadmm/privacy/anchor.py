@@ -95,17 +95,17 @@ class AnchorFile:
 
     @cached_property
     def path(self) -> Path:
-        """One ledger has one anchor, by whatever name it is called."""
+        """The anchor's file: the same one by whichever path its ledger is opened."""
         place = self.ledger.resolve()
         return place.with_name(f"{place.name}-anchor")
 
     def read(self) -> Anchor | None:
-        """What it says; None if there is no such file."""
+        """The anchor's content; None if there is no such file."""
         found = self._read()
         return None if found is None else found[0]
 
     def known(self) -> Known | None:
-        """What was spent or set aside by then; None if that is not known, or was not written in full."""
+        """What was spent or set aside when the anchor was written; None if unknown, or not written in full."""
         found = self._read()
         if found is None:
             return None

@@ -63,7 +63,7 @@ def backup(path: Path, copy: Path) -> Verification:
 
 @dataclass(frozen=True)
 class Decision:
-    """What a steward says of what was lost: a reason, and where it is not known, what to charge."""
+    """A steward's decision about lost rows: the reason and, if their cost is unknown, what to charge for them."""
 
     why: str
     charge: float | None = None
@@ -250,7 +250,7 @@ def _files(path: Path) -> list[Path]:
 
 @contextmanager
 def _removed_if_left(fresh: Path) -> Iterator[None]:
-    """Remove a file that was to become another, before (a crash may have left it) and after."""
+    """Remove a temporary file on entry, where a crash may have left one, and on exit."""
     for file in _files(fresh):
         file.unlink(missing_ok=True)
     try:

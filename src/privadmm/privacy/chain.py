@@ -233,13 +233,13 @@ class Chain:
         )
 
     def _present(self) -> Anchor:
-        """What the anchor must say of this moment of the file."""
+        """The anchor that belongs to the file as it is now."""
         seq, head = self._end()
         intent = self._execute("SELECT job, round, phase, inbox FROM intents").fetchone()
         return Anchor(self._start, seq, head, NONE if intent is None else step_digest(*intent), self.doubted)
 
     def _known(self) -> Known:
-        """What must not be lost with the file. In a transaction."""
+        """What must stay known if the file is lost. Called in a transaction."""
         return Known(self.aside(), current_facts(self._db), self.kept_for_all(), self.epochs())
 
     @property

@@ -196,7 +196,7 @@ def _merged(spent: Spent, more: Spent) -> Spent:
 
 
 def less(whole: Spent, part: Spent) -> Spent:
-    """What of the first tally is beyond the second."""
+    """The first tally minus the second; what would be negative is left out."""
     counts = dict(part)
     return tuple((event, count - counts.get(event, 0)) for event, count in whole if count > counts.get(event, 0))
 
@@ -231,7 +231,7 @@ def added(before: Alike[Spent], more: Alike[Spent]) -> Alike[Spent]:
 
 
 def added_all(ids: Ints, tallies: Iterable[Alike[Spent]]) -> Alike[Spent]:
-    """Of each of these parties, the sum of its tallies."""
+    """The sum of each party's tallies, for these parties."""
     total: Alike[Spent] = Alike.same(ids, ())
     for tally in tallies:
         total = together(total, tally.over(ids, ())).map(lambda pair: merge(*pair))

@@ -36,7 +36,7 @@ class KeyFile:
 
     @cached_property
     def path(self) -> Path:
-        """One ledger has one file of keys, by whatever name it is called."""
+        """The ledger's file of keys: the same one by whichever path the ledger is opened."""
         place = self.ledger.resolve()
         return place.with_name(f"{place.name}-keys")
 

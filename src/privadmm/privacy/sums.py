@@ -85,7 +85,7 @@ def usual_colluding(parties: int) -> int:
 
 
 def usual_fewest(parties: int) -> int:
-    """Nine tenths of the parties: who reads sums of few learns more of each if many collude."""
+    """Nine tenths of the parties: the fewer are in a sum, the more its reader learns of each if many collude."""
     return -(-9 * parties // 10)
 
 

@@ -165,14 +165,14 @@ def chosen(net: Net, scores: int) -> str:
 
 def likely(net: Net, link: Link, scores: int) -> str:
     """Each class's probability, (n, classes), as `predict_proba` has it."""
-    one = net.constant(1.0)
+    unit = net.constant(1.0)
     each = net.node("Sigmoid", "scores")
     if link == "half_logistic":  # 1/(1 + 2/(1 + e^s)) for s >= 0, and by symmetry below
         twice = net.node("Mul", net.node("Sigmoid", net.node("Neg", net.node("Abs", "scores"))), net.constant(2.0))
-        far = net.node("Div", one, net.node("Add", one, twice))
+        far = net.node("Div", unit, net.node("Add", unit, twice))
         above = net.node("Greater", "scores", net.constant(0.0))
-        each = net.node("Where", above, far, net.node("Sub", one, far))
+        each = net.node("Where", above, far, net.node("Sub", unit, far))
     if scores == 1:
-        return net.node("Concat", net.node("Sub", one, each), each, axis=1)
+        return net.node("Concat", net.node("Sub", unit, each), each, axis=1)
     odds = net.node("Add", each, net.constant(float(np.finfo(float).tiny)))
     return net.node("Div", odds, net.node("ReduceSum", odds, net.constant(np.array([1])), keepdims=1))

@@ -83,13 +83,13 @@ def replaced(runtime: ModuleType, **others: Callable[..., Any]) -> None:
 
 
 def unopened(package: str) -> None:
-    """Have modules of a package of Flower's imported without what the package itself imports: databases, say."""
+    """Let modules of a Flower package be imported without the package's own imports, databases for example."""
     if package not in sys.modules and (spec := find_spec(package)) is not None:
         sys.modules[package] = module_from_spec(spec)
 
 
 def nothing(*_: object, **__: object) -> None:
-    """In place of unpacking a bundle."""
+    """Do nothing, where Flower would unpack a bundle of code."""
 
 
 def parsed() -> dict[str, Any]:

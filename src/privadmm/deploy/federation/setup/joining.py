@@ -237,7 +237,7 @@ def amended(folder: Path, why: str) -> Party:
 
 @dataclass(frozen=True)
 class Change:
-    """What becomes of the key of one party: at the coordinator's, or at another party."""
+    """What happens to one party's key, at the coordinator or at another party."""
 
     party: int
     name: str
@@ -302,7 +302,7 @@ def check_distinct(replies: Sequence[Reply]) -> None:
 
 
 def retire(path: Path, folder: Path) -> None:
-    """Move a public key to those that hold no more."""
+    """Move a public key to those that are no longer valid."""
     folder.mkdir(exist_ok=True)
     mark = digest(key_in(path))[:16]
     path.replace(folder / f"{path.stem}-{mark}.pub")

@@ -121,7 +121,7 @@ def add(place: Coordinator, number: int | None = None) -> Seat:
 
 
 def withdraw(place: Coordinator, number: int) -> Seat:
-    """Let a party go: its key holds no more. The last one's place goes, too; another's can be filled again."""
+    """Remove a party: its key is no longer valid. The last party's place goes too; another's can be filled again."""
     between_runs(place)
     config = read(place.job)
     parties, path = parties_of(config), place.keys / f"party-{number}.pub"

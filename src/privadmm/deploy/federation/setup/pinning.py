@@ -36,7 +36,7 @@ class Pinning:
 
     @property
     def suspicious(self) -> list[str]:
-        """What nobody vouched for, and a person has to."""
+        """Keys that no known key signed, which a person has to confirm."""
         odd = [f"party {change.party}" for change in self.changes if change.state == "replaced"]
         return odd + (["the authority"] if self.authority == "replaced" else [])
 

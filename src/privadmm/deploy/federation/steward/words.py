@@ -369,7 +369,7 @@ def decide(
 
 
 def mark(parties: Sequence[Party]) -> str:
-    """A digest that changes when something does that a page shows, but for the time of the last question."""
+    """A digest of all that a page shows, except the time of the last question: it changes when the page would."""
     seen: list[Any] = []
     for party in parties:
         entries = Proposals(party).entries()

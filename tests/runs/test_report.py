@@ -574,8 +574,11 @@ def test_roc_and_calibration_of_scores_that_are_known() -> None:
     rng = np.random.default_rng(0)
     score = rng.normal(size=20_000)
     label = np.where(rng.random(20_000) < 1 / (1 + np.exp(-score)), 1.0, -1.0)
-    assert all(abs(row["predicted"] - row["share"]) < 0.04 for row in Evaluation(score, label).calibration)
-    off = Evaluation(3 * score, label).calibration
+    assert all(
+        abs(row["predicted"] - row["share"]) < 0.04
+        for row in Evaluation(score, label, 1 / (1 + np.exp(-score))).calibration
+    )
+    off = Evaluation(3 * score, label, 1 / (1 + np.exp(-3 * score))).calibration
     assert max(abs(row["predicted"] - row["share"]) for row in off) > 0.1
 
 

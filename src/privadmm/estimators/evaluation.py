@@ -51,10 +51,8 @@ class Evaluation:
 
 def shown(figures: dict[str, Any]) -> dict[str, str]:
     singles = {key: value for key, value in figures.items() if isinstance(value, int | float) and key != "party"}
-    return {
-        NAMES.get(key, key): f"{value:,}" if isinstance(value, int) else f"{value:.4f}"
-        for key, value in singles.items()
-    }
+    words = {key: f"{value:,}" if isinstance(value, int) else f"{value:.4f}" for key, value in singles.items()}
+    return {NAMES.get(key, key): value for key, value in words.items()}
 
 
 def places(groups: ArrayLike | None, rows: int) -> dict[Any, NDArray[Any]]:

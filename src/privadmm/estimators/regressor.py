@@ -94,9 +94,7 @@ class ADMMRegressor(RegressorMixin, ADMMEstimator):  # type: ignore[misc]
         """RMSE and R^2, beside the constant that fits best, on rows that may be looked at; `groups` as for `fit`."""
         said, answers = self.predict(X), np.asarray(y, dtype=np.float64)
         if answers.shape != said.shape or not len(said):
-            raise DataError(
-                f"y has a number for each row: its shape is {answers.shape}, and there are {len(said)} rows"
-            )
+            raise DataError(f"y has a number for each row: its shape is {answers.shape}, of {len(said)} rows")
         return Evaluation(evaluated_numbers(said, answers, "these rows", places(groups, len(said))))
 
     def _loss(self) -> Loss:

@@ -73,7 +73,9 @@ def drawn(chart: Chart) -> str:
 def lines(chart: Lines) -> tuple[str, int]:
     points = [point for one in chart.series for point in one.points]
     xs, ys = [x for x, _ in points], [y for _, y in points] + [value for _, value in chart.levels]
-    ys += [y for one in chart.series for _, y in one.band]
+    # Both axes of a chart with a diagonal are rates: nothing is beyond 0 and 1.
+    bands = [[(x, min(max(y, 0.0), 1.0) if chart.diagonal else y) for x, y in one.band] for one in chart.series]
+    ys += [y for band in bands for _, y in band]
     if chart.diagonal:
         xs, ys = [*xs, 0.0, 1.0], [*ys, 0.0, 1.0]
     log = chart.log and min(ys) > 0
@@ -94,9 +96,9 @@ def lines(chart: Lines) -> tuple[str, int]:
         parts.append(rule("level", LEFT, height(value), WIDTH - RIGHT, height(value)))
     if chart.diagonal:
         parts.append(rule("level", across(0), height(0), across(1), height(1)))
-    for number_, one in enumerate(chart.series, start=1):
-        if one.band:
-            outline = " ".join(f"{across(x):.1f},{height(y):.1f}" for x, y in one.band)
+    for number_, (one, band) in enumerate(zip(chart.series, bands, strict=True), start=1):
+        if band:
+            outline = " ".join(f"{across(x):.1f},{height(y):.1f}" for x, y in band)
             parts.append(f'<polygon class="band b{number_}" points="{outline}"/>')
         some = thinned([point for point in one.points if not log or point[1] > 0])
         path = " ".join(f"{across(x):.1f},{height(y):.1f}" for x, y in some)

@@ -309,7 +309,7 @@ def counted(exact: Scored, sigma: tuple[float, float], rng: Any) -> private_eval
     counts = held.counts(table[:11]).reshape(2, 12) + sigma[0] * rng.standard_normal((2, 12))
     own = influence(fitted(counts, table[:11], n), n, 32)
     sums = held.totals(np.stack([own.knots, *own.table]), Logistic(), 3.0).ravel() + sigma[1] * rng.standard_normal(3)
-    return private_evaluation.Counted(n, table, counts, sums, sigma, 3.0, True)
+    return private_evaluation.Counted(n, table, counts, sums, sigma, 3.0, Logistic())
 
 
 def test_without_noise_the_figures_are_the_exact_ones() -> None:

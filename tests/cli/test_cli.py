@@ -31,7 +31,7 @@ from small_runs import (
 
 TRAIN = [
     *("algorithm", "private", "rounds", "epsilon", "delta", "mode"),
-    *("accuracy_train", "accuracy_test", "objective", "seconds", "out"),
+    *("accuracy_train", "accuracy_test", "objective", "evaluation", "seconds", "out"),
 ]
 RUN_DIRECTORY = {
     *("config.toml", "job.json", "ledger.sqlite", "checkpoint", "metrics.csv", "model.json", "receipts.csv"),

@@ -9,6 +9,7 @@ import pytest
 from cases import ALGORITHMS, PRIVATE, named, shards
 from contract_tools import EVERY, Case
 from privadmm.algorithms.dp_admm import DPADMM
+from privadmm.algorithms.evaluated import Evaluated
 from privadmm.engine.block import cluster
 from privadmm.engine.job import train
 from privadmm.engine.mail import Mail
@@ -39,7 +40,8 @@ def test_the_plan_costs_what_was_asked(case: Case) -> None:
         assert job.epsilon is None
         assert not job.private
     elif (asked := case.privacy.epsilon) is not None:  # type: ignore[union-attr]
-        assert asked * (1 - 1e-9) <= job.epsilon <= asked  # type: ignore[operator]
+        apart = 2 if isinstance(case.algorithm, Evaluated) else 1  # each share of a budget leaves 1e-9 of it unspent
+        assert asked * (1 - apart * 1e-9) <= job.epsilon <= asked  # type: ignore[operator]
     spent = totals(job.plan, job.public.parties)[0]
     assert math.isinf(epsilon(spent, 1e-5)) == (not case.private)
 

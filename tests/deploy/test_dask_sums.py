@@ -50,6 +50,7 @@ LEAVE = {"parties": {"leave": ["1@3", "4@5"]}}  # one of a block, then another's
 KINDS = {
     "moments": MOMENTS,
     "dp_fedsgd": SGD,
+    "moments, evaluation": with_changes(MOMENTS, {"evaluation": {"kind": "private", "held_out": 0.3}}),
     "randomised labels": with_changes(SGD, {"privacy": {"label_epsilon": 1.0}}),
     "moments, parties leave": with_changes(MOMENTS, LEAVE),
     "dp_fedsgd, parties leave": with_changes(SGD, LEAVE),

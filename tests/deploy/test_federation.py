@@ -79,6 +79,11 @@ KINDS = {
     ),
     "relay": with_changes(STAR, {"algorithm": {"name": "first_order_consensus", "D_w": None, "rho": None}}),
     "moments": with_changes(STAR, {"features": {"moments": True}, "data": {"intercept": None}}),
+    "evaluation": with_changes(STAR, {"evaluation": {"kind": "private", "held_out": 0.3}}),
+    "secure sum, moments, evaluation": with_changes(
+        STAR,
+        {**SUMMED, "features": {"moments": True}, "data": {"intercept": None}, "evaluation": {"kind": "private"}},
+    ),
     "randomised labels": with_changes(STAR, {"privacy": {"label_epsilon": 1.0}}),
     "a party leaves": with_changes(STAR, {"parties": {"leave": ["1@2"]}}),
     "secure sum": with_changes(STAR, SUMMED),

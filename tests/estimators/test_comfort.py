@@ -29,10 +29,9 @@ from privadmm import (
     Sharing,
 )
 from privadmm.algorithms import ALGORITHMS
-from privadmm.estimators.classifier import link
 from privadmm.estimators.named import algorithm_of, loss_of, regularizer_of
 from privadmm.optim.graphs import ring
-from privadmm.optim.losses import HalfLogistic
+from privadmm.optim.losses import HalfLogistic, link
 from small_runs import rows
 
 X, Y = rows(n=120)

@@ -436,12 +436,14 @@ def replayed_pages(place: Place, monkeypatch: pytest.MonkeyPatch, tables: Any, p
     return pages[0], pages[1]
 
 
+@pytest.mark.parametrize("evaluation", [None, {"kind": "private"}], ids=["plain", "evaluated"])
 def test_the_page_of_a_deployment_is_a_function_of_what_was_released(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    place: Place, monkeypatch: pytest.MonkeyPatch, evaluation: Any
 ) -> None:
     pytest.importorskip("opendp")
     asked = {"purpose": "readmissions", "requester": "Dr. A"}
-    tables = with_changes(PRIVATE, {"run": {"mode": "deployment", "seed": None, "ledger": "party.sqlite", **asked}})
+    deployed = {"mode": "deployment", "seed": None, "ledger": "party.sqlite", **asked}
+    tables = with_changes(PRIVATE, {"run": deployed, "evaluation": evaluation})
 
     def prepare() -> None:
         policy = ("--parties", PARTIES, "--epsilon", 1.0, "--delta", 1e-5)
@@ -455,6 +457,8 @@ def test_the_page_of_a_deployment_is_a_function_of_what_was_released(
     for page in (run, ledger):
         assert "readmissions Who asked Dr. A When 2026-09-21 14:13:20 UTC" in Page(page).first_screen
     assert 'id="weights-t"' in run
+    assert ('id="paid-roc-t"' in run) is (evaluation is not None)
+    assert ("area under the ROC, by the private evaluation" in run) is (evaluation is not None)
 
 
 def test_the_same_pages_of_a_simulation_differ_since_they_measure_records(
@@ -612,8 +616,8 @@ def test_roc_and_calibration_of_scores_that_are_known() -> None:
     rng = np.random.default_rng(0)
     score = rng.normal(size=20_000)
     label = np.where(rng.random(20_000) < 1 / (1 + np.exp(-score)), 1.0, -1.0)
-    assert all(abs(row["predicted"] - row["share"]) < 0.04 for row in Evaluation(score, label).calibration)
-    off = Evaluation(3 * score, label).calibration
+    good, off = (Evaluation(c * score, label, 1 / (1 + np.exp(-c * score))).calibration for c in (1, 3))
+    assert all(abs(row["predicted"] - row["share"]) < 0.04 for row in good)
     assert max(abs(row["predicted"] - row["share"]) for row in off) > 0.1
 
 

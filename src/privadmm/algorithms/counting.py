@@ -19,7 +19,7 @@ import numpy as np
 from privadmm.data.arrays import Floats
 from privadmm.data.shards import Shards
 from privadmm.data.storage import Mask
-from privadmm.optim.losses import HalfLogistic, Logistic, Loss
+from privadmm.optim.losses import LINKED, Loss, link
 
 LESS = 0.3125  # the weight of losses and hits beside g: a multiple of 1/FINE, so that rounding stays within it
 MOVES = (math.sqrt(2), math.sqrt(1 + 2 * LESS**2))  # of (1) and (2)
@@ -62,11 +62,10 @@ class HeldOut:
         return np.stack([self.shards.sums(bounded(term)) for term in terms], axis=-1)
 
     def losses(self, loss: Loss) -> Floats:
-        """The log loss, where a score is the logarithm of odds, else the loss that was trained with."""
-        near = np.clip(self.scores, -1e6, 1e6)
-        if isinstance(loss, Logistic | HalfLogistic):
-            return np.asarray(np.logaddexp(0.0, -self.shards.y * near))
-        return loss.value(near, self.shards.y)
+        """The log loss, where a score tells how likely a class is, else the loss that was trained with."""
+        if isinstance(loss, LINKED):
+            return np.asarray(-np.log(np.maximum(link(loss, self.shards.y * np.clip(self.scores, -700, 700)), 1e-300)))
+        return loss.value(np.clip(self.scores, -1e6, 1e6), self.shards.y)
 
 
 def bounded(term: Floats) -> Floats:

@@ -28,6 +28,7 @@ from privadmm.privacy.calibration import Target
 from privadmm.privacy.sums import evened
 
 FIRST = 0.25  # of the share, for the first release
+MOST = 2**32  # records whose sums are exact
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,11 @@ class Judging(SharedBudget):
             raise ConfigError(f"a private evaluation has no proof for {what}: remove [evaluation]")
         if getattr(self.method, "calibration", "certified") != "certified":
             raise ConfigError("an evaluation goes with certified noise only: a paper's own formula does not count it")
+        if isinstance(public.sizes, np.ndarray):
+            held = held_sizes(public.sizes, self.held_out)
+            if not 0 < held.max() < MOST:
+                fix = "raise [evaluation] held_out" if not held.max() else f"there may be less than {MOST} at a party"
+                raise ConfigError(f"{held.max()} records are held out at most: {fix}")
         if self.topology == "graph" and public.parties < 2:
             raise ConfigError("the model comes with the neighbours' messages, and one party has none")
         self.method.check(self.shifted(public))

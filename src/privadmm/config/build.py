@@ -327,9 +327,18 @@ def prepare(config: Config, only: Sequence[int] | None = None) -> Prepared:
     if only is not None:
         held = [held[party] for party in only]
     elif test is not None:
-        held_out = frame.shards(loaded.X, loaded.y, [test], store=store, randomised=False)
+        held_out = frame.shards(loaded.X, loaded.y, *by_owner(config, loaded, test), store, randomised=False)
     train = frame.shards(loaded.X, loaded.y, held, only, store, config.randomises)
     return Prepared(train, held_out, frame, build_rows.misread_of(config, loaded, bound if counted else None))
+
+
+def by_owner(config: Config, loaded: Records, test: Any) -> tuple[list[Any], list[int] | None]:
+    """Held-out rows of each party that has any, where a column says whose they are; else all of them, as nobody's."""
+    if config.parties.column is None:
+        return [test], None
+    owner, _ = owners(config, loaded, test)
+    ids = np.unique(owner).tolist()
+    return [test[owner == party] for party in ids], ids
 
 
 def measured(config: Config, n: int) -> tuple[Any, Any]:

@@ -16,9 +16,10 @@ from privadmm.data.raw import labels, numbers
 from privadmm.engine.phases import Algorithm
 from privadmm.errors import ConfigError, DataError, FitWarning
 from privadmm.estimators.account import Account
+from privadmm.estimators.evaluation import Evaluation, of_classes
 from privadmm.estimators.fitting import ADMMEstimator
 from privadmm.optim.graphs import Graph
-from privadmm.optim.losses import HalfLogistic, Logistic, Loss
+from privadmm.optim.losses import LINKED, Loss, link
 from privadmm.optim.regularizers import Regularizer
 from privadmm.runs.model import label_array
 
@@ -26,22 +27,12 @@ from privadmm.runs.model import label_array
 def _has_link(estimator: Any) -> bool:
     """Whether a score of the loss tells how likely a class is; otherwise say why it does not."""
     loss = estimator._plain_loss()
-    if isinstance(loss, Logistic | HalfLogistic):
+    if isinstance(loss, LINKED):
         return True
     raise AttributeError(
         f"predict_proba: a score of {type(loss).__name__} says which class, not how likely it is: its minimum is the "
         "same for a whole range of probabilities. Fit with loss='logistic' or 'half_logistic'"
     )
-
-
-def link(loss: Loss, scores: Floats) -> Floats:
-    """The probability of the positive class at which each of these scores is the best one.
-
-    At probability p the expected loss p l(s) + (1 - p) l(-s) is least where p = l'(-s)/(l'(s) + l'(-s)): 1/(1 + e^-s)
-    for the logistic loss, and 1/(1 + 2/(1 + e^s)) for s >= 0 of the half-logistic one. Its constants are the loss's.
-    """
-    up, down = loss.deriv(scores, -np.ones_like(scores)), -loss.deriv(scores, np.ones_like(scores))
-    return np.asarray(up / (up + down))
 
 
 def check_encoded(answers: NDArray[Any], classes: tuple[Any, ...]) -> None:
@@ -182,6 +173,16 @@ class ADMMClassifier(ClassifierMixin, ADMMEstimator):  # type: ignore[misc]
         spreads scores, so that a model of a small budget is too sure of itself.
         """
         return self._probabilities(self.decision_function(X))
+
+    def evaluate(self, X: Any, y: ArrayLike, groups: ArrayLike | None = None) -> Evaluation:
+        """AUC, log loss, Brier score, calibration, confusion and accuracy on rows that may be looked at.
+
+        `groups` names the party of each row, for figures by party. On private rows these would be releases that no
+        ledger counts.
+        """
+        scores = self.decision_function(X)
+        chances = self._probabilities(scores) if isinstance(self._plain_loss(), LINKED) else None
+        return of_classes(scores, chances, column_or_1d(y, warn=True), self.classes_, groups)
 
     def _probabilities(self, scores: Floats) -> Floats:
         each = link(self._plain_loss(), scores)

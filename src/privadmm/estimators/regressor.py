@@ -11,13 +11,15 @@ from sklearn.base import RegressorMixin
 
 from privadmm.data.arrays import Floats
 from privadmm.engine.phases import Algorithm
-from privadmm.errors import ConfigError, FitWarning
+from privadmm.errors import ConfigError, DataError, FitWarning
 from privadmm.estimators.account import Account
+from privadmm.estimators.evaluation import Evaluation, places
 from privadmm.estimators.fitting import ADMMEstimator, numbers
 from privadmm.optim.graphs import Graph
 from privadmm.optim.losses import Loss, Squared
 from privadmm.optim.regularizers import Regularizer
 from privadmm.params import check_positive
+from privadmm.runs.measures import evaluated_numbers
 
 
 class ADMMRegressor(RegressorMixin, ADMMEstimator):  # type: ignore[misc]
@@ -88,6 +90,13 @@ class ADMMRegressor(RegressorMixin, ADMMEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> Floats:
         return self._scores(X)[0]
+
+    def evaluate(self, X: Any, y: ArrayLike, groups: ArrayLike | None = None) -> Evaluation:
+        """RMSE and R^2, beside the constant that fits best, on rows that may be looked at; `groups` as for `fit`."""
+        said, answers = self.predict(X), np.asarray(y, dtype=np.float64)
+        if answers.shape != said.shape or not len(said):
+            raise DataError(f"y has a number for each row: its shape is {answers.shape}, of {len(said)} rows")
+        return Evaluation(evaluated_numbers(said, answers, "these rows", places(groups, len(said))))
 
     def _loss(self) -> Loss:
         assert self.label_bound is not None

@@ -283,3 +283,16 @@ def prox(loss: Loss, v: Floats, y: Floats, k: float) -> Floats:
         if not rest.all():
             left, z, before, low, high = left[rest], z[rest], before[rest], low[rest], high[rest]
     return roots.reshape(v.shape)
+
+
+LINKED = (Logistic, HalfLogistic)  # losses whose score tells how likely a class is
+
+
+def link(loss: Loss, scores: Floats) -> Floats:
+    """The probability of the positive class at which each of these scores is the best one.
+
+    At probability p the expected loss p l(s) + (1 - p) l(-s) is least where p = l'(-s)/(l'(s) + l'(-s)): 1/(1 + e^-s)
+    for the logistic loss, and 1/(1 + 2/(1 + e^s)) for s >= 0 of the half-logistic one. Its constants are the loss's.
+    """
+    up, down = loss.deriv(scores, -np.ones_like(scores)), -loss.deriv(scores, np.ones_like(scores))
+    return np.asarray(up / (up + down))

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Literal
 
 from privadmm.data.files import write_text
+from privadmm.runs.axis import FAR, Axis
 
 Style = Literal["line", "dashed", "dotted", "cross"]
 DASHES: dict[Style, str] = {"dashed": ' stroke-dasharray="7 4"', "dotted": ' stroke-dasharray="2 3"'}
 INK, GREY = "#222222", "#737373"
 WIDTH, LEFT, RIGHT = 720, 92, 24  # pixels
 TOP, TALL, ROW, GAP = 46, 190, 18, 32  # to the first panel, of a panel's axes, of a legend's row, between panels
-FAR = 1e150  # an axis shows numbers below this, a logarithmic one those above its inverse
 
 
 @dataclass(frozen=True)
@@ -49,52 +49,6 @@ class Panel:
     @property
     def height(self) -> int:
         return ROW * len(self.legend) + TALL
-
-
-@dataclass(frozen=True)
-class Axis:
-    """The map from the numbers between `low` and `high` to pixels between `start` and `end`."""
-
-    low: float
-    high: float
-    start: float
-    end: float
-    log: bool = False
-
-    @classmethod
-    def around(cls, values: Sequence[float], start: float, end: float, log: bool, zero: bool) -> "Axis":
-        """An axis with a little room beyond these values."""
-        low, high = (min(values), max(values)) if values else (0.0, 1.0)
-        if log:
-            room = (high / low) ** 0.05 if high > low else 2.0
-            return cls(low / room, high * room, start, end, log)
-        low = min(0.0, low) if zero else low
-        size = max(abs(low), abs(high))
-        # Numbers that agree in nine digits would have ticks that look alike.
-        room = 0.05 * (high - low if high - low > 1e-9 * size else size)
-        room = room if room > 1 / FAR else 1.0
-        return cls(low if zero else low - room, high + room, start, end)
-
-    def at(self, value: float) -> float:
-        low, high = (math.log10(self.low), math.log10(self.high)) if self.log else (self.low, self.high)
-        share = ((math.log10(value) if self.log else value) - low) / (high - low)
-        return self.start + share * (self.end - self.start)
-
-    def ticks(self, most: int, whole: bool = False) -> list[float]:
-        """Round numbers along the axis, about `most`; `whole` ones if that is asked."""
-        if self.log:
-            first, last = math.ceil(math.log10(self.low)), math.floor(math.log10(self.high))
-            if last - first >= 2:
-                return [10.0**power for power in range(first, last + 1, -(-(last - first) // most))]
-            found = [m * 10.0**power for power in range(first - 1, last + 1) for m in (1, 2, 5)]
-            found = [value for value in found if self.low <= value <= self.high]
-            if len(found) >= 2:
-                return found
-        step = 10.0 ** math.floor(math.log10((self.high - self.low) / most))
-        step = next(step * m for m in (1, 2, 5, 10) if (self.high - self.low) / (step * m) <= most)
-        step = max(1.0, step) if whole else step
-        first, last = math.ceil(self.low / step), math.floor(self.high / step)
-        return [float(f"{number * step:.12g}") for number in range(first, last + 1)]
 
 
 def draw(

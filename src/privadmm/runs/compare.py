@@ -113,6 +113,8 @@ def prepare(configs: Sequence[Config]) -> list[Prepared]:
             )
         if config.run.mode != "simulation" or not config.data.test_fraction:
             raise ConfigError(f"{config.path}: a comparison needs a simulation with a [data] test_fraction")
+        if config.evaluates:
+            raise ConfigError(f"{config.path}: a comparison holds records out itself; remove [evaluation]")
         same = (loaded[other] for other in range(number) if held(configs[other]) == held(config))
         loaded.append(next(same, None) or build.prepare(config))
         if not loaded[-1].classifier:

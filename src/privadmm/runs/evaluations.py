@@ -5,18 +5,19 @@ from typing import Any
 
 import numpy as np
 
-from privadmm.config.build import Prepared
+from privadmm.config.build import Prepared, plain_loss
 from privadmm.config.file import Config
+from privadmm.data.arrays import Floats
 from privadmm.data.columns import People
 from privadmm.data.holding_out import parted
 from privadmm.data.moments_map import Map
 from privadmm.data.shards import Shards
 from privadmm.engine.job import Job, features, weights
 from privadmm.engine.loop import Progress
+from privadmm.optim.losses import LINKED, link
 from privadmm.runs.measures import Scored, evaluated, evaluated_numbers
 from privadmm.runs.metrics import Data, scores, through
 
-LINKS = ("logistic", "half_logistic")  # losses whose score is the logarithm of odds
 HELD_OUT, TRAINED_ON = "held-out records", "the training records"
 
 
@@ -46,7 +47,13 @@ def of_model(config: Config, data: Data, map: Map | None, w: Any, which: str) ->
     labels, parties = np.ravel(data.y), places(data)
     if config.loss.name == "squared":
         return evaluated_numbers(found, labels, which, parties)
-    return evaluated(Scored(found, labels, config.loss.name in LINKS), which, parties)
+    return evaluated(Scored(found, labels, chances(config, found)), which, parties)
+
+
+def chances(config: Config, scores: Floats) -> Floats | None:
+    """How likely the second class is, where a score of the config's loss tells."""
+    loss = plain_loss(config)
+    return link(loss, np.clip(scores, -700, 700)) if isinstance(loss, LINKED) else None
 
 
 def places(data: Data) -> dict[int, Any]:

@@ -14,24 +14,28 @@ from numpy.typing import NDArray
 from privadmm.data.arrays import Floats
 
 BINS = 10  # of a calibration curve
+LEAST = 1e-15  # probability in a log loss: a model that was sure and wrong counts 34.5
 Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Scored:
-    """Scores of records of two classes, with their labels -1 and 1; `link`: a score is the logarithm of odds."""
+    """Scores of records of two classes, their labels -1 and 1, and how likely the second class is by the model.
+
+    Without `chances` a score says which class, and not how likely it is.
+    """
 
     scores: Floats
     labels: Floats
-    link: bool = True
+    chances: Floats | None = None
 
     @property
     def positive(self) -> NDArray[np.bool_]:
         return self.labels > 0
 
-    @property
-    def chances(self) -> Floats:
-        return np.asarray(1 / (1 + np.exp(-np.clip(self.scores, -700, 700))))
+    def part(self, at: NDArray[Any]) -> "Scored":
+        """The records at these places."""
+        return Scored(self.scores[at], self.labels[at], None if self.chances is None else self.chances[at])
 
     @property
     def roc(self) -> list[Point]:
@@ -50,18 +54,23 @@ class Scored:
 
     @property
     def log_loss(self) -> float | None:
-        return float(np.mean(np.logaddexp(0.0, -self.labels * np.clip(self.scores, -1e6, 1e6)))) if self.link else None
+        if self.chances is None:
+            return None
+        own = np.where(self.positive, self.chances, 1 - self.chances)
+        return float(-np.log(np.maximum(own, LEAST)).mean())
 
     @property
     def brier(self) -> float | None:
-        return float(np.mean((self.chances - self.positive) ** 2)) if self.link else None
+        return None if self.chances is None else float(np.mean((self.chances - self.positive) ** 2))
 
     @property
     def calibration(self) -> list[dict[str, float]]:
         """Mean predicted probability and share of the second class, in ten groups of equal size by score."""
+        if self.chances is None:
+            return []
         order = np.argsort(self.scores, kind="stable")
         chances, positive = self.chances[order], self.positive[order]
-        groups = [group for group in np.array_split(np.arange(len(order)), BINS) if len(group)] if self.link else []
+        groups = [group for group in np.array_split(np.arange(len(order)), BINS) if len(group)]
         return [
             {"predicted": float(chances[at].mean()), "share": float(positive[at].mean()), "records": len(at)}
             for at in groups
@@ -91,10 +100,7 @@ class Scored:
 
 def evaluated(scored: Scored, which: str, parties: Mapping[Any, NDArray[Any]] | None = None) -> dict[str, Any]:
     """All figures of a classifier on these records, overall and by party; `parties` are the places of their records."""
-    by_party = [
-        {"party": name, **Scored(scored.scores[at], scored.labels[at], scored.link).figures}
-        for name, at in (parties or {}).items()
-    ]
+    by_party = [{"party": name, **scored.part(at).figures} for name, at in (parties or {}).items()]
     return {
         "on": which,
         **scored.figures,

@@ -21,7 +21,7 @@ from privadmm.data.arrays import Floats
 from privadmm.engine.job import Job
 from privadmm.engine.loop import Progress
 from privadmm.optim.class_curves import Curves
-from privadmm.optim.losses import HalfLogistic, Logistic
+from privadmm.optim.losses import LINKED, Loss, link
 from privadmm.privacy.events import WithRatio
 
 REDRAWN = 24
@@ -39,7 +39,7 @@ class Counted:
     sums: Floats
     sigma: tuple[float, float]
     clip: float
-    link: bool  # a score is the logarithm of odds
+    loss_of: Loss  # of the job
 
     @property
     def bins(self) -> int:
@@ -134,7 +134,7 @@ class Counted:
             share = float(self.clean[1, b]) / size
             noise = self.sigma[0] * math.hypot(share, 1 - share) / size
             error = 2 * math.hypot(noise, math.sqrt(share * (1 - share) / size))
-            predicted = float((weight / (1 + np.exp(-np.clip(middles, -700, 700)))).sum() / weight.sum())
+            predicted = float((weight * link(self.loss_of, np.clip(middles, -700, 700))).sum() / weight.sum())
             rows.append({"predicted": predicted, "share": share, "error": error, "records": size})
         return rows
 
@@ -153,20 +153,20 @@ def found(job: Job, progress: Progress) -> dict[str, Any] | None:
     if lost or memory.counts.ndim > 1:
         return {**facts, "missing": f"{' and '.join(lost)}: {LOST}"}
     sigma = noise_of(job, method, progress, 0), noise_of(job, method, progress, 1)
-    link = isinstance(job.public.loss, Logistic | HalfLogistic)
+    linked = isinstance(job.public.loss, LINKED)
     table = method.layout.edges(memory.model, method.range)
     counts = memory.counts.reshape(2, method.bins)
-    seen = Counted(int(memory.held[0]), table, counts, memory.sums, sigma, method.clip, link)
+    seen = Counted(int(memory.held[0]), table, counts, memory.sums, sigma, method.clip, job.public.loss)
     return {
         **facts,
         "auc": seen.auc(),
-        "log_loss" if link else "loss": seen.loss(),
+        "log_loss" if linked else "loss": seen.loss(),
         "clip": method.clip,
         "accuracy": seen.accuracy(),
         "majority": seen.majority(),
         "confusion": seen.confusion(),
         "roc": seen.roc(),
-        "calibration": seen.calibration() if link else [],
+        "calibration": seen.calibration() if linked else [],
         "noise": {"counts": sigma[0], "sums": sigma[1]},
     }
 

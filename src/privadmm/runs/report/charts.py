@@ -1,15 +1,15 @@
 """Charts as inline SVG: a few shapes, coloured by the page's own style, each with a table that says the same."""
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from privadmm.runs.axis import MOST, Axis
 from privadmm.runs.report.safe import safe, short
 
 WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 74, 26, 14, 44
-MOST = 240  # points of a line; more would not be seen
+POINTS = 240  # of a line; more would not be seen
 LINE, DIGITS = 22, 8.3  # height of a row of a `Spread`, width of a letter
 
 Point = tuple[float, float]
@@ -73,23 +73,18 @@ def drawn(chart: Chart) -> str:
 def lines(chart: Lines) -> tuple[str, int]:
     points = [point for one in chart.series for point in one.points]
     xs, ys = [x for x, _ in points], [y for _, y in points] + [value for _, value in chart.levels]
-    ys += [y for one in chart.series for _, y in one.band]
+    # Both axes of a chart with a diagonal are rates: nothing is beyond 0 and 1.
+    bands = [[(x, min(max(y, 0.0), 1.0) if chart.diagonal else y) for x, y in one.band] for one in chart.series]
+    ys += [y for band in bands for _, y in band]
     if chart.diagonal:
         xs, ys = [*xs, 0.0, 1.0], [*ys, 0.0, 1.0]
     log = chart.log and min(ys) > 0
-    (x_low, x_high), (y_low, y_high) = bounds(xs), powers(ys) if log else bounds(ys)
-    across = scale(x_low, x_high, LEFT, WIDTH - RIGHT)
-    up = scale(math.log10(y_low), math.log10(y_high), HEIGHT - BOTTOM, TOP) if log else None
-    plain = scale(y_low, y_high, HEIGHT - BOTTOM, TOP)
-
-    def height(y: float) -> float:
-        return plain(y) if up is None else up(math.log10(y))
-
-    parts = []
-    for tick in decades(y_low, y_high) if log else ticks(y_low, y_high):
+    x_axis, y_axis = Axis.rounded(xs, LEFT, WIDTH - RIGHT), Axis.rounded(ys, HEIGHT - BOTTOM, TOP, log)
+    across, height, parts = x_axis.at, y_axis.at, []
+    for tick in y_axis.ticks(MOST):
         parts.append(rule("grid", LEFT, height(tick), WIDTH - RIGHT, height(tick)))
         parts.append(text(LEFT - 8, height(tick) + 4, number(tick), "end"))
-    for tick in ticks(x_low, x_high):
+    for tick in x_axis.ticks(MOST):
         parts.append(text(across(tick), HEIGHT - BOTTOM + 18, number(tick), "middle"))
     parts.append(rule("axis", LEFT, HEIGHT - BOTTOM, WIDTH - RIGHT, HEIGHT - BOTTOM))
     parts.append(text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, chart.x, "middle"))
@@ -101,9 +96,9 @@ def lines(chart: Lines) -> tuple[str, int]:
         parts.append(rule("level", LEFT, height(value), WIDTH - RIGHT, height(value)))
     if chart.diagonal:
         parts.append(rule("level", across(0), height(0), across(1), height(1)))
-    for number_, one in enumerate(chart.series, start=1):
-        if one.band:
-            outline = " ".join(f"{across(x):.1f},{height(y):.1f}" for x, y in one.band)
+    for number_, (one, band) in enumerate(zip(chart.series, bands, strict=True), start=1):
+        if band:
+            outline = " ".join(f"{across(x):.1f},{height(y):.1f}" for x, y in band)
             parts.append(f'<polygon class="band b{number_}" points="{outline}"/>')
         some = thinned([point for point in one.points if not log or point[1] > 0])
         path = " ".join(f"{across(x):.1f},{height(y):.1f}" for x, y in some)
@@ -116,14 +111,13 @@ def lines(chart: Lines) -> tuple[str, int]:
 def spread(chart: Spread) -> tuple[str, int]:
     """Rows of dots with whiskers; labels on the left take what they need, up to 0.45 of the width."""
     ends = [value + side * 2 * (deviation or 0.0) for _, value, deviation in chart.rows for side in (-1, 1)]
-    low, high = bounds([*ends, 0.0, *(value for _, value in chart.levels)])
     longest = int(0.45 * WIDTH / DIGITS)
     names = [name if len(name) <= longest else name[: longest - 1] + "…" for name, _, _ in chart.rows]
     left = 16 + DIGITS * max(map(len, names), default=0)
     bottom = TOP + LINE * len(names)
-    across = scale(low, high, left, WIDTH - RIGHT)
-    parts = []
-    for tick in ticks(low, high):
+    axis = Axis.rounded([*ends, 0.0, *(value for _, value in chart.levels)], left, WIDTH - RIGHT)
+    across, parts = axis.at, []
+    for tick in axis.ticks(MOST):
         parts.append(rule("grid", across(tick), TOP, across(tick), bottom))
         parts.append(text(across(tick), bottom + 18, number(tick), "middle"))
     parts.append(rule("axis", across(0.0), TOP, across(0.0), bottom))
@@ -164,48 +158,11 @@ def legend(chart: Chart) -> list[tuple[str, str]]:
     return [*named, *levels, *([("l", chart.diagonal)] if chart.diagonal else [])]
 
 
-def thinned(points: Sequence[T], most: int = MOST) -> list[T]:
+def thinned(points: Sequence[T], most: int = POINTS) -> list[T]:
     """At most so many of the points, evenly spaced, the first and the last among them."""
     if len(points) <= most:
         return list(points)
     return [points[round(place * (len(points) - 1) / (most - 1))] for place in range(most)]
-
-
-def scale(low: float, high: float, start: float, stop: float) -> Callable[[float], float]:
-    return lambda value: start + (stop - start) * (value - low) / (high - low)
-
-
-def bounds(values: Sequence[float]) -> Point:
-    """Round numbers below and above all values."""
-    low, high = min(values), max(values)
-    if low >= 0 and low < 0.5 * high:
-        low = 0.0
-    if not high > low:
-        high, low = high + (abs(high) or 1.0) / 2, low - (abs(low) or 1.0) / 2
-    step = step_of(low, high)
-    return step * math.floor(low / step), step * math.ceil(high / step)
-
-
-def powers(values: Sequence[float]) -> Point:
-    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
-    return 10.0**low, 10.0 ** max(high, low + 1)
-
-
-def decades(low: float, high: float) -> list[float]:
-    exponents = range(round(math.log10(low)), round(math.log10(high)) + 1)
-    return [10.0**exponent for exponent in thinned(list(exponents), 6)]
-
-
-def step_of(low: float, high: float) -> float:
-    """A round step that makes about five of the span."""
-    rough = (high - low) / 5
-    size = 10.0 ** math.floor(math.log10(rough))
-    return next(size * factor for factor in (1, 2, 5, 10) if size * factor >= rough * 0.999)
-
-
-def ticks(low: float, high: float) -> list[float]:
-    step = step_of(low, high)
-    return [step * place for place in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
 
 
 def number(value: float) -> str:

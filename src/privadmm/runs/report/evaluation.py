@@ -11,7 +11,7 @@ from privadmm.config import build
 from privadmm.config.file import Config
 from privadmm.data.arrays import Floats
 from privadmm.errors import ConfigError, DataError
-from privadmm.runs.evaluations import HELD_OUT, LINKS, TRAINED_ON, measurable
+from privadmm.runs.evaluations import HELD_OUT, TRAINED_ON, chances, measurable
 from privadmm.runs.measures import Scored
 from privadmm.runs.metrics import scores, through
 from privadmm.runs.model import Model
@@ -43,10 +43,9 @@ def evaluate(config: Config, model: Model) -> tuple[Evaluation | None, str]:
     data: Any = prepared.train if prepared.test is None else prepared.test
     if data.dim != len(model.frame.columns) and not model.frame.groups:
         return None, "the records have other columns than the model"
-    found, which = scores(through(data, model.features), in_party_order(model)), HELD_OUT
-    if prepared.test is None:
-        which = TRAINED_ON
-    return Evaluation(np.ravel(found), np.ravel(data.y), config.loss.name in LINKS, which), ""
+    found = np.ravel(scores(through(data, model.features), in_party_order(model)))
+    which = TRAINED_ON if prepared.test is None else HELD_OUT
+    return Evaluation(found, np.ravel(data.y), chances(config, found), which), ""
 
 
 def in_party_order(model: Model) -> Floats:
@@ -59,7 +58,7 @@ def pictures(found: Evaluation) -> list[Chart]:
     area = math.nan if found.auc is None else found.auc
     series = Series("the model", tuple(thinned(found.roc, 200)))
     drawn: list[Chart] = [roc("roc", f"ROC of the simulation, area {area:.3f}", found.which, series)]
-    if found.link:
+    if found.chances is not None:
         words = f"What share of each tenth of {found.which}, by predicted probability, is of the second class."
         rows = tuple((row["predicted"], row["share"]) for row in found.calibration)
         drawn.append(calibration("calibration", "Calibration", words, Series("tenths of the records", rows)))

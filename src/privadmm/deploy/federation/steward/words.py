@@ -256,6 +256,12 @@ def sentences(party: Party, kept: Kept, facts: Facts) -> Iterator[tuple[str, str
         "what is made",
         f"a {config.loss.name} model, by {config.algorithm.name}, in {config.algorithm.rounds:,} rounds",
     )
+    if config.evaluates:
+        yield (
+            "how it is judged",
+            f"{config.evaluation.held_out:.0%} of the records are held out of training; in two more rounds counts and "
+            "sums of them leave, with noise, that tell how good the model is. Their cost is part of what it costs",
+        )
     yield "what leaves", leaves(party, kept)
     yield "who sees it", seen(job)
     yield "what it costs", price(party, facts)
@@ -290,8 +296,8 @@ def leaves(party: Party, kept: Kept) -> str:
     drawn = sum(len(releases) for (t, _), releases in plan.items() if t < 0)
     widths = [
         at_parties(job.algorithm, phase).message(job.public, t).size
-        for phase, pair in ends.items()
-        for t in pair
+        for phase, (first, last) in ends.items()
+        for t in {first, min(first + 1, last), max(first, last - 1), last}  # where widths differ from other rounds'
         if t >= 0
     ]
     count = sum(1 for t, _ in plan if t >= 0)

@@ -1,0 +1,98 @@
+"""How good a fitted estimator is on rows with known answers: exact figures, overall and by group.
+
+They are for rows that whoever asks may look at. On private records they would be a release that nobody counted: there,
+`[evaluation]` of a config makes a charged one.
+"""
+
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from privadmm.data.arrays import Floats
+from privadmm.errors import DataError
+from privadmm.runs.measures import Scored, evaluated
+
+NAMES = {"auc": "AUC", "r2": "R^2", "rmse": "RMSE", "rmse_constant": "RMSE of the constant", "log_loss": "log loss"}
+NAMES |= {"brier": "Brier score"}
+
+
+@dataclass(frozen=True, repr=False)
+class Evaluation:
+    """Figures of a model; `evaluation["auc"]` is one of them, and `figures` has them all."""
+
+    figures: dict[str, Any]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.figures[name]
+
+    @property
+    def line(self) -> dict[str, str]:
+        """The single numbers, by name, as they are shown."""
+        return shown(self.figures)
+
+    def __repr__(self) -> str:
+        return f"Evaluation({', '.join(f'{name} {value}' for name, value in self.line.items())})"
+
+    def _repr_html_(self) -> str:
+        heads = ["", *self.line]
+        rows = [("all", self.figures), *((str(row["party"]), row) for row in self.figures["parties"])]
+        head = "".join(f'<th scope="col">{escape(name)}</th>' for name in heads)
+        body = "".join(
+            f'<tr><th scope="row">{escape(name)}</th>'
+            + "".join(f"<td>{escape(shown(row).get(column, ''))}</td>" for column in heads[1:])
+            + "</tr>"
+            for name, row in rows
+        )
+        return f"<table><caption>Evaluation on {escape(self.figures['on'])}</caption><tr>{head}</tr>{body}</table>"
+
+
+def shown(figures: dict[str, Any]) -> dict[str, str]:
+    singles = {key: value for key, value in figures.items() if isinstance(value, int | float) and key != "party"}
+    words = {key: f"{value:,}" if isinstance(value, int) else f"{value:.4f}" for key, value in singles.items()}
+    return {NAMES.get(key, key): value for key, value in words.items()}
+
+
+def places(groups: ArrayLike | None, rows: int) -> dict[Any, NDArray[Any]]:
+    """The rows of each group, in the order of their names."""
+    if groups is None:
+        return {}
+    names = np.asarray(groups)
+    if names.shape != (rows,):
+        raise DataError(f"groups names the party of each row: it has shape {names.shape}, and there are {rows} rows")
+    return {name: np.flatnonzero(names == name) for name in np.unique(names).tolist()}
+
+
+def of_classes(
+    scores: Floats, chances: Floats | None, answers: NDArray[Any], kinds: NDArray[Any], groups: ArrayLike | None
+) -> Evaluation:
+    """A classifier's figures: of two classes all, of more those that have a meaning."""
+    if not np.isin(answers, kinds).all():
+        raise DataError(f"y has labels that are not among the declared classes {kinds.tolist()}")
+    if not len(answers):
+        raise DataError("there are no rows to evaluate on; give at least one")
+    by_group = places(groups, len(answers))
+    if scores.ndim == 1:
+        scored = Scored(scores, np.where(answers == kinds[1], 1.0, -1.0), None if chances is None else chances[:, 1])
+        return Evaluation(evaluated(scored, "these rows", by_group))
+    true = np.argmax(answers[:, None] == kinds, axis=1)
+
+    def figures(at: Any) -> dict[str, Any]:
+        mine, said = true[at], scores[at].argmax(axis=1)
+        areas = [Scored(scores[at][:, k], np.where(mine == k, 1.0, -1.0)).auc for k in range(len(kinds))]
+        known = [area for area in areas if area is not None]
+        given = None if chances is None else chances[at][np.arange(len(mine)), mine]
+        return {
+            "records": len(mine),
+            "auc": float(np.mean(known)) if known else None,  # each class against the rest, on average
+            "log_loss": None if given is None else float(-np.log(np.maximum(given, 1e-300)).mean()),
+            "accuracy": float(np.mean(mine == said)),
+            "majority": float(np.bincount(mine).max() / len(mine)),
+        }
+
+    table = np.zeros((len(kinds), len(kinds)), dtype=np.int64)
+    np.add.at(table, (true, scores.argmax(axis=1)), 1)
+    parties = [{"party": name, **figures(at)} for name, at in by_group.items()]
+    return Evaluation({"on": "these rows", **figures(slice(None)), "confusion": table.tolist(), "parties": parties})

@@ -1,0 +1,189 @@
+"""Figures of a model: exact ones beside scikit-learn's, overall and by party; in a run, its page and an estimator."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.metrics import (
+    brier_score_loss,
+    confusion_matrix,
+    log_loss,
+    r2_score,
+    roc_auc_score,
+    root_mean_squared_error,
+)
+
+from privadmm import ADMMClassifier, ADMMRegressor
+from privadmm.config.file import read
+from privadmm.errors import ConfigError, DataError
+from privadmm.runs.measures import Scored, evaluated, evaluated_numbers
+from small_runs import CLEAR, PRIVATE, SHARING, Place, with_changes, write_npz
+
+PAID = with_changes(PRIVATE, {"evaluation": {"kind": "private", "held_out": 0.25}})
+
+
+@pytest.fixture
+def place(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Place:
+    write_npz(tmp_path / "data.npz")
+    monkeypatch.setenv("COLUMNS", "120")
+    return Place(tmp_path, capsys)
+
+
+def drawn(n: int = 400) -> Scored:
+    rng = np.random.default_rng(0)
+    scores = np.round(2 * rng.normal(size=n), 1)  # with ties
+    chances = 1 / (1 + np.exp(-scores))
+    return Scored(scores, np.where(rng.random(n) < chances, 1.0, -1.0), chances)
+
+
+def test_figures_are_those_of_scikit_learn() -> None:
+    one = drawn()
+    found, positive = evaluated(one, "these"), one.positive
+    assert found["auc"] == pytest.approx(roc_auc_score(positive, one.scores))
+    assert found["log_loss"] == pytest.approx(log_loss(positive, one.chances))
+    assert found["brier"] == pytest.approx(brier_score_loss(positive, one.chances))
+    assert list(found["confusion"].values()) == confusion_matrix(positive, one.scores > 0).ravel().tolist()
+    assert found["accuracy"] == np.mean((one.scores > 0) == positive)
+    assert found["majority"] == max(positive.mean(), 1 - positive.mean())
+    assert sum(row["records"] for row in found["calibration"]) == 400
+
+
+def test_parties_have_figures_of_their_own_records() -> None:
+    one = drawn()
+    at = {"a": np.arange(0, 150), "b": np.arange(150, 400)}
+    found = evaluated(one, "these", at)
+    assert [row["party"] for row in found["parties"]] == ["a", "b"]
+    assert found["parties"][1]["auc"] == pytest.approx(roc_auc_score(one.positive[150:], one.scores[150:]))
+
+
+def test_what_has_no_meaning_is_none() -> None:
+    alone = Scored(np.array([1.0, 2.0]), np.ones(2))
+    assert (alone.auc, alone.log_loss, alone.brier, alone.calibration) == (None, None, None, [])
+    found = evaluated_numbers(np.zeros(2), np.ones(2), "these")
+    assert found["r2"] is None
+    assert found["rmse_constant"] == 0.0
+
+
+def test_numbers_beside_the_constant() -> None:
+    rng = np.random.default_rng(0)
+    y = rng.normal(size=50)
+    said = y + 0.3 * rng.normal(size=50)
+    found = evaluated_numbers(said, y, "these")
+    assert found["r2"] == pytest.approx(r2_score(y, said))
+    assert found["rmse"] == pytest.approx(root_mean_squared_error(y, said))
+    assert found["rmse_constant"] == pytest.approx(y.std())
+
+
+# In a run
+
+
+def test_a_simulation_tells_exact_figures(place: Place) -> None:
+    said = place.train(place.config(PRIVATE), "--json").object
+    assert said["evaluation"]["on"] == "held-out records"
+    assert said["evaluation"]["records"] == 12
+    assert said["evaluation"]["accuracy"] == said["accuracy_test"]
+    assert "private_evaluation" not in said
+
+
+def test_a_simulation_with_a_private_evaluation_measures_by_the_same_records(place: Place) -> None:
+    config = place.config(PAID)
+    said = place.train(config, "--json").object
+    exact, paid = said["evaluation"], said["private_evaluation"]
+    assert exact["records"] == paid["records"] == 15
+    assert [row["records"] for row in exact["parties"]] == [5, 5, 5]
+    assert paid["auc"].keys() == {"value", "noise", "error"}
+    assert 0 <= paid["auc"]["value"] <= 1
+    assert said["rounds"] == 8  # six, and two of the evaluation
+    assert said["epsilon"] == pytest.approx(1.0, abs=1e-6)
+    ledger = read(config)
+    assert ledger.evaluates
+    people = place.call("train", config, "--out", place.path / "again")
+    text = " ".join(people.out.split())
+    assert "private, charged: 15 held-out records, 10% of the budget" in text
+    assert "by noise" in text
+    assert "Confusion" in people.out
+
+
+def test_vertical_parties_and_clear_methods_have_figures_too(place: Place) -> None:
+    for number, tables in enumerate((CLEAR, with_changes(PRIVATE, SHARING))):
+        said = place.call("train", place.config(tables), "--out", place.path / str(number), "--json")
+        assert said.code == 0, said.err
+        found = said.object["evaluation"]
+        assert 0 <= found["auc"] <= 1
+        assert found["parties"] == []
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"evaluation": {"bins": 5}}, "even"),
+    ({"privacy": {"label_epsilon": 1.0}}, "no proof"),
+    ({"privacy": {"adjacency": "label"}}, "no proof"),
+    (SHARING, "no proof"),
+    ({"evaluation": {"kind": None}}, 'only for kind = "private"'),
+]
+
+
+@pytest.mark.parametrize(("changes", "words"), WRONG, ids=range(len(WRONG)))
+def test_configs_without_a_proof_are_refused_by_line(place: Place, changes: Any, words: str) -> None:
+    with pytest.raises(ConfigError, match=words) as caught:
+        read(place.config(with_changes(PAID, changes)))
+    assert "evaluation" in str(caught.value)
+
+
+def test_too_small_a_fraction_is_refused(place: Place) -> None:
+    said = place.call("train", place.config(with_changes(PAID, {"evaluation": {"held_out": 0.001}})))
+    assert said.code == 2
+    assert "held_out" in said.err
+
+
+# Of an estimator
+
+
+@pytest.fixture(scope="module")
+def fitted() -> tuple[Any, Any, Any]:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3))
+    y = np.where(X[:, 0] + rng.normal(size=300) > 0, "yes", "no")
+    model = ADMMClassifier(classes=("no", "yes"), row_bound=3.0, epsilon=10.0, parties=3, random_state=0)
+    return model.fit(X, y), X, y
+
+
+def test_a_classifier_evaluates_itself(fitted: Any) -> None:
+    model, X, y = fitted
+    found = model.evaluate(X, y, groups=np.arange(300) % 2)
+    chances = model.predict_proba(X)[:, 1]
+    assert found["auc"] == pytest.approx(roc_auc_score(y == "yes", model.decision_function(X)))
+    assert found["log_loss"] == pytest.approx(log_loss(y == "yes", chances))
+    assert found["accuracy"] == np.mean(model.predict(X) == y)
+    assert [row["party"] for row in found["parties"]] == [0, 1]
+    assert repr(found).startswith("Evaluation(records 300, AUC 0.")
+    assert found._repr_html_().count("<tr>") == 4
+
+
+def test_more_classes_and_numbers_are_evaluated_too() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3))
+    kinds = np.where(X[:, 1] > 0.7, 2, (X[:, 0] > 0) * 1)
+    model = ADMMClassifier(classes=(0, 1, 2), row_bound=3.0, epsilon=50.0, parties=2, random_state=0).fit(X, kinds)
+    found = model.evaluate(X, kinds)
+    assert found["confusion"] == confusion_matrix(kinds, model.predict(X)).tolist()
+    assert found["accuracy"] == np.mean(model.predict(X) == kinds)
+    assert found["log_loss"] == pytest.approx(log_loss(kinds, model.predict_proba(X)))
+    y = np.clip(X[:, 0], -1, 1)
+    line = ADMMRegressor(label_bound=1.0, row_bound=3.0, epsilon=50.0, parties=2, random_state=0).fit(X, y)
+    assert line.evaluate(X, y)["r2"] == pytest.approx(r2_score(y, line.predict(X)))
+
+
+def test_wrong_answers_are_refused_in_words(fitted: Any) -> None:
+    model, X, y = fitted
+    with pytest.raises(DataError, match="declared classes"):
+        model.evaluate(X, np.where(y == "yes", "maybe", y))
+    with pytest.raises(DataError, match="groups names the party of each row"):
+        model.evaluate(X, y, groups=[1, 2])
+
+
+def test_a_score_without_a_link_has_no_probability() -> None:
+    one = replace(drawn(), chances=None)
+    assert one.figures["log_loss"] is None
+    assert one.figures["auc"] is not None

@@ -57,6 +57,10 @@ METHOD = """## How it is measured
   which a plain sum reads; multiplications and additions at the rate of a matrix product; a normal for each coordinate
   that needs one. These rates are measured in the same process. A distance of 3 means three times that; it is no bound
   on what is possible where data fit into a cache.
+- **No compiled code.** A loop over records compiled by numba 0.68, all of a gradient in one pass, took 4.7 ms on a
+  table of Adult's size, and 2.0 ms if it may reorder sums; the blocks of numpy here took 2.5 ms. On sparse records it
+  took 1.9 ms, and scipy's two products 0.73 ms. Normals by a compiled inverse took 9.6 ns, and scipy's 13.7 ns. Only a
+  factor of 2 would be worth 200 MB more to install.
 - **A part of the reference.** Where it would take minutes, it does a part of the work, and its time is scaled up. The
   text of the workload says so.
 - With `--quick`, sizes are cut where it would take long, and such goals are not judged.

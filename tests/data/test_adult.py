@@ -107,6 +107,16 @@ def test_raw_codes_name_the_categories(raw):
     assert raw.X[raw.columns["workclass"] == adult.MISSING, raw.names.index("workclass")].max() == -1
 
 
+@pytest.mark.parametrize("form", ["onehot", "a9a", "raw"])
+def test_without_raw_columns_the_rest_is_the_same(form):
+    whole, lean = (adult.load(form, sparse=True, raw=raw) for raw in (True, False))
+    assert not lean.columns
+    assert (lean.names, len(lean)) == (whole.names, len(whole))
+    np.testing.assert_array_equal(lean.y, whole.y)
+    difference = lean.X != whole.X
+    assert not (difference.nnz if hasattr(difference, "nnz") else difference.any())
+
+
 @pytest.mark.parametrize("encoding", ["minmax", "binned", "coarse"])
 def test_the_columns_encode_to_the_same_features(encoding):
     """Also as CSR, where last bits depend on what is stored: every number but zero, in order."""

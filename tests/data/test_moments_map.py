@@ -1,7 +1,9 @@
 """The public feature map is total and stays in the unit ball; the moments' sensitivity is a bound, and attained."""
 
+import gc
 import math
 from fractions import Fraction
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cases import shards
-from privadmm.data.moments_map import Map, map_of, moments, moments_sensitivity
+from privadmm.data.moments_map import Map, map_of, moments, moments_sensitivity, through
 from privadmm.data.shards import Shards
 from privadmm.errors import DataError
 
@@ -119,3 +121,21 @@ def test_noise_shrinks_the_centre_and_floors_the_scale() -> None:
     assert noisy.M[0] == pytest.approx(0.5 * (1 - 2 * 0.01 / 0.25))
     assert (noisy.A < clean.A).all()
     assert map_of(np.zeros(4), 0.1, 0.2).M.tolist() == [0.0, 0.0]
+
+
+def test_whoever_sees_the_same_records_through_the_same_map_shares_them() -> None:
+    """And nobody keeps them: once the last one lets go, they are gone."""
+    data, other = shards(), shards()
+    d = data.dim
+    map = Map(np.full(d, 0.1), np.full(d, 2.0), 0.5)
+    seen = through(data, map)
+    assert through(data, Map(map.M.copy(), map.A.copy(), 0.5)) is seen
+    for different in (through(data, Map(map.M, map.A, 0.25)), through(data, Map(map.M, 2 * map.A, 0.5))):
+        assert different is not seen
+    assert through(other, map) is not seen
+    for i, (rows, mapped) in enumerate(zip(party_rows(data), party_rows(seen), strict=True)):
+        assert np.array_equal(map(rows), mapped), i
+    gone = ref(seen)
+    del seen
+    gc.collect()
+    assert gone() is None

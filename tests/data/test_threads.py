@@ -20,6 +20,7 @@ from privadmm.engine.job import train
 from privadmm.optim import solvers
 from privadmm.optim.losses import Logistic
 from privadmm.optim.solvers import Cache, argmin
+from privadmm.privacy import mechanisms
 from privadmm.privacy.mechanisms import Simulation
 
 COUNTS = [1, 2, 3, 7]
@@ -48,6 +49,17 @@ def test_gradients_have_the_same_bits(sparse: bool, lead: tuple[int, ...]) -> No
     x = np.random.default_rng(1).normal(size=(*lead, 7, 9))
     found = [held(count, sparse).slope(x, Logistic().deriv).tobytes() for count in COUNTS]
     assert len(set(found)) == 1
+
+
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize("lead", [(), (5,)])
+def test_noise_has_the_same_bits(lead: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many draw at a time, and wherever parties and replicas are cut; also where party numbers have gaps."""
+    ids, found = np.array([0, 1, 2, 5, 6, 40]), set[bytes]()
+    for at_once in (1, 10, 40, 1 << 15):
+        monkeypatch.setattr(mechanisms, "AT_ONCE", at_once)
+        found |= {Simulation(7, count).normal((*lead, 6, 9), ids, (3, 1, 0)).tobytes() for count in COUNTS}
+    assert len(found) == 1
 
 
 @pytest.mark.usefixtures("eager")

@@ -2,9 +2,11 @@
 
 import json
 import math
+import os
 import subprocess
 import sys
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ import pytest
 
 from privadmm.cli import main
 from privadmm.engine.loop import one_blas_thread
-from privadmm.papers.bench import growth, machine, measuring, page, running
+from privadmm.papers.bench import growth, machine, measuring, page, running, shares
 from privadmm.papers.bench.workload import Agreement, Floor, Goal, Line, Ready, Reference, Workload, alike, below
 from privadmm.papers.bench.workloads import everything
 
@@ -44,7 +46,7 @@ def made(ours: float = 1.0, theirs: float = 1.0, goal: Goal | None = None) -> Wo
         side = {"it": Reference(lambda: np.array([theirs]), alike(1e-6))}
         return Ready(lambda: np.array([ours]), side, Floor(bytes=8.0))
 
-    return Workload("made", make, (Line("it", "itself", goal, "no reason"),))
+    return Workload("made", make, (Line("it", "itself", goal),))
 
 
 def test_two_workloads_through_the_whole_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -98,7 +100,6 @@ def test_every_workload_is_described() -> None:
         assert one.title
         assert len(one.fairness) > 20, one.name
         assert len({line.name for line in one.lines}) == len(one.lines)
-        assert all(line.reason for line in one.lines if line.goal is not None), one.name
 
 
 def test_the_page_names_every_workload_and_no_machine() -> None:
@@ -194,6 +195,45 @@ def test_checks_refuse_what_is_not_a_number() -> None:
 def test_an_exponent_is_the_slope_of_the_logarithms() -> None:
     sizes = [10, 40, 160]
     assert math.isclose(growth.exponent(sizes, [3.0 * size**1.5 for size in sizes]), 1.5)
+
+
+def slowly() -> float:
+    return sum(number**0.5 for number in range(200_000))
+
+
+def test_a_missed_goal_says_where_the_time_goes() -> None:
+    """What was measured, not what somebody once thought: the function that takes longest, by its place in a package."""
+    found = shares.largest(shares.of_call(lambda: (slowly(), json.dumps({}))))
+    assert found[0][0].startswith("test_bench.py")
+    assert 0.5 < found[0][1] <= 1
+    assert sum(share for _, share in found) <= 1 + 1e-9
+    (line,) = measuring.measure(made(goal=Goal("faster", 1e9)), False)
+    ((name, why),) = page.reasons({"lines": [line]})
+    assert name == "made"
+    assert all(f"{share:.0%} {function}" in why for function, share in line["shares"])
+    assert shares.named("/somewhere/lib/site-packages/scipy/sparse/_base.py", "dot") == "scipy/sparse/_base.py dot"
+    assert shares.named("/somewhere/src/privadmm/data/shards.py", "slope") == "data/shards.py slope"
+
+
+def test_a_command_s_imports_count_as_one() -> None:
+    times = shares.of_command(["-m", "timeit", "-n", "1", "pass"], dict(os.environ))
+    assert times["imports"] > 0
+
+
+def test_memory_of_its_own_leaves_out_files_that_are_mapped(tmp_path: Path) -> None:
+    if machine.own() is None:
+        pytest.skip("this system does not tell what a process holds")
+    size, peaks = 1 << 26, list[int]()
+    np.zeros(size, dtype=np.uint8).tofile(tmp_path / "file")
+    with machine.watched(peaks):
+        before = machine.own() or 0
+        assert np.memmap(tmp_path / "file", dtype=np.uint8, mode="r").sum() == 0
+    with machine.watched(peaks):
+        held = np.ones(size, dtype=np.uint8)
+        sleep(0.1)  # it is looked at now and then
+        del held
+    assert peaks[0] - before < size // 4
+    assert peaks[1] - before > size // 2
 
 
 def test_memory_is_counted_from_when_it_is_asked_to() -> None:

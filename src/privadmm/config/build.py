@@ -112,7 +112,7 @@ def noise(config: Config) -> Noise:
         return Deployment()
     if config.run.seed is None:
         raise ConfigError("a simulation needs a seed: set [run] seed or give --seed")
-    return Simulation(config.run.seed)
+    return Simulation(config.run.seed, config.run.hands)
 
 
 def job(config: Config, sizes: Any, dim: Any, id: str | None = None, columns: Any = ()) -> Job:

@@ -84,8 +84,10 @@ class Shards:
         """Give party i the records rows[i] of a pooled X (dense or scipy sparse) and y. X is copied, not changed."""
         X, y = table(X, y)
         parts = [(X, y, np.asarray(r, dtype=np.int64)) for r in rows]
-        held = np.concatenate([part[2] for part in parts]) if parts else np.empty(0, dtype=np.int64)
-        if len(np.unique(held)) != len(held):
+        held = np.zeros(len(y), dtype=bool)
+        for _, _, own in parts:
+            held[own] = True
+        if np.count_nonzero(held) != sum(len(own) for _, _, own in parts):
             raise DataError("a record is held twice; replacing it would count twice")
         return cls.assemble(parts, Clip(row_bound, intercept), ids, classification, store or Store(), source)
 

@@ -146,7 +146,7 @@ class Worker:
                     ticked = self._release(now, inbox, digest, here, sum_of_all) if at_once else None
                 intended = True
                 if ticked is None:
-                    self.local  # noqa: B018  (read now: a ledger that keeps labels writes to its file meanwhile)
+                    _ = self.local  # read now: a ledger that keeps labels writes to its file meanwhile
                     with self.ledger.transaction():
                         # Of a simulation, another process may have answered meanwhile.
                         if (stored := self.ledger.recall(now, digest)) is not None:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privadmm.data.arrays import Floats, Ints
+from privadmm.data.threads import hands, spread
 from privadmm.errors import ConfigError, RefusedError
 from privadmm.params import check_positive
 from privadmm.privacy.events import STEPS, DiscreteGaussian, Gaussian
@@ -27,6 +28,7 @@ ONCE = 2**64 - 1  # in place of the round: what a party draws once, before all o
 LABELS, OWN = 0, 1  # in place of the phase there: its randomised labels, and what its algorithm keeps
 WORDS = 4  # of 64 bits in a block of Philox
 AT_ONCE = 1 << 15  # words
+EFFORT = 1 << 6  # numbers that are read in the time that it takes to draw a normal one
 LEAST = 2.0**-960  # no standard deviation is smaller, so that its grid is within the range of doubles
 
 
@@ -112,10 +114,11 @@ class Simulation(Once):
     mode: ClassVar[str] = "simulation"
     kind: ClassVar[type[Gaussian] | type[DiscreteGaussian]] = Gaussian
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, threads: int | None = None) -> None:
+        """`threads` may draw at a time; None: as many as this machine has cores. They change no bit."""
         if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**64:
             raise ConfigError(f"seed must be a whole number from 0 to 2^64 - 1 in a simulation, not {seed!r}")
-        self.seed = int(seed)
+        self.seed, self.threads = int(seed), threads
         self._philox = np.random.Philox(key=0)
         self._state: Any = self._philox.state
 
@@ -152,16 +155,19 @@ class Simulation(Once):
         from scipy.special import ndtri
 
         out, (P, width) = np.empty(shape), shape[-2:]
-        rows = out.reshape(-1, P, width)
+        rows, threads = out.reshape(-1, P, width), hands(self.threads, EFFORT * out.size)
         # Parties and replicas whose words stay in the processor's cache.
-        many = min(P, max(1, AT_ONCE // width))
+        many = max(1, min(P, AT_ONCE // width))
         several = max(1, AT_ONCE // (many * width))
-        for start in range(0, P, many):
-            runs = consecutive(ids[start : start + many])
-            for first in range(0, len(rows), several):
-                part = rows[first : first + several, start : start + many]
-                replicas = range(first, first + len(part))
-                ndtri(fractions(self._drawn(runs, call, replicas, width)), out=part)
+
+        def fill(first: int, start: int) -> None:
+            part = rows[first : first + several, start : start + many]
+            source = self if threads == 1 else Simulation(self.seed)  # each thread has a place of its own
+            runs, replicas = consecutive(ids[start : start + many]), range(first, first + len(part))
+            ndtri(fractions(source._drawn(runs, call, replicas, width)), out=part)
+
+        places = [(first, start) for first in range(0, len(rows), several) for start in range(0, P, many)]
+        spread(lambda place: fill(*place), places, threads)
         return out
 
     def shares(self, shape: tuple[int, ...], scale: float, ids: Ints, call: Call) -> Ints:

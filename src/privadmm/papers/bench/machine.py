@@ -5,10 +5,11 @@ import platform
 import resource
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,32 @@ def status(key: str) -> int | None:
 def held() -> int:
     """Bytes of memory that this process holds now; where that cannot be told, the most that it has held."""
     return status("VmRSS") or peak()
+
+
+def own() -> int | None:
+    """Bytes of memory that are this process's alone and not a file's; None where that cannot be told."""
+    kinds = [status(key) for key in ("RssAnon", "RssShmem")]
+    return None if kinds[0] is None else sum(kind or 0 for kind in kinds)
+
+
+@contextmanager
+def watched(peaks: list[int]) -> Iterator[None]:
+    """Add to the list the most that `own` says meanwhile, every few milliseconds: the system keeps no such peak."""
+    most, over = own() or 0, Event()
+
+    def look() -> None:
+        nonlocal most
+        while not over.wait(0.003):
+            most = max(most, own() or 0)
+
+    watch = Thread(target=look)
+    watch.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watch.join()
+        peaks.append(max(most, own() or 0))
 
 
 def forget_peak() -> None:

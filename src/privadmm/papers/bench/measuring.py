@@ -17,6 +17,7 @@ from typing import Any
 
 from privadmm.data.arrays import Floats
 from privadmm.papers.bench import machine
+from privadmm.papers.bench.shares import largest, of_call
 from privadmm.papers.bench.workload import Line, Ready, Run, Workload
 
 SHORT = 0.02  # seconds: a shorter call is repeated within one measurement, until it takes about this long
@@ -79,12 +80,13 @@ def measure(chosen: Workload, quick: bool) -> list[dict[str, Any]]:
         if not side.cpu:
             side.turn()
     rates = machine.rates()
+    shares = largest(ready.times() if ready.times else of_call(ready.ours))
     found = []
     for line in chosen.lines:
         record = described(chosen, line) | judged(line, ready, ours, others.get(line.name), before, rates)
         agreement = agreed[line.name]
         record |= {"apart": float(agreement.apart), "allowed": agreement.allowed, "agree": agreement.reached}
-        found.append(record | {"rates": rates, "quick": quick})
+        found.append(record | {"rates": rates, "quick": quick, "shares": shares})
     return found
 
 
@@ -131,7 +133,6 @@ def judged(
         "margin": margin,
         "met": met,
         "full": ready.full,
-        "reason": line.reason if met is False else "",
     }
 
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from privadmm.data.arrays import Floats
+from privadmm.papers.bench.shares import Times
 
 Run = Callable[[], Floats]
 Check = Callable[[Floats, Floats], "Agreement"]
@@ -93,16 +94,16 @@ class Ready:
     data: float = 0.0  # bytes of records
     full: bool = True
     peak: Callable[[], int] | None = None  # of the process that does the work, if it is another one
+    times: Callable[[], Times] | None = None  # seconds by function, likewise
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line of the table: one reference (or none), the goal against it, and why it is missed if it is."""
+    """A line of the table: one reference (or none), and the goal against it."""
 
     name: str
     against: str
     goal: Goal | None
-    reason: str = ""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from functools import cache, cached_property
 from itertools import count as numbers
 
 import numpy as np
-from scipy.special import expit
 
 from privadmm.algorithms.dp_admm import DPADMM
 from privadmm.data.arrays import Floats
@@ -68,7 +67,7 @@ class Plain:
             sigma = self.z * noisy * 2 / (self.m * (rho + steep))
             for i, (A, y) in enumerate(self.parties):
                 own = wt[i]
-                g = A.T @ (-y * expit(-y * (A @ own))) / self.m + self.weight * own
+                g = A.T @ (-y / (1 + np.exp(y * (A @ own)))) / self.m + self.weight * own
                 x = (gamma[i] + rho * w + steep * own - g) / (rho + steep)
                 wt[i] = x + sigma * rng.standard_normal(d)
             w = np.mean(wt - gamma / rho, axis=0)
@@ -81,7 +80,7 @@ class Plain:
         wt, gamma = np.zeros((len(y), self.d)), np.zeros((len(y), self.d))
         for k in range(self.rounds):
             steep = self.steep(k)
-            g = -y * expit(-y * np.matmul(self.stack, wt[:, :, None])[..., 0])
+            g = -y / (1 + np.exp(y * np.matmul(self.stack, wt[:, :, None])[..., 0]))
             slope = np.matmul(g[:, None, :], self.stack)[:, 0] / self.m + self.weight * wt
             x = (gamma + rho * w + steep * wt - slope) / (rho + steep)
             wt = x + self.z * noisy * 2 / (self.m * (rho + steep)) * rng.standard_normal(wt.shape)
@@ -99,9 +98,9 @@ def ratio(this: Job) -> float:
 
 @workload(
     "dp-admm-many",
-    Line("loop", LOOP, Goal("faster", 5.0), "the floor is one read of the records and a normal for each coordinate"),
+    Line("loop", LOOP, Goal("faster", 5.0)),
     Line("stacked", STACKED, None),
-    Line("memory", "the records themselves", Goal("over_data", 1.25), "state, mail and the ledger's bytes of a round"),
+    Line("memory", "the records themselves", Goal("over_data", 1.25)),
     unit="round",
 )
 def many(quick: bool) -> Ready:
@@ -133,7 +132,7 @@ def many(quick: bool) -> Ready:
 
 @workload(
     "dp-admm-sweep",
-    Line("loop", f"run after run: {LOOP}", Goal("faster", 10.0), "a replica's ledger and noise cost what they cost"),
+    Line("loop", f"run after run: {LOOP}", Goal("faster", 10.0)),
     Line("stacked", f"run after run: {STACKED}", None),
     unit="run",
 )
@@ -174,12 +173,7 @@ def sweep(quick: bool) -> Ready:
 
 @workload(
     "dp-admm-reproduce",
-    Line(
-        "loop",
-        f"run after run: {LOOP}",
-        Goal("faster", 10.0),
-        "every simulation has records and measurements of its own",
-    ),
+    Line("loop", f"run after run: {LOOP}", Goal("faster", 10.0)),
     unit="run",
 )
 def reproduced(quick: bool) -> Ready:

@@ -135,7 +135,6 @@ WEIGHT = {
     1750.0: "The weight of the regulariser, 0.044, flatters us: with the 0.003 of the workloads `rounds-...`, ADMM "
     "was not within 1e-8 after 2,000 rounds with the penalty that was tried.",
 }
-ITERATIONS = "rounds: every one of them solves ten problems, and a pooled Newton fit needs six"
 
 
 def fit(sparse: bool, C: float, gap: float) -> Workload:
@@ -161,7 +160,7 @@ def fit(sparse: bool, C: float, gap: float) -> Workload:
     """
     goal = Goal("slower", 3.0 if gap > NEAR else 4.0)
     name = f"pooled-{'schema' if sparse else 'dense'}-{C:g}-{gap:.0e}".replace("e-0", "e-")
-    return Workload(name, make, (Line("sklearn", "the best pooled scikit-learn fit", goal, ITERATIONS),))
+    return Workload(name, make, (Line("sklearn", "the best pooled scikit-learn fit", goal),))
 
 
 FITS = tuple(
@@ -207,7 +206,7 @@ class DaskGLM:
 
 @workload(
     "dask-glm",
-    Line("admm", "dask-glm's ADMM, its penalty tuned, without its scheduler", Goal("faster", 10.0), ITERATIONS),
+    Line("admm", "dask-glm's ADMM, its penalty tuned, without its scheduler", Goal("faster", 10.0)),
 )
 def dask_glm(quick: bool) -> Ready:
     """ADMM over 10 parties to 1e-6 of the optimum, Adult dense, C = 1, against dask-glm's.
@@ -243,7 +242,7 @@ def dask_glm(quick: bool) -> Ready:
 
 @workload(
     "private-training",
-    Line("lbfgs", "scikit-learn's lbfgs on the pooled records", Goal("slower", 3.0), "moments, ledgers and 40 rounds"),
+    Line("lbfgs", "scikit-learn's lbfgs on the pooled records", Goal("slower", 3.0)),
     missing=no_example("first_order_consensus"),
 )
 def private(quick: bool) -> Ready:

@@ -81,13 +81,10 @@ def least_squares(D: Any, mu: float) -> Any:
     return lambda t: np.linalg.lstsq(below, np.concatenate([t, np.zeros(D.shape[1])]), rcond=None)[0]
 
 
-NEWTON = "a round is a handful of exps for each person on either side of the bracket, and two sparse products"
-
-
 @workload(
     "sharing-a9a",
-    Line("prototype", "the label step person by person (scipy's brentq)", Goal("faster", 160.0), NEWTON),
-    Line("vectorised", "the label step for all at once by bisection", Goal("faster", 10.0), NEWTON),
+    Line("prototype", "the label step person by person (scipy's brentq)", Goal("faster", 160.0)),
+    Line("vectorised", "the label step for all at once by bisection", Goal("faster", 10.0)),
     unit="round",
 )
 def a9a(quick: bool) -> Ready:
@@ -123,12 +120,7 @@ def a9a(quick: bool) -> Ready:
 
 @workload(
     "sharing-wide",
-    Line(
-        "lstsq",
-        "numpy's least squares, anew in every round",
-        Goal("faster", 35.0),
-        "Gram matrices and their factors are matrix products at the machine's rate",
-    ),
+    Line("lstsq", "numpy's least squares, anew in every round", Goal("faster", 35.0)),
     Line("factored", "normal equations factored once, labels by bisection", None),
 )
 def wide(quick: bool) -> Ready:

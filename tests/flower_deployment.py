@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import pytest
 
 from federations import Federated, federated, only_releases
 from privadmm.config.file import read
+from privadmm.deploy.federation.hub.supervisor import free_ports
 from privadmm.deploy.federation.layout import Coordinator, node, node_environment
 from privadmm.deploy.federation.party import Party
 from privadmm.deploy.federation.party import read as read_party
@@ -75,16 +76,6 @@ Local.gradient = gradient
 KEPT_UP = (
     "import os, sys; from privadmm.deploy.federation.hub.supervisor import keep_up; keep_up([sys.argv[1:]], os.environ)"
 )
-
-
-def free_ports(count: int) -> int:
-    """The first of this many consecutive free ports."""
-    for first in range(20000 + os.getpid() % 20000, 60000, count):
-        with suppress(OSError), ExitStack() as held:
-            for one in range(count):
-                held.enter_context(socket.create_server(("127.0.0.1", first + one)))
-            return first
-    raise AssertionError("no free ports")
 
 
 @dataclass

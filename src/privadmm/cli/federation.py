@@ -41,8 +41,11 @@ def init(
     from privadmm.cli.views import federation as view
     from privadmm.deploy.federation.setup.init import init as make
 
-    steps = view.commands(make(read(config), out, host, port, rehearse, listen))
+    job = read(config)
+    steps = {"mode": job.run.mode, **view.commands(make(job, out, host, port, rehearse, listen))}
     emit(json.dumps(steps) if as_json else view.instructions(steps))
+    if job.run.mode == "simulation" and not rehearse and not as_json:
+        typer.echo(view.SIMULATION, err=True)
 
 
 @app.command()
@@ -163,3 +166,11 @@ def check(
     emit(json.dumps(view.as_json(checked)) if as_json else view.as_text(checked))
     if not view.good(checked):
         raise typer.Exit(1)
+
+
+# As people need them: to try it, to set it up, to run, to decide, to change who takes part.
+ORDER = (
+    *("rehearse", "init", "join", "admit", "pin", "ledger", "check", "superlink", "node"),
+    *("run", "status", "logs", "stop", "proposals", "show", "approve", "refuse", "rotate", "add", "withdraw"),
+)
+app.registered_commands.sort(key=lambda one: ORDER.index(one.callback.__name__ if one.callback else ""))

@@ -76,7 +76,7 @@ def gradient(self, x):
 Local.gradient = gradient
 """
 
-# Flower's node, with heartbeats of another pace: one that was killed is taken back when the last has run out, twice that.
+# Flower's node with heartbeats of another pace: one that was killed is taken back when two of them have run out.
 BEATING = """#!{python}
 import flwr.common.constant as constant
 

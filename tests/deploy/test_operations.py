@@ -195,6 +195,9 @@ def test_a_party_that_is_gone_for_good_after_a_checkpoint(made: Deployed, whole:
     """The run was to end without it; resumed with absent = continue, the others' epsilon is not lost."""
     process = began(made, "gone", "--timeout", "30", "--absent", "abort")
     made.kill("node-2")
+    # Whoever looks sees at once whom it waits for, and not after the timeout.
+    made.wait_for(lambda: made.status().get("waiting_for") == ["party 2"], "the party that is waited for")
+    assert made.status()["state"] == "running"
     code, said = ended(process)
     assert (code, said["state"]) == (1, "failed"), said
     assert "party 2" in said["message"]

@@ -114,7 +114,9 @@ def announce(party: Party, config: Config) -> Held:
     """Read the records, and put on file what everybody may know of them. Only the party's own people have it done."""
     found = held(party, config, parties_of(config))
     table = {"of": reading_of(party, found.people is not None), "names": found.names, "people": found.people}
-    write_text(party.folder / PUBLIC, json.dumps(table))
+    path, text = party.folder / PUBLIC, json.dumps(table)
+    if not path.is_file() or path.read_text(encoding="utf-8") != text:
+        write_text(path, text)
     return found
 
 

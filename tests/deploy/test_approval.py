@@ -310,7 +310,7 @@ def test_a_flood_of_proposals_fills_no_disk(tmp_path: Path, monkeypatch: pytest.
     kept = [entry.proposal.id for entry in proposals(made).entries()]
     assert kept[0] == Proposal.unpack(first["proposal"]).id  # type: ignore[arg-type]
     assert kept[1:] == [f"{number:032x}" for number in (3, 4, 5)]
-    assert len(list((made.folders[ASKING] / "jobs").iterdir())) == 1  # proposed.toml
+    assert len(list((made.folders[ASKING] / "jobs").iterdir())) == 2  # proposed.toml and lock
     monkeypatch.setattr(approvals, "LARGEST", 100)
     assert answer(made.folders[ASKING], changed(first, id="e" * 32))["status"] == "refused"
 

@@ -173,4 +173,5 @@ ORDER = (
     *("rehearse", "init", "join", "admit", "pin", "ledger", "check", "superlink", "node"),
     *("run", "status", "logs", "stop", "proposals", "show", "approve", "refuse", "rotate", "add", "withdraw"),
 )
-app.registered_commands.sort(key=lambda one: ORDER.index(one.callback.__name__ if one.callback else ""))
+RANK = {name: number for number, name in enumerate(ORDER)}
+app.registered_commands.sort(key=lambda one: RANK.get(getattr(one.callback, "__name__", ""), len(ORDER)))

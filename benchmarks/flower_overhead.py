@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from privadmm.config.file import read
+from privadmm.deploy.federation.hub.supervisor import free_ports
 from privadmm.deploy.federation.keys import make_node_key
 from privadmm.deploy.federation.layout import Coordinator, node, node_environment
 from privadmm.deploy.federation.setup.init import init
@@ -152,16 +153,6 @@ def main(grid, context):
     federate(read(place.job), Alternating(grid), Asked(place.folder / "runs/first", place, False, Patience(300.0)))
     Path(context.run_config["out"]).write_text(json.dumps(times))
 '''
-
-
-def free_ports(count: int) -> int:
-    for first in range(20000 + os.getpid() % 20000, 60000, count):
-        with suppress(OSError):
-            held = [socket.create_server(("127.0.0.1", first + one)) for one in range(count)]
-            for one in held:
-                one.close()
-            return first
-    raise SystemExit("no free ports")
 
 
 @contextmanager

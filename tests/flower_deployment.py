@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import pytest
 
 from federations import Federated, federated, only_releases
 from privadmm.config.file import read
+from privadmm.deploy.federation.hub.supervisor import free_ports
 from privadmm.deploy.federation.layout import Coordinator, node, node_environment
 from privadmm.deploy.federation.party import Party
 from privadmm.deploy.federation.party import read as read_party
@@ -54,9 +55,9 @@ client.answer = answer
 {fault}
 pinned.executor()
 """
-# A party that fails after its records were read, or whose process dies there, as long as the file says so.
+# A party that is slow or fails after its records were read, or whose process dies there, as long as the file says so.
 FAULT = """
-import os, signal
+import os, signal, time
 from pathlib import Path
 from privadmm.engine.phases import Local
 
@@ -66,25 +67,28 @@ def gradient(self, x):
     for act in Path({file!r}).read_text().split() if Path({file!r}).exists() else ():
         if act == "dies":
             os.kill(os.getpid(), signal.SIGKILL)
+        if act == "slow":
+            time.sleep(4.0)
+            continue
         raise ZeroDivisionError("the mean of the records is 0.123")
     return plain_gradient(self, x)
 
 Local.gradient = gradient
 """
 
+# Flower's node with heartbeats of another pace: one that was killed is taken back when two of them have run out.
+BEATING = """#!{python}
+import flwr.common.constant as constant
+
+constant.HEARTBEAT_DEFAULT_INTERVAL = {seconds}
+from flwr.supernode.cli import flower_supernode
+
+flower_supernode()
+"""
+FLOWERS, BRISK = 30, 10  # seconds between heartbeats: Flower's own, and the fewest that it takes
 KEPT_UP = (
     "import os, sys; from privadmm.deploy.federation.hub.supervisor import keep_up; keep_up([sys.argv[1:]], os.environ)"
 )
-
-
-def free_ports(count: int) -> int:
-    """The first of this many consecutive free ports."""
-    for first in range(20000 + os.getpid() % 20000, 60000, count):
-        with suppress(OSError), ExitStack() as held:
-            for one in range(count):
-                held.enter_context(socket.create_server(("127.0.0.1", first + one)))
-            return first
-    raise AssertionError("no free ports")
 
 
 @dataclass
@@ -94,6 +98,7 @@ class Deployed:
     federated: Federated
     port: int
     pinned: bool = True  # the SuperLink runs the coordinator's own app only
+    heartbeat: int = BRISK
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     @property
@@ -145,6 +150,9 @@ class Deployed:
         fault = FAULT.format(file=str(party.folder / "fault"))
         script = CAPTURING.format(python=sys.executable, fault=fault)
         (party.folder / "bin" / "flower-superexec").write_text(script)
+        beating = party.folder / "bin" / "flower-supernode"
+        beating.write_text(BEATING.format(python=sys.executable, seconds=self.heartbeat))
+        beating.chmod(0o755)
         self.start(f"node-{number}", [sys.executable, "-c", KEPT_UP, *node(party)], environment)
 
     def run(self, **config: Any) -> None:
@@ -244,10 +252,10 @@ def listens(port: int) -> bool:
 
 
 @contextmanager
-def deployed(folder: Path, tables: Tables, pinned: bool = True) -> Iterator[Deployed]:
+def deployed(folder: Path, tables: Tables, pinned: bool = True, heartbeat: int = BRISK) -> Iterator[Deployed]:
     """All processes up, every key registered; none is left behind."""
     port = free_ports(5)
-    made = Deployed(federated(folder, tables, port), port, pinned)
+    made = Deployed(federated(folder, tables, port), port, pinned, heartbeat)
     try:
         made.superlink()
         made.register()

@@ -104,6 +104,10 @@ def test_backup_and_restore(place: Place, file: Path) -> None:
     assert put_there["because"] == "the disk broke"
     assert put_there["epsilon"] > 0.1
     assert "put back from a copy" in place.call("ledger", "show", file).out
+    # The run that was lost does not fit any more, and nobody tampered with a row.
+    lost = place.call("ledger", "verify", file, "--against", place.path / "small")
+    assert (lost.code, "TAMPERED" in lost.out, "ITS ROWS FIT" in lost.out) == (1, False, True)
+    assert "its steward's decision" in " ".join(lost.out.split())
     assert place.train(small, out=place.path / "more").code == 0
     assert spent(place, file) > known
 

@@ -2,10 +2,12 @@
 
 import json
 import os
+import shutil
 import threading
 import time
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +112,25 @@ def test_before_approval_no_record_is_read_and_nothing_set_aside(
     assert set(said) == {"status", "party", "error", "message"}
     assert accounts(made.ledgers[ASKING]) == before == {}
     assert list((made.folders[ASKING] / "jobs").glob("*.json")) == []
+
+
+def test_a_hello_reads_no_record_whether_columns_are_declared_or_not(tmp_path: Path) -> None:
+    """What is not declared was put on file by the party's own people; a hello says the same without the records."""
+    for name, tables in (("rows", PRIVATE), ("columns", with_changes(PRIVATE, SHARING))):
+        (tmp_path / name).mkdir()
+        made = federated(tmp_path / name, tables)
+        post = Desks(made.folders)
+        made.run(post)
+        hello, said = next((ask, told) for party, ask, told in post.captured if (party, ask["kind"]) == (1, "hello"))
+        source = read_party(made.folders[1]).source
+        shutil.rmtree(made.folders[1] / "cache")
+        for harm in (partial(source.write_bytes, b"no records"), source.unlink):
+            harm()
+            assert answer(made.folders[1], hello)["facts"] == said["facts"]
+        (made.folders[1] / "public.json").unlink()
+        told = answer(made.folders[1], hello)
+        assert (told["status"], told["error"]) == ("failed", "ConfigError")
+        assert "federation check" in str(told["message"])
 
 
 def test_the_hello_of_declared_columns_opens_no_file(tmp_path: Path) -> None:
@@ -289,7 +310,7 @@ def test_a_flood_of_proposals_fills_no_disk(tmp_path: Path, monkeypatch: pytest.
     kept = [entry.proposal.id for entry in proposals(made).entries()]
     assert kept[0] == Proposal.unpack(first["proposal"]).id  # type: ignore[arg-type]
     assert kept[1:] == [f"{number:032x}" for number in (3, 4, 5)]
-    assert len(list((made.folders[ASKING] / "jobs").iterdir())) == 1  # proposed.toml
+    assert len(list((made.folders[ASKING] / "jobs").iterdir())) == 2  # proposed.toml and lock
     monkeypatch.setattr(approvals, "LARGEST", 100)
     assert answer(made.folders[ASKING], changed(first, id="e" * 32))["status"] == "refused"
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from federations import Federated, federated
-from flower_deployment import free_ports
 from privadmm.config.file import read
+from privadmm.deploy.federation.hub.supervisor import free_ports
 from small_runs import PRIVATE, Outcome, Place, write_config
 
 pytest.importorskip("cryptography")
@@ -264,7 +264,16 @@ def test_registration_is_asked_of_the_superlink(
             found = checked(place, coordinator.folder)[1]["registered"]
             assert (found["state"], told in found["said"], bool(found["fix"])) == ("bad", True, True)
         monkeypatch.setattr(registry, "known", lambda place: {0: there})
-        assert checked(place, coordinator.folder)[1]["registered"]["said"] == "party 0 is online"
+        found = checked(place, coordinator.folder)[1]["registered"]
+        assert (found["state"], found["said"]) == ("good", "connected now: party 0")
+        # Somebody who is not there is not called ok: since when, and what to do.
+        away = registry.Registered(3, "offline", b"", "2026-01-02T03:04:05+00:00")
+        new = registry.Registered(4, "registered", b"")
+        monkeypatch.setattr(registry, "known", lambda place: {0: there, 1: away, 2: new})
+        found = checked(place, coordinator.folder)[1]["registered"]
+        assert found["state"] == "note"
+        assert "party 1 (not since 2026-01-02T03:04:05), party 2 (never yet)" in found["said"]
+        assert "privadmm federation node" in found["fix"]
 
 
 def test_directories_of_before_are_good(place: Place, made: Federated, coordinator: Coordinator) -> None:

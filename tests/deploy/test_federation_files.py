@@ -106,6 +106,23 @@ def test_init_says_how_to_start(place: Place) -> None:
     assert (again.code, "is not empty; name another directory" in again.err) == (2, True)
 
 
+def test_init_says_that_it_is_a_simulation(place: Place) -> None:
+    """A config without a mode is one, and would pass for the real thing."""
+    said = init(place, out="simulated")
+    assert (said.code, "is a simulation" in said.err, 'mode = "deployment"' in said.err) == (0, True, True)
+    assert init(place, "--json", out="for-machines").object["mode"] == "simulation"
+    assert "is a simulation" not in init(place, "--rehearse", out="rehearsed").err
+    real = init(place, out="real", run={"mode": "deployment", "seed": None, "ledger": "x"})
+    assert (real.code, real.err) == (0, "")
+
+
+def test_help_has_the_commands_in_the_order_of_use(place: Place) -> None:
+    said = place.call("federation", "--help").out
+    order = ["rehearse", "init", "join", "admit", "check", "superlink", "node", "run", "status", "approve", "withdraw"]
+    places = [said.index(f" {name} ") for name in order]
+    assert places == sorted(places)
+
+
 def test_init_is_for_known_parties(place: Place) -> None:
     config = place.config(parties={"count": None, "split": "column:site"})
     done = place.call("federation", "init", config, "--out", place.path / "fed")

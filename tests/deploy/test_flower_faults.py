@@ -18,7 +18,18 @@ from small_runs import PRIVATE, SHARING, Place, with_changes
 
 pytest.importorskip("flwr", reason="the extra flower is not installed: pip install 'privadmm[flower]'")
 from federations import SUMMED, key_of, only_releases
-from flower_deployment import ENVIRONMENT, PATIENCE, Deployed, deployed, in_order, in_process, job_of, paid, party
+from flower_deployment import (
+    ENVIRONMENT,
+    FLOWERS,
+    PATIENCE,
+    Deployed,
+    deployed,
+    in_order,
+    in_process,
+    job_of,
+    paid,
+    party,
+)
 from privadmm.deploy.federation.layout import node, node_environment
 
 pytestmark = pytest.mark.slow
@@ -43,7 +54,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
     # One test starts another run, which Flower's own command executes at the coordinator.
-    with deployed(tmp_path_factory.mktemp("faults"), STAR, pinned=False) as found:
+    with deployed(tmp_path_factory.mktemp("faults"), STAR, pinned=False, heartbeat=FLOWERS) as found:
         yield found
 
 
@@ -321,3 +332,34 @@ def test_a_party_that_fails_in_a_deployment_is_locked(act: str, tmp_path: Path) 
         assert made.finish()["rounds"] == ROUNDS
         with closing(steward.opened(ledger)) as opened:
             assert sum(count for _, count in opened.spent(1)) == 1 + ROUNDS
+
+
+def test_a_node_that_is_stopped_in_the_middle_of_a_step_is_not_locked(tmp_path: Path) -> None:
+    """As a service is stopped, every process of it at once: the step ends first, and the next node has its answer."""
+    pytest.importorskip("opendp")
+    from contextlib import closing
+
+    from privadmm.cli.views import steward
+    from privadmm.privacy.ledger_file import connect
+
+    run = {"mode": "deployment", "seed": None, "ledger": "none"}
+    with deployed(tmp_path, with_changes(STAR, {"run": run})) as made:
+        ledger, fault = made.federated.ledgers[1], made.federated.folders[1] / "fault"
+
+        def at_work() -> bool:
+            with closing(connect(ledger, read_only=True)) as db:
+                return bool(db.execute("SELECT count(*) FROM intents").fetchone()[0])
+
+        fault.write_text("slow")
+        made.run(out="runs/first")
+        made.wait_for(at_work, "a step")
+        node = made.running.pop("node-1")
+        os.killpg(node.pid, signal.SIGTERM)
+        node.wait(timeout=60)
+        fault.unlink()
+        made.wait_for(lambda: not at_work(), "the end of the step")
+        with closing(steward.opened(ledger)) as opened:
+            assert opened.failed is None
+        made.node(1)
+        result = made.finish()
+        in_order(made, result, [ROUNDS] * 3)

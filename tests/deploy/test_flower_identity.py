@@ -14,8 +14,9 @@ from small_runs import ENVIRONMENT, PRIVATE, Place, charged, no_plots, with_chan
 
 pytest.importorskip("flwr", reason="the extra flower is not installed: pip install 'privadmm[flower]'")
 from federations import federated
-from flower_deployment import PATIENCE, Deployed, free_ports, listens
+from flower_deployment import PATIENCE, Deployed, listens
 from privadmm.deploy.federation import keys
+from privadmm.deploy.federation.hub.supervisor import free_ports
 from privadmm.deploy.flower.registry import known
 from privadmm.privacy.verification import verify
 from privadmm.runs.rundir import receipts_of

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from federations import OWN_FILES, own_csv, public_half
-from flower_deployment import PATIENCE, free_ports
+from flower_deployment import PATIENCE
+from privadmm.deploy.federation.hub.supervisor import free_ports
 from small_runs import ENVIRONMENT
 
 pytest.importorskip("flwr", reason="the extra flower is not installed: pip install 'privadmm[flower]'")

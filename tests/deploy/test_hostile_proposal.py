@@ -271,7 +271,9 @@ def test_a_file_that_cannot_be_read_is_told_in_the_same_words_whatever_is_asked(
         changed(rows.text, ("rounds = 3", "rounds = 7")),
         changed(rows.text, ("D_w = 5.0", "D_w = 0.1")),
     ]
-    said = [one for i, text in enumerate(others) for one in (*rows.begin(text, i), *rows.hello(text))]
+    greeted = [one for text in others for one in rows.hello(text)]
+    assert {(one["status"], one["facts"]) for one in greeted} == {("ok", greeted[0]["facts"])}  # nothing was opened
+    said = [one for i, text in enumerate(others) for one in rows.begin(text, i)]
     for one in said:
         assert one == {"status": "failed", "party": 0, "error": "DataError", "message": said[0]["message"]}
     assert "requests.log" in said[0]["message"]

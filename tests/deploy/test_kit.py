@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 
 from federations import Backup, Federated, federated
-from flower_deployment import free_ports
 from ledgers import begin, killed_at, opened, pay
+from privadmm.deploy.federation.hub.supervisor import free_ports
 from small_runs import ENVIRONMENT, PRIVATE, Place
 
 pytest.importorskip("cryptography")

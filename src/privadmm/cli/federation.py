@@ -43,9 +43,11 @@ def init(
     from privadmm.cli.views import federation as view
     from privadmm.deploy.federation.setup.init import init as make
 
-    chosen = override(read(config), purpose=purpose, requester=requester)
-    steps = view.commands(make(chosen, out, host, port, rehearse, listen))
+    job = override(read(config), purpose=purpose, requester=requester)
+    steps = {"mode": job.run.mode, **view.commands(make(job, out, host, port, rehearse, listen))}
     emit(json.dumps(steps) if as_json else view.instructions(steps))
+    if job.run.mode == "simulation" and not rehearse and not as_json:
+        typer.echo(view.SIMULATION, err=True)
 
 
 @app.command()
@@ -166,3 +168,12 @@ def check(
     emit(json.dumps(view.as_json(checked)) if as_json else view.as_text(checked))
     if not view.good(checked):
         raise typer.Exit(1)
+
+
+# As people need them: to try it, to set it up, to run, to decide, to change who takes part.
+ORDER = (
+    *("rehearse", "init", "join", "admit", "pin", "ledger", "check", "superlink", "node"),
+    *("run", "status", "logs", "stop", "proposals", "show", "approve", "refuse", "rotate", "add", "withdraw"),
+)
+RANK = {name: number for number, name in enumerate(ORDER)}
+app.registered_commands.sort(key=lambda one: RANK.get(getattr(one.callback, "__name__", ""), len(ORDER)))

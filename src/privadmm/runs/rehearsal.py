@@ -7,18 +7,17 @@ deployment are not touched.
 import json
 import os
 import signal
-import socket
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from privadmm.config.file import Config
-from privadmm.deploy.federation.hub.supervisor import LEAVING, Process, reachable
+from privadmm.deploy.federation.hub.supervisor import LEAVING, Process, free_ports, reachable
 from privadmm.deploy.federation.layout import PROMPT, node, node_environment
 from privadmm.deploy.federation.proposal import parties_of
 from privadmm.deploy.federation.setup.init import Made, init
@@ -29,7 +28,6 @@ from privadmm.runs import asking
 from privadmm.runs.run import free, run
 from privadmm.runs.rundir import receipts_of
 
-PORTS = range(20000, 60000)
 PATIENCE = 120.0  # seconds for the SuperLink or a node to come up
 AT_ONCE = max(2, os.cpu_count() or 1)  # nodes that may be starting
 BESIDE = 4  # nodes on a core that need not look for letters less often
@@ -84,16 +82,6 @@ def rehearse(config: Config, out: Path | None, show: Show = lambda status: None)
         "out": str(place),
         "run": str(folder / "runs/first"),
     }
-
-
-def free_ports(count: int) -> int:
-    """The first of so many free ports in a row on loopback."""
-    for first in range(PORTS.start + os.getpid() % 10000, PORTS.stop - count, count):
-        with suppress(OSError), ExitStack() as held:
-            for one in range(count):
-                held.enter_context(socket.create_server(("127.0.0.1", first + one)))
-            return first
-    raise ClusterError(f"there are no {count} free ports in a row on 127.0.0.1")
 
 
 def counted(made: Made) -> tuple[int, int]:

@@ -8,6 +8,11 @@ from privadmm.deploy.federation.setup.init import Made
 from privadmm.deploy.federation.setup.symptoms import Finding
 
 Checked = dict[str, list[Finding]]  # by directory
+SIMULATION = (
+    'privadmm: this federation is a simulation: the config has no [run] mode = "deployment", so noise comes from a '
+    "seed that everybody knows, and nobody's records are protected. For records of people, set that mode (and no "
+    "seed), and make the federation anew"
+)
 MARKS = {"good": "ok  ", "note": "note", "bad": "BAD "}
 
 

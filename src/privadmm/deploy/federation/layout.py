@@ -20,7 +20,12 @@ from privadmm.params import Doc, fields_of
 
 NAME = "federation"  # the connection's name in Flower's config
 FLOWER = "1.41"  # pinned.py replaces Flower's internals, which may change with any minor version
-QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
+# Flower says a line for every request; what is worth one is in our own logs. FLWR_LOG_LEVEL=INFO brings them back.
+QUIET = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "FLWR_LOG_LEVEL": os.environ.get("FLWR_LOG_LEVEL", "WARNING"),
+}
 # Seconds after which Flower's processes look for work again; its default is 1.
 PROMPT = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2"}
 CLIENT, SERVER = "flwr-clientapp", "flwr-serverapp"

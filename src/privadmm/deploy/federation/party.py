@@ -5,6 +5,7 @@
     ledger.sqlite   what it has released, and its state in every job
     jobs/           the jobs that it takes part in, as they were proposed
     proposals/      with approve = "ask": the jobs that its steward is asked about, and what was decided
+    public.json     what everybody may know of its records, where party.toml does not declare it: names of columns
     cache/          its records as they are packed, for its owner alone; may be removed at any time
     retired-keys/   the public halves of node keys that were replaced: what they signed still counts
     requests.log    what it was asked and what it answered, a line each; it stays here

@@ -25,6 +25,7 @@ class Registered:
     id: int
     status: str  # registered, online, offline or unregistered
     key: bytes
+    seen: str = ""  # when it was last there, as far as Flower tells; empty: never
 
     @property
     def gone(self) -> bool:
@@ -69,7 +70,10 @@ def nodes(client: Any) -> list[Registered]:
     from flwr.proto.control_pb2 import ListNodesRequest
 
     answer = client.ListNodes(ListNodesRequest())
-    return [Registered(one.node_id, one.status, one.public_key) for one in answer.nodes_info]
+    return [
+        Registered(one.node_id, one.status, one.public_key, one.last_deactivated_at or one.online_until or "")
+        for one in answer.nodes_info
+    ]
 
 
 def known(place: Coordinator) -> dict[int, Registered | None]:

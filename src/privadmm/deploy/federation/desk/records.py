@@ -1,6 +1,7 @@
 """A party's own records, as a job asks for them: read where they are, with the checks of every other run."""
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from privadmm.config import build, build_columns
 from privadmm.config.file import Config
 from privadmm.data import arrays
 from privadmm.data.columns import Columns, align, read_features
+from privadmm.data.files import write_text
 from privadmm.data.frame import Frame
 from privadmm.data.misread import amiss
 from privadmm.data.raw import words
@@ -19,9 +21,12 @@ from privadmm.deploy.federation.desk.admitted import code
 from privadmm.deploy.federation.desk.cache import FOLDER, Cache
 from privadmm.deploy.federation.desk.party_log import tell
 from privadmm.deploy.federation.party import Party
+from privadmm.deploy.federation.proposal import parties_of
 from privadmm.deploy.federation.protocol import refused
 from privadmm.engine.phases import vertical
 from privadmm.errors import ConfigError, DataError
+
+PUBLIC = "public.json"  # what everybody may know of a party's records, where [data] does not declare it
 
 
 @dataclass(frozen=True)
@@ -105,16 +110,47 @@ def misread(party: Party, config: Config) -> list[str]:
 def told(party: Party, config: Config, parties: int) -> dict[str, Any]:
     """What everybody may know of the party's part in a job.
 
-    Where its steward is asked about jobs, no file is opened for what is declared already: the columns of rows are, with
-    [data] schema or dim. `begin` compares all of it with the file, once the steward has said yes.
+    No record is read for it: columns are declared, with [data] schema or dim, or the party's own people had them put
+    on file. `begin` compares all of it with the records, once the job is admitted and, where asked, approved.
     """
     bound_of(party, config)
-    names = build.names(replace(config, data=party.data)) if party.asks else None
-    if names is not None and config.parties.split != "features":
-        width = len(names) + (party.data.intercept > 0)
-        return {"records": party.party.records, "dim": width, "width": width, "names": names, "people": None}
-    found = held(party, config, parties)
-    return {key: getattr(found, key) for key in ("records", "dim", "width", "names", "people")}
+    columns, records = config.parties.split == "features", party.party.records
+    names, people = None if columns else build.names(replace(config, data=party.data)), None
+    if names is None:
+        names, people = announced(party, columns)
+    has_intercept = party.data.intercept > 0 and (not columns or party.number == parties - 1)
+    width = len(names) + has_intercept
+    dim = records if columns else width
+    return {"records": records, "dim": dim, "width": width, "names": names, "people": people}
+
+
+def announce(party: Party, config: Config) -> Held:
+    """Read the records, and put on file what everybody may know of them. Only the party's own people have it done."""
+    found = held(party, config, parties_of(config))
+    table = {"of": reading_of(party, found.people is not None), "names": found.names, "people": found.people}
+    path, text = party.folder / PUBLIC, json.dumps(table)
+    if not path.is_file() or path.read_text(encoding="utf-8") != text:
+        write_text(path, text)
+    return found
+
+
+def announced(party: Party, columns: bool) -> tuple[tuple[str, ...], str | None]:
+    """The names of columns and the digest of ids that were put on file, for records that are read as they are now."""
+    path = party.folder / PUBLIC
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        table = json.loads(path.read_text(encoding="utf-8"))
+        if table["of"] == reading_of(party, columns):
+            return tuple(map(str, table["names"])), table["people"]
+    raise ConfigError(
+        f"{path}: what everybody may know of the records, the names of their columns, is not on file, or is of another "
+        "[data], and a letter reads no record for it: its steward runs `privadmm federation check DIRECTORY --job "
+        "JOB.toml`, which does, or declares them with [data] schema"
+    )
+
+
+def reading_of(party: Party, columns: bool) -> str:
+    """Digest of what party.toml says of how records are read."""
+    return arrays.digest(repr((party.data, columns)).encode())
 
 
 def own_rows(party: Party, config: Config, bound: float) -> Held:

@@ -14,14 +14,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from privadmm.deploy.federation.hub.state import Files, driven, read_status, wanted
 from privadmm.deploy.federation.layout import COORDINATOR, Coordinator
-from privadmm.errors import ConfigError
+from privadmm.errors import ClusterError, ConfigError
 
 TRIES = 24  # starts in a row that end soon, after which the process is given up
 SOON = 60.0  # seconds within which an end counts as soon
@@ -31,6 +31,7 @@ LEAVING = 10.0  # seconds that a process may take to end
 STARTING = 60.0  # seconds that the process of a submitted run may take to begin
 RESUMING = 1.0  # seconds between looks at the run
 SUBMIT = "privadmm.deploy.flower.control"  # the program that submits a run again
+PORTS = range(20000, 60000)  # of a rehearsal
 PR_SET_PDEATHSIG = 1  # of Linux's prctl
 PRCTL = getattr(ctypes.CDLL(None), "prctl", None)  # found now: between fork and exec another thread may hold a lock
 
@@ -182,6 +183,16 @@ def need_port(host: str, port: int, whose: str, change: str) -> None:
             f"{host}:{port} cannot be listened at ({error.strerror}): if {whose} runs already, end it first; else "
             f"change {change}"
         ) from None
+
+
+def free_ports(count: int) -> int:
+    """The first of so many free ports in a row on loopback."""
+    for first in range(PORTS.start + os.getpid() % 10000, PORTS.stop - count, count):
+        with suppress(OSError), ExitStack() as held:
+            for one in range(count):
+                held.enter_context(socket.create_server(("127.0.0.1", first + one)))
+            return first
+    raise ClusterError(f"there are no {count} free ports in a row on 127.0.0.1")
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from privadmm.config.file import check_seed, read
 from privadmm.config.reader import load
 from privadmm.deploy.federation.desk.party_server import Desk
 from privadmm.deploy.federation.desk.peers import check_pins
-from privadmm.deploy.federation.desk.records import held, misread
+from privadmm.deploy.federation.desk.records import announce, misread
 from privadmm.deploy.federation.keys import check_node_key, check_public_key, fingerprint
 from privadmm.deploy.federation.layout import NAME, Coordinator
 from privadmm.deploy.federation.party import FILE, PEERS, Party
@@ -155,8 +155,16 @@ def registered(place: Coordinator, up: bool) -> str:
             f"the key of {', '.join(spent)} was taken back, and Flower takes no key a second time",
             "that party makes another with `privadmm federation rotate`, and it is admitted",
         )
-    states = [f"party {number} is {one.status}" for number, one in found.items() if one is not None]
-    return ", ".join(states) or "nobody yet"
+    here = [f"party {number}" for number, one in found.items() if one is not None and one.status == "online"]
+    away = {number: one.seen for number, one in found.items() if one is not None and one.status != "online"}
+    said = f"connected now: {', '.join(here) or 'nobody'}"
+    if away:
+        missing = [f"party {number} ({f'not since {at[:19]}' if at else 'never yet'})" for number, at in away.items()]
+        raise Noted(
+            f"{said}; not connected: {', '.join(missing)}, and no run begins without them",
+            "that party starts `privadmm federation node`; `check` of its own directory says whether it gets here",
+        )
+    return said
 
 
 def secure() -> str:
@@ -177,7 +185,7 @@ def records(party: Party, job: Path | None) -> str:
     if party.number >= parties:
         raise ConfigError(f"this is party {party.number}, and the job has {parties}, counted from 0")
     Desk(party).admitted(parties, config)
-    own = held(party, config, parties)
+    own = announce(party, config)
     facts = f"{own.records} records, {own.width} columns, as party.toml and the job declare"
     return "; ".join([facts, *misread(party, config)])
 

@@ -9,7 +9,7 @@ party         pin      takes the others' public keys from peers.toml, or from th
 import json
 import os
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -20,7 +20,7 @@ from privadmm.config.sections import DataTable
 from privadmm.data.arrays import digest
 from privadmm.data.files import write_text
 from privadmm.deploy.federation.desk.peers import key_in
-from privadmm.deploy.federation.desk.records import bound_of, own_columns, own_rows
+from privadmm.deploy.federation.desk.records import PUBLIC, announce, bound_of, own_columns, own_rows
 from privadmm.deploy.federation.keys import make_node_key
 from privadmm.deploy.federation.layout import FLOWER, Coordinator
 from privadmm.deploy.federation.party import FILE, PEERS, NodeTable, Party, PartyTable, PolicyTable
@@ -37,7 +37,7 @@ from privadmm.deploy.federation.setup.invitation import (
     read_peers,
     signed_reply,
 )
-from privadmm.errors import ConfigError, DataError
+from privadmm.errors import ConfigError, DataError, PrivadmmError
 from privadmm.privacy.ledger_file import identity_of
 from privadmm.privacy.limits import Limits
 from privadmm.privacy.new_ledger import new_ledger
@@ -150,6 +150,7 @@ def join(
     party = None if records is None else read_party(folder)
     if party is not None:
         kit.for_party(party)
+        announce(party, neutral(read(folder / PROPOSED)))
     return Joined(folder, invitation, reply, party)
 
 
@@ -210,8 +211,17 @@ def with_ledger(folder: Path, anew: str | None = None) -> Party:
             f"{party.ledger}: exists already, and a ledger is made once; change its policy with --amend --because"
         )
     kit.for_party(party)
+    told_of_records(party)
     new_ledger(party.ledger, (party.number,), party.fixed, party.policy.mode, noted(party), anew)
     return party
+
+
+def told_of_records(party: Party) -> None:
+    """Put on file what everybody may know of the records, if they are there; `check` says what is wrong with them."""
+    known = (party.folder / PUBLIC).is_file()
+    if not known and party.source.is_file() and (party.folder / PROPOSED).is_file():
+        with suppress(PrivadmmError):
+            announce(party, neutral(read(party.folder / PROPOSED)))
 
 
 def noted(party: Party) -> Path | None:

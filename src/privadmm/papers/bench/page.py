@@ -10,6 +10,7 @@ from privadmm.papers.bench.workload import Goal, duration, size
 from privadmm.papers.bench.workloads import everything
 from privadmm.runs.plots import canvas
 
+MEMORY = ("peak", "over_data")  # goals that are not about time
 COLUMNS = ("workload", "ours", "reference", "ratio", "goal", "met", "floor", "memory")
 MET, MISSED, GREY = "#0072B2", "#D55E00", "#555555"  # Okabe and Ito's: told apart by the colour-blind
 SHADES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000")
@@ -100,7 +101,8 @@ def reasons(result: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for line in result["lines"]:
         if line["met"] is False and not line.get("failed"):
             far = "" if line["distance"] is None else f"; {line['distance']:.3g}x the floor"
-            yield line["name"], f"{line['margin']:.2f} of the goal{far}. Time: {shares.words(line['shares'])}"
+            time = "" if line["goal"]["kind"] in MEMORY else f". Time: {shares.words(line['shares'])}"
+            yield line["name"], f"{line['margin']:.2f} of the goal{far}{time}"
 
 
 def facts(result: dict[str, Any]) -> str:

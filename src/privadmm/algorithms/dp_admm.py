@@ -84,8 +84,9 @@ class DPADMM(OnStar):
         steep = self.inverse_eta(t, local)
         subgradient = R.subgradient(s.w)
         gradient = local.gradient(s.w) + subgradient
-        x = (gamma + rho * w + steep * s.w - gradient) / (rho + steep)  # (3a)
-        error = local.summation + rounding(gamma, rho * w, steep * s.w, subgradient)
+        near = steep * s.w
+        x = (gamma + rho * w + near - gradient) / (rho + steep)  # (3a)
+        error = local.summation + rounding(gamma, rho * w, near, subgradient)
         wt = release.output(x, sensitivity=local.moved(error) / (rho + steep))  # (3b), Lemma 1
         return State(wt.value, gamma), wt.map(lambda w: w - gamma / rho)
 

@@ -123,7 +123,7 @@ class Simulation(Once):
         self._state: Any = self._philox.state
 
     def words(self, ids: Ints, call: Call, replica: int, width: int) -> Words:
-        return self._drawn(consecutive(ids), call, range(replica, replica + 1), width)[0]
+        return np.asarray(self._drawn(consecutive(ids), call, range(replica, replica + 1), width)[0])
 
     def _drawn(self, runs: Sequence[tuple[int, int]], call: Call, replicas: Sequence[int], width: int) -> Words:
         """Words (R, P, width) of these replicas of parties with consecutive numbers, given as first number and count.

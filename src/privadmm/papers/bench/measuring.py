@@ -17,7 +17,7 @@ from typing import Any
 
 from privadmm.data.arrays import Floats
 from privadmm.papers.bench import machine
-from privadmm.papers.bench.shares import largest, of_call
+from privadmm.papers.bench.shares import of_call
 from privadmm.papers.bench.workload import Line, Ready, Run, Workload
 
 SHORT = 0.02  # seconds: a shorter call is repeated within one measurement, until it takes about this long
@@ -80,7 +80,7 @@ def measure(chosen: Workload, quick: bool) -> list[dict[str, Any]]:
         if not side.cpu:
             side.turn()
     rates = machine.rates()
-    shares = largest(ready.times() if ready.times else of_call(ready.ours))
+    shares = ready.shares() if ready.shares else of_call(ready.ours)
     found = []
     for line in chosen.lines:
         record = described(chosen, line) | judged(line, ready, ours, others.get(line.name), before, rates)

@@ -11,6 +11,7 @@ from privadmm.papers.bench.workloads import everything
 from privadmm.runs.palette import Theme
 from privadmm.runs.style import finish, picture
 
+MEMORY = ("peak", "over_data")  # goals that are not about time
 COLUMNS = ("workload", "ours", "reference", "ratio", "goal", "met", "floor", "memory")
 SHAPES = ("o", "s", "^", "D", "v")
 
@@ -99,7 +100,8 @@ def reasons(result: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for line in result["lines"]:
         if line["met"] is False and not line.get("failed"):
             far = "" if line["distance"] is None else f"; {line['distance']:.3g}x the floor"
-            yield line["name"], f"{line['margin']:.2f} of the goal{far}. Time: {shares.words(line['shares'])}"
+            time = "" if line["goal"]["kind"] in MEMORY else f". Time: {shares.words(line['shares'])}"
+            yield line["name"], f"{line['margin']:.2f} of the goal{far}{time}"
 
 
 def facts(result: dict[str, Any]) -> str:

@@ -15,28 +15,32 @@ from typing import Any
 
 MOST = 4  # functions that are named
 LEAST = 0.03  # the share from which on one is
+IMPORTING = ("builtins.exec", "builtins.compile", "builtins.__build_class__", "marshal.", "_imp.", "dataclasses.py")
 
-Shares = list[tuple[str, float]]
-Times = Mapping[str, float]
+Shares = list[tuple[str, float]]  # functions and their shares of all time, the largest first
 
 
-def of_call(run: Callable[[], Any]) -> Times:
-    """Seconds by function of one call in this process."""
+def of_call(run: Callable[[], Any]) -> Shares:
+    """Where the time of one call in this process goes."""
     profile = cProfile.Profile()
     profile.runcall(run)
-    return by_function(pstats.Stats(profile))
+    times = by_function(pstats.Stats(profile))
+    return largest(times, sum(times.values()))
 
 
-def of_command(words: Sequence[str], environment: Mapping[str, str]) -> Times:
-    """Seconds by function of a Python program in a process of its own; what imports run is one of them."""
+def of_command(words: Sequence[str], environment: Mapping[str, str]) -> Shares:
+    """Where the time of a Python program in a process of its own goes; imports count as one, with what they call."""
     with TemporaryDirectory() as place:
         command = [sys.executable, "-m", "cProfile", "-o", f"{place}/times", *words]
         subprocess.run(command, check=True, capture_output=True, env=environment)
         stats = pstats.Stats(f"{place}/times")
-    return by_function(stats) | imported(stats)
+    times = by_function(stats)
+    others = {name: own for name, own in times.items() if not name.startswith(IMPORTING)}
+    return largest(others | {"imports": below_imports(stats)}, sum(times.values()))
 
 
 def by_function(stats: pstats.Stats) -> dict[str, float]:
+    """Seconds in each function itself."""
     found = dict[str, float]()
     for (file, _, name), (_, _, own, _, _) in stats.stats.items():  # type: ignore[attr-defined]
         label = named(file, name)
@@ -44,11 +48,10 @@ def by_function(stats: pstats.Stats) -> dict[str, float]:
     return found
 
 
-def imported(stats: pstats.Stats) -> dict[str, float]:
-    """All time below the import system, in place of the functions of modules that are being imported."""
+def below_imports(stats: pstats.Stats) -> float:
+    """Seconds in imports and in whatever they call."""
     key = ("<frozen importlib._bootstrap>", "_find_and_load")
-    whole = [times[3] for (file, _, name), times in stats.stats.items() if (file, name) == key]  # type: ignore[attr-defined]
-    return {"imports": sum(whole)}
+    return sum(times[3] for (file, _, name), times in stats.stats.items() if (file, name) == key)  # type: ignore[attr-defined]
 
 
 def named(file: str, name: str) -> str:
@@ -63,10 +66,8 @@ def named(file: str, name: str) -> str:
     return f"{parts[-1]} {name}"
 
 
-def largest(times: Times) -> Shares:
-    """The functions that take most of the time, and their shares of it."""
-    whole = sum(seconds for name, seconds in times.items() if name != "imports") or 1.0
-    found = sorted(((name, seconds / whole) for name, seconds in times.items()), key=lambda pair: -pair[1])
+def largest(times: Mapping[str, float], whole: float) -> Shares:
+    found = sorted(((name, seconds / max(whole, 1e-9)) for name, seconds in times.items()), key=lambda pair: -pair[1])
     return [(name, share) for name, share in found[:MOST] if share >= LEAST]
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from privadmm.data.arrays import Floats
-from privadmm.papers.bench.shares import Times
+from privadmm.papers.bench.shares import Shares
 
 Run = Callable[[], Floats]
 Check = Callable[[Floats, Floats], "Agreement"]
@@ -94,7 +94,7 @@ class Ready:
     data: float = 0.0  # bytes of records
     full: bool = True
     peak: Callable[[], int] | None = None  # of the process that does the work, if it is another one
-    times: Callable[[], Times] | None = None  # seconds by function, likewise
+    shares: Callable[[], Shares] | None = None  # where its time goes, likewise
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from privadmm.config.file import read
 from privadmm.data.arrays import Floats
 from privadmm.engine.block import cluster
 from privadmm.engine.job import features, train, weights
-from privadmm.papers.bench.shares import Times, of_command
+from privadmm.papers.bench.shares import Shares, of_command
 from privadmm.papers.bench.workload import Agreement, Goal, Line, Ready, Reference, Workload, workload
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.runs import metrics, preview
@@ -110,12 +110,12 @@ def trained(name: str) -> Workload:
             accuracy = metrics.accuracy(seen, metrics.scores(seen, weights(job, progress)))
             return Agreement(abs(mine[0] - accuracy), 1e-12)
 
-        def times() -> Times:
+        def shares() -> Shares:
             with tempfile.TemporaryDirectory() as place:
                 return of_command(["-m", "privadmm", *words(place)], environment)
 
         ours()  # writes the compiled modules
-        return Ready(ours, {"itself": Reference(None, check)}, peak=lambda: max(peaks), times=times)
+        return Ready(ours, {"itself": Reference(None, check)}, peak=lambda: max(peaks), shares=shares)
 
     make.__doc__ = f"""The command `privadmm train examples/{name}.toml`, from start to end.
 

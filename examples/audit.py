@@ -25,6 +25,7 @@ chosen = options.parse_args()
 chosen.out.mkdir(parents=True, exist_ok=True)
 
 # Ten rounds: what matters to a guarantee is how noise and rounds relate, and ten are played sooner than a hundred.
+EPSILON, DELTA = 1.0, 1e-3  # so many games see nothing as rare as 1e-6
 ROUNDS, GAMES = 10, 40_000 if chosen.quick else 400_000
 METHODS = {"dp_admm": "DP-ADMM"}
 if not chosen.quick:
@@ -33,7 +34,8 @@ if not chosen.quick:
 audits = {}
 for name in METHODS:
     config = read(Path(__file__).with_name(f"{name}.toml"))
-    short = replace(config, algorithm=replace(config.algorithm, rounds=ROUNDS))
+    asked = replace(config.privacy, epsilon=EPSILON, delta=DELTA)
+    short = replace(config, algorithm=replace(config.algorithm, rounds=ROUNDS), privacy=asked)
     audits[name] = found = audited(short, GAMES, lambda games, of: None)
     proved = found["epsilon_lower"]
     print(f"{METHODS[name]}: certified {found['epsilon_certified']:.3f}, the attack proves {proved:.3f}")
@@ -43,7 +45,7 @@ for name in METHODS:
 title = "Honest code stays below its certificate, and every planted bug is caught"
 words = (
     f"Lower bounds of epsilon with 95 % confidence from {GAMES:,} games on each of two neighbouring data sets; "
-    f"{ROUNDS} rounds, delta = {found['delta']:g}. The bugs claim what the sound implementation claims."
+    f"{ROUNDS} rounds, delta = {DELTA:g}. The bugs claim what the sound implementation claims."
 )
 most = max(bug["epsilon_lower"] for found in audits.values() for bug in found["negative_controls"])
 rows = [

@@ -62,7 +62,7 @@ def test_train_prints_the_contract_and_fills_the_directory(tables: Any, place: P
     drawn = {"convergence.svg", "epsilon.svg"} if private else {"convergence.svg"}
     assert {item.name for item in place.out.iterdir()} == RUN_DIRECTORY | drawn
     assert (place.out / "config.toml").read_text() == config.read_text()
-    promise = "epsilon = 1, delta = 1e-05" if private else "NOT PRIVATE"
+    promise = "ε = 1, δ = 10⁻⁵" if private else "NOT PRIVATE"
     for name in drawn:
         assert promise in words_of(place.out / name)[0]
     assert said.object.items() <= result(place.out).items()

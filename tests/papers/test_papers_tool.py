@@ -19,6 +19,7 @@ RESULTS = (
     "# Toy: a full run\n\n1 of 2 of the paper's claims hold.\n\n### Checks\n\n| a |\n\n### Figure 2\n\n"
     "![Figure 2](figure-2.png)\n\n- a note\n"
 )
+CHECKS = [{"ok": True, "of": "paper"}, {"ok": None, "of": "paper"}, {"ok": False, "of": "ours"}]
 
 
 def load_tool() -> ModuleType:
@@ -37,12 +38,14 @@ def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     pages = tmp_path / "docs" / "papers"
     pages.mkdir(parents=True)
     monkeypatch.setattr(module, "PAGES", pages)
+    monkeypatch.setattr(module, "COUNTS", tmp_path / "verdicts.json")
+    module.COUNTS.write_text('{"other": {}}')
     return module
 
 
 def put(folder: Path, paper: str, quick: bool = False) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "study.json").write_text(json.dumps({"paper": paper, "quick": quick}))
+    (folder / "study.json").write_text(json.dumps({"paper": paper, "quick": quick, "checks": CHECKS}))
     (folder / "results.md").write_text(RESULTS)
 
 
@@ -53,6 +56,10 @@ def test_results_replace_what_was_between_the_markers(tool: ModuleType, tmp_path
     with pytest.raises(SystemExit, match=r"toy\.md: - page: stale"):
         tool.main(["--results", str(tmp_path / "out"), "--check"])
     tool.main(["--results", str(tmp_path / "out")])
+    counts = json.loads(tool.COUNTS.read_text())
+    assert set(counts) == {"other", "toy"}
+    assert counts["toy"]["paper"] == {"held": 1, "failed": 0, "unjudged": 1, "claims": 2}
+    assert counts["toy"]["ours"] == {"held": 0, "failed": 1, "unjudged": 0, "claims": 1}
     text = page.read_text()
     assert "| a |" in text
     assert "- a note" in text

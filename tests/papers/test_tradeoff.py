@@ -27,6 +27,8 @@ from privadmm.papers.dvp.tradeoff import (
     read_off,
     tradeoff,
 )
+from privadmm.papers.framework import theory_figures
+from privadmm.runs.style import canvas
 from small_runs import PNG, PRIVATE, Place, with_changes
 
 DUAL = with_changes(
@@ -222,3 +224,15 @@ def test_what_cannot_be_run_is_not_fitted(place: Place, monkeypatch: pytest.Monk
     assert (first["loss"], first["problem"]) == (None, "away")
     with pytest.raises(FitError, match=r"alpha = 0\.3: away"):
         tradeoff(config, (0.3, 1.0, 3.0, 8.0), 5, (), PAPERS)
+
+
+@pytest.mark.parametrize("good", [True, False])
+def test_a_fit_that_was_rejected_is_not_drawn(good: bool) -> None:
+    curve = Fit(1.0, 2.0, 0.5, r2=0.99 if good else 0.2, off=0.01 if good else 30.0)
+    assert curve.good is good
+    alphas, losses = np.array([0.1, 0.2, 0.5, 1.0]), np.array([9e4, 900.0, 3.0, 1.0])
+    axes = canvas().subplots()
+    theory_figures.draw_losses(axes, [{"standard_error": None}] * 4, alphas, losses, curve, "red")
+    # A fit is a fine curve; without one there are the points alone.
+    assert max(len(line.get_xdata()) for line in axes.lines) == (400 if good else 4)
+    assert any("does not fit" in label for label in axes.get_legend_handles_labels()[1]) is not good

@@ -34,7 +34,7 @@ def test_any_course_of_a_run_can_be_drawn(values: list[float], classifier: bool,
     reference = {"objective": 0.3, "accuracy_test": share}
     plots.convergence(rows, result, tmp_path / "a.svg", reference)
     words = words_of(tmp_path / "a.svg")
-    assert words[0] == "dp_admm, 3 parties, 2 rounds, epsilon = 1, delta = 1e-05"
+    assert words[0] == "dp_admm, 3 parties, 2 rounds, ε = 1, δ = 10⁻⁵"
     assert ("accuracy (%)" in words) is classifier
     assert ("the model ran away: no objective is finite" in words) is (not any(map(math.isfinite, values)))
 

@@ -93,7 +93,7 @@ def privacy(fitted: Any, ax: Any) -> Any:
     if (account := account_of(fitted.ledger)) is not None:
         total = account.total()
         words = f"the ledger after {amount(total.fits, 'fit')}, {printed(total.epsilon)} at delta = {total.delta:g}"
-        ax.axhline(total.epsilon, color=LIGHT.curator, linestyle="--", linewidth=1, label=words)
+        ax.axhline(total.epsilon, color=LIGHT.muted, linestyle="--", linewidth=1, label=words)
         ax.axhline(total.budget, color=LIGHT.ink, linewidth=1, label=f"the ledger's budget, {total.budget:g}")
     ax.set(xlabel="round", ylabel=f"epsilon (delta = {fitted.delta_:g})", ylim=(0, None))
     finish(ax)
@@ -111,7 +111,7 @@ def bars(found: Coefficients, ax: Any) -> Any:
         at = np.arange(len(chosen)) + (number - (len(found.values) - 1) / 2) * height
         spread = None if found.noise is None else 1.96 * found.noise[number, chosen]
         label = f"{found.classes[number]} against the rest" if found.classes else None
-        ax.barh(at, row[chosen], height=height, xerr=spread, label=label, color=LIGHT.series(number))
+        ax.barh(at, row[chosen], height=height, xerr=spread, label=label, color=LIGHT.series(number), alpha=0.7)
     ax.set_yticks(np.arange(len(chosen)), [found.names[j] for j in chosen])
     ax.axvline(0, color=LIGHT.muted, linewidth=1)
     if found.noise is not None:

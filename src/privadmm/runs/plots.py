@@ -10,6 +10,7 @@ from privadmm.runs.chart import Line, Panel, draw
 from privadmm.runs.metrics import Row, amount
 from privadmm.runs.model import SIMULATED
 from privadmm.runs.palette import LIGHT, Meaning
+from privadmm.runs.style import symbols
 
 DEMO: tuple[Meaning, ...] = ("non_private", "secure_sum", "own_noise")  # the demo's three runs, in this order
 BEYOND = 1e100  # from which on a model has run away, and an axis has no ticks
@@ -60,7 +61,7 @@ def spending(epsilons: Sequence[float], result: Mapping[str, Any], claim: Claim 
     if not epsilons:
         return
     points = list(enumerate([0.0, *epsilons]))
-    panel = Panel(f"epsilon of a party (delta = {result['delta']:g})", zero=True)
+    panel = Panel(symbols(f"epsilon of a party (delta = {result['delta']:g})"), zero=True)
     panel.lines.append(
         Line(points, f"certified, {printed(epsilons[-1])} at the end, spent by each party", LIGHT.certified)
     )
@@ -76,7 +77,7 @@ def side_by_side(lines: Mapping[str, tuple[Sequence[Row], Mapping[str, Any]]], t
     panel, most = Panel("test accuracy (%)"), 0.0
     for (name, (rows, result)), meaning in zip(lines.items(), DEMO, strict=True):
         shares = [(row.round, 100 * row.accuracy_test) for row in rows if row.accuracy_test is not None]
-        promise = f"epsilon = {printed(result['epsilon'])}" if result["private"] else "NOT PRIVATE"
+        promise = symbols(f"epsilon = {printed(result['epsilon'])}") if result["private"] else "NOT PRIVATE"
         panel.lines.append(Line(shares, f"{name}, {promise}: {shares[-1][1]:.1f} % at the end", LIGHT.of(meaning)))
         most = 100 * result["majority_test"]
     panel.level(most, f"always the majority, {most:.1f} %", "dotted")
@@ -89,5 +90,5 @@ def heading(result: Mapping[str, Any]) -> dict[str, str]:
     note = SIMULATED if result["mode"] == "simulation" else ""
     if not result["private"]:
         return {"title": f"{what}, NOT PRIVATE", "color": LIGHT.verdicts["poor"], "note": note}
-    promise = f"epsilon = {printed(result['epsilon'])}, delta = {result['delta']:g}"
+    promise = symbols(f"epsilon = {printed(result['epsilon'])}, delta = {result['delta']:g}")
     return {"title": f"{what}, {promise}", "color": LIGHT.ink, "note": note}

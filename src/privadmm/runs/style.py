@@ -45,6 +45,8 @@ def symbols(text: str) -> str:
 
 
 def power(found: re.Match[str]) -> str:
+    if 0 <= int(found[2]) < 6:
+        return plain(float(found[0]))
     factor = "" if found[1] == "1" else f"{found[1]}·"
     return f"{factor}10{str(int(found[2])).translate(RAISED)}"
 
@@ -62,7 +64,7 @@ def look(theme: Theme = LIGHT) -> Iterator[None]:
     """Draw in this look: what matplotlib makes inside has these fonts, sizes and colours."""
     from matplotlib import rc_context
 
-    settings: dict[str, Any] = {
+    settings: Any = {
         **{"font.family": ["DejaVu Sans"], "font.size": TEXT, "axes.titlesize": TEXT + 0.5, "axes.labelsize": TEXT},
         **{"legend.fontsize": SMALL, "xtick.labelsize": SMALL, "ytick.labelsize": SMALL},
         **{"figure.facecolor": theme.paper, "axes.facecolor": theme.paper, "savefig.facecolor": theme.paper},
@@ -151,7 +153,12 @@ def finish(axes: Any, x: Sequence[float] = (), y: Sequence[float] = (), legend: 
     axes.set(title=symbols(axes.get_title()), xlabel=symbols(axes.get_xlabel()), ylabel=symbols(axes.get_ylabel()))
     handles, labels = axes.get_legend_handles_labels()
     if handles and legend:
-        axes.legend(handles, [symbols(label) for label in labels], loc=legend if isinstance(legend, str) else "best")
+        axes.legend(
+            handles,
+            [symbols(label) for label in labels],
+            loc=legend if isinstance(legend, str) else "best",
+            frameon=False,
+        )
 
 
 def spaced(values: Sequence[float], low: float, high: float) -> list[float]:

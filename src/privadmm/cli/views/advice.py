@@ -6,15 +6,16 @@ from typing import Any
 from privadmm.cli.views import screen
 from privadmm.data.files import write_json
 from privadmm.runs.metrics import amount
+from privadmm.runs.palette import Zone
 from privadmm.runs.recommend import THIN, TOO_SMALL, Expected
 from privadmm.runs.style import SMALL, finish, picture
 
 HONEST = "an estimate for two classes from public facts; what the data hold decides, and it is not an accuracy"
-ZONES = (  # of the frontier, from the bottom
-    "GOOD: most of what the data can tell gets through",
-    "THIN: a part is lost; of unequal classes maybe all",
-    "TOO SMALL: do not expect to beat a constant",
-)
+ZONES: dict[Zone, str] = {  # of the frontier, from the bottom
+    "good": "GOOD: most of what the data can tell gets through",
+    "thin": "THIN: a part is lost; of unequal classes maybe all",
+    "poor": "TOO SMALL: do not expect to beat a constant",
+}
 MODELLED = "A model of the network, not a measurement."
 TOPOLOGIES = {
     "star": "star",
@@ -101,7 +102,7 @@ def save_frontier(r: dict[str, Any], out: Path) -> None:
             ylim=(low / 1.3, high * 1.3),
         )
         edges = (low / 1.3, THIN, TOO_SMALL, high * 1.3)
-        for zone, words, bottom, top in zip(("good", "thin", "poor"), ZONES, edges[:-1], edges[1:], strict=True):
+        for (zone, words), bottom, top in zip(ZONES.items(), edges[:-1], edges[1:], strict=True):
             axes.axhspan(bottom, top, color=theme.zones[zone], zorder=0)
             # Curves fall from the top left to the bottom right.
             side: dict[str, Any] = {"ha": "right", "x": 0.99} if zone == "poor" else {"ha": "left", "x": 0.012}

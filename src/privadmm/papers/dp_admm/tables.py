@@ -1,6 +1,5 @@
 """The DP-ADMM paper's figures and tables, drawn again."""
 
-from dataclasses import replace
 from functools import partial
 from typing import Literal
 
@@ -87,10 +86,11 @@ def last(ran: Ran, penalty: Penalty) -> list[Panel]:
         ]
         x, dashed = [ran.total(epsilon, delta) for epsilon in ran.epsilons], method != "DP-ADMM"
         # The largest delta is the one that all methods have; the others stand behind it.
-        look = {"meaning": MEANINGS[noise], "shade": 1.0 if delta == max(ran.deltas) else 0.4}
+        line = partial(Line.of, x=x, dashed=dashed, meaning=MEANINGS[noise])
+        shade = 1.0 if delta == max(ran.deltas) else 0.4
         name = f"{method}, not private" if noise == "off" else f"{method}, {noise}, delta = {delta:g}"
-        accuracies.append(replace(Line.of(name, [found.accuracy for found in each], x, dashed), **look))
-        losses.append(replace(Line.of(name, [found.loss[-1] for found in each], x, dashed), **look))
+        accuracies.append(line(name, [found.accuracy for found in each], shade=shade))
+        losses.append(line(name, [found.loss[-1] for found in each], shade=shade))
     below, summed = "total epsilon, as the paper counts", "loss, sum over providers"
     panels = [
         Panel("accuracy on held-out records", below, "accuracy", accuracies, "log"),

@@ -5,8 +5,9 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
+from threading import Thread
 from typing import Any, NamedTuple, Protocol
 
 from privadmm.errors import PrivadmmError
@@ -130,11 +131,23 @@ def run(
     return {task.key: results[task.key] for task in ordered}
 
 
+def end_with_parent() -> None:
+    """End this process as soon as the one that started it has ended: one that was killed leaves nobody working."""
+    parent = parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
+
+    Thread(target=watch, daemon=True).start()
+
+
 def together(
     tasks: Sequence[Task], count: int, tell: Callable[[Sequence[str]], None], finish: Callable[[Task, Any], None]
 ) -> None:
     """Run tasks in so many processes, and hand each result over as soon as it is there."""
-    pool = ProcessPoolExecutor(count, mp_context=get_context("spawn"))
+    pool = ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=end_with_parent)
     try:
         pending: dict[Future[Any], Task] = {pool.submit(perform, task): task for task in tasks}
         while pending:

@@ -34,17 +34,17 @@ def draw_theory(result: dict[str, Any], place: Path) -> None:
     with picture(place, height=4.2, title=heading(result), words=words) as (drawing, theme):
         axes, rounds = drawing.subplots(), np.array(result["rounds"])
         marker = "o" if len(rounds) < 3 else ""
-        lines = [("published", theme.published, "--", "published"), ("corrected", theme.curator, "-", "corrected")]
+        lines = [("published", theme.published, "--", "published"), ("corrected", theme.certified, "-", "corrected")]
         if result["theorem"] == 1:
-            lines.append(("corrected_records", theme.baseline, "-", "corrected, without the terms of (28)"))
+            lines.append(("corrected_records", theme.certified, ":", "corrected, without the terms of (28)"))
         for key, color, style, label in lines:
             if result[key] is not None:
                 axes.plot(rounds, result[key], color=color, linestyle=style, label=label, marker=marker)
         measured = np.array(result["measured"])
-        axes.plot(rounds, measured, color=theme.certified, label="measured, with two standard errors", marker=marker)
+        axes.plot(rounds, measured, color=theme.ink, label="measured, with two standard errors", marker=marker)
         if result["standard_error"] is not None:
             error = 2 * np.array(result["standard_error"])
-            band(axes, rounds, np.maximum(measured - error, measured / 100), measured + error, theme.certified)
+            band(axes, rounds, np.maximum(measured - error, measured / 100), measured + error, theme.ink)
         axes.set(xlabel="round", ylabel="expected distance from the optimum", yscale="log")
         finish(axes)
 
@@ -73,7 +73,7 @@ def draw_tradeoff(result: dict[str, Any], place: Path) -> None:
             for axes in (above, below):
                 axes.axvline(best["alpha"], color=theme.majority, linewidth=1, linestyle=":")
                 axes.set_xscale("log")
-                finish(axes, x=alphas)
+                finish(axes, x=alphas.tolist())
 
 
 def draw_losses(

@@ -157,7 +157,7 @@ def filters(studies: Sequence[Study]) -> str:
             for value, label in choices.items()
         )
 
-    verdicts = {ZONES[ok]: text(words) for ok, words in VERDICTS.items()}
+    verdicts: dict[str, str] = {ZONES[ok]: text(words) for ok, words in VERDICTS.items()}
     options = "".join(f'<option value="{text(each.paper)}">{text(each.title)}</option>' for each in studies)
     return (
         f'<form class="filters" hidden><fieldset><legend>Verdict</legend>{boxes("verdict", verdicts)}</fieldset>'

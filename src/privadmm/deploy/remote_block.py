@@ -75,10 +75,7 @@ def open_ledger(order: Order, mode: str, bounds: Sequence[float]) -> SqliteLedge
     elif order.heads:
         raise LedgerError(f"{path}: the ledger of this run is missing; put it back")
     policy = job.policy if known is None else known.policy
-    try:
-        job.admit(policy, bounds)
-    except RefusedError as error:
-        raise RefusedError(f"{path}: {error}") from error
+    job.admit(policy, bounds)
     check_budget(order, policy)
     return SqliteLedger(path, order.parties, policy, mode)
 

@@ -30,9 +30,9 @@ app = typer.Typer(
     help="Differentially private linear models by ADMM, over data that may not move.",
 )
 for command in (
-    *(jobs.demo, data.schema, data.init, jobs.train, data.predict),
+    *(jobs.demo, data.schema, data.init, jobs.train, data.predict, data.export),
     *(jobs.account, jobs.plan, jobs.audit, advice.recommend, advice.frontier, advice.scale),
-    *(data.export, report.report, steward.steward),
+    *(report.report, steward.steward),
     *(study.compare, study.theory, study.tradeoff, study.reproduce, bench.bench, data.config),
 ):
     app.command()(command)

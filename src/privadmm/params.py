@@ -289,8 +289,7 @@ class Field:
 @functools.cache  # asked fifty times by a config, and type hints are slow to resolve
 def fields_of(table: type) -> Mapping[str, Field]:
     """The keys that a dataclass declares: its fields with a Doc."""
-    hints = get_type_hints(table, include_extras=True)
-    keys = dict[str, Field]()
+    hints, keys = get_type_hints(table, include_extras=True), dict[str, Field]()
     for declared in dataclasses.fields(table):
         name, hint, default = declared.name, hints[declared.name], declared.default
         notes = get_args(hint)[1:] if get_origin(hint) is Annotated else ()

@@ -305,7 +305,7 @@ def fields_of(table: type) -> Mapping[str, Field]:
 class Declared:
     """A dataclass that refuses, when it is made, what its own declarations do not allow."""
 
-    def __post_init__(self) -> None:
+    def __post_init__(self: Any) -> None:
         for name, declared in fields_of(type(self)).items():
             value = getattr(self, name)
             if isinstance(value, list):

@@ -37,8 +37,7 @@ from privadmm.errors import ConfigError, did_you_mean, listed, show
 At = tuple[str, ...]  # a place in the file: ("data", "schema", "age")
 BAD = object()  # stands for a value that was reported as a problem
 TINY, HUGE = 1e-50, 1e50  # the sizes that a number in a config may have
-# Records may be sparse, but every feature has a name and a weight, and a number in each message of each party.
-MOST_FEATURES = 5_000_000
+MOST_FEATURES = 5_000_000  # however sparse records are: each has a name, a weight, and a number in every message
 
 
 @dataclass(frozen=True)
@@ -286,21 +285,21 @@ class Field:
         return self.default is dataclasses.MISSING
 
 
-@functools.cache  # asked fifty times by a config, and type hints are slow to resolve
-def fields_of(table: type) -> Mapping[str, Field]:
+def _fields_of(table: type) -> Mapping[str, Field]:
     """The keys that a dataclass declares: its fields with a Doc."""
-    hints = get_type_hints(table, include_extras=True)
-    keys = dict[str, Field]()
+    hints, keys = get_type_hints(table, include_extras=True), dict[str, Field]()
     for declared in dataclasses.fields(table):
-        name, hint, default = declared.name, hints[declared.name], declared.default
+        name, hint, made = declared.name, hints[declared.name], declared.default_factory
         notes = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
         doc = next((note.text for note in notes if isinstance(note, Doc)), None)
         when = next((note for note in notes if isinstance(note, When)), None)
-        if declared.default_factory is not dataclasses.MISSING:
-            default = declared.default_factory()
+        default = declared.default if made is dataclasses.MISSING else made()
         if doc is not None:
             keys[name] = Field(name, kind_of(hint), doc, default, when)
     return types.MappingProxyType(keys)
+
+
+fields_of: Callable[[type], Mapping[str, Field]] = functools.cache(_fields_of)  # type hints are slow to resolve
 
 
 class Declared:

@@ -79,10 +79,7 @@ def open_ledger(order: Order, mode: str, bounds: Sequence[float]) -> SqliteLedge
     ledger = SqliteLedger(path, order.parties, policy, mode)
     try:
         with recording(ledger, job.asked, job.id):
-            try:
-                job.admit(policy, bounds)
-            except RefusedError as error:
-                raise RefusedError(f"{path}: {error}", error.kind) from error
+            job.admit(policy, bounds)
             check_budget(order, policy)
     except BaseException:
         ledger.close()

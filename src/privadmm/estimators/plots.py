@@ -67,26 +67,26 @@ def spends(fitted: Any) -> list[float]:
     """The worst party's epsilon after each round of each class, the fits before included."""
     jobs, past = fitted.jobs_, fitted.history_[:-1]
     before: list[Spent] = list(composed(past)) if past else [()] * jobs[0].public.parties
-    by_round = list[float]()
+    found = list[float]()
     for job in jobs:
         now = before
         for _, spent in spending(job.plan, job.public.parties):
             now = [merge(earlier, more) for earlier, more in zip(before, spent, strict=True)]
-            by_round.append(worst(now, fitted.delta_))
+            found.append(worst(now, fitted.delta_))
         before = now
-    return by_round
+    return found
 
 
 def privacy(fitted: Any, ax: Any) -> Any:
     """Draw epsilon by round, and what the ledger allows and has counted, if there is one."""
     if not fitted.private_:
         raise ConfigError("this fit is not private, so there is no epsilon to draw: give epsilon and delta")
-    spent = spends(fitted)
+    found = spends(fitted)
     ax = axes_of(ax, f"{fitted.jobs_[0].algorithm.name}: what was spent")
-    label = f"this model, epsilon = {printed(spent[-1])}"
+    label = f"this model, epsilon = {printed(found[-1])}"
     ax.plot(
-        range(len(spent) + 1),
-        [0.0 if len(fitted.history_) == 1 else spent[0], *spent],
+        range(len(found) + 1),
+        [0.0 if len(fitted.history_) == 1 else found[0], *found],
         color=LIGHT.certified,
         label=label,
     )
@@ -100,21 +100,21 @@ def privacy(fitted: Any, ax: Any) -> Any:
     return ax
 
 
-def bars(drawn: Coefficients, ax: Any) -> Any:
+def bars(found: Coefficients, ax: Any) -> Any:
     """Draw the largest coefficients, with what 95 % of the noise's draws stay within."""
-    sizes = np.abs(drawn.values).max(axis=0)
+    sizes = np.abs(found.values).max(axis=0)
     chosen = np.argsort(-sizes)[:SHOWN][::-1]
-    title = "coefficients" if drawn.linear else "coefficients, before rows are normalised"
+    title = "coefficients" if found.linear else "coefficients, before rows are normalised"
     ax = axes_of(ax, title, 2 + len(chosen) / 4)
-    height = 0.8 / len(drawn.values)
-    for number, row in enumerate(drawn.values):
-        at = np.arange(len(chosen)) + (number - (len(drawn.values) - 1) / 2) * height
-        spread = None if drawn.noise is None else 1.96 * drawn.noise[number, chosen]
-        label = f"{drawn.classes[number]} against the rest" if drawn.classes else None
+    height = 0.8 / len(found.values)
+    for number, row in enumerate(found.values):
+        at = np.arange(len(chosen)) + (number - (len(found.values) - 1) / 2) * height
+        spread = None if found.noise is None else 1.96 * found.noise[number, chosen]
+        label = f"{found.classes[number]} against the rest" if found.classes else None
         ax.barh(at, row[chosen], height=height, xerr=spread, label=label, color=LIGHT.series(number), alpha=0.7)
-    ax.set_yticks(np.arange(len(chosen)), [drawn.names[j] for j in chosen])
+    ax.set_yticks(np.arange(len(chosen)), [found.names[j] for j in chosen])
     ax.axvline(0, color=LIGHT.muted, linewidth=1)
-    if drawn.noise is not None:
+    if found.noise is not None:
         ax.set_xlabel("value; whiskers: 95 % of what the noise alone does (estimated on invented rows)")
     finish(ax)
     return ax

@@ -18,7 +18,7 @@ from privadmm.deploy.engines import Engine, opened
 from privadmm.deploy.remote_block import Order
 from privadmm.engine.job import Job, features, train, weights
 from privadmm.engine.loop import Callback, Progress, View
-from privadmm.errors import ClusterError, InterruptedRunError, LedgerError, LockedError, StorageError
+from privadmm.errors import ClusterError, InterruptedRunError, LedgerError, LockedError, RefusedError, StorageError
 from privadmm.privacy.accounting import epsilon
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.events import Event, Spent, merge
@@ -85,7 +85,7 @@ def run(
                     began=started,
                     ledger=str(ledger),
                     spent=spent,
-                    measured={**measured(rows, known), **misread(prepared, noise.mode), **seen},
+                    measured={**measured(rows, known), **seen},
                     expected=expected_fields(job),
                     rows=rows,
                     reference=reference,
@@ -98,6 +98,10 @@ def run(
         kept = directory.job.exists()
         fate = "what was released is in the ledger" if kept else "nothing was released, nothing is kept"
         raise InterruptedRunError(f"interrupted; {fate}", kept) from None
+    except RefusedError as error:
+        if config.run.ledger is not None and str(ledger) not in str(error):
+            error.args = (f"{ledger}: {error}", *error.args[1:])  # which of several ledgers it was
+        raise
     except sqlite3.Error as error:
         raise LedgerError(f"{ledger}: the ledger could not be used ({error})") from error
     except OSError as error:
@@ -219,12 +223,8 @@ def measured(rows: list[Row], prepared: Prepared) -> dict[str, Any]:
         "majority_test": metrics.majority(test) if classes and test is not None else None,
         "objective": last and finite(last.objective),
         "gap": last and finite(last.gap),
+        "misread": last and prepared.misread.table,  # cells and rows that were not read as they stood
     }
-
-
-def misread(prepared: Prepared, mode: str) -> dict[str, Any]:
-    """Counts of cells and rows that were not read as they stood; a deployment tells nobody."""
-    return {"misread": prepared.misread.table} if mode == "simulation" else {}
 
 
 def finite(value: float | None) -> float | None:

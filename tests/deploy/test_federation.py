@@ -17,6 +17,7 @@ from privadmm.config.file import read
 from privadmm.data import arrays
 from privadmm.deploy.federation.desk import party_server
 from privadmm.deploy.federation.desk.party_server import answer
+from privadmm.deploy.federation.desk.records import announce
 from privadmm.deploy.federation.party import read as read_party
 from privadmm.deploy.federation.proposal import Proposal, neutral, read_text, written
 from privadmm.deploy.federation.protocol import Letter
@@ -582,6 +583,11 @@ def test_columns_about_other_people(tmp_path: Path) -> None:
     made = federated(tmp_path, PEOPLE)
     path = made.folders[1] / "data.csv"
     path.write_text(path.read_text().replace("000000005,", "000000999,"))
+    with pytest.raises(ClusterError, match="party 1 failed, DataError"):  # it says what was put on file, and notices
+        made.run()
+    assert "is about other people, than public.json" in (made.folders[1] / "requests.log").read_text()
+    assert [charged(ledger) for ledger in made.ledgers] == [0] * len(made.ledgers)
+    announce(read_party(made.folders[1]), neutral(read(made.made.coordinator.job)))  # as `check` does
     with pytest.raises(DataError, match="party 1 has other people than party 0"):
         made.run()
 

@@ -32,7 +32,7 @@ from privadmm.deploy.federation.desk.approvals import Proposals
 from privadmm.deploy.federation.desk.history import begins, missing, signed_receipt, told_ended, told_receipts
 from privadmm.deploy.federation.desk.party_log import Line, asked, full, note
 from privadmm.deploy.federation.desk.peers import accept, own_entry
-from privadmm.deploy.federation.desk.records import Held, bound_of, told
+from privadmm.deploy.federation.desk.records import Held, bound_of, check_told, told
 from privadmm.deploy.federation.desk.records import held as read_records
 from privadmm.deploy.federation.desk.refusals import noted
 from privadmm.deploy.federation.party import Party
@@ -200,6 +200,7 @@ class Desk:
                 kept.job.afford(ledger)
                 self.proposals.need(proposal, ledger.epoch)  # the last look at public facts
                 records = held(self.party, kept.config, proposal, anew=True)
+                check_told(self.party, kept.config, records, len(proposal.sizes))
                 new = False  # from here on it may be set aside, and `give_up` must find it
                 # Labels that are randomised are drawn now, if they never were.
                 open_block(kept.job, records.block, build.noise(kept.config), ledger, asked=self.line.asked)

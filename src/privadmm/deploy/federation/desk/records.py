@@ -124,6 +124,16 @@ def told(party: Party, config: Config, parties: int) -> dict[str, Any]:
     return {"records": records, "dim": dim, "width": width, "names": names, "people": people}
 
 
+def check_told(party: Party, config: Config, found: Held, parties: int) -> None:
+    """Refuse records with other columns, or about other people, than the party's hello says."""
+    said = told(party, config, parties)
+    if (tuple(said["names"]), said["people"]) != (tuple(found.names), found.people):
+        raise DataError(
+            f"{party.source}: has other columns, or is about other people, than {PUBLIC} or [data] says: `privadmm "
+            f"federation check {party.folder} --job JOB.toml` puts on file what it has now"
+        )
+
+
 def announce(party: Party, config: Config) -> Held:
     """Read the records, and put on file what everybody may know of them. Only the party's own people have it done."""
     found = held(party, config, parties_of(config))

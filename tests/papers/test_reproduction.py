@@ -151,6 +151,7 @@ class Stand:
     def study(self, setting: Setting, results: dict[Any, Any]) -> Study:
         values = [results[n][0] for n in range(6)]
         line = Line.of("measured <b>", values, meaning="certified")
+        levels = [Line.of(f"{level}", values, level=level) for level in (1.0, 2.0, 4.0)]
         return Study(
             "stand",
             "A stand-in & more",
@@ -161,7 +162,7 @@ class Stand:
                 Claim("Table I: a change", "none").judged("1 %", None),
                 expect("a guess", "nothing").judged("so it is", True),
             ),
-            (Figure("figure-1", "Figure 1: losses at epsilon = 1", (Panel("one", "round", "loss", (line,)),)),),
+            (Figure("figure-1", "Figure 1: losses at epsilon = 1", (Panel("one", "round", "loss", (line, *levels)),)),),
             (Grid("table-1", "Table I: numbers", ("set", "ours"), (("german", 0.71), ("image", None))),),
         )
 
@@ -280,6 +281,8 @@ def test_the_page_is_whole_and_its_parts_are_found(tmp_path: Path) -> None:
     assert "script>alert" not in text.replace("&lt;script&gt;alert", "")
     assert "measured &lt;b&gt;" in text
     assert "var(--certified)" in text
+    # Every colour of a figure follows the reader's theme.
+    assert not re.search(r"#[0-9a-f]{6}", text[text.index("<main") :])
     assert "quick run" in text
     assert text.count('class="claim ') == 4
     assert 'data-verdict="thin"' in text

@@ -17,15 +17,17 @@ from privadmm.papers.framework.drawing import columns
 from privadmm.papers.framework.pages import BY, kind, word
 from privadmm.papers.framework.study import VERDICTS, Check, Figure, Grid, Study
 from privadmm.papers.references import REFERENCES
-from privadmm.runs.palette import LIGHT, THEMES, Zone
+from privadmm.runs.palette import LIGHT, THEMES, Theme, Zone
 from privadmm.runs.report.head import head
 from privadmm.runs.report.safe import safe
 from privadmm.runs.style import symbols
 
 ZONES: dict[bool | None, Zone] = {True: "good", False: "poor", None: "thin"}
 LONGEST = 100_000  # letters of a text; nothing in a study comes from outside
+MANY = 5  # columns of a table, beyond which it needs the whole width
 ROWS = 14  # of a table, beyond which it is folded
 PLACE = re.compile(r"\b(Figures?|Tables?) (\d+|[IVX]+)(?:(?:\([a-z]\))?(?: and |, | to )(\d+))?")
+CURVES = 12  # the most curves of a panel that differ in a number
 IDS = re.compile(r'\b(id="|href="#|url\(#)')
 
 
@@ -94,7 +96,8 @@ def styles() -> str:
     for name, theme in THEMES.items():
         # On dark paper links take the paler blue, which reads as text.
         link = theme.certified if name == "light" else theme.own_noise
-        both[name] = "".join(f"--{key}:{color};" for key, color in (theme.names | {"certified-text": link}).items())
+        colors = theme.names | scaled(theme) | {"certified-text": link}
+        both[name] = "".join(f"--{key}:{color};" for key, color in colors.items())
     dark = f"@media (prefers-color-scheme: dark) {{ :root {{{both['dark']}}} }}"
     return f":root {{{both['light']}}}\n{dark}\n{part('web.css')}"
 
@@ -192,14 +195,15 @@ def section(study: Study, folder: Path) -> str:
 
 def shown(block: Block, paper: str, folder: Path) -> str:
     """Figures and tables on one side, claims about them on the other."""
+    narrow, wide = ([g for g in block.grids if (len(g.columns) > MANY) is broad] for broad in (False, True))
     left = "".join(drawn(figure, paper, folder) for figure in block.figures)
-    left += "".join(tabled(grid) for grid in block.grids)
+    left += "".join(tabled(grid) for grid in narrow)
+    below = f'<div class="under">{"".join(tabled(grid) for grid in wide)}</div>' if wide else ""
     claims = "".join(claim(check) for check in block.checks)
     listed = f'<ul class="claims">{claims}</ul>' if claims else '<p class="muted">No claim is judged by it.</p>'
     # Three panels in a row, and tables of many columns, need the whole width.
-    broad = any(columns(figure) > 2 for figure in block.figures) or any(len(grid.columns) > 5 for grid in block.grids)
-    kind_ = "block wordy" if broad or not left else "block"
-    return f'<div class="{kind_}"><h3>{text(block.title)}</h3><div>{left}</div><div>{listed}</div></div>'
+    kind_ = "block wordy" if not left or any(columns(figure) > 2 for figure in block.figures) else "block"
+    return f'<div class="{kind_}"><h3>{text(block.title)}</h3><div>{left}</div><div>{listed}</div>{below}</div>'
 
 
 def claim(check: Check) -> str:
@@ -242,9 +246,14 @@ def inlined(svg: str, name: str) -> str:
     body = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->", "", body, flags=re.DOTALL)
     body = IDS.sub(lambda found: f"{found[1]}{name}-", body)
     body = re.sub(r'^<svg[^>]*viewBox="([^"]*)"[^>]*>', r'<svg viewBox="\1" aria-hidden="true">', body)
-    for key, color in LIGHT.names.items():
+    for key, color in (LIGHT.names | scaled(LIGHT)).items():
         body = body.replace(color, f"var(--{key})")
     return body
+
+
+def scaled(theme: Theme) -> dict[str, str]:
+    """The colours of scales by names that light and dark paper share."""
+    return {f"scale-{n}-{at}": color for n in range(1, CURVES + 1) for at, color in enumerate(theme.scale(n))}
 
 
 def tabled(grid: Grid) -> str:

@@ -251,7 +251,7 @@ def test_a_third_class_is_refused(put, tmp_path, kind):
         ("age,sex\n1,F\n", "'died' is missing"),
         ("age,sex,died\n1,F,no\n1,F\n", "line 3 has 2 cells where the header has 3"),
         ("age,sex,died\n1,F,no,4242\n", "line 2 has 4 cells"),
-        (b"age,sex,died\n1,\xff,no\n", "cannot be read as csv"),
+        (b"age,sex,died\n1,\xff,no\n", "not text in UTF-8"),
         ("age,sex,died\n1,F,maybe\n", "label column 'died': 1 of 1"),
     ],
 )

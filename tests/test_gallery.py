@@ -117,6 +117,7 @@ def test_a_script_draws_what_its_title_says(
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:GitWildMatchPattern:DeprecationWarning")  # of a library that Flower uses
 def test_a_federation_with_a_killed_node_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("flwr", reason="the extra flower is not installed: pip install 'privadmm[flower]'")
     assert killed_node(drawn("killed_node", tmp_path, monkeypatch))

@@ -44,8 +44,8 @@ class Axis:
         if not high > low:
             high, low = high + (abs(high) or 1.0) / 2, low - (abs(low) or 1.0) / 2
         step = step_of(low, high)
-        ends = (float(f"{step * edge:.12g}") for edge in (math.floor(low / step), math.ceil(high / step)))
-        return cls(*ends, start, end)
+        first, last = (float(f"{step * edge:.12g}") for edge in (math.floor(low / step), math.ceil(high / step)))
+        return cls(first, last, start, end)
 
     def at(self, value: float) -> float:
         low, high = (math.log10(self.low), math.log10(self.high)) if self.log else (self.low, self.high)

@@ -37,15 +37,15 @@ class Axis:
         """An axis that ends at round numbers below and above all values; from 0 on, if they come near it."""
         low, high = min(values), max(values)
         if log:
-            first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-            return cls(10.0**first, 10.0 ** max(last, first + 1), start, end, log)
+            least, most = math.floor(math.log10(low)), math.ceil(math.log10(high))
+            return cls(10.0**least, 10.0 ** max(most, least + 1), start, end, log)
         if low >= 0 and low < 0.5 * high:
             low = 0.0
         if not high > low:
             high, low = high + (abs(high) or 1.0) / 2, low - (abs(low) or 1.0) / 2
         step = step_of(low, high)
-        low, high = (float(f"{step * edge:.12g}") for edge in (math.floor(low / step), math.ceil(high / step)))
-        return cls(low, high, start, end)
+        first, last = (float(f"{step * edge:.12g}") for edge in (math.floor(low / step), math.ceil(high / step)))
+        return cls(first, last, start, end)
 
     def at(self, value: float) -> float:
         low, high = (math.log10(self.low), math.log10(self.high)) if self.log else (self.low, self.high)

@@ -28,7 +28,7 @@ CONFIG = """
 data = {source = "embedded:adult", encoding = "binned", rows = "unit"}
 parties = {count = 10}
 features = {moments = true, nonnegative = true}
-algorithm = {name = "first_order_consensus", rounds = 43}
+algorithm = {name = "first_order_consensus", rounds = 41}
 loss = {name = "half_logistic"}
 regularizer = {weight = 0.0}
 evaluation = {kind = "private"}

@@ -31,7 +31,7 @@ def run(done: "Finished") -> str:
     facts += privately_evaluated(r.get("private_evaluation"))
     facts += adversaries(r["adversaries"]) + of_people(r) + in_sums(r) + absent(r) + budgets(done)
     facts += [("time", f"{r['seconds']:.1f} s"), ("run directory", Path(r["out"]))]
-    return screen.shown(screen.rows(facts), *evaluated(r.get("evaluation")))
+    return screen.shown(screen.rows(facts), *evaluated(r.get("evaluation"), done.model.frame.classes))
 
 
 def privately_evaluated(found: dict[str, Any] | None) -> Facts:
@@ -56,7 +56,7 @@ def privately_evaluated(found: dict[str, Any] | None) -> Facts:
     ]
 
 
-def evaluated(found: dict[str, Any] | None) -> list[Any]:
+def evaluated(found: dict[str, Any] | None, classes: tuple[Any, Any] | None) -> list[Any]:
     """The exact figures of a simulation: a line for all records, and one for each party."""
     if found is None:
         return []
@@ -69,13 +69,13 @@ def evaluated(found: dict[str, Any] | None) -> list[Any]:
     names = [HEADINGS.get(key, key.replace("_", " ")) for key in (*columns, *shares)]
     tables = [screen.table(f"On {found['on']}", ("party", "records", *names), rows)]
     if (cells := found.get("confusion")) is not None:
+        first, second = (escape(str(name)) for name in classes or ("-1", "+1"))
         lines = [
-            ("first class", str(cells["true_negative"]), str(cells["false_positive"])),
-            ("second class", str(cells["false_negative"]), str(cells["true_positive"])),
+            (first, f"{cells['true_negative']:,}", f"{cells['false_positive']:,}"),
+            (second, f"{cells['false_negative']:,}", f"{cells['true_positive']:,}"),
         ]
-        tables.append(
-            screen.table("Confusion, at the threshold of the model", ("", "said first", "said second"), lines)
-        )
+        heads = ("true class", f"said {first}", f"said {second}")
+        tables.append(screen.table("Confusion at the threshold", heads, lines))
     return tables
 
 

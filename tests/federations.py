@@ -15,7 +15,10 @@ import pytest
 
 from privadmm.config.file import read
 from privadmm.deploy.federation.desk.party_server import answer
+from privadmm.deploy.federation.desk.records import announce
 from privadmm.deploy.federation.hub.coordinator import Patience
+from privadmm.deploy.federation.party import read as read_party
+from privadmm.deploy.federation.proposal import neutral
 from privadmm.deploy.federation.protocol import Letter
 from privadmm.deploy.federation.setup.init import Made, init
 from privadmm.deploy.federation.setup.joining import REPLY, admit, join
@@ -115,6 +118,10 @@ class Federated:
         path = self.folders[party] / "party.toml"
         assert before in path.read_text()
         path.write_text(path.read_text().replace(before, after))
+
+    def announce(self, party: int) -> None:
+        """Put on file what everybody may know of the party's records as they are now, as `federation check` does."""
+        announce(read_party(self.folders[party]), neutral(read(self.made.coordinator.job)))
 
 
 def federated(folder: Path, tables: Tables, port: int = 9100) -> Federated:

@@ -97,6 +97,13 @@ SHOWN: dict[str, Callable[[Names], bool]] = {
     check.__name__: check for check in (*CHECKS, paper_sharing, secure_sums, survey)
 }
 
+# What a person of each persona has to read.
+SAID = {
+    "hospitals": ("fits on this account", "hospitals: east, north, south, west", "Nothing was fitted"),
+    "banks": ("NOT PRIVATE", "a customer loses", "person neighbours", "labels are not protected"),
+    "survey": ("the answer alone", "fits on this account", "label neighbours"),
+}
+
 
 def drawn(name: str, out: Path, monkeypatch: pytest.MonkeyPatch) -> Names:
     """Run a script, quickly, with its figure in `out`."""
@@ -110,7 +117,9 @@ def test_a_script_draws_what_its_title_says(
 ) -> None:
     names = drawn(name, tmp_path, monkeypatch)
     assert SHOWN[name](names)
-    assert len(capsys.readouterr().out.splitlines()) >= 2  # the few numbers that matter
+    said = capsys.readouterr().out
+    assert len(said.splitlines()) >= 2  # the few numbers that matter
+    assert [words for words in SAID.get(name, ()) if words not in said] == []
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"{name}.png", f"{name}.svg"]
     assert (tmp_path / f"{name}.png").read_bytes().startswith(PNG)
     assert ElementTree.parse(tmp_path / f"{name}.svg").getroot().tag.endswith("svg")

@@ -15,6 +15,7 @@ from contract_tools import BLOCKS_OF_ONE, Rebuilt, exchange_keys
 from privadmm.algorithms.dp_fedsgd import DPFedSGD
 from privadmm.algorithms.first_order_consensus import FirstOrderConsensus
 from privadmm.algorithms.moments import Centred
+from privadmm.algorithms.shared_budget import SharedBudget
 from privadmm.cli.views import steward
 from privadmm.data import arrays
 from privadmm.engine.block import beside, cluster, open_block, reopen_block
@@ -76,7 +77,9 @@ def instead(case: Case) -> Job:
 
 @pytest.mark.parametrize("case", PLAIN, ids=named)
 def test_every_other_method_refuses_with_the_reason(case: Case) -> None:
-    method = case.algorithm.method if isinstance(case.algorithm, Centred) else case.algorithm
+    method = case.algorithm
+    while isinstance(method, SharedBudget):
+        method = method.method
     if isinstance(method, DPFedSGD) or (
         isinstance(method, FirstOrderConsensus) and not method.gossip and method.weights == "records"
     ):

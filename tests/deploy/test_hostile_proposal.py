@@ -16,6 +16,8 @@ import pytest
 
 from privadmm.config.file import read
 from privadmm.deploy.federation.desk.party_server import answer
+from privadmm.deploy.federation.desk.records import announce
+from privadmm.deploy.federation.party import read as read_party
 from privadmm.deploy.federation.proposal import neutral, written
 from privadmm.deploy.federation.protocol import Letter
 from privadmm.deploy.federation.setup.init import Made, init
@@ -109,6 +111,7 @@ def twice(folder: Path, config: str, first: list[str], second: list[str], bound:
     shutil.copytree(party, other)
     for place, lines in ((party, first), (other, second)):
         (place / "data.csv").write_text("\n".join(lines) + "\n")
+        announce(read_party(place), neutral(read(made.coordinator.job)))
     return Two(made, (party, other))
 
 

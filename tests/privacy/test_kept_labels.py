@@ -263,6 +263,7 @@ class TestFederation:
     def test_a_party_that_declares_other_classes(self, made: Any) -> None:
         made.run()
         made.change(1, "classes = [0, 1]", "classes = [1, 0]")
+        made.announce(1)
         before = without_refusals(made.ledgers[1])
         said = self.begin(made, 9, **{"classes = [0, 1]": "classes = [1, 0]"})
         assert (said["status"], said["error"]) == ("refused", "RefusedError")
@@ -285,6 +286,7 @@ def test_the_labels_of_other_people_at_a_coordinator(tmp_path: Path, monkeypatch
     job.write_text(job.read_text().replace("classes = [0, 1]", "classes = [1, 0]"))
     for party in range(3):
         made.change(party, "classes = [0, 1]", "classes = [1, 0]")
+        made.announce(party)
     before = [ledger_rows(ledger) for ledger in made.ledgers]
     with pytest.raises(RefusedError, match="negative first"):
         made.run(out="runs/second")

@@ -83,8 +83,9 @@ def test_raw_rows_are_scored_as_training_scored_them(trained: Place) -> None:
     prepared = build.prepare(config)
     assert prepared.test is not None
     assert model.features is not None
-    seen = prepared.test.mapped([model.features], len(model.weights))  # type: ignore[union-attr]
-    held_out = seen.margins(model.weights[None])
+    parties = len(prepared.test.ids)  # type: ignore[union-attr]
+    seen = prepared.test.mapped([model.features] * parties, len(model.weights))  # type: ignore[union-attr]
+    held_out = seen.margins(np.tile(model.weights, (parties, 1)))
     assert all(np.abs(by_rows - score).min() < 1e-12 for score in held_out)
     accuracy = json.loads((trained.out / "result.json").read_text())["accuracy_test"]
     assert accuracy == np.mean((held_out > 0) == (prepared.test.y > 0))

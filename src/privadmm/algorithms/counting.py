@@ -22,7 +22,8 @@ from privadmm.data.storage import Mask
 from privadmm.optim.losses import LINKED, Loss, link
 
 LESS = 0.3125  # the weight of losses and hits beside g: a multiple of 1/FINE, so that rounding stays within it
-MOVES = (math.sqrt(2), math.sqrt(1 + 2 * LESS**2))  # of (1) and (2)
+# How far (1) and (2) move, rounded up: a root that is rounded down is no bound.
+MOVES = tuple(math.nextafter(math.sqrt(square), math.inf) for square in (2, 1 + 2 * LESS**2))
 FINE = 2.0**20
 
 

@@ -3,9 +3,9 @@
 A simulation may, and so may everybody with records of their own. A deployment may not: see private_evaluation.py.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from privadmm.data.arrays import Floats
 
 BINS = 10  # of a calibration curve
 LEAST = 1e-15  # probability in a log loss: a model that was sure and wrong counts 34.5
+HUGE = 1e150  # an error so many times that of the constant has no R^2
 Point = tuple[float, float]
 
 
@@ -38,19 +39,27 @@ class Scored:
         return Scored(self.scores[at], self.labels[at], None if self.chances is None else self.chances[at])
 
     @property
-    def roc(self) -> list[Point]:
-        """False against true positive rates, by falling threshold; records with equal scores change sides together."""
+    def rates(self) -> tuple[Floats, Floats]:
+        """False and true positive rates, by falling threshold; records with equal scores change sides together."""
         order = np.argsort(-self.scores, kind="stable")
         positive = self.positive[order]
         last = np.append(np.diff(self.scores[order]) != 0, True)
         true, false = np.cumsum(positive)[last], np.cumsum(~positive)[last]
-        rates = zip((false / max(1, false[-1])).tolist(), (true / max(1, true[-1])).tolist(), strict=True)
-        return [(0.0, 0.0), *rates]
+        return np.append(0.0, false / max(1, false[-1])), np.append(0.0, true / max(1, true[-1]))
+
+    @property
+    def roc(self) -> list[Point]:
+        """The points of `rates`."""
+        false, true = self.rates
+        return list(zip(false.tolist(), true.tolist(), strict=True))
 
     @property
     def auc(self) -> float | None:
         """The area under the ROC; None where a class has no record."""
-        return area(self.roc) if 0 < self.positive.sum() < len(self.labels) else None
+        if not 0 < self.positive.sum() < len(self.labels):
+            return None
+        false, true = self.rates
+        return float(np.trapezoid(true, false))
 
     @property
     def log_loss(self) -> float | None:
@@ -116,15 +125,17 @@ def evaluated_numbers(
     """All figures of a regression on these records, beside what the constant that fits best would have."""
 
     def figures(at: Any) -> dict[str, Any]:
-        misses, spread = predicted[at] - labels[at], labels[at] - labels[at].mean()
-        error, around = float(np.mean(misses**2)), float(np.mean(spread**2))
-        r2 = 1 - error / around if around > 0 else None
-        return {"records": len(misses), "rmse": error**0.5, "rmse_constant": around**0.5, "r2": r2}
+        misses = predicted[at] - labels[at]
+        error, around = root_mean_square(misses), root_mean_square(labels[at] - labels[at].mean())
+        ratio = error / around if around > 0 else math.inf
+        r2 = 1 - ratio**2 if ratio < HUGE else None
+        return {"records": len(misses), "rmse": error, "rmse_constant": around, "r2": r2}
 
     by_party = [{"party": name, **figures(at)} for name, at in (parties or {}).items()]
     return {"on": which, **figures(slice(None)), "parties": by_party}
 
 
-def area(points: Sequence[Point]) -> float:
-    """The area below a line of points, by trapezoids."""
-    return sum((x2 - x1) * (y1 + y2) / 2 for (x1, y1), (x2, y2) in pairwise(points))
+def root_mean_square(values: Floats) -> float:
+    """sqrt(mean(values^2)), also where a square would overflow."""
+    size = float(np.abs(values).max(initial=0.0))
+    return size * float(np.sqrt(np.mean((values / size) ** 2))) if size > 0 else 0.0

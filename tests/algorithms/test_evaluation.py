@@ -316,7 +316,7 @@ def counted(exact: Scored, sigma: tuple[float, float], rng: Any) -> private_eval
     counts = held.counts(table[:11]).reshape(2, 12) + sigma[0] * rng.standard_normal((2, 12))
     own = influence(fitted(counts, table[:11], n), n, 32)
     sums = held.totals(np.stack([own.knots, *own.table]), Logistic(), 3.0).ravel() + sigma[1] * rng.standard_normal(3)
-    return private_evaluation.Counted(n, table, counts, sums, sigma, 3.0, Logistic())
+    return private_evaluation.Counted(n, n, table, counts, sums, sigma, 3.0, Logistic())
 
 
 def test_without_noise_the_figures_are_the_exact_ones() -> None:
@@ -402,3 +402,37 @@ def test_a_party_that_leaves_in_the_evaluation_leaves_the_model_as_it_is(first: 
             full = private_evaluation.found(whole, before)
             assert full is not None
             assert found["noise"]["sums"] < full["noise"]["sums"]  # of one party less
+
+
+def test_a_party_that_leaves_between_the_two_releases_changes_no_figure_of_the_others() -> None:
+    """Without noise the accuracy is that of the records in the second release, and the area that of equal parties."""
+    case = replace(STAR, algorithm=Evaluated(STAR.algorithm.method), privacy=OFF, loss=Logistic())  # type: ignore[attr-defined]
+    sizes = (600,) * 3
+    whole = case.job(sizes=sizes, rounds=6)
+    rng = np.random.default_rng(0)
+    rows = [(X, np.where(X[:, 0] + rng.normal(size=len(X)) > 0, 1.0, -1.0)) for X, _ in records(0, sizes)]
+    block = Shards.from_parties(rows, row_bound=1.0)
+    told = []
+    for job in (whole, replace(whole, leave={1: 5})):
+        told.append(private_evaluation.found(job, train(job, cluster(job, block, Simulation(0)))))
+    for name, room in (("accuracy", 0.05), ("auc", 0.05), ("log_loss", 0.05)):
+        assert told[1][name]["value"] == pytest.approx(told[0][name]["value"], abs=room)  # type: ignore[index]
+    assert told[1]["accuracy"]["error"] > told[0]["accuracy"]["error"]  # type: ignore[index]
+
+
+@pytest.mark.parametrize("sizes", [(6, 2, 2), (2, 2, 4), (3, 3, 3)])
+def test_a_model_is_not_lost_for_the_figures_of_one_record(sizes: tuple[int, ...]) -> None:
+    job = STAR.job(sizes=sizes, rounds=6)
+    done = train(job, cluster(job, shards(0, sizes), Simulation(0)))
+    assert np.isfinite(weights(job, done)).all()
+    found = private_evaluation.found(job, done)
+    assert found is not None
+    assert found["records"] <= 3
+
+
+def test_figures_that_cannot_be_made_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(private_evaluation, "figures", lambda *_: 1 / 0)
+    job = STAR.job(sizes=(30,) * 3, rounds=6)
+    found = private_evaluation.found(job, train(job, cluster(job, shards(0, (30,) * 3), Simulation(0))))
+    assert found is not None
+    assert "missing" in found

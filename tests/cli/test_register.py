@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -143,7 +144,7 @@ def test_whatever_is_changed_in_a_register_shows(place: Place, tmp_path: Path, k
         for step in way[:-1]:
             part = part[step]
         part[way[-1]] = f"{part[way[-1]]}x"
-        out.write_text(json.dumps(changed))
+        out.write_text(document.written(changed))
         with suppress(DataError):  # of another shape than any register
             assert not document.check(out, None)["ok"], way
     out.write_text(whole)
@@ -151,6 +152,21 @@ def test_whatever_is_changed_in_a_register_shows(place: Place, tmp_path: Path, k
     table = out.with_suffix(".csv")
     table.write_text(table.read_text().replace("readmissions", "marketing"))
     assert not document.check(out, None)["ok"]
+
+
+@pytest.mark.parametrize("field", ['"epsilon_spent": 0.0001,', '"purpose": "none",'])
+def test_a_field_that_stands_twice_or_beside_shows(place: Place, tmp_path: Path, key: Path, field: str) -> None:
+    """A reader sees the first of two equal names, a parser the second."""
+    out = written(place, tmp_path, key)
+    whole = out.read_text()
+    name = field.split(":")[0]
+    assert f"{name}:" in whole
+    twice = whole.replace(f"{name}:", f"{field} {name}:", 1)
+    beside = whole.replace("{", '{"note": "epsilon is 0",', 1)
+    for text in (twice, beside):
+        out.write_text(text)
+        with pytest.raises(DataError, match="not as it was written"):
+            document.check(out, None)
 
 
 def test_another_key_or_another_ledger_shows(place: Place, tmp_path: Path, key: Path) -> None:
@@ -172,6 +188,13 @@ def test_no_cell_of_the_table_is_a_formula_or_hides_text(place: Place, tmp_path:
     assert all(sign.isprintable() or sign == "\n" for sign in text)
     for row in csv.reader(text.splitlines()):
         assert not [cell for cell in row if cell.lstrip()[:1] in set("=+-@|%")]
+
+
+@pytest.mark.parametrize("text", ["a;=cmd|' /C calc'!A0", "\uff1d1+1", "x, @sum", 'y"\t-1', " +1"])
+def test_no_separator_makes_a_formula(text: str) -> None:
+    """Whatever a spreadsheet splits at, what is behind it begins with an apostrophe."""
+    for part in re.split('[;,\t"]', document.cell(text)):
+        assert part.lstrip()[:1] not in set("=+-@|%\uff1d\uff0b\uff0d\uff20")
 
 
 @pytest.mark.parametrize("content", ["{", "{}", '{"content": {}}', '{"content": []}', "{" * 100_000])

@@ -26,6 +26,7 @@ from privadmm.engine.party import Local
 from privadmm.engine.worker import Worker
 from privadmm.errors import LedgerError, LockedError, RefusedError
 from privadmm.privacy.accounting import totals
+from privadmm.privacy.alike import Alike
 from privadmm.privacy.events import DiscreteGaussian
 from privadmm.privacy.ledger import Tick
 from privadmm.privacy.mechanisms import Deployment, Simulation
@@ -146,6 +147,43 @@ def test_what_failed_is_told_to_the_steward_alone(tmp_path: Path, monkeypatch: p
         assert SECRET in ledger.why
         assert ledger.failed is not None
         assert (ledger.failed.round, ledger.failed.phase) == (0, 0)
+
+
+def test_what_is_left_after_a_failure_does_not_tell_when_it_failed(tmp_path: Path) -> None:
+    """Any later asker sees the same: what a failed job had set aside stays counted, however far it came."""
+    whole, said = ((DiscreteGaussian(20.0), 10),), []
+    for failing in (0, 2, 7):
+        job = deployed()
+        folder = tmp_path / str(failing)
+        folder.mkdir()
+        ledger = opened(job, folder)
+        ledger.reserve("a" * 32, dict.fromkeys(ledger.ids, whole))
+        charge = dict.fromkeys(ledger.ids, (DiscreteGaussian(20.0),))
+        with ledger.turn():
+            for t in range(failing + 1):
+                tick = Tick("a" * 32, t, 0)
+                with ledger.transaction():
+                    ledger.permit("a" * 32, Alike.of(charge))
+                    ledger.intend(tick, "", Alike.of(charge))
+                if t == failing:
+                    with pytest.raises(LockedError):
+                        ledger.fail(tick, SECRET)
+                    continue
+                with ledger.transaction():
+                    ledger.commit(tick, "", Alike.of(charge), b"", b"")
+        ledger.unlock("looked at it")
+        with pytest.raises(RefusedError) as refused:
+            ledger.reserve("b" * 32, dict.fromkeys(ledger.ids, ((DiscreteGaussian(0.1), 1),)))
+        ledger.close_job("a" * 32)  # frees nothing
+        ledger.close()
+        again = opened(job, folder)
+        account = again.accounts.of("a" * 32)
+        assert account.counts == Alike.of(dict.fromkeys(again.ids, whole))
+        assert account.spent == Alike.of(dict.fromkeys(again.ids, ((DiscreteGaussian(20.0), failing + 1),)))
+        again.close()
+        assert not verify(folder / "ledger").problems
+        said.append(str(refused.value))
+    assert said == [said[0]] * 3
 
 
 def test_heads_of_two_failures_alike_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

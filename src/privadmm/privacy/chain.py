@@ -352,7 +352,7 @@ class Chain:
         self._execute("INSERT OR REPLACE INTO activity VALUES (?, ?)", job, time.time())
         self._changed = True
         self._moved = self._moved or (kind not in NOTES and (kind != "tick" or account.reserved is None))
-        account.read(kind, cost, (*at, state))
+        account.read(kind, cost, (*at, row[-1]))
         return seen
 
     def count(self, kind: str, job: str = "") -> int:

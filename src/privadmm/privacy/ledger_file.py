@@ -156,7 +156,12 @@ class Account:
             self.last = (*last[:2], digest_in(last[2]))
         elif kind == "reserve":
             self.reserved = charges
-        elif kind in ("close", "fail", "restore"):
+        elif kind == "fail":
+            # All that it set aside stays counted: what is left of a budget must not tell how far the job came. Rows of
+            # format 1, which have no time, were summed up otherwise.
+            freed = self.reserved is None or time_in(last[2]) is None
+            self.reserved, self.over = self.spent if freed else self.reserved, True
+        elif kind in ("close", "restore"):
             self.reserved, self.over = self.spent, True
         elif kind == "keep":
             self.kept += 1

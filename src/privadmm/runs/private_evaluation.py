@@ -25,15 +25,19 @@ from privadmm.optim.losses import LINKED, Loss, link
 from privadmm.privacy.events import WithRatio
 
 REDRAWN = 24
-LOST = "a message was missing in that round, and without it the sum cannot be read"
+LOST = "nobody with held-out records was left, or a message was missing, without which a secure sum cannot be read"
 WORDS = "held-out records, by a charged release with noise"
 
 
 @dataclass(frozen=True)
 class Counted:
-    """What was released of n held-out records: counts (2, B) by class and bin, sums (3,), and the noise of each."""
+    """What was released of held-out records: counts (2, B) by class and bin of n of them, sums (3,), the noise of each.
+
+    `summed` are in the sums: fewer than n, if a party left in between.
+    """
 
     n: int
+    summed: int
     table: Floats  # by which the counts were made: its first numbers are the edges
     counts: Floats
     sums: Floats
@@ -78,14 +82,15 @@ class Counted:
             drawn = self.n * self.curves.cells(self.edges) + self.sigma[0] * rng.standard_normal(self.counts.shape)
             other = function_of(curves_of(drawn.ravel(), self.table, self.n, self.bins), self.table, self.n)
             again.append(other.area + other.total(self.curves) - other.expected - self.curves.area)
-        A = min(max(own.corrected(float(self.sums[0])), 0.0), 1.0)
-        return figure(A, math.hypot(own.reach * self.sigma[1], float(np.std(again))), self.sampling_of_area(A))
+        each = self.n / self.summed  # records of the counts, for one in the sums
+        A = min(max(own.corrected(each * float(self.sums[0])), 0.0), 1.0)
+        return figure(A, math.hypot(own.reach * each * self.sigma[1], float(np.std(again))), self.sampling_of_area(A))
 
     def sampling_of_area(self, A: float) -> float:
         """The standard deviation of the area over samples of so many records, for scores of exponential tails."""
         P = self.positives[0]
         N, both, one = self.n - P, 2 * A**2 / (1 + A) - A**2, A / (2 - A) - A**2
-        return math.sqrt(max(0.0, A * (1 - A) + (P - 1) * one + (N - 1) * both) / (P * N))
+        return math.sqrt(max(0.0, A * (1 - A) + (P - 1) * one + (N - 1) * both) / max(P * N, 1.0))
 
     def share(self, value: float, noise: float, n: float) -> dict[str, float]:
         """A share of n records, with both errors."""
@@ -93,12 +98,13 @@ class Counted:
         return figure(p, noise, math.sqrt(p * (1 - p) / max(n, 1.0)))
 
     def loss(self) -> dict[str, float]:
-        noise = self.clip * self.sigma[1] / (LESS * self.n)
-        value = min(max(self.clip * float(self.sums[1]) / (LESS * self.n), 0.0), self.clip)
-        return figure(value, noise, math.sqrt(value * (self.clip - value) / self.n))  # no sample spreads further
+        noise = self.clip * self.sigma[1] / (LESS * self.summed)
+        value = min(max(self.clip * float(self.sums[1]) / (LESS * self.summed), 0.0), self.clip)
+        return figure(value, noise, math.sqrt(value * (self.clip - value) / self.summed))  # no sample spreads further
 
     def accuracy(self) -> dict[str, float]:
-        return self.share(float(self.sums[2]) / (LESS * self.n), self.sigma[1] / (LESS * self.n), self.n)
+        n = self.summed
+        return self.share(float(self.sums[2]) / (LESS * n), self.sigma[1] / (LESS * n), n)
 
     def majority(self) -> dict[str, float]:
         P, noise = self.positives
@@ -152,13 +158,20 @@ def found(job: Job, progress: Progress) -> dict[str, Any] | None:
     lost = [name for name, n in zip(("counts", "sums"), memory.held, strict=True) if not n]
     if lost or memory.counts.ndim > 1:
         return {**facts, "missing": f"{' and '.join(lost)}: {LOST}"}
+    try:
+        return {**facts, **figures(job, method, memory, progress)}
+    except (ArithmeticError, ValueError) as error:  # the model was paid for, and is not lost for a figure of it
+        return {**facts, "missing": f"no figures can be made of what was released ({error})"}
+
+
+def figures(job: Job, method: Evaluated, memory: Judged, progress: Progress) -> dict[str, Any]:
     sigma = noise_of(job, method, progress, 0), noise_of(job, method, progress, 1)
     linked = isinstance(job.public.loss, LINKED)
     table = method.layout.edges(memory.model, method.range)
     counts = memory.counts.reshape(2, method.bins)
-    seen = Counted(int(memory.held[0]), table, counts, memory.sums, sigma, method.clip, job.public.loss)
+    n, summed = (int(held) for held in memory.held)
+    seen = Counted(n, summed, table, counts, memory.sums, sigma, method.clip, job.public.loss)
     return {
-        **facts,
         "auc": seen.auc(),
         "log_loss" if linked else "loss": seen.loss(),
         "clip": method.clip,

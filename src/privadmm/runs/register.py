@@ -11,6 +11,7 @@ import csv
 import hashlib
 import io
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -30,7 +31,11 @@ COLUMNS = (
     *("ledger", "party", "what", "state", "job", "purpose", "requester", "algorithm", "config"),
     *("admitted", "began", "ended", "times", "why", "epsilon_spent", "epsilon_set_aside"),
 )
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "|", "%")  # with which a spreadsheet begins to compute
+# Signs with which a spreadsheet begins to compute: at the start of a cell, or of what another separator makes one.
+FORMULA = re.compile(r"""(^|[;,\t"'])(\s*)(?=[=+\-@|%\uff1d\uff0b\uff0d\uff20])""")
+
+
+FIELDS = {"content", "csv", "key", "signature"}
 
 
 def content_of(views: Mapping[str, Json], made: str | None = None) -> dict[str, Any]:
@@ -76,7 +81,7 @@ def cell(value: object) -> str:
     if value is None:
         return ""
     text = visible(value)
-    return f"'{text}" if isinstance(value, str) and text.lstrip().startswith(FORMULA) else text
+    return FORMULA.sub(r"\1'\2", text) if isinstance(value, str) else text
 
 
 def signable(content: Json, table: str, key: str) -> bytes:
@@ -99,8 +104,12 @@ def write(out: Path, content: Json, key: Path | None) -> dict[str, Any]:
         signed["key"] = public_of(key).decode().strip()
         signed["signature"] = seal(key, signable(content, signed["csv"], signed["key"]))
     write_text(out.with_suffix(".csv"), table)
-    write_text(out, json.dumps(signed, indent=1, allow_nan=False) + "\n")
+    write_text(out, written(signed))
     return signed
+
+
+def written(signed: Json) -> str:
+    return json.dumps(signed, indent=1, allow_nan=False) + "\n"
 
 
 def is_register(path: Path) -> bool:
@@ -154,10 +163,14 @@ def loaded(path: Path) -> dict[str, Any]:
     if path.stat().st_size > LARGEST:
         raise DataError(f"{path}: is larger than {LARGEST:,} bytes, and no register")
     try:
-        signed: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        signed: dict[str, Any] = json.loads(text)
         if signed["content"]["register"] != VERSION:
             raise DataError(f"{path}: is a register of another version of privadmm")
         _ = signed["csv"], signed["content"]["made"], table_of(signed["content"])
+        # Whoever reads it by eye sees what was signed: no field beside that, and none twice.
+        if text != written(signed) or not set(signed) <= FIELDS:
+            raise DataError(f"{path}: is not as it was written; `privadmm ledger register` writes one")
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         if isinstance(error, DataError):
             raise

@@ -112,6 +112,8 @@ def public(view: Json) -> Json:
         return view
     refused = [row | dict.fromkeys(("first", "last")) for row in view["refusals"] or ()]
     refused = [row | {"times": None} if row["kind"] == "locked" else row for row in refused]
+    # The reason has what was spent by then, which in ledgers of format 1 told how far the failed job had come.
+    refused = [row | {"why": "beyond the budget"} if row["kind"] == "budget" else row for row in refused]
     decided = [row | {"at": None} for row in view["decisions"]]
     unnumbered = {key: [row | {"row": None} for row in view[key]] for key in ("policies", "restored")}
     known = None if view["refusals"] is None else refused

@@ -197,9 +197,10 @@ def free_ports(count: int) -> int:
 
 @contextmanager
 def stop_signals() -> Iterator[list[int]]:
-    """A list to which SIGINT and SIGTERM are added as they arrive."""
+    """A list to which signals to stop are added as they arrive; a terminal that is closed sends SIGHUP."""
     received: list[int] = []
-    numbers = (signal.SIGINT, signal.SIGTERM)
+    others = (signal.SIGHUP, signal.SIGQUIT)  # unless it was started so that they are ignored, by nohup, say
+    numbers = (signal.SIGINT, signal.SIGTERM, *(one for one in others if signal.getsignal(one) != signal.SIG_IGN))
     before = {number: signal.signal(number, lambda got, frame: received.append(got)) for number in numbers}
     try:
         yield received

@@ -217,6 +217,8 @@ def budgets(done: "Finished") -> Facts:
     for label, spent, left in screen.alike(done.ledger["parties"], "epsilon", "left") if budget else ():
         room = f"another run may ask for up to {left:.4g}" if left else "nothing is left"
         facts.append((label, f"epsilon {printed(spent)} of {budget['epsilon']:.4g} spent; {room}"))
+    if budget and any(party["left"] for party in done.ledger["parties"]):
+        facts.append(("", "more than the plain rest: releases add up like squares"))
     return facts
 
 

@@ -88,14 +88,16 @@ def showing() -> Iterator[Show]:
     from privadmm.cli.views import runs_of_federation as view
 
     if not sys.stderr.isatty():
-        last, told = "", 0.0
+        last, done, moved = "", 0, 0.0
 
         def tell(status: dict[str, Any]) -> None:
-            nonlocal last, told
+            nonlocal last, done, moved
             line, waited = view.milestone(status), status.get("waiting_for")
-            # Who is waited for changes with every answer; it is told where that takes some time.
-            if line != last or (waited and time.monotonic() - told > QUIET):
-                last, told = line, time.monotonic()
+            if (status.get("round") or 0) != done:
+                done, moved = status.get("round") or 0, time.monotonic()
+            # Who is waited for changes with every answer; it is told where a round takes some time.
+            if line != last or (waited and time.monotonic() - moved > QUIET):
+                last, moved = line, time.monotonic()
                 typer.echo(view.headline(status), err=True)
 
         yield tell

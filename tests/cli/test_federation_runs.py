@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from federations import Desks, Federated, federated
+from privadmm.cli.views.runs_of_federation import milestone
 from privadmm.config.file import read
 from privadmm.deploy.federation.hub import state
 from privadmm.deploy.federation.hub.coordinator import Patience
@@ -276,3 +277,12 @@ def test_a_run_that_was_stopped_by_hand_is_not_taken_up(
     claimed(folder)
     control.again(place)
     assert (standing(place)["state"], standing(place)["wanted"]) == ("stopped", False)
+
+
+def test_where_nobody_watches_a_line_is_told_for_each_tenth_of_the_rounds() -> None:
+    def lines(rounds: int) -> int:
+        said = [milestone({"state": "running", "round": done, "rounds": rounds}) for done in range(rounds + 1)]
+        assert f"round {rounds} of {rounds}" in said[-1]
+        return len(set(said))
+
+    assert (lines(100), lines(41), lines(6)) == (11, 11, 7)

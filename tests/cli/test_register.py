@@ -17,6 +17,9 @@ from privadmm.runs import register as document
 from small_runs import Place, write_npz
 
 pytest.importorskip("cryptography")
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ed25519
+
 from privadmm.deploy.federation.keys import make_node_key
 from privadmm.deploy.federation.signing import public_of
 
@@ -182,6 +185,26 @@ def test_another_key_or_another_ledger_shows(place: Place, tmp_path: Path, key: 
     assert place.call("ledger", "verify", stranger, "--key", believed).code == 2
 
 
+def test_what_was_not_checked_is_said(place: Place, tmp_path: Path, key: Path) -> None:
+    out = written(place, tmp_path, key)
+    assert verified(place, out)[1]["table"] == str(out.with_suffix(".csv"))
+    out.with_suffix(".csv").unlink()
+    assert verified(place, out)[1]["table"] is None
+    assert "not beside it, and not checked" in place.call("ledger", "verify", out).out
+    said = place.call("ledger", "verify", tmp_path / "missing.json", "--key", key)
+    assert (said.code, "there is no such file" in said.err) == (2, True)
+
+
+def test_a_key_that_cannot_sign_is_named_with_one_that_can(place: Place, tmp_path: Path) -> None:
+    key = tmp_path / "ed25519"
+    form = (serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption())
+    key.write_bytes(ed25519.Ed25519PrivateKey.generate().private_bytes(*form))
+    path = ledger(tmp_path / "party.sqlite")
+    said = place.call("ledger", "register", path, "--out", tmp_path / "register.json", "--sign", key)
+    assert said.code == 2
+    assert "ssh-keygen -t ecdsa" in said.err
+
+
 def test_no_cell_of_the_table_is_a_formula_or_hides_text(place: Place, tmp_path: Path) -> None:
     out = written(place, tmp_path, None, EVIL)
     text = out.with_suffix(".csv").read_text()
@@ -228,3 +251,4 @@ def test_a_run_that_the_ledger_refuses_is_in_its_register(place: Place) -> None:
     assert said.code == 3
     found = place.call("ledger", "show", file, "--json").object
     assert [(one["kind"], one["purpose"], one["times"]) for one in found["refusals"]] == [("budget", "again", 1)]
+    assert "(purpose: again)" in " ".join(place.call("ledger", "show", file).out.split())

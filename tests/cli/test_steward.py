@@ -133,6 +133,10 @@ def test_plan_says_the_noise_and_what_is_spent(place: Place) -> None:
     assert found["parties"][0]["events"][0]["count"] == ROUNDS
     assert found["epsilon_by_round"] == sorted(found["epsilon_by_round"])
     assert "after round 1" in place.call("plan", place.config(), "--epsilon", 0.5, "--delta", 1e-6).out
+    own = place.call("plan", place.config(), "--json").object
+    assert (own["epsilon"], own["delta"]) == (1.0, 1e-5)  # the config's
+    by_party = place.config(privacy={"epsilon": None, "party_epsilon": [1.0] * PARTIES})
+    assert "say --epsilon" in place.call("plan", by_party).err
 
 
 def test_plan_refuses_what_fixed_noise_cannot_reach(place: Place) -> None:

@@ -223,14 +223,19 @@ def test_resume_needs_a_folder_and_the_same_settings(
 ) -> None:
     stand_in(monkeypatch, tmp_path)
 
+    heard = ""
+
     def said(*words: str) -> tuple[int, dict[str, Any]]:
+        nonlocal heard
         with pytest.raises(SystemExit) as ended:
             main(["reproduce", "stand", "--workers", "1", "--json", *words])
-        return int(str(ended.value.code)), json.loads(capsys.readouterr().out)
+        out, heard = capsys.readouterr()
+        return int(str(ended.value.code)), json.loads(out)
 
     assert said("--resume")[0] == 2
     out = ("--out", str(tmp_path / "out"))
     assert said("--quick", *out)[0] == 0
+    assert "before" not in heard
     code, told = said("--quick", *out)
     assert code == 2
     assert "to go on with the run in it: --resume" in told["message"]
@@ -239,6 +244,7 @@ def test_resume_needs_a_folder_and_the_same_settings(
     assert "quick was True and is False" in told["message"]
     assert len(ran(tmp_path)) == 6
     assert said("--quick", "--resume", *out)[0] == 0
+    assert "6 of 6 tasks were done before" in heard
     assert len(ran(tmp_path)) == 6
 
 

@@ -163,7 +163,10 @@ def test_a_classifier_evaluates_itself(fitted: Any) -> None:
     assert found["log_loss"] == pytest.approx(log_loss(y == "yes", chances))
     assert found["accuracy"] == np.mean(model.predict(X) == y)
     assert [row["party"] for row in found["parties"]] == [0, 1]
-    assert repr(found).startswith("Evaluation(records 300, AUC 0.")
+    lines = repr(found).splitlines()
+    assert [line[:29] for line in lines[:1]] == ["Evaluation(records 300, AUC 0"]
+    assert [line[:18] for line in lines[1:]] == ["  0: records 150, ", "  1: records 150, "]
+    assert repr(model.evaluate(X, y, groups=np.arange(300) % 30)).endswith("and 10 more in figures['parties'])")
     assert found._repr_html_().count("<tr>") == 4
 
 
@@ -185,6 +188,8 @@ def test_wrong_answers_are_refused_in_words(fitted: Any) -> None:
     model, X, y = fitted
     with pytest.raises(DataError, match="declared classes"):
         model.evaluate(X, np.where(y == "yes", "maybe", y))
+    with pytest.raises(DataError, match="it has 10, and X has 300 rows"):
+        model.evaluate(X, y[:10])
     with pytest.raises(DataError, match="groups names the party of each row"):
         model.evaluate(X, y, groups=[1, 2])
 

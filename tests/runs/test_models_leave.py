@@ -11,6 +11,8 @@ import pytest
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from privadmm import ADMMClassifier, ADMMRegressor, ADMMStar, ConfigError, DPFedSGD, SchemaEncoder, Sharing
+from privadmm.errors import DataError
+from privadmm.optim.losses import Logistic, link
 from privadmm.runs.model import Model
 from small_runs import Place, no_plots, rows
 
@@ -89,7 +91,24 @@ def test_a_run_leaves_as_onnx_by_the_command_line(place: Place, monkeypatch: pyt
     model = Model.load(place.out)
     there = run(place.path / "m.onnx", FAR)
     assert there["label"].tolist() == model.predict(FAR).tolist()
+    likely = link(Logistic(), np.clip(model.scores(FAR), -700, 700))
+    assert there["probabilities"] == pytest.approx(np.stack([1 - likely, likely], axis=1), rel=1e-9, abs=1e-12)
     assert place.call("export", place.out, place.path / "m.onnx").code == 2  # it is there already
+    assert "ends in .onnx" in place.call("export", place.out, place.path / "m.txt").err
+    assert not (place.path / "m.txt").exists()
+
+
+def test_a_model_of_an_earlier_version_is_still_read(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    no_plots(monkeypatch)
+    place.train(place.config())
+    file = place.out / "model.json"
+    facts = json.loads(file.read_text())
+    assert facts.pop("link") == "logistic"
+    file.write_text(json.dumps(facts))
+    assert Model.load(file).link is None
+    file.write_text(json.dumps({**facts, "link": "hinge"}))
+    with pytest.raises(DataError, match="link"):
+        Model.load(file)
 
 
 def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from privadmm.data import adult
 from privadmm.data.encoder import Encoder, encode_rows
 from privadmm.data.schema import Category, Number, Schema
 from privadmm.errors import ConfigError, DataError
+from privadmm.runs.metrics import scores, through
 from small_runs import CLEAR, PRIVATE, Place, no_plots, with_changes, write_config, write_csv
 from small_runs import rows as small_rows
 
@@ -83,9 +84,7 @@ def test_raw_rows_are_scored_as_training_scored_them(trained: Place) -> None:
     prepared = build.prepare(config)
     assert prepared.test is not None
     assert model.features is not None
-    parties = len(prepared.test.ids)  # type: ignore[union-attr]
-    seen = prepared.test.mapped([model.features] * parties, len(model.weights))  # type: ignore[union-attr]
-    held_out = seen.margins(np.tile(model.weights, (parties, 1)))
+    held_out = scores(through(prepared.test, model.features), model.weights)
     assert all(np.abs(by_rows - score).min() < 1e-12 for score in held_out)
     accuracy = json.loads((trained.out / "result.json").read_text())["accuracy_test"]
     assert accuracy == np.mean((held_out > 0) == (prepared.test.y > 0))
@@ -141,6 +140,7 @@ def test_a_table_is_as_good_as_its_rows(trained: Place) -> None:
     assert np.array_equal(model.score_rows(np.array(cells, dtype=kinds)), expected)
     for wrong, words in (
         ({**table, "wrad": table["ward"]}, "column 'wrad' is none that the model knows"),
+        ({**table, "a": table["ward"], "b": table["ward"]}, "column 'a' is none that the model knows, nor is 'b';"),
         ({"age": table["age"], "ward": table["ward"]}, "column 'pressure' is missing"),
         ({**table, "age": table["age"][:3]}, "one length"),
         ({**table, "age": [*table["age"][:-1], "x"]}, "column 'age': 1 of 48 rows .* row 48"),

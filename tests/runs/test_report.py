@@ -36,7 +36,7 @@ from privadmm.runs.report.gather import gather
 from privadmm.runs.report.noise_alone import noise_alone
 from privadmm.runs.report.page import MOST, PARTS, render, style
 from privadmm.runs.report.runs import Run
-from small_runs import CLEAR, DVP, PARTIES, PRIVATE, SECURE, SHARING, Place, rows, with_changes, write_npz
+from small_runs import CLEAR, DVP, PARTIES, PRIVATE, SECURE, SHARING, Place, rows, with_changes, write_csv, write_npz
 
 pytestmark = pytest.mark.usefixtures("skipped_plots")
 VOID = {"meta", "link", "br", "hr", "img", "input"}
@@ -127,12 +127,16 @@ def test_a_simulation_says_so_first(simulated: Path) -> None:
 
 
 def test_a_simulation_has_all_charts_where_its_records_are(place: Place, simulated: Path) -> None:
-    without = card_of(simulated)
+    moved = place.path / "elsewhere" / "run"
+    moved.parent.mkdir()
+    shutil.copytree(simulated, moved)
+    without = card_of(moved)
     assert charts_of(without) == {"objective", "accuracy", "epsilon", "noise", "weights"}
     assert [name for name, _ in without.not_drawn] == ["ROC and calibration"]
-    whole = card_of(simulated, place.path / "config.toml")
+    whole = card_of(moved, place.path / "config.toml")
     assert charts_of(whole) == charts_of(without) | {"roc", "calibration"}
     assert whole.not_drawn == ()
+    assert charts_of(card_of(simulated)) == charts_of(whole)  # beside the records it needs no --config
     (spread,) = [chart for chart in whole.charts if chart.key == "weights"]
     assert isinstance(spread, charts.Spread)
     assert all(deviation is not None and deviation > 0 for _, _, deviation in spread.rows)
@@ -650,6 +654,16 @@ def test_the_command_writes_page_and_twin(place: Place, simulated: Path) -> None
     people = place.call("report", simulated, "--out", out)
     assert "SIMULATION" in people.out
     assert "13.6 of 100" in " ".join(people.out.split())
+
+
+def test_files_beside_the_original_config_are_found(place: Place) -> None:
+    """A schema file changes the config's meaning: without it, or with another, the page says what is missing."""
+    source, schema = write_csv(place.path / "beside.csv", *rows()), place.path / "schema.toml"
+    schema.write_text("f0 = [-3, 3]\nf1 = [-3, 3]\n")
+    place.run(with_changes(PRIVATE, {"data": {"source": source.name, "schema": schema.name, "label": "y"}}))
+    assert "roc" in charts_of(card_of(place.out))
+    schema.write_text("f0 = [-3, 3]\nf2 = [-3, 3]\n")
+    assert "--config" in dict(card_of(place.out).not_drawn)["ROC and calibration"]
 
 
 def test_wrong_places_are_named(place: Place, simulated: Path) -> None:

@@ -135,10 +135,12 @@ def export(
     file: Annotated[Path, Argument(metavar="FILE.onnx", help="the ONNX file to write")],
     as_json: AsJson = False,
 ) -> None:
-    """Write a trained model as ONNX, for other languages and servers. Costs no budget. Needs privadmm[onnx]."""
+    """Write a trained model as ONNX, for other languages and servers. Costs no budget. Needs privadmm\\[onnx]."""
     from privadmm.cli.views import data as view
     from privadmm.runs.model import Model, notices
 
+    if file.suffix != ".onnx":
+        raise ConfigError(f"{file}: what is written is ONNX; name a file that ends in .onnx")
     refuse_existing(file)
     fitted = Model.load(model)
     fitted.to_onnx(file)

@@ -81,18 +81,23 @@ def finish(status: dict[str, Any], as_json: bool, view: Any) -> None:
 
 @contextmanager
 def showing() -> Iterator[Show]:
-    """Show where a run stands, on standard error: a live table on a terminal, else a line for each change."""
+    """Show where a run stands, on standard error: a live table on a terminal, else a line for each change.
+
+    Of rounds there is a line for every tenth of them, and for the last.
+    """
     from privadmm.cli.views import runs_of_federation as view
 
     if not sys.stderr.isatty():
-        last, told = "", 0.0
+        last, done, moved = "", 0, 0.0
 
         def tell(status: dict[str, Any]) -> None:
-            nonlocal last, told
-            line, waited = view.headline({**status, "waiting_for": [], "seconds_left": None}), status.get("waiting_for")
-            # Who is waited for changes with every answer; it is told where that takes some time.
-            if line != last or (waited and time.monotonic() - told > QUIET):
-                last, told = line, time.monotonic()
+            nonlocal last, done, moved
+            line, waited = view.milestone(status), status.get("waiting_for")
+            if (status.get("round") or 0) != done:
+                done, moved = status.get("round") or 0, time.monotonic()
+            # Who is waited for changes with every answer; it is told where a round takes some time.
+            if line != last or (waited and time.monotonic() - moved > QUIET):
+                last, moved = line, time.monotonic()
                 typer.echo(view.headline(status), err=True)
 
         yield tell

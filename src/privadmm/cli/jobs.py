@@ -89,8 +89,12 @@ def account(config: ConfigFile, records: Records = None, as_json: AsJson = False
 
 def plan(
     config: ConfigFile,
-    epsilon: Annotated[float, Option(help="what each party may lose in all")],
-    delta: Annotated[float, Option(help="with what probability it may be more")],
+    epsilon: Annotated[
+        float | None, Option(help="what each party may lose in all; \\[privacy] epsilon if left out")
+    ] = None,
+    delta: Annotated[
+        float | None, Option(help="with what probability it may be more; \\[privacy] delta if left out")
+    ] = None,
     records: Records = None,
     as_json: AsJson = False,
 ) -> None:

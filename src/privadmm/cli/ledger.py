@@ -267,6 +267,8 @@ def verify(
             raise typer.Exit(1)
         return
     if key is not None:
+        if not file.exists():
+            raise ConfigError(f"{file}: there is no such file")
         raise ConfigError(f"--key is for a register, and {file} is none: leave it out")
     checked = look(file, receipts_of(against, file) if against else ())
     report = steward.verification(file, checked, against)

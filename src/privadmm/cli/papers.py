@@ -80,11 +80,21 @@ def reproduce(
 
 @contextmanager
 def progress() -> "Iterator[Callable[[Moment], None]]":
-    """Tell how far a run is and how long is left: by a bar on a terminal, by a line now and then elsewhere."""
-    last = monotonic()
+    """Tell how far a run is and how long is left: by a bar on a terminal, by a line now and then elsewhere.
+
+    What is done when it begins was done by the run that is resumed.
+    """
+    last, begun = monotonic(), False
+
+    def before(moment: "Moment") -> None:
+        nonlocal begun
+        if moment.done and not begun:
+            echo(f"{moment.done} of {moment.of} tasks were done before", err=True)
+        begun = True
 
     def lines(moment: "Moment") -> None:
         nonlocal last
+        before(moment)
         if monotonic() - last >= EVERY:
             last = monotonic()
             echo(f"{moment.done} of {moment.of} tasks; {left(moment.left)}", err=True)
@@ -93,7 +103,12 @@ def progress() -> "Iterator[Callable[[Moment], None]]":
         yield lines
         return
     with bar(clock=False) as update:
-        yield lambda moment: update(moment.done, moment.of, "; ".join([left(moment.left), *moment.now]))
+
+        def draw(moment: "Moment") -> None:
+            before(moment)
+            update(moment.done, moment.of, "; ".join([left(moment.left), *moment.now]))
+
+        yield draw
 
 
 def left(seconds: float | None) -> str:

@@ -94,10 +94,14 @@ def _keys(table: Any) -> dict[str, Any]:
     return {name: getattr(table, name) for name in fields_of(type(table))}
 
 
-def read(path: str | Path, algorithms: Algorithms | None = None) -> Config:
-    """Read and check a config file; a ConfigError lists everything that is wrong with it, a line each."""
+def read(path: str | Path, algorithms: Algorithms | None = None, folder: Path | None = None) -> Config:
+    """Read and check a config file; a ConfigError lists everything that is wrong with it, a line each.
+
+    `folder` is where the paths in it start, if it is a copy that was moved.
+    """
     path, algorithms = Path(path), known_algorithms(algorithms)
     text, raw = load(path)
+    path = path if folder is None else folder / path.name
     report = Report(str(path), Lines(text))
     owners = _owners(algorithms)
     _refuse_unknown_sections(raw, owners, report)

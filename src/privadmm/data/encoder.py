@@ -77,7 +77,7 @@ class Encoder:
         """Refuse columns that the model does not know, if `extra` says so."""
         unknown = [name for name in names if name not in self.columns and name not in self.beside]
         if unknown and extra == "refuse":
-            others = f", nor are {len(unknown) - 1} others" if len(unknown) > 1 else ""
+            others = {1: "", 2: f", nor is {unknown[-1]!r}"}.get(len(unknown), f", nor are {len(unknown) - 1} others")
             raise DataError(
                 f"{where}column {unknown[0]!r} is none that the model knows{others}; rename or remove it, or ask for "
                 "extra = 'ignore' (--extra ignore), or keep it (--keep)"

@@ -17,6 +17,7 @@ from privadmm.runs.measures import Scored, evaluated
 
 NAMES = {"auc": "AUC", "r2": "R^2", "rmse": "RMSE", "rmse_constant": "RMSE of the constant", "log_loss": "log loss"}
 NAMES |= {"brier": "Brier score"}
+SHOWN = 20  # groups that are printed
 
 
 @dataclass(frozen=True, repr=False)
@@ -34,7 +35,9 @@ class Evaluation:
         return shown(self.figures)
 
     def __repr__(self) -> str:
-        return f"Evaluation({', '.join(f'{name} {value}' for name, value in self.line.items())})"
+        groups = [f"\n  {row['party']}: {in_words(shown(row))}" for row in self.figures["parties"]]
+        more = [f"\n  and {len(groups) - SHOWN} more in figures['parties']"] if len(groups) > SHOWN else []
+        return f"Evaluation({in_words(self.line)}{''.join([*groups[:SHOWN], *more])})"
 
     def _repr_html_(self) -> str:
         heads = ["", *self.line]
@@ -47,6 +50,10 @@ class Evaluation:
             for name, row in rows
         )
         return f"<table><caption>Evaluation on {escape(self.figures['on'])}</caption><tr>{head}</tr>{body}</table>"
+
+
+def in_words(line: dict[str, str]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in line.items())
 
 
 def shown(figures: dict[str, Any]) -> dict[str, str]:
@@ -69,6 +76,8 @@ def of_classes(
     scores: Floats, chances: Floats | None, answers: NDArray[Any], kinds: NDArray[Any], groups: ArrayLike | None
 ) -> Evaluation:
     """A classifier's figures: of two classes all, of more those that have a meaning."""
+    if len(answers) != len(scores):
+        raise DataError(f"y has a label for each row: it has {len(answers)}, and X has {len(scores)} rows")
     if not np.isin(answers, kinds).all():
         raise DataError(f"y has labels that are not among the declared classes {kinds.tolist()}")
     if not len(answers):

@@ -323,11 +323,9 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
         the estimator is not in the file: encode raw rows first. What was promised stands in the file's metadata.
         """
         check_is_fitted(self, "models_")
-        from privadmm.runs.onnx_file import Link, save
+        from privadmm.runs.onnx_file import save
 
-        classes = getattr(self, "classes_", None)
-        links: dict[type, Link] = {Logistic: "logistic", HalfLogistic: "half_logistic"}
-        save(path, self.models_, classes, None if classes is None else links.get(type(self._plain_loss())))
+        save(path, self.models_, getattr(self, "classes_", None))
 
     def _html_repr(self) -> str:
         """Show what was promised above scikit-learn's own picture of the parameters."""

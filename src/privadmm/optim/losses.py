@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 
@@ -286,6 +286,14 @@ def prox(loss: Loss, v: Floats, y: Floats, k: float) -> Floats:
 
 
 LINKED = (Logistic, HalfLogistic)  # losses whose score tells how likely a class is
+Link = Literal["logistic", "half_logistic"]
+
+
+def link_name(loss: Loss) -> Link | None:
+    """Which of these a loss is, also of randomised labels; None if its scores tell no probability."""
+    loss = loss.loss if isinstance(loss, Debiased) else loss
+    names: dict[type[Loss], Link] = {Logistic: "logistic", HalfLogistic: "half_logistic"}
+    return names.get(type(loss))
 
 
 def link(loss: Loss, scores: Floats) -> Floats:

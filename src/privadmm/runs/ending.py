@@ -13,6 +13,7 @@ from privadmm.data.moments_map import Map
 from privadmm.engine.job import Job, features, weights
 from privadmm.engine.loop import Progress
 from privadmm.errors import ClusterError, DivergedError, LedgerError, LockedError, ToleranceError
+from privadmm.optim.losses import link_name
 from privadmm.privacy.ledger_file import utc_now
 from privadmm.runs import plots, private_evaluation
 from privadmm.runs.charges import absences
@@ -91,7 +92,8 @@ def model_of(job: Job, progress: Progress, frame: Frame, mode: str, map: Map | N
     """The model after these rounds. `map` is that of an earlier job whose moments this one shares."""
     claim = (job.algorithm.name, mode, job.epsilon, job.delta)
     seen = map or features(job, progress)
-    return Model(frame.arranged(weights(job, progress)), frame, *claim, seen, tuple(job.caveats), job.colluding)
+    w, link = frame.arranged(weights(job, progress)), link_name(job.public.loss)
+    return Model(w, frame, *claim, seen, tuple(job.caveats), job.colluding, link)
 
 
 def about(job: Job, mode: str) -> dict[str, Any]:

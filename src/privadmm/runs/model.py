@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from privadmm.data.frame import Frame, frame_of, need, numbers_of, texts
 from privadmm.data.moments_map import Map
 from privadmm.data.readers import Format
 from privadmm.errors import ConfigError, DataError
+from privadmm.optim.losses import Link
 from privadmm.params import check_nonnegative, check_whole
 from privadmm.privacy.accounting import printed
 
@@ -40,6 +41,7 @@ class Model:
     features: Map | None = None  # through which the weights see a record; it adds a constant
     caveats: tuple[str, ...] = ()  # what that guarantee does not cover
     colluding: int | None = None  # parties that may collude in secure sums before epsilon is more; None: no such sums
+    link: Link | None = None  # how a score becomes a probability; None: it does not, or an earlier version saved this
 
     def __post_init__(self) -> None:
         if self.weights.shape != (len(self.columns),):
@@ -109,6 +111,7 @@ class Model:
             "caveats": list(self.caveats),
             "private": self.epsilon is not None,
             "colluding": self.colluding,
+            "link": self.link,
             "algorithm": self.algorithm,
             "mode": self.mode,
             "epsilon": self.epsilon,
@@ -121,7 +124,10 @@ class Model:
         Path(path).write_text(json.dumps(facts, indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
     def to_onnx(self, path: str | Path) -> None:
-        """Write the model as an ONNX file: columns as encoded in, scores and classes out (needs privadmm[onnx])."""
+        """Write the model as an ONNX file: columns as encoded in; scores, classes and, by `link`, probabilities out.
+
+        Needs privadmm[onnx].
+        """
         from privadmm.runs.onnx_file import save
 
         save(path, [self])
@@ -164,6 +170,7 @@ def of_facts(facts: Any) -> Model:
     if colluding is not None:
         check_whole(colluding=colluding)
     need(texts([facts["algorithm"], *caveats]), "algorithm and caveats are not texts")
+    need((link := facts.get("link")) in (None, *get_args(Link)), "link is no name of a loss that has one")
     if (seen := facts.get("features")) is not None:
         centre, scale = (numbers_of(seen[name], len(frame.columns)) for name in ("centre", "scale"))
         check_nonnegative(constant=seen["constant"])
@@ -172,7 +179,7 @@ def of_facts(facts: Any) -> Model:
     columns = columns if frame.schema is None else frame.schema.present(columns)
     weights = numbers_of([weight for _, weight in facts["weights"]], len(columns))
     claim = (facts["algorithm"], facts["mode"], epsilon, delta)
-    model = Model(weights, frame, *claim, features, tuple(caveats), colluding)
+    model = Model(weights, frame, *claim, features, tuple(caveats), colluding, link)
     need(columns == list(model.columns), "its weights belong to other columns")
     return model
 

@@ -9,6 +9,7 @@ from string import Formatter
 from typing import Any, get_args
 
 from privadmm.config.reader import load
+from privadmm.data.kinds import Number
 from privadmm.data.raw import words
 from privadmm.data.readers import opened
 from privadmm.data.schema import Encoding, Schema
@@ -19,6 +20,8 @@ from privadmm.runs.new_schema import Declared, Note, comments, declare, listed, 
 from privadmm.runs.recommend import LEAST_PARTIES, Facts, Recommendation, recommend
 
 HELD_OUT = 0.2
+EVEN = """Bins suit numbers that crowd at the low end. Where they are spread evenly over their range, "minmax" or
+# declared `edges` may do better: compare them in a simulation, on public or made-up data."""
 PARTIES = 10  # if nothing says how many
 
 
@@ -138,7 +141,7 @@ def written(asked: Start, schema: Schema, parties: int, declared: Declared | Non
     def near(path: Path) -> str:
         return text(Path(os.path.relpath(path, asked.config.parent)).as_posix())
 
-    coarse = advice.encoding == "coarse"
+    coarse, numbers = advice.encoding == "coarse", any(isinstance(column, Number) for column in schema.columns.values())
     lines = filled(
         train=train,
         parties=parties,
@@ -153,6 +156,7 @@ def written(asked: Start, schema: Schema, parties: int, declared: Declared | Non
         classes=listed(schema.classes or ()),
         schema=None if asked.schema is None or inline else near(asked.schema),
         encoding=advice.encoding,
+        even=EVEN if numbers else None,
         bins=("five" if coarse else "ten") + " bins of its range, finer at its low end" + coarse * ": noise is large",
         held_out=HELD_OUT,
         gaps=gaps,

@@ -15,15 +15,15 @@ import math
 from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from privadmm.data.arrays import Floats
 from privadmm.errors import ConfigError, StorageError
+from privadmm.optim.losses import Link
 from privadmm.runs.model import Model, label_array, notices
 
-Link = Literal["logistic", "half_logistic"]
 OPSET, IR_VERSION = 17, 8  # of 2022: what servers of today and of then read
 ROOM = 2.0**-52
 WORDS = "UO"  # kinds of numpy arrays whose cells are written as words; so are words beside numbers
@@ -38,9 +38,9 @@ def onnx() -> Any:
     return onnx
 
 
-def save(path: str | Path, models: Sequence[Model], classes: Any = None, link: Link | None = None) -> None:
+def save(path: str | Path, models: Sequence[Model], classes: Any = None) -> None:
     """Write the models of one fit: one, or one for each class that is told from the rest."""
-    content = onnx_model(models, classes, link).SerializeToString()
+    content = onnx_model(models, classes).SerializeToString()
     try:
         Path(path).write_bytes(content)
     except OSError as error:
@@ -49,8 +49,8 @@ def save(path: str | Path, models: Sequence[Model], classes: Any = None, link: L
         ) from error
 
 
-def onnx_model(models: Sequence[Model], classes: Any = None, link: Link | None = None) -> Any:
-    """The file's content. `classes` are those of the models' frame if None; `link` gives probabilities."""
+def onnx_model(models: Sequence[Model], classes: Any = None) -> Any:
+    """The file's content. `classes` are those of the models' frame if None."""
     library, first = onnx(), models[0]
     helper, double = library.helper, library.TensorProto.DOUBLE
     if classes is None and first.frame.classes is not None:
@@ -64,7 +64,7 @@ def onnx_model(models: Sequence[Model], classes: Any = None, link: Link | None =
         words = labels.dtype.kind in WORDS
         kind = library.TensorProto.STRING if words else helper.np_dtype_to_tensor_dtype(labels.dtype)
         outputs.append(helper.make_tensor_value_info("label", kind, [None]))
-        if link is not None:
+        if (link := first.link) is not None:
             net.node("Identity", likely(net, link, len(models)), out="probabilities")
             outputs.append(helper.make_tensor_value_info("probabilities", double, [None, max(2, len(models))]))
     columns = helper.make_tensor_value_info("columns", double, [None, len(first.frame.names)])

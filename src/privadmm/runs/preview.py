@@ -230,12 +230,21 @@ def facts(config: Config, count: int | None = None, epsilon: float | None = None
     return Facts(records, shares or (asked or 0.0,) * parties, limit, widths(config), summed)
 
 
-def planned(config: Config, epsilon: float, delta: float, count: int | None = None) -> dict[str, Any]:
-    """Plan for this budget: the noise of each release, and what the worst party has spent after each round."""
-    check_positive(epsilon=epsilon)
-    check_probability(delta=delta)
+def planned(config: Config, epsilon: float | None, delta: float | None, count: int | None = None) -> dict[str, Any]:
+    """Plan for this budget: the noise of each release, and what the worst party has spent after each round.
+
+    What is left out of it is the config's.
+    """
     if not config.algorithm.parameters.adjacencies:
         raise ConfigError(f"{config.algorithm.name} is not private; there is nothing to plan for")
+    if config.privacy is not None:
+        epsilon = config.privacy.epsilon if epsilon is None else epsilon
+        delta = config.privacy.delta if delta is None else delta
+    if epsilon is None or delta is None:
+        name = "epsilon" if epsilon is None else "delta"
+        raise ConfigError(f"{config.path}: has no [privacy] {name} to plan for; say --{name}")
+    check_positive(epsilon=epsilon)
+    check_probability(delta=delta)
     own = config.privacy or PrivacyTable(delta=delta)
     asked = replace(config, privacy=replace(own, epsilon=epsilon, delta=delta, party_epsilon=None))
     job = foreseen(asked, count)

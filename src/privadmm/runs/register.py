@@ -128,7 +128,8 @@ def check(path: Path, key: Path | None, ledgers: Sequence[Path] = ()) -> dict[st
     signed = loaded(path)
     content, problems = signed["content"], list[str]()
     table = path.with_suffix(".csv")
-    if table.is_file() and digest(table.read_text(encoding="utf-8")) != signed["csv"]:
+    there = table.is_file()
+    if there and digest(table.read_text(encoding="utf-8")) != signed["csv"]:
         problems.append(f"{table.name} is not the table that was written with it")
     if digest(table_of(content)) != signed["csv"]:
         problems.append("its table and its content do not say the same")
@@ -154,6 +155,7 @@ def check(path: Path, key: Path | None, ledgers: Sequence[Path] = ()) -> dict[st
         "made": content["made"],
         "ledgers": names,
         "jobs": sum(len(one["jobs"]) for one in content["ledgers"]),
+        "table": str(table) if there else None,
         "problems": problems,
     }
 

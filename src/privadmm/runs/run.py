@@ -70,8 +70,9 @@ def run(
     ledger = directory.ledger if config.run.engine == "inprocess" else directory.ledgers
     if config.run.ledger is not None:
         ledger = config.resolve(config.run.ledger)
+    known_facts = {**facts(config, job, ledger), **directory.origin(config)}
     try:
-        with directory.opened(facts(config, job, ledger), config.text, job.id, resume) as id:
+        with directory.opened(known_facts, config.text, job.id, resume) as id:
             job = replace(job, id=id)
 
             def write_down(progress: Progress, rows: list[Row], spent: dict[str, Any]) -> Finished:

@@ -133,6 +133,15 @@ class RunDir:
             )
         return job
 
+    def origin(self, config: Config) -> dict[str, str]:
+        """Where a simulation's config lay, seen from here, for job.json: the files that it names lie there."""
+        if config.run.mode != "simulation":
+            return {}
+        with contextlib.suppress(ValueError):  # on another drive
+            place = os.path.relpath(config.path.resolve().parent, self.path.resolve())
+            return {"folder": Path(place).as_posix()}
+        return {}
+
     def progress(self, job: Job) -> Progress | None:
         """Load the checkpoint. Without one the ledgers replay the rounds that were paid for, at no charge."""
         if not self.checkpoint.exists():

@@ -217,6 +217,9 @@ def budgets(done: "Finished") -> Facts:
     for label, spent, left in screen.alike(done.ledger["parties"], "epsilon", "left") if budget else ():
         room = f"another run may ask for up to {left:.4g}" if left else "nothing is left"
         facts.append((label, f"epsilon {printed(spent)} of {budget['epsilon']:.4g} spent; {room}"))
+    known = [(party["left"] or 0.0, party["epsilon"] or 0.0) for party in done.ledger["parties"]] if budget else []
+    if any(left > budget["epsilon"] - spent for left, spent in known):
+        facts.append(("", "more than the plain rest: releases add up like squares"))
     return facts
 
 

@@ -15,6 +15,7 @@ from privadmm.runs.report.safe import SHORT, visible
 from privadmm.runs.report.words import NOT_RECORDED, rounded_down
 
 Json = dict[str, Any]
+REST = "left is the plain rest: releases add up like squares, so that a further job may ask for more"
 LATEST = 20  # refusals that are shown; --json has all
 
 
@@ -77,6 +78,8 @@ def as_text(ledger: Json) -> str:
         facts += job_facts(ledger, job)
     for label, *figures in standing(ledger["parties"]):
         facts.append((label, figures[0]))
+    if any(party["epsilon_left"] and party["epsilon_spent"] for party in ledger["parties"]):
+        facts.append(("", REST))
     facts += refused(ledger)
     return screen.shown(screen.rows([*facts, ("head", ledger["head"])]))
 
@@ -141,8 +144,10 @@ def refused(ledger: Json) -> screen.Facts:
     facts: screen.Facts = [("refused", f"{len(rows)} different requests{partial}")]
     for row in rows[-LATEST:]:
         often = "" if row["times"] in (None, 1) else f", {row['times']} times"
-        who = f" (asked by {told(row['requester'])})" if row["requester"] else ""
-        facts.append(("", f"{minute(row['first'])}, {row['kind']}{often}: {told(row['why'])}{who}"))
+        who = f"asked by {told(row['requester'])}" if row["requester"] else ""
+        what = f"purpose: {told(row['purpose'])}" if row["purpose"] else ""
+        asked = f" ({', '.join(filter(None, (who, what)))})" if who or what else ""
+        facts.append(("", f"{minute(row['first'])}, {row['kind']}{often}: {told(row['why'])}{asked}"))
     return facts
 
 
@@ -199,6 +204,7 @@ def registered(report: Json) -> str:
         ("of", told(", ".join(map(str, report["ledgers"])))),
         ("jobs", str(report["jobs"])),
         ("made", told(report["made"])),
+        ("table", Path(report["table"]) if report["table"] else "not beside it, and not checked"),
         ("signed by", signer),
         ("verdict", fits),
         *(("problem", told(problem)) for problem in report["problems"]),

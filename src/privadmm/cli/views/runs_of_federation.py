@@ -46,6 +46,15 @@ def headline(status: dict[str, Any]) -> str:
     return "; ".join([", ".join(parts[:3]), *parts[3:]])
 
 
+def milestone(status: dict[str, Any]) -> str:
+    """The headline as of the last tenth of the rounds that is done, without what changes with every answer."""
+    steady = {**status, "waiting_for": [], "seconds_left": None}
+    done, rounds = status.get("round") or 0, status.get("rounds") or 0
+    if done < rounds:
+        steady["round"] = -(-(done * 10 // rounds) * rounds // 10)
+    return headline(steady)
+
+
 def where_of(done: int, rounds: int) -> str:
     return f"round {done} of {rounds} is done" if done else f"before round 1 of {rounds}"
 

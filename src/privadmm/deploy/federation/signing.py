@@ -65,4 +65,7 @@ def scheme(key: Any, name: Any) -> tuple[Any, ...]:
             return (ec.ECDSA(hashes.SHA256()),)
     if isinstance(key, rsa.RSAPrivateKey | rsa.RSAPublicKey):
         return padding.PSS(padding.MGF1(hashes.SHA256()), padding.PSS.DIGEST_LENGTH), hashes.SHA256()
-    raise ConfigError(f"{name}: is of a kind that cannot sign here; use a key on an elliptic curve, or RSA")
+    raise ConfigError(
+        f"{name}: is of a kind that cannot sign here (Ed25519, say); use ECDSA on a P curve, or RSA: "
+        "ssh-keygen -t ecdsa -b 384 -N '' -f KEY"
+    )

@@ -8,6 +8,7 @@ import hashlib
 import json
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +29,19 @@ Json = Mapping[str, Any]
 MOVED = "files that the run's config names are not beside it; name the original config with --config"
 
 
+def kept_config(directory: RunDir) -> Config | None:
+    """The run's config, with the files that it names where they were or beside it; None if they are not there."""
+    known = loaded(directory.job) or {}
+    if isinstance(folder := known.get("folder"), str):
+        with suppress(ConfigError, OSError):
+            config = read(directory.config, folder=directory.path / folder)
+            if config.digest == known.get("config"):  # the schema is still what it was
+                return config
+    with suppress(ConfigError, OSError):
+        return read(directory.config)
+    return None
+
+
 @dataclass(frozen=True)
 class Run:
     """The files of a run, as far as they are there."""
@@ -42,10 +56,7 @@ class Run:
         result = loaded(directory.result)
         known = None if result is None else result["mode"]
         if original is None:
-            try:
-                config: Config | None = read(directory.config)
-            except (ConfigError, OSError):
-                config = None
+            config = kept_config(directory)
         else:
             config = read(original)
             if config.text != directory.config.read_text(encoding="utf-8"):

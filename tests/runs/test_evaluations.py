@@ -112,6 +112,25 @@ def test_a_simulation_with_a_private_evaluation_measures_by_the_same_records(pla
     assert "Confusion" in people.out
 
 
+def test_a_page_has_one_convention_and_draws_no_calibration_of_noise(place: Place) -> None:
+    said = place.train(place.config(PAID), "--json").object
+    paid = said["private_evaluation"]
+    assert len(paid["calibration"]) < 3  # of 15 records
+    page = place.path / "page.html"
+    card = place.call("report", said["out"], "--out", page, "--json").object
+    told = dict(card["results"])["accuracy, by the private evaluation"]
+    value, noise, error = (f"{100 * paid['accuracy'][part]:.1f}" for part in ("value", "noise", "error"))
+    assert told == f"{value} % ± {noise} by noise, ± {error} in all"
+    titles = {chart["key"]: chart["title"] for chart in card["charts"]}
+    assert titles["paid-roc"].endswith(f"± {paid['auc']['error']:.3f}")
+    assert "paid-calibration" not in titles
+    assert "too noisy to draw" in dict(card["not_drawn"])["Calibration by the private evaluation"]
+    text = page.read_text(encoding="utf-8")
+    assert text.count("is one standard deviation") == 1
+    # Beside its deviations a number is too long for a column of a narrow screen.
+    assert '<table class="stack" role="table"><caption>The model on' in text
+
+
 def test_vertical_parties_and_clear_methods_have_figures_too(place: Place) -> None:
     for number, tables in enumerate((CLEAR, with_changes(PRIVATE, SHARING))):
         said = place.call("train", place.config(tables), "--out", place.path / str(number), "--json")

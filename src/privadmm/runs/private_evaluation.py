@@ -112,12 +112,12 @@ class Counted:
         return {**{name: float(count) for name, count in found}, "noise": self.sigma[0] * math.sqrt(self.bins / 2)}
 
     def roc(self) -> list[dict[str, float]]:
-        """Points of the ROC at the edges, by falling threshold, each rate with twice its error."""
+        """Points of the ROC at the edges, by falling threshold, each rate with its error."""
         sizes, points = np.maximum(self.clean.sum(axis=1), 1.0), []
         for k in range(1, self.bins):
             rates = self.clean[:, -k:].sum(axis=1) / sizes
             noise = self.sigma[0] * math.sqrt(min(k, self.bins - k)) / sizes
-            error = 2 * np.sqrt(noise**2 + rates * (1 - rates) / sizes)
+            error = np.sqrt(noise**2 + rates * (1 - rates) / sizes)
             points.append(dict(zip(("false", "true", "false_error", "true_error"), (*rates, *error), strict=True)))
         return [{key: float(value) for key, value in point.items()} for point in points]
 
@@ -133,7 +133,7 @@ class Counted:
                 continue
             share = float(self.clean[1, b]) / size
             noise = self.sigma[0] * math.hypot(share, 1 - share) / size
-            error = 2 * math.hypot(noise, math.sqrt(share * (1 - share) / size))
+            error = math.hypot(noise, math.sqrt(share * (1 - share) / size))
             predicted = float((weight * link(self.loss_of, np.clip(middles, -700, 700))).sum() / weight.sum())
             rows.append({"predicted": predicted, "share": share, "error": error, "records": size})
         return rows

@@ -26,6 +26,7 @@ HEADS = {"requester": "who asked", "epsilon_set_aside": "epsilon still set aside
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 PARTIAL = "What was before a version of privadmm that keeps it is not recorded."
 STACKED, CARDS = 3, 7  # columns
+LONG = 20  # letters of a number with its deviations
 MOST = 100  # rows of a table; the twin has all of them
 
 
@@ -167,7 +168,8 @@ def pictures(card: Card) -> str:
     drawn = [figure(chart) for chart in card.charts]
     missing = [paragraph(f"{name}: not drawn, since {why}.", "muted") for name, why in card.not_drawn]
     whose = "the records of the simulation" if card.simulation else "held-out records, as it was paid for"
-    results = table(f"The model on {whose}", ["Figure", "Value"], card.results, 1)
+    deviation = "; ± is one standard deviation" if any("±" in value for _, value in card.results) else ""
+    results = table(f"The model on {whose}{deviation}", ["Figure", "Value"], card.results, 1)
     return section("Charts", results if card.results else "", *drawn, *missing)
 
 
@@ -252,10 +254,11 @@ def listing(facts: Iterable[tuple[str, str]]) -> str:
 def table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]], numbers_from: int = 99) -> str:
     """A table that scrolls by itself where it is wider than the screen; columns from `numbers_from` on are numbers.
 
-    A row of more than STACKED columns becomes a list on a narrow screen, each cell under the name of its column; one of
-    more than CARDS columns always does.
+    A row of more than STACKED columns, or with numbers longer than LONG, becomes a list on a narrow screen, each cell
+    beside the name of its column; one of more than CARDS columns always does.
     """
-    shape = "cards" if len(heads) > CARDS else "stack" if len(heads) > STACKED else ""
+    long = any(len(cell) > LONG for row in rows for cell in row[numbers_from:])
+    shape = "cards" if len(heads) > CARDS else "stack" if len(heads) > STACKED or long else ""
     kind = ["" if place < numbers_from else ' class="n"' for place in range(len(heads))]
     # A browser forgets what a table is where its style makes a list of it, unless the roles are written out.
     role = ' role="{}"'.format if shape else lambda _: ""

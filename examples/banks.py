@@ -89,18 +89,20 @@ with picture(chosen.out / "banks", height=3.8, title=title, words=words, quick=c
     axes = figure.subplots()
     band(axes, persons, found.min(axis=1), found.max(axis=1), theme.certified)
     axes.plot(persons, found.mean(axis=1), "o-", color=theme.certified)
-    for value, text, color, style in (
-        (best, "both companies' columns, without privacy", theme.non_private, "--"),
-        (alone, "the bank's columns alone, without privacy", theme.baseline, "-."),
-        (majority, "always the majority", theme.majority, ":"),
+    for value, text, color, style, side in (
+        (best, "both companies' columns, without privacy", theme.non_private, "--", "bottom"),
+        (alone, "the bank's columns alone, without privacy", theme.baseline, "-.", "top"),
+        (majority, "always the majority", theme.majority, ":", "bottom"),
     ):
         axes.axhline(value, color=color, linestyle=style, linewidth=1.3)
         axes.annotate(
-            text, (persons[-1], value), xytext=(0, 4), textcoords="offset points", color=color, fontsize=9, ha="right"
-        )
+            text, (persons[-1], value), xytext=(0, 4 if side == "bottom" else -9), textcoords="offset points",
+            color=color, fontsize=9, ha="right", va=side,
+        )  # fmt: skip
+    below = len(persons) // 2 - 1  # there is room under the band
     axes.annotate(
-        "both companies' columns, private", (persons[-3], found[-3].max()), xytext=(-6, 6), textcoords="offset points",
-        color=theme.certified, ha="right",
+        "both companies' columns, private", (persons[below], found[below].min()), xytext=(10, -4),
+        textcoords="offset points", color=theme.certified, fontsize=9, va="top",
     )  # fmt: skip
     axes.set(xscale="log", xlabel="epsilon of a customer, at both companies together", ylabel="test accuracy (%)")
     axes.set(ylim=(35, 100))

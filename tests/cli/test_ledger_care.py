@@ -240,3 +240,36 @@ def test_a_run_in_a_process_of_its_own_is_refused_after_a_copy_was_put_back(plac
         put_back(old, file)
     assert codes == [0, 3]
     assert charged(file) == 0
+
+
+def test_a_backup_is_called_a_copy_and_not_a_ledger_that_was_put_back(place: Place) -> None:
+    """In a folder beside the ledger in use, by `ledger show` and by the report, which keep a file's name as it is."""
+    (place.path / "copies").mkdir()
+    file = place.path / "party.sqlite"
+    config = place.config(privacy={"budget": 2.0}, run={"ledger": "party.sqlite"})
+    assert place.train(config).code == 0
+    assert place.call("ledger", "backup", file, place.path / "copies/party.sqlite").code == 0
+    shown = " ".join(place.call("ledger", "show", place.path).out.split())
+    assert shown.count("(copy)") == 3  # a row for each party
+    assert "not the ledger in use" in shown
+    alone = " ".join(place.call("ledger", "show", place.path / "copies/party.sqlite").out.split())
+    assert "NOT IN USE" in alone
+    assert "LOCKED" not in alone
+    place.path.joinpath("out").rename(place.path.parent / f"{place.path.name}-out")  # whose ledger is party.sqlite
+    page = place.path / "page.html"
+    card = place.call("report", place.path, "--out", page, "--json").object
+    (notice,) = card["notices"]
+    assert notice.startswith("The ledger copies/party.sqlite is not the one in use")
+    assert notice in page.read_text(encoding="utf-8")
+    # A digest of 64 digits is seen by its beginning, and whole in a title and in the card.
+    (digest,) = {job["config"] for job in card["jobs"]}
+    assert f'<bdi title="{digest}">{digest[:12]}…</bdi>' in page.read_text(encoding="utf-8")
+
+
+def test_the_page_of_a_run_names_the_ledger_that_knows_what_was_refused(place: Place) -> None:
+    config = place.config(privacy={"budget": 2.0}, run={"ledger": "party.sqlite"})
+    out, page = place.train(config, "--json").object["out"], place.path / "page.html"
+    told = " ".join(place.call("report", out, "--out", page).out.split())
+    assert "cannot tell" in told
+    assert "Not recorded." not in page.read_text(encoding="utf-8")
+    assert f"the report of its ledger, {place.path / 'party.sqlite'}" in page.read_text(encoding="utf-8")

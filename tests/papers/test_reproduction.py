@@ -293,6 +293,11 @@ def test_the_page_is_whole_and_its_parts_are_found(tmp_path: Path) -> None:
     assert text.count('class="claim ') == 4
     assert 'data-verdict="thin"' in text
     assert "ε = 1" in text
+    # On a narrow screen a row of the score is a list, in which each number has its column's name beside it.
+    score = text[text.index('<table class="score"') :].split("</table>")[0]
+    heads = re.findall(r'<th class="n"[^>]*>([^<]*)</th>', score)
+    assert re.findall(r'data-name="([^"]*)"', score) == heads
+    assert heads[-1] == "our expectations that hold"
 
 
 def test_the_policy_admits_the_pages_own_style_and_script(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from privadmm.privacy.mechanisms import Simulation
 from privadmm.runs import private_evaluation
 from privadmm.runs.evaluations import exact, measurable
 from privadmm.runs.measures import Scored, evaluated, evaluated_numbers
-from small_runs import CLEAR, PRIVATE, SHARING, Place, with_changes, write_npz
+from small_runs import CLEAR, PRIVATE, SECURE, SHARING, Place, with_changes, write_npz
 
 PAID = with_changes(PRIVATE, {"evaluation": {"kind": "private", "held_out": 0.25}})
 
@@ -110,6 +110,51 @@ def test_a_simulation_with_a_private_evaluation_measures_by_the_same_records(pla
     assert "private, charged: 15 held-out records, 10% of the budget" in text
     assert "by noise" in text
     assert "Confusion" in people.out
+
+
+@pytest.mark.parametrize("changes", [{}, SECURE], ids=["own noise", "secure sums"])
+def test_how_vague_it_will_be_is_told_before_it_is_paid_for(place: Place, changes: Any) -> None:
+    config = place.config(with_changes(PAID, {"data": {"dim": 3}, **changes}))
+    account = place.call("account", config, "--records", "60", "--json").object["evaluation"]
+    done = place.train(config, "--json")
+    paid = done.object["private_evaluation"]
+    assert (account["records"], account["accuracy_noise"]) == (paid["records"], paid["accuracy"]["noise"])
+    assert account["accuracy_error"] ** 2 == pytest.approx(paid["accuracy"]["noise"] ** 2 + 0.25 / 15)
+    assert account["accuracy_error"] >= paid["accuracy"]["error"]
+    assert "will be vague" in account["warning"]
+    assert "will be vague" in done.err
+    assert "one standard deviation" in " ".join(place.call("account", config, "--records", "60").out.split())
+
+
+def test_without_sizes_it_is_not_told_and_without_an_evaluation_nothing_is(place: Place) -> None:
+    undeclared = place.call("account", place.config(PAID), "--json").object["evaluation"]
+    assert "sizes" in undeclared["unknown"]
+    assert "evaluation" not in place.call("account", place.config(PRIVATE), "--json").object
+
+
+def test_few_points_of_error_are_no_warning(place: Place) -> None:
+    found = place.call("account", place.config(ADULT), "--json").object["evaluation"]
+    assert found["accuracy_error"] < 0.05
+    assert found["warning"] is None
+
+
+def test_a_page_has_one_convention_and_draws_no_calibration_of_noise(place: Place) -> None:
+    said = place.train(place.config(PAID), "--json").object
+    paid = said["private_evaluation"]
+    assert len(paid["calibration"]) < 3  # of 15 records
+    page = place.path / "page.html"
+    card = place.call("report", said["out"], "--out", page, "--json").object
+    told = dict(card["results"])["accuracy, by the private evaluation"]
+    value, noise, error = (f"{100 * paid['accuracy'][part]:.1f}" for part in ("value", "noise", "error"))
+    assert told == f"{value} % ± {noise} by noise, ± {error} in all"
+    titles = {chart["key"]: chart["title"] for chart in card["charts"]}
+    assert titles["paid-roc"].endswith(f"± {paid['auc']['error']:.3f}")
+    assert "paid-calibration" not in titles
+    assert "too noisy to draw" in dict(card["not_drawn"])["Calibration by the private evaluation"]
+    text = page.read_text(encoding="utf-8")
+    assert "± is one standard deviation</caption>" in text
+    # Beside its deviations a number is too long for a column of a narrow screen.
+    assert '<table class="stack" role="table"><caption>The model on' in text
 
 
 def test_vertical_parties_and_clear_methods_have_figures_too(place: Place) -> None:

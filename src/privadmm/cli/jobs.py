@@ -125,11 +125,13 @@ def audit(
 @contextmanager
 def progress_bar(job: "Job", done: int) -> "Iterator[Callback]":
     """The bar of a run; before it, advice and warnings about the job."""
+    from privadmm.runs.private_evaluation import foreseen
     from privadmm.runs.recommend import warnings_of
 
     if (advice := job.algorithm.advice(job.public)) is not None:
         typer.echo(f"{job.algorithm.name}: {advice}", err=True)
-    for problem in warnings_of(job) if done == 0 else ():
+    vague = (foreseen(job) or {}).get("warning")
+    for problem in [*warnings_of(job), *([] if vague is None else [vague])] if done == 0 else ():
         typer.echo(f"warning: {problem}", err=True)
     rounds = job.public.rounds
     with bar(f"{job.algorithm.name}, round", rounds, done) as update:

@@ -22,6 +22,7 @@ from privadmm.params import check_positive, check_probability
 from privadmm.privacy.accounting import Claim
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.sums import SecureSum
+from privadmm.runs import private_evaluation
 from privadmm.runs.charges import charges
 from privadmm.runs.recommend import LEAST_PARTIES, Expected, Facts, delta_warning, expected_fields, recommend
 from privadmm.runs.recommend import expected as judge
@@ -152,6 +153,7 @@ def account(config: Config, count: int | None = None) -> dict[str, Any]:
         **job.in_sums,
         **outlook(job),
         **of_delta(job),
+        **of_evaluation(job),
         "parties": charges(job, job.leave),
     }
 
@@ -180,6 +182,15 @@ def of_delta(job: Job) -> dict[str, str]:
         if (problem := delta_warning(job)) is not None:
             return {"delta_warning": problem}
     return {}
+
+
+def of_evaluation(job: Job) -> dict[str, Any]:
+    """How well the private evaluation will know the accuracy, where there is one."""
+    try:
+        foreseen = private_evaluation.foreseen(job)
+    except UndeclaredError as error:
+        foreseen = {"unknown": str(error)}
+    return {} if foreseen is None else {"evaluation": foreseen}
 
 
 def with_sums(job: Job) -> Expected | None:
@@ -263,6 +274,7 @@ def planned(config: Config, epsilon: float | None, delta: float | None, count: i
         **job.in_sums,
         **expected,
         **of_delta(job),
+        **of_evaluation(job),
         **({"recommended": recommend(facts(asked, count)).table} if "expected" in expected else {}),
     }
 

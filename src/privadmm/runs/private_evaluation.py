@@ -17,14 +17,17 @@ import numpy as np
 from privadmm.algorithms.counting import LESS, MOVES
 from privadmm.algorithms.evaluated import Evaluated
 from privadmm.algorithms.score_table import Judged, curves_of, function_of
-from privadmm.data.arrays import Floats
+from privadmm.data.arrays import Floats, Ints
+from privadmm.data.holding_out import held_sizes
 from privadmm.engine.job import Job
 from privadmm.engine.loop import Progress
+from privadmm.engine.mail import nobody
 from privadmm.optim.class_curves import Curves
 from privadmm.optim.losses import LINKED, Loss, link
 from privadmm.privacy.events import WithRatio
 
 REDRAWN = 24
+VAGUE = 0.05  # standard deviation of an accuracy that is worth a warning
 LOST = "nobody with held-out records was left, or a message was missing, without which a secure sum cannot be read"
 WORDS = "held-out records, by a charged release with noise"
 
@@ -118,12 +121,12 @@ class Counted:
         return {**{name: float(count) for name, count in found}, "noise": self.sigma[0] * math.sqrt(self.bins / 2)}
 
     def roc(self) -> list[dict[str, float]]:
-        """Points of the ROC at the edges, by falling threshold, each rate with twice its error."""
+        """Points of the ROC at the edges, by falling threshold, each rate with its error."""
         sizes, points = np.maximum(self.clean.sum(axis=1), 1.0), []
         for k in range(1, self.bins):
             rates = self.clean[:, -k:].sum(axis=1) / sizes
             noise = self.sigma[0] * math.sqrt(min(k, self.bins - k)) / sizes
-            error = 2 * np.sqrt(noise**2 + rates * (1 - rates) / sizes)
+            error = np.sqrt(noise**2 + rates * (1 - rates) / sizes)
             points.append(dict(zip(("false", "true", "false_error", "true_error"), (*rates, *error), strict=True)))
         return [{key: float(value) for key, value in point.items()} for point in points]
 
@@ -139,7 +142,7 @@ class Counted:
                 continue
             share = float(self.clean[1, b]) / size
             noise = self.sigma[0] * math.hypot(share, 1 - share) / size
-            error = 2 * math.hypot(noise, math.sqrt(share * (1 - share) / size))
+            error = math.hypot(noise, math.sqrt(share * (1 - share) / size))
             predicted = float((weight * link(self.loss_of, np.clip(middles, -700, 700))).sum() / weight.sum())
             rows.append({"predicted": predicted, "share": share, "error": error, "records": size})
         return rows
@@ -165,12 +168,13 @@ def found(job: Job, progress: Progress) -> dict[str, Any] | None:
 
 
 def figures(job: Job, method: Evaluated, memory: Judged, progress: Progress) -> dict[str, Any]:
-    sigma = noise_of(job, method, progress, 0), noise_of(job, method, progress, 1)
+    """The figures of what was released, each with its errors."""
+    first, second = (noise_of(job, method, progress.mail.absent, k) for k in (0, 1))
     linked = isinstance(job.public.loss, LINKED)
     table = method.layout.edges(memory.model, method.range)
     counts = memory.counts.reshape(2, method.bins)
     n, summed = (int(held) for held in memory.held)
-    seen = Counted(n, summed, table, counts, memory.sums, sigma, method.clip, job.public.loss)
+    seen = Counted(n, summed, table, counts, memory.sums, (first, second), method.clip, job.public.loss)
     return {
         "auc": seen.auc(),
         "log_loss" if linked else "loss": seen.loss(),
@@ -180,13 +184,37 @@ def figures(job: Job, method: Evaluated, memory: Judged, progress: Progress) -> 
         "confusion": seen.confusion(),
         "roc": seen.roc(),
         "calibration": seen.calibration() if linked else [],
-        "noise": {"counts": sigma[0], "sums": sigma[1]},
+        "noise": {"counts": first, "sums": second},
     }
 
 
-def noise_of(job: Job, method: Evaluated, progress: Progress, k: int) -> float:
-    """The standard deviation of the k-th release, added up over all parties, in records."""
-    at, absent = (job.public.rounds - method.releases + k, 0), progress.mail.absent
+def foreseen(job: Job) -> dict[str, Any] | None:
+    """How well a job's private evaluation will know the accuracy, from its plan alone; None where it has none.
+
+    `noise` is that of the release and `error` also has the chance of a sample, both one standard deviation. An accuracy
+    of one half has the most of the latter.
+    """
+    method = job.algorithm
+    if not isinstance(method, Evaluated):
+        return None
+    n = int(held_sizes(job.public.sizes, method.held_out).sum())
+    noise = noise_of(job, method, nobody(), 1) / (LESS * n)
+    error = math.hypot(noise, math.sqrt(0.25 / n))
+    told = {"records": n, "share": method.share, "accuracy_noise": noise, "accuracy_error": error}
+    if error <= VAGUE:
+        return {**told, "warning": None}
+    # Noise is only what a larger share would change.
+    more = "[evaluation] share or held_out" if noise > error / 2 else "[evaluation] held_out"
+    return {
+        **told,
+        "warning": f"the private evaluation will be vague: the accuracy that it tells has a standard deviation of "
+        f"{100 * error:.1f} points. Raise {more}, or remove [evaluation] and keep its share of the budget for training",
+    }
+
+
+def noise_of(job: Job, method: Evaluated, absent: Ints, k: int) -> float:
+    """The standard deviation of the k-th release, added up over all parties that are there, in records."""
+    at = (job.public.rounds - method.releases + k, 0)
     gone = [party for party, first in absent.tolist() if first <= at[0]]
     here = [party for party in job.public.ids.tolist() if party not in gone]
     if job.sums is not None:

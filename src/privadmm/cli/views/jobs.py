@@ -285,7 +285,19 @@ def counted(parties: list[dict[str, Any]]) -> str:
 
 def outlook(r: dict[str, Any]) -> Facts:
     """Noise against signal, where the number of records is known; what is recommended instead; and a large delta."""
-    return [*noise(r), ("warning", screen.alarm(r.get("delta_warning")))]
+    return [*noise(r), ("warning", screen.alarm(r.get("delta_warning"))), *vagueness(r.get("evaluation"))]
+
+
+def vagueness(found: dict[str, Any] | None) -> Facts:
+    """How well the accuracy will be known that a private evaluation tells."""
+    if found is None:
+        return []
+    if "unknown" in found:
+        return [("evaluation", f"how vague it will be is not known: {escape(found['unknown'])}")]
+    noise, error = (f"{100 * found[key]:.1f}" for key in ("accuracy_noise", "accuracy_error"))
+    told = f"accuracy +- {noise} points by noise, +- {error} in all at most, one standard deviation each"
+    words = f"private, {found['records']:,} held-out records, {found['share']:.0%} of the budget: {told}"
+    return [("evaluation", words), ("warning", screen.alarm(found["warning"]))]
 
 
 def noise(r: dict[str, Any]) -> Facts:

@@ -61,8 +61,11 @@ def as_text(ledger: Json) -> str:
         facts.append((row_of(one), f"put back from a copy: {charged} ({told(one['because'])})"))
     if (reason := ledger["policies"][0]["because"]) is not None:
         facts.append(("row 1", told(reason)))
+    if ledger["unanchored"]:
+        facts.append(("NOT IN USE", f"{ledger['behind']}: it is a backup, or was moved without it"))
+    elif ledger["behind"] is not None:
+        facts.append(("LOCKED", f"{screen.escape(ledger['behind'])}: it was put back from a copy"))
     if ledger["behind"] is not None:
-        facts.append(("LOCKED", f"{screen.escape(ledger['behind'])}: it was put back from a copy, or moved without it"))
         facts.append(("", Path(f'privadmm ledger restore BACKUP {ledger["file"]} --because "..."')))
     if failed is not None:
         last = failed["why"].strip().splitlines()[-1:] or [""]
@@ -156,6 +159,10 @@ def several(folder: Path, ledgers: Sequence[Json]) -> str:
     rows = []
     for ledger in ledgers:
         name = told(Path(ledger["file"]).relative_to(folder))
+        if ledger["unanchored"]:
+            name += " (copy)"
+        elif ledger["behind"] is not None or ledger["locked"] is not None:
+            name += " (LOCKED)"
         known = ledger["name"]
         count = "-" if ledger["refusals"] is None else str(len(ledger["refusals"]))
         for party in ledger["parties"]:
@@ -166,7 +173,12 @@ def several(folder: Path, ledgers: Sequence[Json]) -> str:
             spent = shown_cost(party["epsilon_spent"], ".4f")
             rows.append([name, who, budget, spent, *rest, str(len(ledger["jobs"])), count])
     columns = ("ledger", "party", "budget", "spent", "aside", "left", "jobs", "refused")
-    return screen.shown(screen.table(f"{len(ledgers)} ledgers, epsilon", columns, rows, ("ledger", "party")))
+    copies = any(ledger["unanchored"] for ledger in ledgers)
+    note = "its anchor is not beside it: a backup, or moved without it, and not the ledger in use"
+    return screen.shown(
+        screen.table(f"{len(ledgers)} ledgers, epsilon", columns, rows, ("ledger", "party")),
+        *([screen.rows([("copy", note)])] if copies else []),
+    )
 
 
 def changes(changed: Json) -> str:

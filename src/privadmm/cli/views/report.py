@@ -17,7 +17,13 @@ def told(card: Card, written: Mapping[str, str]) -> str:
         ("status", screen.escape(card.status)),
         ("guarantee", figure or words.notation(card.epsilon or 0.0, card.delta or 0.0)),
         ("", said),
-        ("refused", words.NOT_RECORDED if card.refusals is None else f"{len(card.refusals)} requests"),
+        ("refused", refused(card)),
         *((name, Path(place)) for name, place in written.items()),
     ]
     return screen.shown(screen.rows(facts))
+
+
+def refused(card: Card) -> str:
+    if card.refusals is None:
+        return screen.escape(words.not_here(card.kind, card.refusals_at))
+    return f"{len(card.refusals)} requests"

@@ -124,6 +124,8 @@ def overview(path: Path) -> Json:
             "head": ledger.head,
             # What it lacks of what its anchor knows.
             "behind": behind,
+            # Its anchor is not beside it: it is a backup, or was moved without it, and is not the ledger in use.
+            "unanchored": checked.unanchored,
             # The failed tick, with the reason, which only the ledger's steward is told.
             "locked": None if failed is None else {**asdict(failed), "why": ledger.why},
             "at_work": not resting,

@@ -24,6 +24,8 @@ from privadmm.runs.style import symbols
 
 ZONES: dict[bool | None, Zone] = {True: "good", False: "poor", None: "thin"}
 LONGEST = 100_000  # letters of a text; nothing in a study comes from outside
+SCORED = {"held": "hold", "failed": "do not hold", "unjudged": "cannot be judged", "claims": "claims"}
+OURS = "our expectations that hold"
 MANY = 5  # columns of a table, beyond which it needs the whole width
 ROWS = 14  # of a table, beyond which it is folded
 PLACE = re.compile(r"\b(Figures?|Tables?) (\d+|[IVX]+)(?:(?:\([a-z]\))?(?: and |, | to )(\d+))?")
@@ -136,18 +138,24 @@ def scores(studies: Sequence[Study]) -> str:
         count = study.verdicts["paper"]
         shares = zip(("good", "poor", "thin"), (count["held"], count["failed"], count["unjudged"]), strict=True)
         bar = "".join(f'<span class="{zone}" style="flex:{share}"></span>' for zone, share in shares if share)
-        numbers = "".join(f'<td class="n">{count[key]}</td>' for key in ("held", "failed", "unjudged", "claims"))
         own = study.verdicts["ours"]
-        rows.append(
-            f'<tr><td><a href="#{text(study.paper)}">{text(study.title)}</a><div class="bar" aria-hidden="true">{bar}'
-            f'</div></td>{numbers}<td class="n">{own["held"]} of {own["claims"]}</td></tr>'
+        told = (*(str(count[key]) for key in SCORED), f"{own['held']} of {own['claims']}")
+        numbers = "".join(
+            f'<td class="n" role="cell" data-name="{name}">{value}</td>'
+            for name, value in zip((*SCORED.values(), OURS), told, strict=True)
         )
-    heads = "".join(f'<th class="n" scope="col">{head}</th>' for head in ("hold", "do not hold", "cannot be judged"))
+        rows.append(
+            f'<tr role="row"><td role="cell"><a href="#{text(study.paper)}">{text(study.title)}</a>'
+            f'<div class="bar" aria-hidden="true">{bar}</div></td>{numbers}</tr>'
+        )
+    names = (*SCORED.values(), OURS)
+    heads = "".join(f'<th class="n" scope="col" role="columnheader">{name}</th>' for name in names)
+    # On a narrow screen the style makes a list of each row; the roles say that it still is a table.
     return (
-        '<div class="scroll"><table class="score"><caption>The papers\' claims, and our own expectations</caption>'
-        f'<thead><tr><th scope="col">paper</th>{heads}<th class="n" scope="col">claims</th>'
-        '<th class="n" scope="col">our expectations that hold</th></tr></thead>'
-        f"<tbody>{''.join(rows)}</tbody></table></div>"
+        '<div class="scroll"><table class="score" role="table">'
+        "<caption>The papers' claims, and our own expectations</caption>"
+        f'<thead role="rowgroup"><tr role="row"><th scope="col" role="columnheader">paper</th>{heads}</tr></thead>'
+        f'<tbody role="rowgroup">{"".join(rows)}</tbody></table></div>'
     )
 
 

@@ -72,6 +72,7 @@ class Card:
     learners: tuple[Row, ...]
     budgets: tuple[Budget, ...]
     refusals: tuple[Mapping[str, Any], ...] | None  # None: not recorded
+    refusals_at: tuple[str, ...] = ()  # of a run: the ledgers whose reports have them, where it knows them
     register_is_partial: bool = False  # an earlier version kept a ledger, and recorded neither times nor refusals
     vertical: bool = False  # parties hold columns of the same people
     notices: tuple[str, ...] = ()

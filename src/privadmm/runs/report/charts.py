@@ -48,7 +48,7 @@ class Lines:
 
 @dataclass(frozen=True)
 class Spread:
-    """Values one below the other, each with twice its standard deviation on both sides where that is known."""
+    """Values one below the other, each with its standard deviation on both sides where that is known."""
 
     key: str
     title: str
@@ -110,7 +110,7 @@ def lines(chart: Lines) -> tuple[str, int]:
 
 def spread(chart: Spread) -> tuple[str, int]:
     """Rows of dots with whiskers; labels on the left take what they need, up to 0.45 of the width."""
-    ends = [value + side * 2 * (deviation or 0.0) for _, value, deviation in chart.rows for side in (-1, 1)]
+    ends = [value + side * (deviation or 0.0) for _, value, deviation in chart.rows for side in (-1, 1)]
     longest = int(0.45 * WIDTH / DIGITS)
     names = [name if len(name) <= longest else name[: longest - 1] + "…" for name, _, _ in chart.rows]
     left = 16 + DIGITS * max(map(len, names), default=0)
@@ -127,7 +127,7 @@ def spread(chart: Spread) -> tuple[str, int]:
         y = TOP + LINE * (place + 0.5)
         parts.append(text(left - 8, y + 4, name, "end"))
         if deviation:
-            parts.append(rule("whisker", across(value - 2 * deviation), y, across(value + 2 * deviation), y))
+            parts.append(rule("whisker", across(value - deviation), y, across(value + deviation), y))
         parts.append(dot("d1", across(value), y))
     return "".join(parts), bottom + BOTTOM
 

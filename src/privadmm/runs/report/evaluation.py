@@ -20,6 +20,7 @@ from privadmm.runs.report.charts import Chart, Lines, Series, thinned
 RATES = ("false positive rate", "true positive rate")
 CHANCES = ("predicted probability", "share of the second class")
 NO_CLASSES = "there are no classes"
+FEWEST_BINS = 3  # of a calibration that is drawn
 
 
 @dataclass(frozen=True)
@@ -66,18 +67,18 @@ def pictures(found: Evaluation) -> list[Chart]:
 
 
 def private_pictures(found: Mapping[str, Any]) -> list[Chart]:
-    """The two charts of a private evaluation, with bands of two standard deviations."""
+    """The charts of a private evaluation, with bands of one standard deviation; few bins are no calibration."""
     area, rows = found["auc"], sorted(found["roc"], key=lambda row: (row["false"], row["true"]))
     points = [(0.0, 0.0), *((row["false"], row["true"]) for row in rows), (1.0, 1.0)]
     errors = (0.0, *upright(points, rows), 0.0)
-    title = f"ROC by the private evaluation, area {area['value']:.3f} ± {2 * area['error']:.3f}"
+    title = f"ROC by the private evaluation, area {area['value']:.3f} ± {area['error']:.3f}"
     which = (
-        f"{found['records']:,} held-out records, from counts with noise; bands reach two standard deviations, of noise "
+        f"{found['records']:,} held-out records, from counts with noise; bands reach one standard deviation, of noise "
         "and of chance together, to each side. The area is released by itself, and has less noise than the line"
     )
     drawn: list[Chart] = [roc("paid-roc", title, which, Series("counted with noise", tuple(points), errors))]
     bins = found["calibration"]
-    if bins:
+    if len(bins) >= FEWEST_BINS:
         words = "What share of each bin of scores is of the second class, counted with noise; bands as beside the ROC."
         shares = tuple((row["predicted"], row["share"]) for row in bins)
         series = Series("bins of the score", shares, tuple(row["error"] for row in bins))

@@ -167,17 +167,24 @@ def learners(
 def notices(found: Mapping[str, Json], private: bool) -> list[str]:
     lines = [] if private else ["Not private: no epsilon covers what these ledgers have on record."]
     for name, view in found.items():
-        if view["behind"] is not None:
-            lines.append(f"{name} is locked: it lacks rows that were on record, so it was put back from a copy.")
+        if view["unanchored"]:
+            lines.append(
+                f"The ledger {name} is not the one in use: its anchor is not beside it. It is a backup, or was moved "
+                "without it; it says what was on record when it was copied."
+            )
+        elif view["behind"] is not None:
+            lines.append(
+                f"The ledger {name} is locked: it lacks rows that were on record; it was put back from a copy."
+            )
         if view["locked"] is not None:
-            lines.append(f"{name} is locked: a step failed. It is charged in full, and its job is over.")
+            lines.append(f"The ledger {name} is locked: a step failed. It is charged in full, and its job is over.")
         if failed(view):
             lines.append(
-                f"{name}: a job failed after records were read, and no statement is certified for it. How far it came "
-                "is not told here: all of the budget counts as spent."
+                f"The ledger {name}: a job failed after records were read, and no statement is certified for it. How "
+                "far it came is not told here: all of the budget counts as spent."
             )
         lines += [
-            f"{name}{in_row(row)}: put back from a copy; {words.cost(row['epsilon'])} was charged for the loss."
+            f"The ledger {name}{in_row(row)}: put back from a copy; {words.cost(row['epsilon'])} was charged for it."
             for row in view["restored"]
         ]
     return lines

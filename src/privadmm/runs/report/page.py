@@ -24,8 +24,10 @@ JOB_FIRST = ("purpose", "requester", "job", "ledger", "state", "admitted", "bega
 REFUSAL_FIRST = ("why", "kind", "times", "first", "last", "requester", "purpose")
 HEADS = {"requester": "who asked", "epsilon_set_aside": "epsilon still set aside"}
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+SHA256 = re.compile(r"[0-9a-f]{64}")
 PARTIAL = "What was before a version of privadmm that keeps it is not recorded."
 STACKED, CARDS = 3, 7  # columns
+LONG = 20  # letters of a number with its deviations
 MOST = 100  # rows of a table; the twin has all of them
 
 
@@ -140,7 +142,7 @@ def spending(row: Budget) -> list[str]:
 
 def refusals(card: Card) -> str:
     if card.refusals is None:
-        return section("What was refused", paragraph("Not recorded."))
+        return section("What was refused", paragraph(words.closed(words.not_here(card.kind, card.refusals_at))))
     note = paragraph(PARTIAL, "muted") if card.register_is_partial else ""
     if not card.refusals:
         return section("What was refused", paragraph("Nothing."), note)
@@ -160,14 +162,15 @@ def records(caption: str, rows: Sequence[Mapping[str, Any]], first: Sequence[str
     known = dict.fromkeys(key for row in rows for key in row if key != "secure_sum")
     keys = [*(key for key in first if key in known), *(key for key in known if key not in first)]
     heads = [HEADS.get(key, key.replace("_", " ")) for key in keys]
-    return table(caption, heads, [[text_of(row.get(key)) for key in keys] for row in rows])
+    return table(caption, heads, [[text_of(row.get(key)) for key in keys] for row in rows], brief=True)
 
 
 def pictures(card: Card) -> str:
     drawn = [figure(chart) for chart in card.charts]
     missing = [paragraph(f"{name}: not drawn, since {why}.", "muted") for name, why in card.not_drawn]
     whose = "the records of the simulation" if card.simulation else "held-out records, as it was paid for"
-    results = table(f"The model on {whose}", ["Figure", "Value"], card.results, 1)
+    deviation = "; ± is one standard deviation" if any("±" in value for _, value in card.results) else ""
+    results = table(f"The model on {whose}{deviation}", ["Figure", "Value"], card.results, 1)
     return section("Charts", results if card.results else "", *drawn, *missing)
 
 
@@ -227,6 +230,11 @@ def isolated(text: str | None) -> str:
     return "" if text is None else f"<bdi>{short(text)}</bdi>"
 
 
+def digest(text: str) -> str:
+    """A text; of a SHA-256 only its beginning is seen, and all of it where the mouse is."""
+    return f'<bdi title="{text}">{text[:12]}…</bdi>' if SHA256.fullmatch(text) else isolated(text)
+
+
 def text_of(value: object) -> str:
     if value is None:
         return words.NOT_RECORDED
@@ -249,13 +257,16 @@ def listing(facts: Iterable[tuple[str, str]]) -> str:
     return "<dl>" + "".join(f"<dt>{safe(name)}</dt><dd>{value}</dd>\n" for name, value in facts) + "</dl>\n"
 
 
-def table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]], numbers_from: int = 99) -> str:
+def table(
+    caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]], numbers_from: int = 99, brief: bool = False
+) -> str:
     """A table that scrolls by itself where it is wider than the screen; columns from `numbers_from` on are numbers.
 
-    A row of more than STACKED columns becomes a list on a narrow screen, each cell under the name of its column; one of
-    more than CARDS columns always does.
+    A row of more than STACKED columns, or with numbers longer than LONG, becomes a list on a narrow screen, each cell
+    beside the name of its column; one of more than CARDS columns always does. `brief` shows a digest by its beginning.
     """
-    shape = "cards" if len(heads) > CARDS else "stack" if len(heads) > STACKED else ""
+    long = any(len(cell) > LONG for row in rows for cell in row[numbers_from:])
+    shape = "cards" if len(heads) > CARDS else "stack" if len(heads) > STACKED or long else ""
     kind = ["" if place < numbers_from else ' class="n"' for place in range(len(heads))]
     # A browser forgets what a table is where its style makes a list of it, unless the roles are written out.
     role = ' role="{}"'.format if shape else lambda _: ""
@@ -267,7 +278,7 @@ def table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]], num
     for row in rows[:MOST]:
         first, *others = row
         cells = "".join(
-            f"<td{role('cell')}{k}{name}><bdi>{short(cell)}</bdi></td>"
+            f"<td{role('cell')}{k}{name}>{digest(cell) if brief else isolated(cell)}</td>"
             for cell, k, name in zip(others, kind[1:], names[1:], strict=True)
         )
         start = f'<th scope="row"{role("rowheader")}{names[0]}><bdi>{short(first)}</bdi></th>'

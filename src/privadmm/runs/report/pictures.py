@@ -8,7 +8,7 @@ from privadmm.errors import PrivadmmError
 from privadmm.privacy.accounting import printed
 from privadmm.runs.recommend import THIN, TOO_SMALL, expected_fields
 from privadmm.runs.report.charts import Chart, Lines, Series, Spread, apart
-from privadmm.runs.report.evaluation import evaluate, private_pictures
+from privadmm.runs.report.evaluation import FEWEST_BINS, evaluate, private_pictures
 from privadmm.runs.report.evaluation import pictures as evaluated
 from privadmm.runs.report.noise_alone import noise_alone
 
@@ -32,6 +32,7 @@ def of(run: "Run") -> tuple[list[Chart], list[Missing]]:
         ("Noise against signal", *against_signal(run)),
         ("Coefficients", *coefficients(run)),
         ("ROC and calibration", *evaluation(run)),
+        ("Calibration by the private evaluation", [], too_noisy(run)),
     ):
         charts += found
         if why:
@@ -110,7 +111,7 @@ def coefficients(run: "Run") -> tuple[list[Chart], str]:
     count = len(model.weights)
     which = f"The {MOST_WEIGHTS} largest of {count} weights" if count > MOST_WEIGHTS else f"All {count} weights"
     bars = (
-        "no uncertainty is shown" if spread is None else "bars reach two standard deviations of the noise to each side"
+        "no uncertainty is shown" if spread is None else "bars reach one standard deviation of the noise to each side"
     )
     said = f"{which}, on rows scaled into the unit ball; {bars}: {why}. What other records would give is not shown."
     return [Spread("weights", "Coefficients", said, "weight", rows)], ""
@@ -124,6 +125,15 @@ def evaluation(run: "Run") -> tuple[list[Chart], str]:
         why = f"the private evaluation was lost: {paid['missing']}"
     measured, told = measured_evaluation(run)
     return charts + measured, why or ("" if charts and not run.simulation else told)
+
+
+def too_noisy(run: "Run") -> str:
+    """Why the calibration that a private evaluation paid for is not drawn; empty where it is, or there is none."""
+    paid = (run.result or {}).get("private_evaluation") or {}
+    if "log_loss" not in paid or (kept := len(paid["calibration"])) >= FEWEST_BINS:
+        return ""
+    told = f"{kept} of {len(paid['roc']) + 1} bins of the score hold more records than noise"
+    return f"it is too noisy to draw: {told}" + ("; the table above has them" if kept else "")
 
 
 def measured_evaluation(run: "Run") -> tuple[list[Chart], str]:

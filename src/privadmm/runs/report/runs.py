@@ -168,6 +168,7 @@ def card_of(path: Path, views: Sequence[Json], original: Path | None) -> Card:
         learners=tuple(learnt),
         budgets=tuple(budgets(run, views)),
         refusals=tuple(row for view in views for row in view["refusals"]) if refusals_known(views) else None,
+        refusals_at=tuple(ledger_paths(run)),
         register_is_partial=any(view["register_is_partial"] for view in views),
         vertical=run.shape is not None and bool(run.shape.columns),
         notices=tuple(notices(run, views)),
@@ -306,19 +307,22 @@ def hashes(run: Run) -> list[tuple[str, str]]:
 
 def commands(run: Run) -> list[str]:
     """Commands that check the hashes."""
-    place, ledger = run.directory, str((run.result or {}).get("ledger", ""))
-    if run.members:
-        ledger = "LEDGER"  # each party's own
-    files = (
-        [ledger]
-        if ledger and not Path(ledger).is_dir()
-        else [str(one) for one in sorted(Path(ledger).glob("*.sqlite"))]
-    )
-    if run.result is None:
-        files = [str(path) for path in (place.ledger, *sorted(place.ledgers.glob("*.sqlite"))) if path.exists()]
+    place, files = run.directory, ["LEDGER"] if run.members else ledger_paths(run)  # LEDGER: each party's own
     sums = [["sha256sum", str(file)] for file in (place.model, place.receipts, place.config) if file.exists()]
     checks = [["privadmm", "ledger", "verify", file, "--against", str(place.path)] for file in files]
     return [shlex.join(line) for line in (*checks, *sums)]
+
+
+def ledger_paths(run: Run) -> list[str]:
+    """The ledgers that count the run; none of a federation, where each is with its party."""
+    place, ledger = run.directory, str((run.result or {}).get("ledger", ""))
+    if run.members:
+        return []
+    if run.result is None:
+        return [str(path) for path in (place.ledger, *sorted(place.ledgers.glob("*.sqlite"))) if path.exists()]
+    if ledger and not Path(ledger).is_dir():
+        return [ledger]
+    return [str(one) for one in sorted(Path(ledger).glob("*.sqlite"))]
 
 
 def versions(run: Run) -> list[tuple[str, str]]:

@@ -117,6 +117,16 @@ def colluding(count: int, parties: int, epsilon: float | None) -> list[str]:
     return [f"The coordinator with {who}", "no limit" if epsilon is None else cost(epsilon)]
 
 
+def not_here(kind: str, places: Sequence[str]) -> str:
+    """Why a page has no list of what was refused, and which one has."""
+    if kind != "run":
+        return "not recorded: the version of privadmm that made the ledger kept no list of it"
+    where = "each party's own ledger, at the party"
+    if places:
+        where = f"the report of {'its ledger' if len(places) == 1 else 'its ledgers'}, {parties(places)}"
+    return f"the page of a run cannot tell: what was refused is kept in ledgers. It stands in {where}"
+
+
 def rounded_down(left: float) -> str:
     """What is left of a budget, for people: never more than there is."""
     return f"{math.floor(left * 1e4) / 1e4:g}"

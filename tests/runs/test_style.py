@@ -5,7 +5,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from privadmm.runs.palette import DARK, THEMES, Theme
@@ -14,6 +14,7 @@ from privadmm.runs.style import QUICK, band, caption, finish, log_ticks, picture
 
 @settings(max_examples=60)
 @given(st.floats(-8, 8), st.floats(0.05, 12))
+@example(0.0, 7.0)  # eight powers of ten
 def test_a_logarithmic_axis_has_a_few_ticks_inside_it(start: float, decades: float) -> None:
     low, high = 10**start, 10 ** (start + decades)
     ticks = log_ticks(low, high)

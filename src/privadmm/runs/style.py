@@ -183,7 +183,7 @@ def log_ticks(low: float, high: float, most: int = 7) -> list[float]:
     for steps in (finest, (1, 1.5, 2, 2.5, 3, 4, 6, 8), (1, 1.5, 2, 3, 5, 7), (1, 2, 3, 5), (1, 2, 5), (1, 3), (1,)):
         if len(found := inside(steps)) <= most:
             return found
-    return inside((1,), every=-(-(last - first) // most))
+    return inside((1,), every=-(-(last - first + 1) // most))
 
 
 def plain(value: float) -> str:

@@ -131,7 +131,7 @@ def test_a_node_that_is_not_let_in_goes_on_trying(town: Town) -> None:
     town.wait(lambda: "privadmm_healthy 1" in (town.root / "node.prom").read_text(), "the next textfile")
     checked = town.call("check", place.folder)
     found = {one["what"]: one for one in checked["checked"][str(place.folder)]}
-    assert found["registered"]["said"] == "party 0 is online, party 1 is online, party 2 is online"
+    assert found["registered"]["said"] == "connected now: party 0, party 1, party 2"
     assert "is taken by its own process" in found["port"]["said"]
     assert checked["code"] == 0, [one for one in found.values() if one["state"] == "bad"]
     own = town.call("check", town.own(1))

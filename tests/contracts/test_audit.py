@@ -17,7 +17,7 @@ from privadmm.privacy.calibration import Target
 from privadmm.privacy.sums import SecureSum
 
 # With a large delta a few games decide; `privadmm audit` uses the config's delta.
-DELTA, ROUNDS, TRIALS = 0.02, 5, 40_000
+DELTA, ROUNDS, TRIALS = 0.02, 5, 60_000
 CONFIDENCE = 0.999
 
 

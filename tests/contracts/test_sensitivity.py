@@ -43,7 +43,7 @@ def situations(draw: st.DrawFn, case: Case) -> tuple[Any, ...]:
 
 
 def search(case: Case) -> None:
-    @settings(max_examples=100, deadline=None, derandomize=True, database=None, phases=[Phase.generate])
+    @settings(max_examples=150, deadline=None, derandomize=True, database=None, phases=[Phase.generate])
     @given(situations(case))
     def holds(situation: tuple[Any, ...]) -> None:
         moved, allowed = move(case, *situation)

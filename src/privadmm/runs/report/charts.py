@@ -10,7 +10,7 @@ from privadmm.runs.report.safe import safe, short
 WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 74, 26, 14, 44
 POINTS = 240  # of a line; more would not be seen
-LINE, DIGITS = 22, 8.3  # height of a row of a `Spread`, width of a letter
+LINE, LETTER = 25, 10.9  # height of a row of a `Spread`, width of a letter where it is largest: on a narrow screen
 
 Point = tuple[float, float]
 T = TypeVar("T")
@@ -111,9 +111,9 @@ def lines(chart: Lines) -> tuple[str, int]:
 def spread(chart: Spread) -> tuple[str, int]:
     """Rows of dots with whiskers; labels on the left take what they need, up to 0.45 of the width."""
     ends = [value + side * (deviation or 0.0) for _, value, deviation in chart.rows for side in (-1, 1)]
-    longest = int(0.45 * WIDTH / DIGITS)
+    longest = int(0.45 * WIDTH / LETTER)
     names = [name if len(name) <= longest else name[: longest - 1] + "…" for name, _, _ in chart.rows]
-    left = 16 + DIGITS * max(map(len, names), default=0)
+    left = 16 + LETTER * max(map(len, names), default=0)
     bottom = TOP + LINE * len(names)
     axis = Axis.rounded([*ends, 0.0, *(value for _, value in chart.levels)], left, WIDTH - RIGHT)
     across, parts = axis.at, []

@@ -263,10 +263,12 @@ def table(
     """A table that scrolls by itself where it is wider than the screen; columns from `numbers_from` on are numbers.
 
     A row of more than STACKED columns, or with numbers longer than LONG, becomes a list on a narrow screen, each cell
-    beside the name of its column; one of more than CARDS columns always does. `brief` shows a digest by its beginning.
+    beside the name of its column; one of more than CARDS columns always does. Of STACKED columns of words the last
+    explains the others, and stands below them there. `brief` shows a digest by its beginning.
     """
     long = any(len(cell) > LONG for row in rows for cell in row[numbers_from:])
     shape = "cards" if len(heads) > CARDS else "stack" if len(heads) > STACKED or long else ""
+    shape = shape or ("explained" if len(heads) == STACKED <= numbers_from else "")
     kind = ["" if place < numbers_from else ' class="n"' for place in range(len(heads))]
     # A browser forgets what a table is where its style makes a list of it, unless the roles are written out.
     role = ' role="{}"'.format if shape else lambda _: ""

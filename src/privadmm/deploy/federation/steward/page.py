@@ -3,6 +3,7 @@
 It can be read without its script; to decide it needs that, or the command line.
 """
 
+import re
 import shlex
 from collections.abc import Sequence
 from html import escape
@@ -13,6 +14,7 @@ from privadmm.privacy.accounting import printed
 
 Facts = dict[str, Any]
 NOT_RECORDED = "not recorded"
+FINGERPRINT = re.compile("(?:[0-9A-F]{2}:){31}[0-9A-F]{2}")
 JOB_COLUMNS = ("Job", "State", "Purpose", "Who asked", "Admitted", "Rounds", "Epsilon spent", "Still set aside")
 STATES = {
     "waiting": "waits for you",
@@ -29,7 +31,15 @@ def text(value: object, lines: bool = False) -> str:
 
 def time(moment: str) -> str:
     """A time to the minute, as HTML."""
-    return f'<time datetime="{text(moment)}">{text(moment[:16].replace("T", " "))} UTC</time>' if moment else ""
+    if not moment:
+        return ""
+    day, clock = text(moment[:10]), text(moment[11:16])
+    return f'<time datetime="{text(moment)}"><span>{day}</span> <span>{clock} UTC</span></time>'
+
+
+def sentence(value: object) -> str:
+    """A sentence as HTML; a fingerprint in it is broken between two bytes only."""
+    return FINGERPRINT.sub(lambda found: f"<code>{found[0].replace(':', ':<wbr>')}</code>", text(value))
 
 
 def framed(title: str, body: str, root: str, mark: str) -> str:
@@ -71,10 +81,11 @@ def party(place: int, facts: Facts) -> str:
     waiting = [one for one in facts["proposals"] if one["state"] == "waiting"]
     rest = [one for one in reversed(facts["proposals"]) if one["state"] != "waiting"]
     parts = [
-        f'<section aria-labelledby="party-{place}">',
+        # Parties of two federations may have the same name: the directory tells them apart.
+        f'<section aria-labelledby="party-{place} folder-{place}">',
         f'<h2 id="party-{place}">{text(facts["name"])}</h2>',
         f'<p class="quiet">Party {facts["party"]} of the coordinator at {text(facts["coordinator"])}, in '
-        f"{text(facts['directory'])}</p>",
+        f'<span id="folder-{place}">{text(facts["directory"])}</span></p>',
         alarm(facts["problem"]),
         test(facts["mode"]),
         money(facts["budget"]),
@@ -116,16 +127,16 @@ def money(budget: Facts | None) -> str:
     spent = whole if budget["spent"] is None else min(budget["spent"], whole)
     aside = max(0.0, whole - rest - spent)
     unit = 100 / whole if whole else 0.0
-    words = (
-        f"epsilon {printed(spent)} spent, {printed(aside)} set aside, {left(rest)} left of {whole:g}, at delta "
-        f"{budget['delta']:g}"
-    )
+    parts = {"spent": f"{printed(spent)} spent", "aside": f"{printed(aside)} set aside", "left": f"{left(rest)} left"}
+    of = f"of epsilon {whole:g} at delta {budget['delta']:g}"
+    words = f"{', '.join(parts.values())}, {of}"
+    keys = ", ".join(f'<span class="key {kind}">{text(said)}</span>' for kind, said in parts.items())
     return (
         f'<svg class="bar" viewBox="0 0 100 4" preserveAspectRatio="none" role="img" aria-label="{text(words)}">'
         f'<rect class="left" width="100" height="4"/>'
         f'<rect class="aside" width="{(spent + aside) * unit:.2f}" height="4"/>'
         f'<rect class="spent" width="{spent * unit:.2f}" height="4"/></svg>\n'
-        f"<p>Budget: {text(words)}.</p>"
+        f"<p>Budget: {keys}, {text(of)}.</p>"
     )
 
 
@@ -204,7 +215,7 @@ def table(title: str, columns: Sequence[str], rows: Any) -> str:
         return ""
     head = "".join(f'<th scope="col" role="columnheader">{text(name)}</th>' for name in columns)
     return (
-        f'<h3>{text(title)}</h3>\n<div class="wide" role="region" aria-label="{text(title)}" tabindex="0">'
+        f'<h3>{text(title)}</h3>\n<div class="wide" role="group" aria-label="{text(title)}" tabindex="0">'
         f'<table role="table"><thead role="rowgroup"><tr role="row">{head}</tr></thead>'
         f'<tbody role="rowgroup">{"".join(cells)}</tbody></table></div>'
     )
@@ -214,8 +225,8 @@ def proposal(place: int, owner: Facts, one: Facts, mark: str) -> str:
     """One proposal in plain words, and what to decide."""
     said = one["decided"]
     told = "" if said is None else verdict(said)
-    rows = "\n".join(f"<dt>{text(row['about'])}</dt><dd>{text(row['says'])}</dd>" for row in one["sentences"])
-    body = f"""<p><a href="../../">Back to all</a></p>
+    rows = "\n".join(f"<dt>{text(row['about'])}</dt><dd>{sentence(row['says'])}</dd>" for row in one["sentences"])
+    body = f"""<p class="back"><a href="../../">Back to all</a></p>
 <h1>A proposal to {text(owner["name"])}</h1>
 <p><span class="state {text(one["state"])}">{text(STATES[one["state"]])}</span>
 Asked for since {time(one["first"])}, last {time(one["last"])}.</p>
@@ -247,11 +258,13 @@ def decision(place: int, owner: Facts, one: Facts) -> str:
     button = '<button type="button" class="yes" data-opens="approve">Approve</button>'
     approve = button if one["problem"] is None else ""
     again = "Take the approval back" if one["state"] == "approved" else "Refuse"
-    return f"""<h2>Decide</h2>
-<p class="byhand">On the command line: <code>{text(yes)}</code> or <code>{text(no)}</code></p>
+    return f"""<div class="decide"><h2>Decide</h2>
 <p class="buttons" id="decide" hidden data-place="{place}" data-digest="{text(one["digest"])}">{approve}
 <button type="button" class="no" data-opens="refuse">{again}</button></p>
 <p id="failed" role="alert" hidden></p>
+<p>On the command line:</p>
+<ul><li><code>{text(yes)}</code></li>
+<li><code>{text(no)}</code></li></ul></div>
 <dialog id="approve" aria-labelledby="approve-title"><h2 id="approve-title">Approve this proposal?</h2>
 <p>{text(owner["name"])} would take part in exactly this job.{text(cost)} What leaves cannot be taken back.</p>
 <p>Code <code>{text(one["code"])}</code></p>

@@ -16,7 +16,6 @@ import pytest
 pytest.importorskip("flwr", reason="the extra flower is not installed: pip install 'privadmm[flower]'")
 from privadmm.deploy.federation.layout import CLIENT, EXECUTOR, pinned
 from privadmm.deploy.flower import forking
-from privadmm.deploy.flower.pinned import put_away_stale_letters
 
 # In a Python of its own, as a node's SuperExec is: two letters that draw secure noise.
 NOISE = """
@@ -237,49 +236,3 @@ def test_only_a_node_has_it(tmp_path: Path) -> None:
     (tmp_path / "coordinator").mkdir()
     pinned(tmp_path / "coordinator", "flwr-serverapp")
     assert not (tmp_path / "coordinator" / "bin" / EXECUTOR).exists()
-
-
-def stale(main: Any) -> tuple[list[str], int]:
-    """States of a node's tasks, and how many messages it has, after a letter whose run ended while it was fetched."""
-    from flwr.app import ConfigRecord, Message, RecordDict
-    from flwr.supercore.inflatable.inflatable_object import get_object_tree
-    from flwr.supercore.object_store.in_memory_object_store import InMemoryObjectStore
-    from flwr.supercore.run import Run
-    from flwr.supernode.nodestate.in_memory_nodestate import InMemoryNodeState
-
-    store = InMemoryObjectStore()
-    state = InMemoryNodeState(store)
-    state.set_node_id(1)
-    state.store_run(Run.create_empty(7))
-    letter = Message(RecordDict({"letter": ConfigRecord({"kind": "hello"})}), 1, "query")
-    letter.metadata.__dict__["_message_id"] = letter.object_id
-
-    def pull_object(run: int, object: str) -> bytes:
-        raise main.RunNotRunningException
-
-    found = main._pull_and_store_message(
-        state=state,
-        object_store=store,
-        node_config={},
-        receive=lambda: (letter, get_object_tree(letter)),
-        get_run=lambda run: Run.create_empty(run),
-        get_fab=lambda *_: None,
-        pull_object=pull_object,
-        confirm_message_received=lambda *_: None,
-        trusted_entities=None,
-    )
-    assert found is None
-    return [task.status.status for task in state.get_tasks()], len(state.msg_store)
-
-
-def test_a_letter_whose_run_is_over_is_put_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Flower's own node keeps it, and a process waits for the rest of it."""
-    from flwr.supercore.task_identity import TaskIdentity
-    from flwr.supernode import start_client_internal as main
-
-    for name, number in (("_task_id", 5), ("_run_id", 7), ("_node_id", 1)):  # of whoever sends the letter
-        monkeypatch.setattr(TaskIdentity, name, number)
-    assert stale(main) == (["pending"], 1)
-    monkeypatch.setattr(main, "pull_objects", main.pull_objects)  # as it was, at the end
-    put_away_stale_letters(main)
-    assert stale(main) == (["finished"], 0)

@@ -43,27 +43,11 @@ def client_runtime() -> ModuleType:
 
 def node() -> None:
     """Run a party's node."""
+    from privadmm.deploy.flower.stale_letters import keep_in_step
+
     known_flower()
-    put_away_stale_letters(import_module("flwr.supernode.start_client_internal"))
+    keep_in_step(import_module("flwr.supernode.start_client_internal"))
     import_module("flwr.supernode.cli").flower_supernode()
-
-
-def put_away_stale_letters(main: ModuleType) -> None:
-    """Have Flower's node drop a letter whose run ends while the node fetches the letter.
-
-    Flower leaves the task of such a letter open. A process waits for the rest of it for more than an hour. Should its
-    heartbeats stop, an error that answers the old letter goes out in the place of the answer to the next one, and from
-    then on every answer is one letter late.
-    """
-    fetch, over = main.pull_objects, main.RunNotRunningException
-
-    def fetch_or_fail(*given: Any, **named: Any) -> Any:
-        try:
-            return fetch(*given, **named)
-        except over:  # is no Exception, and Flower puts away only what ended in one
-            raise RuntimeError("its run is over") from None
-
-    replaced(main, pull_objects=fetch_or_fail)
 
 
 def executor() -> None:

@@ -33,7 +33,10 @@ PATIENCE = 180.0  # seconds for anything; a loaded machine is slow
 # Like the node's own command that answers letters; it also writes what goes in and out beside the party's files.
 CAPTURING = """#!{python}
 import os, pickle, time
+import flwr.common.constant as constant
 import privadmm
+
+constant.HEARTBEAT_DEFAULT_INTERVAL = {seconds}  # as at its node, which would not wait for slower ones
 
 privadmm.__version__ = os.environ.get("PLANTED_VERSION", privadmm.__version__)
 from privadmm.deploy.flower import client, pinned
@@ -81,9 +84,9 @@ BEATING = """#!{python}
 import flwr.common.constant as constant
 
 constant.HEARTBEAT_DEFAULT_INTERVAL = {seconds}
-from flwr.supernode.cli import flower_supernode
+from privadmm.deploy.flower.pinned import node
 
-flower_supernode()
+node()
 """
 FLOWERS, BRISK = 30, 10  # seconds between heartbeats: Flower's own, and the fewest that it takes
 KEPT_UP = (
@@ -148,7 +151,7 @@ class Deployed:
         party = read_party(self.federated.folders[number])
         environment = {**ENVIRONMENT, **node_environment(party), **more}
         fault = FAULT.format(file=str(party.folder / "fault"))
-        script = CAPTURING.format(python=sys.executable, fault=fault)
+        script = CAPTURING.format(python=sys.executable, fault=fault, seconds=self.heartbeat)
         (party.folder / "bin" / "flower-superexec").write_text(script)
         beating = party.folder / "bin" / "flower-supernode"
         beating.write_text(BEATING.format(python=sys.executable, seconds=self.heartbeat))

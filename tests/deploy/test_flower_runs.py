@@ -35,6 +35,16 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
         yield found
 
 
+@pytest.fixture(autouse=True)
+def no_run_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """End a run that a failed test left behind, or the next test could not begin one."""
+    yield
+    if "made" in request.fixturenames:
+        found: Deployed = request.getfixturevalue("made")
+        if not found.ended():
+            found.command("stop").communicate(timeout=PATIENCE)
+
+
 def pids(made: Deployed) -> dict[str, int]:
     """The processes of the coordinator and of a node, by name."""
     return {

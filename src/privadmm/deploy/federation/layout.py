@@ -30,6 +30,7 @@ QUIET = {
 PROMPT = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2"}
 CLIENT, SERVER = "flwr-clientapp", "flwr-serverapp"
 COMMANDS = ("flwr-agentapp", CLIENT, "flwr-connector", "flwr-model", SERVER, "flwr-simulation")
+NODE = "flower-supernode"  # takes messages of the SuperLink for a party
 EXECUTOR = "flower-superexec"  # starts a ClientApp for each message of a node
 SECRET = 32  # bytes
 CONNECTION = """[superlink]
@@ -185,7 +186,7 @@ def node(party: Party) -> list[str]:
     """Command that starts the node of a party."""
     folder, table = party.folder.absolute(), party.node
     return [
-        "flower-supernode",
+        NODE,
         *("--superlink", table.superlink, "--root-certificates", str(folder / table.ca)),
         *("--auth-supernode-private-key", str(folder / table.key)),
         *("--host", "127.0.0.1", "--port", str(table.port)),
@@ -213,7 +214,7 @@ def pinned(folder: Path, own: str) -> str:
     scripts.mkdir(exist_ok=True)
     acts = {name: "refuse" for name in COMMANDS} | {own: {CLIENT: "client", SERVER: "server"}[own]}
     if own == CLIENT:
-        acts[EXECUTOR] = "executor"
+        acts |= {NODE: "node", EXECUTOR: "executor"}
     for name, act in acts.items():
         path = scripts / name
         code = f"#!{sys.executable}\nfrom privadmm.deploy.flower.pinned import {act}\n\n{act}()\n"

@@ -41,6 +41,15 @@ def client_runtime() -> ModuleType:
     return runtime
 
 
+def node() -> None:
+    """Run a party's node."""
+    from privadmm.deploy.flower.stale_letters import keep_in_step
+
+    known_flower()
+    keep_in_step(import_module("flwr.supernode.start_client_internal"))
+    import_module("flwr.supernode.cli").flower_supernode()
+
+
 def executor() -> None:
     """Run a node's SuperExec, which starts the ClientApps."""
     from privadmm.deploy.flower.forking import fork_for_letters

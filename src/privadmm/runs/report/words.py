@@ -76,7 +76,7 @@ def sentence(epsilon: float | None, delta: float | None, adjacency: str | None, 
 def notation(epsilon: float, delta: float) -> str:
     """The same in the usual notation."""
     factor = printed(math.exp(min(epsilon, 700.0)), ".3g")
-    odds = f" (one in {math.floor(1 / delta):,})" if delta else ""
+    odds = f" (one in {math.floor((1 + 1e-9) / delta):,})" if delta else ""  # 1 / 1e-5 is a little below 100,000
     return (
         f"epsilon = {printed(epsilon)} at delta = {printed(delta)}: one record changes the probability of any outcome "
         f"by a factor of at most {factor}, plus {printed(delta)}{odds}."

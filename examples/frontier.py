@@ -18,7 +18,7 @@ import numpy as np
 
 from privadmm.privacy.sums import SecureSum
 from privadmm.runs.recommend import THIN, TOO_SMALL, Facts, recommend
-from privadmm.runs.style import finish, picture
+from privadmm.runs.style import finish, pictures
 
 options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 options.add_argument("--out", type=Path, default=Path("runs/gallery"), help="where the picture goes")
@@ -52,7 +52,7 @@ words = (
     "public data sets. A third of the parties may collude in the secure sum. An estimate: nothing was run."
 )
 how = {"words": words, "mode": None, "quick": chosen.quick}
-with picture(chosen.out / "frontier", height=4.1, title=title, **how) as (figure, theme):
+for figure, theme in pictures(chosen.out / "frontier", height=4.1, title=title, **how):
     both = figure.subplots(1, 2, sharey=True)
     low, high = 100.0, 200_000.0
     colors = (theme.own_noise, theme.secure_sum)

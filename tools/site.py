@@ -31,6 +31,7 @@ OUTSIDE = {
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",
 }
+DARK = "-dark"  # ends the name of a drawing for dark paper
 TEXT = ".txt"  # added to the name of a copied page, which is then no page of the site
 LINK = re.compile(r"(\]\(|src=\"|srcset=\")([^)\s\"]+)")
 CODE = re.compile(r"(^```.*?^```|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
@@ -195,13 +196,15 @@ def gallery() -> str:
         "picture for each paper. Each is drawn by one script, and every record in them is invented or public. "
         "`privadmm examples` writes the scripts; each takes `--out`, and says what it found.",
     ]
-    for picture in sorted((ROOT / "docs/gallery").glob("*.svg"), key=place_in_gallery):
+    drawings = [path for path in (ROOT / "docs/gallery").glob("*.svg") if not path.stem.endswith(DARK)]
+    for picture in sorted(drawings, key=place_in_gallery):
         script = ROOT / "examples" / f"{picture.stem}.py"
         words = ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or ""
         title, _, rest = words.partition("\n")
         parts += [
             f"## {title.rstrip('.')}",
-            f"![{title.rstrip('.')}](gallery/{picture.name})",
+            f"![{title.rstrip('.')}](gallery/{picture.name}#only-light)\n"
+            f"![{title.rstrip('.')}](gallery/{picture.stem}{DARK}.svg#only-dark)",
             rest.strip().replace("<", "&lt;"),
             f"[{script.name}](../examples/{script.name}): `python examples/{script.name} --out pictures`",
         ]

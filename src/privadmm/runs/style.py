@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from privadmm.data.files import write_bytes
 from privadmm.runs.model import SIMULATED
-from privadmm.runs.palette import LIGHT, Theme
+from privadmm.runs.palette import DARK, LIGHT, Theme
 
 Mode = Literal["simulation", "deployment"] | None  # None: nothing was run, or both were
 Kind = Literal["svg", "png"]
@@ -116,6 +116,20 @@ def picture(
             content = BytesIO()
             figure.savefig(content, format=kind, metadata={"Date": None} if kind == "svg" else {"Software": None})
             write_bytes(place.with_name(f"{place.name}.{kind}"), content.getvalue())
+
+
+def pictures(place: Path, width: float = WIDTH, height: float = HEIGHT, **words: Any) -> Iterator[tuple[Any, Theme]]:
+    """Yield a figure for light paper and then one for dark paper, to draw the same on both.
+
+        for figure, theme in pictures(out / "frontier", title="..."):
+            axes = figure.subplots()
+
+    writes frontier.svg and frontier.png, then frontier-dark.svg. `words` are those of `picture`.
+    """
+    with picture(place, width, height, theme=LIGHT, **words) as light:
+        yield light
+    with picture(place.with_name(f"{place.name}-dark"), width, height, theme=DARK, kinds=("svg",), **words) as dark:
+        yield dark
 
 
 def frame(figure: Any, title: str, below: str, quick: bool, theme: Theme) -> None:

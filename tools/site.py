@@ -22,6 +22,7 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
 
+from algorithm_pages import heading  # noqa: E402
 from algorithm_pages import pages as algorithm_pages  # noqa: E402
 
 # Pages that stand outside docs, and where the site has them.
@@ -34,6 +35,7 @@ OUTSIDE = {
 DARK = "-dark"  # ends the name of a drawing for dark paper
 TEXT = ".txt"  # added to the name of a copied page, which is then no page of the site
 LINK = re.compile(r"(\]\(|src=\"|srcset=\")([^)\s\"]+)")
+MENTION = re.compile(r"(?<!\]\()(?<![\w/.\"])docs/([\w/-]+\.md)(?:#([\w-]+))?")
 CODE = re.compile(r"(^```.*?^```|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
 PICTURE = re.compile(r"<picture>.*?</picture>", re.DOTALL)
 ALERT = re.compile(r"^> \[!(\w+)\]\n((?:^>.*\n)+)", re.MULTILINE)
@@ -120,8 +122,18 @@ def for_site(text: str, place: str) -> str:
     if place == "index.md":
         text = ALERT.sub(box, PICTURE.sub(both_colours, text))
     parts = CODE.split(text)
+    parts[::2] = [MENTION.sub(lambda found: named(found, place), part) for part in parts[::2]]
     parts[::2] = [LINK.sub(lambda found: found[1] + turned(found[2], place), part) for part in parts[::2]]
     return "".join(parts)
+
+
+def named(found: re.Match[str], place: str) -> str:
+    """A page of docs that is mentioned by its file's name, as a link with the words of its heading."""
+    page, anchor = found[1], found[2] or ""
+    if not (ROOT / "docs" / page).exists():  # the changelog may name pages of its time
+        return found[0]
+    target = posixpath.relpath(page, posixpath.dirname(place) or ".")
+    return f"[{heading(page, anchor)}]({target}{'#' + anchor if anchor else ''})"
 
 
 def turned(target: str, place: str) -> str:
@@ -206,6 +218,6 @@ def gallery() -> str:
             f"![{title.rstrip('.')}](gallery/{picture.name}#only-light)\n"
             f"![{title.rstrip('.')}](gallery/{picture.stem}{DARK}.svg#only-dark)",
             rest.strip().replace("<", "&lt;"),
-            f"[{script.name}](../examples/{script.name}): `python examples/{script.name} --out pictures`",
+            f"[The script](../examples/{script.name}): `python examples/{script.name} --out pictures`",
         ]
     return "\n\n".join(parts) + "\n"

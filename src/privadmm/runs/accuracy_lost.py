@@ -1,7 +1,7 @@
 """What noise cost on Adult: points of accuracy lost, by noise-to-signal. Adult's figures, and nobody else's data.
 
 benchmarks/accuracy_lost.py trained the recommended method on the embedded records at many noises, and wrote FILE. At
-one noise several ways to have it (parties, records, who adds it) lose different amounts: hence a mean, and the least and
+one noise several ways to have it (parties, records, who adds it) lose different amounts: hence a mean, the least and
 the most of them. Between measured noises the figures are interpolated, over the logarithm of the noise; beyond them the
 last one stands, and `measured` is False.
 """

@@ -50,12 +50,12 @@ def docstring(name: str) -> tuple[str, str]:
 
 
 def prose(paragraph: str) -> str:
-    """A paragraph of a docstring as Markdown. Indented ones are formulas: their numbers move up to them."""
+    """A paragraph of a docstring as Markdown. Indented ones are formulas: their numbers stand in front of them."""
     if not paragraph.startswith("    "):
         return paragraph.replace("<", "&lt;")
     lines = [NUMBERED.fullmatch(line) or (line, line, "") for line in paragraph.splitlines()]
-    width = max(len(line[1]) for line in lines)
-    return "\n".join(f"{line[1]:{width}}  {line[2]}".rstrip() for line in lines)
+    width = max(len(line[2]) for line in lines)
+    return "\n".join(f"    {line[2]:{width}}  {line[1].removeprefix('    ')}".rstrip() for line in lines)
 
 
 def text_of(rest: str) -> Iterator[str]:

@@ -90,6 +90,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
+    if page.file.src_uri == "index.md":  # it is alone in its section
+        page.meta["hide"] = ["navigation"]
     more = references() if page.file.src_uri == "papers/index.md" else ""
     return for_site(markdown, page.file.src_uri) + more
 
@@ -124,7 +126,7 @@ def for_site(text: str, place: str) -> str:
     parts = CODE.split(text)
     parts[::2] = [MENTION.sub(lambda found: named(found, place), part) for part in parts[::2]]
     parts[::2] = [LINK.sub(lambda found: found[1] + turned(found[2], place), part) for part in parts[::2]]
-    return "".join(parts)
+    return "".join(parts).replace(" ± ", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}")
 
 
 def named(found: re.Match[str], place: str) -> str:

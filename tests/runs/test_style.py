@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from privadmm.runs.palette import DARK, THEMES, Theme
-from privadmm.runs.style import QUICK, band, caption, finish, log_ticks, picture, plain, symbols
+from privadmm.runs.style import QUICK, band, caption, finish, log_ticks, picture, pictures, plain, symbols
 
 
 @settings(max_examples=60)
@@ -70,3 +70,34 @@ def test_a_quick_run_is_stamped(tmp_path: Path) -> None:
     # Text is drawn as shapes, and matplotlib leaves the words beside them as a comment.
     assert QUICK in stamped
     assert QUICK not in plain_
+
+
+def test_the_same_code_draws_for_light_and_for_dark_paper(tmp_path: Path) -> None:
+    for figure, theme in pictures(tmp_path / "both", title="Both", words="Bands"):
+        axes = figure.subplots()
+        axes.plot([1, 2], [1, 2], color=theme.certified, label="a line")
+        finish(axes)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["both-dark.svg", "both.png", "both.svg"]
+    light, dark = ((tmp_path / f"both{which}.svg").read_text(encoding="utf-8") for which in ("", "-dark"))
+    assert (THEMES["light"].certified in light, DARK.certified in light) == (True, False)
+    assert (THEMES["light"].certified in dark, DARK.certified in dark) == (False, True)
+
+
+def test_a_drawing_that_fails_leaves_no_picture(tmp_path: Path) -> None:
+    def draw() -> None:
+        for _ in pictures(tmp_path / "both"):
+            raise KeyError("no such line")
+
+    with pytest.raises(KeyError):
+        draw()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_long_caption_stays_inside_the_figure(tmp_path: Path) -> None:
+    """Of ordinary words; no line of it ends beyond the right edge."""
+    words = "the recommended method lost on the public Adult data at the same noise, whom nobody minds; " * 5
+    with picture(tmp_path / "long", words=words, mode=None) as (figure, _):
+        figure.subplots()
+    low = figure.texts[-1]
+    box = low.get_window_extent(figure.canvas.get_renderer())
+    assert box.x1 <= figure.bbox.x1

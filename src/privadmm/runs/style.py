@@ -36,7 +36,7 @@ POWER = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)e([-+]\d+)\b")
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 APART = 0.055  # of an axis between two ticks
 LINE = 0.17  # inches of a line of small text
-LETTER = 0.062  # inches of a letter of small text, roughly
+LETTER = 0.065  # inches of a letter of small text, roughly
 
 
 def symbols(text: str) -> str:

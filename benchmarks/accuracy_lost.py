@@ -100,7 +100,9 @@ def lost(way: Way, split: int) -> Iterator[float | None]:
         if config.data.encoding not in held:
             (held[config.data.encoding],) = prepare([config])
         prepared = held[config.data.encoding]
-        yield 100 * (reference - accuracy(job_of(config, prepared, config.algorithm.parameters), prepared, split))
+        # At one noise and with one seed a secure sum draws what parties with noise of their own draw together.
+        seed = split if way.sum is None else split + 1_000
+        yield 100 * (reference - accuracy(job_of(config, prepared, config.algorithm.parameters), prepared, seed))
 
 
 def kept(way: Way, split: int, folder: Path | None) -> list[float | None]:
@@ -175,12 +177,20 @@ def others() -> Iterator[dict[str, Any]]:
                 }
 
 
+def rows(held: dict[str, Any]) -> Iterator[str]:
+    """The table of docs/recommend.md."""
+    for line in held["lines"]:
+        spread = f"{line['low']:.1f} to {line['high']:.1f}"
+        yield f"| {line['noise_to_signal']:g} | {line['mean']:.1f} | {spread} | {len(line['ways'])} |"
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--run", action="store_true", help="measure again, and write the numbers")
     options.add_argument("--splits", type=int, default=8, help="each with a noise seed of its own")
     options.add_argument("--keep", type=Path, help="a directory: what is in it is not measured again")
     options.add_argument("--only", type=int, nargs="+", help="measure these ways, by number, into --keep, no more")
+    options.add_argument("--markdown", action="store_true", help="say it as docs/recommend.md has it")
     options.add_argument("--out", type=Path, default=Path(accuracy_lost.__file__).with_name(accuracy_lost.FILE))
     chosen = options.parse_args()
     for number in chosen.only or ():
@@ -191,6 +201,9 @@ def main() -> None:
     if chosen.run:
         chosen.out.write_text(json.dumps(measured(chosen.splits, chosen.keep), indent=1) + "\n")
     held = json.loads(chosen.out.read_text())
+    if chosen.markdown:
+        print(*rows(held), sep="\n")
+        return
     print(f"always the majority loses {held['majority_loses']:.1f} points")
     for line in held["lines"]:
         each = "  ".join(f"{name}: {value:.2f}" for name, value in line["ways"].items())

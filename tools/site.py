@@ -97,10 +97,11 @@ def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
 
 
 def references() -> str:
-    """The papers as a bibliography has them."""
+    """The papers as a bibliography has them, their numbers as links."""
     from privadmm.papers.references import REFERENCES, bibliography
 
-    lines = [f"- {reference.cited}" for reference in REFERENCES.values()]
+    cited = [(*reference.cited.rpartition(" "), reference.link) for reference in REFERENCES.values()]
+    lines = [f"- {words} [{number}]({link})" for words, _, number, link in cited]
     return "\n\n".join(("", "## References", "\n".join(lines), f"```bibtex\n{bibliography()}```\n"))
 
 

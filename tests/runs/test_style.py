@@ -93,11 +93,12 @@ def test_a_drawing_that_fails_leaves_no_picture(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_long_caption_stays_inside_the_figure(tmp_path: Path) -> None:
-    """Of ordinary words; no line of it ends beyond the right edge."""
+@pytest.mark.parametrize("width", [5.2, 7.2, 10.4])
+def test_long_words_stay_inside_the_figure(width: float, tmp_path: Path) -> None:
+    """Of ordinary words; no line of a title or a caption ends beyond the right edge."""
     words = "the recommended method lost on the public Adult data at the same noise, whom nobody minds; " * 5
-    with picture(tmp_path / "long", words=words, mode=None) as (figure, _):
+    title = "Figures 3 and 4: MR-ADMM by gamma and growth of its penalties. " * 3
+    with picture(tmp_path / "long", width, title=title, words=words, mode=None) as (figure, _):
         figure.subplots()
-    low = figure.texts[-1]
-    box = low.get_window_extent(figure.canvas.get_renderer())
-    assert box.x1 <= figure.bbox.x1
+    above, below = (text.get_window_extent(figure.canvas.get_renderer()) for text in figure.texts)
+    assert 0.8 * figure.bbox.x1 < max(above.x1, below.x1) <= figure.bbox.x1

@@ -32,6 +32,7 @@ def test_numbers_are_written_as_people_write_them() -> None:
 
 def test_greek_letters_stand_in_place_of_whole_words() -> None:
     assert symbols("epsilon = 1, delta = 0.1, round_epsilon, deltas") == "ε = 1, δ = 0.1, round_epsilon, deltas"
+    assert symbols("DP-ADMM, l1") == "DP-ADMM, L1"  # a small l is a one in most fonts
     assert symbols("delta = 1e-06, 2.5e-12, 1.7e+04, sha1e-3") == "δ = 10⁻⁶, 2.5·10⁻¹², 17,000, sha1e-3"
 
 

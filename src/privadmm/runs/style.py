@@ -29,7 +29,7 @@ QUICK = "QUICK RUN: fewer seeds, rounds and settings"
 DEPLOYED = "deployment: noise of the operating system"
 SYMBOLS = {
     **{"epsilon": "ε", "delta": "δ", "alpha": "α", "beta": "β", "gamma": "γ", "eta": "η", "rho": "ρ"},
-    **{"lambda": "λ", "mu": "μ", "sigma": "σ"},
+    **{"lambda": "λ", "mu": "μ", "sigma": "σ", "l1": "L1", "l2": "L2"},
 }
 WORD = re.compile(rf"\b({'|'.join(SYMBOLS)})\b")
 POWER = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)e([-+]\d+)\b")

@@ -48,9 +48,9 @@ class Curve:
         ratio = noise_to_signal * (signal / self.signal) ** 2
         first, last = self.noise_to_signal[0], self.noise_to_signal[-1]
         place, places = np.log(np.clip(ratio, first, last)), np.log(self.noise_to_signal)
-        found = (float(np.interp(place, places, values)) for values in (self.mean, self.low, self.high))
+        mean, low, high = (float(np.interp(place, places, values)) for values in (self.mean, self.low, self.high))
         # A noise that is an end of the table up to rounding was measured.
-        return Lost(*found, measured=bool(first / (1 + 1e-9) <= ratio <= last * (1 + 1e-9)))
+        return Lost(mean, low, high, measured=first / (1 + 1e-9) <= ratio <= last * (1 + 1e-9))
 
 
 @cache

@@ -1,7 +1,7 @@
 """Points of accuracy that noise costs on Adult, by noise-to-signal: the axis of `privadmm frontier`.
 
     python benchmarks/accuracy_lost.py                        # says what src/privadmm/runs/accuracy_lost.json holds
-    python benchmarks/accuracy_lost.py --run [--keep DIR]     # measures it again (about half an hour on one core)
+    python benchmarks/accuracy_lost.py --run [--keep DIR]     # measures it again (about a quarter of an hour on one core)
 
 The recommended method at budgets that are chosen so that `recommend` estimates one and the same noise-to-signal for all
 WAYS to have it: more or fewer parties and records, noise of their own or secure sums. What is lost is the distance to
@@ -187,7 +187,7 @@ def rows(held: dict[str, Any]) -> Iterator[str]:
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--run", action="store_true", help="measure again, and write the numbers")
-    options.add_argument("--splits", type=int, default=8, help="each with a noise seed of its own")
+    options.add_argument("--splits", type=int, default=20, help="each with a noise seed of its own")
     options.add_argument("--keep", type=Path, help="a directory: what is in it is not measured again")
     options.add_argument("--only", type=int, nargs="+", help="measure these ways, by number, into --keep, no more")
     options.add_argument("--markdown", action="store_true", help="say it as docs/recommend.md has it")

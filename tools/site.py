@@ -37,6 +37,7 @@ TEXT = ".txt"  # added to the name of a copied page, which is then no page of th
 LINK = re.compile(r"(\]\(|src=\"|srcset=\")([^)\s\"]+)")
 MENTION = re.compile(r"(?<!\]\()(?<![\w/.\"])docs/([\w/-]+\.md)(?:#([\w-]+))?")
 CODE = re.compile(r"(^```.*?^```|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
+DRAWING = re.compile(r"!\[([^]]*)\]\(([\w./-]+)\.svg\)")
 PICTURE = re.compile(r"<picture>.*?</picture>", re.DOTALL)
 ALERT = re.compile(r"^> \[!(\w+)\]\n((?:^>.*\n)+)", re.MULTILINE)
 
@@ -124,6 +125,7 @@ def for_site(text: str, place: str) -> str:
     """The page with its links as the site needs them. Done twice, nothing changes any more."""
     if place == "index.md":
         text = ALERT.sub(box, PICTURE.sub(both_colours, text))
+    text = DRAWING.sub(lambda found: for_both(found, place), text)
     parts = CODE.split(text)
     parts[::2] = [MENTION.sub(lambda found: named(found, place), part) for part in parts[::2]]
     parts[::2] = [LINK.sub(lambda found: found[1] + turned(found[2], place), part) for part in parts[::2]]
@@ -188,6 +190,14 @@ def both_colours(found: re.Match[str]) -> str:
     return f"![{words[1]}]({light[1]}#only-light)\n![{words[1]}]({dark[1]}#only-dark)"
 
 
+def for_both(found: re.Match[str], place: str) -> str:
+    """A drawing of a page; beside one for dark paper, if there is one, of which the site shows the fitting one."""
+    words, path = found[1], found[2]
+    if not (ROOT / "docs" / posixpath.dirname(place) / f"{path}{DARK}.svg").exists():
+        return found[0]
+    return f"![{words}]({path}.svg#only-light)\n![{words}]({path}{DARK}.svg#only-dark)"
+
+
 def box(found: re.Match[str]) -> str:
     """A box as the repository writes it, as the site does."""
     lines = [line.removeprefix(">").removeprefix(" ") for line in found[2].splitlines()]
@@ -218,8 +228,7 @@ def gallery() -> str:
         title, _, rest = words.partition("\n")
         parts += [
             f"## {title.rstrip('.')}",
-            f"![{title.rstrip('.')}](gallery/{picture.name}#only-light)\n"
-            f"![{title.rstrip('.')}](gallery/{picture.stem}{DARK}.svg#only-dark)",
+            f"![{title.rstrip('.')}](gallery/{picture.name})",
             rest.strip().replace("<", "&lt;"),
             f"[The script](../examples/{script.name}): `python examples/{script.name} --out pictures`",
         ]

@@ -1,7 +1,7 @@
 """Points of accuracy that noise costs on Adult, by noise-to-signal: the axis of `privadmm frontier`.
 
     python benchmarks/accuracy_lost.py                        # says what src/privadmm/runs/accuracy_lost.json holds
-    python benchmarks/accuracy_lost.py --run [--keep DIR]     # measures it again (about a quarter of an hour on one core)
+    python benchmarks/accuracy_lost.py --run [--keep DIR]     # measures it again (a quarter of an hour on one core)
 
 The recommended method at budgets that are chosen so that `recommend` estimates one and the same noise-to-signal for all
 WAYS to have it: more or fewer parties and records, noise of their own or secure sums. What is lost is the distance to

@@ -75,15 +75,8 @@ def draw(path: Path, theme: Theme) -> None:
             x = (number - (len(layer) - 1) / 2) * (width + 0.2)
             places[room] = (x, height, width)
             modules, lines = sizes[room]
-            box = FancyBboxPatch(
-                (x - width / 2, height - 0.28),
-                width,
-                0.56,
-                "round,pad=0.02",
-                fc=theme.zones["good"],
-                ec=theme.own_noise,
-                zorder=3,
-            )
+            corner, colours = (x - width / 2, height - 0.28), {"fc": theme.faint, "ec": theme.certified}
+            box = FancyBboxPatch(corner, width, 0.56, "round,pad=0.02", **colours, zorder=3)
             axes.add_patch(box)
             axes.text(x - width / 2 + 0.1, height + 0.09, room, weight="bold", va="center", fontsize=11, zorder=4)
             axes.text(x - width / 2 + 0.1, height - 0.13, QUESTIONS[room], va="center", fontsize=8, zorder=4)

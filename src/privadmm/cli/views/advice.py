@@ -96,7 +96,7 @@ def save_frontier(r: dict[str, Any], out: Path) -> None:
     words = (
         f"No record was read: {HONEST} (docs/recommend.md). Height: points that the recommended method lost on the "
         "public Adult data at the same noise, Adult's and not yours; bands: the spread between the ways to have that "
-        "noise there; dotted: all is lost, and always the more frequent class as good."
+        "noise there, hollow points: a noise beyond those; dotted: always the more frequent class."
     )
     with picture(out / "frontier", height=4.4, title=title, words=words, mode=None) as (drawing, theme):
         axes = drawing.subplots()
@@ -110,12 +110,10 @@ def save_frontier(r: dict[str, Any], out: Path) -> None:
             mean, low, high = ([line["lost_on_adult"][what] for line in lines] for what in ("mean", "low", "high"))
             band(axes, epsilons, low, high, color, among=len(curves))
             axes.plot(epsilons, mean, color=color, label=f"recommended method, {how}", zorder=3)
-            for verdict, marker in MARKS.items():
-                points = [
-                    (x, y) for x, y, line in zip(epsilons, mean, lines, strict=True) if line["verdict"] == verdict
-                ]
-                if points:
-                    axes.plot(*zip(*points, strict=True), marker, color=color, markersize=6, zorder=4)
+            for x, y, line in zip(epsilons, mean, lines, strict=True):
+                ground = color if line["lost_on_adult"]["measured"] else theme.paper
+                mark = {"marker": MARKS[line["verdict"]], "markerfacecolor": ground, "markersize": 6, "zorder": 4}
+                axes.plot([x], [y], color=color, **mark)
         all_lost = curve().majority
         top = 1.25 * max(all_lost, *(line["lost_on_adult"]["high"] for lines, _ in curves for line in lines))
         zones(axes, r["signal"], top, theme)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from privadmm.config.file import read
 from privadmm.runs.preview import audited
-from privadmm.runs.style import finish, picture, symbols
+from privadmm.runs.style import finish, pictures, symbols
 
 options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 options.add_argument("--out", type=Path, default=Path("runs/gallery"), help="where the picture goes")
@@ -54,7 +54,7 @@ rows = [
     for bug in [{"name": "as it is", "epsilon_lower": found["epsilon_lower"]}, *found["negative_controls"]]
 ]
 size = {"height": 0.9 + 0.3 * len(rows)}
-with picture(chosen.out / "audit", title=title, words=words, quick=chosen.quick, **size) as (figure, theme):
+for figure, theme in pictures(chosen.out / "audit", title=title, words=words, quick=chosen.quick, **size):
     axes = figure.subplots()
     limit = max(found["epsilon_certified"] for found in audits.values())
     axes.axvspan(0, limit, color=theme.zones["good"], linewidth=0)

@@ -18,7 +18,7 @@ import numpy as np
 
 import privadmm
 from privadmm import Account, ADMMClassifier, BudgetWarning, Sharing
-from privadmm.runs.style import band, finish, picture
+from privadmm.runs.style import band, finish, pictures
 
 options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 options.add_argument("--out", type=Path, default=Path("runs/gallery"), help="where the picture goes")
@@ -85,7 +85,7 @@ words = (
     f"sharing, 4 rounds, delta = {DELTA:g}; line and band: mean and range over {len(SEEDS)} noise seeds. Labels "
     "are not hidden."
 )
-with picture(chosen.out / "banks", height=3.8, title=title, words=words, quick=chosen.quick) as (figure, theme):
+for figure, theme in pictures(chosen.out / "banks", height=3.8, title=title, words=words, quick=chosen.quick):
     axes = figure.subplots()
     band(axes, persons, found.min(axis=1), found.max(axis=1), theme.certified)
     axes.plot(persons, found.mean(axis=1), "o-", color=theme.certified)

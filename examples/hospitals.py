@@ -22,7 +22,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 import privadmm
 from privadmm import Account, ADMMClassifier, RefusedError
-from privadmm.runs.style import finish, picture, symbols
+from privadmm.runs.style import finish, pictures, symbols
 
 options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 options.add_argument("--out", type=Path, default=Path("runs/gallery"), help="where the picture goes")
@@ -101,7 +101,7 @@ words = (
     f"{DELTA:g}. The last model is right on {accuracy:.1f} % of {len(y_test):,} held-out patients, a constant "
     f"answer on {majority:.1f} %."
 )
-with picture(chosen.out / "hospitals", height=3.6, title=title, words=words) as (figure, theme):
+for figure, theme in pictures(chosen.out / "hospitals", height=3.6, title=title, words=words):
     axes = figure.subplots()
     axes.axhline(BUDGET, color=theme.ink, linewidth=1.2, linestyle="--")
     axes.text(-0.42, BUDGET + 0.04, symbols(f"budget, epsilon = {BUDGET:g}"))

@@ -29,7 +29,7 @@ from privadmm.runs import asking
 from privadmm.runs.rehearsal import family, free_ports, processes
 from privadmm.runs.run import run
 from privadmm.runs.rundir import receipts_of
-from privadmm.runs.style import finish, picture, symbols
+from privadmm.runs.style import finish, pictures, symbols
 
 options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 options.add_argument("--out", type=Path, default=Path("runs/gallery"), help="where the picture goes")
@@ -93,7 +93,7 @@ words = (
     f"{'yes' if federated == in_process else 'NO'}."
 )
 last = max(map(max, times))
-with picture(chosen.out / "killed_node", height=4.4, title=title, words=words, quick=chosen.quick) as (figure, theme):
+for figure, theme in pictures(chosen.out / "killed_node", height=4.4, title=title, words=words, quick=chosen.quick):
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(1.15, 1))
     colors, dead = [theme.series(party) for party in range(3)], killed - began
     back = min((at for at in times[VICTIM] if at > dead + 1), default=last)

@@ -16,7 +16,7 @@ import numpy as np
 
 from privadmm.papers.dp_admm.runs import Case, Found, simulate
 from privadmm.privacy.accounting import moments_accountant
-from privadmm.runs.style import band, finish, picture
+from privadmm.runs.style import band, finish, pictures
 
 options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 options.add_argument("--out", type=Path, default=Path("runs/gallery"), help="where the picture goes")
@@ -53,7 +53,7 @@ words = (
     f"mean and range over {SEEDS} runs with records and noise of their own. Left: the total that the paper's "
     "accountant claims; the certified one of Algorithm 2 is 0 there, so far too large is its noise."
 )
-with picture(chosen.out / "paper_dp_admm", height=3.9, title=title, words=words, quick=chosen.quick) as (figure, theme):
+for figure, theme in pictures(chosen.out / "paper_dp_admm", height=3.9, title=title, words=words, quick=chosen.quick):
     both = figure.subplots(1, 2)
     for axes, noise, head in zip(
         both, ("published", "certified"), ("with the paper's noise", "with certified noise"), strict=True

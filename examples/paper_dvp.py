@@ -20,7 +20,7 @@ from privadmm.papers.framework import nodes
 from privadmm.privacy.accounting import totals, worst
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.mechanisms import Simulation
-from privadmm.runs.style import band, finish, picture, symbols
+from privadmm.runs.style import band, finish, pictures, symbols
 
 options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 options.add_argument("--out", type=Path, default=Path("runs/gallery"), help="where the picture goes")
@@ -62,7 +62,7 @@ words = (
     f"Adult, 40,000 records at 5 nodes, {ROUNDS} rounds, delta = {nodes.DELTA:g} for certified figures; lines and "
     f"bands: mean and range over {SEEDS} noise seeds."
 )
-with picture(chosen.out / "paper_dvp", height=3.9, title=title, words=words, quick=chosen.quick) as (figure, theme):
+for figure, theme in pictures(chosen.out / "paper_dvp", height=3.9, title=title, words=words, quick=chosen.quick):
     left, right = figure.subplots(1, 2)
     rounds = np.arange(1, ROUNDS + 1)
     left.plot(rounds, spent, color=theme.certified)

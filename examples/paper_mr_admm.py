@@ -16,7 +16,7 @@ from pathlib import Path
 from privadmm.papers.framework.nodes import DELTA
 from privadmm.papers.mr_admm import runs
 from privadmm.papers.mr_admm.runs import ADMM, GROWING, HALF, MR, M, R
-from privadmm.runs.style import finish, picture, symbols
+from privadmm.runs.style import finish, pictures, symbols
 
 options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 options.add_argument("--out", type=Path, default=Path("runs/gallery"), help="where the picture goes")
@@ -43,7 +43,7 @@ words = (
 )
 claimed = published[R].spent[-1]
 heads = (f"equal published totals, epsilon = {claimed:.3g}", f"equal certified totals, epsilon = {EPSILON:g}")
-with picture(chosen.out / "paper_mr_admm", height=3.4, title=title, words=words, quick=chosen.quick) as (figure, theme):
+for figure, theme in pictures(chosen.out / "paper_mr_admm", height=3.4, title=title, words=words, quick=chosen.quick):
     both = figure.subplots(1, 2, sharey=True)
     for axes, found, head, kind in zip(both, (published, certified), heads, ("published", "certified"), strict=True):
         for place, name in enumerate(ORDER):

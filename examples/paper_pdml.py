@@ -19,7 +19,7 @@ import numpy as np
 
 from privadmm.papers.pdml.adult import CERTIFIED, PHASE_ONE, PLAIN, ZERO, curves, perturbed, records
 from privadmm.papers.pdml.runs import DELTA, TENTH, against
-from privadmm.runs.style import band, finish, picture, symbols
+from privadmm.runs.style import band, finish, pictures, symbols
 
 options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 options.add_argument("--out", type=Path, default=Path("runs/gallery"), help="where the picture goes")
@@ -60,7 +60,7 @@ words = (
     f"and beta are ours. Bands: range over {SEEDS} seeds. Certified: 20 rounds of equal noise, epsilon = 1 for a "
     "record."
 )
-with picture(chosen.out / "paper_pdml", height=3.9, title=title, words=words, quick=chosen.quick) as (figure, theme):
+for figure, theme in pictures(chosen.out / "paper_pdml", height=3.9, title=title, words=words, quick=chosen.quick):
     left, right = figure.subplots(1, 2)
     left.axhline(1.0, color=theme.muted, linestyle=":", linewidth=1.3)
     left.text(ROUNDS[-1], 1.02, "phase 1 alone", color=theme.muted, ha="right", fontsize=8.5)

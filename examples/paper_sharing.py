@@ -17,7 +17,7 @@ import numpy as np
 
 from privadmm.papers.sharing.paper import PLANS
 from privadmm.papers.sharing.runs import DELTA, LOSS, Level, Where, admm, alone, noisy
-from privadmm.runs.style import finish, picture, symbols
+from privadmm.runs.style import finish, pictures, symbols
 
 options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 options.add_argument("--out", type=Path, default=Path("runs/gallery"), help="where the picture goes")
@@ -53,7 +53,7 @@ words = (
     f"over {SEEDS} noise seeds, each at the best of its numbers of epochs, a choice that no epsilon covers. The "
     "first party alone and the pooled model have no noise."
 )
-with picture(chosen.out / "paper_sharing", height=4.0, title=title, words=words, quick=chosen.quick) as (figure, theme):
+for figure, theme in pictures(chosen.out / "paper_sharing", height=4.0, title=title, words=words, quick=chosen.quick):
     axes = figure.subplots()
     right = max(epsilon for cells in points.values() for epsilon, _ in cells)
     for value, text, color, style, up in (

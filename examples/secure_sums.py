@@ -17,7 +17,7 @@ import numpy as np
 
 from privadmm import ADMMClassifier
 from privadmm.data import adult
-from privadmm.runs.style import band, finish, picture
+from privadmm.runs.style import band, finish, pictures
 
 options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 options.add_argument("--out", type=Path, default=Path("runs/gallery"), help="where the picture goes")
@@ -60,7 +60,7 @@ words = (
     f"Lines are means, bands the range, over {len(SEEDS)} noise seeds. In a secure sum a third of the parties may "
     "collude."
 )
-with picture(chosen.out / "secure_sums", title=title, words=words, quick=chosen.quick) as (figure, theme):
+for figure, theme in pictures(chosen.out / "secure_sums", title=title, words=words, quick=chosen.quick):
     axes = figure.subplots()
     axes.axhline(curator.mean(), color=theme.curator, linestyle="--", linewidth=1.3)
     axes.axhline(majority, color=theme.majority, linestyle=":", linewidth=1.3)

@@ -20,7 +20,7 @@ from sklearn.model_selection import cross_val_score, train_test_split
 
 import privadmm
 from privadmm import Account, ADMMClassifier, BudgetWarning
-from privadmm.runs.style import band, finish, picture, symbols
+from privadmm.runs.style import band, finish, pictures, symbols
 
 options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 options.add_argument("--out", type=Path, default=Path("runs/gallery"), help="where the picture goes")
@@ -78,7 +78,7 @@ words = (
     f"{DELTA:g}; lines: medians over {len(SEEDS)} noise seeds, bands: their middle half. Randomised answers have "
     f"epsilon = {LABEL_EPSILON:g} against everybody, and the axis counts what the parties release on top."
 )
-with picture(chosen.out / "survey", height=4.0, title=title, words=words, quick=chosen.quick) as (figure, theme):
+for figure, theme in pictures(chosen.out / "survey", height=4.0, title=title, words=words, quick=chosen.quick):
     axes = figure.subplots()
     axes.axhline(clear, color=theme.non_private, linestyle="--", linewidth=1.2, label="without privacy")
     for number, ((promise, areas), marker) in enumerate(zip(found.items(), "osD", strict=True)):

@@ -15,6 +15,7 @@ PAGE = "docs/privacy.md"
 OLD = re.compile("PRIVACY" + r"(\.md|:| \d)")
 CITED = re.compile(re.escape(PAGE) + r"(?:\s*#([\w-]+))?")  # the anchor may stand on the next line
 ANCHOR = re.compile(r'<a id="([^"]*)"></a>')
+FILE_NAME = re.compile(r"\[(`?[\w./-]+(?:\.(?:md|py|toml|cff|json)(?:#[\w-]+)?|/)`?)\]\(")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
@@ -80,6 +81,18 @@ def test_citations_resolve() -> None:
 
 def test_links_between_pages_resolve() -> None:
     assert link_problems(ROOT, texts(ROOT)) == []
+
+
+def nameless_links(found: dict[str, str]) -> list[str]:
+    """Links of pages whose words are the name of a file."""
+    pages = {path: FENCE.sub("", text) for path, text in found.items() if path.endswith(".md")}
+    return [f"{path}: [{words}]" for path, text in pages.items() for words in FILE_NAME.findall(text)]
+
+
+def test_links_are_words() -> None:
+    assert nameless_links(texts(ROOT)) == []
+    planted = {"docs/one.md": "see [privacy.md](privacy.md#objective), [`a/b.py`](a/b.py), [papers/](papers/index.md)"}
+    assert len(nameless_links(planted)) == 3
 
 
 def test_the_page_is_cited_from_code_and_tests() -> None:

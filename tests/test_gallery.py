@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from privadmm.runs.palette import DARK, LIGHT
 from small_runs import PNG
 
 ROOT = Path(__file__).parents[1]
@@ -111,6 +112,15 @@ def drawn(name: str, out: Path, monkeypatch: pytest.MonkeyPatch) -> Names:
     return runpy.run_path(str(SCRIPTS[name]), run_name="__main__")
 
 
+def same_but_for_colours(light: str, dark: str) -> bool:
+    """Whether two drawings have the same shapes at the same places. Names of shapes are made of their colours."""
+
+    def shapes(drawing: str) -> list[tuple[str, str | None]]:
+        return [(item.tag, item.get("d")) for item in ElementTree.fromstring(drawing).iter()]
+
+    return shapes(light) == shapes(dark)
+
+
 @pytest.mark.parametrize("name", [name for name in SCRIPTS if name != "killed_node"])
 def test_a_script_draws_what_its_title_says(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -120,9 +130,12 @@ def test_a_script_draws_what_its_title_says(
     said = capsys.readouterr().out
     assert len(said.splitlines()) >= 2  # the few numbers that matter
     assert [words for words in SAID.get(name, ()) if words not in said] == []
-    assert sorted(path.name for path in tmp_path.iterdir()) == [f"{name}.png", f"{name}.svg"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"{name}-dark.svg", f"{name}.png", f"{name}.svg"]
     assert (tmp_path / f"{name}.png").read_bytes().startswith(PNG)
-    assert ElementTree.parse(tmp_path / f"{name}.svg").getroot().tag.endswith("svg")
+    light, dark = ((tmp_path / f"{name}{which}.svg").read_text(encoding="utf-8") for which in ("", "-dark"))
+    assert same_but_for_colours(light, dark)
+    assert (LIGHT.paper in light, DARK.paper in light) == (True, False)
+    assert (LIGHT.ink in dark, DARK.paper in dark) == (False, True)
 
 
 @pytest.mark.slow
@@ -154,7 +167,8 @@ def test_the_picture_of_readme_is_drawn_from_its_numbers(tmp_path: Path, monkeyp
 
 def test_every_script_has_a_check_and_a_committed_figure() -> None:
     assert set(SHOWN) == set(SCRIPTS)
-    assert {path.stem for path in (ROOT / "docs" / "gallery").glob("*.svg")} == set(SCRIPTS)
+    drawings = {f"{name}{which}" for name in SCRIPTS for which in ("", "-dark")}
+    assert {path.stem for path in (ROOT / "docs" / "gallery").glob("*.svg")} == drawings
 
 
 @pytest.mark.parametrize("name", SCRIPTS)

@@ -53,6 +53,14 @@ def test_a_page_has_update_promise_parameters_example_and_accuracy(name: str) ->
     assert set(re.findall(r"\.\./privacy\.md#([\w-]+)", page)) <= there
 
 
+def test_a_link_to_a_statement_has_the_words_of_its_heading() -> None:
+    assert "[First-order releases](../privacy.md#first-order)" in PAGES["algorithms/dp_fedsgd.md"]
+    heading = tool("algorithm_pages").heading
+    assert (heading("privacy.md"), heading("operations.md", "approval")) == ("Privacy", "Approval")
+    with pytest.raises(ValueError, match="no-such-place"):
+        heading("privacy.md", "no-such-place")
+
+
 def test_accuracies_are_rows_of_the_table() -> None:
     """Every private method for rows has at least one, and no page has another's."""
     table = (ROOT / "docs/accuracy.md").read_text(encoding="utf-8")

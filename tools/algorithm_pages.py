@@ -27,7 +27,19 @@ ORDER = sorted(ALGORITHMS, key=lambda name: (name != "first_order_consensus", no
 # The paragraphs of a docstring that get a heading of their own, by how they begin.
 PARTS = {"Privacy": "What is promised", "Published.": "What its paper claims", "Deviation": "Deviations from the paper"}
 NUMBERED = re.compile(r"(.*?\S) {2,}(\((?:T\d|line \d|Lemma \d|\w{1,3})\)(?:, \(\w+\))?)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 CITED = re.compile(r"\s*\(docs/privacy\.md#([\w-]+)\)")
+
+
+def heading(page: str, anchor: str = "") -> str:
+    """The words to call a page of docs by, or a place on it: the heading there, up to its colon."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    named = [(re.sub(r"[^\w\- ]", "", line.lower()).replace(" ", "-"), line) for line in HEADING.findall(text)]
+    marked = re.findall(r'<a id="([\w-]+)"></a>\n+#+ (.+)', text)
+    words = dict([*named, *marked, ("", named[0][1])]).get(anchor)
+    if words is None:
+        raise ValueError(f"docs/{page} has no heading at {anchor!r}")
+    return words.partition(":")[0]
 
 
 def docstring(name: str) -> tuple[str, str]:
@@ -38,12 +50,12 @@ def docstring(name: str) -> tuple[str, str]:
 
 
 def prose(paragraph: str) -> str:
-    """A paragraph of a docstring as Markdown. Indented ones are formulas: their numbers move up to them."""
+    """A paragraph of a docstring as Markdown. Indented ones are formulas: their numbers stand in front of them."""
     if not paragraph.startswith("    "):
         return paragraph.replace("<", "&lt;")
     lines = [NUMBERED.fullmatch(line) or (line, line, "") for line in paragraph.splitlines()]
-    width = max(len(line[1]) for line in lines)
-    return "\n".join(f"{line[1]:{width}}  {line[2]}".rstrip() for line in lines)
+    width = max(len(line[2]) for line in lines)
+    return "\n".join(f"    {line[2]:{width}}  {line[1].removeprefix('    ')}".rstrip() for line in lines)
 
 
 def text_of(rest: str) -> Iterator[str]:
@@ -57,7 +69,7 @@ def text_of(rest: str) -> Iterator[str]:
         yield f"## {PARTS[begins]}"
         body = paragraph.split(". ", 1)[1] if begins != "Published." else paragraph.removeprefix(begins).strip()
         if cited := CITED.search(paragraph.split(". ", 1)[0]):
-            yield f"The statement and its proof: [{cited[1]}](../privacy.md#{cited[1]})."
+            yield f"The statement and its proof: [{heading('privacy.md', cited[1])}](../privacy.md#{cited[1]})."
             body = CITED.sub("", paragraph).split(". ", 1)[1]
         yield prose(body)
 

@@ -5,9 +5,15 @@ A citation of a statement of docs/privacy.md is a link to it.
 """
 
 import re
+import sys
+from pathlib import Path
 from typing import Any
 
 from griffe import Class, Docstring, Extension, Object
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from algorithm_pages import heading
 
 ENTRY = re.compile(r"(\w+(?:, \w+)*) {2,}(\S.*)")
 CITED = re.compile(r"docs/(\w+)\.md(?:#([\w-]+))?")
@@ -31,9 +37,12 @@ def linked(paragraph: str) -> str:
     """The paragraph with links for its citations; a formula stays as it is."""
     if paragraph.startswith("    "):
         return paragraph
-    return CITED.sub(
-        lambda cite: f"[{cite[2] or cite[1]}](../{cite[1]}.md{'#' + cite[2] if cite[2] else ''})", paragraph
-    )
+
+    def link(cite: re.Match[str]) -> str:
+        page, anchor = f"{cite[1]}.md", cite[2] or ""
+        return f"[{heading(page, anchor)}](../{page}{'#' + anchor if anchor else ''})"
+
+    return CITED.sub(link, paragraph)
 
 
 def markdown(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Draw the rooms of src/privadmm and who imports whom, from the import graph, into docs/architecture.svg.
+"""Draw the rooms of src/privadmm and who imports whom, from the import graph, into docs/architecture.svg and -dark.svg.
 
     python tools/architecture.py
 
@@ -14,9 +14,10 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
+from privadmm.runs.palette import DARK, LIGHT, Theme  # noqa: E402
 from test_layers import LAYERS, PACKAGE, edges, named  # noqa: E402
 
-PICTURE = ROOT / "docs" / "architecture.svg"
+PICTURES = {ROOT / "docs" / "architecture.svg": LIGHT, ROOT / "docs" / "architecture-dark.svg": DARK}
 QUESTIONS = {
     "errors": "the errors that people see",
     "params": "declared parameters, checked in one place",
@@ -54,16 +55,16 @@ def imports() -> Counter[tuple[str, str]]:
     return count
 
 
-def draw(path: Path) -> None:
+def draw(path: Path, theme: Theme) -> None:
     import matplotlib
 
     matplotlib.use("svg")
-    matplotlib.rcParams.update({"svg.hashsalt": "privadmm", "svg.fonttype": "none"})
+    matplotlib.rcParams.update({"svg.hashsalt": "privadmm", "svg.fonttype": "none", "text.color": theme.ink})
     from matplotlib.figure import Figure
     from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
     layers = [layer for layer in LAYERS if set(layer) <= QUESTIONS.keys()]
-    figure = Figure(figsize=(9, 0.95 * len(layers) + 0.4))
+    figure = Figure(figsize=(9, 0.95 * len(layers) + 0.4), facecolor=theme.paper)
     axes: Any = figure.add_axes((0, 0, 1, 1))
     axes.set(xlim=(-5, 5), ylim=(-0.7, len(layers) - 0.3))
     axes.axis("off")
@@ -74,9 +75,8 @@ def draw(path: Path) -> None:
             x = (number - (len(layer) - 1) / 2) * (width + 0.2)
             places[room] = (x, height, width)
             modules, lines = sizes[room]
-            box = FancyBboxPatch(
-                (x - width / 2, height - 0.28), width, 0.56, "round,pad=0.02", fc="#eef3f8", ec="#35618e", zorder=3
-            )
+            corner, colours = (x - width / 2, height - 0.28), {"fc": theme.faint, "ec": theme.certified}
+            box = FancyBboxPatch(corner, width, 0.56, "round,pad=0.02", **colours, zorder=3)
             axes.add_patch(box)
             axes.text(x - width / 2 + 0.1, height + 0.09, room, weight="bold", va="center", fontsize=11, zorder=4)
             axes.text(x - width / 2 + 0.1, height - 0.13, QUESTIONS[room], va="center", fontsize=8, zorder=4)
@@ -91,12 +91,13 @@ def draw(path: Path) -> None:
         bend = f"arc3,rad={-side * 0.32 if top > bottom else 0}" if far else "arc3"
         arrow = FancyArrowPatch(
             start, end, connectionstyle=bend, arrowstyle="-|>", mutation_scale=7, lw=0.3 + 0.05 * min(count, 40),
-            color="#8a8a8a", alpha=0.55, zorder=1,
+            color=theme.majority, alpha=0.55, zorder=1,
         )  # fmt: skip
         axes.add_patch(arrow)
     figure.savefig(path, metadata={"Date": None})
 
 
 if __name__ == "__main__":
-    draw(PICTURE)
-    print(f"wrote {PICTURE.relative_to(ROOT)}")
+    for picture, colours in PICTURES.items():
+        draw(picture, colours)
+        print(f"wrote {picture.relative_to(ROOT)}")

@@ -22,6 +22,7 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
 
+from algorithm_pages import heading  # noqa: E402
 from algorithm_pages import pages as algorithm_pages  # noqa: E402
 
 # Pages that stand outside docs, and where the site has them.
@@ -31,9 +32,12 @@ OUTSIDE = {
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",
 }
+DARK = "-dark"  # ends the name of a drawing for dark paper
 TEXT = ".txt"  # added to the name of a copied page, which is then no page of the site
 LINK = re.compile(r"(\]\(|src=\"|srcset=\")([^)\s\"]+)")
+MENTION = re.compile(r"(?<!\]\()(?<![\w/.\"])docs/([\w/-]+\.md)(?:#([\w-]+))?")
 CODE = re.compile(r"(^```.*?^```|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
+DRAWING = re.compile(r"!\[([^]]*)\]\(([\w./-]+)\.svg\)")
 PICTURE = re.compile(r"<picture>.*?</picture>", re.DOTALL)
 ALERT = re.compile(r"^> \[!(\w+)\]\n((?:^>.*\n)+)", re.MULTILINE)
 
@@ -87,15 +91,18 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
+    if page.file.src_uri == "index.md":  # it is alone in its section
+        page.meta["hide"] = ["navigation"]
     more = references() if page.file.src_uri == "papers/index.md" else ""
     return for_site(markdown, page.file.src_uri) + more
 
 
 def references() -> str:
-    """The papers as a bibliography has them."""
+    """The papers as a bibliography has them, their numbers as links."""
     from privadmm.papers.references import REFERENCES, bibliography
 
-    lines = [f"- {reference.cited}" for reference in REFERENCES.values()]
+    cited = [(*reference.cited.rpartition(" "), reference.link) for reference in REFERENCES.values()]
+    lines = [f"- {words} [{number}]({link})" for words, _, number, link in cited]
     return "\n\n".join(("", "## References", "\n".join(lines), f"```bibtex\n{bibliography()}```\n"))
 
 
@@ -118,9 +125,20 @@ def for_site(text: str, place: str) -> str:
     """The page with its links as the site needs them. Done twice, nothing changes any more."""
     if place == "index.md":
         text = ALERT.sub(box, PICTURE.sub(both_colours, text))
+    text = DRAWING.sub(lambda found: for_both(found, place), text)
     parts = CODE.split(text)
+    parts[::2] = [MENTION.sub(lambda found: named(found, place), part) for part in parts[::2]]
     parts[::2] = [LINK.sub(lambda found: found[1] + turned(found[2], place), part) for part in parts[::2]]
-    return "".join(parts)
+    return "".join(parts).replace(" ± ", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}")
+
+
+def named(found: re.Match[str], place: str) -> str:
+    """A page of docs that is mentioned by its file's name, as a link with the words of its heading."""
+    page, anchor = found[1], found[2] or ""
+    if not (ROOT / "docs" / page).exists():  # the changelog may name pages of its time
+        return found[0]
+    target = posixpath.relpath(page, posixpath.dirname(place) or ".")
+    return f"[{heading(page, anchor)}]({target}{'#' + anchor if anchor else ''})"
 
 
 def turned(target: str, place: str) -> str:
@@ -172,6 +190,14 @@ def both_colours(found: re.Match[str]) -> str:
     return f"![{words[1]}]({light[1]}#only-light)\n![{words[1]}]({dark[1]}#only-dark)"
 
 
+def for_both(found: re.Match[str], place: str) -> str:
+    """A drawing of a page; beside one for dark paper, if there is one, of which the site shows the fitting one."""
+    words, path = found[1], found[2]
+    if not (ROOT / "docs" / posixpath.dirname(place) / f"{path}{DARK}.svg").exists():
+        return found[0]
+    return f"![{words}]({path}.svg#only-light)\n![{words}]({path}{DARK}.svg#only-dark)"
+
+
 def box(found: re.Match[str]) -> str:
     """A box as the repository writes it, as the site does."""
     lines = [line.removeprefix(">").removeprefix(" ") for line in found[2].splitlines()]
@@ -195,7 +221,8 @@ def gallery() -> str:
         "picture for each paper. Each is drawn by one script, and every record in them is invented or public. "
         "`privadmm examples` writes the scripts; each takes `--out`, and says what it found.",
     ]
-    for picture in sorted((ROOT / "docs/gallery").glob("*.svg"), key=place_in_gallery):
+    drawings = [path for path in (ROOT / "docs/gallery").glob("*.svg") if not path.stem.endswith(DARK)]
+    for picture in sorted(drawings, key=place_in_gallery):
         script = ROOT / "examples" / f"{picture.stem}.py"
         words = ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or ""
         title, _, rest = words.partition("\n")
@@ -203,6 +230,6 @@ def gallery() -> str:
             f"## {title.rstrip('.')}",
             f"![{title.rstrip('.')}](gallery/{picture.name})",
             rest.strip().replace("<", "&lt;"),
-            f"[{script.name}](../examples/{script.name}): `python examples/{script.name} --out pictures`",
+            f"[The script](../examples/{script.name}): `python examples/{script.name} --out pictures`",
         ]
     return "\n\n".join(parts) + "\n"

@@ -159,6 +159,20 @@ def test_a_meaning_has_its_colour_and_levels_are_a_scale() -> None:
     assert colors == {"most": LIGHT.scale(2)[1], "paper": LIGHT.published, "least": LIGHT.scale(2)[0]}
 
 
+def test_a_line_has_one_marker_in_all_panels() -> None:
+    def panel(*labels: str) -> Panel:
+        return Panel("", "round", "", tuple(Line.of(one, [1.0]) for one in labels))
+
+    figure = Figure("f", "", (panel("a; epsilon 1", "b"), panel("c", "b; best", "a")))
+    first, second = (drawing.marked(figure, each) for each in figure.panels)
+    assert first["a; epsilon 1"] == second["a"]
+    assert first["b"] == second["b; best"]
+    assert len(set(second.values())) == 3
+    for labels in (("a; 1", "a; 2", "b"), tuple("abcdefgh")):  # names that are one, or too many for the markers
+        many = panel(*labels)
+        assert len(set(drawing.marked(Figure("f", "", (panel("z"), many)), many).values())) == min(len(labels), 7)
+
+
 def test_axes_fit_what_is_drawn(tmp_path: Path) -> None:
     def panel(*values: float, lines: int = 1) -> Panel:
         line = Line.of("loss", values)
@@ -168,12 +182,12 @@ def test_axes_fit_what_is_drawn(tmp_path: Path) -> None:
     assert drawing.wide(panel(1.0, 3.0))
     assert not drawing.wide(Panel("", "round", "loss", ()))
     axes = canvas().subplots()
-    drawing.fill(axes, panel(1.0, 2.0, lines=5), {"loss": "red"})
+    drawing.fill(axes, panel(1.0, 2.0, lines=5), {"loss": "red"}, {"loss": "o"})
     assert axes.get_yscale() == "linear"
     assert all(float(tick).is_integer() for tick in axes.get_xticks())
     point = Panel("", "epochs", "loss", (Line.of("a", [1.0], (3,)), Line.of("b", [2.0], (3,))))
     alone = canvas().subplots()
-    drawing.fill(alone, point, {"a": "red", "b": "blue"})
+    drawing.fill(alone, point, {"a": "red", "b": "blue"}, {"a": "o", "b": "s"})
     # A panel of single points has a row for each, and says in words where they are.
     assert [label.get_text() for label in alone.get_yticklabels()] == ["b", "a"]
     assert alone.get_xlabel() == "loss (epochs = 3)"

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from privadmm.runs.palette import DARK, THEMES, Theme
-from privadmm.runs.style import QUICK, band, caption, finish, log_ticks, picture, plain, symbols
+from privadmm.runs.style import QUICK, band, caption, finish, log_ticks, picture, pictures, plain, symbols
 
 
 @settings(max_examples=60)
@@ -32,6 +32,7 @@ def test_numbers_are_written_as_people_write_them() -> None:
 
 def test_greek_letters_stand_in_place_of_whole_words() -> None:
     assert symbols("epsilon = 1, delta = 0.1, round_epsilon, deltas") == "ε = 1, δ = 0.1, round_epsilon, deltas"
+    assert symbols("DP-ADMM, l1") == "DP-ADMM, L1"  # a small l is a one in most fonts
     assert symbols("delta = 1e-06, 2.5e-12, 1.7e+04, sha1e-3") == "δ = 10⁻⁶, 2.5·10⁻¹², 17,000, sha1e-3"
 
 
@@ -70,3 +71,35 @@ def test_a_quick_run_is_stamped(tmp_path: Path) -> None:
     # Text is drawn as shapes, and matplotlib leaves the words beside them as a comment.
     assert QUICK in stamped
     assert QUICK not in plain_
+
+
+def test_the_same_code_draws_for_light_and_for_dark_paper(tmp_path: Path) -> None:
+    for figure, theme in pictures(tmp_path / "both", title="Both", words="Bands"):
+        axes = figure.subplots()
+        axes.plot([1, 2], [1, 2], color=theme.certified, label="a line")
+        finish(axes)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["both-dark.svg", "both.png", "both.svg"]
+    light, dark = ((tmp_path / f"both{which}.svg").read_text(encoding="utf-8") for which in ("", "-dark"))
+    assert (THEMES["light"].certified in light, DARK.certified in light) == (True, False)
+    assert (THEMES["light"].certified in dark, DARK.certified in dark) == (False, True)
+
+
+def test_a_drawing_that_fails_leaves_no_picture(tmp_path: Path) -> None:
+    def draw() -> None:
+        for _ in pictures(tmp_path / "both"):
+            raise KeyError("no such line")
+
+    with pytest.raises(KeyError):
+        draw()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("width", [5.2, 7.2, 10.4])
+def test_long_words_stay_inside_the_figure(width: float, tmp_path: Path) -> None:
+    """Of ordinary words; no line of a title or a caption ends beyond the right edge."""
+    words = "the recommended method lost on the public Adult data at the same noise, whom nobody minds; " * 5
+    title = "Figures 3 and 4: MR-ADMM by gamma and growth of its penalties. " * 3
+    with picture(tmp_path / "long", width, title=title, words=words, mode=None) as (figure, _):
+        figure.subplots()
+    above, below = (text.get_window_extent(figure.canvas.get_renderer()) for text in figure.texts)
+    assert 0.8 * figure.bbox.x1 < max(above.x1, below.x1) <= figure.bbox.x1

@@ -48,7 +48,10 @@ def frontier(
     out: Annotated[Path | None, Option(help="where to put frontier.json and frontier.png")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how noise against signal falls as epsilon grows. An estimate for two classes from public facts."""
+    """Show how noise falls as epsilon grows, and the accuracy that Adult lost at the same noise.
+
+    An estimate for two classes from public facts: Adult's points of accuracy are not those of your data.
+    """
     from privadmm.cli.views import advice
     from privadmm.runs.recommend import GRID, SIGNAL
     from privadmm.runs.recommend import frontier as trace

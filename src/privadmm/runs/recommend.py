@@ -18,7 +18,8 @@ moves it by s c^2, up for one class and down for the other. So
 and the noise alone, before the data's own spread, leaves classes 2/(noise-to-signal) standard deviations apart. c is
 the data's secret. SIGNAL stands for it, about the median of nine public data sets: c is 0.09 to 0.28 there once they
 are centred and scaled, and less by the factor CENTRED as they stand. docs/recommend.md has them, and what was measured
-on each side of THIN and TOO_SMALL. This is an estimate, and it is not an accuracy.
+on each side of THIN and TOO_SMALL. This is an estimate, and it is not an accuracy. To give people an idea, points of
+accuracy that the recommended method lost at the same noise on Adult stand beside it (`Expected.on_adult`).
 """
 
 import math
@@ -42,6 +43,7 @@ from privadmm.privacy.accounting import totals
 from privadmm.privacy.calibration import Target, gdp_parameter
 from privadmm.privacy.events import Event, Gaussian, Spent
 from privadmm.privacy.sums import SecureSum
+from privadmm.runs.accuracy_lost import Lost, curve
 
 Verdict = Literal["good", "thin", "too small"]
 LEAST = 1e-6  # of a signal: with less there is nothing to find
@@ -118,8 +120,18 @@ class Expected:
         }[self.verdict]
 
     @property
+    def on_adult(self) -> Lost:
+        """What the recommended method lost on Adult at the same noise, whatever the signal here."""
+        return curve().at(self.noise_to_signal, self.signal)
+
+    @property
     def table(self) -> dict[str, Any]:
         return {"noise_to_signal": self.noise_to_signal, "signal": self.signal, "verdict": self.verdict}
+
+    @property
+    def beside_adult(self) -> dict[str, Any]:
+        """The table of an estimate for the recommended method."""
+        return {**self.table, "lost_on_adult": self.on_adult.table}
 
 
 def expected(job: Job) -> Expected | None:
@@ -257,7 +269,7 @@ class Recommendation:
             return None
         less = self.expected.noise_to_signal / self.secure.noise_to_signal
         colluding = self.facts.instead.tolerated(self.facts.parties)
-        return {"colluding": colluding, "times_less_noise": less, **self.secure.table}
+        return {"colluding": colluding, "times_less_noise": less, **self.secure.beside_adult}
 
     @property
     def table(self) -> dict[str, Any]:
@@ -276,12 +288,17 @@ class Recommendation:
             "loss": "half_logistic",
             "encoding": self.encoding,
             "dim": self.dim,
-            "expected": self.expected.table,
-            "methods": [{"method": name, **expected.table} for name, expected in self.methods],
+            "expected": self.expected.beside_adult,
+            "methods": [{"method": name, **row_of(name, expected)} for name, expected in self.methods],
             "with_secure_sum": self.gain,
             "warning": self.warning,
             "delta_warning": large_delta(facts.delta, facts.records),
         }
+
+
+def row_of(name: str, expected: Expected) -> dict[str, Any]:
+    """The estimate for a line of `methods`. Only the recommended method was measured on Adult."""
+    return expected.beside_adult if name.startswith("recommended") else expected.table
 
 
 def recommend(facts: Facts, signal: float = SIGNAL) -> Recommendation:
@@ -318,8 +335,8 @@ def frontier(facts: Facts, grid: Sequence[float] = GRID, signal: float = SIGNAL)
     lines: list[dict[str, Any]] = []
     for value in sorted(grid):
         advice = recommend(replace(facts, epsilons=(value,) * facts.parties), signal)
-        gain = {} if advice.secure is None else {"with_secure_sum": advice.secure.table}
-        lines.append({"epsilon": value, "encoding": advice.encoding, **advice.expected.table, **gain})
+        gain = {} if advice.secure is None else {"with_secure_sum": advice.secure.beside_adult}
+        lines.append({"epsilon": value, "encoding": advice.encoding, **advice.expected.beside_adult, **gain})
 
     def least(line: dict[str, Any]) -> dict[str, float]:
         limits = {"not too small": TOO_SMALL, "good": THIN}

@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from privadmm.data.files import write_bytes
 from privadmm.runs.model import SIMULATED
-from privadmm.runs.palette import LIGHT, Theme
+from privadmm.runs.palette import DARK, LIGHT, Theme
 
 Mode = Literal["simulation", "deployment"] | None  # None: nothing was run, or both were
 Kind = Literal["svg", "png"]
@@ -29,14 +29,15 @@ QUICK = "QUICK RUN: fewer seeds, rounds and settings"
 DEPLOYED = "deployment: noise of the operating system"
 SYMBOLS = {
     **{"epsilon": "ε", "delta": "δ", "alpha": "α", "beta": "β", "gamma": "γ", "eta": "η", "rho": "ρ"},
-    **{"lambda": "λ", "mu": "μ", "sigma": "σ"},
+    **{"lambda": "λ", "mu": "μ", "sigma": "σ", "l1": "L1", "l2": "L2"},
 }
 WORD = re.compile(rf"\b({'|'.join(SYMBOLS)})\b")
 POWER = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)e([-+]\d+)\b")
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 APART = 0.055  # of an axis between two ticks
 LINE = 0.17  # inches of a line of small text
-LETTER = 0.062  # inches of a letter of small text, roughly
+LETTER = 0.065  # inches of a letter of small text, roughly
+BOLD = 1.47  # times that: a letter of a title
 
 
 def symbols(text: str) -> str:
@@ -118,11 +119,26 @@ def picture(
             write_bytes(place.with_name(f"{place.name}.{kind}"), content.getvalue())
 
 
+def pictures(place: Path, width: float = WIDTH, height: float = HEIGHT, **words: Any) -> Iterator[tuple[Any, Theme]]:
+    """Yield a figure for light paper and then one for dark paper, to draw the same on both.
+
+        for figure, theme in pictures(out / "frontier", title="..."):
+            axes = figure.subplots()
+
+    writes frontier.svg and frontier.png, then frontier-dark.svg. `words` are those of `picture`.
+    """
+    with picture(place, width, height, theme=LIGHT, **words) as light:
+        yield light
+    with picture(place.with_name(f"{place.name}-dark"), width, height, theme=DARK, kinds=("svg",), **words) as dark:
+        yield dark
+
+
 def frame(figure: Any, title: str, below: str, quick: bool, theme: Theme) -> None:
     """Put a title above, a caption below, and the stamp of a quick run; the figure grows by what they need."""
     width, height = figure.get_size_inches()
-    heads = wrap(symbols(title), int(width / LETTER / 1.35)) if title else []
-    feet = wrap(symbols(below), int(width / LETTER)) if below else []
+    letters = (width - 0.2) / LETTER  # that fit between the margins
+    heads = wrap(symbols(title), int(letters / BOLD)) if title else []
+    feet = wrap(symbols(below), int(letters)) if below else []
     above = 0.24 * len(heads) + (0.26 if quick else 0.0) + (0.1 if heads or quick else 0.0)
     under = LINE * len(feet) + (0.1 if feet else 0.0)
     tall = height + above + under
@@ -201,3 +217,10 @@ def band(axes: Any, x: Any, low: Any, high: Any, color: str, among: int = 1) -> 
     axes.fill_between(x, low, high, color=color, alpha=0.22 / max(among, 1) ** 0.7, linewidth=0, zorder=1)
     for edge in (low, high):
         axes.plot(x, edge, color=color, linewidth=0.6, alpha=0.55, zorder=1.5)
+
+
+def outline(color: str) -> list[Any]:
+    """Path effects for words that a line may cross: an outline in the colour of the ground."""
+    from matplotlib.patheffects import withStroke
+
+    return [withStroke(linewidth=3, foreground=color)]

@@ -5,17 +5,20 @@ from typing import Any
 
 from privadmm.cli.views import screen
 from privadmm.data.files import write_json
+from privadmm.runs.accuracy_lost import curve
 from privadmm.runs.metrics import amount
-from privadmm.runs.palette import Zone
+from privadmm.runs.palette import Theme, Zone
 from privadmm.runs.recommend import THIN, TOO_SMALL, Expected
-from privadmm.runs.style import SMALL, finish, picture
+from privadmm.runs.style import SMALL, band, finish, outline, picture, plain
 
-HONEST = "an estimate for two classes from public facts; what the data hold decides, and it is not an accuracy"
+HONEST = "an estimate for two classes from public facts: what the data hold decides, and it is not their accuracy"
+ON_ADULT = "points of accuracy lost were measured on Adult, at the same noise: they are Adult's, not those of your data"
 ZONES: dict[Zone, str] = {  # of the frontier, from the bottom
-    "good": "GOOD: most of what the data can tell gets through",
-    "thin": "THIN: a part is lost; of unequal classes maybe all",
-    "poor": "TOO SMALL: do not expect to beat a constant",
+    "good": "GOOD: most gets through",
+    "thin": "THIN: a part is lost, or all",
+    "poor": "TOO SMALL: no better than a constant",
 }
+MARKS = {"good": "o", "thin": "D", "too small": "X"}  # of points, by verdict
 MODELLED = "A model of the network, not a measurement."
 TOPOLOGIES = {
     "star": "star",
@@ -47,77 +50,115 @@ def recommendation(r: dict[str, Any]) -> str:
         ("warning", screen.alarm(r["warning"])),
         ("warning", screen.alarm(r["delta_warning"])),
         ("verdict", verdict if r["warning"] is None else None),
-        ("mind", HONEST),
+        ("on Adult", f"{lost(r['expected'], True)} points of accuracy lost at the same noise"),
+        ("mind", f"{HONEST}; {ON_ADULT}"),
     ]
-    methods = [(m["method"], f"{m['noise_to_signal']:.2g}", screen.verdict(m["verdict"])) for m in r["methods"]]
-    title = "Noise, in times the signal of a middling data set"
-    return screen.shown(
-        screen.rows(facts), screen.table(title, ("method", "noise", "verdict"), methods, left=("method", "verdict"))
-    )
+    methods = [(m["method"], *estimated(m)) for m in r["methods"]]
+    title = "Noise, in times the signal of a middling data set, and points that Adult lost at it"
+    columns = ("method", "lost on Adult", "noise", "verdict")
+    return screen.shown(screen.rows(facts), screen.table(title, columns, methods, left=("method", "verdict")))
 
 
 def frontier(r: dict[str, Any], out: Path | None) -> str:
-    columns: tuple[str, ...] = ("epsilon", "noise / signal", "verdict", "encoding")
+    columns: tuple[str, ...] = ("epsilon", "lost on Adult", "noise / signal", "verdict")
     both = "least_epsilon_with_secure_sum" in r
-    columns += ("in secure sums", "verdict there") if both else ()
+    columns += ("in secure sums", "noise there", "verdict there") if both else ()
     lines = [
-        (f"{at['epsilon']:g}", *estimated(at), at["encoding"], *(estimated(at["with_secure_sum"]) if both else ()))
-        for at in r["lines"]
+        (f"{at['epsilon']:g}", *estimated(at), *(estimated(at["with_secure_sum"]) if both else ())) for at in r["lines"]
     ]
     title = f"{r['records']} records at {amount(r['parties'], 'party')}, delta = {r['delta']:g}"
     facts: screen.Facts = [(word, f"from epsilon = {least:.2g} on") for word, least in r["least_epsilon"].items()]
     if both:
         least = [f"{word} from {value:.2g}" for word, value in r["least_epsilon_with_secure_sum"].items()]
         facts.append(("in secure sums", ", ".join(least)))
-    facts += [("mind", HONEST), ("written to", out)]
-    return screen.shown(screen.table(title, columns, lines, left=(*columns[2:4], *columns[5:])), screen.rows(facts))
+    facts += [("mind", f"{HONEST}; {ON_ADULT}"), ("written to", out)]
+    return screen.shown(screen.table(title, columns, lines, left=(columns[3], *columns[6:])), screen.rows(facts))
 
 
-def estimated(at: dict[str, Any]) -> tuple[str, str]:
-    return f"{at['noise_to_signal']:.2g}", screen.verdict(at["verdict"])
+def estimated(at: dict[str, Any]) -> tuple[str, str, str]:
+    """What Adult lost, noise over signal, and the verdict."""
+    return lost(at), f"{at['noise_to_signal']:.2g}", screen.verdict(at["verdict"])
+
+
+def lost(at: dict[str, Any], spread: bool = False) -> str:
+    """Points that Adult lost at this noise, with their spread if that is asked; empty where nothing was measured."""
+    if (found := at.get("lost_on_adult")) is None:
+        return ""
+    if not found["measured"]:
+        return f"{'over' if found['mean'] > 1 else 'below'} {found['mean']:.1f}"
+    return f"{found['mean']:.1f}" + (f" ({found['low']:.1f} to {found['high']:.1f})" if spread else "")
 
 
 def save_frontier(r: dict[str, Any], out: Path) -> None:
-    """frontier.json, and noise over signal by epsilon, on the zones of the three verdicts."""
+    """frontier.json, and points lost on Adult by epsilon, on the zones of the three verdicts."""
     write_json(out / "frontier.json", r)
     title = f"What a budget can buy: {r['records']:,} records at {amount(r['parties'], 'party')}"
-    words = f"Nothing was run: {HONEST} (docs/recommend.md)"
+    words = (
+        f"No record was read: {HONEST} (docs/recommend.md). Height: points that the recommended method lost on the "
+        "public Adult data at the same noise, Adult's and not yours; bands: the spread between the ways to have that "
+        "noise there, hollow points: a noise beyond those; dotted: always the more frequent class."
+    )
     with picture(out / "frontier", height=4.4, title=title, words=words, mode=None) as (drawing, theme):
         axes = drawing.subplots()
         epsilons = [line["epsilon"] for line in r["lines"]]
-        secure = r["sum"] == "secure"
-        curves = [([line["noise_to_signal"] for line in r["lines"]], secure)]
+        curves = [(r["lines"], r["sum"] == "secure")]
         if "least_epsilon_with_secure_sum" in r:
-            curves.append(([line["with_secure_sum"]["noise_to_signal"] for line in r["lines"]], True))
-        for noise, summed in curves:
-            color, marker = (theme.secure_sum, "s") if summed else (theme.own_noise, "o")
+            curves.append(([line["with_secure_sum"] for line in r["lines"]], True))
+        for lines, summed in curves:
+            color = theme.secure_sum if summed else theme.own_noise
             how = "in secure sums" if summed else "each party with noise of its own"
-            axes.plot(epsilons, noise, color=color, marker=marker, label=f"recommended method, {how}", zorder=3)
-        every = [noise for line, _ in curves for noise in line]
-        low, high = min(*every, THIN / 3), max(*every, TOO_SMALL * 3)
+            mean, low, high = ([line["lost_on_adult"][what] for line in lines] for what in ("mean", "low", "high"))
+            band(axes, epsilons, low, high, color, among=len(curves))
+            axes.plot(epsilons, mean, color=color, label=f"recommended method, {how}", zorder=3)
+            for x, y, line in zip(epsilons, mean, lines, strict=True):
+                ground = color if line["lost_on_adult"]["measured"] else theme.paper
+                mark = {"marker": MARKS[line["verdict"]], "markerfacecolor": ground, "markersize": 6, "zorder": 4}
+                axes.plot([x], [y], color=color, **mark)
+        all_lost = curve().majority
+        top = 1.25 * max(all_lost, *(line["lost_on_adult"]["high"] for lines, _ in curves for line in lines))
+        zones(axes, r["signal"], top, theme)
+        axes.axhline(all_lost, color=theme.majority, linestyle=":", linewidth=1.3)
         axes.set(
             xscale="log",
-            yscale="log",
             xlabel=f"epsilon of each party (delta = {r['delta']:g})",
-            ylabel="noise in a score, in times the signal",
-            ylim=(low / 1.3, high * 1.3),
+            ylabel="accuracy lost, in points,\nas measured on Adult at the same noise",
+            ylim=(0, top),
         )
-        edges = (low / 1.3, THIN, TOO_SMALL, high * 1.3)
-        for (zone, words), bottom, top in zip(ZONES.items(), edges[:-1], edges[1:], strict=True):
-            axes.axhspan(bottom, top, color=theme.zones[zone], zorder=0)
-            # Curves fall from the top left to the bottom right.
-            side: dict[str, Any] = {"ha": "right", "x": 0.99} if zone == "poor" else {"ha": "left", "x": 0.012}
+        finish(axes, x=epsilons, legend="upper right")
+
+
+def zones(axes: Any, signal: float, top: float, theme: Theme) -> None:
+    """Shade the verdicts at the heights of their noise, and write noise over signal on the right."""
+    edges = [0.0, *(Expected(limit, signal).on_adult.mean for limit in (THIN, TOO_SMALL)), top]
+    for (zone, words), bottom, above in zip(ZONES.items(), edges[:-1], edges[1:], strict=True):
+        axes.axhspan(bottom, above, color=theme.zones[zone], zorder=0)
+        if (
+            above - bottom > 0.07 * top
+        ):  # there is room for the words; curves fall from the top left to the bottom right
+            left = zone == "good"
             axes.annotate(
                 words,
-                (side.pop("x"), bottom),
+                (0.012 if left else 0.988, above if zone == "thin" else bottom),
                 xycoords=("axes fraction", "data"),
-                xytext=(0, 5),
+                xytext=(0, -5 if zone == "thin" else 5),
                 textcoords="offset points",
                 color=theme.verdicts[zone],
                 fontsize=SMALL,
-                **side,
+                ha="left" if left else "right",
+                va="top" if zone == "thin" else "bottom",
+                path_effects=outline(theme.zones[zone]),
+                zorder=5,
             )
-        finish(axes, x=epsilons, y=[0.01, 0.03, 0.1, THIN, 1, TOO_SMALL, 5, 10, 20, 50, 100], legend="upper right")
+    right = axes.twinx()
+    heights = {ratio: Expected(ratio, signal).on_adult for ratio in (0.01, 0.03, 0.1, THIN, 0.5, TOO_SMALL)}
+    ticks: dict[float, float] = {}
+    for ratio, found in heights.items():
+        if found.measured and all(abs(found.mean - other) > 0.05 * top for other in ticks.values()):
+            ticks[ratio] = found.mean
+    right.set_yticks(list(ticks.values()), [plain(ratio) for ratio in ticks])
+    right.set(ylim=(0, top), ylabel="noise in a score, in times the signal")
+    right.spines[["top", "left"]].set_visible(False)
+    right.spines["right"].set_visible(True)
 
 
 def scale(r: dict[str, Any], out: Path | None) -> str:

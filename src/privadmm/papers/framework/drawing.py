@@ -31,7 +31,7 @@ def draw(figure: Figure, place: Path, quick: bool = False, theme: Theme = LIGHT)
     with picture(place, *size, title=figure.caption, words=words, quick=quick, theme=theme) as (drawing, _):
         boxes = drawing.subplots(rows, across, squeeze=False).ravel()
         for axes, panel in zip(boxes, figure.panels, strict=False):
-            fill(axes, panel, colored(figure, panel, theme))
+            fill(axes, panel, colored(figure, panel, theme), marked(figure, panel))
         for axes in boxes[len(figure.panels) :]:
             axes.set_axis_off()
 
@@ -58,12 +58,26 @@ def colored(figure: Figure, panel: Panel, theme: Theme = LIGHT) -> dict[str, str
     return found
 
 
+def marked(figure: Figure, panel: Panel) -> dict[str, str]:
+    """The marker of every line of a panel by its label: the same in all panels, if these names tell lines apart."""
+    panels = [[name_of(line) for line in each.lines] for each in figure.panels]
+    names = list(dict.fromkeys(name for each in panels for name in each))
+    if len(names) > len(MARKERS) or any(len(set(each)) < len(each) for each in panels):
+        return {line.label: MARKERS[number % len(MARKERS)] for number, line in enumerate(panel.lines)}
+    return {line.label: MARKERS[names.index(name_of(line))] for line in panel.lines}
+
+
+def name_of(line: Line) -> str:
+    """What a line is called in every panel; what a panel has to add of it comes after a semicolon."""
+    return line.label.partition(";")[0]
+
+
 def single(panel: Panel) -> bool:
     """Tell whether nothing but single points would be seen: then lines are rows, each with its range."""
     return bool(panel.lines) and all(len(line.x) == 1 for line in panel.lines)
 
 
-def fill(axes: Any, panel: Panel, colors: Mapping[str, str]) -> None:
+def fill(axes: Any, panel: Panel, colors: Mapping[str, str], markers: Mapping[str, str]) -> None:
     if single(panel):
         dots(axes, panel, colors)
         return
@@ -75,7 +89,7 @@ def fill(axes: Any, panel: Panel, colors: Mapping[str, str]) -> None:
     beside = step(panel) / max(len(ranges), 10) / 1.6
     for number, line in enumerate(panel.lines):
         apart = beside * (ranges.index(number) - (len(ranges) - 1) / 2) if number in ranges else 0.0
-        plot(axes, line, colors[line.label], MARKERS[number % len(MARKERS)], len(ranges), apart)
+        plot(axes, line, colors[line.label], markers[line.label], len(ranges), apart)
     if panel.xscale == "linear" and panel.xlabel.startswith(COUNTED):
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
     at = sorted({float(x) for line in panel.lines for x in line.x if len(line.x) < FEW})

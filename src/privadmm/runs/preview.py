@@ -48,7 +48,8 @@ def shape(config: Config, count: int | None = None) -> Shape:
     if sizes is None:
         assert config.parties.known is not None  # or `counted` has asked for it
         option = "how many people there are" if vertical else "how many all parties train on together, dealt out evenly"
-        hint = f"; or give --records, {option}" if vertical or dealt_evenly(config) else ""
+        hint = "; or add records = ..., how many there are in all" if vertical or dealt_evenly(config) else ""
+        hint += f", or give --records, {option}" if hint else ""
         sizes = undeclared.undeclared_sizes(config, config.parties.known, hint)
     if vertical:
         return Shape(sizes, sizes if isinstance(sizes, Undeclared) else sizes[0], columns(config))
@@ -77,6 +78,8 @@ def counted(config: Config, count: int | None = None) -> tuple[int, ...] | None:
                 f"{config.path}: [parties] sizes has different numbers, and parties that hold columns have the same "
                 "people; correct it"
             )
+    if count is None and sizes is None and table.records is not None and (vertical or dealt_evenly(config)):
+        return spread(config, to_train_on(config, table.records))
     if count is None:
         return sizes
     if sizes is None:
@@ -84,6 +87,11 @@ def counted(config: Config, count: int | None = None) -> tuple[int, ...] | None:
     if count != (known := sizes[0] if vertical else sum(sizes)):
         raise ConfigError(f"--records is {count}, and {config.path} has {known} to train on; leave --records out")
     return sizes
+
+
+def to_train_on(config: Config, records: int) -> int:
+    """Of so many declared records, those that are not held out to measure by."""
+    return records - (splits.held_out(records, config.data.test_fraction) if config.holds_out else 0)
 
 
 def embedded_sizes(config: Config) -> tuple[int, ...]:
@@ -151,11 +159,23 @@ def account(config: Config, count: int | None = None) -> dict[str, Any]:
         "adversaries": job.adversaries,
         **job.of_people,
         **job.in_sums,
-        **outlook(job),
-        **of_delta(job),
-        **of_evaluation(job),
+        **estimates(config, job),
         "parties": charges(job, job.leave),
     }
+
+
+def estimates(config: Config, job: Job) -> dict[str, Any]:
+    """What to expect of a job, which charges nobody.
+
+    Where only the number of all records is declared, and not how they are spread over parties, they are taken as dealt
+    out evenly.
+    """
+    table, assumed = config.parties, dict[str, Any]()
+    if isinstance(job.public.sizes, UndeclaredSizes) and table.records is not None:
+        records = to_train_on(config, table.records)
+        sizes = tuple(splits.even_sizes(records, job.public.parties).tolist())
+        job, assumed = made(config, replace(shape(config), sizes=sizes)), {"assumed": {"records": records}}
+    return {**outlook(job), **of_delta(job), **of_evaluation(job), **assumed}
 
 
 def outlook(job: Job) -> dict[str, Any]:
@@ -227,9 +247,12 @@ def facts(config: Config, count: int | None = None, epsilon: float | None = None
     sizes = counted(config)
     parties = config.parties.known if sizes is None else len(sizes)
     records = count if count is not None or sizes is None else sum(sizes)
+    if records is None and config.parties.records is not None:
+        records = to_train_on(config, config.parties.records)
     if records is None:
         raise ConfigError(
-            f"{config.path}: how many records there are only the data tell; give --records, or add [parties] sizes"
+            f"{config.path}: how many records there are only the data tell; give --records, or add [parties] sizes, "
+            "or records, how many there are in all"
         )
     assert parties is not None
     asked = epsilon if epsilon is not None or privacy is None else privacy.epsilon
@@ -263,7 +286,7 @@ def planned(config: Config, epsilon: float | None, delta: float | None, count: i
         raise RefusedError(
             f"{config.path}: its noise is fixed, so the smallest feasible epsilon at delta = {delta:g} is {job.epsilon}"
         )
-    expected = outlook(job)
+    expected = estimates(asked, job)
     return {
         "algorithm": job.algorithm.name,
         "rounds": job.public.rounds,
@@ -273,8 +296,6 @@ def planned(config: Config, epsilon: float | None, delta: float | None, count: i
         "epsilon_by_round": job.epsilon_by_round,
         **job.in_sums,
         **expected,
-        **of_delta(job),
-        **of_evaluation(job),
         **({"recommended": recommend(facts(asked, count)).table} if "expected" in expected else {}),
     }
 

@@ -285,7 +285,15 @@ def counted(parties: list[dict[str, Any]]) -> str:
 
 def outlook(r: dict[str, Any]) -> Facts:
     """Noise against signal, where the number of records is known; what is recommended instead; and a large delta."""
-    return [*noise(r), ("warning", screen.alarm(r.get("delta_warning"))), *vagueness(r.get("evaluation"))]
+    even = screen.given(
+        "for the estimates below: {:,} records to train on, dealt out evenly", (r.get("assumed") or {}).get("records")
+    )
+    return [
+        ("assumed", even),
+        *noise(r),
+        ("warning", screen.alarm(r.get("delta_warning"))),
+        *vagueness(r.get("evaluation")),
+    ]
 
 
 def vagueness(found: dict[str, Any] | None) -> Facts:

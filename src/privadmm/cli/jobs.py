@@ -20,7 +20,12 @@ if TYPE_CHECKING:
     from privadmm.engine.loop import Callback
 
 Records = Annotated[
-    int | None, Option(min=1, help="how many to train on, dealt evenly to all parties, if \\[parties] sizes is missing")
+    int | None,
+    Option(
+        min=1,
+        help="how many to train on, with those that a private evaluation holds out, dealt evenly to all parties; in "
+        "place of \\[parties] records, if sizes is missing",
+    ),
 ]
 
 

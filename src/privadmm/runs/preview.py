@@ -9,11 +9,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
+import numpy as np
+
 from privadmm.config import build, build_columns, undeclared
 from privadmm.config.file import Config, check_seed
 from privadmm.config.sections import PrivacyTable
 from privadmm.config.undeclared import Undeclared, UndeclaredError, UndeclaredSizes
 from privadmm.data import adult, splits
+from privadmm.data.holding_out import held_sizes
 from privadmm.data.readers import feature_names
 from privadmm.data.schema import Encoding
 from privadmm.engine.job import Job
@@ -23,7 +26,7 @@ from privadmm.privacy.accounting import Claim
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.sums import SecureSum
 from privadmm.runs import private_evaluation
-from privadmm.runs.charges import charges
+from privadmm.runs.charges import charges, held_out_by
 from privadmm.runs.recommend import LEAST_PARTIES, Expected, Facts, delta_warning, expected_fields, recommend
 from privadmm.runs.recommend import expected as judge
 
@@ -174,7 +177,8 @@ def estimates(config: Config, job: Job) -> dict[str, Any]:
     if isinstance(job.public.sizes, UndeclaredSizes) and table.records is not None:
         records = to_train_on(config, table.records)
         sizes = tuple(splits.even_sizes(records, job.public.parties).tolist())
-        job, assumed = made(config, replace(shape(config), sizes=sizes)), {"assumed": {"records": records}}
+        job = made(config, replace(shape(config), sizes=sizes))
+        assumed = {"assumed": {"records": records - sum(held_out_by(job) or ())}}
     return {**outlook(job), **of_delta(job), **of_evaluation(job), **assumed}
 
 
@@ -246,9 +250,14 @@ def facts(config: Config, count: int | None = None, epsilon: float | None = None
         )
     sizes = counted(config)
     parties = config.parties.known if sizes is None else len(sizes)
-    records = count if count is not None or sizes is None else sum(sizes)
-    if records is None and config.parties.records is not None:
-        records = to_train_on(config, config.parties.records)
+    if (
+        sizes is None and config.parties.records is not None and parties is not None
+    ):  # estimates take it as dealt evenly
+        sizes = tuple(splits.even_sizes(to_train_on(config, config.parties.records), parties).tolist())
+    records = count
+    if count is None and sizes is not None:
+        held = held_sizes(np.array(sizes), config.evaluation.held_out).sum() if config.evaluates else 0
+        records = sum(sizes) - int(held)
     if records is None:
         raise ConfigError(
             f"{config.path}: how many records there are only the data tell; give --records, or add [parties] sizes, "

@@ -1,5 +1,6 @@
 """What is printed about a job: what it would cost (`account`, `plan`, `audit`), and what it did (`train`, `demo`)."""
 
+from collections.abc import Iterable
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -276,11 +277,19 @@ def account(r: dict[str, Any], budget: float | None) -> str:
 
 def counted(parties: list[dict[str, Any]]) -> str:
     """The numbers of records on which the figures rest."""
-    sizes, people = [party["records"] for party in parties], amount(len(parties), "party")
-    if None in sizes:
+    people, each = amount(len(parties), "party"), " each" if len(parties) > 1 else ""
+    if any(party["records"] is None for party in parties):
         return f"{people}, whatever records they have"
-    each = str(min(sizes)) if min(sizes) == max(sizes) else f"{min(sizes)} to {max(sizes)}"
-    return f"{people} with {each} records to train on{' each' if len(sizes) > 1 else ''}"
+    held = [party.get("held_out", 0) for party in parties]
+    trained = between(party["records"] - out for party, out in zip(parties, held, strict=True))
+    evaluated = f", and {between(held)} held out to evaluate by" if any(held) else ""
+    return f"{people} with {trained} records to train on{evaluated}{each}"
+
+
+def between(numbers: Iterable[int]) -> str:
+    """The least and the greatest of these numbers, or the one that all are."""
+    few, many = min(several := list(numbers)), max(several)
+    return str(few) if few == many else f"{few} to {many}"
 
 
 def outlook(r: dict[str, Any]) -> Facts:

@@ -135,9 +135,23 @@ def progress_bar(job: "Job", done: int) -> "Iterator[Callback]":
 
     if (advice := job.algorithm.advice(job.public)) is not None:
         typer.echo(f"{job.algorithm.name}: {advice}", err=True)
-    vague = (foreseen(job) or {}).get("warning")
-    for problem in [*warnings_of(job), *([] if vague is None else [vague])] if done == 0 else ():
-        typer.echo(f"warning: {problem}", err=True)
+    if done == 0:
+        problems = [*warnings_of(job), (foreseen(job) or {}).get("warning"), hopeless_regression(job)]
+        for problem in filter(None, problems):
+            typer.echo(f"warning: {problem}", err=True)
     rounds = job.public.rounds
     with bar(f"{job.algorithm.name}, round", rounds, done) as update:
         yield lambda view: update(view.progress.round, rounds)
+
+
+def hopeless_regression(job: "Job") -> str | None:
+    """The warning of a regression with too much noise, before a deployment spends on it; a simulation is measured."""
+    from privadmm.privacy.calibration import Target
+    from privadmm.privacy.mechanisms import Simulation
+    from privadmm.runs.regression import Noise, of_noise_alone
+
+    target = job.public.privacy
+    if job.public.loss.classification or not isinstance(target, Target) or target.kind is Simulation.kind:
+        return None
+    noise = of_noise_alone(job)
+    return noise.warning if isinstance(noise, Noise) else None

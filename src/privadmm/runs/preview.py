@@ -29,6 +29,7 @@ from privadmm.runs import private_evaluation
 from privadmm.runs.charges import charges, held_out_by
 from privadmm.runs.recommend import LEAST_PARTIES, Expected, Facts, delta_warning, expected_fields, recommend
 from privadmm.runs.recommend import expected as judge
+from privadmm.runs.regression import of_noise_alone
 
 
 @dataclass(frozen=True)
@@ -188,9 +189,10 @@ def outlook(job: Job) -> dict[str, Any]:
         return {}
     if job.public.columns:
         return {"not_expected": "no estimate is made for parties that hold columns"}
-    if not job.public.loss.classification:
-        return {"not_expected": "the estimate is for two classes and does not cover regression"}
     try:
+        if not job.public.loss.classification:
+            noise = of_noise_alone(job)
+            return {"not_expected": noise} if isinstance(noise, str) else {"regression": noise.table}
         expected = expected_fields(job)
     except UndeclaredError as error:
         return {"not_expected": str(error)}

@@ -9,6 +9,7 @@ from privadmm.cli.views import screen
 from privadmm.cli.views.screen import Facts, escape, percent
 from privadmm.data.misread import amiss, clipped_warning
 from privadmm.privacy.accounting import printed
+from privadmm.runs.measures import worse_than_constant
 from privadmm.runs.metrics import amount
 from privadmm.runs.model import NOT_PRIVATE, SIMULATED
 
@@ -26,6 +27,9 @@ def run(done: "Finished") -> str:
     facts.append(("privacy", certified if r["private"] else screen.alarm(NOT_PRIVATE)))
     if r["mode"] == "simulation":
         facts += [("mode", SIMULATED), *measured(r), *misread(r, done.model.frame)]
+        facts.append(
+            ("warning", screen.alarm(worse_than_constant(r.get("evaluation") or {}) if r["private"] else None))
+        )
     else:
         paid = " but by the charged evaluation" if "private_evaluation" in r else ""
         facts.append(("mode", f"deployment: nothing is measured on private records{paid}"))
@@ -318,6 +322,10 @@ def vagueness(found: dict[str, Any] | None) -> Facts:
 
 
 def noise(r: dict[str, Any]) -> Facts:
+    if (found := r.get("regression")) is not None:
+        moved = f"a prediction moves by +- {found['prediction_noise']:.3g} by noise alone, one standard deviation"
+        beside = f"labels lie within {found['label_bound']:g} (an estimate on invented records)"
+        return [("noise", f"{moved}; {beside}"), ("warning", screen.alarm(found["warning"]))]
     if (expected := r.get("expected")) is None:
         return [("outlook", f"none: {escape(r['not_expected'])}")] if "not_expected" in r else []
     times = f"{expected['noise_to_signal']:.2g} times the signal of a middling data set"

@@ -130,7 +130,7 @@ def audit(
 @contextmanager
 def progress_bar(job: "Job", done: int) -> "Iterator[Callback]":
     """The bar of a run; before it, advice and warnings about the job."""
-    from privadmm.runs.private_evaluation import foreseen
+    from privadmm.algorithms.evaluation_noise import foreseen
     from privadmm.runs.recommend import warnings_of
 
     if (advice := job.algorithm.advice(job.public)) is not None:

@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 import numpy as np
 
+from privadmm.algorithms import evaluation_noise
 from privadmm.config import build, build_columns, undeclared
 from privadmm.config.file import Config, check_seed
 from privadmm.config.sections import PrivacyTable
@@ -25,7 +26,6 @@ from privadmm.params import check_positive, check_probability
 from privadmm.privacy.accounting import Claim
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.sums import SecureSum
-from privadmm.runs import private_evaluation
 from privadmm.runs.charges import charges, held_out_by
 from privadmm.runs.recommend import LEAST_PARTIES, Expected, Facts, delta_warning, expected_fields, recommend
 from privadmm.runs.recommend import expected as judge
@@ -213,7 +213,7 @@ def of_delta(job: Job) -> dict[str, str]:
 def of_evaluation(job: Job) -> dict[str, Any]:
     """How well the private evaluation will know the accuracy, where there is one."""
     try:
-        foreseen = private_evaluation.foreseen(job)
+        foreseen = evaluation_noise.foreseen(job)
     except UndeclaredError as error:
         foreseen = {"unknown": str(error)}
     return {} if foreseen is None else {"evaluation": foreseen}

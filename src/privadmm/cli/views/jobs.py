@@ -5,6 +5,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from privadmm.algorithms.evaluation_noise import accuracy_words
 from privadmm.cli.views import screen
 from privadmm.cli.views.screen import Facts, escape, percent
 from privadmm.data.misread import amiss, clipped_warning
@@ -315,10 +316,8 @@ def vagueness(found: dict[str, Any] | None) -> Facts:
         return []
     if "unknown" in found:
         return [("evaluation", f"how vague it will be is not known: {escape(found['unknown'])}")]
-    noise, error = (f"{100 * found[key]:.1f}" for key in ("accuracy_noise", "accuracy_error"))
-    told = f"accuracy +- {noise} points by noise, +- {error} in all at most, one standard deviation each"
-    words = f"private, {found['records']:,} held-out records, {found['share']:.0%} of the budget: {told}"
-    return [("evaluation", words), ("warning", screen.alarm(found["warning"]))]
+    of = f"private, {found['records']:,} held-out records, {found['share']:.0%} of the budget"
+    return [("evaluation", f"{of}: {accuracy_words(found)}"), ("warning", screen.alarm(found["warning"]))]
 
 
 def noise(r: dict[str, Any]) -> Facts:

@@ -62,7 +62,7 @@ FULL: dict[str, dict[str, Any]] = {
         "on_bad": "default",
         "schema": {"age": [17, 90], "sex": ["Female", "Male"]},
     },
-    "parties": {"count": 3, "split": "dirichlet:0.3", "sizes": [5, 6, 7], "seed": 2, "leave": ["1@1"]},
+    "parties": {"count": 3, "split": "dirichlet:0.3", "sizes": [5, 6, 7], "records": 30, "seed": 2, "leave": ["1@1"]},
     "graph": {"kind": "star", "seed": 3},
     "features": {"moments": True, "share": 0.2, "constant": 0.1, "nonnegative": True},
     "algorithm": {

@@ -21,7 +21,7 @@ from privadmm.deploy.federation.party import read as read_party
 from privadmm.deploy.federation.proposal import neutral
 from privadmm.deploy.federation.protocol import Letter
 from privadmm.deploy.federation.setup.init import Made, init
-from privadmm.deploy.federation.setup.joining import REPLY, admit, join
+from privadmm.deploy.federation.setup.joining import REPLY, admit, join, look_at
 from privadmm.engine.mail import Mail
 from privadmm.privacy.key_file import KeyFile
 from privadmm.privacy.ledger_file import connect, identity_of
@@ -217,7 +217,7 @@ def joined(made: Made) -> list[Path]:
     folders = [made.coordinator.folder.parent / path.stem for path in made.invitations]
     for path, folder in zip(made.invitations, folders, strict=True):
         join(path, folder)
-    admit(made.coordinator, [folder / REPLY for folder in folders])
+    admit(look_at(made.coordinator, [folder / REPLY for folder in folders]))
     for folder in folders:  # its records are not counted yet, and it is read to be pinned
         (folder / "peers").mkdir(exist_ok=True)
         for key in made.coordinator.keys.glob("party-*.pub"):

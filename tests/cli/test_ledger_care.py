@@ -259,7 +259,11 @@ def test_a_backup_is_called_a_copy_and_not_a_ledger_that_was_put_back(place: Pla
     page = place.path / "page.html"
     card = place.call("report", place.path, "--out", page, "--json").object
     (notice,) = card["notices"]
-    assert notice.startswith("The ledger copies/party.sqlite is not the one in use")
+    assert notice.startswith("The ledger copies/party.sqlite is a copy of party.sqlite")
+    assert len(card["budgets"]) == 3  # a party's budget, once
+    assert "not counted again: copies/party.sqlite" in " ".join(
+        place.call("report", place.path, "--out", page).out.split()
+    )
     assert notice in page.read_text(encoding="utf-8")
     # A digest of 64 digits is seen by its beginning, and whole in a title and in the card.
     (digest,) = {job["config"] for job in card["jobs"]}

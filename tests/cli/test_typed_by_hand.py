@@ -82,6 +82,12 @@ CONFIGS: dict[str, tuple[dict[str, Any], int, tuple[str, ...]]] = {
     "no rounds": ({"algorithm": {"rounds": 0}}, 2, ("c.toml:", "[algorithm] rounds", ">= 1")),
     "an unknown loss": ({"loss": {"name": "squard"}}, 2, ("c.toml:", "[loss] name", '"squared"?')),
     "parties > records": ({"parties": {"count": 500}}, 1, ("c.toml", "[parties]", "500 parties", "48 records")),
+    "records < sizes": (
+        {"parties": {"sizes": [16, 16, 16], "records": 40}},
+        2,
+        ("c.toml:", "[parties] records", "sizes", ">= 48"),
+    ),
+    "records < parties": ({"parties": {"records": 2}}, 2, ("c.toml:", "[parties] records", "count = 3", ">= 3")),
     "an unknown engine": ({"run": {"engine": "ray"}}, 2, ("c.toml:", "[run] engine", '"inprocess"')),
     "half a seed": ({"run": {"seed": 1.5}}, 2, ("c.toml:", "[run] seed", "integer")),
 }

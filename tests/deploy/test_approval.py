@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from privadmm.cli.views.runs_of_federation import headline
+from privadmm.cli.views.runs_of_federation import headline, shown
 from privadmm.config.file import read
 from privadmm.deploy.federation.desk import approvals, records
 from privadmm.deploy.federation.desk.approvals import Entry, Proposals
@@ -23,7 +23,7 @@ from privadmm.deploy.federation.hub.state import Files, Status
 from privadmm.deploy.federation.party import read as read_party
 from privadmm.deploy.federation.proposal import Proposal
 from privadmm.deploy.federation.protocol import Letter
-from privadmm.deploy.federation.setup import health
+from privadmm.deploy.federation.setup import doctor, health
 from privadmm.deploy.federation.setup.init import init
 from privadmm.deploy.federation.steward import words
 from privadmm.errors import ConfigError, RefusedError, WaitingError
@@ -448,3 +448,29 @@ def test_every_kind_of_job_is_told_in_plain_words(tmp_path: Path, kind: str) -> 
     assert made.run(resume=True)["rounds"] == 6
     with closing(SqliteLedger(made.ledgers[ASKING], (1,), party.fixed, "simulation")) as own:
         assert sum(count for _, count in own.spent(ASKING)) == found["releases"]
+
+
+def test_what_a_private_evaluation_will_know_is_told_everywhere(tmp_path: Path) -> None:
+    """To a steward before it is approved, by `check`, and by the status of a run; it is what `train` then finds."""
+    made = asking(tmp_path, tables=with_changes(PRIVATE, {"evaluation": {"kind": "private", "held_out": 0.25}}))
+    seen: list[dict[str, Any]] = []
+    said: list[str] = []
+
+    def look(party: int, letter: Letter) -> None:
+        if party == ASKING and letter["kind"] == "begin" and (found := proposals(made).entries()):
+            facts = words.whole(read_party(made.folders[ASKING]), found[0])
+            said.extend(row["says"] for row in facts["sentences"] if row["about"] == "how it is judged")
+            decide(made, True)
+        if letter["kind"] == "step":
+            seen.append(json.loads(made.made.coordinator.status.read_text()))
+
+    reported(made, look)
+    result = json.loads((made.made.coordinator.folder / "runs/first/result.json").read_text())["private_evaluation"]
+    told = f"accuracy +- {100 * result['accuracy']['noise']:.1f} points by noise"
+    assert (told in said[0], f"{result['records']} held-out records" in said[0]) == (True, True), said
+    assert told in " ".join(shown(seen[0]).split())
+    assert "will know" not in shown({**seen[0], "state": "finished"})
+    job = made.made.coordinator.job
+    assert told in doctor.proposed(made.made.coordinator)
+    job.write_text("\n".join(line for line in job.read_text().splitlines() if not line.startswith("sizes")))
+    assert "once parties say how many records" in doctor.proposed(made.made.coordinator)

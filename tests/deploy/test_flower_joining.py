@@ -125,7 +125,7 @@ def test_a_node_that_is_not_let_in_goes_on_trying(town: Town) -> None:
     fingerprint = keys.fingerprint(public_half(town.own(0) / "node-key"))
     assert f"the coordinator has not admitted the key {fingerprint} yet" in town.log("node-0")
 
-    town.call("admit", town.root / "hub", *(town.own(number) / "reply.toml" for number in range(COUNT)))
+    town.call("admit", town.root / "hub", *(town.own(number) / "reply.toml" for number in range(COUNT)), "--yes")
     town.wait(lambda: town.online() == {0, 1, 2}, "all nodes")
     assert town.health(town.port + 5)[0] == town.health(town.port + 6)[0] == 200
     town.wait(lambda: "privadmm_healthy 1" in (town.root / "node.prom").read_text(), "the next textfile")
@@ -145,7 +145,7 @@ def test_a_node_that_is_not_let_in_goes_on_trying(town: Town) -> None:
     assert town.online() == {0, 1}
     assert town.call("add", place.folder)["party"] == 2
     assert town.call("rotate", town.own(2))["fingerprint"]
-    town.call("admit", place.folder, town.own(2) / "reply.toml")
+    town.call("admit", place.folder, town.own(2) / "reply.toml", "--yes")
     town.wait(lambda: town.online() == {0, 1, 2}, "the node with its new key")
     assert town.stop() == [0] * 4
 
@@ -156,7 +156,7 @@ def test_a_superlink_registers_what_it_finds(town: Town) -> None:
     for number in range(2):
         data = own_csv(town.root / f"data-{number}.csv", 10, seed=number)
         town.call("join", place.invitations / f"party-{number}.toml", "--out", town.own(number), "--records", data)
-    town.call("admit", place.folder, town.own(0) / "reply.toml")
+    town.call("admit", place.folder, town.own(0) / "reply.toml", "--yes")
     town.start("superlink", "superlink", place.folder)
     town.wait(lambda: "registered party-0" in town.log("superlink"), "the first key")
     (place.keys / "party-1.pub").write_bytes(public_half(town.own(1) / "node-key"))

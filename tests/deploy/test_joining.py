@@ -1,5 +1,6 @@
 """Organisations become parties: invited, joined, admitted, pinned; keys and certificates change; one more, one less."""
 
+import io
 import json
 import stat
 from pathlib import Path
@@ -65,7 +66,7 @@ class Organisations:
 
     def admit(self, *numbers: int, code: int = 0, words: tuple[str, ...] = ()) -> Outcome:
         files = [self.send(self.own(number) / "reply.toml", self.root / "hub" / f"mail-{number}") for number in numbers]
-        return self.call("admit", self.fed, *files, *words, code=code)
+        return self.call("admit", self.fed, *files, "--yes", *words, code=code)
 
     def pin(self, number: int, *words: Any, code: int = 0) -> Outcome:
         peers = self.send(self.coordinator.peers, self.own(number).parent)
@@ -243,6 +244,42 @@ def test_pinning_asks_and_shows_one_code_to_all(place: Place) -> None:
     assert "as before" in some.call("pin", some.own(0), some.own(1) / "reply.toml", "--yes").out
 
 
+def test_admitting_shows_keys_and_asks(place: Place) -> None:
+    """Where nobody can be asked nothing is taken, as by `pin`."""
+    some = Organisations(place)
+    for number in range(2):
+        some.join(number)
+    replies = [some.own(number) / "reply.toml" for number in range(2)]
+    before = some.coordinator.peers.exists(), sorted(some.coordinator.keys.glob("*"))
+    for words in ((), ("--json",)):
+        done = some.call("admit", some.fed, *replies, *words, code=2)
+        assert "nothing was changed; --yes" in done.out + done.err
+        assert (some.coordinator.peers.exists(), sorted(some.coordinator.keys.glob("*"))) == before
+    said = some.call("admit", some.fed, *replies, code=2).out
+    for number in range(2):
+        mark = keys.fingerprint(public_half(some.own(number) / "node-key"))
+        assert f"Clinic {number}  {mark}  new" in said
+    done = some.call("admit", some.fed, *replies, "--yes")
+    assert ("Compare" in done.out, "No reply yet of party-2" in done.out) == (True, True)
+    assert [path.name for path in sorted(some.coordinator.keys.glob("*.pub"))] == ["party-0.pub", "party-1.pub"]
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("n\n", 2)])
+def test_a_person_is_asked_before_keys_are_admitted(
+    answer: str, code: int, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some = Organisations(place)
+    some.join(0)
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr("sys.stdin", Terminal(answer))
+    some.call("admit", some.fed, some.own(0) / "reply.toml", code=code)
+    assert (some.coordinator.keys / "party-0.pub").is_file() == (code == 0)
+
+
 def test_a_coordinator_that_swaps_a_key_shows_another_code(place: Place) -> None:
     """Nothing but people who compare can tell; so the code must differ."""
     some = Organisations(place).everybody()
@@ -250,7 +287,7 @@ def test_a_coordinator_that_swaps_a_key_shows_another_code(place: Place) -> None
     impostor = some.root / "impostor"
     data = own_csv(some.root / "data.csv", 11)
     some.call("join", some.coordinator.invitations / "party-1.toml", "--out", impostor, "--records", data, "--yes")
-    some.call("admit", some.fed, impostor / "reply.toml", "--replace")
+    some.call("admit", some.fed, impostor / "reply.toml", "--replace", "--yes")
     assert some.pin(0, "--yes", "--replace", "--json").object["code"] != honest
 
 

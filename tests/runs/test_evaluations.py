@@ -126,6 +126,19 @@ def test_how_vague_it_will_be_is_told_before_it_is_paid_for(place: Place, change
     assert "one standard deviation" in " ".join(place.call("account", config, "--records", "60").out.split())
 
 
+def test_held_out_records_are_not_counted_as_trained_on(place: Place) -> None:
+    """60 at three parties, a quarter of them held out: 45 teach the model."""
+    config = place.config(with_changes(PAID, {"data": {"dim": 3}, "parties": {"records": 60}}))
+    for words in (("account",), ("plan", "--epsilon", 1, "--delta", 1e-5)):
+        said = place.call(*words, config, "--json").object
+        assert [(party["records"], party["held_out"]) for party in said["parties"]] == [(20, 5)] * 3
+        text = " ".join(place.call(*words, config).out.split())
+        assert "3 parties with 15 records to train on, and 5 held out to evaluate by each" in text
+    assert place.call("recommend", config, "--json").object["records"] == 45
+    plain = place.call("account", place.config(parties={"records": 60}), "--json").object["parties"]
+    assert [(party["records"], "held_out" in party) for party in plain] == [(16, False)] * 3
+
+
 def test_without_sizes_it_is_not_told_and_without_an_evaluation_nothing_is(place: Place) -> None:
     undeclared = place.call("account", place.config(PAID), "--json").object["evaluation"]
     assert "sizes" in undeclared["unknown"]

@@ -1,5 +1,6 @@
 """`privadmm init`: the config that it writes trains as it stands, and says what was asked for."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,40 @@ def test_a_declared_schema_needs_no_look_at_the_records(quick: Place) -> None:
     assert facts["recommended"]["warning"] is None
     write(quick.path / "patients.csv")
     assert quick.train(config, "--json").code == 0
+
+
+def test_the_number_of_records_is_remembered_for_account(quick: Place) -> None:
+    """It is the declared one, or that of a public source; `account` and the like need no --records, and no file."""
+    config, _ = started(quick, "--public", "--drop", "hospital")
+    assert quick.train(config).code == 0
+    trained = json.loads((quick.out / "result.json").read_text())
+    (quick.path / "patients.csv").unlink()
+    said = quick.call("account", config, "--json").object
+    assert [party["records"] for party in said["parties"]] == [16] * 4
+    assert said["expected"]["noise_to_signal"] == trained["expected"]["noise_to_signal"]
+    for words in (("recommend", config), ("frontier", config), ("plan", config)):
+        assert quick.call(*words).code == 0
+    # Who changes what is held out, or nothing, changes no second number.
+    text = config.read_text()
+    for old, new, each in ((" = 0.2", " = 0.5", 10), ('"simulation"', '"deployment"', 20), ('"none"', '"private"', 20)):
+        changed = text.replace(old, new, 1)
+        config.write_text(changed.replace("seed = 0", "") if "deployment" in new else changed)
+        assert [party["records"] for party in quick.call("account", config, "--json").object["parties"]] == [each] * 4
+
+
+def test_declared_records_that_a_column_deals_out_are_enough_for_estimates(quick: Place) -> None:
+    """How many each party has only its column tells: what is charged must not depend on it."""
+    config, _ = started(quick, "--public", "--party-column", "hospital")
+    assert quick.train(config).code == 0
+    trained = json.loads((quick.out / "result.json").read_text())
+    said = quick.call("account", config, "--json").object
+    assert ([party["records"] for party in said["parties"]], said["assumed"]) == ([None] * 4, {"records": 64})
+    assert said["expected"]["noise_to_signal"] == pytest.approx(trained["expected"]["noise_to_signal"])
+    assert "dealt out evenly" in " ".join(quick.call("account", config).out.split())
+    config.write_text(config.read_text().replace("records = 80", "# records = 80"))
+    alone = quick.call("account", config, "--json").object
+    assert ("[parties] sizes" in alone["not_expected"], "assumed" in alone) == (True, False)
+    assert (alone["certified"], alone["parties"]) == (said["certified"], said["parties"])
 
 
 @pytest.mark.parametrize("classes", [(), ("--classes", "0,1")])

@@ -16,10 +16,10 @@ from small_runs import Place
 ROWS = 40
 
 
-def table(**columns: Any) -> str:
+def table(rows: int = ROWS, /, **columns: Any) -> str:
     """CSV text; each column is a function of the row's number."""
     lines = [",".join(columns)]
-    lines += [",".join(str(make(row)) for make in columns.values()) for row in range(ROWS)]
+    lines += [",".join(str(make(row)) for make in columns.values()) for row in range(rows)]
     return "\n".join(lines) + "\n"
 
 
@@ -109,6 +109,62 @@ def test_dates_counts_and_rare_categories_are_proposed(tmp_path: Path) -> None:
     assert written["code"] == {"categories": ["10", "20"]}
     again = Schema.from_table(written, label="y", classes=None, row_bound=1.0)
     assert again.columns == one.columns
+
+
+ODD = table(
+    4 * ROWS,
+    price=lambda row: f'"{row % 17},{row % 10}"' if row != 1 else 3,
+    weight=lambda row: {4: "unknown", 9: "n/a", 12: "unknown"}.get(row, 50.5 + row % 31),
+    typo=lambda row: '"3,5"' if row == 6 else 1.25 * (row % 30),
+    code=lambda row: ["250", "V45", "E9"][row % 3],
+    many=lambda row: f"x{row % 30}" if row % 3 else row,
+    readmitted=lambda row: ["no", "yes"][row // 3 % 2],
+)
+
+
+def test_cells_that_spoil_a_column_of_numbers_are_named_with_their_line(tmp_path: Path) -> None:
+    """Decimal commas, and words among numbers, make no categories of a column of numbers."""
+    path = tmp_path / "data.csv"
+    path.write_text(ODD.replace("readmitted\n", "readmitted\n\n", 1))  # lines are those of the file, blank ones too
+    one = found(path)
+    said = {
+        name: " ".join(note.text for note in one.notes if note.column == name)
+        for name in (*one.columns, "price", "many")
+    }
+    assert one.columns["weight"] == Number(50, 82, missing=True)
+    assert one.columns["typo"] == Number(0, 38, missing=True)
+    assert one.columns["code"] == Category(("250", "E9", "V45"))
+    assert [note.column for note in one.notes if note.left_out] == ["price", "many"]
+    for name, words in {
+        "price": ("line 3", "'0,0'", "decimal point"),
+        "weight": ("2 cells are no numbers", "'unknown'", "line 7", "count as missing", "3 cells are missing"),
+        "typo": ("'3,5'", "line 9", "count as missing"),
+        "code": ("numbers beside words", "'E9', 'V45'", "line 4"),
+        "many": ("categories", "numbers beside words", "line 4"),
+    }.items():
+        assert all(part in said[name] for part in words), (name, said[name])
+    written = schema_file(one)
+    assert "Everything here is a fact for everybody to see" in written
+    assert "line 7" in written
+    schema = Schema.from_table(tomllib.loads(written), label="readmitted", classes=("no", "yes"), row_bound=1.0)
+    assert schema.columns == one.columns
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('a,readmitted\n1,"3,5"\n2,"4,5"\n3,"5,5"\n', ("'readmitted'", "line 2", "'3,5'", "decimal point")),
+        ("a,readmitted\n1,3.5\n2,unknown\n3,5.5\n4,6.5\n", ("'readmitted'", "line 3", "'unknown'", "1 are no numbers")),
+        ("a;readmitted\n1,5;no\n2,5;yes\n", ("'readmitted'", "semicolon", "3.5")),
+    ],
+    ids=["commas", "a word", "semicolons"],
+)
+def test_a_label_or_a_file_that_is_spoilt_is_told(text: str, words: tuple[str, ...], tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    path.write_text(text)
+    with pytest.raises(DataError) as caught:
+        found(path)
+    assert all(part in str(caught.value) for part in ("data.csv", *words)), caught.value
 
 
 def test_columns_can_be_dropped_and_more_categories_allowed(patients: Path) -> None:

@@ -212,7 +212,10 @@ def test_what_the_warning_asks_for_is_enough() -> None:
 
 def test_bins_are_fine_where_noise_is_small() -> None:
     assert recommend(facts(40_000, 10)).encoding == "binned"
-    assert recommend(facts(40_000, 100)).encoding == "coarse"
+    assert recommend(facts(40_000, 100)).encoding == "binned"
+    # A few thousand records: ten bins as long as parties share one noise, five where each has its own.
+    alone, summed = facts(2_400, 10, 1.0), replace(facts(2_400, 10, 1.0), sum=SecureSum())
+    assert (recommend(alone).encoding, recommend(summed).encoding) == ("coarse", "binned")
 
 
 @pytest.mark.parametrize(

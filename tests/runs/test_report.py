@@ -20,10 +20,11 @@ import pytest
 
 from contract_tools import Player, Recorder
 from federations import federated
-from ledgers import NOISE, POLICY, begin, opened, pay
+from ledgers import NOISE, ONE, POLICY, begin, opened, pay
 from privadmm.cli.views import steward
 from privadmm.errors import ConfigError, DataError, DivergedError, LockedError, RefusedError
 from privadmm.privacy.anchor import AnchorFile
+from privadmm.privacy.backups import Decision, backup, restore
 from privadmm.privacy.ledger import Asked, Tick
 from privadmm.privacy.refusals import recording
 from privadmm.privacy.release import Door
@@ -402,6 +403,39 @@ def test_commands_can_be_pasted_whatever_a_file_is_called(tmp_path: Path) -> Non
     begin(place / "b 'c.sqlite")
     (command,) = card_of(place / "b 'c.sqlite").commands
     assert shlex.split(command) == ["privadmm", "ledger", "verify", str(place / "b 'c.sqlite")]
+
+
+def test_a_backup_beside_its_ledger_is_counted_once(tmp_path: Path) -> None:
+    """Also one of which the ledger was lost since; one that was used again is another history and counts."""
+    path = tmp_path / "party.sqlite"
+    begin(path, rounds=5)
+    pay(path, 0)
+    backup(path, tmp_path / "monday.sqlite")
+    pay(path, 1)
+    alone = card_of(path)
+    backup(path, tmp_path / "tuesday.sqlite")
+    both = card_of(tmp_path)
+    assert (both.kind, both.budgets, both.jobs[0]["job"], len(both.jobs)) == ("ledger", alone.budgets, ONE, 1)
+    assert (both.epsilon, both.commands, both.hashes) == (alone.epsilon, alone.commands, alone.hashes)
+    for name in ("monday.sqlite", "tuesday.sqlite"):
+        (line,) = [line for line in both.notices if name in line]
+        assert ("copy of party.sqlite" in line, "counted once" in line) == (True, True)
+    assert "counted once" in render(both)
+
+    path.unlink()  # the newest backup has all that is known
+    assert card_of(tmp_path).budgets == alone.budgets
+    assert any("copy of tuesday.sqlite" in line for line in card_of(tmp_path).notices)
+    restore(tmp_path / "monday.sqlite", tmp_path / "monday.sqlite", Decision("to use it again", spend_all=True))
+    apart = card_of(tmp_path)
+    assert (len(apart.budgets), any("counted once" in line for line in apart.notices)) == (2, False)
+
+
+def test_fresh_ledgers_with_one_policy_are_not_taken_for_copies(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        opened(tmp_path / f"{name}.sqlite").close()
+    begin(tmp_path / "three.sqlite")
+    card = card_of(tmp_path)
+    assert (len(card.budgets), card.notices) == (3, ())
 
 
 def test_ledgers_that_count_differently_are_no_one_page(tmp_path: Path) -> None:

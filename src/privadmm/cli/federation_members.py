@@ -54,15 +54,24 @@ def admit(
     replace: Annotated[
         bool, Option("--replace", help="take a key in the place of another that did not sign it; ask the party first")
     ] = False,
+    yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Take the public keys of parties, register them if the SuperLink runs, and write peers.toml for everybody."""
+    """Take the public keys of parties, after showing their fingerprints; register them if the SuperLink runs, and
+    write peers.toml for everybody."""
     from privadmm.cli.views import members as view
     from privadmm.deploy.federation.layout import coordinator_in
     from privadmm.deploy.federation.setup.joining import admit as take
+    from privadmm.deploy.federation.setup.joining import look_at
 
     place = coordinator_in(directory)
-    shown = view.admitted(place, take(place, replies, replace), registered(place))
+    found = look_at(place, replies, replace)
+    if not as_json:
+        emit(view.admitting_text(found.changes))
+    if not agreed("Did you compare these with each party?", yes, as_json):
+        raise ConfigError("nothing was changed; --yes admits them without asking")
+    take(found)
+    shown = view.admitted(place, found.changes, registered(place))
     emit(json.dumps(shown) if as_json else view.admitted_text(shown))
 
 

@@ -20,7 +20,12 @@ if TYPE_CHECKING:
     from privadmm.engine.loop import Callback
 
 Records = Annotated[
-    int | None, Option(min=1, help="how many to train on, dealt evenly to all parties, if \\[parties] sizes is missing")
+    int | None,
+    Option(
+        min=1,
+        help="how many to train on, with those that a private evaluation holds out, dealt evenly to all parties; in "
+        "place of \\[parties] records, if sizes is missing",
+    ),
 ]
 
 
@@ -125,14 +130,28 @@ def audit(
 @contextmanager
 def progress_bar(job: "Job", done: int) -> "Iterator[Callback]":
     """The bar of a run; before it, advice and warnings about the job."""
-    from privadmm.runs.private_evaluation import foreseen
+    from privadmm.algorithms.evaluation_noise import foreseen
     from privadmm.runs.recommend import warnings_of
 
     if (advice := job.algorithm.advice(job.public)) is not None:
         typer.echo(f"{job.algorithm.name}: {advice}", err=True)
-    vague = (foreseen(job) or {}).get("warning")
-    for problem in [*warnings_of(job), *([] if vague is None else [vague])] if done == 0 else ():
-        typer.echo(f"warning: {problem}", err=True)
+    if done == 0:
+        problems = [*warnings_of(job), (foreseen(job) or {}).get("warning"), hopeless_regression(job)]
+        for problem in filter(None, problems):
+            typer.echo(f"warning: {problem}", err=True)
     rounds = job.public.rounds
     with bar(f"{job.algorithm.name}, round", rounds, done) as update:
         yield lambda view: update(view.progress.round, rounds)
+
+
+def hopeless_regression(job: "Job") -> str | None:
+    """The warning of a regression with too much noise, before a deployment spends on it; a simulation is measured."""
+    from privadmm.privacy.calibration import Target
+    from privadmm.privacy.mechanisms import Simulation
+    from privadmm.runs.regression import Noise, of_noise_alone
+
+    target = job.public.privacy
+    if job.public.loss.classification or not isinstance(target, Target) or target.kind is Simulation.kind:
+        return None
+    noise = of_noise_alone(job)
+    return noise.warning if isinstance(noise, Noise) else None

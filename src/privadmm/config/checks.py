@@ -106,6 +106,20 @@ def _check_count(parties: PartiesTable, to: Complaints) -> None:
             to.add("parties", key, problem, "as many as parties")
 
 
+def _check_records(data: DataTable, parties: PartiesTable, to: Complaints) -> None:
+    """The declared number of all records, beside what else says how many there are."""
+    if (records := parties.records) is None:
+        return
+    if data.embedded:
+        to.misfit("parties", "records", to.named("data", "source"), "for files only: embedded records are counted")
+    if parties.sizes is not None:
+        trained = max(parties.sizes) if parties.split == "features" else sum(parties.sizes)
+        if trained > records:
+            to.clash("parties", "records", to.named("parties", "sizes"), f"an integer >= {trained}")
+    elif parties.split != "features" and parties.known is not None and records < parties.known:
+        to.clash("parties", "records", to.named("parties", parties.given), f"an integer >= {parties.known}")
+
+
 def _check_files(data: DataTable, parties: PartiesTable, to: Complaints) -> None:
     if parties.files is None:
         return
@@ -276,7 +290,8 @@ def _check_leave(
 
 # A check takes, by name, the sections that it compares, and `to`, which collects its complaints.
 CHECKS: tuple[Callable[..., None], ...] = (
-    *(_check_source, _check_classes, _check_count, _check_files, _check_party_files, check_declared),
+    *(_check_source, _check_classes, _check_count, _check_records),
+    *(_check_files, _check_party_files, check_declared),
     *(_check_edges, _check_topology, _check_epsilon, _check_labels, _check_sum, _check_run, _check_tls, _check_leave),
     _check_evaluation,
 )

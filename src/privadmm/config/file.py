@@ -84,9 +84,10 @@ class Config:
             del tables["evaluation"]  # configs of before it was there keep their digest
         for key in ("out", "scheduler", "timeout", "tls_ca", "tls_cert", "tls_key", "memory", "threads"):
             del tables["run"][key]
-        for key in ("purpose", "requester"):  # without them a config has the digest that it had before there were any
-            if tables["run"][key] is None:
-                del tables["run"][key]
+        # Without them a config has the digest that it had before there were any.
+        for section, key in (("run", "purpose"), ("run", "requester"), ("parties", "records")):
+            if tables[section][key] is None:
+                del tables[section][key]
         return hashlib.sha256(json.dumps(tables, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
 

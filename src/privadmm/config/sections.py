@@ -94,6 +94,14 @@ class PartiesTable:
     sizes: Annotated[
         Counts | None, rules.SIZES, Doc("records of each party, to account for a run without its data")
     ] = None
+    records: Annotated[
+        int | None,
+        Ge(1),
+        Doc(
+            "how many all parties hold together, held-out ones too: declared, for account, plan and recommend, which "
+            "read none; training counts its own"
+        ),
+    ] = None
     seed: Annotated[int, Ge(0), Doc("seed of the split")] = 0
     columns: Annotated[
         tuple[int | tuple[str, ...], ...] | None,

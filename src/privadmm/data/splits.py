@@ -100,6 +100,11 @@ def by_lists(d: int, lists: Sequence[Sequence[int]]) -> list[Ints]:
 
 def train_test(n: int, test_fraction: float, seed: int) -> tuple[Ints, Ints]:
     """Row numbers to train on and to test on, each in ascending order."""
+    return _cut(_rng(seed).permutation(n), held_out(n, test_fraction))
+
+
+def held_out(n: int, test_fraction: float) -> int:
+    """How many of n records `train_test` leaves to test on."""
     check_probability(test_fraction=test_fraction)
     held_out = round(n * test_fraction)
     if not 0 < held_out < n:
@@ -107,7 +112,7 @@ def train_test(n: int, test_fraction: float, seed: int) -> tuple[Ints, Ints]:
             f"test_fraction = {test_fraction} of {n} records leaves {n - held_out} to train on and "
             f"{held_out} to test on; each needs at least one"
         )
-    return _cut(_rng(seed).permutation(n), held_out)
+    return held_out
 
 
 def of_party(n: int, test_fraction: float, seed: int, party: int) -> tuple[Ints, Ints]:

@@ -19,7 +19,7 @@ from privadmm.optim.graphs import Graph
 from privadmm.optim.losses import Loss, Squared
 from privadmm.optim.regularizers import Regularizer
 from privadmm.params import check_positive
-from privadmm.runs.measures import evaluated_numbers
+from privadmm.runs.measures import evaluated_numbers, worse_than_constant
 
 
 class ADMMRegressor(RegressorMixin, ADMMEstimator):  # type: ignore[misc]
@@ -72,17 +72,9 @@ class ADMMRegressor(RegressorMixin, ADMMEstimator):  # type: ignore[misc]
 
     def _warn_worse(self, X: Any, y: Floats) -> None:
         """Warn where the noise makes predictions worse than a constant, which a simulation may see."""
-        spread = float(np.var(y))
-        error = float(np.mean((self.models_[0].scores(X) - y) ** 2))
-        if error > spread:
-            warnings.warn(
-                f"predictions are worse than a constant on the rows that were fitted (mean square error {error:.3g}, "
-                f"and their mean has {spread:.3g}): noise, or too few rounds, hide what the data say. Use more rows, a "
-                "larger epsilon, secure_sum=True, or a smaller label_bound if y allows (fit is a simulation and may "
-                "look; a deployment would not tell)",
-                FitWarning,
-                stacklevel=3,
-            )
+        figures = evaluated_numbers(self.models_[0].scores(X), y, "the rows that were fitted")
+        if (problem := worse_than_constant(figures)) is not None:
+            warnings.warn(problem, FitWarning, stacklevel=3)
 
     def _invented(self, X: Floats, rng: np.random.Generator) -> Floats:
         """A target for each of these rows, from the released model."""

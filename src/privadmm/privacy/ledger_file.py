@@ -365,3 +365,19 @@ def identity_of(path: Path) -> Identity | None:
         return None
     with readable(path), closing(connect(path, read_only=True)) as db:
         return current(db)
+
+
+def row_with(path: Path, head: str) -> int | None:
+    """The number of the row with this hash in the ledger at the path; 0: its chain starts from it; None: no row."""
+    with readable(path), closing(connect(path, read_only=True)) as db:
+        if head == hash_of(facts_of(db)):
+            return 0
+        found = db.execute("SELECT seq FROM ticks WHERE hash = ?", (head,)).fetchone()
+        return None if found is None else int(found[0])
+
+
+def extent_of(path: Path) -> tuple[str, int]:
+    """The hash from which the chain of the ledger at the path starts, and the number of its last row."""
+    with readable(path), closing(connect(path, read_only=True)) as db:
+        (last,) = db.execute("SELECT coalesce(max(seq), 0) FROM ticks").fetchone()
+        return hash_of(facts_of(db)), int(last)

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from privadmm.algorithms.evaluated import Evaluated
 from privadmm.config.undeclared import Undeclared
+from privadmm.data.holding_out import held_sizes
 from privadmm.engine.job import Job
 from privadmm.engine.loop import Progress
 from privadmm.privacy.accounting import epsilon, totals
@@ -15,8 +17,11 @@ from privadmm.privacy.events import Spent, dump
 
 
 def charges(job: Job, leave: Mapping[int, int]) -> list[dict[str, Any]]:
-    """Events and epsilon of each party; `leave` tells from which round on, counted from 0, a party is absent."""
-    sizes, parties = job.public.sizes, []
+    """Events and epsilon of each party; `leave` tells from which round on, counted from 0, a party is absent.
+
+    Of its `records` it trains on those that are not `held_out` for a private evaluation.
+    """
+    sizes, parties, held_out = job.public.sizes, [], held_out_by(job)
     for party, spent in enumerate(totals(job.plan, job.public.parties)):
         if party in leave:
             spent = spent_until_it_left(job, party, leave[party])
@@ -24,11 +29,21 @@ def charges(job: Job, leave: Mapping[int, int]) -> list[dict[str, Any]]:
             {
                 "party": party,
                 "records": None if isinstance(sizes, Undeclared) else int(sizes[party]),
+                **({} if held_out is None else {"held_out": held_out[party]}),
                 "epsilon": certified(spent, job.delta),
                 "events": [{**json.loads(dump(event)), "count": count} for event, count in spent],
             }
         )
     return parties
+
+
+def held_out_by(job: Job) -> list[int] | None:
+    """How many records each party holds out for a private evaluation; None if there is none, or sizes are unknown."""
+    sizes, method = job.public.sizes, job.algorithm
+    if isinstance(sizes, Undeclared) or not isinstance(method, Evaluated):
+        return None
+    held: list[int] = held_sizes(sizes, method.held_out).tolist()
+    return held
 
 
 def spent_before(job: Job, party: int, round: int) -> Spent:

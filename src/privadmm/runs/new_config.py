@@ -144,6 +144,7 @@ def written(asked: Start, schema: Schema, parties: int, declared: Declared | Non
     coarse, numbers = advice.encoding == "coarse", any(isinstance(column, Number) for column in schema.columns.values())
     lines = filled(
         train=train,
+        rows=rows,
         parties=parties,
         epsilon=asked.epsilon,
         delta=asked.delta,

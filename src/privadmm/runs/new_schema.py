@@ -7,8 +7,9 @@ readable numbers; a column that is no feature, an id or a constant, is left out,
 
 import json
 import math
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
@@ -31,6 +32,7 @@ IDS_FROM = 20  # rows from which on a column that never repeats itself looks lik
 SHOWN = 30  # names of columns in an error
 FEW = 10  # whole numbers that may be codes
 RARE = 0.01  # share of rows below which a category is rare, and may go to the level for others
+COMMA = re.compile(r"[+-]?\d+,\d+")  # a number with a decimal comma, or with thousands grouped
 COVERED = 0.9  # share of rows that the listed categories must cover, if there are too many of them
 FORMATS = (
     *("%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y"),
@@ -93,11 +95,11 @@ def declare(path: str | Path, label: str, *, drop: Sequence[str] = (), most: int
         cells = table.load((), table.header)
         if not len(cells[label]):
             raise DataError("has no records; give a file with at least one")
-        classes, bound, notes = label_of(cells[label], label)
+        classes, bound, notes = label_of(cells[label], label, table.where)
         for name in table.header:
             if name in drop or name == label:
                 continue
-            column, remarks = look(name, cells[name], most)
+            column, remarks = look(name, cells[name], most, table.where)
             notes += [Note(name, remark, left_out=column is None) for remark in remarks]
             if column is not None:
                 columns[name] = column
@@ -114,18 +116,50 @@ def named(name: str, header: Sequence[str]) -> None:
         hint = did_you_mean(name, header, repr)
         more = f" and {len(header) - SHOWN} more" if len(header) > SHOWN else ""
         alone = " Only commas separate columns: is there another separator?" if len(header) == 1 else ""
+        if len(header) == 1 and ";" in header[0]:
+            alone += " If it is the semicolon, save the file with commas, and with decimal points, as in 3.5."
         first_line = f"The first line has {', '.join(map(repr, header[:SHOWN]))}{more}.{alone}"
         raise DataError(f"column {name!r} is missing{'; ' + hint if hint else '.'} {first_line}")
 
 
-def filled(cells: NDArray[Any]) -> list[str]:
-    """The words of the cells that are not missing."""
-    return [word for word in words(cells) if word.casefold() not in MISSING]
+@dataclass(frozen=True)
+class Odd:
+    """Cells that are neither missing nor numbers, in a column that has other cells, too."""
+
+    cells: tuple[str, ...]
+    first: str  # where the first of them is
+
+    @property
+    def commas(self) -> int:
+        """How many would be numbers but for a comma."""
+        return sum(COMMA.fullmatch(cell) is not None for cell in self.cells)
+
+    @property
+    def shown(self) -> str:
+        kinds = sorted(set(self.cells))
+        more = f" and {len(kinds) - 3} more" if len(kinds) > 3 else ""
+        return f"{', '.join(map(repr, kinds[:3]))}{more}, the first {self.first}"
+
+    @property
+    def with_commas(self) -> str:
+        """What to do about numbers with commas."""
+        return f"numbers with a comma ({self.shown}): write a decimal point, as in 3.5, and group no thousands"
 
 
-def label_of(cells: NDArray[Any], name: str) -> tuple[Classes | None, float | None, list[Note]]:
+def sorted_out(cells: NDArray[Any], where: Callable[[int], str]) -> tuple[list[str], Floats, Odd]:
+    """The words of the cells that are not missing, as numbers (NaN: none), and those that are none."""
+    at = [(row, word) for row, word in enumerate(words(cells)) if word.casefold() not in MISSING]
+    present = [word for _, word in at]
+    values = numbers(np.array(present, dtype=object))
+    odd = [at[place] for place in np.flatnonzero(np.isnan(values))]
+    return present, values, Odd(tuple(word for _, word in odd), where(odd[0][0]) if odd else "")
+
+
+def label_of(
+    cells: NDArray[Any], name: str, where: Callable[[int], str]
+) -> tuple[Classes | None, float | None, list[Note]]:
     """The label's two classes, or the bound of a number to predict; and notes."""
-    present, notes = filled(cells), list[Note]()
+    (present, _, odd), notes = sorted_out(cells, where), list[Note]()
     kinds = sorted(set(present))
     values = numbers(np.array(kinds, dtype=object))
     numeric = bool(kinds) and not np.isnan(values).any()
@@ -136,24 +170,39 @@ def label_of(cells: NDArray[Any], name: str) -> tuple[Classes | None, float | No
         loss = f"[loss] name = 'squared', label_bound = {bound:g}"
         return None, bound, [*notes, Note(name, f"a number to predict: {loss}; `init` writes none")]
     if len(kinds) != 2:
+        mixed = ""
+        if odd.commas:
+            mixed = f" It has {odd.with_commas}."
+        elif 0 < len(odd.cells) < len(present):
+            mixed = f" Of its cells {len(odd.cells)} are no numbers ({odd.shown})."
         raise DataError(
-            f"label column {name!r} has {len(kinds)} different values; two classes are needed, or a number to predict. "
-            "Group them into two, or name another --label"
+            f"label column {name!r} has {len(kinds)} different values; two classes are needed, or a number to predict."
+            f"{mixed} Group them into two, or name another --label"
         )
     negative, positive = (kinds[place] for place in (np.argsort(values).tolist() if numeric else [0, 1]))
     order = f"{negative!r} is the negative class and {positive!r} the positive; swap them if not"
     return (negative, positive), None, [*notes, Note(name, order)]
 
 
-def look(name: str, cells: NDArray[Any], most: int) -> tuple[Column | None, list[str]]:
+def look(name: str, cells: NDArray[Any], most: int, where: Callable[[int], str]) -> tuple[Column | None, list[str]]:
     """A column's declaration, or None if it is left out; and remarks on it."""
     if cells.dtype.kind == "M":  # dates of a parquet file
         cells = np.array(
             [None if np.isnat(cell) else str(cell.astype("datetime64[D]")) for cell in cells], dtype=object
         )
-    present = filled(cells)
-    holes = len(cells) - len(present)
-    kinds, values = sorted(set(present)), numbers(np.array(present, dtype=object))
+    present, values, odd = sorted_out(cells, where)
+    holes, remarks = len(cells) - len(present), list[str]()
+    if of_numbers(values, odd):
+        if odd.commas > RARE * len(present):
+            return None, [f"left out: {odd.with_commas}"]
+        remarks.append(
+            f"{len(odd.cells)} cells are no numbers ({odd.shown}); they count as missing. Correct them in the file if "
+            "they should be numbers; if these are codes, list the column's categories instead"
+        )
+        number = ~np.isnan(values)
+        present, values = [present[place] for place in np.flatnonzero(number)], values[number]
+        holes = len(cells) - len(present)
+    kinds = sorted(set(present))
 
     def out(why: str) -> tuple[None, list[str]]:
         return None, [f"left out: {why}"]
@@ -163,7 +212,7 @@ def look(name: str, cells: NDArray[Any], most: int) -> tuple[Column | None, list
     if len(kinds) < 2:
         return out("it is the same in every row" if kinds else "it is empty")
     numeric, unique = not np.isnan(values).any(), len(kinds) == len(present) >= IDS_FROM
-    remarks, whole = list[str](), numeric and bool((values == np.floor(values)).all())
+    whole = numeric and bool((values == np.floor(values)).all())
     if holes:
         remarks.append(f"{holes} cells are missing; an indicator column tells them apart (missing = true)")
     if numeric and not (whole and len(kinds) == 2):
@@ -185,8 +234,9 @@ def look(name: str, cells: NDArray[Any], most: int) -> tuple[Column | None, list
         return dates(kinds, formats[0], holes > 0), [*remarks, 'add parts = ["month", "weekday"] if these matter']
     if unique:
         return out("every row has another value, which looks like an id")
-    if not numeric and (odd := int(np.count_nonzero(~np.isnan(values)))):
-        remarks.append(f"{odd} cells are numbers beside words; all are taken as categories")
+    mixed = f"{len(present) - len(odd.cells)} cells are numbers beside words ({odd.shown})"
+    if not numeric and len(odd.cells) < len(present):
+        remarks.append(f"{mixed}; all are taken as categories")
     counts = Counter(present)
     often = sorted(word for word, count in counts.most_common(most) if count >= RARE * len(present))
     rare = len(kinds) - len(often)
@@ -194,8 +244,18 @@ def look(name: str, cells: NDArray[Any], most: int) -> tuple[Column | None, list
         remarks.append(f"{rare} of {len(kinds)} categories are rare; they are one level, the other ones (other = true)")
         return Category(tuple(often), other=True, missing=holes > 0), remarks
     if len(kinds) > most:
-        return out(f"{len(kinds)} categories, more than {most}; group them, or raise --most")
+        beside = f"; {mixed}" if not numeric and len(odd.cells) < len(present) else ""
+        return out(f"{len(kinds)} categories, more than {most}; group them, or raise --most{beside}")
     return Category(tuple(kinds), missing=holes > 0), remarks
+
+
+def of_numbers(values: Floats, odd: Odd) -> bool:
+    """Whether some cells are no numbers, or have commas, in a column that otherwise is one of numbers."""
+    found = values[~np.isnan(values)]
+    other_words = {cell for cell in odd.cells if COMMA.fullmatch(cell) is None}
+    if not odd.cells or len(other_words) > FEW or 2 * (len(found) + odd.commas) < len(values):
+        return False
+    return odd.commas > RARE * len(values) or len(set(found.tolist())) > FEW
 
 
 def is_count(values: Floats, low: float, high: float) -> bool:

@@ -9,11 +9,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
+import numpy as np
+
+from privadmm.algorithms import evaluation_noise
 from privadmm.config import build, build_columns, undeclared
 from privadmm.config.file import Config, check_seed
 from privadmm.config.sections import PrivacyTable
 from privadmm.config.undeclared import Undeclared, UndeclaredError, UndeclaredSizes
 from privadmm.data import adult, splits
+from privadmm.data.holding_out import held_sizes
 from privadmm.data.readers import feature_names
 from privadmm.data.schema import Encoding
 from privadmm.engine.job import Job
@@ -22,10 +26,10 @@ from privadmm.params import check_positive, check_probability
 from privadmm.privacy.accounting import Claim
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.sums import SecureSum
-from privadmm.runs import private_evaluation
-from privadmm.runs.charges import charges
+from privadmm.runs.charges import charges, held_out_by
 from privadmm.runs.recommend import LEAST_PARTIES, Expected, Facts, delta_warning, expected_fields, recommend
 from privadmm.runs.recommend import expected as judge
+from privadmm.runs.regression import of_noise_alone
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,8 @@ def shape(config: Config, count: int | None = None) -> Shape:
     if sizes is None:
         assert config.parties.known is not None  # or `counted` has asked for it
         option = "how many people there are" if vertical else "how many all parties train on together, dealt out evenly"
-        hint = f"; or give --records, {option}" if vertical or dealt_evenly(config) else ""
+        hint = "; or add records = ..., how many there are in all" if vertical or dealt_evenly(config) else ""
+        hint += f", or give --records, {option}" if hint else ""
         sizes = undeclared.undeclared_sizes(config, config.parties.known, hint)
     if vertical:
         return Shape(sizes, sizes if isinstance(sizes, Undeclared) else sizes[0], columns(config))
@@ -77,6 +82,8 @@ def counted(config: Config, count: int | None = None) -> tuple[int, ...] | None:
                 f"{config.path}: [parties] sizes has different numbers, and parties that hold columns have the same "
                 "people; correct it"
             )
+    if count is None and sizes is None and table.records is not None and (vertical or dealt_evenly(config)):
+        return spread(config, to_train_on(config, table.records))
     if count is None:
         return sizes
     if sizes is None:
@@ -84,6 +91,11 @@ def counted(config: Config, count: int | None = None) -> tuple[int, ...] | None:
     if count != (known := sizes[0] if vertical else sum(sizes)):
         raise ConfigError(f"--records is {count}, and {config.path} has {known} to train on; leave --records out")
     return sizes
+
+
+def to_train_on(config: Config, records: int) -> int:
+    """Of so many declared records, those that are not held out to measure by."""
+    return records - (splits.held_out(records, config.data.test_fraction) if config.holds_out else 0)
 
 
 def embedded_sizes(config: Config) -> tuple[int, ...]:
@@ -151,11 +163,24 @@ def account(config: Config, count: int | None = None) -> dict[str, Any]:
         "adversaries": job.adversaries,
         **job.of_people,
         **job.in_sums,
-        **outlook(job),
-        **of_delta(job),
-        **of_evaluation(job),
+        **estimates(config, job),
         "parties": charges(job, job.leave),
     }
+
+
+def estimates(config: Config, job: Job) -> dict[str, Any]:
+    """What to expect of a job, which charges nobody.
+
+    Where only the number of all records is declared, and not how they are spread over parties, they are taken as dealt
+    out evenly.
+    """
+    table, assumed = config.parties, dict[str, Any]()
+    if isinstance(job.public.sizes, UndeclaredSizes) and table.records is not None:
+        records = to_train_on(config, table.records)
+        sizes = tuple(splits.even_sizes(records, job.public.parties).tolist())
+        job = made(config, replace(shape(config), sizes=sizes))
+        assumed = {"assumed": {"records": records - sum(held_out_by(job) or ())}}
+    return {**outlook(job), **of_delta(job), **of_evaluation(job), **assumed}
 
 
 def outlook(job: Job) -> dict[str, Any]:
@@ -164,9 +189,10 @@ def outlook(job: Job) -> dict[str, Any]:
         return {}
     if job.public.columns:
         return {"not_expected": "no estimate is made for parties that hold columns"}
-    if not job.public.loss.classification:
-        return {"not_expected": "the estimate is for two classes and does not cover regression"}
     try:
+        if not job.public.loss.classification:
+            noise = of_noise_alone(job)
+            return {"not_expected": noise} if isinstance(noise, str) else {"regression": noise.table}
         expected = expected_fields(job)
     except UndeclaredError as error:
         return {"not_expected": str(error)}
@@ -187,7 +213,7 @@ def of_delta(job: Job) -> dict[str, str]:
 def of_evaluation(job: Job) -> dict[str, Any]:
     """How well the private evaluation will know the accuracy, where there is one."""
     try:
-        foreseen = private_evaluation.foreseen(job)
+        foreseen = evaluation_noise.foreseen(job)
     except UndeclaredError as error:
         foreseen = {"unknown": str(error)}
     return {} if foreseen is None else {"evaluation": foreseen}
@@ -226,10 +252,18 @@ def facts(config: Config, count: int | None = None, epsilon: float | None = None
         )
     sizes = counted(config)
     parties = config.parties.known if sizes is None else len(sizes)
-    records = count if count is not None or sizes is None else sum(sizes)
+    if (
+        sizes is None and config.parties.records is not None and parties is not None
+    ):  # estimates take it as dealt evenly
+        sizes = tuple(splits.even_sizes(to_train_on(config, config.parties.records), parties).tolist())
+    records = count
+    if count is None and sizes is not None:
+        held = held_sizes(np.array(sizes), config.evaluation.held_out).sum() if config.evaluates else 0
+        records = sum(sizes) - int(held)
     if records is None:
         raise ConfigError(
-            f"{config.path}: how many records there are only the data tell; give --records, or add [parties] sizes"
+            f"{config.path}: how many records there are only the data tell; give --records, or add [parties] sizes, "
+            "or records, how many there are in all"
         )
     assert parties is not None
     asked = epsilon if epsilon is not None or privacy is None else privacy.epsilon
@@ -263,7 +297,7 @@ def planned(config: Config, epsilon: float | None, delta: float | None, count: i
         raise RefusedError(
             f"{config.path}: its noise is fixed, so the smallest feasible epsilon at delta = {delta:g} is {job.epsilon}"
         )
-    expected = outlook(job)
+    expected = estimates(asked, job)
     return {
         "algorithm": job.algorithm.name,
         "rounds": job.public.rounds,
@@ -273,8 +307,6 @@ def planned(config: Config, epsilon: float | None, delta: float | None, count: i
         "epsilon_by_round": job.epsilon_by_round,
         **job.in_sums,
         **expected,
-        **of_delta(job),
-        **of_evaluation(job),
         **({"recommended": recommend(facts(asked, count)).table} if "expected" in expected else {}),
     }
 

@@ -51,7 +51,7 @@ SIGNAL, CENTRED = 1 / 6, 1.3  # c of a middling data set with moments, and over 
 THIN, TOO_SMALL = 0.25, 2.0  # noise-to-signal from which on a part is lost, and from which on nearly all is
 METHOD, ROUNDS = "first_order_consensus", 40
 SHARE = 0.1  # of the budget, for the moments, which take one more round
-FINE = 1e-3  # unit below which ten bins for a number are worth their noise
+FINE = 5e-3  # unit below which ten bins for a number are worth their noise (docs/recommend.md)
 LEAST_PARTIES = 3  # of two, one may collude, and the other has all of the noise to add
 GRID = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 

@@ -13,14 +13,13 @@ import io
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from privadmm import __version__
 from privadmm.data.files import write_text
 from privadmm.errors import ConfigError, DataError, LedgerError
-from privadmm.privacy.ledger_file import connect, facts_of, hash_of, readable, utc_now
+from privadmm.privacy.ledger_file import row_with, utc_now
 from privadmm.runs.report.ledgers import failed, public, told
 from privadmm.runs.report.safe import visible
 
@@ -143,7 +142,7 @@ def check(path: Path, key: Path | None, ledgers: Sequence[Path] = ()) -> dict[st
             problems.append("its signature does not fit: it was changed since, or another key signed it")
     for ledger in ledgers:
         heads = [one["head"] for one in content["ledgers"]]
-        if not any(has_row(ledger, head) for head in heads):
+        if all(row_with(ledger, head) is None for head in heads):
             problems.append(f"{ledger} has none of the rows with which its ledgers end")
     names = [one["name"] or one["ledger"] for one in content["ledgers"]]
     return {
@@ -195,14 +194,6 @@ def fingerprint_of(signer: str) -> str | None:
         return fingerprint(signer.encode())
     except (ValueError, IndexError, ConfigError):
         return None
-
-
-def has_row(ledger: Path, head: str) -> bool:
-    """Whether a ledger has the row with this hash, or none and starts from it."""
-    with readable(ledger), closing(connect(ledger, read_only=True)) as db:
-        return head == hash_of(facts_of(db)) or bool(
-            db.execute("SELECT count(*) FROM ticks WHERE hash = ?", (head,)).fetchone()[0]
-        )
 
 
 def key_of(place: Path) -> Path:

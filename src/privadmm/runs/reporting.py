@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
+from privadmm.algorithms.evaluation_noise import foreseen
 from privadmm.deploy.federation.facts import Facts
 from privadmm.deploy.federation.hub.state import Status, Stop, asked_to_stop, note
 from privadmm.deploy.federation.layout import Coordinator
@@ -135,7 +136,7 @@ class Reporter:
         self.job, self.done, self.gone, self.began = job, done, dict(gone), (done, time.monotonic())
         self.decided()
         self.account()
-        self.write(round=done, rounds=job.public.rounds)
+        self.write(round=done, rounds=job.public.rounds, evaluation=foreseen(job))
 
     def round(self, view: View) -> None:
         self.done, self.gone = view.progress.round, dict(view.progress.mail.absent.tolist())

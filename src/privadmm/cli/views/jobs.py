@@ -1,13 +1,16 @@
 """What is printed about a job: what it would cost (`account`, `plan`, `audit`), and what it did (`train`, `demo`)."""
 
+from collections.abc import Iterable
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from privadmm.algorithms.evaluation_noise import accuracy_words
 from privadmm.cli.views import screen
 from privadmm.cli.views.screen import Facts, escape, percent
 from privadmm.data.misread import amiss, clipped_warning
 from privadmm.privacy.accounting import printed
+from privadmm.runs.measures import worse_than_constant
 from privadmm.runs.metrics import amount
 from privadmm.runs.model import NOT_PRIVATE, SIMULATED
 
@@ -25,6 +28,9 @@ def run(done: "Finished") -> str:
     facts.append(("privacy", certified if r["private"] else screen.alarm(NOT_PRIVATE)))
     if r["mode"] == "simulation":
         facts += [("mode", SIMULATED), *measured(r), *misread(r, done.model.frame)]
+        facts.append(
+            ("warning", screen.alarm(worse_than_constant(r.get("evaluation") or {}) if r["private"] else None))
+        )
     else:
         paid = " but by the charged evaluation" if "private_evaluation" in r else ""
         facts.append(("mode", f"deployment: nothing is measured on private records{paid}"))
@@ -276,16 +282,32 @@ def account(r: dict[str, Any], budget: float | None) -> str:
 
 def counted(parties: list[dict[str, Any]]) -> str:
     """The numbers of records on which the figures rest."""
-    sizes, people = [party["records"] for party in parties], amount(len(parties), "party")
-    if None in sizes:
+    people, each = amount(len(parties), "party"), " each" if len(parties) > 1 else ""
+    if any(party["records"] is None for party in parties):
         return f"{people}, whatever records they have"
-    each = str(min(sizes)) if min(sizes) == max(sizes) else f"{min(sizes)} to {max(sizes)}"
-    return f"{people} with {each} records to train on{' each' if len(sizes) > 1 else ''}"
+    held = [party.get("held_out", 0) for party in parties]
+    trained = between(party["records"] - out for party, out in zip(parties, held, strict=True))
+    evaluated = f", and {between(held)} held out to evaluate by" if any(held) else ""
+    return f"{people} with {trained} records to train on{evaluated}{each}"
+
+
+def between(numbers: Iterable[int]) -> str:
+    """The least and the greatest of these numbers, or the one that all are."""
+    few, many = min(several := list(numbers)), max(several)
+    return str(few) if few == many else f"{few} to {many}"
 
 
 def outlook(r: dict[str, Any]) -> Facts:
     """Noise against signal, where the number of records is known; what is recommended instead; and a large delta."""
-    return [*noise(r), ("warning", screen.alarm(r.get("delta_warning"))), *vagueness(r.get("evaluation"))]
+    even = screen.given(
+        "for the estimates below: {:,} records to train on, dealt out evenly", (r.get("assumed") or {}).get("records")
+    )
+    return [
+        ("assumed", even),
+        *noise(r),
+        ("warning", screen.alarm(r.get("delta_warning"))),
+        *vagueness(r.get("evaluation")),
+    ]
 
 
 def vagueness(found: dict[str, Any] | None) -> Facts:
@@ -294,13 +316,15 @@ def vagueness(found: dict[str, Any] | None) -> Facts:
         return []
     if "unknown" in found:
         return [("evaluation", f"how vague it will be is not known: {escape(found['unknown'])}")]
-    noise, error = (f"{100 * found[key]:.1f}" for key in ("accuracy_noise", "accuracy_error"))
-    told = f"accuracy +- {noise} points by noise, +- {error} in all at most, one standard deviation each"
-    words = f"private, {found['records']:,} held-out records, {found['share']:.0%} of the budget: {told}"
-    return [("evaluation", words), ("warning", screen.alarm(found["warning"]))]
+    of = f"private, {found['records']:,} held-out records, {found['share']:.0%} of the budget"
+    return [("evaluation", f"{of}: {accuracy_words(found)}"), ("warning", screen.alarm(found["warning"]))]
 
 
 def noise(r: dict[str, Any]) -> Facts:
+    if (found := r.get("regression")) is not None:
+        moved = f"a prediction moves by +- {found['prediction_noise']:.3g} by noise alone, one standard deviation"
+        beside = f"labels lie within {found['label_bound']:g} (an estimate on invented records)"
+        return [("noise", f"{moved}; {beside}"), ("warning", screen.alarm(found["warning"]))]
     if (expected := r.get("expected")) is None:
         return [("outlook", f"none: {escape(r['not_expected'])}")] if "not_expected" in r else []
     times = f"{expected['noise_to_signal']:.2g} times the signal of a middling data set"

@@ -1,6 +1,7 @@
 """What `privadmm federation join`, `admit`, `pin`, `rotate`, `add` and `withdraw` print."""
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,7 @@ def joined_text(shown: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def listed(changes: list[Change] | tuple[Change, ...]) -> list[dict[str, Any]]:
+def listed(changes: Sequence[Change]) -> list[dict[str, Any]]:
     return [
         {"party": one.party, "name": one.name, "fingerprint": one.fingerprint, "state": one.state} for one in changes
     ]
@@ -90,16 +91,19 @@ def rows(parties: list[dict[str, Any]]) -> list[str]:
     return [form.format(**one, width=width, said=SAID[one["state"]]) for one in parties]
 
 
-def admitted(place: Coordinator, changes: list[Change], agreed: dict[str, list[str]] | None) -> dict[str, Any]:
+def admitting_text(changes: Sequence[Change]) -> str:
+    """What the coordinator's people look at before keys are taken."""
+    return "\n".join(["Compare these fingerprints with each party, by telephone or on paper:", *rows(listed(changes))])
+
+
+def admitted(place: Coordinator, changes: Sequence[Change], agreed: dict[str, list[str]] | None) -> dict[str, Any]:
     invited = sorted(path.stem for path in place.invitations.glob("party-*.toml"))
     missing = [name for name in invited if not (place.keys / f"{name}.pub").is_file()]
     return {"admitted": listed(changes), "peers": str(place.peers), "superlink": agreed, "missing": missing}
 
 
 def admitted_text(shown: dict[str, Any]) -> str:
-    lines = ["Compare these fingerprints with each party, by telephone or on paper:", *rows(shown["admitted"])]
-    lines.append("")
-    lines.append(registered_line(shown["superlink"]))
+    lines = ["", registered_line(shown["superlink"])]
     if shown["missing"]:
         lines.append(f"No reply yet of {', '.join(shown['missing'])}.")
     else:

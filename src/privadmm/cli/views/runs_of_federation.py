@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from privadmm.algorithms.evaluation_noise import accuracy_words
 from privadmm.cli.views import screen
 from privadmm.cli.views.screen import Facts, escape
 
@@ -76,6 +77,8 @@ def live(status: dict[str, Any]) -> "Group":
 
     colour = COLOURS.get(str(status.get("state")), "")
     parts: list[Any] = [Text(headline(status), style=colour)]
+    if status.get("evaluation") and status.get("state") not in ("finished", "failed", "stopped"):
+        parts.append(Text(f"its private evaluation will know the {accuracy_words(status['evaluation'])}"))
     if status.get("parties"):
         parts.append(parties(status))
     return Group(*parts)

@@ -51,7 +51,9 @@ def neutral(config: Config) -> Config:
     return replace(
         config,
         data=replace(data, source=source, format=None, test_fraction=0.0, split_seed=0),
-        parties=replace(parties, count=parties_of(config), split=split, sizes=None, columns=None, files=None, seed=0),
+        parties=replace(
+            parties, count=parties_of(config), split=split, sizes=None, records=None, columns=None, files=None, seed=0
+        ),
         privacy=None if config.privacy is None else replace(config.privacy, budget=None),
         run=replace(type(run)(), mode=run.mode, seed=run.seed, purpose=run.purpose, requester=run.requester),
     )

@@ -6,11 +6,13 @@ A failed step's reason, and which step it was, may tell of records: only the led
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from privadmm.engine.guarantees import AWAY, BARE, CLEAR
 from privadmm.errors import ConfigError
 from privadmm.privacy.accounting import printed
+from privadmm.privacy.ledger_file import extent_of, row_with
 from privadmm.runs.report import words
 from privadmm.runs.report.card import Budget, Card, Holder, Request
 from privadmm.runs.report.charts import Chart, Spread
@@ -27,7 +29,9 @@ def ledger_files(folder: Path) -> list[Path]:
 
 def card_of(path: Path, found: Mapping[str, Json]) -> Card:
     """The card of one ledger, or of several with equal modes and neighbours; `found` by the name of each."""
-    found = {name: public(view) for name, view in found.items()}
+    everything = {name: public(view) for name, view in found.items()}
+    copies = copies_in(everything)
+    found = {name: view for name, view in everything.items() if name not in copies}
     views = list(found.values())
     for what in ("mode", "adjacency"):
         if len({view[what] for view in views}) > 1:
@@ -41,13 +45,13 @@ def card_of(path: Path, found: Mapping[str, Json]) -> Card:
     total, delta = (max(total or 0.0 for total in spent), max(deltas)) if private else (None, None)
     adjacency, first = (views[0]["adjacency"] if private else None), views[0]
     jobs = [{"ledger": name, **told(job)} for name, view in found.items() for job in view["jobs"]]
-    files = [path] if len(found) == 1 else [path / name for name in found]
     refused = [row for name, view in found.items() for row in refusals(name if len(found) > 1 else "", view)]
+    again = "" if not copies else f"; copies of ledgers are not counted again: {', '.join(sorted(copies))}"
     return Card(
         kind="ledger" if len(found) == 1 else "ledgers",
         subject=str(path),
         simulation=first["mode"] == "simulation",
-        status=f"{len(jobs)} {'job' if len(jobs) == 1 else 'jobs'} on record",
+        status=f"{len(jobs)} {'job' if len(jobs) == 1 else 'jobs'} on record{again}",
         requests=tuple(request(job) for job in jobs),
         holders=tuple(Holder(row.who, None) for row in budgets),
         register_is_partial=any(view["register_is_partial"] for view in views),
@@ -58,7 +62,7 @@ def card_of(path: Path, found: Mapping[str, Json]) -> Card:
         budgets=tuple(budgets),
         refusals=tuple(refused) if all(view["refusals"] is not None for view in views) else None,
         vertical=first["adjacency"] in ("person", "column"),
-        notices=tuple(notices(found, private)),
+        notices=tuple(notices(everything, private, copies)),
         jobs=tuple(jobs),
         charts=tuple(charts(jobs, private, views)),
         declared=tuple(policies(found)),
@@ -67,8 +71,26 @@ def card_of(path: Path, found: Mapping[str, Json]) -> Card:
             ("end of the hash chain" + (f" of {n}" if len(found) > 1 else ""), v["head"] or "")
             for n, v in found.items()
         ),
-        commands=tuple(shlex.join(["privadmm", "ledger", "verify", str(file)]) for file in files),
+        commands=tuple(shlex.join(["privadmm", "ledger", "verify", view["file"]]) for view in views),
     )
+
+
+def copies_in(found: Mapping[str, Json]) -> dict[str, str]:
+    """Of ledgers of which one begins with all rows of another: the name of the latter, and whose rows they are.
+
+    Each was verified when it was looked at, so equal hashes are equal rows. Ledgers without a row are not compared:
+    nothing tells a copy of one from another that was made with the same policy.
+    """
+    extents = {name: extent_of(Path(view["file"])) for name, view in found.items()}
+    # The one with most rows last; of those with as many, the one whose anchor is beside it.
+    order = sorted(found, key=lambda name: (extents[name][1], not found[name]["unanchored"]))
+    copies: dict[str, str] = {}
+    for place, name in enumerate(order):
+        start, rows = extents[name]
+        longer = [other for other in order[place + 1 :] if rows and extents[other][0] == start]
+        whole = [other for other in longer if row_with(Path(found[other]["file"]), found[name]["head"]) is not None]
+        copies |= {name: whole[-1]} if whole else {}
+    return copies
 
 
 def spending(name: str, view: Json) -> list[Budget]:
@@ -164,18 +186,26 @@ def learners(
     return rows
 
 
-def notices(found: Mapping[str, Json], private: bool) -> list[str]:
+def notices(found: Mapping[str, Json], private: bool, copies: Mapping[str, str] = MappingProxyType({})) -> list[str]:
+    """What is unusual about each ledger; `copies` as `copies_in` has them."""
     lines = [] if private else ["Not private: no epsilon covers what these ledgers have on record."]
     for name, view in found.items():
-        if view["unanchored"]:
+        if name in copies:
+            lines.append(
+                f"The ledger {name} is a copy of {copies[name]}, which begins with the same rows: the two are one "
+                "ledger, and are counted once."
+            )
+        elif view["unanchored"]:
             lines.append(
                 f"The ledger {name} is not the one in use: its anchor is not beside it. It is a backup, or was moved "
                 "without it; it says what was on record when it was copied."
             )
-        elif view["behind"] is not None:
+        if view["behind"] is not None and not view["unanchored"]:
             lines.append(
                 f"The ledger {name} is locked: it lacks rows that were on record; it was put back from a copy."
             )
+        if name in copies:
+            continue  # the other tells the rest
         if view["locked"] is not None:
             lines.append(f"The ledger {name} is locked: a step failed. It is charged in full, and its job is over.")
         if failed(view):

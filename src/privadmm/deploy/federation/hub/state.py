@@ -156,7 +156,7 @@ class Status:
     def __enter__(self) -> "Status":
         self.facts = {"run": self.run, "out": self.out, "state": "running", "at": "started", "pid": os.getpid()}
         self.facts |= {"started": now(), "round": 0, "rounds": None, "waiting_for": [], "parties": []}
-        self.facts |= {"seconds_left": None, "error": None, "message": None, "exit_code": None}
+        self.facts |= {"evaluation": None, "seconds_left": None, "error": None, "message": None, "exit_code": None}
         self.write()
         threading.Thread(target=self._beat, daemon=True).start()
         return self

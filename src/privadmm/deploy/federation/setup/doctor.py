@@ -4,8 +4,10 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+from privadmm.algorithms.evaluation_noise import accuracy_words, foreseen
 from privadmm.config.file import check_seed, read
 from privadmm.config.reader import load
+from privadmm.config.undeclared import UndeclaredError
 from privadmm.deploy.federation.desk.party_server import Desk
 from privadmm.deploy.federation.desk.peers import check_pins
 from privadmm.deploy.federation.desk.records import announce, misread
@@ -31,6 +33,7 @@ from privadmm.deploy.federation.setup.symptoms import (
     versions,
 )
 from privadmm.deploy.federation.signing import public_of
+from privadmm.engine.job import Job
 from privadmm.errors import ConfigError, LockedError, RefusedError
 from privadmm.privacy.accounting import epsilon, printed, totals
 from privadmm.privacy.events import alone
@@ -257,7 +260,16 @@ def proposed(place: Coordinator) -> str:
         raise ConfigError(f"{labels}: no such file; the coordinator's labels are read there")
     cost = "NOT PRIVATE" if job.epsilon is None else f"epsilon = {printed(job.epsilon, '.6g')} at delta = {job.delta:g}"
     said = f"{job.algorithm.name}, {job.public.rounds} rounds, {parties} parties, {cost} for each"
-    return "; ".join([said, *job.caveats])
+    return "; ".join([said, *evaluation_of(job), *job.caveats])
+
+
+def evaluation_of(job: Job) -> list[str]:
+    """How well a job's private evaluation will know the accuracy, where it has one."""
+    try:
+        told = foreseen(job)
+    except UndeclaredError:
+        return ["how well its private evaluation will know the accuracy is known once parties say how many records"]
+    return [] if told is None else [f"its private evaluation will know the {accuracy_words(told)}"]
 
 
 def node_keys(place: Coordinator) -> str:

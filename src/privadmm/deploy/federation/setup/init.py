@@ -32,6 +32,7 @@ from privadmm.deploy.federation.setup.joining import (
     admit,
     invite,
     join,
+    look_at,
     own_file,
     proposed_policy,
     with_ledger,
@@ -140,7 +141,7 @@ def rehearsed(place: Coordinator, shares: Shares, invitations: Sequence[Path]) -
         save(folder / name, content)
         join(path, folder, folder / name)
         folders.append(folder)
-    admit(place, [folder / REPLY for folder in folders])
+    admit(look_at(place, [folder / REPLY for folder in folders]))
     for folder in folders:
         pin(look(folder, [place.peers]))
     return [with_ledger(folder) for folder in folders]

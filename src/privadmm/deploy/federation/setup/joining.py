@@ -270,10 +270,23 @@ def changes(files: dict[int, Path], replies: Sequence[Reply]) -> list[Change]:
     return found
 
 
-def admit(place: Coordinator, paths: Sequence[Path], replace_keys: bool = False) -> list[Change]:
-    """Take the public keys in these replies, and write peers.toml anew.
+@dataclass(frozen=True)
+class Admission:
+    """Replies whose keys `admit` would take, for the coordinator's people to look at."""
 
-    A key in the place of another is taken if the other signed it, or with `replace_keys`: somebody has asked the party.
+    place: Coordinator
+    replies: tuple[Reply, ...]
+    changes: tuple[Change, ...]
+
+    def file_of(self, party: int) -> Path:
+        return self.place.keys / f"party-{party}.pub"
+
+
+def look_at(place: Coordinator, paths: Sequence[Path], replace_keys: bool = False) -> Admission:
+    """Compare the public keys in these replies with those that were admitted; nothing is changed.
+
+    A key in the place of another may be taken if the other signed it, or with `replace_keys`: somebody has asked the
+    party.
     """
     parties, federation = parties_of(read(place.job)), place.reached.federation
     found = read_peers(paths, federation)
@@ -291,15 +304,20 @@ def admit(place: Coordinator, paths: Sequence[Path], replace_keys: bool = False)
         )
     others = [reply for reply in kept_replies(place) if reply.party not in files]
     check_distinct([*others, *found.replies])
-    for change in compared:
+    return Admission(place, found.replies, tuple(compared))
+
+
+def admit(found: Admission) -> None:
+    """Take the public keys of these replies, and write peers.toml anew."""
+    place = found.place
+    for change in found.changes:
         if change.state in ("vouched", "replaced"):
-            retire(files[change.party], place.retired)
+            retire(found.file_of(change.party), place.retired)
     place.replies.mkdir(exist_ok=True)
     for reply in found.replies:
-        write_text(files[reply.party], reply.key + "\n")
+        write_text(found.file_of(reply.party), reply.key + "\n")
         write_text(place.replies / f"party-{reply.party}.toml", Peers((reply,)).written(f"party-{reply.party}.toml"))
     write_peers(place)
-    return compared
 
 
 def check_distinct(replies: Sequence[Reply]) -> None:

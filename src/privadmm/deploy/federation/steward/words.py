@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from privadmm.algorithms.evaluation_noise import accuracy_words, foreseen
 from privadmm.config.file import Config
 from privadmm.data.arrays import digest
 from privadmm.deploy.federation.desk.approvals import MOST, Decision, Entry, Proposals, checked_reason, moment
@@ -256,11 +257,12 @@ def sentences(party: Party, kept: Kept, facts: Facts) -> Iterator[tuple[str, str
         "what is made",
         f"a {config.loss.name} model, by {config.algorithm.name}, in {config.algorithm.rounds:,} rounds",
     )
-    if config.evaluates:
+    if (told := foreseen(job)) is not None:
         yield (
             "how it is judged",
             f"{config.evaluation.held_out:.0%} of the records are held out of training; in two more rounds counts and "
-            "sums of them leave, with noise, that tell how good the model is. Their cost is part of what it costs",
+            "sums of them leave, with noise, that tell how good the model is. Their cost is part of what it costs. To "
+            f"be expected of the {told['records']:,} held-out records of all parties: {accuracy_words(told)}",
         )
     yield "what leaves", leaves(party, kept)
     yield "who sees it", seen(job)

@@ -1,0 +1,57 @@
+"""How well a private evaluation will know the accuracy, from the plan of its job: public, before a record is read."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from privadmm.algorithms.counting import LESS, MOVES
+from privadmm.algorithms.evaluated import Evaluated
+from privadmm.data.arrays import Ints
+from privadmm.data.holding_out import held_sizes
+from privadmm.engine.job import Job
+from privadmm.engine.mail import nobody
+from privadmm.privacy.events import WithRatio
+
+VAGUE = 0.05  # standard deviation of an accuracy that is worth a warning
+
+
+def foreseen(job: Job) -> dict[str, Any] | None:
+    """How well a job's private evaluation will know the accuracy, from its plan alone; None where it has none.
+
+    `noise` is that of the release and `error` also has the chance of a sample, both one standard deviation. An accuracy
+    of one half has the most of the latter.
+    """
+    method = job.algorithm
+    if not isinstance(method, Evaluated):
+        return None
+    n = int(held_sizes(job.public.sizes, method.held_out).sum())
+    noise = noise_of(job, method, nobody(), 1) / (LESS * n)
+    error = math.hypot(noise, math.sqrt(0.25 / n))
+    told = {"records": n, "share": method.share, "accuracy_noise": noise, "accuracy_error": error}
+    if error <= VAGUE:
+        return {**told, "warning": None}
+    # Noise is only what a larger share would change.
+    more = "[evaluation] share or held_out" if noise > error / 2 else "[evaluation] held_out"
+    return {
+        **told,
+        "warning": f"the private evaluation will be vague: the accuracy that it tells has a standard deviation of "
+        f"{100 * error:.1f} points. Raise {more}, or remove [evaluation] and keep its share of the budget for training",
+    }
+
+
+def noise_of(job: Job, method: Evaluated, absent: Ints, k: int) -> float:
+    """The standard deviation of the k-th release, added up over all parties that are there, in records."""
+    at = (job.public.rounds - method.releases + k, 0)
+    gone = [party for party, first in absent.tolist() if first <= at[0]]
+    here = [party for party in job.public.ids.tolist() if party not in gone]
+    if job.sums is not None:
+        return job.sums.noise(at, len(here)) / method.unit(job.public)
+    (row,) = job.plan[at]
+    each = [event.ratio if isinstance(event := row[party], WithRatio) else 0.0 for party in here]
+    return MOVES[k] * math.sqrt(sum(ratio**2 for ratio in each))
+
+
+def accuracy_words(told: Mapping[str, Any]) -> str:
+    """What `foreseen` tells of the accuracy, in words."""
+    noise, error = (f"{100 * told[key]:.1f}" for key in ("accuracy_noise", "accuracy_error"))
+    return f"accuracy +- {noise} points by noise, +- {error} in all at most, one standard deviation each"

@@ -22,15 +22,22 @@ Look = Callable[[View, InProcess], Floats]  # what is measured after a round: (.
 
 
 def follow(
-    job: Job, records: Records, seeds: int, look: Look, seed: int = 0, failing: bool = False, at: Marks = None
+    job: Job,
+    records: Records,
+    seeds: int,
+    look: Look,
+    seed: int = 0,
+    failing: bool = False,
+    at: Marks = None,
+    noise: Simulation | None = None,
 ) -> Floats:
     """Return what `look` measures after each round, or after the rounds `at` alone: (rounds, ..., seeds).
 
     A run that ran away is infinite from there on; with `failing`, so is one that ends with a named error after its
-    first round or later.
+    first round or later. `noise` replaces that of `seed`.
     """
     many = Job(job.algorithm, replace(job.public, replicas=seeds), job.allowance)
-    parties, seen = cluster(many, records, Simulation(seed)), list[Floats]()
+    parties, seen = cluster(many, records, noise or Simulation(seed)), list[Floats]()
 
     def watch(view: View) -> None:
         if at is None or view.progress.round in at:

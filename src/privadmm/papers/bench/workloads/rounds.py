@@ -1,5 +1,6 @@
 """Rounds of exact consensus ADMM between neighbours: every party's problem is solved in every round."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -93,6 +94,7 @@ def made(quick: bool, sparse: bool, C: float, loss: Loss) -> Ready:
         rounds,
         problems.size(shards),
         not quick,
+        needed=problems.solves(job, shards, rounds),
     )
 
 
@@ -124,7 +126,7 @@ def logistic(sparse: bool, C: float) -> Workload:
 def other(name: str, loss: Loss) -> Workload:
     def make(quick: bool) -> Ready:
         ready = made(quick, True, 1750.0, loss)
-        return Ready(ready.ours, {"tight": ready.references["tight"]}, ready.floor, ready.units, ready.data, ready.full)
+        return replace(ready, references={"tight": ready.references["tight"]})
 
     make.__doc__ = f"""Consensus ADMM between 10 neighbours, Adult by schema, {name} loss, C = 1750, a round.
 

@@ -78,7 +78,8 @@ def objective_plan(public: Public, k: Callable[[int], Floats], law: Law, zeta: C
         key = loud.tobytes() + w.tobytes()
         if key not in shapes:
             pairs = [objective(law, target.kind, x, own) for x, own in zip(loud.tolist(), w.tolist(), strict=True)]
-            rows = tuple(zip(*pairs, strict=True))
-            shapes[key] = rows if zeta is None else tuple(tuple(scaled(e, 1.0) for e in row) for row in rows)
+            shapes[key] = tuple(zip(*pairs, strict=True))
         plan[(t, 0)] = shapes[key]
-    return fit(target, plan) if zeta is None else plan
+    if zeta is None:
+        return fit(target, plan)
+    return {tick: tuple(tuple(scaled(e, 1.0) for e in row) for row in rows) for tick, rows in plan.items()}

@@ -19,9 +19,8 @@ def output_plan(public: Public, ratios: Floats | float | None = None) -> Plan:
         return {(t, 0): (public.everyone(target.event),) for t in range(public.rounds)}
     own = np.broadcast_to(1.0 if ratios is None else ratios, public.parties).tolist()
     levels = target.levels(public.rounds)
-    # Rounds and parties alike share one object: they are calibrated, and counted by a ledger, once.
-    events = {ratio: target.event(ratio, public.parties) for ratio in {a * b for a in levels for b in own}}
-    shapes = {level: (tuple(events[level * ratio] for ratio in own),) for level in set(levels)}
+    # Rounds alike share one object, and are calibrated once.
+    shapes = {level: (tuple(target.event(level * ratio, public.parties) for ratio in own),) for level in set(levels)}
     plan = {(t, 0): shapes[level] for t, level in enumerate(levels)}
     fitted = fit(target, plan) if ratios is None else plan
     if not uneven(public, fitted[0, 0][0]):

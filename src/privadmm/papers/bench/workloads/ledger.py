@@ -61,11 +61,12 @@ def made(quick: bool, callbacks: Callable[[Path, Job], list[Callback]]) -> Ready
 
 def synced() -> Callable[[], None]:
     """Append a page to a file in the folder where the ledgers are, and wait for the disk as SQLite does at a commit."""
-    file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  (it is open as long as this process)
+    file, path = tempfile.mkstemp()
+    os.unlink(path)  # it is gone when this process ends
 
     def write() -> None:
-        file.write(bytes(4096))
-        os.fsync(file.fileno())
+        os.write(file, bytes(4096))
+        os.fsync(file)
 
     return write
 

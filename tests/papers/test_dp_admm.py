@@ -111,6 +111,17 @@ def test_runs_abreast_are_the_runs_one_by_one(noise: Any) -> None:
     assert len(set(charged)) == 3
 
 
+def test_runs_that_differ_in_more_than_noise_are_not_put_abreast() -> None:
+    case = Case("l2", "DP-ADMM", "certified", 0.1, 1e-3)
+    first, other = job(case, 4, 0), job(case, 4, 1)  # the other simulation has a D_w of its own
+    with pytest.raises(ValueError, match="D_w"):
+        abreast([first, other], draw(0).train, 0)
+    target = replace(first.public.privacy, decay=0.9)  # type: ignore[type-var]
+    fading = replace(first, public=replace(first.public, privacy=target))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="rounds"):
+        abreast([first, fading], draw(0).train, 0)
+
+
 def test_passes_count_what_a_run_reads() -> None:
     assert passes(Case("l2", "DP-ADMM", "published", 0.1, 1e-3), 4) == 4
     assert passes(Case("l2", "Algorithm 1", "off", 0.1, 1e-3), 4) > 4

@@ -73,15 +73,22 @@ class Together(NamedTuple):
 
 
 def abreast(jobs: Sequence[Job], shards: Shards, seed: int) -> Together:
-    """Join jobs of one method on these records that differ in their noise alone, which is alike at all providers."""
-    public, methods = jobs[0].public, [job.algorithm for job in jobs]
-    target, copies, z = public.privacy, len(jobs), list[float]()
-    assert isinstance(target, Target)
-    for job, method in zip(jobs, methods, strict=True):
-        assert isinstance(method, DPADMM)
-        (only,) = set(method.ratio(job.public, 0).ravel().tolist())
-        z.append(only)
+    """Join jobs on these records that differ in their noise alone, alike at all providers and in all rounds."""
+    z, methods = list[float](), set[DPADMM]()
+    for job in jobs:
+        assert isinstance(job.algorithm, DPADMM)
+        every = {job.algorithm.ratio(job.public, t).tobytes() for t in range(job.public.rounds)}
+        ratios = job.algorithm.ratio(job.public, 0)
+        if len(every) > 1 or np.ptp(ratios) > 0:
+            raise ValueError("runs abreast need noise that is alike in all rounds and at all providers")
+        z.append(float(ratios[0, 0]))
+        methods.add(replace(job.algorithm, calibration="certified", round_epsilon=None))
+    public, target, copies = jobs[0].public, jobs[0].public.privacy, len(jobs)
+    if len(methods) > 1 or not isinstance(target, Target):
+        raise ValueError("runs abreast differ in their noise alone: one D_w, one rho, one step size")
+    method = methods.pop()
+    own = {item.name: getattr(method, item.name) for item in fields(DPADMM)}
     many = replace(shards.repeat(copies), ids=np.arange(copies * len(shards.ids)))
-    facts = {"sizes": many.sizes, "graph": graphs.star(len(many.ids)), "privacy": replace(target, epsilon=None)}
-    own = {item.name: getattr(methods[0], item.name) for item in fields(DPADMM)}
-    return Together(Job(Abreast(**own, z=tuple(z)), replace(public, **facts)), many, Copies(seed, copies))
+    star, open_end = graphs.star(len(many.ids)), replace(target, epsilon=None)
+    job = Job(Abreast(**own, z=tuple(z)), replace(public, sizes=many.sizes, graph=star, privacy=open_end))
+    return Together(job, many, Copies(seed, copies))

@@ -3,11 +3,10 @@
 A simulation draws 162 records to get D_w from, 21,000 to train on, 210 a provider, and 9,000 to test on (Table II).
 """
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -29,7 +28,7 @@ from privadmm.optim.losses import Logistic
 from privadmm.optim.regularizers import L1, L2
 from privadmm.papers.dp_admm.abreast import abreast
 from privadmm.papers.framework.optimum import Optimum, optimum, shares
-from privadmm.papers.framework.runs import accuracies, follow
+from privadmm.papers.framework.runs import Counting, accuracies, follow
 from privadmm.privacy.accounting import delta_curve, moments_accountant, totals
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.mechanisms import Simulation
@@ -213,24 +212,10 @@ def references(simulations: int) -> dict[str, list[float]]:
     return dict(zip(names, np.array(rows, dtype=float).T.tolist(), strict=True))
 
 
-@dataclass(frozen=True)
-class Counted(Logistic):
-    """A logistic loss that counts for how many records a derivative was asked for."""
-
-    asked: list[int] = field(default_factory=list, compare=False)
-
-    def deriv(self, m: Floats, y: Floats) -> Floats:
-        self.asked.append(m.size)
-        return Logistic.deriv(self, m, y)
-
-    def curv(self, m: Floats, y: Floats) -> Floats:
-        self.asked.append(m.size)
-        return Logistic.curv(self, m, y)
-
-
 def passes(case: Case, rounds: int) -> float:
     """Count how often a run reads all records: Table III without a clock, the same on every machine."""
-    this, loss = job(case, rounds, 0), Counted()
-    this = replace(this, public=replace(this.public, loss=loss))
+    this = job(case, rounds, 0)
+    counting: Any = Counting(this.public.loss)
+    this = replace(this, public=replace(this.public, loss=counting))
     follow(this, draw(0).train, 1, lambda view, parties: np.zeros(1))
-    return math.fsum(loss.asked) / TRAINING
+    return float(sum(counting.asked.values())) / TRAINING

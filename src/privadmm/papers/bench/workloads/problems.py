@@ -19,6 +19,7 @@ from privadmm.optim.graphs import Graph
 from privadmm.optim.losses import Logistic, Loss
 from privadmm.optim.regularizers import L2
 from privadmm.papers.bench.workload import Agreement, Check, Part
+from privadmm.papers.framework.runs import Counting
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.mechanisms import Simulation
 
@@ -77,24 +78,6 @@ def first_order(shards: Shards, x: Floats, loss: Loss, times: float) -> tuple[Pa
         Part("noise", lambda: noise.normal(x.shape, ids, (0, 0, 0)), times),
         Part("the digest of what was sent", lambda: digest(*Mail(ids, x).pieces()), times),
     )
-
-
-class Counting:
-    """A loss that counts for how many records its derivatives were asked for."""
-
-    def __init__(self, loss: Loss) -> None:
-        self.loss, self.asked = loss, {"deriv": 0, "curv": 0}
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.loss, name)
-
-    def deriv(self, m: Floats, y: Floats) -> Floats:
-        self.asked["deriv"] += m.size
-        return self.loss.deriv(m, y)
-
-    def curv(self, m: Floats, y: Floats) -> Floats:
-        self.asked["curv"] += m.size
-        return self.loss.curv(m, y)
 
 
 def solves(job: Job, shards: Shards, units: float) -> tuple[Part, ...]:

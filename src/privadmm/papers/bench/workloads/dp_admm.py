@@ -132,7 +132,7 @@ def many(quick: bool) -> Ready:
     floor = Floor(
         rounds * problems.size(shards), rounds * 4.0 * shards.cells, float(rounds * len(shards.ids) * shards.dim)
     )
-    needed = problems.first_order(shards, np.zeros((len(shards.ids), shards.dim)), this.public.loss, 1.0)
+    needed = problems.first_order(shards, this.public.loss, 1.0)
     return Ready(lambda: trained(this, shards), sides, floor, rounds, problems.size(shards), not quick, needed=needed)
 
 
@@ -159,7 +159,7 @@ def sweep(quick: bool) -> Ready:
         return max(relative(ours[1], quiet.loop(0)), relative(ours[0], quiet.stacked(0)))
 
     check = same_noise(cache(lambda: plain.stacked(0, noisy=False)), exact, 2.0)
-    share, runs_of_a_round = few / count, np.zeros((count, len(shards.ids), shards.dim))
+    share = few / count
     return Ready(
         lambda: trained(job(shards, rounds, Target(1.0, 1e-6), replicas=count), shards),
         {
@@ -174,7 +174,7 @@ def sweep(quick: bool) -> Ready:
         count,
         problems.size(shards),
         not quick,
-        needed=problems.first_order(shards, runs_of_a_round, Logistic(), rounds / count),
+        needed=problems.first_order(shards, Logistic(), rounds / count, (count,)),
     )
 
 
@@ -223,13 +223,9 @@ def parts(cases: list[runs.Case], rounds: int) -> tuple[Part, ...]:
     records = runs.draw(0)
     first, times = runs.job(cases[0], rounds, 0), rounds / len(cases)
     many, shards, noise = abreast([runs.job(case, rounds, 0) for case in cases], records.train, 0)
-    x, local = np.zeros((len(shards.ids), shards.dim)), Local(first.public, records.train)
-    w = np.zeros((len(cases), runs.PROVIDERS, shards.dim))
-    gradients, _, digests = problems.first_order(shards, x, many.public.loss, times)
+    local, w = Local(first.public, records.train), np.zeros((len(cases), runs.PROVIDERS, shards.dim))
     return (
-        gradients,
-        Part("noise", lambda: noise.normal(x.shape, shards.ids, (0, 0, 0)), times),
-        digests,
+        *problems.first_order(shards, many.public.loss, times, noise=noise),
         Part(
             "measurements",
             lambda: (shares(local, w), shares(local, w), accuracies(records.test, w[:, 0])),

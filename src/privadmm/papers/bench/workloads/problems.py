@@ -70,13 +70,16 @@ def public(
     return Public(shards.sizes, shards.dim, rounds, graph, loss, L2(weight), privacy, **more)
 
 
-def first_order(shards: Shards, x: Floats, loss: Loss, times: float) -> tuple[Part, ...]:
-    """What a private first-order round needs: gradients at x (..., P, d), noise, and the digest of its transcript."""
-    noise, ids = Simulation(0), shards.ids
+def first_order(
+    shards: Shards, loss: Loss, times: float, lead: tuple[int, ...] = (), noise: Simulation | None = None
+) -> tuple[Part, ...]:
+    """What a private first-order round needs: gradients, noise, and the digest of what is sent, (*lead, P, d)."""
+    noise, ids, shape = noise or Simulation(0), shards.ids, (*lead, len(shards.ids), shards.dim)
+    x = cache(lambda: np.zeros(shape))  # made when a part first runs: ours does not pay for its memory
     return (
-        Part("gradients", lambda: shards.slope(x, loss.deriv), times),
-        Part("noise", lambda: noise.normal(x.shape, ids, (0, 0, 0)), times),
-        Part("the digest of what was sent", lambda: digest(*Mail(ids, x).pieces()), times),
+        Part("gradients", lambda: shards.slope(x(), loss.deriv), times),
+        Part("noise", lambda: noise.normal(shape, ids, (0, 0, 0)), times),
+        Part("the digest of what was sent", lambda: digest(*Mail(ids, x()).pieces()), times),
     )
 
 

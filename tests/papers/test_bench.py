@@ -15,7 +15,7 @@ import pytest
 from privadmm.cli import main
 from privadmm.engine.loop import one_blas_thread
 from privadmm.papers.bench import growth, machine, measuring, page, running, shares
-from privadmm.papers.bench.workload import Agreement, Floor, Goal, Line, Ready, Reference, Workload, alike, below
+from privadmm.papers.bench.workload import Agreement, Floor, Goal, Line, Part, Ready, Reference, Workload, alike, below
 from privadmm.papers.bench.workloads import everything
 
 PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
@@ -213,6 +213,36 @@ def test_a_missed_goal_says_where_the_time_goes() -> None:
     assert all(f"{share:.0%} {function}" in why for function, share in line["shares"])
     assert shares.named("/somewhere/lib/site-packages/scipy/sparse/_base.py", "dot") == "scipy/sparse/_base.py dot"
     assert shares.named("/somewhere/src/privadmm/data/shards.py", "slope") == "data/shards.py slope"
+
+
+@pytest.mark.parametrize(("kind", "best", "words"), [("faster", 4.0, "4x"), ("slower", 0.25, "0.25x slower")])
+def test_what_our_side_needs_bounds_what_it_can_reach(kind: Any, best: float, words: str) -> None:
+    """Beside a reference of 20 ms, two parts of 2 and 3 ms leave no more than 4x."""
+    goal = Goal(kind, 1e9 if kind == "faster" else 1e-9)
+    (line,) = measuring.measure(made(goal=goal), False)
+    parts = [{"what": "reading", "times": 1.0, "cpu": 2e-3, "wall": 1.0}]
+    parts.append({"what": "noise", "times": 3.0, "cpu": 3e-3, "wall": 1.0})
+    line |= measuring.bounded(made(goal=goal).lines[0], {"reference": {"cpu": 20e-3, "wall": 9.0}}, parts)
+    assert math.isclose(line["at_best"], best)
+    ((_, why),) = page.reasons({"lines": [line]})
+    assert f"reading 2 ms, noise 3 ms; at best {words}." in why
+
+
+def test_a_part_counts_as_often_as_a_unit_has_it() -> None:
+    one, many = (measuring.by_itself(Part("sum", slowly, times)) for times in (1.0, 1000.0))
+    assert many["cpu"] > 100 * one["cpu"] > 0
+    clock = measuring.bounded(made(goal=Goal("wall", 1.0)).lines[0], {"reference": None}, [one])
+    assert clock["at_best"] == one["wall"]
+    assert measuring.bounded(made(goal=Goal("peak", 1.0)).lines[0], {"reference": None}, [one])["at_best"] is None
+    assert measuring.bounded(made(goal=Goal("cpu", 1.0)).lines[0], {"reference": None}, [])["at_best"] is None
+
+
+def test_solves_are_counted_by_records_not_by_calls() -> None:
+    """A quick run of the solver's workload takes several gradients of every record a round, and few Hessians."""
+    ready = everything()["rounds-schema-1"].make(True)
+    gradients, hessians = (part.times for part in ready.needed)
+    assert 2 < gradients < 20
+    assert 0 < hessians < 1
 
 
 def test_a_command_s_imports_count_as_one() -> None:

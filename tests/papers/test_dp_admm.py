@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 from privadmm.algorithms.pvp import PVP
+from privadmm.engine.block import cluster
+from privadmm.engine.job import train, weights
 from privadmm.papers.dp_admm import paper as dp_admm
+from privadmm.papers.dp_admm.abreast import abreast
 from privadmm.papers.dp_admm.checks import TOTALS, accuracy
 from privadmm.papers.dp_admm.runs import (
     RHO,
@@ -21,12 +24,13 @@ from privadmm.papers.dp_admm.runs import (
     looked,
     passes,
     reach,
-    simulate,
+    several,
 )
 from privadmm.papers.dp_admm.tables import METHODS, TABLE_III
 from privadmm.papers.framework.bench import Setting
 from privadmm.papers.framework.study import Check, Study
-from privadmm.privacy.accounting import classical_ratio, moments_accountant
+from privadmm.privacy.accounting import classical_ratio, moments_accountant, totals
+from privadmm.privacy.mechanisms import Simulation
 
 QUICK = Setting(quick=True)
 CLASSICAL = classical_ratio(0.1, 1e-3)
@@ -52,6 +56,10 @@ def test_printed_figures() -> None:
     assert set(dp_admm.EPSILONS) >= set(TABLE_III) | set(TOTALS)
     for seconds in TABLE_III.values():
         assert seconds[2] < seconds[0] < seconds[1]
+
+
+def simulate(case: Case, rounds: int, simulations: int) -> Found:
+    return several([case], rounds, simulations)[case]
 
 
 @pytest.mark.parametrize("penalty", ["l1", "l2"])
@@ -85,6 +93,33 @@ def test_algorithm_2_has_far_too_much_noise() -> None:
     assert both[0].alone == pytest.approx(math.erf(mu / math.sqrt(8)), rel=1e-6)
     assert both[0].alone < 1e-3
     assert both[1].certified > 0
+
+
+@pytest.mark.parametrize("noise", ["published", "certified"])
+def test_runs_abreast_are_the_runs_one_by_one(noise: Any) -> None:
+    shards = draw(1).train
+    jobs = [job(Case("l2", "DP-ADMM", noise, epsilon, 1e-3), 4, 1) for epsilon in (0.05, 0.1, 0.2)]
+    many = abreast(jobs, shards, 1)
+    parties = cluster(many.job, many.shards, many.noise)
+    found = weights(many.job, train(many.job, parties))
+    alone = np.array([weights(this, train(this, cluster(this, shards, Simulation(1)))) for this in jobs])
+    np.testing.assert_allclose(found, alone, rtol=1e-12, atol=0)
+    assert np.abs(found - alone[::-1]).max() > 1e-3 * np.abs(alone).max()  # runs are not alike
+    # Every copy of a provider is charged what its own run costs.
+    charged = [parties.workers[0].ledger.spent(party) for party in range(300)]
+    assert charged == [totals(this.plan, 100)[0] for this in jobs] * 100
+    assert len(set(charged)) == 3
+
+
+def test_runs_that_differ_in_more_than_noise_are_not_put_abreast() -> None:
+    case = Case("l2", "DP-ADMM", "certified", 0.1, 1e-3)
+    first, other = job(case, 4, 0), job(case, 4, 1)  # the other simulation has a D_w of its own
+    with pytest.raises(ValueError, match="D_w"):
+        abreast([first, other], draw(0).train, 0)
+    target = replace(first.public.privacy, decay=0.9)  # type: ignore[type-var]
+    fading = replace(first, public=replace(first.public, privacy=target))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="rounds"):
+        abreast([first, fading], draw(0).train, 0)
 
 
 def test_passes_count_what_a_run_reads() -> None:

@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 
 from privadmm.errors import ConfigError, LedgerError, RefusedError
 from privadmm.privacy import accounting, curves
-from privadmm.privacy.accounting import classical_ratio, delta_curve, epsilon, moments_accountant, printed, rdp
+from privadmm.privacy.accounting import (
+    classical_ratio,
+    delta_curve,
+    epsilon,
+    moments_accountant,
+    printed,
+    rdp,
+    shared,
+    totals,
+)
 from privadmm.privacy.calibration import Target, calibrate, fit
 from privadmm.privacy.curves import gdp_delta, gdp_epsilon, rdp_epsilon
 from privadmm.privacy.events import (
@@ -291,3 +300,21 @@ def test_lost_releases_cost_their_delta_too(mu: float) -> None:
     short = epsilon(merge(((Lost(E), 1),), ((Gaussian(1 / mu), 1),)), delta)
     assert D + (1 - D) * curves.mixed_delta(mu, ((E, 1),))(short) > delta * 1.2
     assert epsilon(spent, D) == math.inf
+
+
+def test_a_shared_plan_is_the_same_plan_with_fewer_objects() -> None:
+    ratios = (1.0, 2.0, 1.0)
+    plan = {
+        (t, 0): (tuple(Gaussian(ratio * (1 + t // 2)) for ratio in ratios), (NotPrivate("x"),) * 3) for t in range(4)
+    }
+    found = shared(plan)
+    assert found == plan
+    assert list(found) == list(plan)
+    assert totals(found, 3) == totals(plan, 3)
+    row = found[0, 0][0]
+    assert row[0] is row[2]
+    assert row[0] is not row[1]
+    assert row[1] is found[2, 0][0][0]  # 2.0 in both
+    assert found[0, 0] is found[1, 0]
+    assert found[0, 0] is not found[2, 0]
+    assert found[0, 0][1] is found[2, 0][1]

@@ -12,7 +12,7 @@ from privadmm.data.arrays import Floats
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
 from privadmm.params import Declared, Doc, When
-from privadmm.privacy.accounting import Claim, Plan
+from privadmm.privacy.accounting import Claim, Plan, shared
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.events import DiscreteGaussian, NotPrivate
 
@@ -41,7 +41,7 @@ class Method(Declared, ABC):
 
     def plan(self, public: Public) -> Plan:
         """`planned`, made once for these public facts."""
-        return public.once(self, lambda: self.planned(public))
+        return public.once(self, lambda: shared(self.planned(public)))
 
     @abstractmethod
     def planned(self, public: Public) -> Plan:

@@ -12,7 +12,7 @@ from privadmm.engine.phases import Algorithm, Topology
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
 from privadmm.params import check_positive
-from privadmm.privacy.accounting import Claim, Plan, totals
+from privadmm.privacy.accounting import Claim, Plan, shared, totals
 from privadmm.privacy.calibration import NoPrivacy, Target, first, left_over
 from privadmm.privacy.events import Event
 
@@ -74,7 +74,7 @@ class SharedBudget:
         return [tuple(first(target, total, part, public.parties) for total in asked) for part in self.parts(target)]
 
     def plan(self, public: Public) -> Plan:
-        return public.once(self, lambda: self.planned(public))
+        return public.once(self, lambda: shared(self.planned(public)))
 
     def planned(self, public: Public) -> Plan:
         raise NotImplementedError

@@ -50,8 +50,9 @@ T = TypeVar("T")
 # a ledger from before all others did. That a sum of shares is no discrete Gaussian adds less than e^(-2^80) to it.
 WIDE = curves.grid_distance(WIDEST, STEPS)
 
-# (round, phase) -> for each release of that tick, in order, one event per party.
-Plan = Mapping[tuple[int, int], tuple[tuple[Event, ...], ...]]
+Row = tuple[Event, ...]  # the events of one release, one per party
+# (round, phase) -> a row for each release of that tick, in order.
+Plan = Mapping[tuple[int, int], tuple[Row, ...]]
 
 
 @dataclass(frozen=True)
@@ -217,6 +218,19 @@ def spending(plan: Plan, parties: int) -> Iterator[tuple[int, list[Spent]]]:
         for events in releases:
             spent = added(spent, _once(events))
         yield t, spent.listing()
+
+
+def shared(plan: Plan) -> Plan:
+    """The same plan, in which equal events are one object, and equal rounds: what is alike is then counted once."""
+    events, rows, rounds = dict[Event, Event](), dict[tuple[int, ...], Row](), dict[tuple[int, ...], tuple[Row, ...]]()
+
+    def one(releases: tuple[Row, ...]) -> tuple[Row, ...]:
+        alike = [tuple(events.setdefault(event, event) for event in row) for row in releases]
+        same = tuple(rows.setdefault(tuple(map(id, row)), row) for row in alike)
+        return rounds.setdefault(tuple(map(id, same)), same)
+
+    made = {key: one(releases) for key, releases in {id(given): given for given in plan.values()}.items()}
+    return {tick: made[id(releases)] for tick, releases in plan.items()}
 
 
 def totals(plan: Plan, parties: int) -> list[Spent]:

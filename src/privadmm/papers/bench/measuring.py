@@ -15,19 +15,19 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from privadmm.data.arrays import Floats
 from privadmm.papers.bench import machine
 from privadmm.papers.bench.shares import of_call
-from privadmm.papers.bench.workload import Line, Ready, Run, Workload
+from privadmm.papers.bench.workload import Line, Part, Ready, Run, Workload
 
 SHORT = 0.02  # seconds: a shorter call is repeated within one measurement, until it takes about this long
 WARM = 0.5  # seconds: a shorter first call is not counted, since caches were cold
 PATIENCE = {True: 0.3, False: 6.0}  # seconds of turns after which there are no more, quick or not
 LEAST = {True: 1, False: 2}  # turns that count
 TURNS = 15  # at most
+PARTS = 4  # turns of a part that is timed by itself
 
 
-def timed(run: Run, times: int = 1) -> tuple[Floats, float, float]:
+def timed(run: Callable[[], Any], times: int = 1) -> tuple[Any, float, float]:
     """The last answer, and CPU and wall seconds of one call."""
     cpu, wall = machine.cpu(), time.perf_counter()
     for _ in range(times):
@@ -60,6 +60,14 @@ class Side:
         return {**seconds, "spread": spread, "turns": len(self.cpu), "peak": self.peak}
 
 
+def by_itself(part: Part) -> dict[str, Any]:
+    """The shortest of a few times of this part, for one unit of the workload."""
+    first = timed(part.run)[2]
+    turns = [timed(part.run, max(1, math.ceil(SHORT / max(first, 1e-6))))[1:] for _ in range(PARTS)]
+    cpu, wall = (part.times * min(each) for each in zip(*turns, strict=True))
+    return {"what": part.what, "times": part.times, "cpu": cpu, "wall": wall}
+
+
 def measure(chosen: Workload, quick: bool) -> list[dict[str, Any]]:
     """The lines of a workload, as records."""
     if (why := chosen.missing()) is not None:
@@ -81,9 +89,11 @@ def measure(chosen: Workload, quick: bool) -> list[dict[str, Any]]:
             side.turn()
     rates = machine.rates()
     shares = ready.shares() if ready.shares else of_call(ready.ours)
+    needed = [by_itself(part) for part in ready.needed]
     found = []
     for line in chosen.lines:
         record = described(chosen, line) | judged(line, ready, ours, others.get(line.name), before, rates)
+        record |= bounded(line, record, needed)
         agreement = agreed[line.name]
         record |= {"apart": float(agreement.apart), "allowed": agreement.allowed, "agree": agreement.reached}
         found.append(record | {"rates": rates, "quick": quick, "shares": shares})
@@ -106,7 +116,7 @@ def judged(
     """Times, ratio, memory, distance from the floor, and whether the goal is met."""
     own = ours.told(ready.units)
     theirs = None if other is None else other.told(ready.units * ready.references[line.name].share)
-    time_of = "wall" if line.goal is not None and line.goal.kind == "wall" else "cpu"  # as it is printed
+    time_of = clock_of(line)  # as it is printed
     ratio = None if theirs is None else theirs[time_of] / own[time_of]
     floor = ready.floor.seconds(rates)
     over = (own["peak"] - before) / ready.data if ready.data else None
@@ -134,6 +144,22 @@ def judged(
         "met": met,
         "full": ready.full,
     }
+
+
+def bounded(line: Line, record: dict[str, Any], needed: list[dict[str, Any]]) -> dict[str, Any]:
+    """The parts of our side that were timed by themselves, and its figure if it did nothing else; None: not known."""
+    clock = clock_of(line)
+    least, theirs = math.fsum(part[clock] for part in needed), record["reference"]
+    kind = "" if line.goal is None else line.goal.kind
+    at_best = {"cpu": least, "wall": least}.get(kind) if needed else None
+    if needed and theirs is not None and kind in ("faster", "slower"):
+        at_best = theirs[clock] / least if kind == "faster" else least / theirs[clock]
+    return {"needed": needed, "at_best": at_best}
+
+
+def clock_of(line: Line) -> str:
+    """Which time counts."""
+    return "wall" if line.goal is not None and line.goal.kind == "wall" else "cpu"
 
 
 def main() -> None:

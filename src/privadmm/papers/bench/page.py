@@ -30,8 +30,12 @@ proportion; below it, what does not grow still counts.
 """
 MISSES = """## Goals that are missed
 
-With where the time of our side goes: shares of one more call under Python's profiler, by function. What numpy, BLAS or
-SQLite do counts for the function that called them; the profiler makes many short functions look longer.
+**Needed** is what our side cannot leave out if its answers are to stay the same to the last bit; each part was timed by
+itself, in the same process. "At best" is the figure that there would be if it did nothing else: where that misses the
+goal, too, no other arrangement of the same work meets it.
+
+**Time** says where the time of our side goes: shares of one more call under Python's profiler, by function. What numpy,
+BLAS or SQLite do counts for the function that called them; the profiler makes many short functions look longer.
 
 """
 METHOD = """## How it is measured
@@ -101,7 +105,18 @@ def reasons(result: dict[str, Any]) -> Iterator[tuple[str, str]]:
         if line["met"] is False and not line.get("failed"):
             far = "" if line["distance"] is None else f"; {line['distance']:.3g}x the floor"
             time = "" if line["goal"]["kind"] in MEMORY else f". Time: {shares.words(line['shares'])}"
-            yield line["name"], f"{line['margin']:.2f} of the goal{far}{time}"
+            yield line["name"], f"{line['margin']:.2f} of the goal{far}{limit(line)}{time}"
+
+
+def limit(line: dict[str, Any]) -> str:
+    """What our side needs by itself, and what that bounds; empty where nobody knows."""
+    if line["at_best"] is None:
+        return ""
+    goal, of = Goal(line["goal"]["kind"], line["goal"]["value"]), f" a {line['unit']}" if line["unit"] else ""
+    clock = "wall" if goal.kind == "wall" else "cpu"
+    parts = ", ".join(f"{part['what']} {duration(part[clock])}" for part in line["needed"])
+    best = {"faster": "{:.3g}x", "slower": "{:.3g}x slower"}.get(goal.kind, "").format(line["at_best"])
+    return f". Needed{of}: {parts}; at best {best or duration(line['at_best'])}"
 
 
 def facts(result: dict[str, Any]) -> str:

@@ -84,6 +84,18 @@ class Reference:
 
 
 @dataclass(frozen=True)
+class Part:
+    """Work that our side cannot leave out, if its answer is to have the same bits; it is timed by itself.
+
+    A unit of the workload takes `times` of it.
+    """
+
+    what: str
+    run: Callable[[], Any]
+    times: float = 1.0
+
+
+@dataclass(frozen=True)
 class Ready:
     """Both sides with their data made. `full` is False where sizes were cut, so that goals cannot be judged."""
 
@@ -95,6 +107,7 @@ class Ready:
     full: bool = True
     peak: Callable[[], int] | None = None  # of the process that does the work, if it is another one
     shares: Callable[[], Shares] | None = None  # where its time goes, likewise
+    needed: tuple[Part, ...] = ()  # what bounds our side's time from below
 
 
 @dataclass(frozen=True)

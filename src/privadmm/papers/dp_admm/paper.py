@@ -17,7 +17,7 @@ NAME, TITLE = "dp-admm", "DP-ADMM"
 EPSILONS = (0.01, 0.02, 0.05, 0.07, 0.1, 0.2)  # of one round
 DELTAS = (1e-3, 1e-4, 1e-5, 1e-6)
 ROUNDS = 100
-SECONDS = {"Algorithm 1": 6e-3, "Algorithm 2": 8e-3, "DP-ADMM": 5e-3}  # of a round, roughly
+SECONDS = {"Algorithm 1": 2e-3, "Algorithm 2": 3e-3, "DP-ADMM": 5e-4}  # of a round, roughly
 
 
 def grid(quick: bool) -> tuple[tuple[float, ...], tuple[float, ...], int]:

@@ -3,11 +3,10 @@
 A simulation draws 162 records to get D_w from, 21,000 to train on, 210 a provider, and 9,000 to test on (Table II).
 """
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -27,8 +26,9 @@ from privadmm.engine.public import Public
 from privadmm.optim import graphs
 from privadmm.optim.losses import Logistic
 from privadmm.optim.regularizers import L1, L2
+from privadmm.papers.dp_admm.abreast import abreast
 from privadmm.papers.framework.optimum import Optimum, optimum, shares
-from privadmm.papers.framework.runs import accuracies, follow
+from privadmm.papers.framework.runs import Counting, accuracies, follow
 from privadmm.privacy.accounting import delta_curve, moments_accountant, totals
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.mechanisms import Simulation
@@ -163,32 +163,40 @@ class Look:
         self.own, self.whole = np.zeros(1), np.zeros(1)
 
     def __call__(self, view: View, parties: InProcess) -> Floats:
-        t, w = view.progress.round, view.model[..., None, :]
-        self.own, self.whole = self.own + parties.local_models(), self.whole + w
+        """(3, runs), of as many runs as there are abreast."""
+        t, shards = view.progress.round, self.records.train
+        w = view.model.reshape(-1, 1, shards.dim)
+        copies = parties.local_models().reshape(len(shards.ids), -1, shards.dim)  # of each provider, one for each run
+        self.own, self.whole = self.own + copies.swapaxes(0, 1), self.whole + w
         if t not in looked(view.public.rounds):
-            return np.full((3, *w.shape[:-2]), np.nan)
+            return np.full((3, len(w)), np.nan)
         apart = np.linalg.norm((self.own - self.whole) / t, axis=-1)
-        shards = self.records.train
         margins = shards.margins(np.broadcast_to(w, self.own.shape))
         losses = shards.sums(view.public.loss.value(margins, shards.y)) / shards.sizes
         objective = (shares(self.local, self.own / t) + apart).sum(axis=-1)
-        return np.stack([objective, losses.sum(axis=-1), accuracies(self.records.test, view.model)])
+        return np.stack([objective, losses.sum(axis=-1), accuracies(self.records.test, w[:, 0])])
 
 
-def simulate(case: Case, rounds: int, simulations: int) -> Found:
-    """Run a case several times. Every simulation has records and a D_w of its own, so they cannot be replicas."""
-    seen = []
-    for seed in range(simulations):
-        this = job(case, rounds, seed)
-        seen.append(follow(this, draw(seed).train, 1, Look(this, draw(seed)), seed)[..., 0])
-    objective, loss, accuracy = np.stack(seen, axis=-1)[np.array(looked(rounds)) - 1].transpose(1, 0, 2)
-    spent = () if this.epsilon is None else set(totals(this.plan, PROVIDERS))
-    alone = max((delta_curve(events)(0.0) for events in spent), default=None)
-    return Found(objective, loss, accuracy[-1], this.epsilon, alone)
+def curves(jobs: Sequence[Job], seed: int) -> Floats:
+    """What `Look` measures of these jobs in one simulation, (rounds, 3, jobs)."""
+    records = draw(seed)
+    if isinstance(jobs[0].algorithm, DPADMM):
+        many, shards, noise = abreast(jobs, records.train, seed)
+        return follow(many, shards, 1, Look(jobs[0], records), noise=noise)
+    return np.concatenate([follow(job, records.train, 1, Look(job, records), seed) for job in jobs], axis=-1)
 
 
 def several(cases: Sequence[Case], rounds: int, simulations: int) -> dict[Case, Found]:
-    return {case: simulate(case, rounds, simulations) for case in cases}
+    """Run cases of one family several times. Every simulation has records and a D_w of its own: none is a replica."""
+    jobs = [[job(case, rounds, seed) for case in cases] for seed in range(simulations)]
+    seen = np.stack([curves(each, seed) for seed, each in enumerate(jobs)], axis=-1)[np.array(looked(rounds)) - 1]
+    found = {}
+    for number, case in enumerate(cases):
+        (objective, loss, accuracy), this = seen[:, :, number].transpose(1, 0, 2), jobs[-1][number]
+        spent = () if this.epsilon is None else set(totals(this.plan, PROVIDERS))
+        alone = max((delta_curve(events)(0.0) for events in spent), default=None)
+        found[case] = Found(objective, loss, accuracy[-1], this.epsilon, alone)
+    return found
 
 
 def references(simulations: int) -> dict[str, list[float]]:
@@ -204,24 +212,10 @@ def references(simulations: int) -> dict[str, list[float]]:
     return dict(zip(names, np.array(rows, dtype=float).T.tolist(), strict=True))
 
 
-@dataclass(frozen=True)
-class Counted(Logistic):
-    """A logistic loss that counts for how many records a derivative was asked for."""
-
-    asked: list[int] = field(default_factory=list, compare=False)
-
-    def deriv(self, m: Floats, y: Floats) -> Floats:
-        self.asked.append(m.size)
-        return Logistic.deriv(self, m, y)
-
-    def curv(self, m: Floats, y: Floats) -> Floats:
-        self.asked.append(m.size)
-        return Logistic.curv(self, m, y)
-
-
 def passes(case: Case, rounds: int) -> float:
     """Count how often a run reads all records: Table III without a clock, the same on every machine."""
-    this, loss = job(case, rounds, 0), Counted()
-    this = replace(this, public=replace(this.public, loss=loss))
+    this = job(case, rounds, 0)
+    counting: Any = Counting(this.public.loss)
+    this = replace(this, public=replace(this.public, loss=counting))
     follow(this, draw(0).train, 1, lambda view, parties: np.zeros(1))
-    return math.fsum(loss.asked) / TRAINING
+    return float(sum(counting.asked.values())) / TRAINING

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Container
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from privadmm.engine.job import Job, train
 from privadmm.engine.loop import View
 from privadmm.engine.public import Public
 from privadmm.errors import PrivadmmError
+from privadmm.optim.losses import Loss
 from privadmm.privacy.mechanisms import Simulation
 
 Records = Shards | People
@@ -22,15 +24,22 @@ Look = Callable[[View, InProcess], Floats]  # what is measured after a round: (.
 
 
 def follow(
-    job: Job, records: Records, seeds: int, look: Look, seed: int = 0, failing: bool = False, at: Marks = None
+    job: Job,
+    records: Records,
+    seeds: int,
+    look: Look,
+    seed: int = 0,
+    failing: bool = False,
+    at: Marks = None,
+    noise: Simulation | None = None,
 ) -> Floats:
     """Return what `look` measures after each round, or after the rounds `at` alone: (rounds, ..., seeds).
 
     A run that ran away is infinite from there on; with `failing`, so is one that ends with a named error after its
-    first round or later.
+    first round or later. `noise` replaces that of `seed`.
     """
     many = Job(job.algorithm, replace(job.public, replicas=seeds), job.allowance)
-    parties, seen = cluster(many, records, Simulation(seed)), list[Floats]()
+    parties, seen = cluster(many, records, noise or Simulation(seed)), list[Floats]()
 
     def watch(view: View) -> None:
         if at is None or view.progress.round in at:
@@ -56,3 +65,21 @@ def own_losses(public: Public, shards: Shards, w: Floats) -> Floats:
 def accuracies(pooled: Shards, w: Floats) -> Floats:
     """Accuracies (...,) of weights w (..., d) on records in one hand."""
     return np.asarray((pooled.margins(w[..., None, :]) * pooled.y > 0).mean(axis=-1))
+
+
+class Counting:
+    """A loss that counts for how many records its derivatives were asked for."""
+
+    def __init__(self, loss: Loss) -> None:
+        self.loss, self.asked = loss, {"deriv": 0, "curv": 0}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.loss, name)
+
+    def deriv(self, m: Floats, y: Floats) -> Floats:
+        self.asked["deriv"] += m.size
+        return self.loss.deriv(m, y)
+
+    def curv(self, m: Floats, y: Floats) -> Floats:
+        self.asked["curv"] += m.size
+        return self.loss.curv(m, y)

@@ -18,9 +18,10 @@ from privadmm.config import build
 from privadmm.config.file import read
 from privadmm.data.arrays import Floats
 from privadmm.engine.block import cluster
-from privadmm.engine.job import features, train, weights
+from privadmm.engine.job import Job, features, train, weights
+from privadmm.engine.loop import Progress
 from privadmm.papers.bench.shares import Shares, of_command
-from privadmm.papers.bench.workload import Agreement, Goal, Line, Ready, Reference, Workload, workload
+from privadmm.papers.bench.workload import Agreement, Goal, Line, Part, Ready, Reference, Workload, workload
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.runs import metrics, preview
 
@@ -99,12 +100,17 @@ def trained(name: str) -> Workload:
                 peaks.append(int(done.stderr.split()[-1]))
                 return np.array([said["accuracy_test"]])
 
+        config = read(example(name))
+        prepared = build.prepare(config)
+
+        def alone() -> tuple[Job, Progress]:
+            """The same training in this process, without files."""
+            job = build.job(config, prepared.held.sizes, prepared.held.dim, columns=prepared.columns)
+            return job, train(job, cluster(job, prepared.train, Simulation(config.run.seed or 0)))
+
         def check(mine: Floats, theirs: Floats) -> Agreement:
             """The command's model is as accurate as that of the same training in this process."""
-            config = read(example(name))
-            prepared = build.prepare(config)
-            job = build.job(config, prepared.held.sizes, prepared.held.dim, columns=prepared.columns)
-            progress = train(job, cluster(job, prepared.train, Simulation(config.run.seed or 0)))
+            job, progress = alone()
             assert prepared.test is not None
             seen = metrics.through(prepared.test, features(job, progress))
             accuracy = metrics.accuracy(seen, metrics.scores(seen, weights(job, progress)))
@@ -114,8 +120,12 @@ def trained(name: str) -> Workload:
             with tempfile.TemporaryDirectory() as place:
                 return of_command(["-m", "privadmm", *words(place)], environment)
 
+        def imported() -> None:
+            run([sys.executable, "-c", "import numpy, scipy.sparse, scipy.special"], check=True, env=environment)
+
         ours()  # writes the compiled modules
-        return Ready(ours, {"itself": Reference(None, check)}, peak=lambda: max(peaks), shares=shares)
+        needed = Part("importing numpy and scipy", imported), Part("the training with a ledger in memory", alone)
+        return Ready(ours, {"itself": Reference(None, check)}, peak=lambda: max(peaks), shares=shares, needed=needed)
 
     make.__doc__ = f"""The command `privadmm train examples/{name}.toml`, from start to end.
 

@@ -1,6 +1,7 @@
 """What is kept on disk: a ledger in every round, and records that do not fit into memory."""
 
 import atexit
+import os
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +18,7 @@ from privadmm.engine.block import cluster
 from privadmm.engine.job import Job, train, weights
 from privadmm.engine.loop import Callback, Checkpoint
 from privadmm.papers.bench import machine
-from privadmm.papers.bench.workload import Agreement, Floor, Goal, Line, Ready, Reference, alike, workload
+from privadmm.papers.bench.workload import Agreement, Floor, Goal, Line, Part, Ready, Reference, alike, workload
 from privadmm.papers.bench.workloads import problems
 from privadmm.papers.bench.workloads.commands import example, no_example
 from privadmm.privacy.mechanisms import Simulation
@@ -50,7 +51,24 @@ def made(quick: bool, callbacks: Callable[[Path, Job], list[Callback]]) -> Ready
     floor = Floor(
         rounds * problems.size(shards), rounds * 4.0 * shards.cells, float(rounds * len(shards.ids) * shards.dim)
     )
-    return Ready(kept, {"memory": Reference(forgotten, alike(0.0))}, floor, rounds, problems.size(shards), not quick)
+    needed = (
+        Part("the round with a ledger in memory", forgotten, 1 / rounds),
+        Part("a page written, and waited for until it is on disk", synced()),
+    )
+    side = {"memory": Reference(forgotten, alike(0.0))}
+    return Ready(kept, side, floor, rounds, problems.size(shards), not quick, needed=needed)
+
+
+def synced() -> Callable[[], None]:
+    """Append a page to a file in the folder where the ledgers are, and wait for the disk as SQLite does at a commit."""
+    file, path = tempfile.mkstemp()
+    os.unlink(path)  # it is gone when this process ends
+
+    def write() -> None:
+        os.write(file, bytes(4096))
+        os.fsync(file)
+
+    return write
 
 
 @workload("ledger", MEMORY, unit="round", missing=no_example("dp_admm"))

@@ -149,6 +149,7 @@ def fit(sparse: bool, C: float, gap: float) -> Workload:
             Floor(rounds * size, rounds * 4.0 * this.shards.cells),
             data=size,
             full=not quick,
+            needed=problems.solves(job, this.shards, 1),
         )
 
     stored = "by schema" if sparse else "dense"
@@ -237,6 +238,7 @@ def dask_glm(quick: bool) -> Ready:
         floor,
         data=size,
         full=not quick,
+        needed=problems.solves(job, this.shards, 1),
     )
 
 

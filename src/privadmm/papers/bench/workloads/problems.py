@@ -1,21 +1,27 @@
 """Records and plain arrays that several workloads share."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 
 from privadmm.data import adult
-from privadmm.data.arrays import Floats
+from privadmm.data.arrays import Floats, digest
 from privadmm.data.shards import Shards
+from privadmm.engine.block import cluster
+from privadmm.engine.job import Job, train
+from privadmm.engine.mail import Mail
 from privadmm.engine.public import Public
 from privadmm.optim import graphs
 from privadmm.optim.graphs import Graph
 from privadmm.optim.losses import Logistic, Loss
 from privadmm.optim.regularizers import L2
-from privadmm.papers.bench.workload import Agreement, Check
+from privadmm.papers.bench.workload import Agreement, Check, Part
+from privadmm.papers.framework.runs import Counting
 from privadmm.privacy.calibration import NoPrivacy, Target
+from privadmm.privacy.mechanisms import Simulation
 
 RECORDS, DIM = 50, 100  # of each of many parties
 
@@ -62,6 +68,33 @@ def public(
 ) -> Public:
     graph, loss, privacy = graph or graphs.star(len(shards.ids)), loss or Logistic(), privacy or NoPrivacy()
     return Public(shards.sizes, shards.dim, rounds, graph, loss, L2(weight), privacy, **more)
+
+
+def first_order(
+    shards: Shards, loss: Loss, times: float, lead: tuple[int, ...] = (), noise: Simulation | None = None
+) -> tuple[Part, ...]:
+    """What a private first-order round needs: gradients, noise, and the digest of what is sent, (*lead, P, d)."""
+    noise, ids, shape = noise or Simulation(0), shards.ids, (*lead, len(shards.ids), shards.dim)
+    x = cache(lambda: np.zeros(shape))  # made when a part first runs: ours does not pay for its memory
+    return (
+        Part("gradients", lambda: shards.slope(x(), loss.deriv), times),
+        Part("noise", lambda: noise.normal(shape, ids, (0, 0, 0)), times),
+        Part("the digest of what was sent", lambda: digest(*Mail(ids, x()).pieces()), times),
+    )
+
+
+def solves(job: Job, shards: Shards, units: float) -> tuple[Part, ...]:
+    """What the solvers of a whole run need, for one of so many units: its gradients, and its Hessians in floats."""
+    counting: Any = Counting(job.public.loss)
+    same = Job(job.algorithm, replace(job.public, loss=counting))
+    train(same, cluster(same, shards, Simulation(0)))
+    x, curved = np.zeros((len(shards.ids), shards.dim)), np.full(shards.size, 0.1)
+    single = np.ones(len(shards.ids), dtype=bool)
+    gradients, hessians = (counting.asked[name] / shards.size / units for name in ("deriv", "curv"))
+    return (
+        Part(f"{gradients:.3g} gradients", lambda: shards.slope(x, job.public.loss.deriv), gradients),
+        Part(f"{hessians:.2g} Hessians", lambda: shards.gram(curved, single), hessians),
+    )
 
 
 def size(shards: Shards) -> float:

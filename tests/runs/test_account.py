@@ -311,8 +311,9 @@ def declared(content: Tables, config: configs.Config) -> Tables:
 
 def without_sizes(said: dict[str, Any]) -> dict[str, Any]:
     """The figures, without those that an account without sizes does not give."""
-    parties = [{key: value for key, value in party.items() if key != "records"} for party in said["parties"]]
-    rest = {key: value for key, value in said.items() if key not in ("expected", "not_expected", "with_secure_sum")}
+    sized, estimates = ("records", "held_out"), ("expected", "regression", "not_expected", "with_secure_sum")
+    parties = [{key: value for key, value in party.items() if key not in sized} for party in said["parties"]]
+    rest = {key: value for key, value in said.items() if key not in estimates}
     return {**rest, "parties": parties}
 
 

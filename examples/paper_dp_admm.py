@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from privadmm.papers.dp_admm.runs import Case, Found, simulate
+from privadmm.papers.dp_admm.runs import Case, Found, several
 from privadmm.privacy.accounting import moments_accountant
 from privadmm.runs.style import band, finish, pictures
 
@@ -33,10 +33,11 @@ totals = [moments_accountant(epsilon, DELTA, ROUNDS) for epsilon in EPSILONS]  #
 
 def found(method: str, noise: str) -> list[Found]:
     """Runs over all epsilons, with the l2 penalty."""
-    return [simulate(Case("l2", method, noise, epsilon, DELTA), ROUNDS, SEEDS) for epsilon in EPSILONS]
+    cases = [Case("l2", method, noise, epsilon, DELTA) for epsilon in EPSILONS]
+    return list(several(cases, ROUNDS, SEEDS).values())
 
 
-clear = simulate(Case("l2", "Algorithm 1", "off", 0.1, DELTA), ROUNDS, SEEDS)
+(clear,) = several([Case("l2", "Algorithm 1", "off", 0.1, DELTA)], ROUNDS, SEEDS).values()
 runs = {
     (method, noise): found(method, noise)
     for method in ("DP-ADMM", "Algorithm 2")

@@ -114,6 +114,12 @@ def test_init_says_that_it_is_a_simulation(place: Place) -> None:
     assert "is a simulation" not in init(place, "--rehearse", out="rehearsed").err
     real = init(place, out="real", run={"mode": "deployment", "seed": None, "ledger": "x"})
     assert (real.code, real.err) == (0, "")
+    seeded = init(place, out="seeded", run={"mode": "deployment", "seed": 0, "ledger": "x"})
+    assert (seeded.code, "[run] seed" in seeded.err, (place.path / "seeded").exists()) == (2, True, False)
+
+
+def test_a_folder_may_be_named_by_way_of_another(place: Place, made: Path) -> None:
+    assert bad(place, made / "party-0" / ".." / "coordinator") == {}
 
 
 def test_help_has_the_commands_in_the_order_of_use(place: Place) -> None:

@@ -120,6 +120,9 @@ def test_runs_that_differ_in_more_than_noise_are_not_put_abreast() -> None:
     fading = replace(first, public=replace(first.public, privacy=target))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="rounds"):
         abreast([first, fading], draw(0).train, 0)
+    for other in (replace(first.public, rounds=first.public.rounds + 1), replace(first.public, C=2.0)):
+        with pytest.raises(ValueError, match="one problem"):
+            abreast([first, replace(first, public=other)], draw(0).train, 0)
 
 
 def test_passes_count_what_a_run_reads() -> None:

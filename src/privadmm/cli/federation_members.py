@@ -70,6 +70,8 @@ def admit(
         emit(view.admitting_text(found.changes))
     if not agreed("Did you compare these with each party?", yes, as_json):
         raise ConfigError("nothing was changed; --yes admits them without asking")
+    if look_at(place, replies, replace).changes != found.changes:
+        raise ConfigError("keys were admitted while you were asked; nothing was changed: look at them again")
     take(found)
     shown = view.admitted(place, found.changes, registered(place))
     emit(json.dumps(shown) if as_json else view.admitted_text(shown))

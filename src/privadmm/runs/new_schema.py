@@ -136,9 +136,8 @@ class Odd:
 
     @property
     def shown(self) -> str:
-        kinds = sorted(set(self.cells))
-        more = f" and {len(kinds) - 3} more" if len(kinds) > 3 else ""
-        return f"{', '.join(map(repr, kinds[:3]))}{more}, the first {self.first}"
+        """Where to look; not what stands there, since a schema is shown to everybody."""
+        return f"the first {self.first}"
 
     @property
     def with_commas(self) -> str:

@@ -272,7 +272,8 @@ def facts(config: Config, count: int | None = None, epsilon: float | None = None
     if (asked is None and shares is None) or limit is None:
         raise ConfigError(f"{config.path}: there is no [privacy] epsilon and delta; give --epsilon and --delta")
     summed = None if privacy is None else build.summed(privacy)
-    return Facts(records, shares or (asked or 0.0,) * parties, limit, widths(config), summed)
+    protected = sum(sizes) if count is None and sizes is not None else None
+    return Facts(records, shares or (asked or 0.0,) * parties, limit, widths(config), summed, protected)
 
 
 def planned(config: Config, epsilon: float | None, delta: float | None, count: int | None = None) -> dict[str, Any]:

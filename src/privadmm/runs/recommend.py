@@ -65,6 +65,7 @@ class Facts:
     delta: float
     dims: Mapping[Encoding, int] = field(default_factory=dict)
     sum: SecureSum | None = None  # how messages are summed securely; None: each has noise of its own
+    protected: int | None = None  # records that delta is for, held-out ones too; None: no more than `records`
 
     def __post_init__(self) -> None:
         check_whole(records=self.records, parties=len(self.epsilons))
@@ -292,7 +293,7 @@ class Recommendation:
             "methods": [{"method": name, **row_of(name, expected)} for name, expected in self.methods],
             "with_secure_sum": self.gain,
             "warning": self.warning,
-            "delta_warning": large_delta(facts.delta, facts.records),
+            "delta_warning": large_delta(facts.delta, facts.protected or facts.records),
         }
 
 

@@ -26,6 +26,8 @@ from privadmm.privacy.accounting import Plan
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.mechanisms import Call, Simulation
 
+SAME = ("dim", "rounds", "loss", "regularizer", "weighting", "C")  # what public facts of runs abreast have in common
+
 
 @dataclass(frozen=True)
 class Abreast(DPADMM):
@@ -75,7 +77,12 @@ class Together(NamedTuple):
 def abreast(jobs: Sequence[Job], shards: Shards, seed: int) -> Together:
     """Join jobs on these records that differ in their noise alone, alike at all providers and in all rounds."""
     z, methods = list[float](), set[DPADMM]()
+    first = jobs[0].public
     for job in jobs:
+        other = job.public
+        alike = all(getattr(other, name) == getattr(first, name) for name in SAME)
+        if not alike or not np.array_equal(other.sizes, first.sizes):
+            raise ValueError("runs abreast differ in their noise alone: one problem, with as many rounds")
         assert isinstance(job.algorithm, DPADMM)
         every = {job.algorithm.ratio(job.public, t).tobytes() for t in range(job.public.rounds)}
         ratios = job.algorithm.ratio(job.public, 0)

@@ -9,7 +9,7 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -111,7 +111,10 @@ class Run:
         if self.result is not None and (kept := self.result.get("shape")) is not None:
             return preview.Shape(tuple(kept["records"]), kept["dim"], tuple(kept.get("columns", ())))
         try:
-            return None if self.config is None else preview.shape(self.config)
+            if self.config is None:
+                return None
+            # A declared number of records is for forecasts: nothing compares it with the records of the run.
+            return preview.shape(replace(self.config, parties=replace(self.config.parties, records=None)))
         except (PrivadmmError, OSError):
             return None
 

@@ -16,7 +16,7 @@ RECORDS = {
     "replace-one": (
         "One record is one row at one party: all that it says, its features and its label. The guarantee compares the "
         "data with the same data in which one such row says anything else. How many rows a party has is not hidden. "
-        "A person with several rows loses more, at most as many times epsilon as there are rows."
+        "A person with several rows loses more: up to as many times epsilon as there are rows, and at a larger delta."
     ),
     "label": (
         "One record is the label of one row. The guarantee compares the data with the same data in which that one "

@@ -285,9 +285,9 @@ def node_keys(place: Coordinator) -> str:
 
 
 def app(place: Coordinator) -> str:
-    path, here = place.app / "pyproject.toml", str(place.folder.absolute())
+    path, here = place.app / "pyproject.toml", place.folder.absolute()
     named = load(path)[1].get("tool", {}).get("flwr", {}).get("app", {}).get("config", {}).get("coordinator")
-    if named != here:
+    if not isinstance(named, str) or Path(named).resolve() != here.resolve():
         raise ConfigError(f"{path}: coordinator is {named!r}; set it to {here}")
     return "is for this directory"
 

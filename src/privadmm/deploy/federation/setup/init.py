@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from privadmm.config import build, build_columns, build_rows
-from privadmm.config.file import Config
+from privadmm.config.file import Config, check_seed
 from privadmm.data import splits
 from privadmm.data.files import write_text
 from privadmm.data.readers import Records
@@ -96,6 +96,7 @@ def init(config: Config, folder: Path, host: str, port: int, rehearse: bool, lis
     """Write everything into a folder that does not exist yet or is empty."""
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"{folder}: is not empty; name another directory for the federation")
+    check_seed(config)
     shares = split(config) if rehearse else awaited(config)
     # What a job costs may depend on the sizes. A job that is impossible fails here, and not at the parties.
     job = replace(shares.config, parties=replace(shares.config.parties, sizes=tuple(shares.sizes) or None))

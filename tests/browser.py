@@ -21,7 +21,9 @@ in_a_browser = pytest.mark.skipif(
 
 def pictures(otherwise: Path) -> Path:
     """The folder for pictures."""
-    return Path(os.environ.get("PRIVADMM_SHOTS") or otherwise)
+    place = Path(os.environ.get("PRIVADMM_SHOTS") or otherwise)
+    place.mkdir(parents=True, exist_ok=True)
+    return place
 
 
 def driven(script: Path, *words: object) -> dict[str, Any]:

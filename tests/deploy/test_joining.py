@@ -258,7 +258,7 @@ def test_admitting_shows_keys_and_asks(place: Place) -> None:
     said = some.call("admit", some.fed, *replies, code=2).out
     for number in range(2):
         mark = keys.fingerprint(public_half(some.own(number) / "node-key"))
-        assert f"Clinic {number}  {mark}  new" in said
+        assert f'{mark}  new  "Clinic {number}"' in said
     done = some.call("admit", some.fed, *replies, "--yes")
     assert ("Compare" in done.out, "No reply yet of party-2" in done.out) == (True, True)
     assert [path.name for path in sorted(some.coordinator.keys.glob("*.pub"))] == ["party-0.pub", "party-1.pub"]

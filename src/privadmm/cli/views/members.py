@@ -86,9 +86,9 @@ def listed(changes: Sequence[Change]) -> list[dict[str, Any]]:
 
 
 def rows(parties: list[dict[str, Any]]) -> list[str]:
-    width = max((len(one["name"]) for one in parties), default=0)
-    form = "  party {party:<3} {name:<{width}}  {fingerprint}  {said}"
-    return [form.format(**one, width=width, said=SAID[one["state"]]) for one in parties]
+    """A line for each; its name comes last and quoted, since whoever wrote it may have written a fingerprint there."""
+    form = '  party {party:<3} {fingerprint}  {said}  "{name}"'
+    return [form.format(**one, said=SAID[one["state"]]) for one in parties]
 
 
 def admitting_text(changes: Sequence[Change]) -> str:

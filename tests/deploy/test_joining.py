@@ -244,6 +244,31 @@ def test_pinning_asks_and_shows_one_code_to_all(place: Place) -> None:
     assert "as before" in some.call("pin", some.own(0), some.own(1) / "reply.toml", "--yes").out
 
 
+def test_keys_are_compared_again_after_the_question(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody else admits another key for the party while a person thinks: that key is not written over."""
+    from privadmm.cli import federation_members as members
+    from privadmm.deploy.federation.setup import joining
+    from privadmm.deploy.federation.setup.invitation import Peers, signed_reply
+
+    some = Organisations(place)
+    some.join(0)
+    reply, others = some.own(0) / "reply.toml", some.root / "others.toml"
+    key = some.root / "node-key"
+    keys.make_node_key(some.root)
+    federation = some.coordinator.reached.federation
+    others.write_text(Peers((signed_reply(0, federation, "Clinic 0", key, public_half(key)),)).written("others.toml"))
+
+    def meanwhile(*_: object) -> bool:
+        joining.admit(joining.look_at(some.coordinator, [others]))
+        return True
+
+    monkeypatch.setattr(members, "agreed", meanwhile)
+    said = some.call("admit", some.fed, reply, code=2).err
+    assert "another key" in said or "admitted while you were asked" in said
+    kept = (some.coordinator.keys / "party-0.pub").read_bytes()
+    assert keys.fingerprint(kept) == keys.fingerprint(public_half(key))
+
+
 def test_admitting_shows_keys_and_asks(place: Place) -> None:
     """Where nobody can be asked nothing is taken, as by `pin`."""
     some = Organisations(place)

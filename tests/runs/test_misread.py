@@ -1,6 +1,7 @@
 """What a simulation tells about cells and rows that were not read as they stood, and what a deployment does not."""
 
 import csv
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -98,3 +99,12 @@ def test_a_delta_that_promises_nothing_warns(patients: Place, command: str, delt
     words = " ".join((said.out + said.err).split())
     assert ("is not below 1/48" in words) is large
     assert ("Choose delta = 0.001 or less" in words) is large
+
+
+def test_a_recommendation_counts_held_out_records_for_delta(place: Place) -> None:
+    """They are protected too: 1/40 would do for the records trained on, and not for all."""
+    held = {"evaluation": {"kind": "private", "held_out": 0.25}}
+    public = {"parties": {"sizes": [16, 16, 16]}, "data": {"dim": 3}, "privacy": {"delta": 1 / 40}}
+    said = json.loads(place.call("recommend", place.config(**public, **held), "--json").out)
+    assert said["records"] == 36
+    assert "1/48" in said["delta_warning"]

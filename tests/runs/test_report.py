@@ -9,7 +9,7 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -22,7 +22,7 @@ from contract_tools import Player, Recorder
 from federations import federated
 from ledgers import NOISE, ONE, POLICY, begin, opened, pay
 from privadmm.cli.views import steward
-from privadmm.errors import ConfigError, DataError, DivergedError, LockedError, RefusedError
+from privadmm.errors import ConfigError, DataError, DivergedError, InterruptedRunError, LockedError, RefusedError
 from privadmm.privacy.anchor import AnchorFile
 from privadmm.privacy.backups import Decision, backup, restore
 from privadmm.privacy.ledger import Asked, Tick
@@ -199,30 +199,40 @@ def test_what_is_not_private_is_called_so(place: Place) -> None:
     assert words.NOTHING in page.text
 
 
-def test_an_unfinished_run_says_what_it_will_cost_and_has_cost(place: Place) -> None:
-    def stop(job: Any, done: int) -> Any:
-        from contextlib import contextmanager
+@contextmanager
+def interrupted_at_round_3() -> Iterator[Any]:
+    """Stand in for a progress bar, in front of which somebody presses Ctrl-C."""
 
-        @contextmanager
-        def shown() -> Iterator[Any]:
-            def callback(view: Any) -> None:
-                if view.progress.round == 3:
-                    raise KeyboardInterrupt
+    def callback(view: Any) -> None:
+        if view.progress.round == 3:
+            raise KeyboardInterrupt
 
-            yield callback
+    yield callback
 
-        return shown()
 
-    from privadmm.errors import InterruptedRunError
-
+def interrupt(place: Place, changes: dict[str, Any]) -> None:
     with pytest.raises(InterruptedRunError):
-        place.run(with_changes(PRIVATE, {"parties": {"sizes": [16, 16, 16]}, "data": {"dim": 3}}), bar=stop)
+        place.run(with_changes(PRIVATE, changes), bar=lambda job, done: interrupted_at_round_3())
+
+
+def test_an_unfinished_run_says_what_it_will_cost_and_has_cost(place: Place) -> None:
+    interrupt(place, {"parties": {"sizes": [16, 16, 16]}, "data": {"dim": 3}})
     card = card_of(place.out)
     assert card.status.startswith("not finished")
     assert card.epsilon == pytest.approx(1.0, rel=1e-6)
     assert all(row.spent is not None and 0 < row.spent < 0.9 for row in card.budgets)
     assert all(row.committed == pytest.approx(1.0, rel=1e-6) for row in card.budgets)
     assert "The run is not finished" in Page(render(card)).first_screen
+
+
+def test_a_declared_number_of_records_is_no_reason_for_an_epsilon(place: Place) -> None:
+    """Nothing compares it with the records of a run that did not end; what a fixed noise costs would follow from it."""
+    interrupt(place, {"parties": {"records": 48_000_000}, "data": {"dim": 3}})
+    run = Run.at(place.out, None)
+    assert run.config is not None
+    assert run.config.parties.records == 48_000_000
+    assert run.shape is not None
+    assert not isinstance(run.shape.sizes, tuple)
 
 
 def test_a_run_that_ran_away_and_one_that_was_ended(place: Place) -> None:

@@ -5,6 +5,7 @@ delta). The method gets the epsilon that is left: its events, counted together w
 party's total.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -18,7 +19,7 @@ from privadmm.privacy.events import Event
 
 
 @dataclass(frozen=True)
-class SharedBudget:
+class SharedBudget(ABC):
     """`method`, and the share of the budget that other releases beside it have."""
 
     method: Algorithm
@@ -37,13 +38,13 @@ class SharedBudget:
             object.__setattr__(self, name, getattr(self.method, name))
         object.__setattr__(self, "adjacencies", ("replace-one",) if self.method.adjacencies else ())
 
+    @abstractmethod
     def shifted(self, public: Public) -> Public:
         """Facts of the method that need no plan, such as the shapes of messages and its number of rounds."""
-        raise NotImplementedError
 
+    @abstractmethod
     def parts(self, target: Target) -> tuple[float, ...]:
         """The share of each of the releases beside the method."""
-        raise NotImplementedError
 
     def inside(self, public: Public) -> Public:
         """The public facts of the method: `shifted`, and the budget that is left."""
@@ -76,8 +77,9 @@ class SharedBudget:
     def plan(self, public: Public) -> Plan:
         return public.once(self, lambda: shared(self.planned(public)))
 
+    @abstractmethod
     def planned(self, public: Public) -> Plan:
-        raise NotImplementedError
+        """The events of the method and of the releases beside it."""
 
     def condition(self, public: Public) -> float:
         return self.method.condition(self.inside(public))

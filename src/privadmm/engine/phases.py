@@ -12,6 +12,7 @@ which replay, partition and kill tests call directly, the worker wraps in a ledg
 only carry the arguments of.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Literal, Protocol, TypeVar
@@ -256,15 +257,15 @@ class Mapped:
 
 
 @dataclass(frozen=True)
-class Wrapped:
+class Wrapped(ABC):
     """The memory of a coordinator that does more than the method, and inside it the method's own."""
 
     inner: Any
 
     @property
+    @abstractmethod
     def front(self) -> int:
         """How many numbers stand in front of the method's own message."""
-        raise NotImplementedError
 
 
 def features(memory: Any) -> Map | None:

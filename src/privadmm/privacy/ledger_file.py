@@ -368,7 +368,10 @@ def identity_of(path: Path) -> Identity | None:
 
 
 def row_with(path: Path, head: str) -> int | None:
-    """The number of the row with this hash in the ledger at the path; 0: its chain starts from it; None: no row."""
+    """Find the row with this hash in a ledger, and return its number.
+
+    0 stands for the hash from which the chain starts. None: the ledger has no such row.
+    """
     with readable(path), closing(connect(path, read_only=True)) as db:
         if head == hash_of(facts_of(db)):
             return 0

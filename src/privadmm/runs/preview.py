@@ -277,7 +277,7 @@ def facts(config: Config, count: int | None = None, epsilon: float | None = None
 
 
 def planned(config: Config, epsilon: float | None, delta: float | None, count: int | None = None) -> dict[str, Any]:
-    """Plan for this budget: the noise of each release, and what the worst party has spent after each round.
+    """Plan for this budget: how much noise each release gets, and epsilon of whoever has spent most, after each round.
 
     What is left out of it is the config's.
     """

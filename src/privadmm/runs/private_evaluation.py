@@ -31,9 +31,10 @@ WORDS = "held-out records, by a charged release with noise"
 
 @dataclass(frozen=True)
 class Counted:
-    """What was released of held-out records: counts (2, B) by class and bin of n of them, sums (3,), the noise of each.
+    """What two releases, with noise, told of held-out records.
 
-    `summed` are in the sums: fewer than n, if a party left in between.
+    The first counted n of them by class and by bin of their score: `counts`, (2, B). The second summed three figures
+    over `summed` of them, fewer than n if a party left in between: `sums`, (3,). `sigma` is the noise of each release.
     """
 
     n: int

@@ -61,7 +61,7 @@ class Side:
 
 
 def by_itself(part: Part) -> dict[str, Any]:
-    """The shortest of a few times of this part, for one unit of the workload."""
+    """Time this part alone, a few times; the shortest time counts, for one unit of the workload (a round, say)."""
     first = timed(part.run)[2]
     turns = [timed(part.run, max(1, math.ceil(SHORT / max(first, 1e-6))))[1:] for _ in range(PARTS)]
     cpu, wall = (part.times * min(each) for each in zip(*turns, strict=True))

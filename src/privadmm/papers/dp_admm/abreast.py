@@ -26,7 +26,17 @@ from privadmm.privacy.accounting import Plan
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.mechanisms import Call, Simulation
 
-SAME = ("dim", "rounds", "loss", "regularizer", "weighting", "C")  # what public facts of runs abreast have in common
+SAME = (
+    "dim",
+    "rounds",
+    "loss",
+    "regularizer",
+    "weighting",
+    "C",
+    "replicas",
+    "start",
+    "columns",
+)  # what public facts of runs abreast have in common
 
 
 @dataclass(frozen=True)
@@ -80,7 +90,10 @@ def abreast(jobs: Sequence[Job], shards: Shards, seed: int) -> Together:
     first = jobs[0].public
     for job in jobs:
         other = job.public
+        if not isinstance(other.privacy, Target) or not isinstance(first.privacy, Target):
+            raise ValueError("runs abreast differ in their noise: each has some")
         alike = all(getattr(other, name) == getattr(first, name) for name in SAME)
+        alike &= replace(other.privacy, epsilon=None, decay=1.0) == replace(first.privacy, epsilon=None, decay=1.0)
         if not alike or not np.array_equal(other.sizes, first.sizes):
             raise ValueError("runs abreast differ in their noise alone: one problem, with as many rounds")
         assert isinstance(job.algorithm, DPADMM)

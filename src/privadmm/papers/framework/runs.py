@@ -68,7 +68,7 @@ def accuracies(pooled: Shards, w: Floats) -> Floats:
 
 
 class Counting:
-    """A loss that counts for how many records its derivatives were asked for."""
+    """A loss that counts its work: of how many records it computed first and second derivatives."""
 
     def __init__(self, loss: Loss) -> None:
         self.loss, self.asked = loss, {"deriv": 0, "curv": 0}

@@ -38,7 +38,7 @@ def time(moment: str) -> str:
 
 
 def sentence(value: object) -> str:
-    """A sentence as HTML; a fingerprint in it is broken between two bytes only."""
+    """A sentence as HTML, in which a long fingerprint may go on in the next line, after any of its colons."""
     return FINGERPRINT.sub(lambda found: f"<code>{found[0].replace(':', ':<wbr>')}</code>", text(value))
 
 

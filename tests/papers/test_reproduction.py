@@ -331,7 +331,8 @@ def test_every_paper_has_a_reference_and_counts_that_its_page_shows() -> None:
         assert f"{count['ours']['held']} of {count['ours']['claims']} of our own expectations hold" in page
         for whose in count.values():
             assert whose["held"] + whose["failed"] + whose["unjudged"] == whose["claims"]
-        assert reference.doi or reference.arxiv
+        assert re.fullmatch(r"10\.\d{4,5}/\S+\d", reference.doi)
+        assert reference.published or reference.arxiv
         assert reference.link in page, f"docs/papers/{name}.md has no link to the paper"
         assert str(reference.year) in page
         assert reference.title in " ".join(page.split())

@@ -1,7 +1,8 @@
 """Who wrote the papers, where and when they appeared, and how many of their claims hold in the last full run.
 
-Titles, authors, venues and years are those printed on the papers or in library records. A DOI stands only where it was
-seen: printed on the paper (dvp) or in a catalogue (mr-admm). Everything else has its number on arXiv.
+Titles, authors, venues and years are those printed on the papers or in library records. A publisher's DOI stands only
+where it was seen: printed on the paper (dvp) or in a catalogue (mr-admm). The others have that of their preprint, which
+arXiv makes from its number.
 """
 
 import json
@@ -26,13 +27,18 @@ class Reference:
     venue: str
     volume: str = ""
     pages: str = ""
-    doi: str = ""
+    published: str = ""  # the publisher's DOI
     arxiv: str = ""
     note: str = ""
 
     @property
+    def doi(self) -> str:
+        """The publisher's DOI, or else the preprint's."""
+        return self.published or f"10.48550/arXiv.{self.arxiv}"
+
+    @property
     def link(self) -> str:
-        return f"https://doi.org/{self.doi}" if self.doi else f"https://arxiv.org/abs/{self.arxiv}"
+        return f"https://doi.org/{self.doi}"
 
     @property
     def names(self) -> str:
@@ -43,8 +49,7 @@ class Reference:
     def cited(self) -> str:
         """The paper in a line of text."""
         place = self.venue + (f" {self.volume}" if self.volume else "") + (f":{self.pages}" if self.pages else "")
-        number = f"doi:{self.doi}" if self.doi else f"arXiv:{self.arxiv}"
-        return f"{', '.join(self.authors)}: {self.title}. {place}, {self.year}. {number}"
+        return f"{', '.join(self.authors)}: {self.title}. {place}, {self.year}. doi:{self.doi}"
 
     @property
     def bibtex(self) -> str:
@@ -68,7 +73,7 @@ class Reference:
     def record(self) -> dict[str, Any]:
         return {
             **{"title": self.title, "authors": list(self.authors), "year": self.year, "venue": self.venue},
-            **{"doi": self.doi or None, "arxiv": self.arxiv or None, "link": self.link, "bibtex": self.bibtex},
+            **{"doi": self.doi, "arxiv": self.arxiv or None, "link": self.link, "bibtex": self.bibtex},
         }
 
 
@@ -82,7 +87,7 @@ REFERENCES = {
         year=2016,
         kind="inproceedings",
         venue="Proceedings of the 2016 ACM Workshop on Artificial Intelligence and Security (AISec)",
-        doi="10.1145/2996758.2996762",
+        published="10.1145/2996758.2996762",
     ),
     "mr-admm": Reference(
         key="zhang2020recycled",
@@ -92,7 +97,7 @@ REFERENCES = {
         kind="article",
         venue=FORENSICS,
         volume="15",
-        doi="10.1109/TIFS.2019.2947867",
+        published="10.1109/TIFS.2019.2947867",
     ),
     "dp-admm": Reference(
         key="huang2020dpadmm",

@@ -259,7 +259,8 @@ def of_numbers(values: Floats, odd: Odd) -> bool:
 
 def is_count(values: Floats, low: float, high: float) -> bool:
     """Whether whole numbers look like a count: from 0 or 1 on, and three quarters of them in the lowest fifth."""
-    return low >= 0 and values.min() <= 1 and high > FEW and float(np.quantile(values, 0.75)) <= high / 5
+    lowest, most = float(values.min()), float(np.quantile(values, 0.75))
+    return low >= 0 and lowest <= 1 and high > FEW and most <= high / 5
 
 
 def dated(words: Sequence[str], format: str) -> bool:

@@ -251,7 +251,7 @@ hostile = st.one_of(
     st.sampled_from(
         [*("", "?", "NaN", "inf", "-inf", "1e999", "0x10", "2020-02-30", "99.99.9999", "0000-00-00", "١٢", "\ud800"),
          *("1" * 5000, 10**400, 10**5000, Decimal("NaN"), Decimal("sNaN"), [1, 2], {}, (), 1j, np.float32("inf")),
-         *(np.datetime64("NaT"), math.nan, -0.0, 5e-324, 1.8e308, b"\xff", object)],
+         *(np.datetime64("NaT", "s"), math.nan, -0.0, 5e-324, 1.8e308, b"\xff", object)],
     ),
 )  # fmt: skip
 

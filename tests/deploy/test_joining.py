@@ -34,11 +34,10 @@ def without_superlink(monkeypatch: pytest.MonkeyPatch) -> None:
 class Organisations:
     """A coordinator and parties, each in a folder of its own. Files travel only by `send`."""
 
-    def __init__(self, place: Place, text: str = OWN_FILES, count: int = COUNT) -> None:
-        self.place, self.root = place, place.path
+    def __init__(self, place: Place, text: str = OWN_FILES, count: int = COUNT, words: tuple[str, ...] = ()) -> None:
+        self.place, self.root, self.fed = place, place.path, place.path / "hub" / "federation"
         (self.root / "config.toml").write_text(text.format(count=count, more=""))
-        self.call("init", self.root / "config.toml", "--out", self.root / "hub" / "federation", "--host", "hub.example")
-        self.fed = self.root / "hub" / "federation"
+        self.call("init", self.root / "config.toml", "--out", self.fed, "--host", "hub.example", *words)
         self.coordinator = Coordinator(self.fed / "coordinator")
 
     def call(self, *words: Any, code: int = 0) -> Outcome:
@@ -437,7 +436,7 @@ def test_a_place_in_the_middle_is_filled_again(place: Place) -> None:
 
 def test_lists_of_parties_are_changed_by_people(place: Place) -> None:
     text = OWN_FILES.replace("[algorithm]", 'leave = ["2@2"]\n\n[algorithm]')
-    some = Organisations(place, text)
+    some = Organisations(place, text, words=("--simulation",))
     job = some.coordinator.job.read_text()
     assert "[parties] leave" in some.call("add", some.fed, code=2).err
     assert some.coordinator.job.read_text() == job

@@ -35,16 +35,26 @@ def init(
     rehearse: Annotated[
         bool, Option("--rehearse", help="make every party here, with its records of \\[data], to try it on one machine")
     ] = False,
+    simulation: Annotated[
+        bool, Option("--simulation", help="keep a simulation's seed, to study: nobody's records are protected")
+    ] = False,
     purpose: Annotated[str | None, Option(help="what the job is for, in place of the file's")] = None,
     requester: Annotated[str | None, Option(help="who asks for it, in place of the file's")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write the coordinator's directory for the job in CONFIG.toml, and an invitation for each party."""
+    """Write the coordinator's directory for the job in CONFIG.toml, and an invitation for each party.
+
+    A config that simulates, as `privadmm init` writes it, becomes a deployment, and it is said what that changes.
+    """
     from privadmm.cli.views import federation as view
+    from privadmm.deploy.federation.setup.deployed import deployed, differences
     from privadmm.deploy.federation.setup.init import init as make
 
-    job = override(read(config), purpose=purpose, requester=requester)
-    steps = {"mode": job.run.mode, **view.commands(make(job, out, host, port, rehearse, listen))}
+    asked = override(read(config), purpose=purpose, requester=requester)
+    job = asked if rehearse or simulation else deployed(asked)
+    made = make(job, out, host, port, rehearse, listen)
+    changed = [] if rehearse else [vars(one) for one in differences(asked, read(made.coordinator.job))]
+    steps = {"mode": job.run.mode, "changed": changed, **view.commands(made)}
     emit(json.dumps(steps) if as_json else view.instructions(steps))
     if job.run.mode == "simulation" and not rehearse and not as_json:
         typer.echo(view.SIMULATION, err=True)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import ssl
@@ -127,6 +128,20 @@ def test_init_makes_a_deployment_and_says_what_that_changed(place: Place) -> Non
     assert policy.mode == "deployment"
     said = init(place, out="told")
     assert (said.code, said.err, "[run] seed: 1 -> left out" in said.out) == (0, "", True)
+
+
+def test_the_page_on_deploying_shows_the_job_that_init_makes(place: Place) -> None:
+    """From the config of the quick start: the recommended method."""
+    sample, own = EXAMPLES / "sample.csv", place.path / "schema.toml"
+    label, facts = ("--label", "readmitted"), ("--parties", 3, "--records", 3000, "--epsilon", 1)
+    assert place.call("schema", sample, *label, "--public", "--out", own).code == 0
+    columns = ("--schema", own, "--classes", "no,yes", "--party-column", "hospital")
+    config, source = place.path / "quick.toml", ("--source", place.path / "examples" / "patients.csv")
+    assert place.call("init", config, *source, *label, *columns, *facts).code == 0
+    assert place.call("federation", "init", config, "--out", place.path / "fed").code == 0
+    page = (EXAMPLES.parent / "docs" / "deploy.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"compares it -->\n```toml\n(.*?)```", page, re.DOTALL)
+    assert shown == (place.path / "fed" / "coordinator" / "job.toml").read_text(encoding="utf-8")
 
 
 def test_init_keeps_a_seed_only_if_it_is_told_to(place: Place) -> None:

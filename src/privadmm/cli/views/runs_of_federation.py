@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 from privadmm.algorithms.evaluation_noise import accuracy_words
 from privadmm.cli.views import screen
 from privadmm.cli.views.screen import Facts, escape
+from privadmm.engine.guarantees import less_than_asked
+from privadmm.privacy.accounting import printed
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -107,7 +109,8 @@ def finished(status: dict[str, Any], result: dict[str, Any]) -> str:
     """The end of a run that has a result."""
     facts: Facts = [
         ("finished", f"{result['rounds']} rounds in {duration(result['seconds'])}"),
-        ("epsilon", None if result["epsilon"] is None else f"{result['epsilon']:.4g} for each party at most"),
+        ("epsilon", None if result["epsilon"] is None else f"{printed(result['epsilon'])} for each party at most"),
+        ("less than asked", less_than_asked(result.get("secure_sum") or {})),
         ("transcript", str(result["transcript"])),
     ]
     for gone in result.get("absent", ()):

@@ -33,6 +33,7 @@ from privadmm.deploy.federation.setup.symptoms import (
     versions,
 )
 from privadmm.deploy.federation.signing import public_of
+from privadmm.engine.guarantees import less_than_asked
 from privadmm.engine.job import Job
 from privadmm.errors import ConfigError, LockedError, RefusedError
 from privadmm.privacy.accounting import epsilon, printed, totals
@@ -260,7 +261,8 @@ def proposed(place: Coordinator) -> str:
         raise ConfigError(f"{labels}: no such file; the coordinator's labels are read there")
     cost = "NOT PRIVATE" if job.epsilon is None else f"epsilon = {printed(job.epsilon, '.6g')} at delta = {job.delta:g}"
     said = f"{job.algorithm.name}, {job.public.rounds} rounds, {parties} parties, {cost} for each"
-    return "; ".join([said, *evaluation_of(job), *job.caveats])
+    capped = less_than_asked(job.in_sums.get("secure_sum", {}))
+    return "; ".join([said, *([] if capped is None else [capped]), *evaluation_of(job), *job.caveats])
 
 
 def evaluation_of(job: Job) -> list[str]:

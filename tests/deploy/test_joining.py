@@ -118,7 +118,7 @@ def test_join_counts_the_records_and_makes_nothing_if_it_cannot(place: Place) ->
     invitation = some.coordinator.invitations / "party-0.toml"
     bad = some.root / "bad.csv"
     bad.write_text("y,age\nyes,5\n")
-    done = some.call("join", invitation, "--out", some.own(0), "--records", bad, code=1)
+    done = some.call("join", invitation, "--out", some.own(0), "--records", bad, "--yes", code=1)
     assert "cannot be read as the invitation's [data] declares, and nothing was made" in done.err
     assert not (some.own(0) / "node-key").exists()
     assert some.join(0, "--json").object["records"] == 10
@@ -126,16 +126,49 @@ def test_join_counts_the_records_and_makes_nothing_if_it_cannot(place: Place) ->
     assert "exists already" in again.err
 
 
-def test_without_a_word_no_ledger_is_made(place: Place) -> None:
+@pytest.mark.parametrize("words", [(), ("--json",), ("--yes", "--no-ledger")])
+def test_where_nobody_can_be_asked_the_answer_is_an_option(words: tuple[str, ...], place: Place) -> None:
+    """Without it nothing is made: a party without a ledger would find out when a job comes."""
     some = Organisations(place)
-    data = own_csv(some.root / "data.csv", 12)
-    invitation = some.coordinator.invitations / "party-0.toml"
-    done = some.call("join", invitation, "--out", some.own(0), "--records", data)
-    assert "privadmm federation ledger" in done.out
+    data, invitation = own_csv(some.root / "data.csv", 12), some.coordinator.invitations / "party-0.toml"
+    done = some.call("join", invitation, "--out", some.own(0), "--records", data, *words, code=2)
+    assert "--yes" in done.err
+    assert "--no-ledger" in done.err
+    assert not some.own(0).exists()
+
+
+def test_a_ledger_may_be_made_later_and_a_node_needs_it(place: Place) -> None:
+    some = Organisations(place)
+    data, invitation = own_csv(some.root / "data.csv", 12), some.coordinator.invitations / "party-0.toml"
+    done = some.call("join", invitation, "--out", some.own(0), "--records", data, "--no-ledger")
+    make = f"privadmm federation ledger {some.own(0)}"
+    assert make in done.out
     assert "epsilon = 1.0" in done.out
     assert not (some.own(0) / "ledger.sqlite").exists()
+    refused = some.call("node", some.own(0), code=2)
+    assert "there is no ledger yet" in refused.err
+    assert make in refused.err
+    assert not (some.own(0) / "running.json").exists()
     some.call("ledger", some.own(0))
     assert (some.own(0) / "ledger.sqlite").exists()
+
+
+@pytest.mark.parametrize("left", ["ledger.sqlite-anchor", "data.csv-ledger"])
+def test_a_node_does_not_start_without_a_ledger_that_is_lost(left: str, place: Place) -> None:
+    """Anchor or note tell that there was one; what it had spent would be forgotten."""
+    some = Organisations(place).everybody()
+    some.run()
+    home = some.own(0)
+    traces = [home / "ledger.sqlite-anchor", home.parent / "data.csv-ledger", *home.glob("ledger.sqlite-keys")]
+    for file in (home / "ledger.sqlite", *(file for file in traces if file.name != left)):
+        file.unlink()
+    refused = some.call("node", home, code=1)
+    assert "is lost" in refused.err
+    assert left in refused.err
+    assert "privadmm ledger restore" in refused.err
+    assert not (home / "ledger.sqlite").exists()
+    checked = some.call("check", home, code=1)
+    assert "is lost" in checked.out
 
 
 def test_records_that_had_a_ledger_are_not_forgotten(place: Place) -> None:

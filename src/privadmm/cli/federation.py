@@ -94,11 +94,13 @@ def node(directory: Directory, health: Health = None, metrics: Metrics = None) -
     from privadmm.deploy.federation.layout import node_environment
     from privadmm.deploy.federation.party import read as read_party
     from privadmm.deploy.federation.setup import health as watch
+    from privadmm.deploy.federation.setup.joining import need_ledger
     from privadmm.deploy.federation.signing import public_of
 
     party = read_party(directory)
     key = directory / party.node.key
     check_node_key(key)
+    need_ledger(party)
     with marked(directory):
         need_port("127.0.0.1", party.node.port, "this party's node", "[node] port in party.toml")
         watched(lambda: watch.of_party(party), health, metrics)

@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -14,6 +14,9 @@ from privadmm.cli import federation_runs, steward
 from privadmm.cli.output import AsJson, ConfigFile, emit
 from privadmm.config.file import override, read
 from privadmm.errors import ClusterError, ConfigError
+
+if TYPE_CHECKING:
+    from privadmm.deploy.federation.layout import Coordinator
 
 app = typer.Typer(no_args_is_help=True, help="Train over organisations that keep their records (Flower).")
 for command in (*members.COMMANDS, *federation_runs.COMMANDS, *steward.COMMANDS):
@@ -139,7 +142,25 @@ def superlink(
         commands, environment = [place.superlink(at), place.superexec()], superlink_environment(place)
         watched(lambda: watch.of_coordinator(place), health, metrics)
         Registrar(place, os.environ | environment).start()
-        kept_up("the SuperLink", place.folder, commands, environment)
+        kept_up("the SuperLink", place.folder, commands, environment, announce=lambda: listening(place, at))
+
+
+def listening(place: "Coordinator", at: str) -> bool:
+    """Say that the SuperLink listens, where, and whose certificate it shows; whether it does."""
+    from privadmm.deploy.federation.hub.state import note
+    from privadmm.deploy.federation.hub.supervisor import reachable
+    from privadmm.deploy.federation.keys import certificate_fingerprint
+
+    if not reachable(*place.address):
+        return False
+    reached, mark = place.reached, certificate_fingerprint((place.certificates / "ca.pem").read_bytes())
+    where = f"{at}:{reached.port}"
+    typer.echo(
+        f"privadmm: the SuperLink listens at {where}; parties reach it at {reached.address}, with the authority {mark}",
+        err=True,
+    )
+    note(place, "listening", listen=where, address=reached.address, authority=mark)
+    return True
 
 
 def watched(facts: Callable[[], dict[str, Any]], health: int | None, metrics: Path | None) -> None:
@@ -152,12 +173,19 @@ def watched(facts: Callable[[], dict[str, Any]], health: int | None, metrics: Pa
         watch.export(metrics, facts)
 
 
-def kept_up(what: str, directory: Path, commands: list[list[str]], environment: dict[str, str], hint: str = "") -> None:
+def kept_up(
+    what: str,
+    directory: Path,
+    commands: list[list[str]],
+    environment: dict[str, str],
+    hint: str = "",
+    announce: Callable[[], bool] | None = None,
+) -> None:
     """Run these commands, and start them again if they end, until somebody stops us; for ever, if there is a hint."""
     from privadmm.deploy.federation.hub.supervisor import keep_up
 
     try:
-        code = keep_up(commands, os.environ | environment, bool(hint), hint)
+        code = keep_up(commands, os.environ | environment, bool(hint), hint, announce)
     except FileNotFoundError:
         raise ConfigError("Flower is not installed: pip install 'privadmm[flower]'") from None
     if code:

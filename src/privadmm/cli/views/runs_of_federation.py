@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from privadmm.algorithms.evaluation_noise import accuracy_words
 from privadmm.cli.views import screen
 from privadmm.cli.views.screen import Facts, escape
+from privadmm.deploy.federation.hub.state import UNHEARD
 from privadmm.engine.guarantees import less_than_asked
 from privadmm.privacy.accounting import printed
 
@@ -17,9 +18,14 @@ STATES = {
     "left": "red",
     "answered": "green",
     "asked": "yellow",
+    UNHEARD: "yellow",
     "waits for its steward": "yellow",
     "not there": "yellow",
 }
+MAY_HAVE_SPENT = (
+    "Who was asked and not heard may have answered, and spent one round more than is shown: its own ledger knows. "
+    "`run --resume` takes that answer, and it costs nothing again."
+)
 
 
 def headline(status: dict[str, Any]) -> str:
@@ -83,6 +89,8 @@ def live(status: dict[str, Any]) -> "Group":
         parts.append(Text(f"its private evaluation will know the {accuracy_words(status['evaluation'])}"))
     if status.get("parties"):
         parts.append(parties(status))
+        if any(party["state"] == UNHEARD for party in status["parties"]):
+            parts.append(Text(MAY_HAVE_SPENT))
     return Group(*parts)
 
 

@@ -505,3 +505,69 @@ def test_an_invitation_that_is_none(place: Place) -> None:
         path.write_text(text.replace(before, after, 1))
         assert told in some.call("join", path, "--out", some.own(0), code=2).err
     assert not (some.own(0) / "node-key").exists()
+
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        ("reply", "a party's reply"),
+        ("peers", "a peers.toml"),
+        ("invitation", "the invitation of party 1"),
+        ("party", "a party's party.toml"),
+        ("config", "the config of a job"),
+        ("settings", "coordinator.toml"),
+        ("ledger", "a database, as ledgers are"),
+        ("key", "A PRIVATE KEY"),
+        ("ca", "a certificate"),
+        ("csv", "perhaps a table of records"),
+        (PNG, "a picture (PNG)"),
+        (b"", "empty"),
+        (b"  \n", "empty"),
+        (b"\xff\xfe\x00", "no text"),
+        (b"{}", "a JSON file"),
+        (b"[one]\n", "a TOML file with [one]"),
+        (b"one = 1\n", "a TOML file without the sections"),
+    ],
+)
+def test_a_file_in_the_place_of_another_is_called_what_it_is(given: str | bytes, what: str, place: Place) -> None:
+    """And it is said what was expected, and which command makes that."""
+    some = Organisations(place)
+    some.join(0)
+    here, hub = some.own(0), some.coordinator
+    files = {"reply": here / "reply.toml", "peers": hub.peers, "invitation": hub.invitations / "party-1.toml"}
+    files |= {"party": here / "party.toml", "config": some.root / "config.toml", "settings": hub.settings}
+    files |= {"ledger": here / "ledger.sqlite", "key": here / "node-key", "ca": here / "ca.pem"}
+    files["csv"] = here.parent / "data.csv"
+    path = some.root / "given" if isinstance(given, bytes) else files[given]
+    if isinstance(given, bytes):
+        path.write_bytes(given)
+    if given != "invitation":
+        done = some.call("join", path, "--out", some.own(1), "--yes", code=2)
+        for words in (f"{path}: is ", what, "an invitation was expected", "`privadmm federation init`"):
+            assert words in done.err
+        assert not some.own(1).exists()
+    if given not in ("reply", "peers"):
+        for words in (("admit", some.fed, path, "--yes"), ("pin", here, path, "--yes")):
+            said = some.call(*words, code=2).err
+            for part in (f"{path}: is ", what, "reply.toml", "`privadmm federation join`", "peers.toml"):
+                assert part in said
+    assert not list(hub.keys.glob("*.pub"))
+    assert not list((here / "peers").iterdir())
+
+
+def test_keys_of_another_federation(place: Place) -> None:
+    some = Organisations(place)
+    some.join(0)
+    old = some.send(some.own(0) / "reply.toml", some.root / "mail")
+    for folder in (some.fed, some.own(0).parent):
+        folder.rename(some.root / f"gone-{folder.name}")
+    other = Organisations(place)
+    other.join(1)
+    for words in (("admit", other.fed, old, "--yes"), ("pin", other.own(1), old, "--yes")):
+        said = other.call(*words, code=2).err
+        assert f"{old}: the reply of party 0 is for another federation" in said
+        assert other.coordinator.reached.federation[:8] in said
+        assert "`privadmm federation join`" in said

@@ -44,11 +44,12 @@ def client_runtime() -> ModuleType:
 def node() -> None:
     """Run a party's node."""
     from privadmm.deploy.flower.connection import hush, own_connection, tell_connection
-    from privadmm.deploy.flower.stale_letters import keep_in_step
+    from privadmm.deploy.flower.stale_letters import end_unanswered, keep_in_step
 
     known_flower()
     main = import_module("flwr.supernode.start_client_internal")
     keep_in_step(main)
+    end_unanswered(import_module("flwr.supernode.nodestate.in_memory_nodestate"))
     tell_connection(main, import_module("flwr.supernode.fleet_http_connection"), own_connection())
     hush()
     import_module("flwr.supernode.cli").flower_supernode()

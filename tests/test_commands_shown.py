@@ -32,6 +32,7 @@ MARK = re.compile(r"<!-- not run: ([^>]+?) -->\s*\Z")
 # Pages whose commands are not run from the page, and why.
 ELSEWHERE = {
     "docs/deploy.md": "several machines; tests/deploy/test_joining.py and tests/deploy/test_flower_runs.py run these",
+    "docs/dask.md": "several machines; tests/deploy/test_dask.py and tests/deploy/test_dask_operations.py run these",
     "docs/operations.md": "services, a running federation; tests/deploy/test_operations.py, tests/deploy/test_kit.py",
     "docs/errata.md": "it is itself a test: tests/papers/errata",
     "docs/theory.md": "forms; tests/papers/test_theory.py and tests/papers/test_tradeoff.py run them",

@@ -17,6 +17,7 @@ from privadmm.deploy.federation.hub.coordinator import Patience
 from privadmm.deploy.federation.hub.state import Files, Status, Wanted, driving, note, standing, wanted
 from privadmm.deploy.federation.hub.supervisor import Resumption
 from privadmm.deploy.federation.protocol import Letter
+from privadmm.deploy.federation.setup.health import of_coordinator
 from privadmm.runs.federated import Asked, end, federate
 from privadmm.runs.reporting import Reporter, StopRequestedError
 from privadmm.runs.rundir import RunDir
@@ -190,6 +191,30 @@ def wanted_run(folder: Path) -> Wanted | None:
     from privadmm.deploy.federation.layout import Coordinator
 
     return wanted(Coordinator(folder))
+
+
+PARTIES = [
+    {"party": number, "name": name, "state": said, "epsilon_spent": 0.25, "epsilon_left": 0.75}
+    for number, (name, said) in enumerate([("north", "asked"), ("south", "answered"), ("lakeside", "left")])
+]
+
+
+@pytest.mark.parametrize("ended", ["stopped", "failed", "running"])
+def test_nobody_is_waited_for_once_a_run_is_over(ended: str, made: Federated, folder: Path, place: Place) -> None:
+    """Who was asked when it ended was not heard, and may have paid for its answer."""
+    claimed(folder, state=ended, parties=PARTIES, waiting_for=["north"], seconds_left=120.0)
+    found = standing(made.made.coordinator)
+    assert [party["state"] for party in found["parties"]] == ["asked, not heard", "answered", "left"]
+    assert (found["waiting_for"], found["seconds_left"]) == ([], None)
+    said = " ".join(place.call("federation", "status", folder).out.split())
+    assert "asked, not heard" in said
+    assert "its own ledger knows" in said
+    if ended != "running":
+        told = of_coordinator(made.made.coordinator)["run"]
+        assert (told["parties"][0]["state"], told["waiting_for"]) == ("asked, not heard", [])
+    with driving(made.made.coordinator):
+        claimed(folder, state="running", parties=PARTIES, waiting_for=["north"], beat=state.now())
+        assert standing(made.made.coordinator)["parties"][0]["state"] == "asked"
 
 
 def test_stopping_what_nobody_drives(made: Federated, folder: Path, place: Place) -> None:

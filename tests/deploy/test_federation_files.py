@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import ssl
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from privadmm.config.file import read
 from small_runs import PRIVATE, SECURE, Outcome, Place, wait_for, with_changes
 
 pytest.importorskip("cryptography")
@@ -22,10 +24,14 @@ from privadmm.deploy.federation import keys
 from privadmm.deploy.federation.hub.supervisor import keep_up, need_port
 from privadmm.deploy.federation.layout import Coordinator
 from privadmm.deploy.federation.party import read as read_party
+from privadmm.deploy.federation.proposal import neutral, written
 from privadmm.deploy.federation.setup import doctor
+from privadmm.deploy.federation.setup.deployed import deployed, differences
+from privadmm.deploy.federation.setup.invitation import read_invitation
 from privadmm.errors import ConfigError
 
 PORT = 9177
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture(autouse=True)
@@ -106,16 +112,58 @@ def test_init_says_how_to_start(place: Place) -> None:
     assert (again.code, "is not empty; name another directory" in again.err) == (2, True)
 
 
-def test_init_says_that_it_is_a_simulation(place: Place) -> None:
-    """A config without a mode is one, and would pass for the real thing."""
-    said = init(place, out="simulated")
-    assert (said.code, "is a simulation" in said.err, 'mode = "deployment"' in said.err) == (0, True, True)
-    assert init(place, "--json", out="for-machines").object["mode"] == "simulation"
+def test_init_makes_a_deployment_and_says_what_that_changed(place: Place) -> None:
+    """A config that simulates would pass for the real thing; whoever wants a seed has to say so."""
+    real = init(place, "--json", out="real", parties={"leave": ["2@2"]})
+    job = read(place.path / "real" / "coordinator" / "job.toml")
+    assert real.object["mode"] == job.run.mode == "deployment"
+    assert job.run.seed is job.parties.leave is None
+    changed = {one["key"]: (one["before"], one["after"]) for one in real.object["changed"]}
+    assert changed["[run] mode"] == ("simulation", "deployment")
+    assert changed["[run] seed"] == (1, None)
+    assert changed["[parties] leave"] == (["2@2"], None)
+    assert "[data] source" in changed
+    assert not {key for key in changed if key.split()[0] in ("[algorithm]", "[loss]", "[privacy]", "[regularizer]")}
+    policy = read_invitation(place.path / "real" / "coordinator" / "invitations" / "party-0.toml").policy
+    assert policy.mode == "deployment"
+    said = init(place, out="told")
+    assert (said.code, said.err, "[run] seed: 1 -> left out" in said.out) == (0, "", True)
+
+
+def test_the_page_on_deploying_shows_the_job_that_init_makes(place: Place) -> None:
+    """From the config of the quick start: the recommended method."""
+    sample, own = EXAMPLES / "sample.csv", place.path / "schema.toml"
+    label, facts = ("--label", "readmitted"), ("--parties", 3, "--records", 3000, "--epsilon", 1)
+    assert place.call("schema", sample, *label, "--public", "--out", own).code == 0
+    columns = ("--schema", own, "--classes", "no,yes", "--party-column", "hospital")
+    config, source = place.path / "quick.toml", ("--source", place.path / "examples" / "patients.csv")
+    assert place.call("init", config, *source, *label, *columns, *facts).code == 0
+    assert place.call("federation", "init", config, "--out", place.path / "fed").code == 0
+    page = (EXAMPLES.parent / "docs" / "deploy.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"compares it -->\n```toml\n(.*?)```", page, re.DOTALL)
+    assert shown == (place.path / "fed" / "coordinator" / "job.toml").read_text(encoding="utf-8")
+
+
+def test_init_keeps_a_seed_only_if_it_is_told_to(place: Place) -> None:
+    said = init(place, "--simulation", out="simulated")
+    assert (said.code, "is a simulation" in said.err) == (0, True)
+    assert init(place, "--simulation", "--json", out="for-machines").object["mode"] == "simulation"
     assert "is a simulation" not in init(place, "--rehearse", out="rehearsed").err
-    real = init(place, out="real", run={"mode": "deployment", "seed": None, "ledger": "x"})
-    assert (real.code, real.err) == (0, "")
+    assert init(place, out="real", run={"mode": "deployment", "seed": None, "ledger": "x"}).code == 0
     seeded = init(place, out="seeded", run={"mode": "deployment", "seed": 0, "ledger": "x"})
     assert (seeded.code, "[run] seed" in seeded.err, (place.path / "seeded").exists()) == (2, True, False)
+
+
+@pytest.mark.parametrize("example", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.stem)
+def test_every_example_can_become_a_deployment(example: Path, tmp_path: Path) -> None:
+    """As a party reads it: whatever a simulation may have and a deployment may not is gone."""
+    config = read(example)
+    job = neutral(deployed(config))
+    (tmp_path / "job.toml").write_text(written(job))
+    assert written(neutral(read(tmp_path / "job.toml"))) == written(job)
+    keys = [one.key for one in differences(config, job)]
+    assert {"[run] mode", "[run] seed", "[data] source"} <= set(keys)
+    assert differences(job, job) == []
 
 
 def test_a_folder_may_be_named_by_way_of_another(place: Place, made: Path) -> None:

@@ -299,6 +299,20 @@ def test_the_same_transcript_on_other_shapes(kind: str, tables: dict[str, Any], 
             assert key_of(ledger, job_of(Path(result["out"]))) is None
 
 
+@pytest.mark.parametrize("how", ["SIGKILL", "SIGTERM"])
+def test_a_process_that_ends_before_it_reads_its_letter(how: str, tmp_path: Path, whole: str) -> None:
+    """Nobody else would answer that letter: the node says so, and it is sent again."""
+    with deployed(tmp_path, STAR) as made:
+        unread = made.federated.folders[1] / "unread"
+        made.run(out="runs/first")
+        made.wait_for(lambda: made.at(f"round 1 of {ROUNDS}"), "a round")
+        unread.write_text(how)
+        made.wait_for(lambda: not unread.exists(), "a process that ends")
+        result = made.finish()
+        assert result["transcript"] == whole
+        in_order(made, result, [ROUNDS] * 3)
+
+
 @pytest.mark.parametrize("act", ["fails", "dies"])
 def test_a_party_that_fails_in_a_deployment_is_locked(act: str, tmp_path: Path) -> None:
     """On real nodes whose process fails or dies: charged and reported once, and only the steward unlocks."""

@@ -34,11 +34,10 @@ def without_superlink(monkeypatch: pytest.MonkeyPatch) -> None:
 class Organisations:
     """A coordinator and parties, each in a folder of its own. Files travel only by `send`."""
 
-    def __init__(self, place: Place, text: str = OWN_FILES, count: int = COUNT) -> None:
-        self.place, self.root = place, place.path
+    def __init__(self, place: Place, text: str = OWN_FILES, count: int = COUNT, words: tuple[str, ...] = ()) -> None:
+        self.place, self.root, self.fed = place, place.path, place.path / "hub" / "federation"
         (self.root / "config.toml").write_text(text.format(count=count, more=""))
-        self.call("init", self.root / "config.toml", "--out", self.root / "hub" / "federation", "--host", "hub.example")
-        self.fed = self.root / "hub" / "federation"
+        self.call("init", self.root / "config.toml", "--out", self.fed, "--host", "hub.example", *words)
         self.coordinator = Coordinator(self.fed / "coordinator")
 
     def call(self, *words: Any, code: int = 0) -> Outcome:
@@ -119,7 +118,7 @@ def test_join_counts_the_records_and_makes_nothing_if_it_cannot(place: Place) ->
     invitation = some.coordinator.invitations / "party-0.toml"
     bad = some.root / "bad.csv"
     bad.write_text("y,age\nyes,5\n")
-    done = some.call("join", invitation, "--out", some.own(0), "--records", bad, code=1)
+    done = some.call("join", invitation, "--out", some.own(0), "--records", bad, "--yes", code=1)
     assert "cannot be read as the invitation's [data] declares, and nothing was made" in done.err
     assert not (some.own(0) / "node-key").exists()
     assert some.join(0, "--json").object["records"] == 10
@@ -127,16 +126,49 @@ def test_join_counts_the_records_and_makes_nothing_if_it_cannot(place: Place) ->
     assert "exists already" in again.err
 
 
-def test_without_a_word_no_ledger_is_made(place: Place) -> None:
+@pytest.mark.parametrize("words", [(), ("--json",), ("--yes", "--no-ledger")])
+def test_where_nobody_can_be_asked_the_answer_is_an_option(words: tuple[str, ...], place: Place) -> None:
+    """Without it nothing is made: a party without a ledger would find out when a job comes."""
     some = Organisations(place)
-    data = own_csv(some.root / "data.csv", 12)
-    invitation = some.coordinator.invitations / "party-0.toml"
-    done = some.call("join", invitation, "--out", some.own(0), "--records", data)
-    assert "privadmm federation ledger" in done.out
+    data, invitation = own_csv(some.root / "data.csv", 12), some.coordinator.invitations / "party-0.toml"
+    done = some.call("join", invitation, "--out", some.own(0), "--records", data, *words, code=2)
+    assert "--yes" in done.err
+    assert "--no-ledger" in done.err
+    assert not some.own(0).exists()
+
+
+def test_a_ledger_may_be_made_later_and_a_node_needs_it(place: Place) -> None:
+    some = Organisations(place)
+    data, invitation = own_csv(some.root / "data.csv", 12), some.coordinator.invitations / "party-0.toml"
+    done = some.call("join", invitation, "--out", some.own(0), "--records", data, "--no-ledger")
+    make = f"privadmm federation ledger {some.own(0)}"
+    assert make in done.out
     assert "epsilon = 1.0" in done.out
     assert not (some.own(0) / "ledger.sqlite").exists()
+    refused = some.call("node", some.own(0), code=2)
+    assert "there is no ledger yet" in refused.err
+    assert make in refused.err
+    assert not (some.own(0) / "running.json").exists()
     some.call("ledger", some.own(0))
     assert (some.own(0) / "ledger.sqlite").exists()
+
+
+@pytest.mark.parametrize("left", ["ledger.sqlite-anchor", "data.csv-ledger"])
+def test_a_node_does_not_start_without_a_ledger_that_is_lost(left: str, place: Place) -> None:
+    """Anchor or note tell that there was one; what it had spent would be forgotten."""
+    some = Organisations(place).everybody()
+    some.run()
+    home = some.own(0)
+    traces = [home / "ledger.sqlite-anchor", home.parent / "data.csv-ledger", *home.glob("ledger.sqlite-keys")]
+    for file in (home / "ledger.sqlite", *(file for file in traces if file.name != left)):
+        file.unlink()
+    refused = some.call("node", home, code=1)
+    assert "is lost" in refused.err
+    assert left in refused.err
+    assert "privadmm ledger restore" in refused.err
+    assert not (home / "ledger.sqlite").exists()
+    checked = some.call("check", home, code=1)
+    assert "is lost" in checked.out
 
 
 def test_records_that_had_a_ledger_are_not_forgotten(place: Place) -> None:
@@ -438,7 +470,7 @@ def test_a_place_in_the_middle_is_filled_again(place: Place) -> None:
 
 def test_lists_of_parties_are_changed_by_people(place: Place) -> None:
     text = OWN_FILES.replace("[algorithm]", 'leave = ["2@2"]\n\n[algorithm]')
-    some = Organisations(place, text)
+    some = Organisations(place, text, words=("--simulation",))
     job = some.coordinator.job.read_text()
     assert "[parties] leave" in some.call("add", some.fed, code=2).err
     assert some.coordinator.job.read_text() == job
@@ -474,3 +506,69 @@ def test_an_invitation_that_is_none(place: Place) -> None:
         path.write_text(text.replace(before, after, 1))
         assert told in some.call("join", path, "--out", some.own(0), code=2).err
     assert not (some.own(0) / "node-key").exists()
+
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        ("reply", "a party's reply"),
+        ("peers", "a peers.toml"),
+        ("invitation", "the invitation of party 1"),
+        ("party", "a party's party.toml"),
+        ("config", "the config of a job"),
+        ("settings", "coordinator.toml"),
+        ("ledger", "a database, as ledgers are"),
+        ("key", "A PRIVATE KEY"),
+        ("ca", "a certificate"),
+        ("csv", "perhaps a table of records"),
+        (PNG, "a picture (PNG)"),
+        (b"", "empty"),
+        (b"  \n", "empty"),
+        (b"\xff\xfe\x00", "no text"),
+        (b"{}", "a JSON file"),
+        (b"[one]\n", "a TOML file with [one]"),
+        (b"one = 1\n", "a TOML file without the sections"),
+    ],
+)
+def test_a_file_in_the_place_of_another_is_called_what_it_is(given: str | bytes, what: str, place: Place) -> None:
+    """And it is said what was expected, and which command makes that."""
+    some = Organisations(place)
+    some.join(0)
+    here, hub = some.own(0), some.coordinator
+    files = {"reply": here / "reply.toml", "peers": hub.peers, "invitation": hub.invitations / "party-1.toml"}
+    files |= {"party": here / "party.toml", "config": some.root / "config.toml", "settings": hub.settings}
+    files |= {"ledger": here / "ledger.sqlite", "key": here / "node-key", "ca": here / "ca.pem"}
+    files["csv"] = here.parent / "data.csv"
+    path = some.root / "given" if isinstance(given, bytes) else files[given]
+    if isinstance(given, bytes):
+        path.write_bytes(given)
+    if given != "invitation":
+        done = some.call("join", path, "--out", some.own(1), "--yes", code=2)
+        for words in (f"{path}: is ", what, "an invitation was expected", "`privadmm federation init`"):
+            assert words in done.err
+        assert not some.own(1).exists()
+    if given not in ("reply", "peers"):
+        for words in (("admit", some.fed, path, "--yes"), ("pin", here, path, "--yes")):
+            said = some.call(*words, code=2).err
+            for part in (f"{path}: is ", what, "reply.toml", "`privadmm federation join`", "peers.toml"):
+                assert part in said
+    assert not list(hub.keys.glob("*.pub"))
+    assert not list((here / "peers").iterdir())
+
+
+def test_keys_of_another_federation(place: Place) -> None:
+    some = Organisations(place)
+    some.join(0)
+    old = some.send(some.own(0) / "reply.toml", some.root / "mail")
+    for folder in (some.fed, some.own(0).parent):
+        folder.rename(some.root / f"gone-{folder.name}")
+    other = Organisations(place)
+    other.join(1)
+    for words in (("admit", other.fed, old, "--yes"), ("pin", other.own(1), old, "--yes")):
+        said = other.call(*words, code=2).err
+        assert f"{old}: the reply of party 0 is for another federation" in said
+        assert other.coordinator.reached.federation[:8] in said
+        assert "`privadmm federation join`" in said

@@ -23,6 +23,7 @@ from privadmm.engine.guarantees import (
     counted_again,
     label_epsilon,
     label_plan,
+    less_than_asked,
     of_both,
     views,
 )
@@ -34,8 +35,8 @@ from privadmm.engine.sums import if_colluding
 from privadmm.optim import graphs
 from privadmm.optim.losses import Debiased, HalfLogistic, Logistic
 from privadmm.optim.regularizers import L2
-from privadmm.privacy.accounting import delta_curve, epsilon, printed, sort, totals
-from privadmm.privacy.calibration import COVER, Target, gdp_parameter
+from privadmm.privacy.accounting import delta_curve, epsilon, most_epsilon, printed, sort, totals
+from privadmm.privacy.calibration import COVER, Target, gdp_parameter, scaled
 from privadmm.privacy.curves import gdp_epsilon
 from privadmm.privacy.events import (
     STEPS,
@@ -329,6 +330,26 @@ def test_two_records_of_a_person_move_a_sum_together() -> None:
     told = uneven.in_sums["secure_sum"]["at_two_parties"]
     assert told == pytest.approx(gdp_epsilon(sum(two), 0.999e-6), rel=1e-6)
     assert told >= max(epsilon(of_both(a, b), 1e-6) for a, b in combinations(totals(uneven.plan, 10), 2))
+
+
+def test_an_epsilon_beyond_the_proof_is_capped_and_said() -> None:
+    """What a grid costs grows with e^epsilon: above some epsilon nothing is proved, however little noise there is."""
+    plain, loud = (Job(FirstOrderConsensus(), summed(10, 3, epsilon=asked)) for asked in (1.0, 20.0))
+    (spent,) = set(totals(loud.plan, 10))
+    most = most_epsilon(spent, 1e-6)
+    assert loud.epsilon is not None
+    assert 0.999 * most < loud.epsilon <= most < 20.0
+    # Noise that would cost a hair more costs, as far as is proved, anything.
+    assert math.isinf(epsilon(tuple((scaled(event, 0.99), count) for event, count in spent), 1e-6))
+    found = loud.in_sums["secure_sum"]
+    assert (found["asked_for"], found["most_proved"], found["at_two_parties"]) == (20.0, most, None)
+    said = less_than_asked(found)
+    assert said is not None
+    assert "epsilon = 20 was asked for" in said
+    assert printed(most) in said
+    assert less_than_asked(plain.in_sums["secure_sum"]) is None
+    assert less_than_asked({}) is None
+    assert math.isinf(most_epsilon(((Gaussian(9.0), 4),), 1e-6))  # noise of its own in a simulation has no grid
 
 
 def test_noise_of_its_own_composes_at_two_parties() -> None:

@@ -199,3 +199,13 @@ def test_rounds_are_charged_as_planned(place: Place) -> None:
     found = place.call("account", place.config(TABLES), *KNOWN, "--json").object
     (event,) = found["parties"][0]["events"]
     assert (event["kind"], event["count"], event["colluding"], event["parties"]) == ("shared_gaussian", ROUNDS, 2, 5)
+
+
+@pytest.mark.parametrize("command", ["account", "plan", "train"])
+def test_an_epsilon_that_is_less_than_asked_is_said(command: str, place: Place) -> None:
+    config = place.config(with_changes(TABLES, {"privacy": {"epsilon": 40.0}}))
+    words = {"plan": ("--epsilon", 40.0, "--delta", 1e-5, *KNOWN), "train": (), "account": KNOWN}[command]
+    said = read(place.call(command, config, *words).out)
+    most = job_of(config).in_sums["secure_sum"]["most_proved"]
+    assert f"epsilon = 40 was asked for, and there is noise for {printed(most)}" in said
+    assert f"no proved epsilon (the most that is proved: {printed(most)})" in said

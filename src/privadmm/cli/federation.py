@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -14,6 +14,9 @@ from privadmm.cli import federation_runs, steward
 from privadmm.cli.output import AsJson, ConfigFile, emit
 from privadmm.config.file import override, read
 from privadmm.errors import ClusterError, ConfigError
+
+if TYPE_CHECKING:
+    from privadmm.deploy.federation.layout import Coordinator
 
 app = typer.Typer(no_args_is_help=True, help="Train over organisations that keep their records (Flower).")
 for command in (*members.COMMANDS, *federation_runs.COMMANDS, *steward.COMMANDS):
@@ -35,16 +38,26 @@ def init(
     rehearse: Annotated[
         bool, Option("--rehearse", help="make every party here, with its records of \\[data], to try it on one machine")
     ] = False,
+    simulation: Annotated[
+        bool, Option("--simulation", help="keep a simulation's seed, to study: nobody's records are protected")
+    ] = False,
     purpose: Annotated[str | None, Option(help="what the job is for, in place of the file's")] = None,
     requester: Annotated[str | None, Option(help="who asks for it, in place of the file's")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write the coordinator's directory for the job in CONFIG.toml, and an invitation for each party."""
+    """Write the coordinator's directory for the job in CONFIG.toml, and an invitation for each party.
+
+    A config that simulates, as `privadmm init` writes it, becomes a deployment, and it is said what that changes.
+    """
     from privadmm.cli.views import federation as view
+    from privadmm.deploy.federation.setup.deployed import deployed, differences
     from privadmm.deploy.federation.setup.init import init as make
 
-    job = override(read(config), purpose=purpose, requester=requester)
-    steps = {"mode": job.run.mode, **view.commands(make(job, out, host, port, rehearse, listen))}
+    asked = override(read(config), purpose=purpose, requester=requester)
+    job = asked if rehearse or simulation else deployed(asked)
+    made = make(job, out, host, port, rehearse, listen)
+    changed = [] if rehearse else [vars(one) for one in differences(asked, read(made.coordinator.job))]
+    steps = {"mode": job.run.mode, "changed": changed, **view.commands(made)}
     emit(json.dumps(steps) if as_json else view.instructions(steps))
     if job.run.mode == "simulation" and not rehearse and not as_json:
         typer.echo(view.SIMULATION, err=True)
@@ -84,11 +97,13 @@ def node(directory: Directory, health: Health = None, metrics: Metrics = None) -
     from privadmm.deploy.federation.layout import node_environment
     from privadmm.deploy.federation.party import read as read_party
     from privadmm.deploy.federation.setup import health as watch
+    from privadmm.deploy.federation.setup.joining import need_ledger
     from privadmm.deploy.federation.signing import public_of
 
     party = read_party(directory)
     key = directory / party.node.key
     check_node_key(key)
+    need_ledger(party)
     with marked(directory):
         need_port("127.0.0.1", party.node.port, "this party's node", "[node] port in party.toml")
         watched(lambda: watch.of_party(party), health, metrics)
@@ -127,7 +142,25 @@ def superlink(
         commands, environment = [place.superlink(at), place.superexec()], superlink_environment(place)
         watched(lambda: watch.of_coordinator(place), health, metrics)
         Registrar(place, os.environ | environment).start()
-        kept_up("the SuperLink", place.folder, commands, environment)
+        kept_up("the SuperLink", place.folder, commands, environment, announce=lambda: listening(place, at))
+
+
+def listening(place: "Coordinator", at: str) -> bool:
+    """Say that the SuperLink listens, where, and whose certificate it shows; whether it does."""
+    from privadmm.deploy.federation.hub.state import note
+    from privadmm.deploy.federation.hub.supervisor import reachable
+    from privadmm.deploy.federation.keys import certificate_fingerprint
+
+    if not reachable(*place.address):
+        return False
+    reached, mark = place.reached, certificate_fingerprint((place.certificates / "ca.pem").read_bytes())
+    where = f"{at}:{reached.port}"
+    typer.echo(
+        f"privadmm: the SuperLink listens at {where}; parties reach it at {reached.address}, with the authority {mark}",
+        err=True,
+    )
+    note(place, "listening", listen=where, address=reached.address, authority=mark)
+    return True
 
 
 def watched(facts: Callable[[], dict[str, Any]], health: int | None, metrics: Path | None) -> None:
@@ -140,12 +173,19 @@ def watched(facts: Callable[[], dict[str, Any]], health: int | None, metrics: Pa
         watch.export(metrics, facts)
 
 
-def kept_up(what: str, directory: Path, commands: list[list[str]], environment: dict[str, str], hint: str = "") -> None:
+def kept_up(
+    what: str,
+    directory: Path,
+    commands: list[list[str]],
+    environment: dict[str, str],
+    hint: str = "",
+    announce: Callable[[], bool] | None = None,
+) -> None:
     """Run these commands, and start them again if they end, until somebody stops us; for ever, if there is a hint."""
     from privadmm.deploy.federation.hub.supervisor import keep_up
 
     try:
-        code = keep_up(commands, os.environ | environment, bool(hint), hint)
+        code = keep_up(commands, os.environ | environment, bool(hint), hint, announce)
     except FileNotFoundError:
         raise ConfigError("Flower is not installed: pip install 'privadmm[flower]'") from None
     if code:

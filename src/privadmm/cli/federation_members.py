@@ -26,6 +26,9 @@ def join(
     name: Annotated[str | None, Option(help="what people call the party; everybody may know")] = None,
     port: Annotated[int | None, Option(min=1024, max=65535, help="of the node, on 127.0.0.1")] = None,
     yes: Annotated[bool, Option("--yes", help="make the ledger with the proposed policy, without asking")] = False,
+    no_ledger: Annotated[
+        bool, Option("--no-ledger", help="make no ledger yet, without asking: the policy is to be changed first")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Become a party: make its private key here, its policy, its ledger, and a reply to send back."""
@@ -33,11 +36,23 @@ def join(
     from privadmm.deploy.federation.setup.joining import join as make
     from privadmm.deploy.federation.setup.joining import with_ledger
 
+    if yes and no_ledger:
+        raise ConfigError("--yes makes the ledger and --no-ledger does not: say one of them")
+    if records is not None and not (yes or no_ledger or askable(as_json)):
+        raise ConfigError(
+            "join asks whether the ledger shall keep the proposed policy, and nobody can be asked here. Look at "
+            f"[policy] in {invitation}, then say --yes (make the ledger) or --no-ledger (`privadmm federation ledger` "
+            "makes it, once party.toml is as you want it). Nothing was made"
+        )
     made = make(invitation, out, records, name, port)
     shown = view.joined(made)
     if not as_json:
         emit(view.policy_text(made))
-    if made.party is not None and agreed("Is this the policy that the ledger shall keep?", yes, as_json):
+    if (
+        made.party is not None
+        and not no_ledger
+        and agreed("Is this the policy that the ledger shall keep?", yes, as_json)
+    ):
         try:
             with_ledger(out)
         except RefusedError:  # its records have had a ledger; all else is made
@@ -172,13 +187,14 @@ def withdraw(
 COMMANDS = (join, admit, pin, rotate, add, withdraw)
 
 
+def askable(as_json: bool) -> bool:
+    """Whether there is somebody to ask: at a terminal, and not where a machine reads the answer."""
+    return not as_json and bool(sys.stdin and sys.stdin.isatty())
+
+
 def agreed(question: str, yes: bool, as_json: bool) -> bool:
     """Whether somebody says yes. Where nobody can be asked, it is no."""
-    if yes:
-        return True
-    if as_json or not (sys.stdin and sys.stdin.isatty()):
-        return False
-    return typer.confirm(question, err=True)
+    return yes or (askable(as_json) and typer.confirm(question, err=True))
 
 
 def registered(place: "Coordinator") -> dict[str, list[str]] | None:

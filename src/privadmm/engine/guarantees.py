@@ -20,7 +20,7 @@ and what a record loses where it does not hold: docs/privacy.md#secure-sums.
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial, singledispatch
 from itertools import combinations_with_replacement
@@ -30,7 +30,7 @@ from privadmm.engine.phases import Algorithm
 from privadmm.engine.public import Public
 from privadmm.engine.sums import if_colluding
 from privadmm.privacy import curves
-from privadmm.privacy.accounting import Plan, delta_curve, distinct, epsilon, sort, totals, worst
+from privadmm.privacy.accounting import Plan, delta_curve, distinct, epsilon, most_epsilon, printed, sort, totals, worst
 from privadmm.privacy.alike import each_once
 from privadmm.privacy.calibration import Target, scaled
 from privadmm.privacy.events import (
@@ -154,7 +154,7 @@ def collusion(public: Public, spent: Sequence[Spent]) -> dict[str, Any]:
     """What the guarantee of secure sums rests on, and what is lost where that does not hold; empty without any.
 
     `spent` is what each party releases in the job; what the start cost is added, and the start's sums count, too. An
-    epsilon of None: no guarantee.
+    epsilon of None: it would be above `most_proved`, and there nothing is proved.
     """
     target, parties, in_all = public.privacy, public.parties, public.in_all(spent)
     t = tolerated(in_all)
@@ -174,6 +174,9 @@ def collusion(public: Public, spent: Sequence[Spent]) -> dict[str, Any]:
         "fewest": fewest,
         "holds": "computational",
         "rests_on": CRYPTOGRAPHY,
+        "sums": max(sum(n for event, n in one if isinstance(event, SharedGaussian)) for one in distinct(in_all)),
+        "asked_for": max(target.party_epsilon, default=target.epsilon),
+        "most_proved": min(most_epsilon(one, target.delta) for one in distinct(in_all)),
         "if_colluding": [{"colluding": c, "epsilon": finite(total)} for c, total in rows],
         "at_two_parties": finite(at_two_parties(in_all, target.delta)),
     }
@@ -191,6 +194,18 @@ def summed(colluding: int, parties: int) -> str:
         f"the guarantee is computational ({CRYPTOGRAPHY}), and holds against a coordinator and up to {colluding} of "
         f"the {parties} parties together: if more collude, more is lost. Where parties have not pinned each other's "
         "keys, the coordinator must follow the protocol"
+    )
+
+
+def less_than_asked(sums: Mapping[str, Any]) -> str | None:
+    """Why a job has a smaller epsilon than was asked for, from what `collusion` says of it; None if it has not."""
+    asked, most = sums.get("asked_for"), sums.get("most_proved")
+    if asked is None or most is None or asked <= most:
+        return None
+    return (
+        f"epsilon = {asked:g} was asked for, and there is noise for {printed(most)}: the noise of secure sums is drawn "
+        f"on a grid, and of {sums['sums']} such sums nothing is proved above that epsilon at this delta. Fewer rounds "
+        'or a larger delta raise it; sum = "local" has no such limit'
     )
 
 

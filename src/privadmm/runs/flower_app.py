@@ -72,6 +72,8 @@ def drive(grid: Grid, context: Context, place: Coordinator, path: Path, status: 
         report.check()
         result = federate(config, post, asked, report)
     except StopRequestedError as error:
+        if error.for_good:
+            report.close()
         ended("stopped", error=type(error).__name__, message=stopped(post, place, path, error.for_good), exit_code=1)
         return
     except PrivadmmError as error:

@@ -166,6 +166,11 @@ class Reporter:
         if self.states != before:
             self.write()
 
+    def close(self) -> None:
+        """The job is over for good: nothing of its cost is left to spend."""
+        self.spent = {party: (spent, left and 0.0) for party, (spent, left) in self.spent.items()}
+        self.write()
+
     def write(self, **changes: Any) -> None:
         waited = [
             self.name(party) for party, state in self.states.items() if state in ("not there", "asked", UNDECIDED)

@@ -1,5 +1,6 @@
 """What `privadmm federation` prints."""
 
+import json
 import shlex
 from typing import Any
 
@@ -9,9 +10,8 @@ from privadmm.deploy.federation.setup.symptoms import Finding
 
 Checked = dict[str, list[Finding]]  # by directory
 SIMULATION = (
-    'privadmm: this federation is a simulation: the config has no [run] mode = "deployment", so noise comes from a '
-    "seed that everybody knows, and nobody's records are protected. For records of people, set that mode (and no "
-    "seed), and make the federation anew"
+    "privadmm: this federation is a simulation: noise comes from a seed that everybody knows, and nobody's records are "
+    "protected. For records of people, make it without --simulation"
 )
 MARKS = {"good": "ok  ", "note": "note", "bad": "BAD "}
 
@@ -24,6 +24,7 @@ def commands(made: Made) -> dict[str, Any]:
         "directory": str(folder),
         "coordinator": {
             "directory": str(place.folder),
+            "job": str(place.job),
             "superlink": command("superlink", place.folder),
             "address": reached.address,
             "listen": f"{reached.listen}:{reached.port}",
@@ -60,6 +61,7 @@ def instructions(steps: dict[str, Any]) -> str:
         return "\n".join(lines)
     lines = [
         f"The coordinator's directory is {coordinator['directory']}. Parties reach it at {coordinator['address']}.",
+        *changes(steps["changed"], coordinator["job"]),
         *("", "1. Send each party its invitation, which holds nothing secret:"),
         *(f"   {path}" for path in steps["invitations"]),
         "   and tell it, by telephone or on paper, the fingerprint of your authority:",
@@ -69,6 +71,18 @@ def instructions(steps: dict[str, Any]) -> str:
         *("", "4. When all parties are there:", f"   {coordinator['run']}"),
     ]
     return "\n".join(lines)
+
+
+def changes(changed: list[dict[str, Any]], job: str) -> list[str]:
+    """What the job has otherwise than the config that it was made of, and why."""
+    if not changed:
+        return []
+
+    def said(value: Any) -> str:
+        return "left out" if value is None else json.dumps(value)
+
+    rows = [f"   {one['key']}: {said(one['before'])} -> {said(one['after'])}; {one['why']}" for one in changed]
+    return ["", f"The job is in {job}. In your config it was otherwise:", *rows]
 
 
 def good(checked: Checked) -> bool:

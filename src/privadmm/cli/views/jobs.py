@@ -9,6 +9,7 @@ from privadmm.algorithms.evaluation_noise import accuracy_words
 from privadmm.cli.views import screen
 from privadmm.cli.views.screen import Facts, escape, percent
 from privadmm.data.misread import amiss, clipped_warning
+from privadmm.engine.guarantees import less_than_asked
 from privadmm.privacy.accounting import printed
 from privadmm.runs.measures import worse_than_constant
 from privadmm.runs.metrics import amount
@@ -169,17 +170,18 @@ def in_sums(r: dict[str, Any]) -> Facts:
     """Of secure sums: what the epsilon rests on, and what is lost where that does not hold."""
     if (sums := r.get("secure_sum")) is None:
         return []
-    few, others = sums["colluding"], sums["parties"] - 1
+    few, others, most = sums["colluding"], sums["parties"] - 1, sums.get("most_proved")
     who = f"up to {few} of the {others} other parties" if few < others else "all other parties"
     bounds = [
-        f"{shown_epsilon(row['epsilon'])} with {'all' if row['colluding'] == others else row['colluding']}"
+        f"{shown_epsilon(row['epsilon'], most)} with {'all' if row['colluding'] == others else row['colluding']}"
         for row in sums["if_colluding"]
     ]
     last = "the last" if len(bounds) > 1 else "that"
     more = f"{', '.join(bounds)} of the {others} others, if the coordinator also picks who is present; {last} also "
     more += "if the cryptography is broken"
-    two = f"a person with records at two of them loses {shown_epsilon(sums['at_two_parties'])}"
+    two = f"a person with records at two of them loses {shown_epsilon(sums['at_two_parties'], most)}"
     return [
+        ("less than asked", less_than_asked(sums)),
         (
             "secure sum",
             f"computational ({sums['rests_on']}); holds against the coordinator together with {who}"
@@ -191,8 +193,11 @@ def in_sums(r: dict[str, Any]) -> Facts:
     ]
 
 
-def shown_epsilon(total: float | None) -> str:
-    return "[bold red]no bound[/]" if total is None else f"epsilon = {printed(total)}"
+def shown_epsilon(total: float | None, most: float | None) -> str:
+    """An epsilon, or that none is proved: it would be above the most that is."""
+    if total is not None:
+        return f"epsilon = {printed(total)}"
+    return "[bold red]no proved epsilon[/]" + ("" if most is None else f" (the most that is proved: {printed(most)})")
 
 
 def absent(r: dict[str, Any]) -> Facts:

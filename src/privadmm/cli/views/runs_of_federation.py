@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, Any
 from privadmm.algorithms.evaluation_noise import accuracy_words
 from privadmm.cli.views import screen
 from privadmm.cli.views.screen import Facts, escape
+from privadmm.deploy.federation.hub.state import UNHEARD
+from privadmm.engine.guarantees import less_than_asked
+from privadmm.privacy.accounting import printed
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -15,9 +18,14 @@ STATES = {
     "left": "red",
     "answered": "green",
     "asked": "yellow",
+    UNHEARD: "yellow",
     "waits for its steward": "yellow",
     "not there": "yellow",
 }
+MAY_HAVE_SPENT = (
+    "Who was asked and not heard may have answered, and spent one round more than is shown: its own ledger knows. "
+    "`run --resume` takes that answer, and it costs nothing again."
+)
 
 
 def headline(status: dict[str, Any]) -> str:
@@ -81,6 +89,8 @@ def live(status: dict[str, Any]) -> "Group":
         parts.append(Text(f"its private evaluation will know the {accuracy_words(status['evaluation'])}"))
     if status.get("parties"):
         parts.append(parties(status))
+        if any(party["state"] == UNHEARD for party in status["parties"]):
+            parts.append(Text(MAY_HAVE_SPENT))
     return Group(*parts)
 
 
@@ -107,7 +117,8 @@ def finished(status: dict[str, Any], result: dict[str, Any]) -> str:
     """The end of a run that has a result."""
     facts: Facts = [
         ("finished", f"{result['rounds']} rounds in {duration(result['seconds'])}"),
-        ("epsilon", None if result["epsilon"] is None else f"{result['epsilon']:.4g} for each party at most"),
+        ("epsilon", None if result["epsilon"] is None else f"{printed(result['epsilon'])} for each party at most"),
+        ("less than asked", less_than_asked(result.get("secure_sum") or {})),
         ("transcript", str(result["transcript"])),
     ]
     for gone in result.get("absent", ()):

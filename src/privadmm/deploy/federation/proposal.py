@@ -62,7 +62,8 @@ def neutral(config: Config) -> Config:
 def written(config: Config) -> str:
     """The config as TOML: every key whose value is not the default."""
     tables = {name: getattr(config, name) for name in SECTIONS}
-    return "\n\n".join(section(name, table) for name, table in tables.items() if table is not None) + "\n"
+    texts = [section(name, table) for name, table in tables.items() if table is not None]
+    return "\n\n".join(text for text in texts if "\n" in text) + "\n"  # without sections that say nothing
 
 
 def section(name: str, table: Any) -> str:

@@ -43,17 +43,24 @@ def client_runtime() -> ModuleType:
 
 def node() -> None:
     """Run a party's node."""
-    from privadmm.deploy.flower.stale_letters import keep_in_step
+    from privadmm.deploy.flower.connection import hush, own_connection, tell_connection
+    from privadmm.deploy.flower.stale_letters import end_unanswered, keep_in_step
 
     known_flower()
-    keep_in_step(import_module("flwr.supernode.start_client_internal"))
+    main = import_module("flwr.supernode.start_client_internal")
+    keep_in_step(main)
+    end_unanswered(import_module("flwr.supernode.nodestate.in_memory_nodestate"))
+    tell_connection(main, import_module("flwr.supernode.fleet_http_connection"), own_connection())
+    hush()
     import_module("flwr.supernode.cli").flower_supernode()
 
 
 def executor() -> None:
     """Run a node's SuperExec, which starts the ClientApps."""
+    from privadmm.deploy.flower.connection import hush
     from privadmm.deploy.flower.forking import fork_for_letters
 
+    hush()  # it starts beside the node that it asks for letters, and tries until that listens
     runtime = client_runtime()
     unopened("flwr.supercore.cli")
     end_with_parent()  # as at the coordinator, below

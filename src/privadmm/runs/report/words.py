@@ -100,9 +100,8 @@ def learners(views: Mapping[str, Any], sums: Mapping[str, Any] | None, people: M
     if sums:
         few = f"The coordinator with up to {sums['colluding']} of the {sums['parties']} parties, who tell all they know"
         rows.append([few, "the same as all others, as long as the cryptography holds"])
-        rows += [colluding(row["colluding"], sums["parties"], row["epsilon"]) for row in sums["if_colluding"]]
-        both = sums["at_two_parties"]
-        rows.append(["Of a person with records at two parties", "no limit" if both is None else cost(both)])
+        rows += [colluding(row["colluding"], sums, row["epsilon"]) for row in sums["if_colluding"]]
+        rows.append(["Of a person with records at two parties", proved(sums["at_two_parties"], sums)])
     elif private:
         alike = "the same as all others: each message carries all of its noise itself"
         rows.append(["The coordinator with any number of other parties, or with everybody else", alike])
@@ -111,10 +110,18 @@ def learners(views: Mapping[str, Any], sums: Mapping[str, Any] | None, people: M
     return rows
 
 
-def colluding(count: int, parties: int, epsilon: float | None) -> list[str]:
+def colluding(count: int, sums: Mapping[str, Any], epsilon: float | None) -> list[str]:
     """The row of so many parties that tell the coordinator all they know."""
-    who = "everybody else" if count == parties - 1 else f"{count} of the {parties} parties"
-    return [f"The coordinator with {who}", "no limit" if epsilon is None else cost(epsilon)]
+    who = "everybody else" if count == sums["parties"] - 1 else f"{count} of the {sums['parties']} parties"
+    return [f"The coordinator with {who}", proved(epsilon, sums)]
+
+
+def proved(epsilon: float | None, sums: Mapping[str, Any]) -> str:
+    """A cost of secure sums, or that none is proved: it would be above the most that is."""
+    if epsilon is not None:
+        return cost(epsilon)
+    most = sums.get("most_proved")
+    return "no epsilon is proved" + ("" if most is None else f" (the most that is: {printed(most)})")
 
 
 def not_here(kind: str, places: Sequence[str]) -> str:

@@ -24,6 +24,7 @@ BEAT = 5.0  # seconds between heartbeats in status.json
 SILENT = 60.0  # seconds without a heartbeat, after which a run is not shown as running
 LOG = 4 << 20  # bytes of the log, after which it is moved to log.1, and that to log.2
 OLD = 3  # logs that are kept
+UNHEARD = "asked, not heard"  # a party when its run ended: it may have answered, and its ledger knows
 Absent = Literal["wait", "continue", "abort"]
 Stop = Literal["", "stop", "for good"]
 
@@ -185,6 +186,14 @@ def read_status(place: Coordinator) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def at_rest(status: dict[str, Any]) -> dict[str, Any]:
+    """The status of a run that no process drives: nobody is waited for, and whoever was asked was not heard."""
+    if "parties" not in status:
+        return status
+    parties = [{**one, "state": UNHEARD} if one.get("state") == "asked" else one for one in status["parties"]]
+    return {**status, "parties": parties, "waiting_for": [], "seconds_left": None}
+
+
 def standing(place: Coordinator) -> dict[str, Any]:
     """status.json with what is true now: `state` is "interrupted" if it says "running" and nobody drives the run.
 
@@ -196,13 +205,13 @@ def standing(place: Coordinator) -> dict[str, Any]:
     if status.get("state") == "running":
         quiet = seconds_since(status.get("beat"))
         if not alive:
-            why = "its process is gone"
+            status, why = at_rest(status), "its process is gone"
         elif quiet > SILENT:
             why = f"its process gave no sign of life for {quiet:.0f} s"
         else:
             return {**status, "wanted": going}
         return {**status, "state": "interrupted", "message": why, "exit_code": 1, "wanted": going}
-    return {**status, "wanted": going}
+    return {**at_rest(status), "wanted": going}
 
 
 def note(place: Coordinator, event: str, **facts: Any) -> None:

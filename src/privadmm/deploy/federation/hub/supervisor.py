@@ -49,13 +49,15 @@ class Process:
     began: float = 0.0
     failures: int = 0  # in a row
     log: Path | None = None  # a file for what it prints
+    announce: Callable[[], bool] | None = None  # says that it is up, once it is: whether it was
+    announced: bool = False
 
     def look(self) -> int | None:
         """Start the process if it is due. Returns an exit code other than 0 if it never stays up, else None."""
         now = time.monotonic()
         if self.child is None:
             if now >= self.due:
-                self.began = now
+                self.began, self.announced = now, False
                 with nullcontext() if self.log is None else self.log.open("ab") as out:
                     self.child = subprocess.Popen(
                         self.command,
@@ -66,6 +68,8 @@ class Process:
                     )
             return None
         if (code := self.child.poll()) is None:
+            if self.announce is not None and not self.announced:
+                self.announced = self.announce()
             return None
         self.child = None
         self.failures = self.failures + 1 if now - self.began < SOON else 1
@@ -74,7 +78,7 @@ class Process:
         self.due = now + PAUSE
         name = self.command[0].rpartition("/")[2]
         said = f"privadmm: {name} ended with code {code}; it is started again in {PAUSE:g} s"
-        print(f"{said}. {self.hint}" if self.hint else said, file=sys.stderr)
+        print(f"{said}. {self.hint}" if self.hint else said, file=sys.stderr, flush=True)
         return None
 
     def end(self, interrupted: bool) -> None:
@@ -128,14 +132,20 @@ class Resumption:
 
 
 def keep_up(
-    commands: Sequence[Sequence[str]], environment: Mapping[str, str], forever: bool = False, hint: str = ""
+    commands: Sequence[Sequence[str]],
+    environment: Mapping[str, str],
+    forever: bool = False,
+    hint: str = "",
+    announce: Callable[[], bool] | None = None,
 ) -> int:
     """Keep these commands running until a signal asks to stop; returns the exit code of one that never stays up.
 
     With `forever` none is given up: what ails it is somebody else's to mend. `hint` says whose. In a coordinator's
-    environment, the run that is wanted there is kept going too.
+    environment, the run that is wanted there is kept going too. `announce` is asked again and again until the first
+    of the commands is up, whenever it was started.
     """
     processes = [Process(command, environment, forever, hint) for command in commands]
+    processes[0].announce = announce
     folder = environment.get(COORDINATOR)
     run = None if folder is None else Resumption(Coordinator(Path(folder)), environment)
     with stop_signals() as signals:

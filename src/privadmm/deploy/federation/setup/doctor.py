@@ -17,7 +17,7 @@ from privadmm.deploy.federation.party import FILE, PEERS, Party
 from privadmm.deploy.federation.party import read as read_party
 from privadmm.deploy.federation.proposal import expected, neutral, parties_of
 from privadmm.deploy.federation.setup.invitation import read_invitation, read_peers
-from privadmm.deploy.federation.setup.joining import INVITED, PROPOSED, REPLY, kept_replies
+from privadmm.deploy.federation.setup.joining import INVITED, PROPOSED, REPLY, kept_replies, need_ledger
 from privadmm.deploy.federation.setup.symptoms import (
     FaultError,
     Finding,
@@ -33,6 +33,7 @@ from privadmm.deploy.federation.setup.symptoms import (
     versions,
 )
 from privadmm.deploy.federation.signing import public_of
+from privadmm.engine.guarantees import less_than_asked
 from privadmm.engine.job import Job
 from privadmm.errors import ConfigError, LockedError, RefusedError
 from privadmm.privacy.accounting import epsilon, printed, totals
@@ -74,7 +75,8 @@ def of_party(folder: Path, job: Path | None) -> Iterator[Finding]:
     if party.policy.mode == "deployment":
         yield looked("noise", secure, "pip install 'privadmm[deploy]'")
     yield looked("records", lambda: records(party, job), f"correct the file, or [data] in {folder / FILE}")
-    yield looked("ledger", lambda: ledger(party, job), f"see `privadmm ledger show {party.ledger}`")
+    shown = f"see `privadmm ledger show {party.ledger}`" if party.ledger.is_file() else "as it says"
+    yield looked("ledger", lambda: ledger(party, job), shown)
     pin = f"ask the coordinator for peers.toml: `privadmm federation pin {folder} peers.toml`"
     yield looked("certificate", lambda: certificate(folder / node.ca, pin))
     rotate = f"`privadmm federation rotate {folder}` makes another key"
@@ -195,8 +197,7 @@ def records(party: Party, job: Path | None) -> str:
 
 def ledger(party: Party, job: Path | None) -> str:
     path, budget = party.ledger, party.fixed.budget
-    if not path.is_file():
-        raise ConfigError(f"{path}: no such file; make it with `privadmm federation ledger {party.folder}`")
+    need_ledger(party)
     if problem := next(iter(verify(path).problems), None):
         raise FaultError(f"{path}: {problem}", f"`privadmm ledger verify {path}`; a backup is put back with `restore`")
     try:
@@ -260,7 +261,8 @@ def proposed(place: Coordinator) -> str:
         raise ConfigError(f"{labels}: no such file; the coordinator's labels are read there")
     cost = "NOT PRIVATE" if job.epsilon is None else f"epsilon = {printed(job.epsilon, '.6g')} at delta = {job.delta:g}"
     said = f"{job.algorithm.name}, {job.public.rounds} rounds, {parties} parties, {cost} for each"
-    return "; ".join([said, *evaluation_of(job), *job.caveats])
+    capped = less_than_asked(job.in_sums.get("secure_sum", {}))
+    return "; ".join([said, *([] if capped is None else [capped]), *evaluation_of(job), *job.caveats])
 
 
 def evaluation_of(job: Job) -> list[str]:

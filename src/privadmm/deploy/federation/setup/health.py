@@ -19,6 +19,7 @@ from privadmm import __version__
 from privadmm.data.files import write_text
 from privadmm.deploy.federation.desk.approvals import Proposals
 from privadmm.deploy.federation.hub.running import listens
+from privadmm.deploy.federation.hub.state import at_rest
 from privadmm.deploy.federation.keys import load
 from privadmm.deploy.federation.layout import Coordinator
 from privadmm.deploy.federation.party import Party
@@ -38,6 +39,8 @@ Facts = dict[str, Any]
 def of_coordinator(place: Coordinator) -> Facts:
     """How the coordinator does: whether its SuperLink listens, and where the latest run stands."""
     status, up = as_table(place.status), listens(*place.address)
+    if status.get("state") != "running" and isinstance(status.get("parties"), list):
+        status = at_rest({**status, "parties": [one for one in status["parties"] if is_table(one)]})
     run: Facts = {key: status.get(key) for key in RUN if key in status}
     waiting, parties = status.get("waiting_for"), status.get("parties")
     if isinstance(waiting, list):

@@ -24,6 +24,7 @@ from privadmm.deploy.federation.keys import certificate_fingerprint, fingerprint
 from privadmm.deploy.federation.layout import host_and_port
 from privadmm.deploy.federation.party import CALLED, PolicyTable
 from privadmm.deploy.federation.proposal import section
+from privadmm.deploy.federation.setup.mistaken import need_kind
 from privadmm.deploy.federation.signing import seal, sealed
 from privadmm.errors import ConfigError
 from privadmm.params import BAD, Doc, fields_of
@@ -112,7 +113,11 @@ class Reply:
         if not sealed(self.key.encode(), self.content(), self.signature):
             raise ConfigError(f"{where}: the reply of party {self.party} was not signed by the key in it")
         if federation is not None and self.federation != federation:
-            raise ConfigError(f"{where}: the reply of party {self.party} is for another federation than this one")
+            raise ConfigError(
+                f"{where}: the reply of party {self.party} is for another federation than this one: for "
+                f"{short(self.federation)}, and this is {short(federation)}. A reply is made by `privadmm federation "
+                "join` with an invitation of this federation's coordinator"
+            )
 
 
 @dataclass(frozen=True)
@@ -153,6 +158,7 @@ def signed_reply(party: int, federation: str, name: str, key: Path, public: byte
 
 def read_invitation(path: Path) -> Invitation:
     """Read an invitation; a ConfigError lists everything that is wrong with it."""
+    need_kind(path, "invitation")
     text, raw = load(path)
     report = Report(str(path), Lines(text))
     kinds: Mapping[str, type[Any]] = {"invitation": InvitationTable, "data": DataTable, "policy": PolicyTable}
@@ -177,6 +183,11 @@ def read_invitation(path: Path) -> Invitation:
     return invitation
 
 
+def short(federation: str) -> str:
+    """The beginning of a federation's name, by which people tell it from others."""
+    return repr(federation[:8]) if federation.isalnum() else "one without a name"
+
+
 def names_a_schema(where: object, job: str) -> bool:
     """Whether a job, as text, has its schema in another file."""
     try:
@@ -196,6 +207,7 @@ def read_peers(paths: Sequence[Path], federation: str | None) -> Peers:
     """Read files of replies and check who signed them. Of a party that is in several, all say the same."""
     found, authority = dict[int, Reply](), None
     for path in paths:
+        need_kind(path, "replies")
         text, raw = load(path)
         report = Report(str(path), Lines(text))
         for name in raw.keys() - {"party", "authority"}:

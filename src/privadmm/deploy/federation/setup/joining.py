@@ -37,10 +37,10 @@ from privadmm.deploy.federation.setup.invitation import (
     read_peers,
     signed_reply,
 )
-from privadmm.errors import ConfigError, DataError, PrivadmmError
+from privadmm.errors import ConfigError, DataError, LedgerError, PrivadmmError
 from privadmm.privacy.ledger_file import identity_of
 from privadmm.privacy.limits import Limits
-from privadmm.privacy.new_ledger import new_ledger
+from privadmm.privacy.new_ledger import earlier, new_ledger
 from privadmm.privacy.sqlite_ledger import SqliteLedger
 from privadmm.privacy.sums import SecureSum
 
@@ -214,6 +214,24 @@ def with_ledger(folder: Path, anew: str | None = None) -> Party:
     told_of_records(party)
     new_ledger(party.ledger, (party.number,), party.fixed, party.policy.mode, noted(party), anew)
     return party
+
+
+def need_ledger(party: Party) -> None:
+    """Refuse to go on without the party's ledger: one that was never made, or one that is lost.
+
+    A lost ledger must not be made anew in passing: an empty one forgets what was spent.
+    """
+    if party.ledger.is_file():
+        return
+    if before := earlier(party.ledger, party.source):
+        raise LedgerError(
+            f"{party.ledger}: is lost: {'; '.join(before)}. Without it nobody knows what was spent, and nothing may be "
+            f"released. Put a backup back: `privadmm ledger restore BACKUP {party.ledger} --because ...`"
+        )
+    raise ConfigError(
+        f"{party.ledger}: there is no ledger yet, and without one nothing may be released: look at [policy] in "
+        f"{party.folder / FILE}, then make it with `privadmm federation ledger {party.folder}`"
+    )
 
 
 def told_of_records(party: Party) -> None:

@@ -1,0 +1,71 @@
+"""Makes the job of a deployment from a config that simulates, and says what a federation's job has changed in a config.
+
+`privadmm init` writes a simulation, to be tried on one machine. A federation that protects people draws its noise from
+the system and has no seed; everything else that makes the method stays as it was tried.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from privadmm.config.file import SECTIONS, Config
+from privadmm.params import fields_of
+
+OWN = "each party reads the file that it names to `join`"
+SPLIT = "nothing is split: each party holds its own records"
+MEASURED = 'no record is held out to measure by; [evaluation] kind = "private" measures privately'
+HERE = "of a run on one machine; a federation has its own"
+EMBEDDED = "as the records that the config named have it"
+WHY = {
+    "[data] source": OWN,
+    "[data] format": OWN,
+    "[data] classes": EMBEDDED,
+    "[data] row_bound": EMBEDDED,
+    "[data] encoding": EMBEDDED,
+    "[data] test_fraction": MEASURED,
+    "[data] split_seed": MEASURED,
+    "[parties] count": "it has to be known who is invited",
+    "[parties] split": SPLIT,
+    "[parties] seed": SPLIT,
+    "[parties] files": OWN,
+    "[parties] columns": OWN,
+    "[parties] records": "each party declares how many it holds, when it joins",
+    "[parties] leave": "parties that leave are simulated only",
+    "[privacy] budget": "it is in the policy that each invitation proposes",
+    "[run] mode": "noise is drawn from the system, and protects",
+    "[run] seed": "whoever knows a seed can take the noise off again",
+    "[run] ledger": "every party has its own",
+}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A key that the job has otherwise than the config; None: it is left out there."""
+
+    key: str  # with its section
+    before: Any
+    after: Any
+    why: str
+
+
+def deployed(config: Config) -> Config:
+    """The same job with secure noise. A seed beside a declared deployment is an error, and stays one."""
+    if config.run.mode == "deployment":
+        return config
+    run = replace(config.run, mode="deployment", seed=None)
+    return replace(config, run=run, parties=replace(config.parties, leave=None))
+
+
+def differences(config: Config, job: Config) -> list[Difference]:
+    """Every key of a config that the job has otherwise."""
+    found = []
+    for section in SECTIONS:
+        before, after = getattr(config, section), getattr(job, section)
+        if before is None or after is None:  # [privacy] of a method that is not private
+            continue
+        for key, field in fields_of(type(before)).items():
+            old, new = getattr(before, key), getattr(after, key)
+            if old != new:
+                name = f"[{section}] {key}"
+                is_left_out = new == field.default
+                found.append(Difference(name, old, None if is_left_out else new, WHY.get(name, HERE)))
+    return found

@@ -123,7 +123,7 @@ TYPED: dict[str, tuple[list[str], int, tuple[str, ...]]] = {
     "an unknown option": (["train", "c.toml", "--ot", "x"], 2, ("--ot", "--out")),
     "a seed in words": (["train", "c.toml", "--seed", "x"], 2, ("--seed", "'x'")),
     "no records": (["account", "c.toml", "--records", "0"], 2, ("--records", ">=1")),
-    "fewer records than parties": (["account", "c.toml", "--records", "2"], 1, ("3 parties", "2 records")),
+    "fewer records than parties": (["account", "c.toml", "--records", "2"], 2, ("3 parties", "--records is 2")),
     "a plan below 0": (["plan", "c.toml", "--epsilon", "-1", "--delta", "1e-6"], 2, ("epsilon", "above 0")),
     "a plan of delta 2": (["plan", "c.toml", "--epsilon", "1", "--delta", "2"], 2, ("delta", "between")),
     "too few games": (["audit", "c.toml", "--trials", "5"], 2, ("--trials", ">=1000")),

@@ -46,7 +46,8 @@ def test_a_public_file_is_enough(quick: Place) -> None:
     assert chosen.privacy is not None
     assert (chosen.privacy.epsilon, chosen.privacy.delta, chosen.parties.count) == (2.0, 1e-5, 4)
     assert set(chosen.data.schema or ()) == {"age", "ward", "weight"}
-    assert (facts["recommended"]["records"], facts["recommended"]["dim"]) == (64, 14)  # and weight's indicator
+    advice = facts["recommended"]
+    assert (advice["records"], advice["trained_on"], advice["dim"]) == (80, 64, 14)  # with weight's indicator
     text = config.read_text()
     keys = [line for line in text.split("[data.schema]")[0].splitlines() if " = " in line and line[0] != "#"]
     assert keys

@@ -48,6 +48,11 @@ def facts(records: int, parties: int, epsilon: float = 0.5) -> Facts:
     return Facts(records, (epsilon,) * parties, DELTA)
 
 
+def told(records: int, parties: int, epsilon: float = 0.5) -> Facts:
+    """What `recommend` makes of these options: a fifth is held out, as `init` would."""
+    return replace(facts(records, parties, epsilon), held_out=records // 5)
+
+
 def job(records: int, parties: int, epsilon: float = 0.5, method: Any = None, **changes: Any) -> Job:
     each = np.full(parties, records // parties)
     public = Public(
@@ -238,11 +243,12 @@ def test_facts_that_are_none_are_refused(wrong: dict[str, Any], words: str) -> N
 def test_the_facts_of_an_example_are_those_of_its_data() -> None:
     config = configs.read(EXAMPLES / "first_order_consensus.toml")
     known, prepared = preview.facts(config), build.prepare(config)
-    assert known.records == prepared.train.sizes.sum()
+    assert known.trained == prepared.train.sizes.sum()
+    assert known.records == len(adult.load())
     assert known.dims["binned"] == prepared.train.dim
     a9a = replace(config, data=replace(config.data, source="embedded:a9a", encoding="minmax"))
     assert preview.facts(a9a).dims["minmax"] == len(adult.A9A_NAMES)
-    assert preview.facts(a9a).records == round(0.8 * len(adult.load("a9a")))
+    assert preview.facts(a9a).trained == round(0.8 * len(adult.load("a9a")))
 
 
 SMALL = {"parties": {"sizes": [80] * 10, "count": None}, "privacy": {"epsilon": 0.5, "delta": DELTA}}
@@ -330,13 +336,13 @@ def test_several_classes_are_warned_of_once() -> None:
 def test_the_commands_agree_with_the_functions(place: Place) -> None:
     given = ("--records", 800, "--parties", 10)
     found = place.call("recommend", *given, "--epsilon", 0.5, "--json").object
-    assert found == json.loads(json.dumps(recommend(facts(800, 10)).table))
+    assert found == json.loads(json.dumps(recommend(told(800, 10)).table))
     traced = place.call("frontier", *given, "--epsilons", "0.5,1", "--out", place.out, "--json").object
-    assert traced == json.loads(json.dumps(frontier(facts(800, 10), (0.5, 1.0))))
+    assert traced == json.loads(json.dumps(frontier(told(800, 10), (0.5, 1.0))))
     assert json.loads((place.out / "frontier.json").read_text()) == traced
     assert (place.out / "frontier.png").read_bytes().startswith(b"\x89PNG")
     shown = " ".join(place.call("recommend", EXAMPLES / "first_order_consensus.toml").out.split())
-    assert "36178 records" in shown
+    assert "45,222 records at 10 parties, 36,178 of them to train on" in shown
     assert "159 features" in shown
     assert "it is not their accuracy" in " ".join(place.call("frontier", *given).out.split())
 

@@ -61,7 +61,10 @@ def init(
     config: Annotated[Path, Argument(metavar="CONFIG.toml", help="the config to write")],
     source: Annotated[Path, Option(help="the records to train on, csv or parquet")],
     label: Label,
-    records: Annotated[int | None, Option(min=1, help="how many there are in all; counted in a public source")] = None,
+    records: Annotated[
+        int | None,
+        Option(min=1, help="how many all parties hold together, held-out ones too; counted in a public source"),
+    ] = None,
     parties: Annotated[int | None, Option(min=1, help="how many to deal rows out to; 10 if left out")] = None,
     party_column: Annotated[
         str | None, Option(help="column that says whose a row is, no feature; with --schema give --parties as well")

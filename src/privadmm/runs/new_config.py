@@ -17,9 +17,8 @@ from privadmm.errors import ConfigError
 from privadmm.params import check_positive, check_probability, check_whole
 from privadmm.privacy.sums import SecureSum
 from privadmm.runs.new_schema import Declared, Note, comments, declare, listed, need_public, schema_lines, text
-from privadmm.runs.recommend import LEAST_PARTIES, Facts, Recommendation, recommend
+from privadmm.runs.recommend import HELD_OUT, LEAST_PARTIES, Facts, Recommendation, recommend
 
-HELD_OUT = 0.2
 EVEN = """Bins suit numbers that crowd at the low end. Where they are spread evenly over their range, "minmax" or
 # declared `edges` may do better: compare them in a simulation, on public or made-up data."""
 PARTIES = 10  # if nothing says how many
@@ -118,10 +117,9 @@ def written(asked: Start, schema: Schema, parties: int, declared: Declared | Non
     rows = asked.records or (declared.rows if declared else None)
     if rows is None:
         raise ConfigError("--records is missing: with --schema say how many records there are in all")
-    train = rows - round(rows * HELD_OUT)
     dims = {encoding: schema.encoded(encoding).dim for encoding in get_args(Encoding)}
     summed = SecureSum() if parties >= LEAST_PARTIES else None
-    advice = recommend(Facts(train, (asked.epsilon,) * parties, asked.delta, dims, summed))
+    advice = recommend(Facts(rows, (asked.epsilon,) * parties, asked.delta, dims, summed, round(rows * HELD_OUT)))
     column, notes = asked.party_column, list(declared.notes) if declared else []
     if column is not None:
         notes.append(Note(column, "left out of the features: it says whose a row is", True))
@@ -143,7 +141,7 @@ def written(asked: Start, schema: Schema, parties: int, declared: Declared | Non
 
     coarse, numbers = advice.encoding == "coarse", any(isinstance(column, Number) for column in schema.columns.values())
     lines = filled(
-        train=train,
+        train=advice.facts.trained,
         rows=rows,
         parties=parties,
         epsilon=asked.epsilon,

@@ -6,13 +6,14 @@ from typing import Any
 from privadmm.cli.views import screen
 from privadmm.data.files import write_json
 from privadmm.runs.accuracy_lost import curve
-from privadmm.runs.metrics import amount
+from privadmm.runs.metrics import amount, held_by
 from privadmm.runs.palette import Theme, Zone
 from privadmm.runs.recommend import THIN, TOO_SMALL, Expected
 from privadmm.runs.style import SMALL, band, finish, outline, picture, plain
 
 HONEST = "an estimate for two classes from public facts: what the data hold decides, and it is not their accuracy"
 ON_ADULT = "points of accuracy lost were measured on Adult, at the same noise: they are Adult's, not those of your data"
+HELD_BACK = "the others are held out to measure accuracy; a deployment without an evaluation trains on all"
 ZONES: dict[Zone, str] = {  # of the frontier, from the bottom
     "good": "GOOD: most gets through",
     "thin": "THIN: a part is lost, or all",
@@ -41,7 +42,8 @@ def recommendation(r: dict[str, Any]) -> str:
     if r["sum"] == "secure":
         sums = f"secure: one noise for all, as long as at most {r['colluding']} of {r['parties']} parties collude"
     facts: screen.Facts = [
-        ("facts", f"{r['records']} records to train on, {amount(r['parties'], 'party')}"),
+        ("facts", held_by(r["records"], r["trained_on"], r["parties"])),
+        ("held out", HELD_BACK if r["trained_on"] < r["records"] else None),
         ("budget", f"epsilon = {r['epsilon']:g}, delta = {r['delta']:g}, for each party"),
         ("method", f"{r['method']}, {r['rounds']} rounds: one of moments, {r['rounds'] - 1} of gradients"),
         ("loss", r["loss"]),
@@ -66,7 +68,7 @@ def frontier(r: dict[str, Any], out: Path | None) -> str:
     lines = [
         (f"{at['epsilon']:g}", *estimated(at), *(estimated(at["with_secure_sum"]) if both else ())) for at in r["lines"]
     ]
-    title = f"{r['records']} records at {amount(r['parties'], 'party')}, delta = {r['delta']:g}"
+    title = f"{held_by(r['records'], r['trained_on'], r['parties'])}, delta = {r['delta']:g}"
     facts: screen.Facts = [(word, f"from epsilon = {least:.2g} on") for word, least in r["least_epsilon"].items()]
     if both:
         least = [f"{word} from {value:.2g}" for word, value in r["least_epsilon_with_secure_sum"].items()]
@@ -94,8 +96,8 @@ def save_frontier(r: dict[str, Any], out: Path) -> None:
     write_json(out / "frontier.json", r)
     title = f"What a budget can buy: {r['records']:,} records at {amount(r['parties'], 'party')}"
     words = (
-        f"No record was read: {HONEST} (docs/recommend.md). Height: points that the recommended method lost on the "
-        "public Adult data at the same noise, Adult's and not yours; bands: the spread between the ways to have that "
+        f"{r['trained_on']:,} of the records are trained on. No record was read: {HONEST} (docs/recommend.md). Height: "
+        "points that the recommended method lost on the public Adult data at the same noise, Adult's and not yours; bands: the spread between the ways to have that "
         "noise there, hollow points: a noise beyond those; dotted: always the more frequent class."
     )
     with picture(out / "frontier", height=4.4, title=title, words=words, mode=None) as (drawing, theme):

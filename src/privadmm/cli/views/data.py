@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from privadmm.cli.views import screen
 from privadmm.cli.views.screen import escape
 from privadmm.data.schema import Category, Date, Number
+from privadmm.runs.metrics import held_by
 
 if TYPE_CHECKING:
     from privadmm.runs.model import Model
@@ -46,6 +47,7 @@ def init(made: "Made", config: Path) -> str:
     verdict = f"{expected.verdict}: {expected.meaning} (an estimate)"
     facts: screen.Facts = [
         ("written to", config),
+        ("records", held_by(advice.facts.records, advice.facts.trained, advice.facts.parties)),
         ("method", f"first_order_consensus, {advice.rounds} rounds, {advice.encoding}, {advice.dim} features"),
         ("sums", "secure: one noise for all parties together" if advice.facts.sum is not None else None),
         ("noise", f"{expected.noise_to_signal:.2g} times the signal of a middling data set"),

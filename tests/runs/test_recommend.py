@@ -321,8 +321,14 @@ def test_the_estimator_warns_in_our_own_category() -> None:
         model.fit(X, y)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model.set_params(epsilon=5.0).fit(X, y)
+        model.set_params(epsilon=2.9).fit(np.tile(X, (3, 1)), np.tile(y, 3))
         model.set_params(epsilon=0.5, parties=1).fit(*rows(n=6_000, d=5))
+
+
+def test_the_estimator_warns_of_an_epsilon_that_promises_little() -> None:
+    X, y = rows(n=800, d=20)
+    with pytest.warns(BudgetWarning, match="weak promise"):
+        ADMMClassifier(classes=(0, 1), row_bound=5.0, epsilon=5.0, parties=10, random_state=0).fit(X, y)
 
 
 def test_several_classes_are_warned_of_once() -> None:

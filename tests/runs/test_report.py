@@ -23,6 +23,7 @@ from federations import federated
 from ledgers import NOISE, ONE, POLICY, begin, opened, pay
 from privadmm.cli.views import steward
 from privadmm.errors import ConfigError, DataError, DivergedError, InterruptedRunError, LockedError, RefusedError
+from privadmm.privacy import meaning
 from privadmm.privacy.anchor import AnchorFile
 from privadmm.privacy.backups import Decision, backup, restore
 from privadmm.privacy.ledger import Asked, Tick
@@ -647,11 +648,11 @@ def test_the_sentence_bounds_every_test_between_neighbours(epsilon: float, delta
     kept = (1 - delta) * math.exp(epsilon) / (1 + math.exp(epsilon))
     told = (1 - delta) / (1 + math.exp(epsilon))
     law = sorted([(kept, told), (told, kept), (delta, 0.0), (0.0, delta)], key=lambda p: -p[0] / max(p[1], 1e-300))
-    left, best = words.FALSELY, 0.0
+    left, best = meaning.FALSELY, 0.0
     for true, false in law:  # the most powerful test, by Neyman and Pearson
         share = 1.0 if false <= left else left / false
         best, left = best + share * true, left - share * false
-    bound = words.power(epsilon, delta)
+    bound = meaning.power(epsilon, delta)
     assert best <= bound + 1e-12
     assert best == pytest.approx(bound, abs=1e-9)
 

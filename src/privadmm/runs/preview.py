@@ -27,7 +27,15 @@ from privadmm.privacy.accounting import Claim
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.sums import SecureSum
 from privadmm.runs.charges import charges, held_out_by
-from privadmm.runs.recommend import LEAST_PARTIES, Expected, Facts, delta_warning, expected_fields, recommend
+from privadmm.runs.recommend import (
+    LEAST_PARTIES,
+    Expected,
+    Facts,
+    delta_warning,
+    epsilon_warning,
+    expected_fields,
+    recommend,
+)
 from privadmm.runs.recommend import expected as judge
 from privadmm.runs.regression import of_noise_alone
 
@@ -186,7 +194,7 @@ def estimates(config: Config, job: Job) -> dict[str, Any]:
         sizes = tuple(splits.even_sizes(records, job.public.parties).tolist())
         job = made(config, replace(shape(config), sizes=sizes))
         assumed = {"assumed": {"records": records - sum(held_out_by(job) or ())}}
-    return {**outlook(job), **of_delta(job), **of_evaluation(job), **assumed}
+    return {**outlook(job), **of_budget(job), **of_evaluation(job), **assumed}
 
 
 def outlook(job: Job) -> dict[str, Any]:
@@ -208,12 +216,14 @@ def outlook(job: Job) -> dict[str, Any]:
     return {"expected": expected, **({} if better is None else {"with_secure_sum": better.table})}
 
 
-def of_delta(job: Job) -> dict[str, str]:
-    """The warning of a delta that promises nothing, where the number of records is known and it does not."""
-    with contextlib.suppress(UndeclaredError):
-        if (problem := delta_warning(job)) is not None:
-            return {"delta_warning": problem}
-    return {}
+def of_budget(job: Job) -> dict[str, str]:
+    """The warnings of an epsilon that promises little, and of a delta that promises nothing, as far as facts tell."""
+    found = dict[str, str]()
+    for name, of in (("epsilon_warning", epsilon_warning), ("delta_warning", delta_warning)):
+        with contextlib.suppress(UndeclaredError):
+            if (problem := of(job)) is not None:
+                found[name] = problem
+    return found
 
 
 def of_evaluation(job: Job) -> dict[str, Any]:

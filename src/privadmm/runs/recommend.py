@@ -42,6 +42,7 @@ from privadmm.privacy.accounting import epsilon as cost
 from privadmm.privacy.accounting import totals
 from privadmm.privacy.calibration import Target, gdp_parameter
 from privadmm.privacy.events import Event, Gaussian, Spent
+from privadmm.privacy.meaning import large_epsilon
 from privadmm.privacy.sums import SecureSum
 from privadmm.runs.accuracy_lost import Lost, curve
 from privadmm.runs.charges import held_out_by
@@ -198,6 +199,11 @@ def warning(job: Job) -> str | None:
     return too_small(estimate, trained, job.public.parties, asked, target.delta)
 
 
+def epsilon_warning(job: Job) -> str | None:
+    """The warning before a job whose epsilon promises little; None if it is small enough, or nothing is private."""
+    return large_epsilon(job.epsilon, job.public.adjacency) if job.private else None
+
+
 def delta_warning(job: Job) -> str | None:
     """The warning before a job whose delta promises nothing; None if it is small enough, or nothing is private."""
     public = job.public
@@ -223,7 +229,8 @@ def large_delta(delta: float, count: int, what: str = "records") -> str | None:
 
 def warnings_of(job: Job) -> list[str]:
     """All warnings before a job, from public facts."""
-    return [problem for problem in (warning(job), delta_warning(job)) if problem is not None]
+    found = (warning(job), epsilon_warning(job), delta_warning(job))
+    return [problem for problem in found if problem is not None]
 
 
 def expected_fields(job: Job) -> dict[str, Any] | None:
@@ -304,6 +311,7 @@ class Recommendation:
             "methods": [{"method": name, **row_of(name, expected)} for name, expected in self.methods],
             "with_secure_sum": self.gain,
             "warning": self.warning,
+            "epsilon_warning": large_epsilon(max(facts.epsilons)),
             "delta_warning": large_delta(facts.delta, facts.records),
         }
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from privadmm.cli.views import screen
 from privadmm.data.files import write_json
+from privadmm.privacy.meaning import LARGE, weak_from
 from privadmm.runs.accuracy_lost import curve
 from privadmm.runs.metrics import amount, held_by
 from privadmm.runs.palette import Theme, Zone
@@ -50,6 +51,7 @@ def recommendation(r: dict[str, Any]) -> str:
         ("sums", sums),
         ("encoding", f"{r['encoding']}: numbers one-hot in {bins} bins, rows of norm 1{width}"),
         ("warning", screen.alarm(r["warning"])),
+        ("warning", screen.alarm(r["epsilon_warning"])),
         ("warning", screen.alarm(r["delta_warning"])),
         ("verdict", verdict if r["warning"] is None else None),
         ("on Adult", f"{lost(r['expected'], True)} points of accuracy lost at the same noise"),
@@ -73,6 +75,8 @@ def frontier(r: dict[str, Any], out: Path | None) -> str:
     if both:
         least = [f"{word} from {value:.2g}" for word, value in r["least_epsilon_with_secure_sum"].items()]
         facts.append(("in secure sums", ", ".join(least)))
+    if r["lines"][-1]["epsilon"] >= LARGE:
+        facts.append(("weak promise", screen.alarm(weak_from())))
     facts += [("mind", f"{HONEST}; {ON_ADULT}"), ("written to", out)]
     return screen.shown(screen.table(title, columns, lines, left=(columns[3], *columns[6:])), screen.rows(facts))
 
@@ -97,8 +101,9 @@ def save_frontier(r: dict[str, Any], out: Path) -> None:
     title = f"What a budget can buy: {r['records']:,} records at {amount(r['parties'], 'party')}"
     words = (
         f"{r['trained_on']:,} of the records are trained on. No record was read: {HONEST} (docs/recommend.md). Height: "
-        "points that the recommended method lost on the public Adult data at the same noise, Adult's and not yours; bands: the spread between the ways to have that "
-        "noise there, hollow points: a noise beyond those; dotted: always the more frequent class."
+        "points that the recommended method lost on the public Adult data at the same noise, Adult's and not yours; "
+        "bands: the spread between the ways to have that noise there, hollow points: a noise beyond those; dotted: "
+        "always the more frequent class."
     )
     with picture(out / "frontier", height=4.4, title=title, words=words, mode=None) as (drawing, theme):
         axes = drawing.subplots()

@@ -52,7 +52,7 @@ def init(made: "Made", config: Path) -> str:
         ("sums", "secure: one noise for all parties together" if advice.facts.sum is not None else None),
         ("noise", f"{expected.noise_to_signal:.2g} times the signal of a middling data set"),
         ("warning", screen.alarm(advice.warning)),
-        ("warning", screen.alarm(advice.table["delta_warning"])),
+        *(("warning", screen.alarm(advice.table[which])) for which in ("epsilon_warning", "delta_warning")),
         ("which is", verdict if advice.warning is None else None),
         ("next", f"privadmm train {escape(config)}"),
     ]

@@ -178,7 +178,9 @@ def in_sums(r: dict[str, Any]) -> Facts:
     last = "the last" if len(bounds) > 1 else "that"
     more = f"{', '.join(bounds)} of the {others} others, if the coordinator also picks who is present; {last} also "
     more += "if the cryptography is broken"
-    two = f"a person with records at two of them loses {shown_epsilon(sums['at_two_parties'])}"
+    both = sums["at_two_parties"]
+    loses = "[bold red]no bound[/] on what a person with records at two of them loses"
+    two = loses if both is None else f"a person with records at two of them loses {shown_epsilon(both)}"
     return [
         (
             "secure sum",
@@ -305,6 +307,7 @@ def outlook(r: dict[str, Any]) -> Facts:
     return [
         ("assumed", even),
         *noise(r),
+        ("warning", screen.alarm(r.get("epsilon_warning"))),
         ("warning", screen.alarm(r.get("delta_warning"))),
         *vagueness(r.get("evaluation")),
     ]

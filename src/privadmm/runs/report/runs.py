@@ -174,7 +174,7 @@ def card_of(path: Path, views: Sequence[Json], original: Path | None) -> Card:
         refusals_at=tuple(ledger_paths(run)),
         register_is_partial=any(view["register_is_partial"] for view in views),
         vertical=run.shape is not None and bool(run.shape.columns),
-        notices=tuple(notices(run, views)),
+        notices=(*words.weak(epsilon, adversaries.get("adjacency")), *notices(run, views)),
         jobs=tuple(ledgers.told(job) for view in views for job in view["jobs"]),
         results=(*declared.paid(run.result), *(declared.results(run.result, run.rows) if run.simulation else ())),
         charts=tuple(charts),

@@ -134,7 +134,7 @@ def test_held_out_records_are_not_counted_as_trained_on(place: Place) -> None:
         assert [(party["records"], party["held_out"]) for party in said["parties"]] == [(20, 5)] * 3
         text = " ".join(place.call(*words, config).out.split())
         assert "3 parties with 15 records to train on, and 5 held out to evaluate by each" in text
-    assert place.call("recommend", config, "--json").object["records"] == 45
+    assert place.call("recommend", config, "--json").object["trained_on"] == 45
     plain = place.call("account", place.config(parties={"records": 60}), "--json").object["parties"]
     assert [(party["records"], "held_out" in party) for party in plain] == [(16, False)] * 3
 

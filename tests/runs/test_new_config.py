@@ -192,6 +192,17 @@ def test_columns_of_a_declared_schema_can_be_dropped(quick: Place) -> None:
     assert set(configs.read(config).data.schema or ()) == {"ward", "weight"}
 
 
+def test_a_schema_that_lists_the_parties_says_how_many_there_are(quick: Place) -> None:
+    schema, *given = declared_from(quick)
+    config = quick.path / "config.toml"
+    words = ("--source", quick.path / "patients.csv", "--label", "readmitted", "--party-column", "hospital")
+    assert quick.call("init", config, *words, "--schema", schema, *given).code == 0
+    assert configs.read(config).parties.count == 4
+
+
+KNOWN = ("--classes", "no,yes", "--records", 80)
+
+
 @pytest.mark.parametrize(
     ("words", "names"),
     [
@@ -205,11 +216,23 @@ def test_columns_of_a_declared_schema_can_be_dropped(quick: Place) -> None:
         (("--public", "--party-column", "hospitl"), "did you mean 'hospital'?"),
         (("--public", "--party-column", "hospital", "--parties", 3), "4 values"),
         (
-            ("--schema", "schema.toml", "--classes", "no,yes", "--records", 80, "--party-column", "hospital"),
+            ("--schema", "schema.toml", *KNOWN, "--party-column", "age"),
             "--parties is missing",
         ),
         (
-            ("--schema", "schema.toml", "--classes", "no,yes", "--records", 80, "--drop", "wrad"),
+            ("--schema", "schema.toml", *KNOWN, "--party-column", "wrad"),
+            "did you mean 'ward'? It has age, ward",
+        ),
+        (
+            ("--schema", "schema.toml", *KNOWN, "--party-column", "clinic"),
+            "declares no such column. It has age, ward. If",
+        ),
+        (
+            ("--schema", "schema.toml", *KNOWN, "--party-column", "ward", "--parties", 4),
+            "lists 3 categories of 'ward'",
+        ),
+        (
+            ("--schema", "schema.toml", *KNOWN, "--drop", "wrad"),
             "--drop wrad",
         ),
     ],

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from privadmm.runs.new_schema import Declared
 
 
+MOST_NAMES = 10
+
+
 def examples(names: Sequence[str], out: Path) -> str:
     kinds = Counter(Path(name).suffix for name in names)
     facts: screen.Facts = [
@@ -65,6 +68,15 @@ def exported(model: "Model", file: Path) -> str:
     outputs = "scores" if model.frame.classes is None else "scores and label"
     facts: screen.Facts = [("written to", file), ("input", f"columns: {columns}{encoded}"), ("output", outputs)]
     return screen.shown(screen.rows(facts))
+
+
+def ignored(names: Sequence[str]) -> list[str]:
+    """The line about columns that were not read, if there are any."""
+    if not names:
+        return []
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    shown = ", ".join(names[:MOST_NAMES]) + more
+    return [f"not read, since the model has no such column: {shown} (--keep NAME copies one to the predictions)"]
 
 
 def predictions(model: "Model", predicted: NDArray[Any], out: Path) -> str:

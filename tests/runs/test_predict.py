@@ -309,7 +309,7 @@ def test_the_encoder_on_disk_holds_declared_constants_only(trained: Place) -> No
     kept = json.loads((trained.out / "model.json").read_text())["frame"]["schema"]
     assert kept["columns"]["age"] == {
         **{"low": 0.0, "high": 100.0, "edges": [0.0, 0.02, 0.1, 0.25, 0.5], "cuts": []},
-        **{"default": None, "missing": False},
+        **{"default": None, "missing": False, "whole": False},
     }
     assert kept["columns"]["ward"] == {"values": ["a", "b", "c"], "other": False, "default": None, "missing": False}
     assert (kept["label"], kept["classes"]) == ("readmitted", ["no", "yes"])
@@ -320,7 +320,7 @@ def test_a_model_from_before_columns_could_say_more_scores_the_same(trained: Pla
     before = privadmm.load(path).score_rows(plain(RAW))
     facts = json.loads(path.read_text())
     for column in facts["frame"]["schema"]["columns"].values():
-        for key in ("cuts", "default", "missing", "other"):
+        for key in ("cuts", "default", "missing", "other", "whole"):
             column.pop(key, None)
     del facts["frame"]["unused"]
     path.write_text(json.dumps(facts))

@@ -14,6 +14,7 @@ from cases import ALGORITHMS, Case, named
 from privadmm import ADMMClassifier, BudgetWarning
 from privadmm.algorithms.first_order_consensus import FirstOrderConsensus
 from privadmm.algorithms.moments import Centred
+from privadmm.cli.views import advice as view
 from privadmm.config import build
 from privadmm.config import file as configs
 from privadmm.data import adult
@@ -26,6 +27,7 @@ from privadmm.optim.regularizers import L2
 from privadmm.privacy.calibration import NoPrivacy, Target, gdp_parameter
 from privadmm.privacy.sums import SecureSum
 from privadmm.runs import preview
+from privadmm.runs.palette import LIGHT, Zone
 from privadmm.runs.recommend import (
     CENTRED,
     SHARE,
@@ -337,6 +339,31 @@ def test_several_classes_are_warned_of_once() -> None:
     with pytest.warns(BudgetWarning) as heard:
         model.fit(X, (y + np.arange(90)) % 3)
     assert len(heard) == 1
+
+
+@pytest.mark.parametrize(("records", "parties"), [(800, 10), (3000, 3), (40_000, 2)])
+def test_the_strips_of_a_frontier_are_its_verdicts(records: int, parties: int) -> None:
+    """Where the table says "too small", so does the picture, for both ways to add the noise."""
+    from matplotlib.colors import to_hex
+    from matplotlib.figure import Figure
+
+    found = frontier(told(records, parties))
+    names: dict[str, Zone] = {"good": "good", "thin": "thin", "too small": "poor"}
+    drawn = [(found["least_epsilon"], [line["verdict"] for line in found["lines"]])]
+    if "least_epsilon_with_secure_sum" in found:
+        lines = [line["with_secure_sum"]["verdict"] for line in found["lines"]]
+        drawn.append((found["least_epsilon_with_secure_sum"], lines))
+    strips = Figure().subplots()
+    view.verdicts(strips, [(least, False) for least, _ in drawn], (0.04, 12.0), LIGHT)
+    for row, (_, verdicts) in enumerate(drawn):
+        for line, verdict in zip(found["lines"], verdicts, strict=True):
+            here = [
+                to_hex(bar.get_facecolor())
+                for bar in strips.patches
+                if bar.get_y() < row < bar.get_y() + bar.get_height()
+                and bar.get_x() <= line["epsilon"] < bar.get_x() + bar.get_width()
+            ]
+            assert here == [LIGHT.zones[names[verdict]]]
 
 
 def test_the_commands_agree_with_the_functions(place: Place) -> None:

@@ -99,8 +99,8 @@ def save_frontier(r: dict[str, Any], out: Path) -> None:
     write_json(out / "frontier.json", r)
     title = f"What a budget can buy: {r['records']:,} records at {amount(r['parties'], 'party')}"
     words = (
-        f"{r['trained_on']:,} of the records are trained on. No record was read: {HONEST} (docs/recommend.md). Strips: the "
-        f"verdict by the noise, from epsilon on: {', '.join(f'{zone}: {told}' for zone, told in VERDICTS.items())}. "
+        f"{r['trained_on']:,} of the records are trained on. No record was read: {HONEST} (docs/recommend.md). Strips: "
+        f"verdicts by noise ({'; '.join(f'{verdict}: {told}' for verdict, told in VERDICTS.items())}). "
         "Height: points that the recommended method lost on the public Adult data at the same noise, Adult's and not "
         "yours; bands: the spread between the ways to have that noise there, hollow points: a noise beyond those; "
         "dotted: always the more frequent class."
@@ -139,7 +139,7 @@ def save_frontier(r: dict[str, Any], out: Path) -> None:
 def weak(axes: Any, epsilons: list[float], theme: Theme) -> None:
     """Mark from where on a promise is weak, if the axis goes so far."""
     if epsilons[0] < LARGE <= epsilons[-1]:
-        axes.axvline(LARGE, color=theme.verdicts["poor"], linestyle="--", linewidth=1.0, zorder=2)
+        axes.axvline(LARGE, ymax=0.84, color=theme.verdicts["poor"], linestyle="--", linewidth=1.0, zorder=2)
         words = f"a weak promise\nfrom {LARGE:g} on"
         at = {"xytext": (4, 6), "textcoords": "offset points", "xycoords": ("data", "axes fraction"), "va": "bottom"}
         color, edge = theme.verdicts["poor"], outline(theme.paper)
@@ -155,9 +155,12 @@ def verdicts(
         borders = [left, *(min(max(least[word], left), right) for word in ("not too small", "good")), right]
         for zone, low, high in zip(("poor", "thin", "good"), borders[:-1], borders[1:], strict=True):
             strips.barh(row, high - low, left=low, height=0.86, color=theme.zones[zone])
-            if math.log(high / low) > 0.11 * math.log(right / left):
-                place, name = math.sqrt(low * high), NAMES[zone]
-                strips.text(place, row, name, color=theme.verdicts[zone], fontsize=SMALL, ha="center", va="center")
+            share = math.log(high / low) / math.log(right / left)
+            if share > 0.08:  # or its name does not fit
+                size, middle = (SMALL if share > 0.12 else 0.75 * SMALL), {"ha": "center", "va": "center"}
+                strips.text(
+                    math.sqrt(low * high), row, NAMES[zone], color=theme.verdicts[zone], fontsize=size, **middle
+                )
     strips.set_yticks(range(len(curves)), [SUMS[summed] for _, summed in curves])
     strips.set(ylim=(len(curves) - 0.5, -0.5))
     strips.tick_params(length=0, labelbottom=False)

@@ -187,6 +187,27 @@ def test_the_column_of_parties_is_no_feature_of_a_declared_schema_either(quick: 
     assert quick.train(config, "--json").code == 0
 
 
+def test_parties_that_a_column_names_are_called_by_their_names(quick: Place) -> None:
+    """In a simulation, by the summary and by the report; a deployment shows nothing that was read off records."""
+    config, _ = started(quick, "--public", "--party-column", "hospital")
+    said = quick.train(config)
+    assert all(f" {name} │" in said.out for name in ("h0", "h1", "h2", "h3"))
+    page = quick.path / "page.html"
+    assert quick.call("report", quick.out, "--out", page).code == 0
+    card = json.loads(page.with_suffix(".json").read_text())
+    assert [holder["name"] for holder in card["holders"]] == ["h0", "h1", "h2", "h3"]
+    assert [row["who"] for row in card["budgets"]] == ["h0", "h1", "h2", "h3"]
+    text = config.read_text().replace('mode = "simulation"', 'mode = "deployment"').replace("seed = 0", "")
+    ledger = quick.path / "l.sqlite"
+    made = ("--parties", 4, "--epsilon", 5, "--delta", 1e-5)
+    assert quick.call("ledger", "create", ledger, *made).code == 0
+    text = text.replace('sum = "secure"', 'sum = "local"').replace("colluding =", "# colluding =")
+    config.write_text(text.replace("[run]", f'[run]\nledger = "{ledger}"'))
+    done = quick.call("train", config, "--out", quick.path / "deployed")
+    assert done.code == 0, done.err
+    assert "party_names" not in json.loads((quick.path / "deployed" / "result.json").read_text())
+
+
 def test_columns_of_a_declared_schema_can_be_dropped(quick: Place) -> None:
     config, _ = started(quick, "--schema", *declared_from(quick), "--drop", "hospital", "--drop", "age")
     assert set(configs.read(config).data.schema or ()) == {"ward", "weight"}

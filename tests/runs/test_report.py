@@ -657,6 +657,15 @@ def test_the_sentence_bounds_every_test_between_neighbours(epsilon: float, delta
     assert best == pytest.approx(bound, abs=1e-9)
 
 
+def test_the_axis_of_rounds_ends_with_the_last_round() -> None:
+    series = charts.Series("epsilon", tuple((float(round), round / 41) for round in range(42)))
+    drawn = charts.drawn(charts.Lines("k", "t", "w", "round", "epsilon", (series,)))
+    last = re.search(r'<polyline class="s1" points="[^"]*?([0-9.]+),[0-9.]+"', drawn)
+    assert last is not None
+    assert float(last[1]) == charts.WIDTH - charts.RIGHT
+    assert re.findall(r">(\d+)</text>", drawn)[-5:] == ["0", "10", "20", "30", "40"]
+
+
 def test_roc_and_calibration_of_scores_that_are_known() -> None:
     perfect = Evaluation(np.array([-2.0, -1.0, 1.0, 2.0]), np.array([-1.0, -1.0, 1.0, 1.0]))
     assert perfect.auc == 1.0

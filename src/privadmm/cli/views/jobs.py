@@ -1,6 +1,6 @@
 """What is printed about a job: what it would cost (`account`, `plan`, `audit`), and what it did (`train`, `demo`)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,7 +37,8 @@ def run(done: "Finished") -> str:
     facts += privately_evaluated(r.get("private_evaluation"))
     facts += adversaries(r["adversaries"]) + of_people(r) + in_sums(r) + absent(r) + budgets(done)
     facts += [("time", f"{r['seconds']:.1f} s"), ("run directory", Path(r["out"]))]
-    return screen.shown(screen.rows(facts), *evaluated(r.get("evaluation"), done.model.frame.classes))
+    tables = evaluated(r.get("evaluation"), done.model.frame.classes, r.get("party_names", ()))
+    return screen.shown(screen.rows(facts), *tables)
 
 
 def privately_evaluated(found: dict[str, Any] | None) -> Facts:
@@ -62,15 +63,19 @@ def privately_evaluated(found: dict[str, Any] | None) -> Facts:
     ]
 
 
-def evaluated(found: dict[str, Any] | None, classes: tuple[Any, Any] | None) -> list[Any]:
-    """The exact figures of a simulation: a line for all records, and one for each party."""
+def evaluated(found: dict[str, Any] | None, classes: tuple[Any, Any] | None, parties: Sequence[str] = ()) -> list[Any]:
+    """The exact figures of a simulation: a line for all records, and one for each party, by its name if it has one."""
     if found is None:
         return []
+
+    def called(party: int) -> str:
+        return escape(parties[party]) if parties else str(party)
+
     columns = [key for key in ("auc", "log_loss", "brier", "rmse", "rmse_constant", "r2") if found.get(key) is not None]
     shares = [key for key in ("accuracy", "majority") if key in found]
     rows = [
         (name, f"{row['records']:,}", *(decimals(row[key]) for key in columns), *(percent(row[key]) for key in shares))
-        for name, row in (("all", found), *((str(row["party"]), row) for row in found["parties"][:MOST_PARTIES]))
+        for name, row in (("all", found), *((called(row["party"]), row) for row in found["parties"][:MOST_PARTIES]))
     ]
     names = [HEADINGS.get(key, key.replace("_", " ")) for key in (*columns, *shares)]
     tables = [screen.table(f"On {found['on']}", ("party", "records", *names), rows)]

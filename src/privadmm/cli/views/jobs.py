@@ -332,7 +332,12 @@ def noise(r: dict[str, Any]) -> Facts:
     if (found := r.get("regression")) is not None:
         moved = f"a prediction moves by +- {found['prediction_noise']:.3g} by noise alone, one standard deviation"
         beside = f"labels lie within {found['label_bound']:g} (an estimate on invented records)"
-        return [("noise", f"{moved}; {beside}"), ("warning", screen.alarm(found["warning"]))]
+        learned = screen.given("{:.0%} of the spread of labels that nothing is easier to learn than", found["learned"])
+        return [
+            ("noise", f"{moved}; {beside}"),
+            ("learned", learned if found["warning"] is None else None),
+            ("warning", screen.alarm(found["warning"])),
+        ]
     if (expected := r.get("expected")) is None:
         return [("outlook", f"none: {escape(r['not_expected'])}")] if "not_expected" in r else []
     times = f"{expected['noise_to_signal']:.2g} times the signal of a middling data set"

@@ -47,19 +47,16 @@ def privately_evaluated(found: dict[str, Any] | None) -> Facts:
         return []
     if "missing" in found:
         return [("evaluation", f"private, lost ({found['missing']})")]
-
-    def figure(key: str, factor: float, spec: str, unit: str) -> str:
-        value, noise, error = (f"{factor * found[key][part]:{spec}}" for part in ("value", "noise", "error"))
-        return f"{value}{unit} +- {noise} by noise, +- {error} in all"
+    from privadmm.runs.private_evaluation import told
 
     loss = "log_loss" if "log_loss" in found else "loss"
     records = f"{found['records']:,} held-out records, {found['share']:.0%} of the budget; one standard deviation each"
     return [
         ("evaluation", f"private, charged: {records}"),
-        ("  AUC", figure("auc", 1, ".4f", "")),
-        ("  accuracy", figure("accuracy", 100, ".1f", " %")),
-        ("  majority", figure("majority", 100, ".1f", " %")),
-        (f"  {loss.replace('_', ' ')}", f"{figure(loss, 1, '.4f', '')}; a record counts up to {found['clip']:g}"),
+        ("  AUC", told(found, "auc")),
+        ("  accuracy", told(found, "accuracy")),
+        ("  majority", told(found, "majority")),
+        (f"  {loss.replace('_', ' ')}", f"{told(found, loss)}; a record counts up to {found['clip']:g}"),
     ]
 
 

@@ -32,7 +32,7 @@ ORIGINALS = Path(os.environ.get("PRIVADMM_DATA") or Path(__file__).parents[2] / 
 
 PNG = b"\x89PNG\r\n\x1a\n"  # how such a file begins
 ROUNDS, PARTIES = 6, 3
-TRAINED = 48  # of 60 rows, those that PRIVATE and CLEAR train on
+RECORDS, TRAINED = 60, 48  # rows, and those of them that PRIVATE and CLEAR train on
 
 PRIVATE: Tables = {
     "data": {"source": "data.npz", "classes": [0, 1], "row_bound": 2.0, "test_fraction": 0.2},

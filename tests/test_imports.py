@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import privadmm
-from small_runs import ENVIRONMENT, PRIVATE, TRAINED, write_config, write_npz
+from small_runs import ENVIRONMENT, PRIVATE, RECORDS, write_config, write_npz
 
 HEAVY = {
     *("scipy", "sklearn", "matplotlib", "rich", "typer", "networkx"),
@@ -41,7 +41,7 @@ def test_account_for_machines_leaves_the_rest_alone(tmp_path: Path) -> None:
     config = write_config(tmp_path / "config.toml", PRIVATE)
     code = (
         "from privadmm.cli import main\n"
-        f"try: main(['account', {str(config)!r}, '--records', '{TRAINED}', '--json'])\n"
+        f"try: main(['account', {str(config)!r}, '--records', '{RECORDS}', '--json'])\n"
         "except SystemExit as end: assert not end.code"
     )
     loaded = imported_by(code)

@@ -41,8 +41,7 @@ def test_its_config_is_what_init_recommends(tmp_path: Path, monkeypatch: pytest.
     theirs, ours = toml(tmp_path / "config.toml"), toml(shown)
     for section, keys in ours.items():
         for key, value in keys.items():
-            if key != "schema":  # init writes the columns into the config where one is left out
-                assert theirs[section][key] == value, (section, key)
+            assert theirs[section][key] == value, (section, key)
     call(["train", str(shown), "--out", "shown"])
 
 

@@ -77,7 +77,8 @@ class MessageError(ClusterError):
 
 
 class BudgetWarning(UserWarning):
-    """By its public facts a run cannot beat a constant, promises nothing by its delta, or is one of several fits."""
+    """By its public facts a run cannot beat a constant, promises little by its epsilon or nothing by its delta; or it
+    is one of several fits."""
 
 
 class PooledWarning(UserWarning):

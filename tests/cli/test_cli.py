@@ -19,7 +19,7 @@ from small_runs import (
     CLEAR,
     PARTIES,
     PRIVATE,
-    TRAINED,
+    RECORDS,
     Place,
     no_plots,
     result,
@@ -106,7 +106,7 @@ def test_accuracy_and_objective_are_of_the_final_model(place: Place) -> None:
 )
 def test_account_prints_the_contract_and_reads_no_data(tables: Any, claim: bool, place: Place) -> None:
     (place.path / "data.npz").unlink()
-    said = place.call("account", place.config(tables), "--records", TRAINED, "--json")
+    said = place.call("account", place.config(tables), "--records", RECORDS, "--json")
     assert (said.code, said.err) == (0, "")
     figures = ["algorithm", "private", "rounds", "delta", "certified", "published", "advice", "adversaries"]
     assert list(said.object) == [*figures, *(["expected"] if claim else []), "parties"]
@@ -130,9 +130,9 @@ def test_account_needs_the_number_of_parties(place: Place) -> None:
 
 
 def test_account_foresees_a_refusal(place: Place) -> None:
-    said = place.call("account", place.config(privacy={"budget": 0.5}), "--records", TRAINED)
+    said = place.call("account", place.config(privacy={"budget": 0.5}), "--records", RECORDS)
     assert (said.code, "would be refused" in said.out) == (0, True)
-    assert "refused" not in place.call("account", place.config(), "--records", TRAINED).out
+    assert "refused" not in place.call("account", place.config(), "--records", RECORDS).out
 
 
 def test_the_schema_is_printed(place: Place) -> None:
@@ -244,7 +244,7 @@ def test_the_demo_compares_like_with_like() -> None:
 def test_output_in_a_pipe_is_plain_and_80_wide(command: str, place: Place) -> None:
     shared = {"ledger": "a ledger [with] an :odd: name.sqlite"}
     config = place.config(run=shared, privacy={"budget": 2.0})
-    options = ["--out", place.out] if command == "train" else ["--records", TRAINED]
+    options = ["--out", place.out] if command == "train" else ["--records", RECORDS]
     process = spawn(command, config, *options)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0

@@ -29,8 +29,8 @@ from privadmm.engine.job import Job
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError, PrivadmmError
 from privadmm.runs.charges import charges
-from privadmm.runs.preview import foreseen
-from small_runs import CLEAR, PRIVATE, TRAINED, Place, Tables, with_changes, write_config
+from privadmm.runs.preview import foreseen, with_records
+from small_runs import CLEAR, PRIVATE, RECORDS, TRAINED, Place, Tables, with_changes, write_config
 
 A = np.arange(1.0, 4.0)
 BINARY = [
@@ -151,7 +151,7 @@ def test_an_algorithm_that_starts_to_look_at_sizes_is_asked_for_them(
     monkeypatch.setattr(DPADMM, "planned", changed)
     with pytest.raises(UndeclaredError, match=r"config.toml: \[parties\] sizes is missing"):
         foreseen(config)
-    assert foreseen(config, TRAINED).epsilon is not None
+    assert foreseen(with_records(config, RECORDS)).epsilon is not None
 
 
 def test_the_messages_name_the_key_and_the_fix(place: Place) -> None:
@@ -183,7 +183,7 @@ SHARING = config_of("sharing", {}, "person")
 def test_columns_are_known_where_the_config_tells(parties: Any, columns: Any, place: Place) -> None:
     content = with_changes(SHARING, {"parties": parties})
     config = configs.read(write_config(place.path / "config.toml", content))
-    job = foreseen(config, TRAINED)
+    job = foreseen(with_records(config, RECORDS))
     held = build.prepare(config)
     assert (tuple(job.public.sizes), job.public.dim) == (tuple(held.held.sizes), held.held.dim)
     if columns is None:
@@ -201,7 +201,7 @@ def test_people_are_as_many_at_every_party(place: Place) -> None:
 def test_how_many_share_the_columns_is_asked_for(place: Place) -> None:
     content = with_changes(SHARING, {"parties": {"count": None, "sizes": None, "use": "first"}})
     path = write_config(place.path / "config.toml", content)
-    for said in (place.train(path), place.call("account", path, "--records", TRAINED)):
+    for said in (place.train(path), place.call("account", path, "--records", RECORDS)):
         assert (said.code, "[parties] count" in said.err) == (2, True)
 
 
@@ -230,7 +230,7 @@ def test_a_method_without_noise_needs_no_sizes(place: Place) -> None:
 
 
 def test_charges_are_in_the_order_of_the_ledger(place: Place) -> None:
-    job = foreseen(configs.read(place.config(PRIVATE)), TRAINED)
+    job = foreseen(with_records(configs.read(place.config(PRIVATE)), RECORDS))
     assert [party["party"] for party in charges(job, job.leave)] == [0, 1, 2]
 
 
@@ -254,4 +254,4 @@ def test_a_federation_that_declares_nothing(place: Place) -> None:
 
 def test_files_are_not_read(place: Place, tmp_path: Path) -> None:
     (tmp_path / "data.npz").unlink()
-    assert place.call("account", place.config(), "--records", TRAINED).code == 0
+    assert place.call("account", place.config(), "--records", RECORDS).code == 0

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from privadmm.data.dates import Date
 from privadmm.data.encoder import Encoder
 from privadmm.data.frame import Frame, frame_of
-from privadmm.data.kinds import Category, Number, count_cuts
+from privadmm.data.kinds import Category, Encoding, Number, count_cuts
 from privadmm.data.misread import AMISS
 from privadmm.data.schema import Column, Schema, column_of
 from privadmm.errors import ConfigError, DataError
@@ -140,6 +140,8 @@ WRONG = [
     ({"range": [0, 9], "edges": [0, 5]}, "above 0, where the first bin begins"),
     ({"range": [0, 9], "edges": [5, 9]}, "below 9"),
     ({"range": [0, 9], "edges": []}, "empty"),
+    ({"range": [0.5, 9], "whole": True}, "range of whole numbers"),
+    ({"range": [0, 9], "whole": 1}, "true or false"),
     ({"range": [0, 9], "edges": "count"}, '"counts"'),
     ({"range": [-1, 9], "edges": "counts"}, "begins at 0 or above"),
     ({"range": [0.5, 0.9], "edges": "counts"}, "ends above 1"),
@@ -208,12 +210,14 @@ flags = st.booleans()
 
 @st.composite
 def number_columns(draw: Any) -> Number:
-    low, length = draw(st.floats(-1e6, 1e6)), draw(st.floats(1e-3, 1e6))
+    whole = draw(flags)
+    low, length = draw(st.integers(-100, 100) if whole else st.floats(-1e6, 1e6)), draw(st.floats(1e-3, 1e6))
+    length = math.ceil(length) if whole else length
     high = low + length
     shares = sorted(draw(st.sets(st.floats(0.01, 0.99), max_size=4)))
     cuts = tuple(sorted({low + share * length for share in shares} - {low, high}))
     default = draw(st.none() | st.floats(0, 1).map(lambda share: min(max(low + share * length, low), high)))
-    return Number(low, high, cuts=cuts, default=default, missing=draw(flags))
+    return Number(low, high, cuts=cuts, default=default, missing=draw(flags), whole=whole)
 
 
 @st.composite
@@ -301,3 +305,38 @@ def test_a_model_keeps_any_schema(declared: dict[str, Column], encoding: Any) ->
     schema = Schema(declared, "y", ("no", "yes"), 1.0).encoded(encoding)
     frame = Frame(1.0, 0.0, schema.names, ("no", "yes"), schema=schema, label="y", unused=("hospital",))
     assert frame_of(json.loads(json.dumps(asdict(frame)))) == frame
+
+
+WHOLE = [(15, 100), (0, 13), (0, 1), (0, 2), (-5, 5), (1900, 2030), (0, 999), (7, 8)]
+
+
+@pytest.mark.parametrize("encoding", ["binned", "coarse"])
+@pytest.mark.parametrize(("low", "high"), WHOLE)
+def test_bins_of_whole_numbers_begin_at_whole_numbers(low: int, high: int, encoding: Encoding) -> None:
+    """Declared constants alone: every whole number stays in its bin, and no bin is without one."""
+    declared = Number(low, high, whole=True).encoded(encoding)
+    every = np.arange(low, high + 1)
+    block = declared.encode(every)
+    assert block.shape[1] == len(declared.names("x"))
+    assert block.any(axis=0).all()
+    fractional = Number(low, high).encoded(encoding).encode(every)
+    assert np.array_equal(block, fractional[:, fractional.any(axis=0)])
+    assert all(start.is_integer() and low < start <= high for start in declared.begins)
+    assert len(declared.starts) == len(set(declared.starts))
+
+
+def test_what_is_not_whole_still_has_a_bin() -> None:
+    """The map is total: nothing that a record holds is refused, or leaves the unit ball."""
+    column = column_of({"range": [0, 13], "whole": True}).encoded("binned")
+    cells = np.array([0.5, 12.9, 40.0, -3.0, "x", None], dtype=object)
+    block = column.encode(cells)
+    assert (block.sum(axis=1) == 1).all()
+    assert np.array_equal(block[0], column.encode(np.array([0.0]))[0])
+    assert column.square == 1.0
+
+
+def test_scaled_numbers_and_declared_edges_do_not_change_by_being_whole() -> None:
+    cells = np.linspace(-1, 11, 50)
+    for entry, encoding in (({"range": [0, 10]}, "minmax"), ({"range": [0, 10], "edges": [2, 7]}, "binned")):
+        plain, whole = (column_of(table).encoded(encoding) for table in (entry, {**entry, "whole": True}))
+        assert np.array_equal(plain.encode(cells), whole.encode(cells))

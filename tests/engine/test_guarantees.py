@@ -57,7 +57,7 @@ from privadmm.privacy.history import Start
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.privacy.sums import SecureSum
 from small_runs import PRIVATE as CONFIG
-from small_runs import TRAINED, Place, with_changes
+from small_runs import RECORDS, Place, with_changes
 
 
 def test_golden_values() -> None:
@@ -428,7 +428,7 @@ def test_a_label_in_a_sum_gains_as_much_as_elsewhere() -> None:
 
 def test_account_tells_each_adversary(place: Place) -> None:
     reported = with_changes(CONFIG, {"privacy": {"label_epsilon": 1.0}})
-    known = ("--records", TRAINED)
+    known = ("--records", RECORDS)
     found = place.call("account", place.config(reported), *known, "--json").object["adversaries"]
     assert found["own_server"] == {"features": CLEAR, "label": {"epsilon": 1.0, "delta": 0.0}}
     joint = found["others"]["label"]["epsilon"]
@@ -442,7 +442,7 @@ def test_account_tells_each_adversary(place: Place) -> None:
 
 def test_a_plan_keeps_to_the_neighbours_of_its_config(place: Place) -> None:
     """`plan` replaces only the budget: between labels an argmin pays nothing for curvature."""
-    words = ("--epsilon", 1, "--delta", 1e-5, "--records", TRAINED, "--json")
+    words = ("--epsilon", 1, "--delta", 1e-5, "--records", RECORDS, "--json")
     dvp: dict[str, Any] = {
         "algorithm": {"name": "dvp", "eta": 0.1, "D_w": None, "rho": None},
         "graph": {"kind": "ring"},

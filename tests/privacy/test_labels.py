@@ -32,7 +32,7 @@ from privadmm.privacy.sqlite_ledger import SqliteLedger
 from privadmm.privacy.verification import verify
 from privadmm.runs import metrics
 from small_runs import PRIVATE as CONFIG
-from small_runs import TRAINED, Place, charged, rows, with_changes
+from small_runs import RECORDS, Place, charged, rows, with_changes
 
 pytestmark = pytest.mark.usefixtures("skipped_plots")
 
@@ -333,7 +333,7 @@ def test_a_config_with_the_half_logistic(name: str, place: Place) -> None:
     graph = {"kind": "ring"} if name == "dvp" else {"kind": "star"}
     loss, privacy = {"name": "half_logistic"}, {"label_epsilon": 1.0}
     config = place.config(algorithm=parameters, graph=graph, loss=loss, privacy=privacy)
-    said = place.call("account", config, "--records", TRAINED)
+    said = place.call("account", config, "--records", RECORDS)
     assert said.code == (0 if name == "dp_admm" else 2)
     assert ("not convex" in said.err) == (name != "dp_admm")
 

@@ -25,6 +25,7 @@ from privadmm.runs.run import run
 from small_runs import (
     PARTIES,
     PRIVATE,
+    RECORDS,
     TRAINED,
     Place,
     Tables,
@@ -169,7 +170,7 @@ def test_embedded_columns_too(parties: dict[str, Any], place: Place) -> None:
 
 def test_those_who_leave_are_charged_until_then(place: Place) -> None:
     config = place.config(parties={"leave": ["1@3", "2@1"]}, data={"dim": 3})
-    said = accounted_and_trained(place, config, "--records", TRAINED)
+    said = accounted_and_trained(place, config, "--records", RECORDS)
     assert [sum(event["count"] for event in party["events"]) for party in said["parties"]] == [6, 2, 0]
 
 
@@ -201,7 +202,7 @@ def test_a_command_that_needs_sizes_asks_for_them(words: Any, changes: Any, as_j
     for name in ("config.toml", "[parties] sizes", "--records"):
         assert name in told
     given = ("--trials", 1000) if command == "audit" else ()
-    known = place.call(command, place.config(**changes), *options, *given, "--records", TRAINED)
+    known = place.call(command, place.config(**changes), *options, *given, "--records", RECORDS)
     assert known.code == 0, known.err
 
 
@@ -212,7 +213,7 @@ def test_noise_that_no_size_changes_needs_none(place: Place) -> None:
     assert [party["records"] for party in said["parties"]] == [None] * PARTIES
     assert "[parties] sizes" in said["not_expected"]
     assert "whatever records they have" in place.call("account", config).out
-    for count in (TRAINED, 3, 10**9):
+    for count in (RECORDS, 5, 10**9):
         sized = place.call("account", config, "--records", count, "--json").object
         for key in ("certified", "published", "adversaries"):
             assert sized[key] == said[key]
@@ -224,18 +225,48 @@ def test_noise_that_no_size_changes_needs_none(place: Place) -> None:
     ("changes", "count", "words"),
     [
         ({"parties": {"sizes": [16] * PARTIES}}, 49, "has 48 to train on"),
-        ({"parties": {"split": "dirichlet:0.5"}}, TRAINED, "[parties] sizes"),
-        ({"parties": {"split": "column:site"}}, TRAINED, "[parties] sizes"),
-        ({"data": {"source": "data-{party}.npz"}}, TRAINED, "[parties] sizes"),
-        ({"parties": {"count": None, "split": "column:site"}}, TRAINED, "[parties] count"),
-        (UNDERSTATED, TRAINED, "has 36178 to train on"),
+        ({"parties": {"count": None, "split": "column:site"}}, RECORDS, "[parties] count"),
+        (UNDERSTATED, RECORDS, "has 36178 to train on"),
     ],
-    ids=["declared", "dirichlet", "column", "files", "unknown parties", "embedded"],
+    ids=["declared", "unknown parties", "embedded"],
 )
 def test_a_number_of_records_that_cannot_be_meant(changes: Any, count: int, words: str, place: Place) -> None:
     for command in (("account",), ("plan", *BUDGET), ("audit",)):
         said = place.call(*command, place.config(**changes), "--records", count)
         assert (said.code, said.out, words in said.err) == (2, "", True), said.err
+
+
+UNEVEN: dict[str, Any] = {
+    "dirichlet": {"parties": {"split": "dirichlet:0.5"}},
+    "column": {"parties": {"split": "column:site"}},
+    "files": {"data": {"source": "data-{party}.npz"}},
+}
+
+
+@pytest.mark.parametrize("changes", UNEVEN.values(), ids=UNEVEN)
+def test_the_number_of_all_records_does_not_tell_how_many_each_party_has(changes: Any, place: Place) -> None:
+    """It is enough for estimates; a figure that is charged and depends on sizes asks for them."""
+    told = place.call("account", place.config(**changes), "--records", RECORDS, "--json").object
+    assert told["assumed"] == {"records": TRAINED}
+    assert [party["records"] for party in told["parties"]] == [None] * PARTIES
+    said = place.call("account", place.config(**with_changes(FIXED, changes)), "--records", RECORDS)
+    assert (said.code, said.out, "[parties] sizes" in said.err) == (2, "", True), said.err
+
+
+EVERYWHERE = {"account": (), "plan": BUDGET, "recommend": (), "frontier": ()}
+
+
+@pytest.mark.parametrize("command", EVERYWHERE)
+def test_records_are_all_that_the_parties_hold_in_every_command(command: str, place: Place) -> None:
+    """--records is [parties] records, in place of it: held-out ones count, and are told apart from those trained on."""
+    words = (*EVERYWHERE[command], "--json")
+    given = place.call(command, place.config(), *words, "--records", RECORDS).object
+    assert given == place.call(command, place.config(parties={"records": RECORDS}), *words).object
+    assert given == place.call(command, place.config(parties={"records": 90}), *words, "--records", RECORDS).object
+    if "trained_on" in given:
+        assert (given["records"], given["trained_on"]) == (RECORDS, TRAINED)
+    else:
+        assert sum(party["records"] for party in given["parties"]) == TRAINED
 
 
 def test_declared_sizes_that_embedded_data_do_not_have(place: Place) -> None:
@@ -258,7 +289,7 @@ def test_a_schema_tells_the_dimension(place: Place) -> None:
     schema = {f"f{j}": [-3.0, 3.0] for j in range(3)}
     data = {"source": "data.csv", "label": "y", "schema": schema, "encoding": "binned"}
     path = write_config(place.path / "config.toml", with_changes(PRIVATE, {"data": data}))
-    accounted_and_trained(place, path, "--records", TRAINED)
+    accounted_and_trained(place, path, "--records", RECORDS)
 
 
 def test_a_federation_asks_too(place: Place) -> None:
@@ -398,4 +429,4 @@ def test_one_party_without_any_curvature(calibration: str, place: Place) -> None
     """Without neighbours and regulariser all curvature is Phi; nothing is divided by zero."""
     own, alone = {**PROOF, "calibration": calibration}, {"count": 1}
     changes = {"algorithm": own, "parties": alone, "regularizer": {"weight": 0.0}, "data": {"dim": 3}}
-    accounted_and_trained(place, place.config(**FIXED | changes), "--records", TRAINED)
+    accounted_and_trained(place, place.config(**FIXED | changes), "--records", RECORDS)

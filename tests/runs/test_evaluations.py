@@ -28,6 +28,7 @@ from privadmm.runs.measures import Scored, evaluated, evaluated_numbers
 from small_runs import CLEAR, PRIVATE, SECURE, SHARING, Place, with_changes, write_npz
 
 PAID = with_changes(PRIVATE, {"evaluation": {"kind": "private", "held_out": 0.25}})
+LOUD = with_changes(PAID, {"privacy": {"epsilon": 200.0}})  # so few records can tell something
 
 
 @pytest.fixture
@@ -94,7 +95,7 @@ def test_a_simulation_tells_exact_figures(place: Place) -> None:
 
 
 def test_a_simulation_with_a_private_evaluation_measures_by_the_same_records(place: Place) -> None:
-    config = place.config(PAID)
+    config = place.config(LOUD)
     said = place.train(config, "--json").object
     exact, paid = said["evaluation"], said["private_evaluation"]
     assert exact["records"] == paid["records"] == 15
@@ -102,7 +103,7 @@ def test_a_simulation_with_a_private_evaluation_measures_by_the_same_records(pla
     assert paid["auc"].keys() == {"value", "noise", "error"}
     assert 0 <= paid["auc"]["value"] <= 1
     assert said["rounds"] == 8  # six, and two of the evaluation
-    assert said["epsilon"] == pytest.approx(1.0, abs=1e-6)
+    assert said["epsilon"] == pytest.approx(200.0, abs=1e-3)
     ledger = read(config)
     assert ledger.evaluates
     people = place.call("train", config, "--out", place.path / "again")
@@ -112,18 +113,40 @@ def test_a_simulation_with_a_private_evaluation_measures_by_the_same_records(pla
     assert "Confusion" in people.out
 
 
-@pytest.mark.parametrize("changes", [{}, SECURE], ids=["own noise", "secure sums"])
-def test_how_vague_it_will_be_is_told_before_it_is_paid_for(place: Place, changes: Any) -> None:
-    config = place.config(with_changes(PAID, {"data": {"dim": 3}, **changes}))
+@pytest.mark.parametrize(
+    ("changes", "will", "words"),
+    [({}, "be vague", "one standard deviation"), (SECURE, "tell nothing", "blind guess")],
+    ids=["own noise", "secure sums"],
+)
+def test_how_vague_it_will_be_is_told_before_it_is_paid_for(place: Place, changes: Any, will: str, words: str) -> None:
+    config = place.config(with_changes(LOUD, {"data": {"dim": 3}, **changes}))
     account = place.call("account", config, "--records", "60", "--json").object["evaluation"]
     done = place.train(config, "--json")
     paid = done.object["private_evaluation"]
     assert (account["records"], account["accuracy_noise"]) == (paid["records"], paid["accuracy"]["noise"])
     assert account["accuracy_error"] ** 2 == pytest.approx(paid["accuracy"]["noise"] ** 2 + 0.25 / 15)
     assert account["accuracy_error"] >= paid["accuracy"]["error"]
-    assert "will be vague" in account["warning"]
-    assert "will be vague" in done.err
-    assert "one standard deviation" in " ".join(place.call("account", config, "--records", "60").out.split())
+    assert f"will {will}" in account["warning"]
+    assert f"will {will}" in done.err
+    assert words in " ".join(place.call("account", config, "--records", "60").out.split())
+
+
+def test_figures_that_are_no_better_than_a_guess_are_said_to_tell_nothing(place: Place) -> None:
+    """Beforehand, by the summary and on the page: never an accuracy of 300 % +- 450."""
+    config = place.config(with_changes(PAID, {"data": {"dim": 3}, "parties": {"records": 60}}))
+    told = place.call("account", config, "--json").object["evaluation"]
+    assert told["accuracy_error"] > 0.3
+    assert "will tell nothing" in told["warning"]
+    text = " ".join(place.call("account", config).out.split())
+    assert "accuracy no better than a blind guess" in text
+    assert "points" not in text
+    done = place.train(config)
+    assert "accuracy it tells nothing" in " ".join(done.out.split())
+    assert "will tell nothing" in done.err
+    card = place.call("report", place.out, "--out", place.path / "page.html", "--json").object
+    assert "it tells nothing" in dict(card["results"])["accuracy, by the private evaluation"]
+    assert "paid-roc" not in {chart["key"] for chart in card["charts"]}
+    assert "tells nothing" in dict(card["not_drawn"])["ROC and calibration"]
 
 
 def test_held_out_records_are_not_counted_as_trained_on(place: Place) -> None:
@@ -134,7 +157,7 @@ def test_held_out_records_are_not_counted_as_trained_on(place: Place) -> None:
         assert [(party["records"], party["held_out"]) for party in said["parties"]] == [(20, 5)] * 3
         text = " ".join(place.call(*words, config).out.split())
         assert "3 parties with 15 records to train on, and 5 held out to evaluate by each" in text
-    assert place.call("recommend", config, "--json").object["records"] == 45
+    assert place.call("recommend", config, "--json").object["trained_on"] == 45
     plain = place.call("account", place.config(parties={"records": 60}), "--json").object["parties"]
     assert [(party["records"], "held_out" in party) for party in plain] == [(16, False)] * 3
 
@@ -152,7 +175,7 @@ def test_few_points_of_error_are_no_warning(place: Place) -> None:
 
 
 def test_a_page_has_one_convention_and_draws_no_calibration_of_noise(place: Place) -> None:
-    said = place.train(place.config(PAID), "--json").object
+    said = place.train(place.config(LOUD), "--json").object
     paid = said["private_evaluation"]
     assert len(paid["calibration"]) < 3  # of 15 records
     page = place.path / "page.html"

@@ -95,7 +95,7 @@ def test_a_delta_that_promises_nothing_warns(patients: Place, command: str, delt
         assert ("delta_warning" in result(patients.out)) is large
     else:
         options = ("--epsilon", 1.0, "--delta", delta) if command == "plan" else ()
-        said = patients.call(command, path, "--records", 48, *options)
+        said = patients.call(command, path, "--records", 60, *options)
     words = " ".join((said.out + said.err).split())
     assert ("is not below 1/48" in words) is large
     assert ("Choose delta = 0.001 or less" in words) is large
@@ -106,5 +106,5 @@ def test_a_recommendation_counts_held_out_records_for_delta(place: Place) -> Non
     held = {"evaluation": {"kind": "private", "held_out": 0.25}}
     public = {"parties": {"sizes": [16, 16, 16]}, "data": {"dim": 3}, "privacy": {"delta": 1 / 40}}
     said = json.loads(place.call("recommend", place.config(**public, **held), "--json").out)
-    assert said["records"] == 36
+    assert (said["records"], said["trained_on"]) == (48, 36)
     assert "1/48" in said["delta_warning"]

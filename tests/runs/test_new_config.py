@@ -46,7 +46,8 @@ def test_a_public_file_is_enough(quick: Place) -> None:
     assert chosen.privacy is not None
     assert (chosen.privacy.epsilon, chosen.privacy.delta, chosen.parties.count) == (2.0, 1e-5, 4)
     assert set(chosen.data.schema or ()) == {"age", "ward", "weight"}
-    assert (facts["recommended"]["records"], facts["recommended"]["dim"]) == (64, 14)  # and weight's indicator
+    advice = facts["recommended"]
+    assert (advice["records"], advice["trained_on"], advice["dim"]) == (80, 64, 14)  # with weight's indicator
     text = config.read_text()
     keys = [line for line in text.split("[data.schema]")[0].splitlines() if " = " in line and line[0] != "#"]
     assert keys
@@ -186,9 +187,41 @@ def test_the_column_of_parties_is_no_feature_of_a_declared_schema_either(quick: 
     assert quick.train(config, "--json").code == 0
 
 
+def test_parties_that_a_column_names_are_called_by_their_names(quick: Place) -> None:
+    """In a simulation, by the summary and by the report; a deployment shows nothing that was read off records."""
+    config, _ = started(quick, "--public", "--party-column", "hospital")
+    said = quick.train(config)
+    assert all(f" {name} │" in said.out for name in ("h0", "h1", "h2", "h3"))
+    page = quick.path / "page.html"
+    assert quick.call("report", quick.out, "--out", page).code == 0
+    card = json.loads(page.with_suffix(".json").read_text())
+    assert [holder["name"] for holder in card["holders"]] == ["h0", "h1", "h2", "h3"]
+    assert [row["who"] for row in card["budgets"]] == ["h0", "h1", "h2", "h3"]
+    text = config.read_text().replace('mode = "simulation"', 'mode = "deployment"').replace("seed = 0", "")
+    ledger = quick.path / "l.sqlite"
+    made = ("--parties", 4, "--epsilon", 5, "--delta", 1e-5)
+    assert quick.call("ledger", "create", ledger, *made).code == 0
+    text = text.replace('sum = "secure"', 'sum = "local"').replace("colluding =", "# colluding =")
+    config.write_text(text.replace("[run]", f'[run]\nledger = "{ledger}"'))
+    done = quick.call("train", config, "--out", quick.path / "deployed")
+    assert done.code == 0, done.err
+    assert "party_names" not in json.loads((quick.path / "deployed" / "result.json").read_text())
+
+
 def test_columns_of_a_declared_schema_can_be_dropped(quick: Place) -> None:
     config, _ = started(quick, "--schema", *declared_from(quick), "--drop", "hospital", "--drop", "age")
     assert set(configs.read(config).data.schema or ()) == {"ward", "weight"}
+
+
+def test_a_schema_that_lists_the_parties_says_how_many_there_are(quick: Place) -> None:
+    schema, *given = declared_from(quick)
+    config = quick.path / "config.toml"
+    words = ("--source", quick.path / "patients.csv", "--label", "readmitted", "--party-column", "hospital")
+    assert quick.call("init", config, *words, "--schema", schema, *given).code == 0
+    assert configs.read(config).parties.count == 4
+
+
+KNOWN = ("--classes", "no,yes", "--records", 80)
 
 
 @pytest.mark.parametrize(
@@ -204,11 +237,23 @@ def test_columns_of_a_declared_schema_can_be_dropped(quick: Place) -> None:
         (("--public", "--party-column", "hospitl"), "did you mean 'hospital'?"),
         (("--public", "--party-column", "hospital", "--parties", 3), "4 values"),
         (
-            ("--schema", "schema.toml", "--classes", "no,yes", "--records", 80, "--party-column", "hospital"),
+            ("--schema", "schema.toml", *KNOWN, "--party-column", "age"),
             "--parties is missing",
         ),
         (
-            ("--schema", "schema.toml", "--classes", "no,yes", "--records", 80, "--drop", "wrad"),
+            ("--schema", "schema.toml", *KNOWN, "--party-column", "wrad"),
+            "did you mean 'ward'? It has age, ward",
+        ),
+        (
+            ("--schema", "schema.toml", *KNOWN, "--party-column", "clinic"),
+            "declares no such column. It has age, ward. If",
+        ),
+        (
+            ("--schema", "schema.toml", *KNOWN, "--party-column", "ward", "--parties", 4),
+            "lists 3 categories of 'ward'",
+        ),
+        (
+            ("--schema", "schema.toml", *KNOWN, "--drop", "wrad"),
             "--drop wrad",
         ),
     ],

@@ -54,13 +54,13 @@ def found(path: Path, **options: Any) -> Declared:
 def test_every_kind_of_column_is_declared_or_left_out_with_a_reason(patients: Path) -> None:
     one = found(patients)
     assert one.columns == {
-        "age": Number(15, 65),
+        "age": Number(15, 65, whole=True),
         "sex": Category(("female", "male")),
         "ward": Category(("a", "b"), missing=True),
         "flag": Category(("0", "1")),
         "pressure": Number(-0.002, 0.004, missing=True),
         "mixed": Category(("1", "low")),
-        "grade": Number(1, 5),
+        "grade": Number(1, 5, whole=True),
     }
     assert (one.classes, one.label_bound, one.rows, one.missing) == (("no", "yes"), None, ROWS, True)
     said = {note.column: note.text for note in one.notes}
@@ -95,7 +95,7 @@ def test_dates_counts_and_rare_categories_are_proposed(tmp_path: Path) -> None:
     assert one.columns == {
         "seen": Date("%d.%m.%Y", "01.01.2015", "31.12.2020", missing=True),
         "visits": Number(0, 60, cuts=(1, 2, 3, 5, 10, 20, 50)),
-        "age": Number(15, 80),
+        "age": Number(15, 80, whole=True),
         "job": Category(("clerk", "cook"), other=True),
         "either": Date("%d/%m/%Y", "01/01/2020", "31/12/2021"),
         "code": Category(("10", "20")),
@@ -105,7 +105,8 @@ def test_dates_counts_and_rare_categories_are_proposed(tmp_path: Path) -> None:
     assert "4 of 6 categories are rare" in said["job"]
     written = tomllib.loads(schema_file(one))
     assert written["seen"] == {"date": "%d.%m.%Y", "range": ["01.01.2015", "31.12.2020"], "missing": True}
-    assert (written["visits"], written["age"]) == ({"range": [0, 60], "edges": "counts"}, [15, 80])
+    assert written["visits"] == {"range": [0, 60], "edges": "counts"}
+    assert written["age"] == {"range": [15, 80], "whole": True}
     assert written["code"] == {"categories": ["10", "20"]}
     again = Schema.from_table(written, label="y", classes=None, row_bound=1.0)
     assert again.columns == one.columns
@@ -227,7 +228,7 @@ def test_parquet_is_read_too(tmp_path: Path) -> None:
     }
     parquet.write_table(pyarrow.table(columns), tmp_path / "data.parquet")
     one = declare(tmp_path / "data.parquet", "y")
-    assert one.columns == {"age": Number(20, 56), "sex": Category(("f", "m"), missing=True)}
+    assert one.columns == {"age": Number(20, 56, whole=True), "sex": Category(("f", "m"), missing=True)}
     assert one.classes == ("False", "True")
 
 
@@ -311,7 +312,7 @@ def test_the_command_writes_a_schema_that_trains(patients: Path, place: Place) -
 def test_the_command_prints_one_object_or_the_file(patients: Path, place: Place) -> None:
     words = ("schema", patients, "--label", "readmitted", "--public", "--most", 25)
     facts = place.call(*words, "--json").object
-    assert facts["schema"]["age"] == [15, 65]
+    assert facts["schema"]["age"] == {"range": [15, 65], "whole": True}
     assert facts["classes"] == ["no", "yes"]
     assert set(facts["left_out"]) == {"id", "number", "city", "same", "empty"}
     assert tomllib.loads(place.call(*words).out) == facts["schema"]

@@ -160,12 +160,32 @@ def test_the_command_writes_predictions(trained: Place) -> None:
     assert [line["hospital"] for line in lines] == [row["hospital"] for row in RAW]
     assert [float(line["score"]) for line in lines] == model.score_rows(plain(RAW)).tolist()
     assert [line["prediction"] for line in lines] == model.predict_rows(plain(RAW)).tolist()
-    printed = trained.call("predict", trained.out / "model.json", file, "--extra", "ignore")
+    printed = trained.call("predict", trained.out / "model.json", file)
     assert printed.out.splitlines()[0] == "score,prediction"
-    facts = trained.call("predict", trained.out, file, "--extra", "ignore", "--json").object
+    facts = trained.call("predict", trained.out, file, "--json").object
     assert facts["predictions"] == [line["prediction"] for line in lines]
     assert facts["notices"]
-    assert trained.call("predict", trained.out, file, "--extra", "ignore", "--out", out).code == 2
+    assert trained.call("predict", trained.out, file, "--out", out).code == 2
+
+
+def test_the_training_file_is_predicted_with_columns_that_the_schema_left_out(place: Place) -> None:
+    """An id and a constant: `schema` and `init` leave them out, `train` reads past them, and so does `predict`."""
+    lines = [f"P{row:04d},{'abc'[row % 3]},{20 + row % 41},ours,{'yes' if row % 3 else 'no'}" for row in range(60)]
+    source, config = place.path / "p.csv", place.path / "config.toml"
+    source.write_text("\n".join(["patient_id,ward,age,owner,ill", *lines]) + "\n")
+    given = ("--source", source, "--label", "ill", "--public", "--parties", 2, "--epsilon", 2)
+    started = place.call("init", config, *given, "--json").object
+    assert {note["column"] for note in started["notes"]} >= {"patient_id", "owner"}
+    assert place.train(config).code == 0
+    facts = place.call("predict", place.out, source, "--json").object
+    assert (facts["rows"], facts["ignored"]) == (60, ["patient_id", "owner"])
+    said = place.call("predict", place.out, source, "--keep", "patient_id")
+    assert said.out.splitlines()[:2][0] == "patient_id,score,prediction"
+    assert said.out.splitlines()[1].startswith("P0000,")
+    assert "no such column: owner (" in said.err
+    strict = place.call("predict", place.out, source, "--extra", "refuse", "--json")
+    assert strict.code == 1
+    assert all(word in strict.object["message"] for word in ("'patient_id'", "--extra ignore", "--keep"))
 
 
 @pytest.mark.parametrize(
@@ -185,7 +205,7 @@ def test_the_command_writes_predictions(trained: Place) -> None:
 def test_a_file_that_does_not_fit_is_named_with_its_place(text: str, words: str, trained: Place) -> None:
     path = trained.path / "new.csv"
     path.write_text(text)
-    said = trained.call("predict", trained.out, path, "--json")
+    said = trained.call("predict", trained.out, path, "--extra", "refuse", "--json")
     assert said.code == 1
     with pytest.raises(DataError, match=rf"new\.csv: .*{words}"):
         privadmm.load(trained.out).predict_file(path)
@@ -289,7 +309,7 @@ def test_the_encoder_on_disk_holds_declared_constants_only(trained: Place) -> No
     kept = json.loads((trained.out / "model.json").read_text())["frame"]["schema"]
     assert kept["columns"]["age"] == {
         **{"low": 0.0, "high": 100.0, "edges": [0.0, 0.02, 0.1, 0.25, 0.5], "cuts": []},
-        **{"default": None, "missing": False},
+        **{"default": None, "missing": False, "whole": False},
     }
     assert kept["columns"]["ward"] == {"values": ["a", "b", "c"], "other": False, "default": None, "missing": False}
     assert (kept["label"], kept["classes"]) == ("readmitted", ["no", "yes"])
@@ -300,7 +320,7 @@ def test_a_model_from_before_columns_could_say_more_scores_the_same(trained: Pla
     before = privadmm.load(path).score_rows(plain(RAW))
     facts = json.loads(path.read_text())
     for column in facts["frame"]["schema"]["columns"].values():
-        for key in ("cuts", "default", "missing", "other"):
+        for key in ("cuts", "default", "missing", "other", "whole"):
             column.pop(key, None)
     del facts["frame"]["unused"]
     path.write_text(json.dumps(facts))
@@ -328,9 +348,9 @@ def test_the_training_file_needs_no_flag_for_the_column_of_the_parties(trained: 
     said = trained.call("predict", trained.out, file, "--json")
     assert (said.code, said.object["rows"]) == (0, len(RAW))
     assert said.object["scores"] == privadmm.load(trained.out).score_rows(plain(RAW)).tolist()
-    # Control: any other column that the model does not know is still refused.
+    # Control: any other column that the model does not know may be refused.
     file.write_text(file.read_text().replace("hospital", "clinic", 1))
-    assert trained.call("predict", trained.out, file, "--json").code == 1
+    assert trained.call("predict", trained.out, file, "--extra", "refuse", "--json").code == 1
 
 
 EVERY_KIND = {

@@ -14,6 +14,7 @@ from cases import ALGORITHMS, Case, named
 from privadmm import ADMMClassifier, BudgetWarning
 from privadmm.algorithms.first_order_consensus import FirstOrderConsensus
 from privadmm.algorithms.moments import Centred
+from privadmm.cli.views import advice as view
 from privadmm.config import build
 from privadmm.config import file as configs
 from privadmm.data import adult
@@ -26,6 +27,7 @@ from privadmm.optim.regularizers import L2
 from privadmm.privacy.calibration import NoPrivacy, Target, gdp_parameter
 from privadmm.privacy.sums import SecureSum
 from privadmm.runs import preview
+from privadmm.runs.palette import LIGHT, Zone
 from privadmm.runs.recommend import (
     CENTRED,
     SHARE,
@@ -46,6 +48,11 @@ DELTA = 1e-6
 
 def facts(records: int, parties: int, epsilon: float = 0.5) -> Facts:
     return Facts(records, (epsilon,) * parties, DELTA)
+
+
+def told(records: int, parties: int, epsilon: float = 0.5) -> Facts:
+    """What `recommend` makes of these options: a fifth is held out, as `init` would."""
+    return replace(facts(records, parties, epsilon), held_out=records // 5)
 
 
 def job(records: int, parties: int, epsilon: float = 0.5, method: Any = None, **changes: Any) -> Job:
@@ -238,11 +245,12 @@ def test_facts_that_are_none_are_refused(wrong: dict[str, Any], words: str) -> N
 def test_the_facts_of_an_example_are_those_of_its_data() -> None:
     config = configs.read(EXAMPLES / "first_order_consensus.toml")
     known, prepared = preview.facts(config), build.prepare(config)
-    assert known.records == prepared.train.sizes.sum()
+    assert known.trained == prepared.train.sizes.sum()
+    assert known.records == len(adult.load())
     assert known.dims["binned"] == prepared.train.dim
     a9a = replace(config, data=replace(config.data, source="embedded:a9a", encoding="minmax"))
     assert preview.facts(a9a).dims["minmax"] == len(adult.A9A_NAMES)
-    assert preview.facts(a9a).records == round(0.8 * len(adult.load("a9a")))
+    assert preview.facts(a9a).trained == round(0.8 * len(adult.load("a9a")))
 
 
 SMALL = {"parties": {"sizes": [80] * 10, "count": None}, "privacy": {"epsilon": 0.5, "delta": DELTA}}
@@ -315,8 +323,14 @@ def test_the_estimator_warns_in_our_own_category() -> None:
         model.fit(X, y)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model.set_params(epsilon=5.0).fit(X, y)
+        model.set_params(epsilon=2.9).fit(np.tile(X, (3, 1)), np.tile(y, 3))
         model.set_params(epsilon=0.5, parties=1).fit(*rows(n=6_000, d=5))
+
+
+def test_the_estimator_warns_of_an_epsilon_that_promises_little() -> None:
+    X, y = rows(n=800, d=20)
+    with pytest.warns(BudgetWarning, match="weak promise"):
+        ADMMClassifier(classes=(0, 1), row_bound=5.0, epsilon=5.0, parties=10, random_state=0).fit(X, y)
 
 
 def test_several_classes_are_warned_of_once() -> None:
@@ -327,16 +341,41 @@ def test_several_classes_are_warned_of_once() -> None:
     assert len(heard) == 1
 
 
+@pytest.mark.parametrize(("records", "parties"), [(800, 10), (3000, 3), (40_000, 2)])
+def test_the_strips_of_a_frontier_are_its_verdicts(records: int, parties: int) -> None:
+    """Where the table says "too small", so does the picture, for both ways to add the noise."""
+    from matplotlib.colors import to_hex
+    from matplotlib.figure import Figure
+
+    found = frontier(told(records, parties))
+    names: dict[str, Zone] = {"good": "good", "thin": "thin", "too small": "poor"}
+    drawn = [(found["least_epsilon"], [line["verdict"] for line in found["lines"]])]
+    if "least_epsilon_with_secure_sum" in found:
+        lines = [line["with_secure_sum"]["verdict"] for line in found["lines"]]
+        drawn.append((found["least_epsilon_with_secure_sum"], lines))
+    strips = Figure().subplots()
+    view.verdicts(strips, [(least, False) for least, _ in drawn], (0.04, 12.0), LIGHT)
+    for row, (_, verdicts) in enumerate(drawn):
+        for line, verdict in zip(found["lines"], verdicts, strict=True):
+            here = [
+                to_hex(bar.get_facecolor())
+                for bar in strips.patches
+                if bar.get_y() < row < bar.get_y() + bar.get_height()
+                and bar.get_x() <= line["epsilon"] < bar.get_x() + bar.get_width()
+            ]
+            assert here == [LIGHT.zones[names[verdict]]]
+
+
 def test_the_commands_agree_with_the_functions(place: Place) -> None:
     given = ("--records", 800, "--parties", 10)
     found = place.call("recommend", *given, "--epsilon", 0.5, "--json").object
-    assert found == json.loads(json.dumps(recommend(facts(800, 10)).table))
+    assert found == json.loads(json.dumps(recommend(told(800, 10)).table))
     traced = place.call("frontier", *given, "--epsilons", "0.5,1", "--out", place.out, "--json").object
-    assert traced == json.loads(json.dumps(frontier(facts(800, 10), (0.5, 1.0))))
+    assert traced == json.loads(json.dumps(frontier(told(800, 10), (0.5, 1.0))))
     assert json.loads((place.out / "frontier.json").read_text()) == traced
     assert (place.out / "frontier.png").read_bytes().startswith(b"\x89PNG")
     shown = " ".join(place.call("recommend", EXAMPLES / "first_order_consensus.toml").out.split())
-    assert "36178 records" in shown
+    assert "45,222 records at 10 parties, 36,178 of them to train on" in shown
     assert "159 features" in shown
     assert "it is not their accuracy" in " ".join(place.call("frontier", *given).out.split())
 

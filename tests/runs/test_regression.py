@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from small_runs import PRIVATE, Place, no_plots, with_changes
+from small_runs import PRIVATE, Place, no_plots, result, with_changes
 
 N, BOUND = 600, 4.0
 CHANGES: dict[str, Any] = {
@@ -40,6 +40,40 @@ def test_the_warning_of_public_facts_and_that_of_measured_records_agree(place: P
             text = " ".join(place.call(*words).out.split())
             assert ("by noise alone" in text, "worse than a constant" in text) == (True, bad)
         (place.path / "away.npz").rename(place.path / "data.npz")
+
+
+CONSENSUS = {"name": "first_order_consensus", "step": None, "rounds": 40}
+
+
+@pytest.mark.parametrize("epsilon", [0.0005, 0.005])
+def test_so_small_an_epsilon_that_nothing_is_learned_warns_though_there_is_no_noise(
+    place: Place, epsilon: float
+) -> None:
+    """The method then hardly takes a step, and what it has not learned looks like predictions without noise."""
+    config = place.config(with_changes(BAD, {"algorithm": CONSENSUS, "privacy": {"epsilon": epsilon}}))
+    told = place.call("account", config, "--json").object["regression"]
+    assert told["prediction_noise"] < BOUND / 4
+    assert told["learned"] < 0.2
+    assert "hardly better than a constant" in told["warning"]
+    done = place.train(config)
+    assert result(place.out)["evaluation"]["r2"] < 0.2, done.out
+
+
+def test_a_method_that_runs_away_where_rows_share_a_direction_warns(place: Place) -> None:
+    """With hardly any noise; on three columns in bins of which one is frequent."""
+    d, n = 30, 3000
+    rng = np.random.default_rng(0)
+    often = np.array([0.73, *[0.03] * 9])
+    X = np.concatenate([np.eye(10)[rng.choice(10, n, p=often)] for _ in range(3)], axis=1)
+    np.savez(place.path / "data.npz", X=X, y=X[:, 0] + X[:, 12] - X[:, 25])
+    changes = {"data": {"dim": d, "row_bound": 1.75}, "parties": {"records": n}, "privacy": {"epsilon": 200.0}}
+    for algorithm, bad in ((CONSENSUS, True), ({}, False)):
+        config = place.config(with_changes(BAD, {**changes, "algorithm": algorithm}))
+        told = place.call("account", config, "--json").object["regression"]
+        assert told["prediction_noise"] < BOUND / 4
+        assert ("may run away" in (told["warning"] or ""), told["learned"] > 0.9) == (bad, not bad), told
+        assert place.train(config, out=place.path / f"out-{bad}").code == 0
+        assert (result(place.path / f"out-{bad}")["evaluation"]["r2"] < 0) is bad
 
 
 def test_a_deployment_is_warned_before_it_spends(place: Place) -> None:

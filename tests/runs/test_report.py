@@ -23,6 +23,7 @@ from federations import federated
 from ledgers import NOISE, ONE, POLICY, begin, opened, pay
 from privadmm.cli.views import steward
 from privadmm.errors import ConfigError, DataError, DivergedError, InterruptedRunError, LockedError, RefusedError
+from privadmm.privacy import meaning
 from privadmm.privacy.anchor import AnchorFile
 from privadmm.privacy.backups import Decision, backup, restore
 from privadmm.privacy.ledger import Asked, Tick
@@ -484,17 +485,18 @@ def replayed_pages(place: Place, monkeypatch: pytest.MonkeyPatch, tables: Any, p
     return pages[0], pages[1]
 
 
-@pytest.mark.parametrize("evaluation", [None, {"kind": "private"}], ids=["plain", "evaluated"])
+@pytest.mark.parametrize("evaluation", [None, {"kind": "private", "held_out": 0.25}], ids=["plain", "evaluated"])
 def test_the_page_of_a_deployment_is_a_function_of_what_was_released(
     place: Place, monkeypatch: pytest.MonkeyPatch, evaluation: Any
 ) -> None:
     pytest.importorskip("opendp")
     asked = {"purpose": "readmissions", "requester": "Dr. A"}
     deployed = {"mode": "deployment", "seed": None, "ledger": "party.sqlite", **asked}
-    tables = with_changes(PRIVATE, {"run": deployed, "evaluation": evaluation})
+    epsilon = 1.0 if evaluation is None else 500.0  # so few records can tell something
+    tables = with_changes(PRIVATE, {"run": deployed, "evaluation": evaluation, "privacy": {"epsilon": epsilon}})
 
     def prepare() -> None:
-        policy = ("--parties", PARTIES, "--epsilon", 1.0, "--delta", 1e-5)
+        policy = ("--parties", PARTIES, "--epsilon", epsilon, "--delta", 1e-5)
         assert place.call("ledger", "create", place.path / "party.sqlite", *policy).code == 0
 
     first, second = replayed_pages(place, monkeypatch, tables, prepare)
@@ -647,13 +649,22 @@ def test_the_sentence_bounds_every_test_between_neighbours(epsilon: float, delta
     kept = (1 - delta) * math.exp(epsilon) / (1 + math.exp(epsilon))
     told = (1 - delta) / (1 + math.exp(epsilon))
     law = sorted([(kept, told), (told, kept), (delta, 0.0), (0.0, delta)], key=lambda p: -p[0] / max(p[1], 1e-300))
-    left, best = words.FALSELY, 0.0
+    left, best = meaning.FALSELY, 0.0
     for true, false in law:  # the most powerful test, by Neyman and Pearson
         share = 1.0 if false <= left else left / false
         best, left = best + share * true, left - share * false
-    bound = words.power(epsilon, delta)
+    bound = meaning.power(epsilon, delta)
     assert best <= bound + 1e-12
     assert best == pytest.approx(bound, abs=1e-9)
+
+
+def test_the_axis_of_rounds_ends_with_the_last_round() -> None:
+    series = charts.Series("epsilon", tuple((float(round), round / 41) for round in range(42)))
+    drawn = charts.drawn(charts.Lines("k", "t", "w", "round", "epsilon", (series,)))
+    last = re.search(r'<polyline class="s1" points="[^"]*?([0-9.]+),[0-9.]+"', drawn)
+    assert last is not None
+    assert float(last[1]) == charts.WIDTH - charts.RIGHT
+    assert re.findall(r">(\d+)</text>", drawn)[-5:] == ["0", "10", "20", "30", "40"]
 
 
 def test_roc_and_calibration_of_scores_that_are_known() -> None:

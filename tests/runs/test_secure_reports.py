@@ -13,13 +13,13 @@ from privadmm.engine.job import Job
 from privadmm.privacy.accounting import epsilon, printed, totals
 from privadmm.privacy.events import Spent, alone, merge
 from privadmm.runs.ending import summed
-from small_runs import PRIVATE, ROUNDS, SECURE, TRAINED, Place, result, with_changes, write_config
+from small_runs import PRIVATE, RECORDS, ROUNDS, SECURE, Place, result, with_changes, write_config
 
 pytestmark = pytest.mark.usefixtures("skipped_plots")
 
 TABLES = with_changes(PRIVATE, SECURE)
 FACTS = {"parties": 5, "colluding": 2, "fewest": 4, "holds": "computational"}
-KNOWN = ("--records", TRAINED)
+KNOWN = ("--records", RECORDS)
 
 
 def job_of(path: Path) -> Job:

@@ -13,6 +13,7 @@ from privadmm.engine.mail import nobody
 from privadmm.privacy.events import WithRatio
 
 VAGUE = 0.05  # standard deviation of an accuracy that is worth a warning
+GUESS = 1 / math.sqrt(12)  # that of a number anywhere between 0 and 1: an error as large tells nothing
 
 
 def foreseen(job: Job) -> dict[str, Any] | None:
@@ -32,10 +33,13 @@ def foreseen(job: Job) -> dict[str, Any] | None:
         return {**told, "warning": None}
     # Noise is only what a larger share would change.
     more = "[evaluation] share or held_out" if noise > error / 2 else "[evaluation] held_out"
+    what = f"be vague: the accuracy that it tells has a standard deviation of {100 * error:.1f} points"
+    if error >= GUESS:
+        what = "tell nothing: the noise in its accuracy is as large as all that an accuracy can be"
     return {
         **told,
-        "warning": f"the private evaluation will be vague: the accuracy that it tells has a standard deviation of "
-        f"{100 * error:.1f} points. Raise {more}, or remove [evaluation] and keep its share of the budget for training",
+        "warning": f"the private evaluation will {what}. Raise {more}, or remove [evaluation] and keep its share of "
+        "the budget for training",
     }
 
 
@@ -53,5 +57,7 @@ def noise_of(job: Job, method: Evaluated, absent: Ints, k: int) -> float:
 
 def accuracy_words(told: Mapping[str, Any]) -> str:
     """What `foreseen` tells of the accuracy, in words."""
+    if told["accuracy_error"] >= GUESS:
+        return "accuracy no better than a blind guess does: its noise is as large as all that it can be"
     noise, error = (f"{100 * told[key]:.1f}" for key in ("accuracy_noise", "accuracy_error"))
     return f"accuracy +- {noise} points by noise, +- {error} in all at most, one standard deviation each"

@@ -19,6 +19,7 @@ from typer import Option
 
 from privadmm import __version__
 from privadmm.cli import advice, bench, data, federation, jobs, ledger, papers, report, steward, study
+from privadmm.cli.near_misses import explained
 from privadmm.cli.output import emit, silence
 from privadmm.errors import OutputError, PrivadmmError
 
@@ -72,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise SystemExit(2) from None
     except click.UsageError as error:
         usage = error.ctx.get_usage() if error.ctx else "privadmm --help"
-        fail("UsageError", f"{error.format_message()}\n{usage}", 2, as_json)
+        fail("UsageError", f"{explained(error)}\n{usage}", 2, as_json)
     except PrivadmmError as error:
         fail(type(error).__name__, str(error), error.exit_code, as_json)
     except (KeyboardInterrupt, click.Abort):

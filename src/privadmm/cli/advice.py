@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import click
 from typer import Argument, Option
 
-from privadmm.cli.output import AsJson, ConfigFile, emit, finish, numbers
+from privadmm.cli.output import AsJson, ConfigFile, Records, emit, finish, numbers
 from privadmm.config.file import read
 
 if TYPE_CHECKING:
     from privadmm.runs.recommend import Facts
 
 MaybeConfig = Annotated[Path | None, Argument(metavar="[CONFIG.toml]", help="has the facts; or give them below")]
-Records = Annotated[int | None, Option(min=1, help="how many to train on, at all parties together")]
 Parties = Annotated[int | None, Option(min=1, help="how many, if there is no config")]
 Delta = Annotated[float | None, Option(help="with what probability it may be more; 1e-6 without a config")]
 Signal = Annotated[float | None, Option(help="how much labels say about features, between 0 and 1; 1/6 if left out")]
@@ -65,17 +64,18 @@ def frontier(
 def known(
     config: Path | None, records: int | None, parties: int | None, epsilon: float | None, delta: float | None
 ) -> "Facts":
-    """The facts of a config, or those of the options."""
-    from privadmm.runs.preview import facts
-    from privadmm.runs.recommend import Facts
+    """The facts of a config, or those of the options; as many records are held out then as `init` would hold out."""
+    from privadmm.runs.preview import facts, with_records
+    from privadmm.runs.recommend import HELD_OUT, Facts
 
     if config is not None:
         if parties is not None:
             raise click.UsageError("--parties goes without a config, which says how many there are")
-        return facts(read(config), records, epsilon, delta)
+        return facts(with_records(read(config), records), epsilon, delta)
     if records is None or parties is None or epsilon is None:
         raise click.UsageError("give a CONFIG.toml, or --records, --parties and --epsilon")
-    return Facts(records, (epsilon,) * parties, 1e-6 if delta is None else delta)
+    limit = 1e-6 if delta is None else delta
+    return Facts(records, (epsilon,) * parties, limit, held_out=round(records * HELD_OUT))
 
 
 def scale(

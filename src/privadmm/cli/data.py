@@ -61,10 +61,13 @@ def init(
     config: Annotated[Path, Argument(metavar="CONFIG.toml", help="the config to write")],
     source: Annotated[Path, Option(help="the records to train on, csv or parquet")],
     label: Label,
-    records: Annotated[int | None, Option(min=1, help="how many there are in all; counted in a public source")] = None,
+    records: Annotated[
+        int | None,
+        Option(min=1, help="how many all parties hold together, held-out ones too; counted in a public source"),
+    ] = None,
     parties: Annotated[int | None, Option(min=1, help="how many to deal rows out to; 10 if left out")] = None,
     party_column: Annotated[
-        str | None, Option(help="column that says whose a row is, no feature; with --schema give --parties as well")
+        str | None, Option(help="column that says whose a row is, no feature; with --schema one that it declares")
     ] = None,
     epsilon: Annotated[float, Option(help="what each party may lose in all")] = 1.0,
     delta: Annotated[float, Option(help="with what probability it may be more")] = 1e-6,
@@ -101,7 +104,7 @@ def predict(
     file: Annotated[Path, Argument(metavar="FILE", help="csv or parquet with the schema's columns, raw")],
     out: Annotated[Path | None, Option(help="the csv to write; printed if left out")] = None,
     keep: Annotated[list[str] | None, Option(help="copy this column to the predictions (may be repeated)")] = None,
-    extra: Annotated[str, Option(help="a column that the model does not know: refuse or ignore")] = "refuse",
+    extra: Annotated[str, Option(help="columns that the model does not know: ignore or refuse")] = "ignore",
     as_json: AsJson = False,
 ) -> None:
     """Predict for raw rows with a trained model, encoded as it was declared for training. Costs no budget."""
@@ -120,12 +123,13 @@ def predict(
     told = [*notices(fitted.epsilon is not None, fitted.mode), *fitted.caveats]
     if as_json:
         place = None if out is None else str(out)
-        result: dict[str, Any] = {"rows": len(rows.X), "notices": told, "unread": rows.unread, "out": place}
+        result: dict[str, Any] = {"rows": len(rows.X), "notices": told, "unread": rows.unread}
+        result |= {"ignored": list(rows.ignored), "out": place}
         if out is None:
             result |= {"scores": scores.tolist(), "predictions": predicted.tolist()}
         emit(json.dumps(result))
         return
-    for line in (*told, *amiss(rows.unread, len(rows.X))):
+    for line in (*told, *view.ignored(rows.ignored), *amiss(rows.unread, len(rows.X))):
         typer.echo(line, err=True)
     emit(text if out is None else view.predictions(fitted, predicted, out))
 

@@ -11,22 +11,13 @@ import click
 import typer
 from typer import Option
 
-from privadmm.cli.output import AsJson, ConfigFile, bar, emit
+from privadmm.cli.output import AsJson, ConfigFile, Records, bar, emit
 from privadmm.config.file import override, read
 from privadmm.errors import InterruptedRunError
 
 if TYPE_CHECKING:
     from privadmm.engine.job import Job
     from privadmm.engine.loop import Callback
-
-Records = Annotated[
-    int | None,
-    Option(
-        min=1,
-        help="how many to train on, with those that a private evaluation holds out, dealt evenly to all parties; in "
-        "place of \\[parties] records, if sizes is missing",
-    ),
-]
 
 
 def train(
@@ -86,9 +77,10 @@ def account(config: ConfigFile, records: Records = None, as_json: AsJson = False
     from privadmm.cli.views import jobs
     from privadmm.config.build import allowance
     from privadmm.runs.preview import account as cost
+    from privadmm.runs.preview import with_records
 
     chosen = read(config)
-    result = cost(chosen, records)
+    result = cost(with_records(chosen, records))
     emit(json.dumps(result) if as_json else jobs.account(result, allowance(chosen)))
 
 
@@ -106,9 +98,9 @@ def plan(
     """Say what noise CONFIG.toml needs for this budget, what each party spends by round, and whether data of this
     size can stand it. Reads no file of records."""
     from privadmm.cli.views import jobs
-    from privadmm.runs.preview import planned
+    from privadmm.runs.preview import planned, with_records
 
-    result = planned(read(config), epsilon, delta, records)
+    result = planned(with_records(read(config), records), epsilon, delta)
     emit(json.dumps(result) if as_json else jobs.plan(result))
 
 
@@ -120,10 +112,11 @@ def audit(
 ) -> None:
     """Attack the algorithm of CONFIG.toml, and planted bugs beside it; say what epsilon the attack proves."""
     from privadmm.cli.views import jobs
-    from privadmm.runs.preview import audited
+    from privadmm.runs.preview import audited, with_records
 
+    chosen = with_records(read(config), records)
     with bar("games") as update:
-        result = audited(read(config), trials, update, records)
+        result = audited(chosen, trials, update)
     emit(json.dumps(result) if as_json else jobs.audit(result))
 
 

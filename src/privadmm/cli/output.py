@@ -15,6 +15,14 @@ from privadmm.errors import OutputError
 
 Number = TypeVar("Number", int, float)
 ConfigFile = Annotated[Path, Argument(metavar="CONFIG.toml", help="see `privadmm config --schema`")]
+Records = Annotated[
+    int | None,
+    Option(
+        min=1,
+        help="how many all parties hold together, held-out ones too, in place of \\[parties] records; where parties "
+        "hold columns, how many people",
+    ),
+]
 AsJson = Annotated[bool, Option("--json", help="print one JSON object, for machines")]
 
 

@@ -50,6 +50,7 @@ class Prepared:
     test: Shards | People | None
     frame: Frame
     misread: Misread = field(default_factory=Misread)  # counted in a simulation alone
+    parties: tuple[str, ...] = ()  # their names, where a column has them; in a simulation alone
 
     @property
     def train(self) -> Shards | People:
@@ -329,7 +330,8 @@ def prepare(config: Config, only: Sequence[int] | None = None) -> Prepared:
     elif test is not None:
         held_out = frame.shards(loaded.X, loaded.y, *by_owner(config, loaded, test), store, randomised=False)
     train = frame.shards(loaded.X, loaded.y, held, only, store, config.randomises)
-    return Prepared(train, held_out, frame, build_rows.misread_of(config, loaded, bound if counted else None))
+    misread = build_rows.misread_of(config, loaded, bound if counted else None)
+    return Prepared(train, held_out, frame, misread, build_rows.party_names(config, loaded) if counted else ())
 
 
 def by_owner(config: Config, loaded: Records, test: Any) -> tuple[list[Any], list[int] | None]:

@@ -88,6 +88,12 @@ def collect(
     return block, held, names, all_misread(misread)
 
 
+def party_names(config: Config, loaded: Records) -> tuple[str, ...]:
+    """The names of the parties in the order of their numbers, where a column says whose a row is."""
+    column = config.parties.column
+    return () if column is None else splits.by_column(loaded.columns[column])[1]
+
+
 def misread_of(config: Config, loaded: Records, bound: float | None) -> Misread:
     """The counts of one file. Its rows are compared with the bound, if there is one and rows are not to be unit."""
     if bound is None or config.data.rows == "unit":

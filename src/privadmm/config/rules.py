@@ -157,7 +157,9 @@ COLUMN = Rule(
         "anyOf": [
             _WORDS,
             {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2},
-            _table_of("range", edges={"anyOf": [_NUMBERS, {"const": "counts"}]}, default={"type": "number"}),
+            _table_of(
+                "range", edges={"anyOf": [_NUMBERS, {"const": "counts"}]}, whole=_FLAG, default={"type": "number"}
+            ),
             _table_of("categories", categories=_WORDS, other=_FLAG, default={"type": "string"}),
             _table_of("date", "range", date=_WORD, range=_PAIR, parts=_PARTS, default=_WORD),
         ]

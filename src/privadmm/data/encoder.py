@@ -2,8 +2,8 @@
 
 It is the map of training: a number or date is clipped to its declared range, an unknown category is a block of zeros or
 the declared level for others, a missing cell is what its column declares, and without a schema every column is a number
-as it stands. A column that the model does not know may be a misspelt one: it is refused unless the caller says to
-ignore such columns. The label, and columns that told parties or people apart, may stand there and are not read.
+as it stands. A column that the model does not know is refused, or ignored and named, as the caller says. The label,
+and columns that told parties or people apart, may stand there and are not read.
 """
 
 import csv
@@ -73,8 +73,8 @@ class Encoder:
         """How many cells of each declared column stand for something else than what they hold; see `AMISS`."""
         return {} if self.used is None else self.used.unread(table)
 
-    def check_known(self, names: Iterable[str], extra: Extra, where: str = "") -> None:
-        """Refuse columns that the model does not know, if `extra` says so."""
+    def check_known(self, names: Iterable[str], extra: Extra, where: str = "") -> list[str]:
+        """The columns that the model does not know; refused if `extra` says so."""
         unknown = [name for name in names if name not in self.columns and name not in self.beside]
         if unknown and extra == "refuse":
             others = {1: "", 2: f", nor is {unknown[-1]!r}"}.get(len(unknown), f", nor are {len(unknown) - 1} others")
@@ -82,6 +82,7 @@ class Encoder:
                 f"{where}column {unknown[0]!r} is none that the model knows{others}; rename or remove it, or ask for "
                 "extra = 'ignore' (--extra ignore), or keep it (--keep)"
             )
+        return unknown
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -91,6 +92,7 @@ class RawRows:
     X: Floats
     kept: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     unread: Unread = field(default_factory=dict)
+    ignored: Sequence[str] = ()  # columns that the model does not know
 
     def __repr__(self) -> str:  # sizes only: a repr ends up in logs
         return f"RawRows({len(self.X)} rows, {self.X.shape[1]} features, kept={list(self.kept)})"
@@ -110,12 +112,12 @@ def encode_file(
         raw.distinct_columns(table.header)
         for name in (*encoder.columns, *keep):
             require_column(name, table.header)
-        encoder.check_known([name for name in table.header if name not in keep], extra)
+        ignored = encoder.check_known([name for name in table.header if name not in keep], extra)
         columns = table.load(encoder.numeric, sorted({*encoder.columns, *keep} - set(encoder.numeric)))
         X = encoder.encode(columns, table.where)
         if not len(X):
             raise DataError("has no rows to predict for; give a file with at least one")
-        return RawRows(X, {name: columns[name] for name in keep}, encoder.unread(columns))
+        return RawRows(X, {name: columns[name] for name in keep}, encoder.unread(columns), ignored)
 
 
 def encode_rows(encoder: Encoder, rows: Rows, *, extra: Extra = "refuse") -> Floats:

@@ -7,7 +7,7 @@ an indicator and no default the rest of the block is 0.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise, repeat
 from typing import Any, Literal, Protocol, Self
 
@@ -68,7 +68,8 @@ class Number:
 
     In bins it is encoded one-hot, by the last bin that it reaches. `cuts` are where bins begin, in the column's own
     units: the first begins at the low end. `edges` are fractions of the range that begin with 0, as an encoding of the
-    whole table sets them; declared cuts come first.
+    whole table sets them; declared cuts come first. `whole` says that the column holds whole numbers: then bins of
+    `edges` begin at the next whole number, and bins that would hold none are left out.
     """
 
     low: float
@@ -77,6 +78,7 @@ class Number:
     cuts: tuple[float, ...] = ()
     default: float | None = None
     missing: bool = False
+    whole: bool = False
 
     def __post_init__(self) -> None:
         if self.edges and (self.edges[0] != 0 or not all(a < b < 1 for a, b in pairwise((*self.edges, 1 - 1e-12)))):
@@ -94,7 +96,9 @@ class Number:
             between = f"increasing numbers above {low:g}, where the first bin begins, and below {high:g}"
             raise ConfigError(f"edges are {between}, not {list(self.cuts)}")
         object.__setattr__(self, "cuts", tuple(map(float, self.cuts)))
-        check_flag(missing=self.missing)
+        check_flag(missing=self.missing, whole=self.whole)
+        if self.whole and not (low.is_integer() and high.is_integer() and high - low < 2**53):
+            raise ConfigError(f"whole = true needs a range of whole numbers, not [{low:g}, {high:g}]")
         if self.default is not None:
             if not is_number(self.default) or not low <= self.default <= high:
                 raise ConfigError(f"default is a number within the range [{low:g}, {high:g}], not {self.default!r}")
@@ -117,13 +121,21 @@ class Number:
     def encoded(self, encoding: Encoding) -> "Number":
         """The same column in the bins of `encoding`, unless it declares its own."""
         edges = () if self.cuts else EDGES[encoding]
-        return Number(self.low, self.high, edges, self.cuts, self.default, self.missing)
+        return replace(self, edges=edges)
+
+    @property
+    def begins(self) -> tuple[float, ...]:
+        """Where bins after the first begin, in the column's own units: `cuts`, or the edges of whole numbers."""
+        if self.cuts or not self.whole:
+            return self.cuts
+        span, millionths = int(self.high - self.low), (round(1e6 * edge) for edge in self.edges[1:])
+        return tuple(sorted({self.low - (-part * span // 10**6) for part in millionths}))
 
     @property
     def starts(self) -> list[str]:
         """Where bins begin, as names have it: short, unless that would name two bins alike; empty without bins."""
-        if self.cuts:
-            return [plain(cut) for cut in (self.low, *self.cuts)]
+        if begins := self.begins:
+            return [plain(start) for start in (self.low, *begins)]
         starts = [self.low + edge * (self.high - self.low) for edge in self.edges]
         short = [f"{start:g}" for start in starts]
         return short if raw.repeated(short) is None else list(map(repr, starts))
@@ -142,8 +154,8 @@ class Number:
         x = np.clip(np.where(gone, self.low if self.default is None else self.default, x), self.low, self.high)
         share = (x - self.low) / (self.high - self.low)
         block = share[:, None]
-        if self.cuts:
-            block = one_hot(np.searchsorted(self.cuts, x, side="right"), len(self.cuts) + 1)
+        if begins := self.begins:
+            block = one_hot(np.searchsorted(begins, x, side="right"), len(begins) + 1)
         elif self.edges:
             block = one_hot(np.searchsorted(self.edges, share, side="right") - 1, len(self.edges))
         return marked(block, gone, self.default is None) if self.missing else block

@@ -26,7 +26,7 @@ __all__ = ["Category", "Column", "Date", "Encoding", "Number", "Schema", "column
 
 Column = Number | Category | Date
 KEYS = {
-    "range": ("range", "edges", "default", "missing"),
+    "range": ("range", "edges", "whole", "default", "missing"),
     "categories": ("categories", "other", "default", "missing"),
     "date": ("date", "range", "parts", "default", "missing"),
 }
@@ -161,6 +161,7 @@ def column_of(entry: Any) -> Column:
     ["Female", "Male"]                                              categories
     { range = [0, 80], edges = [1, 5, 20], default = 2, missing = true }
     { range = [0, 80], edges = "counts" }                           bins for a count
+    { range = [15, 100], whole = true }                             bins that begin at whole numbers
     { categories = ["a", "b"], other = true, default = "a", missing = true }
     { date = "%d.%m.%Y", range = ["01.01.2020", "31.12.2029"], parts = ["month", "weekday"], missing = true }
     """
@@ -214,7 +215,7 @@ def _table(entry: Mapping[str, Any]) -> Column:
         raise ConfigError("edges is an empty list; name where bins begin, or leave it out")
     Number(low, high)  # which complains of the range before its bins
     cuts = count_cuts(low, high) if edges == COUNTS else _list(entry, "edges") if "edges" in entry else ()
-    return Number(low, high, cuts=cuts, default=default, missing=missing)
+    return Number(low, high, cuts=cuts, default=default, missing=missing, whole=entry.get("whole", False))
 
 
 def _list(entry: Mapping[str, Any], key: str, length: int | None = None) -> tuple[Any, ...]:

@@ -33,8 +33,13 @@ class Axis:
         return cls(low if zero else low - room, high + room, start, end)
 
     @classmethod
-    def rounded(cls, values: Sequence[float], start: float, end: float, log: bool = False) -> "Axis":
-        """An axis that ends at round numbers below and above all values; from 0 on, if they come near it."""
+    def rounded(
+        cls, values: Sequence[float], start: float, end: float, log: bool = False, ends: bool = False
+    ) -> "Axis":
+        """An axis that ends at round numbers below and above all values; from 0 on, if they come near it.
+
+        `ends`: at the last value, where nothing can be beyond it, as there is no round beyond the last.
+        """
         low, high = min(values), max(values)
         if log:
             least, most = math.floor(math.log10(low)), math.ceil(math.log10(high))
@@ -45,7 +50,7 @@ class Axis:
             high, low = high + (abs(high) or 1.0) / 2, low - (abs(low) or 1.0) / 2
         step = step_of(low, high)
         first, last = (float(f"{step * edge:.12g}") for edge in (math.floor(low / step), math.ceil(high / step)))
-        return cls(first, last, start, end)
+        return cls(first, high if ends else last, start, end)
 
     def at(self, value: float) -> float:
         low, high = (math.log10(self.low), math.log10(self.high)) if self.log else (self.low, self.high)

@@ -19,13 +19,13 @@ from privadmm.runs import plots, private_evaluation
 from privadmm.runs.charges import absences
 from privadmm.runs.metrics import Row
 from privadmm.runs.model import Model, notices
-from privadmm.runs.recommend import delta_warning
+from privadmm.runs.recommend import delta_warning, epsilon_warning
 from privadmm.runs.rundir import RunDir
 
 # The keys that `train --json` prints, in this order; result.json has more.
 PRINTED = (
     *("algorithm", "private", "rounds", "epsilon", "delta", "per_party", "per_person", "label_holder", "secure_sum"),
-    *("mode",),
+    *("mode", "epsilon_warning", "delta_warning"),
     *("accuracy_train", "accuracy_test", "objective", "evaluation", "private_evaluation", "seconds", "out"),
 )
 UNMEASURED = {"accuracy_train": None, "accuracy_test": None, "objective": None}
@@ -153,6 +153,7 @@ def finish(
         **job.of_people,
         **summed(job, peers),
         **({} if expected is None else {"expected": expected}),
+        **({} if (problem := epsilon_warning(job)) is None else {"epsilon_warning": problem}),
         **({} if (problem := delta_warning(job)) is None else {"delta_warning": problem}),
         **absences(job, progress, reasons),
         **({} if versions is None else {"versions": dict(versions)}),

@@ -165,6 +165,12 @@ def read(path: Path) -> list[Row]:
     return rows
 
 
+def held_by(records: int, trained: int, parties: int) -> str:
+    """3,000 records at 3 parties, 2,400 of them to train on."""
+    part = "all" if trained == records else f"{trained:,}"
+    return f"{records:,} records at {amount(parties, 'party')}, {part} of them to train on"
+
+
 def amount(count: int, what: str) -> str:
     """1 round, 2 rounds; 1 party, 2 parties."""
     plural = what.removesuffix("y") + "ies" if what.endswith("y") else what + "s"

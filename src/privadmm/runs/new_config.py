@@ -1,7 +1,7 @@
 """Write a config to start from: the recommended method, set for public facts, with a reason beside each line."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -9,17 +9,16 @@ from string import Formatter
 from typing import Any, get_args
 
 from privadmm.config.reader import load
-from privadmm.data.kinds import Number
+from privadmm.data.kinds import Category, Number
 from privadmm.data.raw import words
 from privadmm.data.readers import opened
-from privadmm.data.schema import Encoding, Schema
-from privadmm.errors import ConfigError
+from privadmm.data.schema import Encoding, Schema, columns_of
+from privadmm.errors import ConfigError, did_you_mean
 from privadmm.params import check_positive, check_probability, check_whole
 from privadmm.privacy.sums import SecureSum
 from privadmm.runs.new_schema import Declared, Note, comments, declare, listed, need_public, schema_lines, text
-from privadmm.runs.recommend import LEAST_PARTIES, Facts, Recommendation, recommend
+from privadmm.runs.recommend import HELD_OUT, LEAST_PARTIES, Facts, Recommendation, recommend
 
-HELD_OUT = 0.2
 EVEN = """Bins suit numbers that crowd at the low end. Where they are spread evenly over their range, "minmax" or
 # declared `edges` may do better: compare them in a simulation, on public or made-up data."""
 PARTIES = 10  # if nothing says how many
@@ -100,17 +99,40 @@ def from_schema(asked: Start, path: Path, classes: tuple[str, ...] | None, drop:
             "--classes is missing: with --schema say the label's two values, negative first (a number to predict "
             "has no recommended method; see docs/recommend.md)"
         )
-    if asked.party_column is not None and asked.parties is None:
-        raise ConfigError(
-            f"--parties is missing: with --schema no record is read, so say how many values {asked.party_column!r} has"
-        )
     _, entries = load(path)
+    column, parties = asked.party_column, asked.parties
+    if column is not None:
+        parties = declared_parties(asked, path, entries, column)
     for name in drop:
         if name not in entries:
             raise ConfigError(f"--drop {name}: {path} declares no such column, so there is nothing to leave out")
-    kept = {name: entry for name, entry in entries.items() if name not in {*drop, asked.party_column}}
+    kept = {name: entry for name, entry in entries.items() if name not in {*drop, column}}
     schema = Schema.from_table(kept, label=asked.label, classes=classes, row_bound=1.0)
-    return written(asked, schema, asked.parties or PARTIES, None, inline=len(kept) < len(entries))
+    return written(asked, schema, parties or PARTIES, None, inline=len(kept) < len(entries))
+
+
+def declared_parties(asked: Start, path: Path, entries: Mapping[str, Any], column: str) -> int:
+    """How many parties the column of parties has, by the schema file; or as was said, where that lists none."""
+    if column not in entries:
+        hint = did_you_mean(column, entries, repr)
+        raise ConfigError(
+            f"--party-column {column}: {path} declares no such column{f'; {hint}' if hint else '.'} It has "
+            f"{', '.join(entries)}. If the records have it, declare it there, too, with the parties as its categories: "
+            "it becomes no feature"
+        )
+    kind = columns_of({column: entries[column]})[column]
+    known = len(kind.values) if isinstance(kind, Category) and not kind.other else None
+    if known is None and asked.parties is None:
+        raise ConfigError(
+            f"--parties is missing: {path} does not list the values of {column!r}, and no record is read, so say how "
+            "many it has"
+        )
+    if known is not None and asked.parties not in (None, known):
+        raise ConfigError(
+            f"--parties is {asked.parties}, and {path} lists {known} categories of {column!r}; leave --parties out, or "
+            "correct the list"
+        )
+    return known or asked.parties or PARTIES
 
 
 def written(asked: Start, schema: Schema, parties: int, declared: Declared | None, *, inline: bool) -> Made:
@@ -118,10 +140,9 @@ def written(asked: Start, schema: Schema, parties: int, declared: Declared | Non
     rows = asked.records or (declared.rows if declared else None)
     if rows is None:
         raise ConfigError("--records is missing: with --schema say how many records there are in all")
-    train = rows - round(rows * HELD_OUT)
     dims = {encoding: schema.encoded(encoding).dim for encoding in get_args(Encoding)}
     summed = SecureSum() if parties >= LEAST_PARTIES else None
-    advice = recommend(Facts(train, (asked.epsilon,) * parties, asked.delta, dims, summed))
+    advice = recommend(Facts(rows, (asked.epsilon,) * parties, asked.delta, dims, summed, round(rows * HELD_OUT)))
     column, notes = asked.party_column, list(declared.notes) if declared else []
     if column is not None:
         notes.append(Note(column, "left out of the features: it says whose a row is", True))
@@ -136,14 +157,14 @@ def written(asked: Start, schema: Schema, parties: int, declared: Declared | Non
         gaps = '; "refuse" stops training there' if numeric else None
     dealt = "rows are dealt out between them"
     if column is not None:
-        dealt = "as many as the column has values" if declared else "as many as the column was said to have values"
+        dealt = "as many as the column has values"
 
     def near(path: Path) -> str:
         return text(Path(os.path.relpath(path, asked.config.parent)).as_posix())
 
     coarse, numbers = advice.encoding == "coarse", any(isinstance(column, Number) for column in schema.columns.values())
     lines = filled(
-        train=train,
+        train=advice.facts.trained,
         rows=rows,
         parties=parties,
         epsilon=asked.epsilon,

@@ -226,7 +226,7 @@ def look(name: str, cells: NDArray[Any], most: int, where: Callable[[int], str])
             return Number(*ends, cuts=count_cuts(*ends), missing=holes > 0), remarks
         if whole and len(kinds) <= FEW:
             remarks.append(f"{len(kinds)} whole numbers, taken as a range; if they are codes, list them")
-        return Number(*ends, missing=holes > 0), remarks
+        return Number(*ends, missing=holes > 0, whole=whole), remarks
     if not numeric and (formats := [format for format in FORMATS if dated(kinds, format)]):
         if len(formats) > 1:
             remarks.append(f"taken as dates in the format {formats[0]}; correct it if it is {formats[1]}")
@@ -299,7 +299,7 @@ def entry(column: Column) -> list[Any] | dict[str, Any]:
             column.cuts and column.low >= 0 and column.high > 1 and column.cuts == count_cuts(column.low, column.high)
         )
         edges = COUNTS if counted else [short(cut) for cut in column.cuts]
-        made = {"range": [short(column.low), short(column.high)], "edges": edges}
+        made = {"range": [short(column.low), short(column.high)], "edges": edges, "whole": column.whole}
     default = short(column.default) if is_number(column.default) else column.default
     made |= {"default": default, "missing": column.missing}
     made = {key: value for key, value in made.items() if value not in (None, False, [])}
@@ -314,7 +314,7 @@ def short(number: Any) -> Any:
 
 
 def schema_lines(columns: Mapping[str, Column]) -> list[str]:
-    """A line for each column, such as `age = [15, 90]`."""
+    """A line for each column, such as `weight = [30, 200]`."""
     return [f"{key(name)} = {toml(entry(column))}" for name, column in columns.items()]
 
 

@@ -27,7 +27,15 @@ from privadmm.privacy.accounting import Claim
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.sums import SecureSum
 from privadmm.runs.charges import charges, held_out_by
-from privadmm.runs.recommend import LEAST_PARTIES, Expected, Facts, delta_warning, expected_fields, recommend
+from privadmm.runs.recommend import (
+    LEAST_PARTIES,
+    Expected,
+    Facts,
+    delta_warning,
+    epsilon_warning,
+    expected_fields,
+    recommend,
+)
 from privadmm.runs.recommend import expected as judge
 from privadmm.runs.regression import of_noise_alone
 
@@ -45,15 +53,34 @@ class Shape:
         return self.sizes.parties if isinstance(self.sizes, UndeclaredSizes) else len(self.sizes)
 
 
-def shape(config: Config, count: int | None = None) -> Shape:
-    """The shape that training will have, as far as the config tells; `count` is the number of --records."""
-    sizes: Any = counted(config, count)
+def with_records(config: Config, count: int | None) -> Config:
+    """The config with --records in place of [parties] records: all that the parties hold, held-out ones too."""
+    if count is None:
+        return config
+    table, vertical = config.parties, config.parties.split == "features"
+    if not vertical and count < (table.known or 1):
+        raise ConfigError(f"--records is {count}, and {config.path} has {table.known} parties; each needs one at least")
+    sizes = counted(config) if config.data.embedded or table.sizes is not None else None
+    if sizes is not None:
+        known, trained = sizes[0] if vertical else sum(sizes), to_train_on(config, count)
+        if trained != known:
+            raise ConfigError(
+                f"--records is {count}, of which {trained} are trained on, and {config.path} has {known} to train on; "
+                "leave --records out"
+            )
+        if config.data.embedded:
+            return config
+    return replace(config, parties=replace(table, records=count))
+
+
+def shape(config: Config) -> Shape:
+    """The shape that training will have, as far as the config tells."""
+    sizes: Any = counted(config)
     vertical = config.parties.split == "features"
     if sizes is None:
         assert config.parties.known is not None  # or `counted` has asked for it
-        option = "how many people there are" if vertical else "how many all parties train on together, dealt out evenly"
-        hint = "; or add records = ..., how many there are in all" if vertical or dealt_evenly(config) else ""
-        hint += f", or give --records, {option}" if hint else ""
+        total = "how many people there are" if vertical else "how many all parties hold together"
+        hint = f"; or add records = ..., or give --records, {total}" if vertical or dealt_evenly(config) else ""
         sizes = undeclared.undeclared_sizes(config, config.parties.known, hint)
     if vertical:
         return Shape(sizes, sizes if isinstance(sizes, Undeclared) else sizes[0], columns(config))
@@ -66,8 +93,11 @@ def dealt_evenly(config: Config) -> bool:
     return config.parties.split == "even" and not config.data.by_party
 
 
-def counted(config: Config, count: int | None = None) -> tuple[int, ...] | None:
-    """Number of records that each party trains on, from the config or from --records; None: unknown."""
+def counted(config: Config) -> tuple[int, ...] | None:
+    """Number of records that each party trains on; None: unknown.
+
+    Records are taken as dealt out where the config deals them out: the number of all says nothing of each elsewhere.
+    """
     table, vertical = config.parties, config.parties.split == "features"
     sizes = embedded_sizes(config) if config.data.embedded else table.sizes
     if sizes is None and table.known is None:
@@ -82,15 +112,13 @@ def counted(config: Config, count: int | None = None) -> tuple[int, ...] | None:
                 f"{config.path}: [parties] sizes has different numbers, and parties that hold columns have the same "
                 "people; correct it"
             )
-    if count is None and sizes is None and table.records is not None and (vertical or dealt_evenly(config)):
-        return spread(config, to_train_on(config, table.records))
-    if count is None:
+    if sizes is not None or table.records is None:
         return sizes
-    if sizes is None:
-        return spread(config, count)
-    if count != (known := sizes[0] if vertical else sum(sizes)):
-        raise ConfigError(f"--records is {count}, and {config.path} has {known} to train on; leave --records out")
-    return sizes
+    assert table.known is not None  # or it was asked for
+    trained = to_train_on(config, table.records)
+    if vertical:
+        return (trained,) * table.known
+    return tuple(splits.even_sizes(trained, table.known).tolist()) if dealt_evenly(config) else None
 
 
 def to_train_on(config: Config, records: int) -> int:
@@ -109,20 +137,6 @@ def embedded_sizes(config: Config) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-def spread(config: Config, count: int) -> tuple[int, ...]:
-    """Sizes for --records: so many at every party that holds columns, or so many in all, dealt out evenly."""
-    table, data = config.parties, config.data
-    assert table.known is not None  # or `counted` has asked for it
-    if table.split == "features":
-        return (count,) * table.known
-    if not dealt_evenly(config):
-        told = f"source = {data.source!r}" if data.by_party else f"split = {table.split!r}"
-        raise ConfigError(
-            f"--records deals records out evenly, and {config.path} does not ({told}): declare [parties] sizes instead"
-        )
-    return tuple(splits.even_sizes(count, table.known).tolist())
-
-
 def columns(config: Config) -> Any:
     """How many columns each vertical party trains on."""
     table, features = config.parties, build.names(config)
@@ -137,20 +151,20 @@ def columns(config: Config) -> Any:
     return build_columns.widths(config, features)
 
 
-def foreseen(config: Config, count: int | None = None) -> Job:
+def foreseen(config: Config) -> Job:
     """The job that `train` will run, as far as the config tells."""
-    return made(config, shape(config, count))
+    return made(config, shape(config))
 
 
 def made(config: Config, shape: Shape) -> Job:
     return build.job(config, shape.sizes, shape.dim, columns=shape.columns)
 
 
-def account(config: Config, count: int | None = None) -> dict[str, Any]:
+def account(config: Config) -> dict[str, Any]:
     """The cost of the config for each party, certified and as published."""
     if config.run.mode == "deployment":
         check_seed(config)
-    job = foreseen(config, count)
+    job = foreseen(config)
     claim = job.published or Claim(None, "no paper claims anything for this noise")
     return {
         "algorithm": job.algorithm.name,
@@ -180,7 +194,7 @@ def estimates(config: Config, job: Job) -> dict[str, Any]:
         sizes = tuple(splits.even_sizes(records, job.public.parties).tolist())
         job = made(config, replace(shape(config), sizes=sizes))
         assumed = {"assumed": {"records": records - sum(held_out_by(job) or ())}}
-    return {**outlook(job), **of_delta(job), **of_evaluation(job), **assumed}
+    return {**outlook(job), **of_budget(job), **of_evaluation(job), **assumed}
 
 
 def outlook(job: Job) -> dict[str, Any]:
@@ -202,12 +216,14 @@ def outlook(job: Job) -> dict[str, Any]:
     return {"expected": expected, **({} if better is None else {"with_secure_sum": better.table})}
 
 
-def of_delta(job: Job) -> dict[str, str]:
-    """The warning of a delta that promises nothing, where the number of records is known and it does not."""
-    with contextlib.suppress(UndeclaredError):
-        if (problem := delta_warning(job)) is not None:
-            return {"delta_warning": problem}
-    return {}
+def of_budget(job: Job) -> dict[str, str]:
+    """The warnings of an epsilon that promises little, and of a delta that promises nothing, as far as facts tell."""
+    found = dict[str, str]()
+    for name, of in (("epsilon_warning", epsilon_warning), ("delta_warning", delta_warning)):
+        with contextlib.suppress(UndeclaredError):
+            if (problem := of(job)) is not None:
+                found[name] = problem
+    return found
 
 
 def of_evaluation(job: Job) -> dict[str, Any]:
@@ -240,7 +256,7 @@ def widths(config: Config) -> Mapping[Encoding, int]:
     return {} if dim is None else dict.fromkeys(get_args(Encoding), dim)
 
 
-def facts(config: Config, count: int | None = None, epsilon: float | None = None, delta: float | None = None) -> Facts:
+def facts(config: Config, epsilon: float | None = None, delta: float | None = None) -> Facts:
     """The public facts of a config, for a recommendation; arguments replace what it declares."""
     privacy = config.privacy
     if config.parties.split == "features":
@@ -256,27 +272,24 @@ def facts(config: Config, count: int | None = None, epsilon: float | None = None
         sizes is None and config.parties.records is not None and parties is not None
     ):  # estimates take it as dealt evenly
         sizes = tuple(splits.even_sizes(to_train_on(config, config.parties.records), parties).tolist())
-    records = count
-    if count is None and sizes is not None:
-        held = held_sizes(np.array(sizes), config.evaluation.held_out).sum() if config.evaluates else 0
-        records = sum(sizes) - int(held)
-    if records is None:
+    if sizes is None:
         raise ConfigError(
             f"{config.path}: how many records there are only the data tell; give --records, or add [parties] sizes, "
             "or records, how many there are in all"
         )
-    assert parties is not None
+    held = int(held_sizes(np.array(sizes), config.evaluation.held_out).sum()) if config.evaluates else 0
+    records = len(build.people_of(config)) if config.data.embedded else config.parties.records or sum(sizes)
     asked = epsilon if epsilon is not None or privacy is None else privacy.epsilon
     shares = privacy.party_epsilon if epsilon is None and privacy is not None else None
     limit = delta if delta is not None or privacy is None else privacy.delta
     if (asked is None and shares is None) or limit is None:
         raise ConfigError(f"{config.path}: there is no [privacy] epsilon and delta; give --epsilon and --delta")
     summed = None if privacy is None else build.summed(privacy)
-    protected = sum(sizes) if count is None and sizes is not None else None
-    return Facts(records, shares or (asked or 0.0,) * parties, limit, widths(config), summed, protected)
+    held_out = records - sum(sizes) + held
+    return Facts(records, shares or (asked or 0.0,) * len(sizes), limit, widths(config), summed, held_out)
 
 
-def planned(config: Config, epsilon: float | None, delta: float | None, count: int | None = None) -> dict[str, Any]:
+def planned(config: Config, epsilon: float | None, delta: float | None) -> dict[str, Any]:
     """Plan for this budget: how much noise each release gets, and epsilon of whoever has spent most, after each round.
 
     What is left out of it is the config's.
@@ -293,7 +306,7 @@ def planned(config: Config, epsilon: float | None, delta: float | None, count: i
     check_probability(delta=delta)
     own = config.privacy or PrivacyTable(delta=delta)
     asked = replace(config, privacy=replace(own, epsilon=epsilon, delta=delta, party_epsilon=None))
-    job = foreseen(asked, count)
+    job = foreseen(asked)
     if job.epsilon is None or job.epsilon > epsilon:
         raise RefusedError(
             f"{config.path}: its noise is fixed, so the smallest feasible epsilon at delta = {delta:g} is {job.epsilon}"
@@ -308,15 +321,15 @@ def planned(config: Config, epsilon: float | None, delta: float | None, count: i
         "epsilon_by_round": job.epsilon_by_round,
         **job.in_sums,
         **expected,
-        **({"recommended": recommend(facts(asked, count)).table} if "expected" in expected else {}),
+        **({"recommended": recommend(facts(asked)).table} if "expected" in expected else {}),
     }
 
 
-def audited(config: Config, trials: int, done: Callable[[int, int], None], count: int | None = None) -> dict[str, Any]:
+def audited(config: Config, trials: int, done: Callable[[int, int], None]) -> dict[str, Any]:
     """Attack the config's algorithm, and planted bugs; `done(games, of)` is told how far it is."""
     from privadmm.engine.audit import audit
 
-    known = shape(config, count)
+    known = shape(config)
     if not known.columns:
         # Where noise is relative to a record's weight, whatever that is, bugs show best at the greatest: one record.
         with contextlib.suppress(UndeclaredError):

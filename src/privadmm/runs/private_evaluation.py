@@ -8,6 +8,7 @@ makes of A - T': the fitted curves are taken for the truth, and fitted again to 
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,7 +17,7 @@ import numpy as np
 
 from privadmm.algorithms.counting import LESS
 from privadmm.algorithms.evaluated import Evaluated
-from privadmm.algorithms.evaluation_noise import noise_of
+from privadmm.algorithms.evaluation_noise import GUESS, noise_of
 from privadmm.algorithms.score_table import Judged, curves_of, function_of
 from privadmm.data.arrays import Floats
 from privadmm.engine.job import Job
@@ -148,6 +149,16 @@ class Counted:
 
 def figure(value: float, noise: float, sampling: float) -> dict[str, float]:
     return {"value": value, "noise": noise, "error": math.hypot(noise, sampling)}
+
+
+def told(found: Mapping[str, Any], key: str, sign: str = "+-") -> str:
+    """A figure with its two errors, for people; or that it tells nothing, where a blind guess errs no more."""
+    factor, spec, unit = (100, ".1f", " %") if key in ("accuracy", "majority") else (1, ".4f", "")
+    most = found["clip"] if key in ("log_loss", "loss") else 1.0
+    if found[key]["error"] >= GUESS * most:
+        return "it tells nothing: its noise is as large as all that it can be"
+    value, noise, error = (f"{factor * found[key][part]:{spec}}" for part in ("value", "noise", "error"))
+    return f"{value}{unit} {sign} {noise} by noise, {sign} {error} in all"
 
 
 def found(job: Job, progress: Progress) -> dict[str, Any] | None:

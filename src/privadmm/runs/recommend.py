@@ -42,8 +42,10 @@ from privadmm.privacy.accounting import epsilon as cost
 from privadmm.privacy.accounting import totals
 from privadmm.privacy.calibration import Target, gdp_parameter
 from privadmm.privacy.events import Event, Gaussian, Spent
+from privadmm.privacy.meaning import large_epsilon
 from privadmm.privacy.sums import SecureSum
 from privadmm.runs.accuracy_lost import Lost, curve
+from privadmm.runs.charges import held_out_by
 
 Verdict = Literal["good", "thin", "too small"]
 LEAST = 1e-6  # of a signal: with less there is nothing to find
@@ -52,6 +54,7 @@ THIN, TOO_SMALL = 0.25, 2.0  # noise-to-signal from which on a part is lost, and
 METHOD, ROUNDS = "first_order_consensus", 40
 SHARE = 0.1  # of the budget, for the moments, which take one more round
 FINE = 5e-3  # unit below which ten bins for a number are worth their noise (docs/recommend.md)
+HELD_OUT = 0.2  # of the records, to measure accuracy by, in a config that `init` writes
 LEAST_PARTIES = 3  # of two, one may collude, and the other has all of the noise to add
 GRID = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
@@ -60,26 +63,33 @@ GRID = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 class Facts:
     """Public facts. `dims` is the number of encoded features, by encoding, where that is known."""
 
-    records: int
+    records: int  # all that the parties hold
     epsilons: tuple[float, ...]  # one for each party
     delta: float
     dims: Mapping[Encoding, int] = field(default_factory=dict)
     sum: SecureSum | None = None  # how messages are summed securely; None: each has noise of its own
-    protected: int | None = None  # records that delta is for, held-out ones too; None: no more than `records`
+    held_out: int = 0  # of the records, those that are not trained on
 
     def __post_init__(self) -> None:
         check_whole(records=self.records, parties=len(self.epsilons))
         check_probability(delta=self.delta)
         for value in self.epsilons:
             check_positive(epsilon=value)
-        if self.records < self.parties:
-            raise ConfigError(f"{self.records} records are fewer than {self.parties} parties; each needs one")
+        if self.trained < self.parties:
+            raise ConfigError(
+                f"{self.trained} records to train on are fewer than {self.parties} parties; each needs one"
+            )
         if self.sum is not None:
             self.sum.check(self.parties)
 
     @property
     def parties(self) -> int:
         return len(self.epsilons)
+
+    @property
+    def trained(self) -> int:
+        """How many of the records are trained on."""
+        return self.records - self.held_out
 
     @property
     def unit(self) -> float:
@@ -90,9 +100,9 @@ class Facts:
         """The same if messages were summed like this."""
         each = [1 / gdp_parameter(value, self.delta) for value in self.epsilons]
         if sum is None:
-            return math.hypot(*each) / self.records
+            return math.hypot(*each) / self.trained
         honest = self.parties - sum.tolerated(self.parties)
-        return math.sqrt(self.parties / honest) * max(each) / self.records
+        return math.sqrt(self.parties / honest) * max(each) / self.trained
 
     @property
     def instead(self) -> SecureSum | None:
@@ -185,7 +195,13 @@ def warning(job: Job) -> str | None:
     if estimate is None or not isinstance(target, Target):
         return None
     asked = max(target.party_epsilon, default=target.epsilon or job.epsilon or 0.0)
-    return too_small(estimate, int(job.public.sizes.sum()), job.public.parties, asked, target.delta)
+    trained = int(job.public.sizes.sum()) - sum(held_out_by(job) or ())
+    return too_small(estimate, trained, job.public.parties, asked, target.delta)
+
+
+def epsilon_warning(job: Job) -> str | None:
+    """The warning before a job whose epsilon promises little; None if it is small enough, or nothing is private."""
+    return large_epsilon(job.epsilon, job.public.adjacency) if job.private else None
 
 
 def delta_warning(job: Job) -> str | None:
@@ -213,7 +229,8 @@ def large_delta(delta: float, count: int, what: str = "records") -> str | None:
 
 def warnings_of(job: Job) -> list[str]:
     """All warnings before a job, from public facts."""
-    return [problem for problem in (warning(job), delta_warning(job)) if problem is not None]
+    found = (warning(job), epsilon_warning(job), delta_warning(job))
+    return [problem for problem in found if problem is not None]
 
 
 def expected_fields(job: Job) -> dict[str, Any] | None:
@@ -223,15 +240,15 @@ def expected_fields(job: Job) -> dict[str, Any] | None:
 
 
 def too_small(expected: Expected, records: int, parties: int, epsilon: float, delta: float) -> str | None:
-    """The warning, if the budget is too small."""
+    """The warning, if the budget is too small for so many records to train on."""
     if expected.verdict != "too small":
         return None
     short = expected.noise_to_signal / THIN
-    more = f"{math.ceil(records * short)} records"
+    more = f"{math.ceil(records * short)} records to train on"
     more_epsilon = needed(epsilon, delta, short) if delta else math.inf
     enough = f"{more}, or epsilon = {more_epsilon:.2g}," if more_epsilon <= GRID[-1] else more
     return (
-        f"the budget is too small for these data: with {records} records, {parties} "
+        f"the budget is too small for these data: with {records} records to train on, {parties} "
         f"{'party' if parties == 1 else 'parties'} and epsilon = {epsilon:.4g} the noise is "
         f"{expected.noise_to_signal:.2g} times the signal that data usually have. {expected.meaning.capitalize()}. "
         f"{enough} would bring it down to {THIN:g} times (an estimate from public facts)"
@@ -261,7 +278,7 @@ class Recommendation:
     @property
     def warning(self) -> str | None:
         facts = self.facts
-        return too_small(self.expected, facts.records, facts.parties, max(facts.epsilons), facts.delta)
+        return too_small(self.expected, facts.trained, facts.parties, max(facts.epsilons), facts.delta)
 
     @property
     def gain(self) -> dict[str, Any] | None:
@@ -277,6 +294,7 @@ class Recommendation:
         facts = self.facts
         return {
             "records": facts.records,
+            "trained_on": facts.trained,
             "delta": facts.delta,
             "parties": facts.parties,
             "epsilon": max(facts.epsilons),
@@ -293,7 +311,8 @@ class Recommendation:
             "methods": [{"method": name, **row_of(name, expected)} for name, expected in self.methods],
             "with_secure_sum": self.gain,
             "warning": self.warning,
-            "delta_warning": large_delta(facts.delta, facts.protected or facts.records),
+            "epsilon_warning": large_epsilon(max(facts.epsilons)),
+            "delta_warning": large_delta(facts.delta, facts.records),
         }
 
 
@@ -320,8 +339,8 @@ def recommend(facts: Facts, signal: float = SIGNAL) -> Recommendation:
         ("recommended: first_order_consensus, moments, half-logistic", ratio(unit / rest)),
         ("other methods, half-logistic, no moments", ratio(own, c=plain)),
         ("other methods, logistic, no moments", ratio(own, 2.0, plain)),
-        ("recommended, one party alone", ratio(facts.parties / (facts.records * most) / rest)),
-        ("recommended, a trusted curator with all records", ratio(1 / (facts.records * most) / rest)),
+        ("recommended, one party alone", ratio(facts.parties / (facts.trained * most) / rest)),
+        ("recommended, a trusted curator with all records", ratio(1 / (facts.trained * most) / rest)),
         *([] if secure is None else [("recommended, in secure sums", secure)]),
         *([] if facts.sum is None else [("recommended, each party with noise of its own", ratio(own / rest))]),
     )
@@ -347,6 +366,7 @@ def frontier(facts: Facts, grid: Sequence[float] = GRID, signal: float = SIGNAL)
     secure = lines[0].get("with_secure_sum")
     return {
         "records": facts.records,
+        "trained_on": facts.trained,
         "parties": facts.parties,
         "delta": facts.delta,
         "signal": signal,

@@ -225,6 +225,7 @@ def measured(rows: list[Row], prepared: Prepared) -> dict[str, Any]:
         "objective": last and finite(last.objective),
         "gap": last and finite(last.gap),
         "misread": last and prepared.misread.table,  # cells and rows that were not read as they stood
+        **({"party_names": list(prepared.parties)} if last and prepared.parties else {}),
     }
 
 

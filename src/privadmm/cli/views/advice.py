@@ -1,23 +1,24 @@
 """What `privadmm recommend`, `frontier` and `scale` print, and the files that the last two write."""
 
+import math
 from pathlib import Path
 from typing import Any
 
 from privadmm.cli.views import screen
 from privadmm.data.files import write_json
+from privadmm.privacy.meaning import LARGE, weak_from
 from privadmm.runs.accuracy_lost import curve
-from privadmm.runs.metrics import amount
+from privadmm.runs.metrics import amount, held_by
 from privadmm.runs.palette import Theme, Zone
-from privadmm.runs.recommend import THIN, TOO_SMALL, Expected
-from privadmm.runs.style import SMALL, band, finish, outline, picture, plain
+from privadmm.runs.recommend import Expected
+from privadmm.runs.style import SMALL, band, finish, outline, picture
 
 HONEST = "an estimate for two classes from public facts: what the data hold decides, and it is not their accuracy"
 ON_ADULT = "points of accuracy lost were measured on Adult, at the same noise: they are Adult's, not those of your data"
-ZONES: dict[Zone, str] = {  # of the frontier, from the bottom
-    "good": "GOOD: most gets through",
-    "thin": "THIN: a part is lost, or all",
-    "poor": "TOO SMALL: no better than a constant",
-}
+HELD_BACK = "the others are held out to measure accuracy; a deployment without an evaluation trains on all"
+VERDICTS = {"good": "most gets through", "thin": "a part is lost, or all", "too small": "no better than a constant"}
+NAMES: dict[Zone, str] = {"good": "GOOD", "thin": "THIN", "poor": "TOO SMALL"}  # of zones of the frontier
+SUMS = {True: "in secure sums", False: "noise of each party's own"}
 MARKS = {"good": "o", "thin": "D", "too small": "X"}  # of points, by verdict
 MODELLED = "A model of the network, not a measurement."
 TOPOLOGIES = {
@@ -41,13 +42,15 @@ def recommendation(r: dict[str, Any]) -> str:
     if r["sum"] == "secure":
         sums = f"secure: one noise for all, as long as at most {r['colluding']} of {r['parties']} parties collude"
     facts: screen.Facts = [
-        ("facts", f"{r['records']} records to train on, {amount(r['parties'], 'party')}"),
+        ("facts", held_by(r["records"], r["trained_on"], r["parties"])),
+        ("held out", HELD_BACK if r["trained_on"] < r["records"] else None),
         ("budget", f"epsilon = {r['epsilon']:g}, delta = {r['delta']:g}, for each party"),
         ("method", f"{r['method']}, {r['rounds']} rounds: one of moments, {r['rounds'] - 1} of gradients"),
         ("loss", r["loss"]),
         ("sums", sums),
         ("encoding", f"{r['encoding']}: numbers one-hot in {bins} bins, rows of norm 1{width}"),
         ("warning", screen.alarm(r["warning"])),
+        ("warning", screen.alarm(r["epsilon_warning"])),
         ("warning", screen.alarm(r["delta_warning"])),
         ("verdict", verdict if r["warning"] is None else None),
         ("on Adult", f"{lost(r['expected'], True)} points of accuracy lost at the same noise"),
@@ -66,11 +69,13 @@ def frontier(r: dict[str, Any], out: Path | None) -> str:
     lines = [
         (f"{at['epsilon']:g}", *estimated(at), *(estimated(at["with_secure_sum"]) if both else ())) for at in r["lines"]
     ]
-    title = f"{r['records']} records at {amount(r['parties'], 'party')}, delta = {r['delta']:g}"
+    title = f"{held_by(r['records'], r['trained_on'], r['parties'])}, delta = {r['delta']:g}"
     facts: screen.Facts = [(word, f"from epsilon = {least:.2g} on") for word, least in r["least_epsilon"].items()]
     if both:
         least = [f"{word} from {value:.2g}" for word, value in r["least_epsilon_with_secure_sum"].items()]
         facts.append(("in secure sums", ", ".join(least)))
+    if r["lines"][-1]["epsilon"] >= LARGE:
+        facts.append(("weak promise", screen.alarm(weak_from())))
     facts += [("mind", f"{HONEST}; {ON_ADULT}"), ("written to", out)]
     return screen.shown(screen.table(title, columns, lines, left=(columns[3], *columns[6:])), screen.rows(facts))
 
@@ -90,33 +95,35 @@ def lost(at: dict[str, Any], spread: bool = False) -> str:
 
 
 def save_frontier(r: dict[str, Any], out: Path) -> None:
-    """frontier.json, and points lost on Adult by epsilon, on the zones of the three verdicts."""
+    """frontier.json, and points lost on Adult by epsilon, under a strip of the verdicts of each curve."""
     write_json(out / "frontier.json", r)
     title = f"What a budget can buy: {r['records']:,} records at {amount(r['parties'], 'party')}"
     words = (
-        f"No record was read: {HONEST} (docs/recommend.md). Height: points that the recommended method lost on the "
-        "public Adult data at the same noise, Adult's and not yours; bands: the spread between the ways to have that "
-        "noise there, hollow points: a noise beyond those; dotted: always the more frequent class."
+        f"{r['trained_on']:,} of the records are trained on. No record was read: {HONEST} (docs/recommend.md). Strips: "
+        f"verdicts by noise ({'; '.join(f'{verdict}: {told}' for verdict, told in VERDICTS.items())}). "
+        "Height: points that the recommended method lost on the public Adult data at the same noise, Adult's and not "
+        "yours; bands: the spread between the ways to have that noise there, hollow points: a noise beyond those; "
+        "dotted: always the more frequent class."
     )
-    with picture(out / "frontier", height=4.4, title=title, words=words, mode=None) as (drawing, theme):
-        axes = drawing.subplots()
-        epsilons = [line["epsilon"] for line in r["lines"]]
-        curves = [(r["lines"], r["sum"] == "secure")]
-        if "least_epsilon_with_secure_sum" in r:
-            curves.append(([line["with_secure_sum"] for line in r["lines"]], True))
-        for lines, summed in curves:
+    curves = [(r["lines"], r["least_epsilon"], r["sum"] == "secure")]
+    if "least_epsilon_with_secure_sum" in r:
+        lines = [line["with_secure_sum"] for line in r["lines"]]
+        curves.append((lines, r["least_epsilon_with_secure_sum"], True))
+    epsilons = [line["epsilon"] for line in r["lines"]]
+    height = 4.2 + 0.3 * len(curves)
+    with picture(out / "frontier", height=height, title=title, words=words, mode=None) as (drawing, theme):
+        strips, axes = drawing.subplots(2, 1, sharex=True, height_ratios=(0.28 * len(curves), 4.0))
+        for lines, _, summed in curves:
             color = theme.secure_sum if summed else theme.own_noise
-            how = "in secure sums" if summed else "each party with noise of its own"
             mean, low, high = ([line["lost_on_adult"][what] for line in lines] for what in ("mean", "low", "high"))
             band(axes, epsilons, low, high, color, among=len(curves))
-            axes.plot(epsilons, mean, color=color, label=f"recommended method, {how}", zorder=3)
+            axes.plot(epsilons, mean, color=color, label=f"recommended method, {SUMS[summed]}", zorder=3)
             for x, y, line in zip(epsilons, mean, lines, strict=True):
                 ground = color if line["lost_on_adult"]["measured"] else theme.paper
                 mark = {"marker": MARKS[line["verdict"]], "markerfacecolor": ground, "markersize": 6, "zorder": 4}
                 axes.plot([x], [y], color=color, **mark)
         all_lost = curve().majority
-        top = 1.25 * max(all_lost, *(line["lost_on_adult"]["high"] for lines, _ in curves for line in lines))
-        zones(axes, r["signal"], top, theme)
+        top = 1.25 * max(all_lost, *(line["lost_on_adult"]["high"] for lines, _, _ in curves for line in lines))
         axes.axhline(all_lost, color=theme.majority, linestyle=":", linewidth=1.3)
         axes.set(
             xscale="log",
@@ -124,41 +131,40 @@ def save_frontier(r: dict[str, Any], out: Path) -> None:
             ylabel="accuracy lost, in points,\nas measured on Adult at the same noise",
             ylim=(0, top),
         )
+        weak(axes, epsilons, theme)
         finish(axes, x=epsilons, legend="upper right")
+        verdicts(strips, [(least, summed) for _, least, summed in curves], axes.get_xlim(), theme)
 
 
-def zones(axes: Any, signal: float, top: float, theme: Theme) -> None:
-    """Shade the verdicts at the heights of their noise, and write noise over signal on the right."""
-    edges = [0.0, *(Expected(limit, signal).on_adult.mean for limit in (THIN, TOO_SMALL)), top]
-    for (zone, words), bottom, above in zip(ZONES.items(), edges[:-1], edges[1:], strict=True):
-        axes.axhspan(bottom, above, color=theme.zones[zone], zorder=0)
-        if (
-            above - bottom > 0.07 * top
-        ):  # there is room for the words; curves fall from the top left to the bottom right
-            left = zone == "good"
-            axes.annotate(
-                words,
-                (0.012 if left else 0.988, above if zone == "thin" else bottom),
-                xycoords=("axes fraction", "data"),
-                xytext=(0, -5 if zone == "thin" else 5),
-                textcoords="offset points",
-                color=theme.verdicts[zone],
-                fontsize=SMALL,
-                ha="left" if left else "right",
-                va="top" if zone == "thin" else "bottom",
-                path_effects=outline(theme.zones[zone]),
-                zorder=5,
-            )
-    right = axes.twinx()
-    heights = {ratio: Expected(ratio, signal).on_adult for ratio in (0.01, 0.03, 0.1, THIN, 0.5, TOO_SMALL)}
-    ticks: dict[float, float] = {}
-    for ratio, found in heights.items():
-        if found.measured and all(abs(found.mean - other) > 0.05 * top for other in ticks.values()):
-            ticks[ratio] = found.mean
-    right.set_yticks(list(ticks.values()), [plain(ratio) for ratio in ticks])
-    right.set(ylim=(0, top), ylabel="noise in a score, in times the signal")
-    right.spines[["top", "left"]].set_visible(False)
-    right.spines["right"].set_visible(True)
+def weak(axes: Any, epsilons: list[float], theme: Theme) -> None:
+    """Mark from where on a promise is weak, if the axis goes so far."""
+    if epsilons[0] < LARGE <= epsilons[-1]:
+        axes.axvline(LARGE, ymax=0.84, color=theme.verdicts["poor"], linestyle="--", linewidth=1.0, zorder=2)
+        words = f"a weak promise\nfrom {LARGE:g} on"
+        at = {"xytext": (4, 6), "textcoords": "offset points", "xycoords": ("data", "axes fraction"), "va": "bottom"}
+        color, edge = theme.verdicts["poor"], outline(theme.paper)
+        axes.annotate(words, (LARGE, 0.42), color=color, fontsize=SMALL, path_effects=edge, zorder=5, **at)
+
+
+def verdicts(
+    strips: Any, curves: list[tuple[dict[str, float], bool]], limits: tuple[float, float], theme: Theme
+) -> None:
+    """A strip for each curve, coloured by verdict where its epsilons begin, with the verdict's name where it fits."""
+    left, right = limits
+    for row, (least, _) in enumerate(curves):
+        borders = [left, *(min(max(least[word], left), right) for word in ("not too small", "good")), right]
+        for zone, low, high in zip(("poor", "thin", "good"), borders[:-1], borders[1:], strict=True):
+            strips.barh(row, high - low, left=low, height=0.86, color=theme.zones[zone])
+            share = math.log(high / low) / math.log(right / left)
+            if share > 0.08:  # or its name does not fit
+                size, middle = (SMALL if share > 0.12 else 0.75 * SMALL), {"ha": "center", "va": "center"}
+                strips.text(
+                    math.sqrt(low * high), row, NAMES[zone], color=theme.verdicts[zone], fontsize=size, **middle
+                )
+    strips.set_yticks(range(len(curves)), [SUMS[summed] for _, summed in curves])
+    strips.set(ylim=(len(curves) - 0.5, -0.5))
+    strips.tick_params(length=0, labelbottom=False)
+    strips.spines[:].set_visible(False)
 
 
 def scale(r: dict[str, Any], out: Path | None) -> str:

@@ -10,11 +10,15 @@ from numpy.typing import NDArray
 from privadmm.cli.views import screen
 from privadmm.cli.views.screen import escape
 from privadmm.data.schema import Category, Date, Number
+from privadmm.runs.metrics import held_by
 
 if TYPE_CHECKING:
     from privadmm.runs.model import Model
     from privadmm.runs.new_config import Made
     from privadmm.runs.new_schema import Declared
+
+
+MOST_NAMES = 10
 
 
 def examples(names: Sequence[str], out: Path) -> str:
@@ -46,11 +50,12 @@ def init(made: "Made", config: Path) -> str:
     verdict = f"{expected.verdict}: {expected.meaning} (an estimate)"
     facts: screen.Facts = [
         ("written to", config),
+        ("records", held_by(advice.facts.records, advice.facts.trained, advice.facts.parties)),
         ("method", f"first_order_consensus, {advice.rounds} rounds, {advice.encoding}, {advice.dim} features"),
         ("sums", "secure: one noise for all parties together" if advice.facts.sum is not None else None),
         ("noise", f"{expected.noise_to_signal:.2g} times the signal of a middling data set"),
         ("warning", screen.alarm(advice.warning)),
-        ("warning", screen.alarm(advice.table["delta_warning"])),
+        *(("warning", screen.alarm(advice.table[which])) for which in ("epsilon_warning", "delta_warning")),
         ("which is", verdict if advice.warning is None else None),
         ("next", f"privadmm train {escape(config)}"),
     ]
@@ -63,6 +68,15 @@ def exported(model: "Model", file: Path) -> str:
     outputs = "scores" if model.frame.classes is None else "scores and label"
     facts: screen.Facts = [("written to", file), ("input", f"columns: {columns}{encoded}"), ("output", outputs)]
     return screen.shown(screen.rows(facts))
+
+
+def ignored(names: Sequence[str]) -> list[str]:
+    """The line about columns that were not read, if there are any."""
+    if not names:
+        return []
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    shown = ", ".join(names[:MOST_NAMES]) + more
+    return [f"not read, since the model has no such column: {shown} (--keep NAME copies one to the predictions)"]
 
 
 def predictions(model: "Model", predicted: NDArray[Any], out: Path) -> str:

@@ -1,6 +1,6 @@
 """What is printed about a job: what it would cost (`account`, `plan`, `audit`), and what it did (`train`, `demo`)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,7 +38,8 @@ def run(done: "Finished") -> str:
     facts += privately_evaluated(r.get("private_evaluation"))
     facts += adversaries(r["adversaries"]) + of_people(r) + in_sums(r) + absent(r) + budgets(done)
     facts += [("time", f"{r['seconds']:.1f} s"), ("run directory", Path(r["out"]))]
-    return screen.shown(screen.rows(facts), *evaluated(r.get("evaluation"), done.model.frame.classes))
+    tables = evaluated(r.get("evaluation"), done.model.frame.classes, r.get("party_names", ()))
+    return screen.shown(screen.rows(facts), *tables)
 
 
 def privately_evaluated(found: dict[str, Any] | None) -> Facts:
@@ -47,31 +48,32 @@ def privately_evaluated(found: dict[str, Any] | None) -> Facts:
         return []
     if "missing" in found:
         return [("evaluation", f"private, lost ({found['missing']})")]
-
-    def figure(key: str, factor: float, spec: str, unit: str) -> str:
-        value, noise, error = (f"{factor * found[key][part]:{spec}}" for part in ("value", "noise", "error"))
-        return f"{value}{unit} +- {noise} by noise, +- {error} in all"
+    from privadmm.runs.private_evaluation import told
 
     loss = "log_loss" if "log_loss" in found else "loss"
     records = f"{found['records']:,} held-out records, {found['share']:.0%} of the budget; one standard deviation each"
     return [
         ("evaluation", f"private, charged: {records}"),
-        ("  AUC", figure("auc", 1, ".4f", "")),
-        ("  accuracy", figure("accuracy", 100, ".1f", " %")),
-        ("  majority", figure("majority", 100, ".1f", " %")),
-        (f"  {loss.replace('_', ' ')}", f"{figure(loss, 1, '.4f', '')}; a record counts up to {found['clip']:g}"),
+        ("  AUC", told(found, "auc")),
+        ("  accuracy", told(found, "accuracy")),
+        ("  majority", told(found, "majority")),
+        (f"  {loss.replace('_', ' ')}", f"{told(found, loss)}; a record counts up to {found['clip']:g}"),
     ]
 
 
-def evaluated(found: dict[str, Any] | None, classes: tuple[Any, Any] | None) -> list[Any]:
-    """The exact figures of a simulation: a line for all records, and one for each party."""
+def evaluated(found: dict[str, Any] | None, classes: tuple[Any, Any] | None, parties: Sequence[str] = ()) -> list[Any]:
+    """The exact figures of a simulation: a line for all records, and one for each party, by its name if it has one."""
     if found is None:
         return []
+
+    def called(party: int) -> str:
+        return escape(parties[party]) if parties else str(party)
+
     columns = [key for key in ("auc", "log_loss", "brier", "rmse", "rmse_constant", "r2") if found.get(key) is not None]
     shares = [key for key in ("accuracy", "majority") if key in found]
     rows = [
         (name, f"{row['records']:,}", *(decimals(row[key]) for key in columns), *(percent(row[key]) for key in shares))
-        for name, row in (("all", found), *((str(row["party"]), row) for row in found["parties"][:MOST_PARTIES]))
+        for name, row in (("all", found), *((called(row["party"]), row) for row in found["parties"][:MOST_PARTIES]))
     ]
     names = [HEADINGS.get(key, key.replace("_", " ")) for key in (*columns, *shares)]
     tables = [screen.table(f"On {found['on']}", ("party", "records", *names), rows)]
@@ -179,7 +181,9 @@ def in_sums(r: dict[str, Any]) -> Facts:
     last = "the last" if len(bounds) > 1 else "that"
     more = f"{', '.join(bounds)} of the {others} others, if the coordinator also picks who is present; {last} also "
     more += "if the cryptography is broken"
-    two = f"a person with records at two of them loses {shown_epsilon(sums['at_two_parties'], most)}"
+    both = sums["at_two_parties"]
+    lost = "[bold red]no proved bound on what[/] a person with records at two of them loses"
+    two = lost if both is None else f"a person with records at two of them loses {shown_epsilon(both, most)}"
     return [
         ("less than asked", less_than_asked(sums)),
         (
@@ -310,6 +314,7 @@ def outlook(r: dict[str, Any]) -> Facts:
     return [
         ("assumed", even),
         *noise(r),
+        ("warning", screen.alarm(r.get("epsilon_warning"))),
         ("warning", screen.alarm(r.get("delta_warning"))),
         *vagueness(r.get("evaluation")),
     ]
@@ -329,7 +334,12 @@ def noise(r: dict[str, Any]) -> Facts:
     if (found := r.get("regression")) is not None:
         moved = f"a prediction moves by +- {found['prediction_noise']:.3g} by noise alone, one standard deviation"
         beside = f"labels lie within {found['label_bound']:g} (an estimate on invented records)"
-        return [("noise", f"{moved}; {beside}"), ("warning", screen.alarm(found["warning"]))]
+        learned = screen.given("{:.0%} of the spread of labels that nothing is easier to learn than", found["learned"])
+        return [
+            ("noise", f"{moved}; {beside}"),
+            ("learned", learned if found["warning"] is None else None),
+            ("warning", screen.alarm(found["warning"])),
+        ]
     if (expected := r.get("expected")) is None:
         return [("outlook", f"none: {escape(r['not_expected'])}")] if "not_expected" in r else []
     times = f"{expected['noise_to_signal']:.2g} times the signal of a middling data set"

@@ -79,7 +79,7 @@ def lines(chart: Lines) -> tuple[str, int]:
     if chart.diagonal:
         xs, ys = [*xs, 0.0, 1.0], [*ys, 0.0, 1.0]
     log = chart.log and min(ys) > 0
-    x_axis, y_axis = Axis.rounded(xs, LEFT, WIDTH - RIGHT), Axis.rounded(ys, HEIGHT - BOTTOM, TOP, log)
+    x_axis, y_axis = Axis.rounded(xs, LEFT, WIDTH - RIGHT, ends=True), Axis.rounded(ys, HEIGHT - BOTTOM, TOP, log)
     across, height, parts = x_axis.at, y_axis.at, []
     for tick in y_axis.ticks(MOST):
         parts.append(rule("grid", LEFT, height(tick), WIDTH - RIGHT, height(tick)))

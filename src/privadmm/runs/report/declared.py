@@ -11,6 +11,7 @@ from privadmm.engine.job import Job
 from privadmm.params import fields_of
 from privadmm.runs.metrics import Row
 from privadmm.runs.model import Model
+from privadmm.runs.private_evaluation import told
 from privadmm.runs.report.evaluation import FEWEST_BINS
 
 # Keys of the config that bound what a record can do, or say how it is protected, by section. Places of files are no
@@ -116,10 +117,8 @@ def paid(result: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
     found = (result or {}).get("private_evaluation") or {}
     names = {"auc": "area under the ROC", "log_loss": "log loss", "loss": "loss", "accuracy": "accuracy"}
     for key, name in (names | {"majority": "accuracy of always naming the larger class"}).items():
-        if (value := found.get(key)) is not None:
-            factor, spec, unit = (100, ".1f", " %") if key in ("accuracy", "majority") else (1, ".4f", "")
-            middle, noise, error = (f"{factor * value[part]:{spec}}" for part in ("value", "noise", "error"))
-            yield f"{name}, by the private evaluation", f"{middle}{unit} ± {noise} by noise, ± {error} in all"
+        if found.get(key) is not None:
+            yield f"{name}, by the private evaluation", told(found, key, "±")
     bins = found.get("calibration") or ()
     for row in bins if len(bins) < FEWEST_BINS else ():  # those of a chart are in its own table
         who = f"of the second class where the model says {100 * row['predicted']:.1f} %, by the private evaluation"

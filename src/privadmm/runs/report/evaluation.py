@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from privadmm.algorithms.evaluation_noise import GUESS
 from privadmm.config import build
 from privadmm.config.file import Config
 from privadmm.data.arrays import Floats
@@ -67,7 +68,12 @@ def pictures(found: Evaluation) -> list[Chart]:
 
 
 def private_pictures(found: Mapping[str, Any]) -> list[Chart]:
-    """The charts of a private evaluation, with bands of one standard deviation; few bins are no calibration."""
+    """The charts of a private evaluation, with bands of one standard deviation; few bins are no calibration.
+
+    None where the area is known no better than by a blind guess.
+    """
+    if found["auc"]["error"] >= GUESS:
+        return []
     area, rows = found["auc"], sorted(found["roc"], key=lambda row: (row["false"], row["true"]))
     points = [(0.0, 0.0), *((row["false"], row["true"]) for row in rows), (1.0, 1.0)]
     errors = (0.0, *upright(points, rows), 0.0)

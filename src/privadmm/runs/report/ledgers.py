@@ -62,7 +62,7 @@ def card_of(path: Path, found: Mapping[str, Json]) -> Card:
         budgets=tuple(budgets),
         refusals=tuple(refused) if all(view["refusals"] is not None for view in views) else None,
         vertical=first["adjacency"] in ("person", "column"),
-        notices=tuple(notices(everything, private, copies)),
+        notices=(*words.weak(total, adjacency), *notices(everything, private, copies)),
         jobs=tuple(jobs),
         charts=tuple(charts(jobs, private, views)),
         declared=tuple(policies(found)),

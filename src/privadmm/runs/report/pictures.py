@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from privadmm.algorithms.evaluation_noise import GUESS
 from privadmm.errors import PrivadmmError
 from privadmm.privacy.accounting import printed
 from privadmm.runs.recommend import THIN, TOO_SMALL, expected_fields
@@ -122,7 +123,8 @@ def evaluation(run: "Run") -> tuple[list[Chart], str]:
     paid = (run.result or {}).get("private_evaluation")
     charts, why = ([], "") if paid is None or "missing" in paid else (private_pictures(paid), "")
     if paid is not None and not charts:
-        why = f"the private evaluation was lost: {paid['missing']}"
+        noisy = "the private evaluation tells nothing: its noise is as large as all that its figures can be"
+        why = f"the private evaluation was lost: {paid['missing']}" if "missing" in paid else noisy
     measured, told = measured_evaluation(run)
     return charts + measured, why or ("" if charts and not run.simulation else told)
 
@@ -130,7 +132,7 @@ def evaluation(run: "Run") -> tuple[list[Chart], str]:
 def too_noisy(run: "Run") -> str:
     """Why the calibration that a private evaluation paid for is not drawn; empty where it is, or there is none."""
     paid = (run.result or {}).get("private_evaluation") or {}
-    if "log_loss" not in paid or (kept := len(paid["calibration"])) >= FEWEST_BINS:
+    if "log_loss" not in paid or paid["auc"]["error"] >= GUESS or (kept := len(paid["calibration"])) >= FEWEST_BINS:
         return ""
     told = f"{kept} of {len(paid['roc']) + 1} bins of the score hold more records than noise"
     return f"it is too noisy to draw: {told}" + ("; the table above has them" if kept else "")

@@ -86,6 +86,16 @@ class Run:
         return list(found or ())
 
     @cached_property
+    def names(self) -> dict[int, str]:
+        """What parties are called by their numbers: as members of a federation, or in the column of a simulation."""
+        if self.members:
+            return {int(party["party"]): str(party["name"]) for party in self.members if party.get("name")}
+        return dict(enumerate((self.result or {}).get("party_names", ())))
+
+    def called(self, party: int) -> str:
+        return self.names.get(party, f"party {party}")
+
+    @cached_property
     def export(self) -> Json:
         """ledger.json: what each party has spent."""
         return loaded(self.directory.ledger_export) or {}
@@ -174,7 +184,7 @@ def card_of(path: Path, views: Sequence[Json], original: Path | None) -> Card:
         refusals_at=tuple(ledger_paths(run)),
         register_is_partial=any(view["register_is_partial"] for view in views),
         vertical=run.shape is not None and bool(run.shape.columns),
-        notices=tuple(notices(run, views)),
+        notices=(*words.weak(epsilon, adversaries.get("adjacency")), *notices(run, views)),
         jobs=tuple(ledgers.told(job) for view in views for job in view["jobs"]),
         results=(*declared.paid(run.result), *(declared.results(run.result, run.rows) if run.simulation else ())),
         charts=tuple(charts),
@@ -220,26 +230,21 @@ def refusals_known(views: Sequence[Json]) -> bool:
 def holders(run: Run) -> list[Holder]:
     """The parties and their numbers of records, which are public."""
     if run.members:
-        return [Holder(called(party), int(party["records"])) for party in run.members]
+        return [Holder(run.called(party["party"]), int(party["records"])) for party in run.members]
     sizes = None if run.shape is None else run.shape.sizes
     count = run.result["parties"] if run.result is not None else None if run.shape is None else run.shape.parties
     known = isinstance(sizes, tuple | list) and len(sizes) == count
-    return [Holder(f"party {party}", int(sizes[party]) if known and sizes else None) for party in range(count or 0)]
-
-
-def called(party: Json) -> str:
-    return str(party.get("name") or f"party {party['party']}")
+    return [Holder(run.called(party), int(sizes[party]) if known and sizes else None) for party in range(count or 0)]
 
 
 def budgets(run: Run, views: Sequence[Json]) -> list[Budget]:
     """What each party may spend and has spent; in a federation each ledger is with its party."""
     if views:
         return [row for view in views for row in ledgers.spending("", view)]
-    names = {party["party"]: called(party) for party in run.members}
     allowed = (run.export.get("budget") or {}).get("epsilon")
     return [
         Budget(
-            names.get(party["party"], f"party {party['party']}"),
+            run.called(party["party"]),
             allowed,
             party["epsilon"],
             party["epsilon"],
@@ -266,7 +271,8 @@ def notices(run: Run, views: Sequence[Json]) -> list[str]:
         lines.append(str((run.result or {})["delta_warning"]))
     for row in (run.result or {}).get("absent", ()):
         why = f" ({row['why']})" if "why" in row else ""
-        lines.append(f"Party {row['party']} gave no answer from round {row['from_round']} on{why}.")
+        who = run.called(row["party"])
+        lines.append(f"{who[:1].upper()}{who[1:]} gave no answer from round {row['from_round']} on{why}.")
     return [*lines, *ledgers.notices({Path(view["file"]).name: view for view in views}, True)]
 
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from privadmm.privacy.accounting import printed
+from privadmm.privacy.meaning import FALSELY, ONE, large_epsilon, of_hundred, power
 from privadmm.runs.report.safe import SHORT, visible
 
 NOT_RECORDED = "not recorded"
-FALSELY = 0.05  # how often an accuser may be wrong, in the sentence that explains epsilon
 RECORDS = {
     "replace-one": (
         "One record is one row at one party: all that it says, its features and its label. The guarantee compares the "
@@ -31,7 +31,6 @@ RECORDS = {
         "column says anything else. What several columns say together of one person is not protected by it."
     ),
 }
-ONE = {"replace-one": "record", "label": "label", "person": "person's row at one party", "column": "column"}
 NOTHING = "No promise is made about any record: nothing limits what those who read the messages learn of it."
 # What no epsilon of this library covers, whatever the job.
 NEVER_COVERED = (
@@ -50,32 +49,28 @@ def unit(adjacency: str | None) -> str:
     return NOTHING if adjacency is None else RECORDS[adjacency]
 
 
-def power(epsilon: float, delta: float, falsely: float = FALSELY) -> float:
-    """The most often that a true suspicion is confirmed by a test that confirms a wrong one this often at most.
-
-    It is what (epsilon, delta) says of every test between two neighbours, in both directions.
-    """
-    with_odds = math.exp(min(epsilon, 700.0)) * falsely + delta
-    from_below = 1 - math.exp(-epsilon) * (1 - falsely - delta)
-    return max(falsely, min(1.0, with_odds, from_below))
-
-
 def sentence(epsilon: float | None, delta: float | None, adjacency: str | None, simulation: bool) -> str:
     """What epsilon and delta mean, for a reader who knows no mathematics."""
     if epsilon is None or delta is None or adjacency is None:
         return NOTHING
-    would = "would let" if simulation else "lets"
-    best = printed(100 * power(epsilon, delta), ".1f")
+    would, most = "would let" if simulation else "lets", of_hundred(power(epsilon, delta), "at most ")
     return (
         f"Suppose somebody suspects something of one {ONE[adjacency]}, knows all the others, and is content to accuse "
         f"wrongly in {100 * FALSELY:g} of 100 cases. Reading everything that left the parties {would} them confirm a "
-        f"true suspicion in at most {best} of 100 cases; blind guessing confirms {100 * FALSELY:g}."
+        f"true suspicion in {most} of 100 cases; blind guessing confirms {100 * FALSELY:g}."
     )
+
+
+def weak(epsilon: float | None, adjacency: str | None) -> list[str]:
+    """The warning of an epsilon that promises little, as a notice; none if it promises more, or nothing at all."""
+    problem = None if adjacency is None else large_epsilon(epsilon, adjacency)
+    return [] if problem is None else [problem]
 
 
 def notation(epsilon: float, delta: float) -> str:
     """The same in the usual notation."""
-    factor = printed(math.exp(min(epsilon, 700.0)), ".3g")
+    most = math.exp(min(epsilon, 700.0))
+    factor = f"{math.ceil(most):,}" if 1e3 <= most < 1e6 else printed(most, ".3g")
     odds = f" (one in {math.floor((1 + 1e-9) / delta):,})" if delta else ""  # 1 / 1e-5 is a little below 100,000
     return (
         f"epsilon = {printed(epsilon)} at delta = {printed(delta)}: one record changes the probability of any outcome "

@@ -26,6 +26,7 @@ from privadmm.errors import ConfigError, LockedError, PrivadmmError, RefusedErro
 from privadmm.privacy.accounting import epsilon, printed, totals
 from privadmm.privacy.events import Spent, less, merge
 from privadmm.privacy.ledger import Asked, affordable
+from privadmm.privacy.meaning import large_epsilon
 from privadmm.privacy.register import register
 from privadmm.privacy.sqlite_ledger import SqliteLedger
 
@@ -270,6 +271,8 @@ def sentences(party: Party, kept: Kept, facts: Facts) -> Iterator[tuple[str, str
     yield "what remains", remains(facts)
     if party.policy.mode == "simulation":
         yield "beware", "this directory is set up for a test: noise comes from a seed, and protects nobody"
+    if (problem := large_epsilon(facts["epsilon"], party.policy.adjacency)) is not None:
+        yield "beware", problem
     for caveat in job.caveats:
         yield "beware", plain(caveat)
     yield "how rows count", bounds(party, config)

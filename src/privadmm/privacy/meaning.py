@@ -1,0 +1,58 @@
+"""What an epsilon means for one record, in plain figures; and the warning that it means little.
+
+Somebody who reads everything that is released, and knows all other records, takes a suspicion about one record for as
+likely as not. By the definition of epsilon their odds, 1 to 1, become e^epsilon to 1 at most, but for a part delta: so
+they may be e^epsilon/(1 + e^epsilon) sure. That is 73 % at epsilon = 1, 88 % at 2, 95 % at 3 and over 99.9 % at 8.
+
+From LARGE = 3 on there is a warning: there a single reading may bring what statistics commonly takes for proof, odds of
+19 to 1. All of it follows from public facts. Figures are rounded up, and never to certainty.
+"""
+
+import math
+
+from privadmm.privacy.accounting import printed
+
+LARGE = 3.0
+FALSELY = 0.05  # how often an accuser may be wrong, in the sentence that explains epsilon
+ONE = {"replace-one": "record", "label": "label", "person": "person's row at one party", "column": "column"}
+
+
+def power(epsilon: float, delta: float, falsely: float = FALSELY) -> float:
+    """The most often that a true suspicion is confirmed by a test that confirms a wrong one this often at most.
+
+    It is what (epsilon, delta) says of every test between two neighbours, in both directions.
+    """
+    with_odds = math.exp(min(epsilon, 700.0)) * falsely + delta
+    from_below = 1 - math.exp(-epsilon) * (1 - falsely - delta)
+    return max(falsely, min(1.0, with_odds, from_below))
+
+
+def sure(epsilon: float) -> float:
+    """How sure somebody may become of a suspicion that was as likely as not."""
+    return 1 / (1 + math.exp(-epsilon))
+
+
+def of_hundred(share: float, limit: str = "") -> str:
+    """A share of 100 for people, behind the word for a limit; what would be rounded to 100 is "more than 99.9"."""
+    text = printed(100 * share, ".1f")
+    return "more than 99.9" if float(text) >= 100 else f"{limit}{text}"
+
+
+def weak_from() -> str:
+    """From which epsilon on a promise is weak, and why, for a list of several."""
+    return (
+        f"from epsilon = {LARGE:g} on: a suspicion about one record that was as likely as not may then become "
+        f"{of_hundred(sure(LARGE))} % sure, and ever more"
+    )
+
+
+def large_epsilon(epsilon: float | None, adjacency: str = "replace-one") -> str | None:
+    """The warning, if epsilon promises little; None if it is below LARGE, or nothing is promised at all."""
+    if epsilon is None or float(printed(epsilon)) < LARGE:  # noise that is asked for 3 may cost 2.9999999999
+        return None
+    may, at_one = of_hundred(sure(epsilon)), of_hundred(sure(1.0))
+    return (
+        f"epsilon = {printed(epsilon)} is a weak promise: somebody who takes a suspicion about one {ONE[adjacency]} "
+        f"for as likely as not may be {may} % sure of it after reading what is released; at epsilon = 1 it is {at_one} "
+        "%. Choose 1 or less where you can: `privadmm frontier` says what each epsilon leaves of the accuracy"
+    )

@@ -1,0 +1,83 @@
+"""What an epsilon means in plain figures, and the one warning of an epsilon that promises little."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from privadmm.privacy.meaning import LARGE, large_epsilon, of_hundred, power, sure
+from small_runs import PRIVATE, RECORDS, Place, with_changes
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0, 8.0])
+def test_odds_grow_by_the_factor_that_epsilon_says(epsilon: float) -> None:
+    """Randomised response attains it: of those who read "guilty" so many are right, if guilt was as likely as not."""
+    told = math.exp(epsilon) / (1 + math.exp(epsilon))
+    assert sure(epsilon) == pytest.approx(0.5 * told / (0.5 * told + 0.5 * (1 - told)))
+
+
+def test_the_warning_begins_where_somebody_may_be_95_per_cent_sure() -> None:
+    assert sure(LARGE) > 0.95 > sure(0.98 * LARGE)
+    assert large_epsilon(LARGE) is not None
+    for small in (None, 0.1, 1.0, 2.0, 0.99 * LARGE):
+        assert large_epsilon(small) is None
+
+
+@pytest.mark.parametrize("epsilon", [8.0, 50.0, 2000.0])
+def test_nothing_is_rounded_to_certainty(epsilon: float) -> None:
+    for share in (sure(epsilon), power(epsilon, 1e-6)):
+        assert of_hundred(share, "at most ") == "more than 99.9"
+    warned = large_epsilon(epsilon)
+    assert warned is not None
+    assert "more than 99.9 %" in warned
+    assert "100" not in warned
+    assert of_hundred(0.999, "at most ") == "at most 99.9"
+
+
+def test_the_warning_names_what_is_protected() -> None:
+    assert "one label " in (large_epsilon(4.0, "label") or "")
+
+
+WORDS = {"account": (), "plan": (), "recommend": (), "train": ("--out",)}
+
+
+@pytest.mark.parametrize("command", WORDS)
+def test_every_command_says_the_same_of_a_large_epsilon(command: str, place: Place) -> None:
+    for epsilon in (8.0, 1.0):
+        config = place.config(with_changes(PRIVATE, {"privacy": {"epsilon": epsilon}}))
+        words = ("--out", place.path / f"run-{epsilon}") if command == "train" else ("--records", RECORDS)
+        said = place.call(command, config, *words, "--json")
+        assert said.object.get("epsilon_warning") == large_epsilon(epsilon)
+        if command == "train":
+            assert (f"warning: {large_epsilon(epsilon)}\n" in said.err) is (epsilon == 8)
+        else:
+            shown = " ".join(place.call(command, config, *words).out.split())
+            assert ("is a weak promise" in shown) is (epsilon == 8)
+
+
+def test_a_report_warns_of_a_run_and_of_its_ledger(place: Place) -> None:
+    config = place.config(with_changes(PRIVATE, {"privacy": {"epsilon": 8.0}}))
+    assert place.train(config).code == 0
+    for subject in (place.out, place.out / "ledger.sqlite"):
+        page = place.path / "report.html"
+        said = place.call("report", subject, "--out", page)
+        assert "is a weak promise" in " ".join(said.out.split())
+        notices = json.loads(page.with_suffix(".json").read_text())["notices"]
+        assert sum("is a weak promise" in line for line in notices) == 1
+        text = page.read_text()
+        assert "is a weak promise" in text
+        assert "more than 99.9 of 100 cases" in text
+        assert "100.0 of 100" not in text
+
+
+def test_a_frontier_and_init_say_where_promises_become_weak(place: Place) -> None:
+    given = ("frontier", "--records", 3000, "--parties", 3)
+    assert "weak promise" in place.call(*given).out
+    assert "weak promise" not in place.call(*given, "--epsilons", "0.5,1").out
+    source, schema = place.path / "p.csv", place.path / "schema.toml"
+    schema.write_text("age = [0, 110]\n")
+    words = ("--source", source, "--label", "ill", "--classes", "no,yes", "--schema", schema, "--records", 900)
+    shown = place.call("init", place.path / "new.toml", *words, "--epsilon", 8).out
+    assert "epsilon = 8 is a weak promise" in " ".join(shown.split())
+    assert not Path(source).exists()

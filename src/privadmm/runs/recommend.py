@@ -201,7 +201,8 @@ def warning(job: Job) -> str | None:
 
 def epsilon_warning(job: Job) -> str | None:
     """The warning before a job whose epsilon promises little; None if it is small enough, or nothing is private."""
-    return large_epsilon(job.epsilon, job.public.adjacency) if job.private else None
+    adjacency = job.public.adjacency
+    return None if adjacency is None or not job.private else large_epsilon(job.epsilon, adjacency)
 
 
 def delta_warning(job: Job) -> str | None:

@@ -18,6 +18,7 @@ ON_ADULT = "points of accuracy lost were measured on Adult, at the same noise: t
 HELD_BACK = "the others are held out to measure accuracy; a deployment without an evaluation trains on all"
 VERDICTS = {"good": "most gets through", "thin": "a part is lost, or all", "too small": "no better than a constant"}
 NAMES: dict[Zone, str] = {"good": "GOOD", "thin": "THIN", "poor": "TOO SMALL"}  # of zones of the frontier
+WORST_FIRST: tuple[Zone, ...] = ("poor", "thin", "good")
 SUMS = {True: "in secure sums", False: "noise of each party's own"}
 MARKS = {"good": "o", "thin": "D", "too small": "X"}  # of points, by verdict
 MODELLED = "A model of the network, not a measurement."
@@ -153,7 +154,7 @@ def verdicts(
     left, right = limits
     for row, (least, _) in enumerate(curves):
         borders = [left, *(min(max(least[word], left), right) for word in ("not too small", "good")), right]
-        for zone, low, high in zip(("poor", "thin", "good"), borders[:-1], borders[1:], strict=True):
+        for zone, low, high in zip(WORST_FIRST, borders[:-1], borders[1:], strict=True):
             strips.barh(row, high - low, left=low, height=0.86, color=theme.zones[zone])
             share = math.log(high / low) / math.log(right / left)
             if share > 0.08:  # or its name does not fit

@@ -13,6 +13,7 @@ from privadmm.engine.guarantees import AWAY, BARE, CLEAR
 from privadmm.errors import ConfigError
 from privadmm.privacy.accounting import printed
 from privadmm.privacy.ledger_file import extent_of, row_with
+from privadmm.privacy.meaning import ONE
 from privadmm.runs.report import words
 from privadmm.runs.report.card import Budget, Card, Holder, Request
 from privadmm.runs.report.charts import Chart, Spread
@@ -173,7 +174,7 @@ def learners(
     rows = [
         ["The party's own server: features", CLEAR],
         ["The party's own server: label", AWAY if adjacency in ("person", "column") else own],
-        [f"All others who read every message of all jobs: one {words.ONE[adjacency]}", others],
+        [f"All others who read every message of all jobs: one {ONE[adjacency]}", others],
     ]
     if adjacency == "label":
         rows.append(["All others who read every message of all jobs: features", BARE])

@@ -4,8 +4,8 @@ Somebody who reads everything that is released, and knows all other records, tak
 likely as not. By the definition of epsilon their odds, 1 to 1, become e^epsilon to 1 at most, but for a part delta: so
 they may be e^epsilon/(1 + e^epsilon) sure. That is 73 % at epsilon = 1, 88 % at 2, 95 % at 3 and over 99.9 % at 8.
 
-From LARGE = 3 on there is a warning: there a single reading may bring what statistics commonly takes for proof, odds of
-19 to 1. All of it follows from public facts. Figures are rounded up, and never to certainty.
+From LARGE = 3 on there is a warning: there a single reading may bring what is often taken for proof, odds of 19
+to 1. All of it follows from public facts. Figures are rounded up, and never to certainty.
 """
 
 import math

@@ -1,5 +1,6 @@
 """A party's budget: refused before noise, charged once, durable, and in a file of its own."""
 
+import gc
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -127,6 +128,21 @@ def test_it_outlives_the_process_and_counts_every_job(tmp_path: Path) -> None:
     pay(second, 0, "two")
     assert second.spent(0) == ((HALF, 2),)
     assert export(Statement.of(second))["parties"][0]["epsilon"] == epsilon(((HALF, 2),), 1e-5)
+
+
+def test_a_transaction_that_an_interrupt_left_is_rolled_back_when_the_file_closes(tmp_path: Path) -> None:
+    """An interrupt may come after a transaction has begun and before `with` knows of it: nobody ends it then."""
+    first = SqliteLedger(tmp_path / "ledger", [0, 1], POLICY, "simulation")
+    left = first.transaction()
+    left.__enter__()
+    first.commit(Tick("job", 0, 0), "inbox", {0: (HALF,), 1: ()}, b"out", b"state")
+    first.close()
+    del left  # which ends it: an error raised there fails this test
+    gc.collect()
+    second = SqliteLedger(tmp_path / "ledger", [0, 1], POLICY, "simulation")
+    assert second.spent(0) == ()
+    pay(second, 0)
+    second.close()
 
 
 def test_of_two_racers_for_the_last_bit_one_wins(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """`account` predicts what `train` charges, to the last digit, and asks for what it cannot know."""
 
+import itertools
 import json
 import shutil
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from privadmm.config.build import prepare
 from privadmm.errors import PrivadmmError
 from privadmm.params import Checked, Choice, fields_of
 from privadmm.privacy.sqlite_ledger import SqliteLedger
-from privadmm.runs.preview import account
+from privadmm.runs.preview import account, to_train_on, with_records
 from privadmm.runs.run import run
 from small_runs import (
     PARTIES,
@@ -381,7 +382,9 @@ def less_known(given: configs.Config, known: configs.Config) -> Iterator[dict[st
         yield account(given)
     if given.parties.split in ("even", "features") and not given.parties.files:
         sizes = known.parties.sizes or ()
-        yield account(given, sizes[0] if given.parties.split == "features" else sum(sizes))
+        trained = sizes[0] if given.parties.split == "features" else sum(sizes)
+        held = next(total for total in itertools.count(trained) if to_train_on(given, total) == trained)
+        yield account(with_records(given, held))
 
 
 def compared(folder: Path, count: int) -> int:

@@ -79,6 +79,7 @@ class Chain:
         self._changed = self._moved = False  # by this transaction: anything that the anchor knows; what is set aside
         self._accounts: Accounts | None = None
         self._version = -1
+        self._closed = False
         if not self.path.exists():
             with suppress(ValueError):  # of what is no path; `connect` says so
                 self._vacant()
@@ -87,7 +88,7 @@ class Chain:
         try:
             self._open()
         except BaseException as error:
-            self._db.close()
+            self.close()
             if not isinstance(error, sqlite3.Error):
                 raise
             raise LedgerError(f"{self.path}: cannot be used as a ledger ({error}); name another file") from error
@@ -181,7 +182,8 @@ class Chain:
     def _roll_back(self) -> None:
         self._accounts = None
         self._changed = self._moved = False
-        if self._db.in_transaction:
+        # An interrupt as a transaction begins may leave it to be ended after the file was closed, which rolled it back.
+        if not self._closed and self._db.in_transaction:
             self._db.execute("ROLLBACK")
 
     def _hold(self) -> None:
@@ -371,4 +373,5 @@ class Chain:
         return self._accounts
 
     def close(self) -> None:
+        self._closed = True
         self._db.close()

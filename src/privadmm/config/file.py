@@ -8,8 +8,9 @@ import dataclasses
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -104,18 +105,18 @@ def read(path: str | Path, algorithms: Algorithms | None = None, folder: Path | 
     text, raw = load(path)
     path = path if folder is None else folder / path.name
     report = Report(str(path), Lines(text))
-    owners = _owners(algorithms)
-    _refuse_unknown_sections(raw, owners, report)
+    home = partial(_home, algorithms)
+    _refuse_unknown_sections(raw, home, report)
     tables: dict[str, Any] = {}
     for name, kind in SECTIONS.items():
         section, before = raw.get(name, {}), len(report.problems)
         if name == "privacy" and name not in raw:
             table = None
         elif name == "algorithm":
-            table = _read_algorithm(section, algorithms, report, owners)
+            table = _read_algorithm(section, algorithms, report, home)
         else:
             section = _with_schema_file(section, path, report) if name == "data" else section
-            values = read_table(fields_of(kind), section, (name,), report, owners)
+            values = read_table(fields_of(kind), section, (name,), report, home)
             table = BAD if values is None or len(report.problems) > before else kind(**values)
         tables[name] = table
     check_sections(tables, report)
@@ -130,25 +131,20 @@ def known_algorithms(algorithms: Algorithms | None) -> Algorithms:
     return ALGORITHMS if algorithms is None else algorithms
 
 
-def _owners(algorithms: Algorithms) -> dict[str, str]:
-    """Where each key belongs, for those who wrote it in another section."""
-    places: dict[str, list[str]] = {}
-    for section, table in SECTIONS.items():
-        for key in fields_of(table):
-            places.setdefault(key, []).append(f"[{section}]")
-    for name, algorithm in algorithms.items():
-        for key in fields_of(algorithm):
-            places.setdefault(key, []).append(f"[algorithm] name = {show(name)}")
-    return {key: listed(where) for key, where in places.items()}
+def _home(algorithms: Algorithms, key: str) -> str:
+    """Where a key belongs, for those who wrote it in another section; "" if nowhere."""
+    places = [f"[{section}]" for section, table in SECTIONS.items() if key in fields_of(table)]
+    places += [f"[algorithm] name = {show(name)}" for name, method in algorithms.items() if key in fields_of(method)]
+    return listed(places) if places else ""
 
 
-def _refuse_unknown_sections(raw: Mapping[str, Any], owners: Mapping[str, str], report: Report) -> None:
+def _refuse_unknown_sections(raw: Mapping[str, Any], home: Callable[[str], str], report: Report) -> None:
     allowed = ", ".join(f"[{name}]" for name in SECTIONS)
     for name in raw.keys() - SECTIONS.keys():
         if isinstance(raw[name], dict):
             report.add((name,), "unknown section", allowed, did_you_mean(name, SECTIONS, "[{}]".format))
         else:
-            fix = f"it belongs to {owners[name]}" if name in owners else ""
+            fix = f"it belongs to {where}" if (where := home(name)) else ""
             report.add((name,), "a key outside any section", allowed, fix)
 
 
@@ -164,12 +160,12 @@ def _with_schema_file(section: Any, path: Path, report: Report) -> Any:
         report.add(at, f"is {show(section['schema'])}, and {error}", kind.allowed())
         return rest
     inner = Report(str(path.parent / section["schema"]), Lines(text, root=at))
-    good = kind.read(table, at, inner.wrong(kind.allowed())) is not BAD
+    good = kind.read(table, at, inner.wrong(kind)) is not BAD
     report.problems += inner.problems
     return section | {"schema": table} if good else rest
 
 
-def _read_algorithm(raw: Any, algorithms: Algorithms, report: Report, owners: Mapping[str, str]) -> Any:
+def _read_algorithm(raw: Any, algorithms: Algorithms, report: Report, home: Callable[[str], str]) -> Any:
     fields = algorithm_fields(algorithms)
     named = raw.get("name") if isinstance(raw, dict) else None
     algorithm = algorithms.get(named) if isinstance(named, str) else None
@@ -178,7 +174,7 @@ def _read_algorithm(raw: Any, algorithms: Algorithms, report: Report, owners: Ma
         # Without its name, an algorithm's own keys cannot be judged; only those meant for all of them can.
         every = [*fields, *(key for known in algorithms.values() for key in fields_of(known))]
         raw = {key: value for key, value in raw.items() if nearest(key, every) in fields}
-    values = read_table({**fields, **own}, raw, ("algorithm",), report, owners)
+    values = read_table({**fields, **own}, raw, ("algorithm",), report, home)
     if values is None or algorithm is None:
         return BAD
     try:

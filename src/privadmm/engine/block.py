@@ -51,7 +51,7 @@ def open_block(
     block = held.columns if isinstance(held, People) else held
     block = block.take(np.asarray(parties)) if isinstance(held, People) and parties is not None else block
     local = beside(job.public, block)
-    worker = reopen_block(job, block.ids.tolist(), lambda: local, noise, ledger)
+    worker = Worker(job, block.ids, lambda: local, noise, ledger)
     _ = worker.local
     return worker
 
@@ -66,19 +66,7 @@ def reopen_block(
 ) -> Worker:
     """The worker of a block that was opened before; its records are read when a tick needs them, if one does."""
     job.admit(ledger.policy)
-    return Worker(
-        job.algorithm,
-        job.public,
-        np.array(ids),
-        load,
-        job.plan,
-        noise,
-        ledger,
-        job.id,
-        job.leave,
-        attended,
-        job.digest if job.sums else "",
-    )
+    return Worker(job, ids, load, noise, ledger, attended)
 
 
 def cluster(

@@ -135,17 +135,17 @@ def largest_block(public: Public) -> int:
     return public.parties if simulated else public.sum.tolerated(public.parties)
 
 
-def masker_of(job: str, ids: Ints, public: Public, ledger: Ledger) -> Masker | None:
+def masker_of(job: "Job", ids: Ints, ledger: Ledger) -> Masker | None:
     """The block's masks, from its ledger; None where the block is everybody, and there is no one to hide from."""
-    if len(ids) == public.parties:
+    if len(ids) == job.public.parties:
         return None
-    packed, private = ledger.kept(job, ROSTER), ledger.secret(job)
+    packed, private = ledger.kept(job.id, ROSTER), ledger.secret(job.id)
     if packed is None or private is None:
         raise RefusedError(
-            f"job {job} has no roster here, or its key was erased: a secure sum begins with everybody's keys. Nothing "
-            "was released"
+            f"job {job.id} has no roster here, or its key was erased: a secure sum begins with everybody's keys. "
+            "Nothing was released"
         )
-    return Masker(job, int(ids.min()), private, Roster.unpack(packed))
+    return Masker(job.id, int(ids.min()), private, Roster.unpack(packed))
 
 
 def present(public: Public, absent: Ints) -> Ints:
@@ -155,15 +155,14 @@ def present(public: Public, absent: Ints) -> Ints:
     return np.setdiff1d(public.ids, absent[:, 0])
 
 
-def summing(
-    plan: Sums, terms: str, job: str, at: sums.At, inbox: Mail, public: Public, masker: Masker | None, whole: bool
-) -> Summing:
+def summing(job: "Job", plan: Sums, at: sums.At, inbox: Mail, masker: Masker | None, whole: bool) -> Summing:
     """One release of a block: what its door needs."""
-    here = present(public, inbox.absent)
+    here = present(job.public, inbox.absent)
     plan.check_present(len(here))
     row = arrays.pack({"values": inbox.values[..., :1, :], "absent": inbox.absent})
     scale = plan.share(at, len(here))
-    told = Told(job, terms, plan.colluding, scale, tuple(here.tolist()), *at, plan.exponent, arrays.digest(row))
+    facts = (job.id, job.digest, plan.colluding, scale, tuple(here.tolist()))
+    told = Told(*facts, *at, plan.exponent, arrays.digest(row))
 
     def hide(call: int, shape: tuple[int, ...]) -> Words:
         return np.zeros(shape, dtype=np.uint64) if masker is None else masker.hide(told, call, shape)

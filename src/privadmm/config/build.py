@@ -84,14 +84,19 @@ def loss(config: Config) -> Loss:
 
 
 def plain_loss(config: Config) -> Loss:
-    losses: dict[str, Loss] = {
-        "logistic": Logistic(),
-        "half_logistic": HalfLogistic(),
-        "huber_hinge": HuberHinge(config.loss.width),
-        "hinge": Hinge(),
-        "squared": Squared(config.loss.label_bound or 1.0, config.loss.radius),
-    }
-    return losses[config.loss.name]
+    table = config.loss
+    match table.name:
+        case "logistic":
+            return Logistic()
+        case "half_logistic":
+            return HalfLogistic()
+        case "huber_hinge":
+            return HuberHinge(table.width)
+        case "hinge":
+            return Hinge()
+        case "squared":
+            assert table.label_bound is not None, "it is required beside this name"
+            return Squared(table.label_bound, table.radius)
 
 
 def regularizer(config: Config) -> Regularizer:

@@ -157,7 +157,7 @@ class Public:
 
     def in_all(self, spent: Sequence[Spent]) -> list[Spent]:
         """What each party releases in this job and in those that `start` descends from."""
-        return list(composed(self.past(spent)))
+        return list(spent if self.start is None else composed(self.past(spent)))
 
     @property
     def label_only(self) -> bool:

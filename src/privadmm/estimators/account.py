@@ -28,7 +28,7 @@ from privadmm.engine.job import Job
 from privadmm.errors import ConfigError, LedgerError, RefusedError
 from privadmm.params import check_positive, check_probability
 from privadmm.privacy.accounting import epsilon as cost
-from privadmm.privacy.accounting import printed, totals
+from privadmm.privacy.accounting import printed
 from privadmm.privacy.events import (
     Event,
     GammaObjective,
@@ -323,7 +323,7 @@ def person(first: Job, later: Job, classes: int) -> Spent:
 def for_a_person(job: Job) -> Spent:
     """What the job's whole plan costs one person, whichever party holds the record."""
     if job.public.columns and job.public.adjacency != "column":
-        return merge_all(totals(job.plan, job.public.parties))
+        return merge_all(job.costs)
     releases = Counter(events for tick in job.plan.values() for events in tick)
     spent: Spent = ()
     for events, times in releases.items():

@@ -122,7 +122,7 @@ class DPADMM(OnStar):
 
     def published(self, public: Public, delta: float) -> Claim | None:
         if isinstance(public.privacy, NoPrivacy) or len(set(public.privacy.levels(public.rounds))) > 1:
-            return None  # of noise that changes from round to round the paper claims nothing
+            return None  # the paper claims nothing for noise that changes from round to round
         z = float(self.ratio(public, 0).min())
         total = moments_accountant(classical_ratio(1.0, delta) / z, delta, public.rounds)
         return Claim(

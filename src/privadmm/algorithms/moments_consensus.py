@@ -65,7 +65,7 @@ class MomentsConsensus(SharedBudget):
         return (share * inbox.values).sum(axis=-2), math.sqrt(float(np.sum((share * bound * z) ** 2)))
 
     def weighted(self, public: Public) -> Summands:
-        """Of omega_i times the moments, which are at most 1: a mean of entries of rows in the unit ball."""
+        """Bounds of omega_i times the moments, which are at most 1: means of entries of rows in the unit ball."""
         weight = omega(public)
         return Summands((weight * moments_sensitivity(public.sizes, self.nonnegative))[:, 0], weight[:, 0])
 

@@ -138,7 +138,7 @@ class MRADMM(Penalised):
         return convergence.met(public, self.pairs(public), self.gamma)
 
     def smallest_gamma(self, public: Public) -> float | None:
-        """With which they would; None if there is none."""
+        """The smallest gamma that meets the paper's sufficient conditions for convergence; None if there is none."""
         return convergence.smallest_gamma(public, self.pairs(public))
 
     def advice(self, public: Public) -> str | None:

@@ -27,7 +27,7 @@ class State:
 
 
 class OnStar(Method):
-    """The parts of an algorithm that methods on a star have alike, unless they say otherwise."""
+    """What methods on a star share, unless they override it."""
 
     topology: ClassVar[Topology] = "star"
 

@@ -302,7 +302,7 @@ def owners(config: Config, loaded: Records, rows: Any) -> tuple[Any, int]:
             f"{config.path}: [parties] split: {config.data.source} has no column {table.column!r}; "
             f"it has {', '.join(loaded.columns) or 'none to split by'}"
         )
-    # Who the parties are does not depend on who is held out: one that loses all its records is an error.
+    # Held-out records count, too: a party whose records are all held out is an error, and not left out.
     owner, names = splits.by_column(loaded.columns[table.column])
     if table.known not in (None, len(names)):
         raise ConfigError(

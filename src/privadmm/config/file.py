@@ -63,7 +63,7 @@ class Config:
     def holds_out(self) -> bool:
         """Whether records are held out to measure by; a deployment measures nothing.
 
-        Where a private evaluation holds records out, a simulation measures by the same.
+        With a private evaluation, a simulation measures by the records that it holds out.
         """
         return self.data.test_fraction > 0 and self.run.mode == "simulation" and not self.evaluates
 
@@ -82,10 +82,10 @@ class Config:
         tables["privacy"] = {} if self.privacy is None else _keys(self.privacy)
         tables["algorithm"] |= {"parameters": _keys(self.algorithm.parameters)}
         if self.evaluation == sections.EvaluationTable():
-            del tables["evaluation"]  # configs of before it was there keep their digest
+            del tables["evaluation"]  # so that configs from before there was this section keep their digest
         for key in ("out", "scheduler", "timeout", "tls_ca", "tls_cert", "tls_key", "memory", "threads"):
             del tables["run"][key]
-        # Without them a config has the digest that it had before there were any.
+        # A config without these keys keeps the digest that it had before they existed.
         for section, key in (("run", "purpose"), ("run", "requester"), ("parties", "records")):
             if tables[section][key] is None:
                 del tables[section][key]
@@ -125,7 +125,7 @@ def read(path: str | Path, algorithms: Algorithms | None = None, folder: Path | 
 
 
 def known_algorithms(algorithms: Algorithms | None) -> Algorithms:
-    """These, or all of the package."""
+    """The given algorithms; None: all of the package."""
     from privadmm.algorithms import ALGORITHMS
 
     return ALGORITHMS if algorithms is None else algorithms
@@ -180,7 +180,7 @@ def _read_algorithm(raw: Any, algorithms: Algorithms, report: Report, home: Call
     try:
         parameters = algorithm(**{key: values[key] for key in own})
     except ConfigError as error:
-        # A condition of the algorithm's own on its parameters; the message names them.
+        # A condition between the algorithm's own parameters; the message names them.
         keys = [key for key in re.findall(r"\w+", str(error)) if key in own and key in raw]
         others = {report.named(("algorithm", key), values[key]) for key in keys if key != keys[0]}
         report.add(("algorithm", *keys[:1]), str(error), fix=", ".join(sorted(others)))
@@ -196,7 +196,7 @@ def algorithm_fields(algorithms: Algorithms) -> dict[str, Field]:
 
 
 def _complaints(config: Config) -> Complaints:
-    """For checks after the command line's options have changed the config."""
+    """Collect complaints about a config that options of the command line may have changed."""
     tables = {name: getattr(config, name) for name in SECTIONS}
     return Complaints(tables, Report(str(config.path), Lines(config.text)))
 
@@ -220,14 +220,14 @@ def check_ledger(config: Config) -> None:
 
 
 def check_together(config: Config) -> None:
-    """One process does not deploy secure sums; which engine runs the parties, the command line may have said."""
+    """Refuse to deploy secure sums in one process; checked again, since the engine may be the command line's."""
     to = _complaints(config)
     check_curator(config.privacy, config.run, config.data, to)
     to.report.check()
 
 
 def check_elsewhere(config: Config) -> None:
-    """Records that only workers read have to be declared, also if the command line named the engine."""
+    """Refuse undeclared records that only workers read; checked again, since the engine may be the command line's."""
     to = _complaints(config)
     check_declared(config.data, config.parties, config.run, to)
     to.report.check()

@@ -84,7 +84,7 @@ class Date(Kind):
 
     @property
     def unit(self) -> Literal["D", "s"]:
-        """What names of bins are told to: the day, or the second where days alone would name two bins alike."""
+        """The precision of bins' names: a day, or a second where days alone would name two bins alike."""
         few = self.day(self.high) - self.day(self.low) < 2 * len(self.edges)
         return "s" if "H" in self.format and few else "D"
 

@@ -36,8 +36,8 @@ def open_block(
 ) -> Worker:
     """The worker of a block whose records are here: the job is admitted and its whole cost set aside, or refused.
 
-    Of people, `parties` are those whose columns the block has. Labels and draws that the job needs once are made now.
-    `asked` is for the ledger's register, where more is known here than the job says of itself.
+    Where parties hold columns, `held` may be everybody's, and `parties` are those of this block. Labels are randomised
+    and one-time draws made now. `asked` is for the ledger's register, if more is known of it than the job says.
     """
     asked = asked or job.asked
     with recording(ledger, asked, job.id):
@@ -98,7 +98,7 @@ def cluster(
 
 
 def check_labels(job: Job, held: Shards | Columns | People, ledger: Ledger) -> None:
-    """Refuse labels that the job's loss is not for, or of which the ledger keeps reports that are not theirs."""
+    """Refuse labels that do not fit the loss, and records other than those whose randomised labels the ledger keeps."""
     if isinstance(held, Columns):
         return
     if job.public.loss.classification and not np.all(np.abs(held.y) == 1):

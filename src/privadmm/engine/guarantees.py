@@ -78,7 +78,7 @@ def views(algorithm: Algorithm, public: Public, plan: Plan) -> dict[str, Any]:
         if target.adjacency != "label":
             record = total
         if target.adjacency in ("replace-one", "label"):
-            # Of a start's releases it is known what they tell of a record, and so of its label, at most.
+            # What a start's releases tell of a record is also the most that they tell of its label.
             spent = public.in_all(totals(label_plan(algorithm, public, plan), public.parties))
             label = guarantee(max(label_epsilon(one, target.delta, labels) for one in distinct(spent)), target.delta)
     return {"adjacency": public.adjacency, "own_server": own, "others": {"record": record, "label": label}}
@@ -98,7 +98,7 @@ def label_epsilon(spent: Spent, at: float, randomised: float | None) -> float:
 def label_plan(algorithm: Algorithm, public: Public, plan: Plan) -> Plan:
     """The noise of `plan`, counted between data sets that differ in one label.
 
-    Of an algorithm without a proof for labels nothing is known but that a label is part of a record.
+    Without a proof for labels an algorithm is counted as for whole records, since a label is part of one.
     """
     if public.label_only or "label" not in algorithm.adjacencies or not isinstance(public.privacy, Target):
         return plan
@@ -161,7 +161,7 @@ def collusion(public: Public, spent: Sequence[Spent]) -> dict[str, Any]:
     if not isinstance(target, Target) or t is None:
         return {}
     fewest = None if target.sum is None else target.sum.least(parties)
-    # Of the jobs behind a start it is not known how few may have been present.
+    # How few parties may have been present in the jobs behind a start is not known.
     known = 0 if public.start is not None and public.start.past else fewest or 0
     rows = [
         (c, max(if_colluding(one, target.delta, c, known) for one in distinct(in_all)))

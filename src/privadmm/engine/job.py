@@ -44,7 +44,7 @@ class Job:
     public: Public
     allowance: float | None = None  # what each party's ledger allows in all; the plan's total if None
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
-    # Of a simulation: from which round on, counted from 0, a party gives no answer.
+    # In a simulation: the round, counted from 0, from which on a party gives no answer.
     leave: Mapping[int, int] = field(default_factory=dict)
     asked: Asked = NOBODY  # for the ledgers' register
 

@@ -57,7 +57,7 @@ def unsummable(algorithm: Algorithm) -> str | None:
 
 
 def gradients(public: Public, t: int) -> Summands:
-    """Of messages that are gradients of the weighted losses: at most C omega_i L long."""
+    """Bounds of messages that are gradients of the weighted losses: at most C omega_i L long."""
     moves = public.moved(public.ids, public.summation(public.ids))[:, 0]
     return Summands(moves, public.scale(public.ids)[:, 0] * public.loss.lipschitz)
 
@@ -89,7 +89,7 @@ def _planned(algorithm: Algorithm, public: Public, plan: Plan) -> Sums:
     return Sums.planned(public.sum, releases, public.privacy.kind)
 
 
-# At a block
+# What a block does
 
 
 def introduced(job: "Job", ids: Ints, ledger: Ledger) -> Entry:
@@ -156,7 +156,7 @@ def present(public: Public, absent: Ints) -> Ints:
 
 
 def summing(job: "Job", plan: Sums, at: sums.At, inbox: Mail, masker: Masker | None, whole: bool) -> Summing:
-    """One release of a block: what its door needs."""
+    """What a block's door needs for one release into a secure sum."""
     here = present(job.public, inbox.absent)
     plan.check_present(len(here))
     row = arrays.pack({"values": inbox.values[..., :1, :], "absent": inbox.absent})
@@ -170,11 +170,11 @@ def summing(job: "Job", plan: Sums, at: sums.At, inbox: Mail, masker: Masker | N
     return Summing(plan, at, len(here), whole, hide)
 
 
-# At whoever drives
+# What the driver does
 
 
 def opened(algorithm: Algorithm, public: Public, t: int, before: Ints, mail: Mail) -> Mail | None:
-    """What the parties of round t said together, one row; None: a message is missing, and the sum is lost.
+    """The sum of round t as one row; None: a message is missing, and the sum cannot be read.
 
     `before` are those who were absent already. Refused where a job cannot go on without this sum, or with so few.
     """
@@ -219,12 +219,12 @@ def cost(algorithm: Algorithm, public: Public, t: int) -> str:
 
 
 def spread(mail: Mail) -> Mail:
-    """The mean of what was said together, as each of those present sees it."""
+    """The mean of the summed messages, as one row for each party that is present."""
     mean: Floats = mail.values / len(mail.senders)
     return Mail(mail.senders, np.broadcast_to(mean, (*mean.shape[:-2], len(mail.senders), mean.shape[-1])), mail.absent)
 
 
-# Who learns more
+# What colluding parties learn
 
 
 def if_colluding(spent: Spent, delta: float, colluding: int, fewest: int) -> float:

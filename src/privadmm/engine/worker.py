@@ -40,7 +40,7 @@ from privadmm.privacy.mechanisms import Noise
 from privadmm.privacy.release import DIVERGED, Door, events_of
 from privadmm.privacy.sums import Summing
 
-# Of a tick that was not committed yet: the block's records and state after it, what it sends, and that as bytes.
+# What a tick made, before its commit: the block's records and state, what it sends, and that as bytes.
 Ticked = tuple[Local | Vertical, Any, Mail, SupportsBytes]
 DRAWS = "draws"  # the name under which a ledger keeps what a block drew once for a job
 
@@ -97,7 +97,7 @@ class Worker:
             drawn = one_time_draws(self.algorithm, local, self.noise)
             if not drawn:
                 return local
-            # Of two processes the ledger takes the first one's draws, and both go on with these.
+            # If two processes draw, the ledger keeps what the first one drew, and both use that.
             stored = self.ledger.keep(self.job.id, DRAWS, lambda: arrays.pack(drawn), None)
         return replace(local, kept=arrays.unpack(stored)[0])
 
@@ -133,14 +133,14 @@ class Worker:
                     charges = self._charges(now, here)
                     self.ledger.permit(self.job.id, charges)
                     self.ledger.intend(now, digest, charges)
-                    # Without an intent there is nothing to commit before records that were read long ago are used.
+                    # A ledger that does not guard records no intent: with records in memory one transaction is enough.
                     at_once = not self.ledger.guards and self._local is not None
                     ticked = self._release(now, inbox, digest, here, sum_of_all) if at_once else None
                 intended = True
                 if ticked is None:
                     _ = self.local  # read now: a ledger that keeps labels writes to its file meanwhile
                     with self.ledger.transaction():
-                        # Of a simulation, another process may have answered meanwhile.
+                        # In a simulation another process may have answered meanwhile.
                         if (stored := self.ledger.recall(now, digest)) is not None:
                             return Mail.unpack(stored), stored
                         ticked = self._release(now, inbox, digest, here, sum_of_all)
@@ -157,7 +157,7 @@ class Worker:
                 if not (intended and self.ledger.guards):
                     raise
                 failure = traceback.format_exc()
-            # Outside of the handler: what is raised here takes nothing of the failure along.
+            # Outside of the handler, so that this error does not carry the failure along, which could tell of records.
             self.ledger.fail(now, failure)
             raise AssertionError("a ledger that guards raises where a tick fails")
 

@@ -281,7 +281,7 @@ class Account:
 
 
 def recorded(ledger: SqliteLedger, entry: str) -> bytes | None:
-    """The facts of a fit; None of another job, or of a fit whose process died as it was charged."""
+    """The facts of a fit; None for another job, and for a fit whose process died as it was charged."""
     try:
         return ledger.recall(Tick(entry, 0, 0), FIT)
     except RefusedError:  # a run's round, asked for by another inbox

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +72,7 @@ class Config:
         """Whether the job has a private evaluation."""
         return self.evaluation.kind == "private"
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """Identifies the config, but for where the run and its records are kept and reached.
 

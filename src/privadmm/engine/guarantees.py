@@ -31,7 +31,7 @@ from privadmm.engine.public import Public
 from privadmm.engine.sums import if_colluding
 from privadmm.privacy import curves
 from privadmm.privacy.accounting import Plan, delta_curve, distinct, epsilon, sort, totals, worst
-from privadmm.privacy.alike import each_once
+from privadmm.privacy.alike import Alike
 from privadmm.privacy.calibration import Target, scaled
 from privadmm.privacy.events import (
     STEPS,
@@ -113,7 +113,8 @@ def label_plan(algorithm: Algorithm, public: Public, plan: Plan) -> Plan:
         for row in releases:
             solved = isinstance(row[0], GaussianObjective | GammaObjective)
             gain = 1.0 if cover else inside if solved else public.label_gain
-            rows.append(tuple(each_once(partial(hidden, gain=gain, bend=bend), row)))
+            closer = Alike.listed(public.ids, row).map(partial(hidden, gain=gain, bend=bend))
+            rows.append(tuple(closer.listing()))
             cover = solved
         counted[id(releases)] = tuple(rows)
     return {tick: counted[id(releases)] for tick, releases in plan.items()}

@@ -384,7 +384,7 @@ def prepare_columns(config: Config) -> Prepared:
         bound, classes = row_bound(config), config.data.classes
     else:
         loaded, bound, classes = records(config, counted)
-        held = build_columns.groups(config, loaded)
+        held = build_columns.groups(config, loaded.names)
     loaded, frame = build_columns.split_columns(config, loaded, framed(config, loaded.names, bound, classes), held)
     rows, test = measured(config, len(loaded))
     held_out = None if test is None else frame.people(loaded.X, loaded.y, test, None, False)

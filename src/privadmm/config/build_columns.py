@@ -30,19 +30,14 @@ def aligned(config: Config, schema: Schema | None, counted: bool = False) -> tup
     )
 
 
-def groups(config: Config, loaded: Records) -> list[list[int]]:
-    """The columns of one table that each party holds."""
-    return grouped(config, loaded.names)
-
-
 def widths(config: Config, names: tuple[str, ...]) -> tuple[int, ...]:
     """How many of these columns each party trains on; the last party has the intercept too."""
-    held = [len(columns) for columns in grouped(config, names)]
+    held = [len(columns) for columns in groups(config, names)]
     held = held[:1] if config.parties.use == "first" else held
     return (*held[:-1], held[-1] + (config.data.intercept > 0))
 
 
-def grouped(config: Config, names: tuple[str, ...]) -> list[list[int]]:
+def groups(config: Config, names: tuple[str, ...]) -> list[list[int]]:
     """The columns that each party holds, of a table with these names."""
     table, d = config.parties, len(names)
     if table.columns is None:

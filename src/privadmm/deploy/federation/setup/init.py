@@ -191,7 +191,7 @@ def split_columns(config: Config) -> Shares:
         classes = config.data.classes
     else:
         records, _, classes = build.records(config)
-        groups = build_columns.groups(config, records)
+        groups = build_columns.groups(config, records.names)
     records = records.take(build.measured(config, len(records))[0])
     ids = [f"{row:09d}" for row in range(len(records))]
     files = []

@@ -115,7 +115,7 @@ class Job:
 
     @property
     def delta(self) -> float | None:
-        return self.public.privacy.delta if isinstance(self.public.privacy, Target) else None
+        return self.public.privacy.delta
 
     @cached_property
     def costs(self) -> list[Spent]:
@@ -217,10 +217,10 @@ class Job:
     @cached_property
     def policy(self) -> Policy:
         """The policy of a ledger that is made for this job. An existing ledger has its own, which is the authority."""
-        target, labels = self.public.privacy, self.public.label_epsilon
-        adjacency = target.adjacency if isinstance(target, Target) else "replace-one"
-        below: Any = self.public.sum.below_usual(self.public.parties) if self.public.sum else {}
-        return Policy(self.budget, adjacency=adjacency, label_epsilon=labels, **below)
+        public = self.public
+        below: Any = public.sum.below_usual(public.parties) if public.sum else {}
+        adjacency = public.adjacency or "replace-one"
+        return Policy(self.budget, adjacency=adjacency, label_epsilon=public.label_epsilon, **below)
 
     def admit(self, policy: Policy, bounds: Sequence[float] = ()) -> None:
         """Refuse a ledger whose policy does not allow this job. `bounds` are those to which rows are clipped."""

@@ -63,18 +63,11 @@ def views(algorithm: Algorithm, public: Public, plan: Plan) -> dict[str, Any]:
     if isinstance(target, Target):
         spent = public.in_all(totals(plan, public.parties))
         total = guarantee(worst(spent, target.delta), target.delta)
-        if target.adjacency == "column":
-            return {
-                "adjacency": public.adjacency,
-                "own_server": {**own, "label": AWAY},
-                "others": {"column": total, "record": BARE, "label": label},
-            }
-        if target.adjacency == "person":
-            return {
-                "adjacency": public.adjacency,
-                "own_server": {**own, "label": AWAY},
-                "others": {"row at one party": total, "label": label},
-            }
+        if target.adjacency in ("column", "person"):
+            column = target.adjacency == "column"
+            others = {"column": total, "record": BARE} if column else {"row at one party": total}
+            own["label"] = AWAY
+            return {"adjacency": public.adjacency, "own_server": own, "others": {**others, "label": label}}
         if target.adjacency != "label":
             record = total
         if target.adjacency in ("replace-one", "label"):

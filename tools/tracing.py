@@ -36,7 +36,7 @@ STEPS = {
     "deploy/federation/desk/party_server.py answer": "the letter and its log",
     "deploy/federation/desk/records.py held": "the records, from the cache",
     "config/build.py prepare": "split and clip",
-    "config/build.py records": "read the data",
+    "config/data_source.py records": "read the data",
     "config/build.py job": "build the job",
     "algorithms/method.py Method.plan": "plan and count",
     "privacy/accounting.py totals": "plan and count",

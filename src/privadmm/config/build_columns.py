@@ -3,16 +3,16 @@
 import math
 from dataclasses import replace
 
+from privadmm.config import data_source
 from privadmm.config.file import Config
 from privadmm.data import splits
 from privadmm.data.columns import by_names, read_aligned
 from privadmm.data.frame import Frame
 from privadmm.data.readers import Records
-from privadmm.data.schema import Schema
 from privadmm.errors import ConfigError
 
 
-def aligned(config: Config, schema: Schema | None, counted: bool = False) -> tuple[Records, list[list[int]]]:
+def aligned(config: Config, counted: bool = False) -> tuple[Records, list[list[int]]]:
     """The parties' own files as one table, and the columns of each."""
     table = config.data
     if config.parties.files is None or table.id is None or table.label is None:
@@ -24,7 +24,7 @@ def aligned(config: Config, schema: Schema | None, counted: bool = False) -> tup
         id=table.id,
         label=table.label,
         classes=table.classes,
-        schema=schema,
+        schema=data_source.schema(config),
         on_bad=table.on_bad,
         counted=counted,
     )

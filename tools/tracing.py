@@ -1,10 +1,11 @@
 """Count the functions and files of privadmm that one record passes until it is released.
 
-    python tools/tracing.py [--list]
+    python tools/tracing.py [--list] [--purposes]
 
-In process: from the call of `run` to the end of the first round's commit, and to the end of the whole run (DP-ADMM on a
-csv file, three parties). Federation: while a party answers its second `step` letter. A function counts once, however
-often it is called; comprehensions and lambdas do not count. --list prints their names.
+In process: from reading the config file to the end of the first round's commit, and to the end of the whole run
+(DP-ADMM on a csv file, three parties). Federation: while a party answers its second `step` letter. A function counts
+once, however often it is called; comprehensions and lambdas do not count. --list prints their names, --purposes what
+they are for: a function counts for the step of STEPS during which it was called first.
 """
 
 import argparse
@@ -22,6 +23,38 @@ import privadmm
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 PACKAGE = str(Path(privadmm.__file__).parent)
+# What a function, and whatever it calls, is for; a step inside of another one counts by itself.
+STEPS = {
+    "config/file.py read": "read the config",
+    "config/checks.py check_sections": "check the config",
+    "config/file.py check_seed": "check the config",
+    "config/file.py check_together": "check the config",
+    "config/file.py check_ledger": "check the config",
+    "runs/run.py run": "the run and its directory",
+    "engine/block.py cluster": "open the block",
+    "engine/loop.py drive": "the loop",
+    "deploy/federation/desk/party_server.py answer": "the letter and its log",
+    "deploy/federation/desk/records.py held": "the records, from the cache",
+    "config/build.py prepare": "split and clip",
+    "config/data_source.py records": "read the data",
+    "config/build.py job": "build the job",
+    "algorithms/method.py Method.plan": "plan and count",
+    "privacy/accounting.py totals": "plan and count",
+    "engine/job.py Job.budget": "plan and count",
+    "engine/job.py Job.policy": "plan and count",
+    "engine/job.py Job.epsilon_by_round": "plan and count",
+    "privacy/chain.py Chain.__init__": "open the ledger",
+    "deploy/remote_block.py open_ledger": "open the ledger",
+    "engine/job.py Job.admit": "admit and set aside",
+    "engine/job.py Job.reserve": "admit and set aside",
+    "engine/worker.py Worker.answer": "one round",
+    "privacy/release.py Door.output": "release",
+    "privacy/mechanisms.py Simulation.gaussian": "noise",
+    "privacy/sqlite_ledger.py SqliteLedger.permit": "ask the ledger",
+    "privacy/sqlite_ledger.py SqliteLedger.commit": "commit",
+    "privacy/chain.py Chain.transaction": "commit",
+    "privacy/sqlite_ledger.py SqliteLedger.recall": "ask the ledger",
+}
 
 
 @dataclass
@@ -29,15 +62,23 @@ class Trace:
     """Functions that were called, in the order of their first call."""
 
     calls: dict[CodeType, int] = field(default_factory=dict)
+    steps: dict[CodeType, str] = field(default_factory=dict)  # during which each was called first
+    inside: list[tuple[CodeType, str]] = field(default_factory=list)  # the steps that have begun
     until: Callable[[CodeType], bool] = lambda code: False
     early: dict[CodeType, int] | None = None  # the calls before `until` returned for the first time
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
         code = frame.f_code
         if event == "call" and code.co_filename.startswith(PACKAGE) and not code.co_name.startswith("<"):
+            if (step := STEPS.get(f"{place(code)} {code.co_qualname}")) is not None:
+                self.inside.append((code, step))
             self.calls[code] = self.calls.get(code, 0) + 1
-        elif event == "return" and self.early is None and self.until(code):
-            self.early = dict(self.calls)
+            self.steps.setdefault(code, self.inside[-1][1] if self.inside else "anything else")
+        elif event == "return":
+            if self.inside and self.inside[-1][0] is code:
+                self.inside.pop()
+            if self.early is None and self.until(code):
+                self.early = dict(self.calls)
 
     @contextmanager
     def on(self) -> Iterator[None]:
@@ -48,12 +89,18 @@ class Trace:
             sys.setprofile(None)
 
 
-def told(what: str, calls: dict[CodeType, int], listed: bool) -> None:
+def place(code: CodeType) -> str:
+    return Path(code.co_filename).relative_to(PACKAGE).as_posix()
+
+
+def told(what: str, trace: Trace, calls: dict[CodeType, int], options: argparse.Namespace) -> None:
     files = {code.co_filename for code in calls}
     print(f"{what}: {len(calls)} functions in {len(files)} files, {sum(calls.values())} calls")
-    for code in calls if listed else ():
-        place = Path(code.co_filename).relative_to(PACKAGE)
-        print(f"  {place}:{code.co_firstlineno} {code.co_qualname} x{calls[code]}")
+    for code in calls if options.list else ():
+        print(f"  {place(code)}:{code.co_firstlineno} {code.co_qualname} x{calls[code]} ({trace.steps[code]})")
+    for step in dict.fromkeys(trace.steps[code] for code in calls) if options.purposes else ():
+        found = [code for code in calls if trace.steps[code] == step]
+        print(f"  {step}: {len(found)} functions in {len({code.co_filename for code in found})} files")
 
 
 def in_process(folder: Path) -> Trace:
@@ -94,14 +141,16 @@ def a_letter(folder: Path) -> Trace:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--list", action="store_true")
-    listed = parser.parse_args().list
+    parser.add_argument("--purposes", action="store_true")
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         whole = in_process(Path(name))
         assert whole.early is not None, "nothing was committed"
-        told("in process, to the first release", whole.early, listed)
-        told("in process, the whole run", whole.calls, False)
+        told("in process, to the first release", whole, whole.early, options)
+        told("in process, the whole run", whole, whole.calls, argparse.Namespace(list=False, purposes=options.purposes))
     with tempfile.TemporaryDirectory() as name:
-        told("a federation letter", a_letter(Path(name)).calls, listed)
+        letter = a_letter(Path(name))
+        told("a federation letter", letter, letter.calls, options)
 
 
 if __name__ == "__main__":

@@ -97,7 +97,7 @@ SOME = Rule(lambda value: None if value else "is an empty list", "a list of numb
 
 
 class Wrong(Protocol):
-    """Takes a complaint and returns BAD. `allowed` is given by a kind inside another that knows more than the outer."""
+    """Notes a complaint and returns BAD. A kind inside of another says with `allowed` what it takes itself."""
 
     def __call__(self, at: At, what: str, fix: str = "", allowed: str = "") -> object: ...
 

@@ -398,9 +398,10 @@ def test_the_smallest_gamma_is_the_smallest_and_converges() -> None:
             public = replace(OFF.public(rounds=600), graph=graph)
             least = RADMM(eta=eta).smallest_gamma(public)
             assert least
-            assert RADMM(eta=eta, gamma=least).conditions(public)
-            assert not RADMM(eta=eta, gamma=least * (1 - 1e-5)).conditions(public)
-            assert RADMM(eta=eta, gamma=10 * least).conditions(public)
+            pairs = RADMM(eta=eta).pairs(public)
+            assert convergence.met(public, pairs, least)
+            assert not convergence.met(public, pairs, least * (1 - 1e-5))
+            assert convergence.met(public, pairs, 10 * least)
             job, data = Job(MRADMM(eta=eta, gamma=least), public), shards()
             value = objective(public, data, trained(job, data))
             assert value == pytest.approx(least_objective(public, data), rel=1e-7)
@@ -445,7 +446,7 @@ def test_on_a_bipartite_graph_no_gamma_will_do_by_the_paper() -> None:
     for graph in (graphs.ring(4), graphs.random(4, 3, seed=0)):
         public = replace(OFF.public(sizes=(7, 12, 7, 5), rounds=600), graph=graph)
         assert RADMM(eta=0.1).smallest_gamma(public) is None
-        assert not RADMM(eta=0.1, gamma=1e9).conditions(public)
+        assert not convergence.met(public, RADMM(eta=0.1).pairs(public), 1e9)
         assert "no gamma" in (RADMM(eta=0.1).advice(public) or "")
         job, data = Job(RADMM(eta=0.1), public), shards(sizes=(7, 12, 7, 5))
         value = objective(public, data, trained(job, data))

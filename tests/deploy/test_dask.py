@@ -101,7 +101,7 @@ def test_who_starts_a_deployment_reads_no_party_s_file(
     def refuse(*given: Any) -> None:
         raise AssertionError("the driver has read a party's file")
 
-    monkeypatch.setattr("privadmm.config.build.read_file", refuse)
+    monkeypatch.setattr("privadmm.config.data_source.read_file", refuse)
     policy = ("--epsilon", 1.0, "--delta", 1e-5)
     for number, (first, count) in enumerate([(0, 3), (3, 2)]):
         file = place.path / "parties" / f"block-{number}.sqlite"

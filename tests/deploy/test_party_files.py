@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privadmm.config import build
+from privadmm.config import build, data_source
 from privadmm.config.file import read
 from privadmm.data.shards import Shards
 from privadmm.data.storage import Dense, Sparse
@@ -240,5 +240,5 @@ def test_the_engine_of_the_command_line_asks_for_the_same(place: Place) -> None:
 def test_what_is_for_one_file_says_so(place: Place) -> None:
     config = read(place.config(by_party(place)))
     with pytest.raises(ConfigError, match="is a file for each party, and this is for one file of all"):
-        build.records(config)
+        data_source.records(config)
     assert rehearsed(config).sizes == build.prepare(config).train.sizes.tolist()

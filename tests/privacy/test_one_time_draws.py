@@ -159,7 +159,7 @@ class Shifting(DPADMM):
 
     @property
     def phases(self) -> tuple[Phase, ...]:
-        return AtParties(self.update, draws=self.shift), AtCoordinator(self.average)
+        return AtParties(self.update, draws=self.shift), AtCoordinator(self.combine)
 
     def shift(self, local: Local, noise: Noise) -> dict[str, Floats]:
         return {"shift": noise.uniform(2.0, local.zeros().shape, local.ids)}

@@ -11,7 +11,7 @@ import pytest
 
 import privadmm
 from privadmm import ADMMClassifier, Model
-from privadmm.config import build
+from privadmm.config import build, data_source
 from privadmm.config import file as configs
 from privadmm.data import adult
 from privadmm.data.encoder import Encoder, encode_rows
@@ -73,7 +73,7 @@ def plain(raw: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_raw_rows_are_scored_as_training_scored_them(trained: Place) -> None:
     """The held-out records of the training path, and the same rows from the file: one score."""
     config = configs.read(trained.path / "config.toml")
-    found, *_ = build.records(config)
+    found, *_ = data_source.records(config)
     model = privadmm.load(trained.out)
     by_training = model.scores(found.X)
     by_rows = model.score_rows(plain(RAW))
@@ -293,7 +293,7 @@ def test_vertical_models_read_whole_rows(place: Place) -> None:
     assert done.code == 0, done.err
     config = configs.read(place.path / "config.toml")
     model = privadmm.load(place.out)
-    found, *_ = build.records(config)
+    found, *_ = data_source.records(config)
     assert np.array_equal(model.score_rows(plain(RAW)), model.scores(found.X))
 
 
@@ -374,7 +374,7 @@ def test_a_schema_of_every_kind_trains_and_predicts(place: Place, monkeypatch: p
     write_config(place.path / "config.toml", with_changes(PRIVATE, changes))
     assert place.train(place.path / "config.toml", "--json").code == 0
     model = privadmm.load(place.out)
-    found, *_ = build.records(configs.read(place.path / "config.toml"))
+    found, *_ = data_source.records(configs.read(place.path / "config.toml"))
     assert {"age=(missing)", "ward=(other)", "pressure=[1.5, 3.5]", "seen=month:5", "seen=(missing)"} <= set(
         found.names
     )

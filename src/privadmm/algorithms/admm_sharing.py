@@ -93,7 +93,7 @@ class ADMMSharing(OnColumns, Open):
         return 1 + public.dim / self.weights(public)[0]  # rows in the unit ball
 
     def moves(self, local: Vertical, target: Floats, mu: float) -> tuple[Floats, Floats]:
-        """How far neighbours move scores and weights: nothing asks, where both leave in the clear."""
+        """How far neighbours move scores and weights; not asked for where both leave in the clear."""
         return local.moves(target, mu, self.ball, None)
 
     def check(self, public: Public) -> None:

@@ -16,7 +16,7 @@ from typing import ClassVar
 import numpy as np
 
 from privadmm.algorithms.method import Need, Open, Rho, Tolerance, solvable_loss
-from privadmm.algorithms.star import Memory, OnStar, average, broadcast
+from privadmm.algorithms.star import Memory, OnStar, average
 from privadmm.data.arrays import Floats, Ints
 from privadmm.engine.mail import Mail
 from privadmm.engine.party import Local
@@ -51,7 +51,7 @@ class ADMMStar(OnStar, Open):
 
     @property
     def phases(self) -> tuple[Phase, ...]:
-        return AtParties(self.update), AtCoordinator(self.average)
+        return AtParties(self.update), AtCoordinator(self.combine)
 
     def update(self, t: int, local: Local, s: State, inbox: Mail, release: Door) -> tuple[State, Released]:
         w, rho = inbox.broadcast, self.rho
@@ -62,10 +62,8 @@ class ADMMStar(OnStar, Open):
         wi = release.output(x, sensitivity=local.moves / k)
         return State(wi.value, gamma, anchor), wi.map(lambda w: w - gamma / rho)
 
-    def average(self, t: int, public: Public, memory: Memory, inbox: Mail) -> tuple[Memory, Mail]:
-        mean, mail = average(inbox)
-        rest = public.regularizer.rest
-        return (mean, mail) if rest is None else broadcast(rest.prox(mean.w, 1 / self.rho))  # line 6
+    def combine(self, t: int, public: Public, memory: Memory, inbox: Mail) -> tuple[Memory, Mail]:
+        return average(inbox, public.regularizer.rest, 1 / self.rho)  # line 6
 
     def condition(self, public: Public) -> float:
         return public.condition(self.rho + public.regularizer.strong_convexity)

@@ -21,7 +21,7 @@ class State:
 
 
 class OnColumns(OnStar):
-    """The parts of an algorithm that every method over split features has alike."""
+    """What every method over split features shares."""
 
     def message(self, public: Public, t: int) -> Floats:
         """What a party sends in round t: its scores, and its weights where it hands them over."""

@@ -36,7 +36,7 @@ from annotated_types import Gt
 
 from privadmm.algorithms.method import Calibration, Need, Rho, RoundEpsilon, bounded_loss, need_simulation
 from privadmm.algorithms.output import output_plan
-from privadmm.algorithms.star import Memory, OnStar, average
+from privadmm.algorithms.star import OnStar
 from privadmm.data.arrays import Floats, Ints
 from privadmm.engine.mail import Mail
 from privadmm.engine.party import Local, rounding
@@ -76,7 +76,7 @@ class DPADMM(OnStar):
 
     @property
     def phases(self) -> tuple[Phase, ...]:
-        return AtParties(self.update), AtCoordinator(self.average)
+        return AtParties(self.update), AtCoordinator(self.combine)  # (3c)
 
     def update(self, t: int, local: Local, s: State, inbox: Mail, release: Door) -> tuple[State, Released]:
         w, rho, R = inbox.broadcast, self.rho, local.public.regularizer
@@ -89,9 +89,6 @@ class DPADMM(OnStar):
         error = local.summation + rounding(gamma, rho * w, near, subgradient)
         wt = release.output(x, sensitivity=local.moved(error) / (rho + steep))  # (3b), Lemma 1
         return State(wt.value, gamma), wt.map(lambda w: w - gamma / rho)
-
-    def average(self, t: int, public: Public, memory: Memory, inbox: Mail) -> tuple[Memory, Mail]:
-        return average(inbox)  # (3c)
 
     def inverse_eta(self, t: int, local: Local) -> Floats:
         public, step = local.public, math.sqrt(2 * (t + 1)) / self.D_w
@@ -122,7 +119,7 @@ class DPADMM(OnStar):
 
     def published(self, public: Public, delta: float) -> Claim | None:
         if isinstance(public.privacy, NoPrivacy) or len(set(public.privacy.levels(public.rounds))) > 1:
-            return None  # of noise that changes from round to round the paper claims nothing
+            return None  # the paper claims nothing for noise that changes from round to round
         z = float(self.ratio(public, 0).min())
         total = moments_accountant(classical_ratio(1.0, delta) / z, delta, public.rounds)
         return Claim(

@@ -28,7 +28,7 @@ class State:
 
 
 class OnGraph(Method):
-    """The parts of an algorithm that every method between neighbours has alike."""
+    """What every method between neighbours shares."""
 
     topology: ClassVar[Topology] = "graph"
 

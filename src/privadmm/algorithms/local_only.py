@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from privadmm.algorithms.method import Need, Open, Tolerance, smooth_regularizer, solvable_loss
-from privadmm.algorithms.star import Memory, OnStar, State, average
+from privadmm.algorithms.star import OnStar, State
 from privadmm.engine.mail import Mail
 from privadmm.engine.party import Local
 from privadmm.engine.phases import AtCoordinator, AtParties, Phase
@@ -33,7 +33,7 @@ class LocalOnly(OnStar, Open):
 
     @property
     def phases(self) -> tuple[Phase, ...]:
-        return AtParties(self.solve), AtCoordinator(self.average)
+        return AtParties(self.solve), AtCoordinator(self.combine)  # (2)
 
     def solve(self, t: int, local: Local, s: State, inbox: Mail, release: Door) -> tuple[State, Released]:
         # A party alone knows no weight beside the others': (1) times omega_i, whose losses `argmin` has.
@@ -46,9 +46,6 @@ class LocalOnly(OnStar, Open):
     def condition(self, public: Public) -> float:
         omega = public.scale(public.ids) / public.C
         return public.condition(omega * public.regularizer.strong_convexity)
-
-    def average(self, t: int, public: Public, memory: Memory, inbox: Mail) -> tuple[Memory, Mail]:
-        return average(inbox)  # (2)
 
     def check(self, public: Public) -> None:
         super().check(public)

@@ -107,7 +107,7 @@ class Centred(MomentsConsensus):
         return memory, with_map(memory.map, inbox)
 
     def summed(self, public: Public, inbox: Mail) -> tuple[Floats, float]:
-        """What `averaged` gives, of a secure sum to which party i sent omega_i times its moments."""
+        """Like `averaged`, from a secure sum to which party i sent omega_i times its moments."""
         ids, sums = inbox.senders, planned_sums(self, public)
         assert sums is not None
         weight = float(omega(public)[ids].sum())

@@ -1,38 +1,59 @@
-"""What parties agree on of their released moments, and how much noise is in it: moments.py makes a map of it.
+"""A method behind one release of moments: its plan, and what parties agree on of the moments that were released.
+
+Round 0 is that release, which has a share of the budget (shared_budget.py); round t >= 1 is round t - 1 of the method.
+moments.py makes a map of the consensus.
 
 Each party's own release counts by the party's records, or as it counts in the method. In a secure sum party i sends
 omega_i times its moments, and the sum over those present is divided by the sum of their omegas.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
 from privadmm.algorithms.first_order_consensus import FirstOrderConsensus
-from privadmm.algorithms.preceded import Preceded
+from privadmm.algorithms.shared_budget import SharedBudget
 from privadmm.data.arrays import Floats, Ints
 from privadmm.data.moments_map import moments_sensitivity
 from privadmm.engine.mail import Mail
 from privadmm.engine.public import Public
 from privadmm.engine.sums import uneven
 from privadmm.privacy.accounting import Plan
+from privadmm.privacy.calibration import Target
 from privadmm.privacy.events import WithRatio
 from privadmm.privacy.sums import Summands, evened
 
 
 @dataclass(frozen=True)
-class MomentsConsensus(Preceded):
-    """A method behind one release of moments: its plan, and consensus on what was released."""
+class MomentsConsensus(SharedBudget):
+    """`method`, one round later, on one feature more. Its first release has the share f of the budget."""
 
     constant: float = 0.2
     nonnegative: bool = False
+    key: ClassVar[str] = "[features] share"
+
+    def shifted(self, public: Public) -> Public:
+        """One feature more, one round less."""
+        target = public.privacy
+        if isinstance(target, Target):
+            target = replace(target, profile=target.profile[1:])
+        return replace(public, dim=public.dim + 1, rounds=public.rounds - 1, privacy=target)
+
+    def parts(self, target: Target) -> tuple[float, ...]:
+        """f, or f/sqrt(K) where K transcripts alike share one release of moments."""
+        return (self.share / math.sqrt(target.copies),)
 
     def planned(self, public: Public) -> Plan:
-        plan = dict(super().planned(public))
-        if uneven(public, plan[0, 0][0]):
-            plan[0, 0] = (evened(plan[0, 0][0], self.weighted(public).moves),)
-        return plan
+        inner = self.method.plan(self.inside(public))
+        (ahead,) = self.beside(public)
+        if uneven(public, ahead):
+            ahead = evened(ahead, self.weighted(public).moves)
+        return {(0, 0): (ahead,), **{(t + 1, phase): rows for (t, phase), rows in inner.items()}}
+
+    def init(self, public: Public, ids: Ints) -> Any:
+        return self.method.init(self.shifted(public), ids)
 
     def averaged(self, public: Public, inbox: Mail) -> tuple[Floats, float]:
         """Weighted consensus on the released moments, and the standard deviation of its noise."""
@@ -44,7 +65,7 @@ class MomentsConsensus(Preceded):
         return (share * inbox.values).sum(axis=-2), math.sqrt(float(np.sum((share * bound * z) ** 2)))
 
     def weighted(self, public: Public) -> Summands:
-        """Of omega_i times the moments, which are at most 1: a mean of entries of rows in the unit ball."""
+        """Bounds of omega_i times the moments, which are at most 1: means of entries of rows in the unit ball."""
         weight = omega(public)
         return Summands((weight * moments_sensitivity(public.sizes, self.nonnegative))[:, 0], weight[:, 0])
 

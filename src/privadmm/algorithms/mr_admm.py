@@ -133,12 +133,8 @@ class MRADMM(Penalised):
         ends = {0, max(0, public.rounds - 2)} if self.growth > 1 else {0}
         return [(self.penalties(public, t), self.penalties(public, t + 1)) for t in sorted(ends)]
 
-    def conditions(self, public: Public) -> bool:
-        """Whether the paper's sufficient conditions for convergence hold."""
-        return convergence.met(public, self.pairs(public), self.gamma)
-
     def smallest_gamma(self, public: Public) -> float | None:
-        """With which they would; None if there is none."""
+        """The smallest gamma that meets the paper's sufficient conditions for convergence; None if there is none."""
         return convergence.smallest_gamma(public, self.pairs(public))
 
     def advice(self, public: Public) -> str | None:

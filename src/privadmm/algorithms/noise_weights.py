@@ -45,7 +45,7 @@ def profile(rounds: int, beta: float, average: int) -> tuple[float, ...]:
     correct it: by 1/e over the whole run.
     """
     ages = np.arange(rounds)
-    # Of a gradient on the iterate so many rounds later.
+    # How much a gradient counts in the iterate so many rounds later.
     pull = (1 - beta ** (ages + 1)) * np.exp(-ages / rounds)
     last = range(rounds - average, rounds)
     a = np.array([sum(pull[end - t] for end in last if end >= t) / average for t in range(rounds)])

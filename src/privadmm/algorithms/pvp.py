@@ -38,7 +38,7 @@ from privadmm.algorithms.method import (
     solvable_loss,
 )
 from privadmm.algorithms.output import noisy_argmin, output_plan
-from privadmm.algorithms.star import Memory, OnStar, average, broadcast
+from privadmm.algorithms.star import Memory, OnStar, average
 from privadmm.data.arrays import Ints
 from privadmm.engine.mail import Mail
 from privadmm.engine.party import Local
@@ -63,7 +63,7 @@ class PVP(OnStar):
 
     @property
     def phases(self) -> tuple[Phase, ...]:
-        return AtParties(self.update), AtCoordinator(self.average)
+        return AtParties(self.update), AtCoordinator(self.combine)
 
     def update(self, t: int, local: Local, s: State, inbox: Mail, release: Door) -> tuple[State, Released]:
         w, rho = inbox.broadcast, self.rho
@@ -73,10 +73,8 @@ class PVP(OnStar):
         wt = noisy_argmin(local, release, -gamma - rho * w, k, anchor, self.tolerance)  # lines 4, 5
         return State(wt.value, gamma, anchor), wt.map(lambda w: w - gamma / rho)
 
-    def average(self, t: int, public: Public, memory: Memory, inbox: Mail) -> tuple[Memory, Mail]:
-        mean, mail = average(inbox)
-        rest = public.regularizer.rest
-        return (mean, mail) if rest is None else broadcast(rest.prox(mean.w, 1 / self.rho))  # line 7
+    def combine(self, t: int, public: Public, memory: Memory, inbox: Mail) -> tuple[Memory, Mail]:
+        return average(inbox, public.regularizer.rest, 1 / self.rho)  # line 7
 
     def planned(self, public: Public) -> Plan:
         if self.round_epsilon is None or isinstance(public.privacy, NoPrivacy):

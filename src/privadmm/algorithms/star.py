@@ -10,6 +10,7 @@ from privadmm.data.arrays import Floats, Ints
 from privadmm.engine.mail import COORDINATOR, Mail
 from privadmm.engine.phases import Topology
 from privadmm.engine.public import Public
+from privadmm.optim.regularizers import Regularizer
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class State:
 
 
 class OnStar(Method):
-    """The parts of an algorithm that methods on a star have alike, unless they say otherwise."""
+    """What methods on a star share, unless they override it."""
 
     topology: ClassVar[Topology] = "star"
 
@@ -37,6 +38,10 @@ class OnStar(Method):
     def start(self, public: Public) -> tuple[Any, Mail]:
         return broadcast(public.origin(1)[..., 0, :])
 
+    def combine(self, t: int, public: Public, memory: Memory, inbox: Mail) -> tuple[Memory, Mail]:
+        """A coordinator's phase: the mean of what the parties sent is the next w."""
+        return average(inbox)
+
     def model(self, public: Public, memory: Memory, mail: Mail) -> Floats:
         return memory.w
 
@@ -45,6 +50,7 @@ def broadcast(w: Floats) -> tuple[Memory, Mail]:
     return Memory(w), Mail(np.array([COORDINATOR], dtype=np.int64), w[..., None, :])
 
 
-def average(inbox: Mail) -> tuple[Memory, Mail]:
-    """mean_i of the parties' messages, summed in party order."""
-    return broadcast(inbox.values.sum(axis=-2) / inbox.values.shape[-2])
+def average(inbox: Mail, rest: Regularizer | None = None, step: float = 1.0) -> tuple[Memory, Mail]:
+    """mean_i of the parties' messages, summed in party order; with a `rest` of the regulariser, its prox there."""
+    mean = inbox.values.sum(axis=-2) / inbox.values.shape[-2]
+    return broadcast(mean if rest is None else rest.prox(mean, step))

@@ -100,7 +100,7 @@ def scale(
 ) -> None:
     """Say how long a round of CONFIG.toml would take, and what it carries, with ever more parties."""
     from privadmm.cli.views import advice
-    from privadmm.config import build
+    from privadmm.config import build, data_source
     from privadmm.config.undeclared import Undeclared
     from privadmm.engine.job import check_holding
     from privadmm.errors import ConfigError
@@ -114,7 +114,7 @@ def scale(
     counts, chosen = numbers("--parties", parties, int), read(config)
     columns = chosen.parties.split == "features"
     check_holding(chosen.algorithm.parameters, columns)
-    declared, names = shape(chosen), build.names(chosen)
+    declared, names = shape(chosen), data_source.names(chosen)
     d = dim or (None if names is None else len(names))
     n = people or (None if isinstance(declared.dim, Undeclared) else declared.dim)
     if d is None or (columns and n is None):

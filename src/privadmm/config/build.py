@@ -5,27 +5,25 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from privadmm.algorithms.evaluated import Evaluated
 from privadmm.algorithms.moments import Centred
-from privadmm.config import build_columns, build_rows
+from privadmm.config import build_columns, build_rows, data_source
 from privadmm.config.build_rows import Elsewhere
 from privadmm.config.checks import read_by_workers
 from privadmm.config.file import Config, check_elsewhere
 from privadmm.config.sections import PrivacyTable
 from privadmm.config.undeclared import Outline, Undeclared, UndeclaredSizes
-from privadmm.data import adult, splits
+from privadmm.data import splits
 from privadmm.data.columns import People
 from privadmm.data.frame import Frame
 from privadmm.data.misread import Misread
-from privadmm.data.readers import Records, feature_names, read
-from privadmm.data.schema import Schema
+from privadmm.data.readers import Records
 from privadmm.data.shards import Shards
-from privadmm.data.storage import PIECE, Store
+from privadmm.data.storage import Store
 from privadmm.engine.job import Job, check_holding
 from privadmm.engine.phases import Algorithm
 from privadmm.engine.public import Public
@@ -38,8 +36,6 @@ from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.ledger import Asked
 from privadmm.privacy.mechanisms import Deployment, Noise, Simulation
 from privadmm.privacy.sums import SecureSum
-
-UNIT = 1e-150  # a row bound below any row's norm: every row but 0 is scaled to norm 1
 
 
 @dataclass(frozen=True)
@@ -85,14 +81,19 @@ def loss(config: Config) -> Loss:
 
 
 def plain_loss(config: Config) -> Loss:
-    losses: dict[str, Loss] = {
-        "logistic": Logistic(),
-        "half_logistic": HalfLogistic(),
-        "huber_hinge": HuberHinge(config.loss.width),
-        "hinge": Hinge(),
-        "squared": Squared(config.loss.label_bound or 1.0, config.loss.radius),
-    }
-    return losses[config.loss.name]
+    table = config.loss
+    match table.name:
+        case "logistic":
+            return Logistic()
+        case "half_logistic":
+            return HalfLogistic()
+        case "huber_hinge":
+            return HuberHinge(table.width)
+        case "hinge":
+            return Hinge()
+        case "squared":
+            assert table.label_bound is not None, "it is required beside this name"
+            return Squared(table.label_bound, table.radius)
 
 
 def regularizer(config: Config) -> Regularizer:
@@ -188,103 +189,6 @@ def allowance(config: Config) -> float | None:
     return target if table.budget is None else table.budget
 
 
-def records(config: Config, counted: bool = False) -> tuple[Records, float, tuple[Any, Any] | None]:
-    """The records of one file for all parties, the declared row bound and the declared classes."""
-    table = config.data
-    if table.by_party:
-        raise ConfigError(
-            f"{config.path}: [data] source = {table.source!r} is a file for each party, and this is for one file of all"
-        )
-    if not table.embedded:
-        return read_file(config, config.resolve(table.source), counted), row_bound(config), table.classes
-    check_embedded(config)
-    raw = config.parties.column is not None
-    if table.source == "embedded:adult":
-        sparse = stored_sparse(config, adult.SCHEMA.encoded(table.encoding))
-        loaded, bound = adult.load("onehot", None, table.encoding, sparse, raw), adult.SCHEMA.row_bound
-    else:
-        loaded, bound = adult.load("a9a", raw=raw), adult.A9A_BOUND
-    return loaded, row_bound(config) or bound, adult.CLASSES
-
-
-def check_embedded(config: Config) -> None:
-    if config.data.classes not in (None, tuple(adult.CLASSES)):
-        raise ConfigError(f"{config.path}: [data] classes of {config.data.source} are {list(adult.CLASSES)}")
-
-
-def people_of(config: Config) -> Records:
-    """The people of embedded data, not encoded, in the order in which `records` has them encoded."""
-    check_embedded(config)
-    rows: adult.Rows = "complete" if config.data.source == "embedded:adult" else "all"
-    return adult.load("raw", rows, raw=config.parties.column is not None)
-
-
-def names(config: Config) -> tuple[str, ...] | None:
-    """The names of the encoded features, where the config alone tells them."""
-    if config.data.source == "embedded:a9a":
-        return adult.A9A_NAMES
-    declared = frame_schema(config)
-    if declared is not None:
-        return declared.names
-    return None if config.data.dim is None else feature_names(config.data.dim)
-
-
-def read_file(config: Config, path: Path, counted: bool = False) -> Records:
-    """Read a file as [data] declares it; `counted`: also count the cells that are not read as they stand."""
-    table, declared = config.data, schema(config)
-    loaded = read(
-        path,
-        table.format,
-        label=table.label,
-        classes=table.classes,
-        schema=declared,
-        keep=tuple(name for name in (config.parties.column, table.id) if name is not None),
-        on_bad=table.on_bad,
-        dim=table.dim,
-        counted=counted,
-        store=Store(None if config.run.limit is None else min(config.run.limit, 8 * PIECE)),  # until it is packed
-    )
-    if not stored_sparse(config, declared):
-        return loaded
-    from scipy.sparse import csr_array
-
-    return replace(loaded, X=csr_array(loaded.X))
-
-
-def stored_sparse(config: Config, declared: Schema | None) -> bool:
-    """Whether the schema makes the matrix sparse. It never looks at values: last bits of results depend on it."""
-    return declared is not None and declared.sparse and config.parties.split != "features"
-
-
-def row_bound(config: Config) -> float:
-    """The norm to which rows are clipped; 0 if the file does not say."""
-    return UNIT if config.data.rows == "unit" else config.data.row_bound or 0.0
-
-
-def schema(config: Config) -> Schema | None:
-    """The declared schema of a file."""
-    table = config.data
-    if table.schema is None:
-        return None
-    bound, label = row_bound(config), table.label or "y"
-    declared = Schema.from_table(table.schema, label=label, classes=table.classes, row_bound=bound)
-    return declared.encoded(table.encoding)
-
-
-def frame_schema(config: Config) -> Schema | None:
-    """The declared schema of a file, or that of the embedded Adult data."""
-    return adult.SCHEMA.encoded(config.data.encoding) if config.data.source == "embedded:adult" else schema(config)
-
-
-def framed(config: Config, names: tuple[str, ...], bound: float, classes: tuple[Any, Any] | None) -> Frame:
-    """How records with these features become rows, from their raw columns on: the model keeps it."""
-    table = config.data
-    label = adult.SCHEMA.label if table.source == "embedded:adult" else table.label
-    declared = frame_schema(config)
-    unused = tuple(name for name in (config.parties.column, table.id) if name is not None)
-    return Frame(bound, table.intercept, names, classes, (), (), True, declared, table.on_bad, label, unused)
-
-
 def owners(config: Config, loaded: Records, rows: Any) -> tuple[Any, int]:
     """Who holds each of these rows, and how many parties there are."""
     table = config.parties
@@ -298,7 +202,7 @@ def owners(config: Config, loaded: Records, rows: Any) -> tuple[Any, int]:
             f"{config.path}: [parties] split: {config.data.source} has no column {table.column!r}; "
             f"it has {', '.join(loaded.columns) or 'none to split by'}"
         )
-    # Who the parties are does not depend on who is held out: one that loses all its records is an error.
+    # Held-out records count, too: a party whose records are all held out is an error, and not left out.
     owner, names = splits.by_column(loaded.columns[table.column])
     if table.known not in (None, len(names)):
         raise ConfigError(
@@ -321,8 +225,8 @@ def prepare(config: Config, only: Sequence[int] | None = None) -> Prepared:
         return prepare_parties(config, only)
     store = Store(config.run.limit, config.run.hands)
     counted = only is None and config.run.mode == "simulation"
-    loaded, bound, classes = records(config, counted)
-    frame = framed(config, loaded.names, bound, classes)
+    loaded, bound, classes = data_source.records(config, counted)
+    frame = data_source.framed(config, loaded.names, bound, classes)
     rows, test = measured(config, len(loaded))
     held, held_out = dealt(config, loaded, rows), None
     if only is not None:
@@ -363,26 +267,28 @@ def dealt(config: Config, loaded: Records, rows: Any) -> list[Any]:
 
 def prepare_parties(config: Config, only: Sequence[int] | None) -> Prepared:
     """`prepare` for parties that have a file each. Where workers alone read them, no file is read here."""
-    bound, classes = row_bound(config), config.data.classes
+    bound, classes = data_source.row_bound(config), config.data.classes
     if only is None and read_by_workers(config.data, config.run):
         check_elsewhere(config)
-        declared = names(config) or ()
-        return Prepared(build_rows.elsewhere(config, declared), None, framed(config, declared, bound, classes))
+        names = data_source.names(config) or ()
+        held = build_rows.elsewhere(config, names)
+        return Prepared(held, None, data_source.framed(config, names, bound, classes))
     chosen = range(config.parties.known or 1) if only is None else only
-    train, test, features, misread = build_rows.collect(config, read_file, bound, chosen, measured=only is None)
-    return Prepared(train, test, framed(config, features, bound, classes), misread)
+    train, test, names, misread = build_rows.collect(config, chosen, measured=only is None)
+    return Prepared(train, test, data_source.framed(config, names, bound, classes), misread)
 
 
 def prepare_columns(config: Config) -> Prepared:
     """`prepare` for parties that hold columns about the same people."""
     counted = config.run.mode == "simulation"
     if config.parties.files is not None:
-        loaded, held = build_columns.aligned(config, schema(config), counted)
-        bound, classes = row_bound(config), config.data.classes
+        loaded, held = build_columns.aligned(config, counted)
+        bound, classes = data_source.row_bound(config), config.data.classes
     else:
-        loaded, bound, classes = records(config, counted)
-        held = build_columns.groups(config, loaded)
-    loaded, frame = build_columns.split_columns(config, loaded, framed(config, loaded.names, bound, classes), held)
+        loaded, bound, classes = data_source.records(config, counted)
+        held = build_columns.groups(config, loaded.names)
+    frame = data_source.framed(config, loaded.names, bound, classes)
+    loaded, frame = build_columns.split_columns(config, loaded, frame, held)
     rows, test = measured(config, len(loaded))
     held_out = None if test is None else frame.people(loaded.X, loaded.y, test, None, False)
     people = frame.people(loaded.X, loaded.y, rows, build_columns.scaling(config), config.randomises)

@@ -3,16 +3,16 @@
 import math
 from dataclasses import replace
 
+from privadmm.config import data_source
 from privadmm.config.file import Config
 from privadmm.data import splits
 from privadmm.data.columns import by_names, read_aligned
 from privadmm.data.frame import Frame
 from privadmm.data.readers import Records
-from privadmm.data.schema import Schema
 from privadmm.errors import ConfigError
 
 
-def aligned(config: Config, schema: Schema | None, counted: bool = False) -> tuple[Records, list[list[int]]]:
+def aligned(config: Config, counted: bool = False) -> tuple[Records, list[list[int]]]:
     """The parties' own files as one table, and the columns of each."""
     table = config.data
     if config.parties.files is None or table.id is None or table.label is None:
@@ -24,25 +24,20 @@ def aligned(config: Config, schema: Schema | None, counted: bool = False) -> tup
         id=table.id,
         label=table.label,
         classes=table.classes,
-        schema=schema,
+        schema=data_source.schema(config),
         on_bad=table.on_bad,
         counted=counted,
     )
 
 
-def groups(config: Config, loaded: Records) -> list[list[int]]:
-    """The columns of one table that each party holds."""
-    return grouped(config, loaded.names)
-
-
 def widths(config: Config, names: tuple[str, ...]) -> tuple[int, ...]:
     """How many of these columns each party trains on; the last party has the intercept too."""
-    held = [len(columns) for columns in grouped(config, names)]
+    held = [len(columns) for columns in groups(config, names)]
     held = held[:1] if config.parties.use == "first" else held
     return (*held[:-1], held[-1] + (config.data.intercept > 0))
 
 
-def grouped(config: Config, names: tuple[str, ...]) -> list[list[int]]:
+def groups(config: Config, names: tuple[str, ...]) -> list[list[int]]:
     """The columns that each party holds, of a table with these names."""
     table, d = config.parties, len(names)
     if table.columns is None:

@@ -4,7 +4,7 @@ Files are opened one after another, those of other parties never. If memory is l
 before the next file is read. Each file is split into training and test rows by itself, whoever reads it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privadmm.config import data_source
 from privadmm.config.file import Config
 from privadmm.data import splits
 from privadmm.data.label_source import LabelSource
@@ -20,8 +21,6 @@ from privadmm.data.readers import Records
 from privadmm.data.shards import Collector, Shards
 from privadmm.data.storage import Clip, Store
 from privadmm.errors import ConfigError, DataError
-
-Read = Callable[[Config, Path, bool], Records]
 
 
 @dataclass(frozen=True)
@@ -45,20 +44,24 @@ def path_of(config: Config, party: int) -> Path:
 
 
 def collect(
-    config: Config, read: Read, bound: float, parties: Sequence[int], measured: bool
+    config: Config, parties: Sequence[int], measured: bool
 ) -> tuple[Shards, Shards | None, tuple[str, ...], Misread]:
     """What these parties train on, what they hold out, the features' names, and what was not read as it stood.
 
     The second and the last are for a simulation, which is `measured`.
     """
-    counted, misread = measured and config.run.mode == "simulation", list[Misread]()
+    bound, counted, misread = (
+        data_source.row_bound(config),
+        measured and config.run.mode == "simulation",
+        list[Misread](),
+    )
     store, clip = Store(config.run.limit, config.run.hands), Clip(bound, config.data.intercept)
     source = LabelSource.declared(config.data.label, config.data.classes) if config.randomises else None
     train, test = (Collector(clip, config.data.classes is not None, store, source) for _ in range(2))
     names: tuple[str, ...] | None = None
     for party in parties:
         path = path_of(config, party)
-        loaded = read(config, path, counted)
+        loaded = data_source.read_file(config, path, counted)
         if names not in (None, loaded.names):
             raise DataError(
                 f"{path}: party {party}'s file has other columns than party {parties[0]}'s, or in another order; "

@@ -49,7 +49,6 @@ class Complaints:
 
 
 def _check_source(data: DataTable, to: Complaints) -> None:
-    source = to.named("data", "source")
     if data.rows == "unit" and data.row_bound is not None:
         to.misfit("data", "row_bound", to.named("data", "rows"), "for clipped rows only")
     if data.encoding != "minmax" and data.schema is None and data.source != "embedded:adult":
@@ -58,19 +57,21 @@ def _check_source(data: DataTable, to: Complaints) -> None:
     if data.embedded:
         for key in ("format", "schema", "dim", "id"):
             if getattr(data, key) is not None:
-                to.misfit("data", key, source, "a key of files only")
+                to.misfit("data", key, to.named("data", "source"), "a key of files only")
         return
     kind = format_of(data)
     if kind is None:
-        to.missing("data", "format", source, ", or name a file, by an ending that tells its format")
-    if kind in ("csv", "parquet") and data.label is None:
-        to.missing("data", "label", source)
-    if kind == "libsvm" and data.dim is None:
-        to.missing("data", "dim", source)
+        instead = ", or name a file, by an ending that tells its format"
+        to.missing("data", "format", to.named("data", "source"), instead)
     if kind in ("npz", "libsvm") and data.schema is not None:
-        to.misfit("data", "schema", source, "for csv and parquet only")
-    if data.row_bound is None and data.rows == "clip":
-        to.missing("data", "row_bound", source)
+        to.misfit("data", "schema", to.named("data", "source"), "for csv and parquet only")
+    for key, needed in (
+        ("label", kind in ("csv", "parquet")),
+        ("dim", kind == "libsvm"),
+        ("row_bound", data.rows == "clip"),
+    ):
+        if needed and getattr(data, key) is None:
+            to.missing("data", key, to.named("data", "source"))
     if data.on_bad == "default" and data.schema is None:
         to.add("data", "on_bad", 'is "default", and [data] schema is missing', '"refuse" without schema')
     if data.schema is not None and data.label in data.schema:

@@ -8,8 +8,9 @@ import dataclasses
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ class Config:
     def holds_out(self) -> bool:
         """Whether records are held out to measure by; a deployment measures nothing.
 
-        Where a private evaluation holds records out, a simulation measures by the same.
+        With a private evaluation, a simulation measures by the records that it holds out.
         """
         return self.data.test_fraction > 0 and self.run.mode == "simulation" and not self.evaluates
 
@@ -71,7 +72,7 @@ class Config:
         """Whether the job has a private evaluation."""
         return self.evaluation.kind == "private"
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """Identifies the config, but for where the run and its records are kept and reached.
 
@@ -81,10 +82,10 @@ class Config:
         tables["privacy"] = {} if self.privacy is None else _keys(self.privacy)
         tables["algorithm"] |= {"parameters": _keys(self.algorithm.parameters)}
         if self.evaluation == sections.EvaluationTable():
-            del tables["evaluation"]  # configs of before it was there keep their digest
+            del tables["evaluation"]  # so that configs from before there was this section keep their digest
         for key in ("out", "scheduler", "timeout", "tls_ca", "tls_cert", "tls_key", "memory", "threads"):
             del tables["run"][key]
-        # Without them a config has the digest that it had before there were any.
+        # A config without these keys keeps the digest that it had before they existed.
         for section, key in (("run", "purpose"), ("run", "requester"), ("parties", "records")):
             if tables[section][key] is None:
                 del tables[section][key]
@@ -104,18 +105,18 @@ def read(path: str | Path, algorithms: Algorithms | None = None, folder: Path | 
     text, raw = load(path)
     path = path if folder is None else folder / path.name
     report = Report(str(path), Lines(text))
-    owners = _owners(algorithms)
-    _refuse_unknown_sections(raw, owners, report)
+    home = partial(_home, algorithms)
+    _refuse_unknown_sections(raw, home, report)
     tables: dict[str, Any] = {}
     for name, kind in SECTIONS.items():
         section, before = raw.get(name, {}), len(report.problems)
         if name == "privacy" and name not in raw:
             table = None
         elif name == "algorithm":
-            table = _read_algorithm(section, algorithms, report, owners)
+            table = _read_algorithm(section, algorithms, report, home)
         else:
             section = _with_schema_file(section, path, report) if name == "data" else section
-            values = read_table(fields_of(kind), section, (name,), report, owners)
+            values = read_table(fields_of(kind), section, (name,), report, home)
             table = BAD if values is None or len(report.problems) > before else kind(**values)
         tables[name] = table
     check_sections(tables, report)
@@ -124,31 +125,26 @@ def read(path: str | Path, algorithms: Algorithms | None = None, folder: Path | 
 
 
 def known_algorithms(algorithms: Algorithms | None) -> Algorithms:
-    """These, or all of the package."""
+    """The given algorithms; None: all of the package."""
     from privadmm.algorithms import ALGORITHMS
 
     return ALGORITHMS if algorithms is None else algorithms
 
 
-def _owners(algorithms: Algorithms) -> dict[str, str]:
-    """Where each key belongs, for those who wrote it in another section."""
-    places: dict[str, list[str]] = {}
-    for section, table in SECTIONS.items():
-        for key in fields_of(table):
-            places.setdefault(key, []).append(f"[{section}]")
-    for name, algorithm in algorithms.items():
-        for key in fields_of(algorithm):
-            places.setdefault(key, []).append(f"[algorithm] name = {show(name)}")
-    return {key: listed(where) for key, where in places.items()}
+def _home(algorithms: Algorithms, key: str) -> str:
+    """Where a key belongs, for those who wrote it in another section; "" if nowhere."""
+    places = [f"[{section}]" for section, table in SECTIONS.items() if key in fields_of(table)]
+    places += [f"[algorithm] name = {show(name)}" for name, method in algorithms.items() if key in fields_of(method)]
+    return listed(places) if places else ""
 
 
-def _refuse_unknown_sections(raw: Mapping[str, Any], owners: Mapping[str, str], report: Report) -> None:
+def _refuse_unknown_sections(raw: Mapping[str, Any], home: Callable[[str], str], report: Report) -> None:
     allowed = ", ".join(f"[{name}]" for name in SECTIONS)
     for name in raw.keys() - SECTIONS.keys():
         if isinstance(raw[name], dict):
             report.add((name,), "unknown section", allowed, did_you_mean(name, SECTIONS, "[{}]".format))
         else:
-            fix = f"it belongs to {owners[name]}" if name in owners else ""
+            fix = f"it belongs to {where}" if (where := home(name)) else ""
             report.add((name,), "a key outside any section", allowed, fix)
 
 
@@ -164,12 +160,12 @@ def _with_schema_file(section: Any, path: Path, report: Report) -> Any:
         report.add(at, f"is {show(section['schema'])}, and {error}", kind.allowed())
         return rest
     inner = Report(str(path.parent / section["schema"]), Lines(text, root=at))
-    good = kind.read(table, at, inner.wrong(kind.allowed())) is not BAD
+    good = kind.read(table, at, inner.wrong(kind)) is not BAD
     report.problems += inner.problems
     return section | {"schema": table} if good else rest
 
 
-def _read_algorithm(raw: Any, algorithms: Algorithms, report: Report, owners: Mapping[str, str]) -> Any:
+def _read_algorithm(raw: Any, algorithms: Algorithms, report: Report, home: Callable[[str], str]) -> Any:
     fields = algorithm_fields(algorithms)
     named = raw.get("name") if isinstance(raw, dict) else None
     algorithm = algorithms.get(named) if isinstance(named, str) else None
@@ -178,13 +174,13 @@ def _read_algorithm(raw: Any, algorithms: Algorithms, report: Report, owners: Ma
         # Without its name, an algorithm's own keys cannot be judged; only those meant for all of them can.
         every = [*fields, *(key for known in algorithms.values() for key in fields_of(known))]
         raw = {key: value for key, value in raw.items() if nearest(key, every) in fields}
-    values = read_table({**fields, **own}, raw, ("algorithm",), report, owners)
+    values = read_table({**fields, **own}, raw, ("algorithm",), report, home)
     if values is None or algorithm is None:
         return BAD
     try:
         parameters = algorithm(**{key: values[key] for key in own})
     except ConfigError as error:
-        # A condition of the algorithm's own on its parameters; the message names them.
+        # A condition between the algorithm's own parameters; the message names them.
         keys = [key for key in re.findall(r"\w+", str(error)) if key in own and key in raw]
         others = {report.named(("algorithm", key), values[key]) for key in keys if key != keys[0]}
         report.add(("algorithm", *keys[:1]), str(error), fix=", ".join(sorted(others)))
@@ -200,7 +196,7 @@ def algorithm_fields(algorithms: Algorithms) -> dict[str, Field]:
 
 
 def _complaints(config: Config) -> Complaints:
-    """For checks after the command line's options have changed the config."""
+    """Collect complaints about a config that options of the command line may have changed."""
     tables = {name: getattr(config, name) for name in SECTIONS}
     return Complaints(tables, Report(str(config.path), Lines(config.text)))
 
@@ -224,14 +220,14 @@ def check_ledger(config: Config) -> None:
 
 
 def check_together(config: Config) -> None:
-    """One process does not deploy secure sums; which engine runs the parties, the command line may have said."""
+    """Refuse to deploy secure sums in one process; checked again, since the engine may be the command line's."""
     to = _complaints(config)
     check_curator(config.privacy, config.run, config.data, to)
     to.report.check()
 
 
 def check_elsewhere(config: Config) -> None:
-    """Records that only workers read have to be declared, also if the command line named the engine."""
+    """Refuse undeclared records that only workers read; checked again, since the engine may be the command line's."""
     to = _complaints(config)
     check_declared(config.data, config.parties, config.run, to)
     to.report.check()

@@ -6,13 +6,14 @@ stands, so `Lines` finds out.
 
 import re
 import tomllib
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from privadmm.errors import ConfigError, did_you_mean, nearest, show
-from privadmm.params import BAD, At, Field, Wrong
+from privadmm.params import BAD, At, Field, Kind, Wrong
 
 _STRING = r'"""(?:[^\\]|\\.)*?"{3,5}|' + r"'''.*?'{3,5}|" + r'"(?:[^"\\\n]|\\.)*"|' + r"'[^'\n]*'"
 _PART = r'(?:[A-Za-z0-9_-]+|"(?:[^"\\\n]|\\.)*"|' + r"'[^'\n]*')"
@@ -24,20 +25,26 @@ _BETWEEN = re.compile(r"(?:[\s,]|#[^\n]*)*")
 
 
 class Lines:
-    """The line of each table and key of a valid TOML text; `root` is the table to which the text belongs."""
+    """The line of each table and key of a valid TOML text, looked for once somebody complains.
+
+    `root` is the table to which the text belongs.
+    """
 
     def __init__(self, text: str, root: At = ()) -> None:
-        self.last = _last_line(text)
+        self.text, self.root = text, root
+
+    @cached_property
+    def _line(self) -> dict[At, int]:
         own: dict[At, int] = {}
         implied: dict[At, int] = {}
         line, seen = 1, 0
-        for at, offset in _statements(text, root):
-            line, seen = line + text.count("\n", seen, offset), offset
+        for at, offset in _statements(self.text, self.root):
+            line, seen = line + self.text.count("\n", seen, offset), offset
             own.setdefault(at, line)
             implied.setdefault(at[:1], line)
             implied.setdefault(at[:2], line)
         # [data.schema] makes [data] too, but a header of its own tells more, wherever it stands.
-        self._line = implied | own
+        return implied | own
 
     def has(self, at: At) -> bool:
         return at in self._line
@@ -45,7 +52,8 @@ class Lines:
     def __getitem__(self, at: At) -> int:
         """The line of a key; for one that is not there, of its table; failing that, the last line."""
         places = (at[:depth] for depth in range(len(at), 0, -1))
-        return next((self._line[place] for place in places if place in self._line), self.last)
+        found = next((self._line[place] for place in places if place in self._line), None)
+        return _last_line(self.text) if found is None else found
 
 
 def _statements(text: str, root: At) -> Iterator[tuple[At, int]]:
@@ -108,11 +116,11 @@ class Report:
         parts = [what, f"allowed: {allowed}" if allowed else "", fix]
         self.problems.append((self.file, self.lines[at], where + "; ".join(part for part in parts if part)))
 
-    def wrong(self, allowed: str) -> Wrong:
-        """The function `add` for a key for which this is allowed."""
+    def wrong(self, kind: Kind) -> Wrong:
+        """The function `add` for a key of this kind."""
 
-        def add(at: At, what: str, fix: str = "", allowed: str = allowed) -> object:
-            self.add(at, what, allowed, fix)
+        def add(at: At, what: str, fix: str = "", allowed: str = "") -> object:
+            self.add(at, what, allowed or kind.allowed(), fix)
             return BAD
 
         return add
@@ -165,23 +173,26 @@ def _last_line(text: str) -> int:
 
 
 def read_table(
-    fields: Mapping[str, Field], raw: object, at: At, report: Report, owners: Mapping[str, str] | None = None
+    fields: Mapping[str, Field], raw: object, at: At, report: Report, home: Callable[[str], str] = lambda key: ""
 ) -> dict[str, Any] | None:
-    """The values of one table, defaults filled in, or None after a complaint. `owners`: where other keys belong."""
+    """The values of one table, defaults filled in, or None after a complaint.
+
+    home(key) says where a key belongs that is none of these fields, if it belongs anywhere.
+    """
     if not isinstance(raw, dict):
         report.add(at, f"is {show(raw)}", f"a section with the keys {', '.join(fields)}")
         return None
-    before, owners = len(report.problems), owners or {}
-    unknown = [key for key in raw if key not in fields]
-    for key in unknown:
-        fix = f"it belongs to {owners[key]}" if key in owners else did_you_mean(key, fields)
+    before = len(report.problems)
+    unknown = {key: home(key) for key in raw if key not in fields}
+    for key, where in unknown.items():
+        fix = f"it belongs to {where}" if where else did_you_mean(key, fields)
         report.add((*at, key), "unknown key", ", ".join(fields), fix)
     # A misspelt key was reported as such; that it is missing as well would be one complaint too many.
-    misspelt = {nearest(key, fields) for key in unknown if key not in owners}
+    misspelt = {nearest(key, fields) for key, where in unknown.items() if not where}
     values = {}
     for name, declared in fields.items():
         if name in raw:
-            values[name] = declared.kind.read(raw[name], (*at, name), report.wrong(declared.kind.allowed()))
+            values[name] = declared.kind.read(raw[name], (*at, name), report.wrong(declared.kind))
         elif not declared.required:
             values[name] = declared.default
         elif name not in misspelt:
@@ -190,9 +201,11 @@ def read_table(
         when = declared.when
         if when is None or values.get(when.key, BAD) is BAD:
             continue
-        other = report.named((*at, when.key), values[when.key])
-        if name in raw and values[when.key] != when.value:
-            report.add((*at, name), f"does not go with {other}", when.words, f"remove it or change {when.key}")
-        if name not in raw and values[when.key] == when.value and when.required and name not in misspelt:
-            report.add((*at, name), f"missing beside {other}", declared.kind.allowed(), f"add {name} = ...")
+        fits, other = values[when.key] == when.value, ((*at, when.key), values[when.key])
+        if name in raw and not fits:
+            what = f"does not go with {report.named(*other)}"
+            report.add((*at, name), what, when.words, f"remove it or change {when.key}")
+        if name not in raw and fits and when.required and name not in misspelt:
+            what = f"missing beside {report.named(*other)}"
+            report.add((*at, name), what, declared.kind.allowed(), f"add {name} = ...")
     return values if len(report.problems) == before else None

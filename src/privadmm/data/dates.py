@@ -4,14 +4,14 @@ import math
 import re
 from dataclasses import dataclass, replace
 from datetime import date, datetime
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privadmm.data import raw
 from privadmm.data.arrays import Floats
-from privadmm.data.kinds import MISSING, Encoding, check_flag, intervals, marked, one_hot, read_as
+from privadmm.data.kinds import MISSING, Encoding, Kind, check_flag, intervals, marked, one_hot
 from privadmm.errors import ConfigError
 
 Part = Literal["month", "weekday"]
@@ -29,7 +29,7 @@ FIRST, LAST = date.min.toordinal() - EPOCH, date.max.toordinal() - EPOCH  # the 
 
 
 @dataclass(frozen=True)
-class Date:
+class Date(Kind):
     """Dates as `format` writes them (as strptime), from `low` to `high`, which are written so too.
 
     The number is (date - low) / (high - low), clipped to [0, 1], or its bin; each of `parts` adds a one-hot block.
@@ -68,12 +68,8 @@ class Date:
         return day
 
     @property
-    def forgiving(self) -> bool:
-        return self.missing or self.default is not None
-
-    @property
     def entries(self) -> int:
-        return 1 + len(self.parts) + (self.missing and self.default is not None)
+        return super().entries + len(self.parts)
 
     @property
     def square(self) -> float:
@@ -83,12 +79,12 @@ class Date:
         low, high = self.day(self.low), self.day(self.high)
         return present + (1.0 if self.edges else ((self.day(self.default) - low) / (high - low)) ** 2)
 
-    def encoded(self, encoding: Encoding) -> "Date":
+    def encoded(self, encoding: Encoding) -> Self:
         return replace(self, edges=EDGES[encoding])
 
     @property
     def unit(self) -> Literal["D", "s"]:
-        """What names of bins are told to: the day, or the second where days alone would name two bins alike."""
+        """The precision of bins' names: a day, or a second where days alone would name two bins alike."""
         few = self.day(self.high) - self.day(self.low) < 2 * len(self.edges)
         return "s" if "H" in self.format and few else "D"
 
@@ -149,7 +145,7 @@ class Date:
     def unread(self, values: NDArray[Any]) -> dict[str, int]:
         days = self.days(values)
         beyond = (days < self.day(self.low)) | (days > self.day(self.high))
-        return {"clipped": int(beyond.sum()), read_as(self, "no_date"): int(np.isnan(days).sum())}
+        return {"clipped": int(beyond.sum()), self.read_as("no_date"): int(np.isnan(days).sum())}
 
 
 def check_format(format: object) -> None:

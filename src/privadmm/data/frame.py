@@ -142,7 +142,7 @@ def texts(values: Any) -> bool:
 
 
 def numbers_of(values: Any, length: int) -> Floats:
-    """Check that these are so many numbers, small enough that sums and products of a few do not overflow."""
+    """Check that these are `length` numbers, small enough that sums and products of a few do not overflow."""
     need(all(type(value) in (int, float) for value in values), "a weight, centre or scale is no number")
     array = np.array(values, dtype=np.float64)
     need(array.shape == (length,), f"it has {len(array)} numbers where {length} belong")

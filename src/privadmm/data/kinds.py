@@ -6,10 +6,11 @@ an indicator and no default the rest of the block is 0.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, repeat
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,40 +31,53 @@ SMALL_COUNTS = (1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0)  # where bins of counts be
 MISSING, OTHER = "(missing)", "(other)"  # what stands behind the column's name in names of features
 
 
-class Kind(Protocol):
-    """What a schema asks of a column."""
+class Kind(ABC):
+    """What a schema asks of a column, and what all kinds say alike of cells without a value."""
 
-    @property
-    def missing(self) -> bool: ...
+    default: Any
+    missing: bool
+
     @property
     def forgiving(self) -> bool:
         """Whether the column says what a missing cell becomes, so that none is refused."""
-        ...
+        return self.missing or self.default is not None
 
     @property
     def entries(self) -> int:
         """How many entries of a record's block can differ from 0."""
-        ...
+        return 2 if self.missing and self.default is not None else 1
+
+    def read_as(self, otherwise: str) -> str:
+        """How missing cells are counted: by what they become, or `otherwise`."""
+        if self.missing:
+            return "indicated"
+        return otherwise if self.default is None else "default"
 
     @property
+    @abstractmethod
     def square(self) -> float:
         """The largest squared 2-norm that a record's block can have."""
-        ...
 
+    @abstractmethod
     def names(self, column: str) -> tuple[str, ...]: ...
-    def encoded(self, encoding: Encoding) -> Self: ...
-    def unreadable(self, values: NDArray[Any]) -> NDArray[np.bool_] | None:
-        """Where cells are missing; None if that never refuses a record."""
-        ...
 
+    @abstractmethod
+    def encoded(self, encoding: Encoding) -> Self: ...
+
+    @abstractmethod
+    def unreadable(self, values: NDArray[Any]) -> NDArray[np.bool_]:
+        """Where cells are missing."""
+
+    @abstractmethod
     def encode(self, values: NDArray[Any]) -> Floats: ...
+
+    @abstractmethod
     def unread(self, values: NDArray[Any]) -> dict[str, int]:
         """Count the cells that stand for something else than what they hold, by what was amiss."""
-        ...
 
 
 @dataclass(frozen=True)
-class Number:
+class Number(Kind):
     """A numeric column with its declared range; encoded as one column, (value - low) / (high - low).
 
     In bins it is encoded one-hot, by the last bin that it reaches. `cuts` are where bins begin, in the column's own
@@ -105,23 +119,14 @@ class Number:
             object.__setattr__(self, "default", float(self.default))
 
     @property
-    def forgiving(self) -> bool:
-        return self.missing or self.default is not None
-
-    @property
-    def entries(self) -> int:
-        return 2 if self.missing and self.default is not None else 1
-
-    @property
     def square(self) -> float:
         if self.default is None or not self.missing:
             return 1.0
         return 1.0 + (1.0 if self.cuts or self.edges else ((self.default - self.low) / (self.high - self.low)) ** 2)
 
-    def encoded(self, encoding: Encoding) -> "Number":
+    def encoded(self, encoding: Encoding) -> Self:
         """The same column in the bins of `encoding`, unless it declares its own."""
-        edges = () if self.cuts else EDGES[encoding]
-        return replace(self, edges=edges)
+        return replace(self, edges=() if self.cuts else EDGES[encoding])
 
     @property
     def begins(self) -> tuple[float, ...]:
@@ -163,11 +168,11 @@ class Number:
     def unread(self, values: NDArray[Any]) -> dict[str, int]:
         x = raw.numbers(values)
         beyond = (x < self.low) | (x > self.high)
-        return {"clipped": int(beyond.sum()), read_as(self, "no_number"): int(np.isnan(x).sum())}
+        return {"clipped": int(beyond.sum()), self.read_as("no_number"): int(np.isnan(x).sum())}
 
 
 @dataclass(frozen=True)
-class Category:
+class Category(Kind):
     """A column of words with its declared list; encoded one-hot, in the order of the list.
 
     `other` adds a level for words that are not on the list. `default` is the word that stands in for a missing cell.
@@ -201,14 +206,10 @@ class Category:
         return True
 
     @property
-    def entries(self) -> int:
-        return 2 if self.missing and self.default is not None else 1
-
-    @property
     def square(self) -> float:
         return float(self.entries)
 
-    def encoded(self, encoding: Encoding) -> "Category":
+    def encoded(self, encoding: Encoding) -> Self:
         return self
 
     def names(self, column: str) -> tuple[str, ...]:
@@ -220,8 +221,8 @@ class Category:
         place = {value: j for j, value in enumerate(self.values)}
         return np.fromiter(map(place.get, raw.words(values), repeat(-1)), np.int64, len(values))
 
-    def unreadable(self, values: NDArray[Any]) -> None:
-        return None
+    def unreadable(self, values: NDArray[Any]) -> NDArray[np.bool_]:
+        return self.gone(values, self.codes(values))
 
     def gone(self, values: NDArray[Any], codes: Ints) -> NDArray[np.bool_]:
         """Where a cell is missing: a word that is on the list never is."""
@@ -247,7 +248,7 @@ class Category:
         codes = self.codes(values)
         missing = int(self.gone(values, codes).sum())
         unknown = int((codes < 0).sum()) - missing
-        return {"other" if self.other else "unknown": unknown, read_as(self, "missing"): missing}
+        return {"other" if self.other else "unknown": unknown, self.read_as("missing"): missing}
 
 
 def intervals(column: str, starts: Sequence[str], end: str) -> tuple[str, ...]:
@@ -282,13 +283,6 @@ def count_cuts(low: float, high: float) -> tuple[float, ...]:
     if not cuts:
         raise ConfigError(f'no bin of edges = "{COUNTS}" begins within [{low:g}, {high:g}]; list the edges')
     return cuts
-
-
-def read_as(column: Any, otherwise: str) -> str:
-    """How missing cells of a column are counted: by what they become, or `otherwise`."""
-    if column.missing:
-        return "indicated"
-    return otherwise if column.default is None else "default"
 
 
 def plain(number: float) -> str:

@@ -120,9 +120,9 @@ def require_numbers(name: str, values: NDArray[Any], where: Callable[[int], str]
     return x
 
 
-def require_read(name: str, bad: NDArray[np.bool_] | None, what: str, where: Callable[[int], str], fix: str) -> None:
+def require_read(name: str, bad: NDArray[np.bool_], what: str, where: Callable[[int], str], fix: str) -> None:
     """Refuse a column of which cells are `bad`: tell where and how many, never what they hold."""
-    if bad is not None and bad.any():
+    if bad.any():
         raise DataError(
             f"column {name!r}: {int(bad.sum())} of {len(bad)} rows hold no {what} "
             f"(the first is {where(int(bad.argmax()))}); {fix}"

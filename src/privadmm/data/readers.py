@@ -193,7 +193,7 @@ def _format(path: Path, given: Format | None) -> Format:
 
 @contextmanager
 def _readable(path: Path, kind: str) -> Iterator[None]:
-    """Name the file in every failure. Of other libraries' errors only the type is told: their text may quote data."""
+    """Name the file in every failure. For other libraries' errors only the type is shown: their text may quote data."""
     try:
         yield
     except DataError as error:

@@ -35,7 +35,7 @@ def spread(function: Callable[[T], R], tasks: Iterable[T], threads: int) -> list
     """The results of all tasks, in order; a task is made when a thread is free for it.
 
     After an error or an interrupt no task begins any more, and it is raised when those that run have ended. Where the
-    system has no room for another thread, those that there are do the work.
+    system cannot start another thread, the existing ones do the work.
     """
     if threads == 1:
         return [function(task) for task in tasks]

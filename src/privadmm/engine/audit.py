@@ -170,7 +170,7 @@ class Game:
             Shards.from_parties([(row, np.array([sign])), *[(p, np.ones(1))] * (self.heard - 1)], row_bound=1.0)
             for row, sign in zip((p, q), signs, strict=True)
         )
-        # What a party drew once for the job the adversary is given: it takes it away, so that it is 0 here.
+        # The adversary is given what a party drew once for the job, and subtracts it: here it is 0.
         drawn = one_time_draws(self.algorithm, Local(public, first), Bulk(0))
         kept = {name: np.zeros_like(value) for name, value in drawn.items()}
         return Overheard(public, first, kept=kept), Overheard(public, second, kept=kept)

@@ -36,8 +36,8 @@ def open_block(
 ) -> Worker:
     """The worker of a block whose records are here: the job is admitted and its whole cost set aside, or refused.
 
-    Of people, `parties` are those whose columns the block has. Labels and draws that the job needs once are made now.
-    `asked` is for the ledger's register, where more is known here than the job says of itself.
+    Where parties hold columns, `held` may be everybody's, and `parties` are those of this block. Labels are randomised
+    and one-time draws made now. `asked` is for the ledger's register, if more is known of it than the job says.
     """
     asked = asked or job.asked
     with recording(ledger, asked, job.id):
@@ -51,7 +51,7 @@ def open_block(
     block = held.columns if isinstance(held, People) else held
     block = block.take(np.asarray(parties)) if isinstance(held, People) and parties is not None else block
     local = beside(job.public, block)
-    worker = reopen_block(job, block.ids.tolist(), lambda: local, noise, ledger)
+    worker = Worker(job, block.ids, lambda: local, noise, ledger)
     _ = worker.local
     return worker
 
@@ -66,19 +66,7 @@ def reopen_block(
 ) -> Worker:
     """The worker of a block that was opened before; its records are read when a tick needs them, if one does."""
     job.admit(ledger.policy)
-    return Worker(
-        job.algorithm,
-        job.public,
-        np.array(ids),
-        load,
-        job.plan,
-        noise,
-        ledger,
-        job.id,
-        job.leave,
-        attended,
-        job.digest if job.sums else "",
-    )
+    return Worker(job, ids, load, noise, ledger, attended)
 
 
 def cluster(
@@ -110,7 +98,7 @@ def cluster(
 
 
 def check_labels(job: Job, held: Shards | Columns | People, ledger: Ledger) -> None:
-    """Refuse labels that the job's loss is not for, or of which the ledger keeps reports that are not theirs."""
+    """Refuse labels that do not fit the loss, and records other than those whose randomised labels the ledger keeps."""
     if isinstance(held, Columns):
         return
     if job.public.loss.classification and not np.all(np.abs(held.y) == 1):

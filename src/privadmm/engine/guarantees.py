@@ -31,7 +31,7 @@ from privadmm.engine.public import Public
 from privadmm.engine.sums import if_colluding
 from privadmm.privacy import curves
 from privadmm.privacy.accounting import Plan, delta_curve, distinct, epsilon, most_epsilon, printed, sort, totals, worst
-from privadmm.privacy.alike import each_once
+from privadmm.privacy.alike import Alike
 from privadmm.privacy.calibration import Target, scaled
 from privadmm.privacy.events import (
     STEPS,
@@ -63,22 +63,15 @@ def views(algorithm: Algorithm, public: Public, plan: Plan) -> dict[str, Any]:
     if isinstance(target, Target):
         spent = public.in_all(totals(plan, public.parties))
         total = guarantee(worst(spent, target.delta), target.delta)
-        if target.adjacency == "column":
-            return {
-                "adjacency": public.adjacency,
-                "own_server": {**own, "label": AWAY},
-                "others": {"column": total, "record": BARE, "label": label},
-            }
-        if target.adjacency == "person":
-            return {
-                "adjacency": public.adjacency,
-                "own_server": {**own, "label": AWAY},
-                "others": {"row at one party": total, "label": label},
-            }
+        if target.adjacency in ("column", "person"):
+            column = target.adjacency == "column"
+            others = {"column": total, "record": BARE} if column else {"row at one party": total}
+            own["label"] = AWAY
+            return {"adjacency": public.adjacency, "own_server": own, "others": {**others, "label": label}}
         if target.adjacency != "label":
             record = total
         if target.adjacency in ("replace-one", "label"):
-            # Of a start's releases it is known what they tell of a record, and so of its label, at most.
+            # What a start's releases tell of a record is also the most that they tell of its label.
             spent = public.in_all(totals(label_plan(algorithm, public, plan), public.parties))
             label = guarantee(max(label_epsilon(one, target.delta, labels) for one in distinct(spent)), target.delta)
     return {"adjacency": public.adjacency, "own_server": own, "others": {"record": record, "label": label}}
@@ -98,7 +91,7 @@ def label_epsilon(spent: Spent, at: float, randomised: float | None) -> float:
 def label_plan(algorithm: Algorithm, public: Public, plan: Plan) -> Plan:
     """The noise of `plan`, counted between data sets that differ in one label.
 
-    Of an algorithm without a proof for labels nothing is known but that a label is part of a record.
+    Without a proof for labels an algorithm is counted as for whole records, since a label is part of one.
     """
     if public.label_only or "label" not in algorithm.adjacencies or not isinstance(public.privacy, Target):
         return plan
@@ -113,7 +106,8 @@ def label_plan(algorithm: Algorithm, public: Public, plan: Plan) -> Plan:
         for row in releases:
             solved = isinstance(row[0], GaussianObjective | GammaObjective)
             gain = 1.0 if cover else inside if solved else public.label_gain
-            rows.append(tuple(each_once(partial(hidden, gain=gain, bend=bend), row)))
+            closer = Alike.listed(public.ids, row).map(partial(hidden, gain=gain, bend=bend))
+            rows.append(tuple(closer.listing()))
             cover = solved
         counted[id(releases)] = tuple(rows)
     return {tick: counted[id(releases)] for tick, releases in plan.items()}
@@ -161,7 +155,7 @@ def collusion(public: Public, spent: Sequence[Spent]) -> dict[str, Any]:
     if not isinstance(target, Target) or t is None:
         return {}
     fewest = None if target.sum is None else target.sum.least(parties)
-    # Of the jobs behind a start it is not known how few may have been present.
+    # How few parties may have been present in the jobs behind a start is not known.
     known = 0 if public.start is not None and public.start.past else fewest or 0
     rows = [
         (c, max(if_colluding(one, target.delta, c, known) for one in distinct(in_all)))

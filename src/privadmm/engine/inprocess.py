@@ -27,9 +27,9 @@ class InProcess:
         found = []
         for worker in self.workers:
             for number, phase in enumerate(worker.algorithm.phases):
-                seen = worker.ledger.receipt(Tick(worker.job, round, number))
+                seen = worker.ledger.receipt(Tick(worker.job.id, round, number))
                 if isinstance(phase, AtParties) and seen is not None:
-                    found.append((worker.job, round, number, seen, worker.ledger.ids[0]))
+                    found.append((worker.job.id, round, number, seen, worker.ledger.ids[0]))
         return found
 
     def iterates(self, rounds: int) -> Floats | None:

@@ -21,12 +21,13 @@ from privadmm.engine.public import Public
 from privadmm.engine.sums import check_summable, planned_sums
 from privadmm.errors import ConfigError
 from privadmm.privacy.accounting import Claim, Plan, by_round, together, totals, worst
+from privadmm.privacy.alike import Alike
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.events import NotPrivate, RandomizedResponse, Spent, dump
 from privadmm.privacy.history import STARTED_UNPROTECTED, Past
-from privadmm.privacy.ledger import NOBODY, Asked, Ledger, affordable
+from privadmm.privacy.ledger import NOBODY, Asked, Ledger, affordable, payable
 from privadmm.privacy.policy import Budget, Policy
-from privadmm.privacy.sums import SecureSum, Sums
+from privadmm.privacy.sums import Sums
 
 BARE_LABELS = NotPrivate("what the coordinator sends is derived from labels")
 LABELS_NOT_PROTECTED = (
@@ -43,7 +44,7 @@ class Job:
     public: Public
     allowance: float | None = None  # what each party's ledger allows in all; the plan's total if None
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
-    # Of a simulation: from which round on, counted from 0, a party gives no answer.
+    # In a simulation: the round, counted from 0, from which on a party gives no answer.
     leave: Mapping[int, int] = field(default_factory=dict)
     asked: Asked = NOBODY  # for the ledgers' register
 
@@ -114,17 +115,22 @@ class Job:
 
     @property
     def delta(self) -> float | None:
-        return self.public.privacy.delta if isinstance(self.public.privacy, Target) else None
+        return self.public.privacy.delta
+
+    @cached_property
+    def costs(self) -> list[Spent]:
+        """What each party will have released in this job alone."""
+        return totals(self.plan, self.public.parties)
 
     @cached_property
     def spends(self) -> list[Spent]:
         """What each party will have released: in this job, and in the trainings that the start descends from."""
-        return self.public.in_all(totals(self.plan, self.public.parties))
+        return self.public.in_all(self.costs)
 
     @cached_property
     def past(self) -> tuple[Past, ...]:
         """The history that a later job needs to start from these weights: Start(weights, job.past)."""
-        return self.public.past(totals(self.plan, self.public.parties))
+        return self.public.past(self.costs)
 
     @cached_property
     def epsilon(self) -> float | None:
@@ -158,7 +164,7 @@ class Job:
         if not self.public.columns:
             return {}
         one = self.private and self.public.adjacency == "person" and self.delta is not None
-        total = together(totals(self.plan, self.public.parties), self.delta or 0.0) if one else None
+        total = together(self.costs, self.delta or 0.0) if one else None
         labels, rounds = self.public.label_epsilon, self.public.rounds
         event = BARE_LABELS if labels is None else RandomizedResponse(labels)
         count = rounds if labels is None else 1  # drawn once, whatever is done with it
@@ -172,7 +178,7 @@ class Job:
     @cached_property
     def in_sums(self) -> dict[str, Any]:
         """What the guarantee of secure sums rests on, and what is lost where that does not hold; empty without them."""
-        found = guarantees.collusion(self.public, totals(self.plan, self.public.parties))
+        found = guarantees.collusion(self.public, self.costs)
         return {"secure_sum": found} if found else {}
 
     @property
@@ -203,18 +209,18 @@ class Job:
     @property
     def budget(self) -> Budget | None:
         """The budget of a ledger for this job alone; the cost of the start is not part of it."""
-        own = self._worst(totals(self.plan, self.public.parties))
+        own = self._worst(self.costs)
         if self.delta is None or own is None:
             return None
         return Budget(own if self.allowance is None else self.allowance, self.delta)
 
-    @property
+    @cached_property
     def policy(self) -> Policy:
         """The policy of a ledger that is made for this job. An existing ledger has its own, which is the authority."""
-        target, labels = self.public.privacy, self.public.label_epsilon
-        adjacency = target.adjacency if isinstance(target, Target) else "replace-one"
-        below: Any = (self.public.sum or SecureSum()).below_usual(self.public.parties)
-        return Policy(self.budget, adjacency=adjacency, label_epsilon=labels, **below)
+        public = self.public
+        below: Any = public.sum.below_usual(public.parties) if public.sum else {}
+        adjacency = public.adjacency or "replace-one"
+        return Policy(self.budget, adjacency=adjacency, label_epsilon=public.label_epsilon, **below)
 
     def admit(self, policy: Policy, bounds: Sequence[float] = ()) -> None:
         """Refuse a ledger whose policy does not allow this job. `bounds` are those to which rows are clipped."""
@@ -225,17 +231,21 @@ class Job:
         if policy.limits is not None:
             policy.limits.admit(self.algorithm, self.public)
 
+    def check_allowance(self) -> None:
+        """Refuse a job that a ledger made for it could not pay: what exceeds an empty ledger exceeds any other."""
+        costs = Alike.listed(self.public.ids, self.costs)
+        for party, cost in zip(costs.firsts(), costs.kinds, strict=True):
+            payable(self.policy, party, (), (), cost)
+
     def afford(self, ledger: Ledger) -> None:
         """Refuse what the ledger's budget does not allow, and a ledger that is locked; nothing is set aside."""
         with ledger.turn():
             if any(ledger.reserved(party, self.id) is None for party in ledger.ids):
-                spends = totals(self.plan, self.public.parties)
-                affordable(ledger, self.id, {party: spends[party] for party in ledger.ids})
+                affordable(ledger, self.id, {party: self.costs[party] for party in ledger.ids})
 
     def reserve(self, ledger: Ledger, asked: Asked | None = None) -> None:
         """Set the plan's cost aside in the ledger: refused at once, or never half way."""
-        spends = totals(self.plan, self.public.parties)
-        ledger.reserve(self.id, {party: spends[party] for party in ledger.ids}, asked or self.asked)
+        ledger.reserve(self.id, {party: self.costs[party] for party in ledger.ids}, asked or self.asked)
 
 
 def check_holding(algorithm: Algorithm, columns: bool) -> None:

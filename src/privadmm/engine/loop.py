@@ -121,7 +121,7 @@ Callback = Callable[[View], None]
 class Checkpoint:
     """A callback that keeps the progress in a file, every so many rounds and at the end.
 
-    `pause` is for a driver whose process holds the parties' ledgers, too: the least seconds between two of them. A
+    `pause` is the least number of seconds between two of them, for a driver whose process also holds the ledgers. A
     ledger's COMMIT is on disk before its round is in a checkpoint, so a checkpoint is never ahead of the ledgers,
     whenever it was written. From an older one a run repeats the rounds since: the ledgers have their inboxes and
     answers, and give the same bytes, at no charge. So the wait for a second file to be on disk, in each round, buys
@@ -165,7 +165,7 @@ def drive(
                     mail = roll_call(t, phase.message(public, t), algorithm, public, absent, sent)
                     if public.sum is not None:
                         together = opened(algorithm, public, t, absent, mail)
-                        if together is None:  # the round is lost, and all stays as it was but for who is there
+                        if together is None:  # the round is lost: all stays as it was, except for who is present
                             released = replace(Mail.empty(), absent=mail.absent)
                             transcript = arrays.digest(transcript.encode(), *released.pieces())
                             mail = replace(progress.mail, absent=mail.absent)
@@ -173,7 +173,7 @@ def drive(
                         mail = together
                     transcript = arrays.digest(transcript.encode(), *mail.pieces())
                     mail = released = mail if public.sum is None else spread(mail)
-                    last = None if public.sum is not None else mail  # of a sum nobody said the largest part
+                    last = None if public.sum is not None else mail  # nobody knows whose part of a sum is the largest
                 elif isinstance(phase, AtLabels):
                     memory, mail = phase.run(t, public, memory, mail, labels_of(cluster))
                     mail = replace(mail, absent=absent)

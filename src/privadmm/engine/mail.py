@@ -99,7 +99,7 @@ class Mail:
         return b"".join(self.pieces())
 
     def pieces(self) -> list[bytes | memoryview]:
-        """The bytes of `pack`, one after another, of which none is a copy."""
+        """The bytes of `pack` in pieces; no array is copied."""
         absent = {"absent": self.absent} if len(self.absent) else {}
         return arrays.pieces({"senders": self.senders, "values": self.values} | absent)
 
@@ -118,7 +118,7 @@ def check_sent(mail: Mail, allowed: Ints, like: Array, who: str) -> None:
 
     `like` is one row (..., 1, width) of such a message, of words if it is sealed: NaN where nothing is said, and a
     number where one must be.
-    `who` opens an error that is about all of them.
+    `who` begins an error that is about all of them.
     """
     senders, values = mail.senders, mail.values
     if not isinstance(senders, np.ndarray) or senders.dtype != np.int64 or senders.ndim != 1:
@@ -177,8 +177,8 @@ def unpack_from(party: int, sent: bytes, like: Array) -> Mail:
 def check_inbox(mail: Mail, round: int, last: Mail | None) -> None:
     """Refuse to send an inbox that honest parties refuse: their refusals would look as if they had left.
 
-    `last` are the messages that it was made of. Whose is the largest of them is told, and nobody is blamed: what the
-    coordinator remembers of earlier rounds is in it too.
+    `last` are the messages that it was made of. The error names the sender of the largest one, and
+    does not blame it: what the coordinator remembers of earlier rounds is in the inbox, too.
     """
     if np.all(np.abs(mail.values) <= LARGEST):
         return

@@ -32,7 +32,7 @@ PATIENCE = 1e4  # the condition up to which a simulation, too, goes on with a so
 class Local:
     """What a party phase may read besides its state and inbox: the block's records and the public facts.
 
-    `kept` is what the algorithm drew once for this job (its `keepsakes`); like the records, it never leaves.
+    `kept` is what the block drew once for this job (`draws` of a phase); like the records, it never leaves.
     """
 
     public: Public
@@ -80,8 +80,8 @@ class Local:
     ) -> Floats:
         """The argmin of C omega_i/m_i sum_n loss(a_n.x) + <linear_i, x> + quadratic_i/2 |x|^2 for every party.
 
-        `exactness` says how exactly it is solved. `planned` replaces that where linear_i has noise in it, so that the
-        noise does not decide how exactly.
+        `exactness` says how exactly it is solved. Where linear_i has noise in it, the caller passes what it `planned`
+        for any noise up to a public bound, so that the noise that was drawn has no say in it.
         """
         shards, loss, P = self.shards, self.public.loss, len(self.ids)
         scale, k = self.public.scale(self.ids)[:, 0], np.broadcast_to(np.ravel(quadratic), P)
@@ -125,8 +125,8 @@ class Local:
     def exactness(self, linear: Floats, k: Floats, tolerance: float, noise: Floats | float = 0.0) -> "Exactness":
         """How exactly `argmin` solves, from public facts, for linear terms up to linear + noise.
 
-        Rounding of a gradient: its sum over records, its scores (by |x| times the curvature), its public terms. From 0
-        on no iterate is longer than twice the bound on the gradient there over k (docs/privacy.md#worst-case).
+        Rounding of a gradient: its sum over records, its scores (by |x| times the curvature), its public terms.
+        Started at 0, no iterate is longer than 2/k times the bound on the gradient at 0 (docs/privacy.md#worst-case).
         """
         scale, loss = self.public.scale(self.ids), self.public.loss
         reach = scale * (loss.lipschitz if math.isfinite(loss.lipschitz) else loss.smoothness)

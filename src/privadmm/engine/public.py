@@ -12,7 +12,7 @@ from privadmm.optim.graphs import Graph
 from privadmm.optim.losses import Debiased, Loss
 from privadmm.optim.regularizers import Regularizer
 from privadmm.params import check_positive, check_whole
-from privadmm.privacy.calibration import NoPrivacy, Target
+from privadmm.privacy.calibration import Adjacency, NoPrivacy, Target
 from privadmm.privacy.events import DiscreteGaussian, Event, Spent
 from privadmm.privacy.history import AFRESH, Past, Start, composed
 from privadmm.privacy.sums import SecureSum
@@ -136,12 +136,12 @@ class Public:
     @property
     def sum(self) -> SecureSum | None:
         """How messages are summed so that none is read by itself; None: each leaves with all of its noise."""
-        return self.privacy.sum if isinstance(self.privacy, Target) else None
+        return self.privacy.sum
 
     @property
-    def adjacency(self) -> str | None:
+    def adjacency(self) -> Adjacency | None:
         """Which two data sets are neighbours; None where nothing is private."""
-        return self.privacy.adjacency if isinstance(self.privacy, Target) else None
+        return self.privacy.adjacency
 
     def past(self, spent: Sequence[Spent]) -> tuple[Past, ...]:
         """The trainings that `start` descends from, and last this one; `spent` is what it releases, by party."""
@@ -157,7 +157,7 @@ class Public:
 
     def in_all(self, spent: Sequence[Spent]) -> list[Spent]:
         """What each party releases in this job and in those that `start` descends from."""
-        return list(composed(self.past(spent)))
+        return list(spent if self.start is None else composed(self.past(spent)))
 
     @property
     def label_only(self) -> bool:

@@ -57,7 +57,7 @@ def unsummable(algorithm: Algorithm) -> str | None:
 
 
 def gradients(public: Public, t: int) -> Summands:
-    """Of messages that are gradients of the weighted losses: at most C omega_i L long."""
+    """Bounds of messages that are gradients of the weighted losses: at most C omega_i L long."""
     moves = public.moved(public.ids, public.summation(public.ids))[:, 0]
     return Summands(moves, public.scale(public.ids)[:, 0] * public.loss.lipschitz)
 
@@ -89,7 +89,7 @@ def _planned(algorithm: Algorithm, public: Public, plan: Plan) -> Sums:
     return Sums.planned(public.sum, releases, public.privacy.kind)
 
 
-# At a block
+# What a block does
 
 
 def introduced(job: "Job", ids: Ints, ledger: Ledger) -> Entry:
@@ -135,17 +135,17 @@ def largest_block(public: Public) -> int:
     return public.parties if simulated else public.sum.tolerated(public.parties)
 
 
-def masker_of(job: str, ids: Ints, public: Public, ledger: Ledger) -> Masker | None:
+def masker_of(job: "Job", ids: Ints, ledger: Ledger) -> Masker | None:
     """The block's masks, from its ledger; None where the block is everybody, and there is no one to hide from."""
-    if len(ids) == public.parties:
+    if len(ids) == job.public.parties:
         return None
-    packed, private = ledger.kept(job, ROSTER), ledger.secret(job)
+    packed, private = ledger.kept(job.id, ROSTER), ledger.secret(job.id)
     if packed is None or private is None:
         raise RefusedError(
-            f"job {job} has no roster here, or its key was erased: a secure sum begins with everybody's keys. Nothing "
-            "was released"
+            f"job {job.id} has no roster here, or its key was erased: a secure sum begins with everybody's keys. "
+            "Nothing was released"
         )
-    return Masker(job, int(ids.min()), private, Roster.unpack(packed))
+    return Masker(job.id, int(ids.min()), private, Roster.unpack(packed))
 
 
 def present(public: Public, absent: Ints) -> Ints:
@@ -155,15 +155,14 @@ def present(public: Public, absent: Ints) -> Ints:
     return np.setdiff1d(public.ids, absent[:, 0])
 
 
-def summing(
-    plan: Sums, terms: str, job: str, at: sums.At, inbox: Mail, public: Public, masker: Masker | None, whole: bool
-) -> Summing:
-    """One release of a block: what its door needs."""
-    here = present(public, inbox.absent)
+def summing(job: "Job", plan: Sums, at: sums.At, inbox: Mail, masker: Masker | None, whole: bool) -> Summing:
+    """What a block's door needs for one release into a secure sum."""
+    here = present(job.public, inbox.absent)
     plan.check_present(len(here))
     row = arrays.pack({"values": inbox.values[..., :1, :], "absent": inbox.absent})
     scale = plan.share(at, len(here))
-    told = Told(job, terms, plan.colluding, scale, tuple(here.tolist()), *at, plan.exponent, arrays.digest(row))
+    facts = (job.id, job.digest, plan.colluding, scale, tuple(here.tolist()))
+    told = Told(*facts, *at, plan.exponent, arrays.digest(row))
 
     def hide(call: int, shape: tuple[int, ...]) -> Words:
         return np.zeros(shape, dtype=np.uint64) if masker is None else masker.hide(told, call, shape)
@@ -171,11 +170,11 @@ def summing(
     return Summing(plan, at, len(here), whole, hide)
 
 
-# At whoever drives
+# What the driver does
 
 
 def opened(algorithm: Algorithm, public: Public, t: int, before: Ints, mail: Mail) -> Mail | None:
-    """What the parties of round t said together, one row; None: a message is missing, and the sum is lost.
+    """The sum of round t as one row; None: a message is missing, and the sum cannot be read.
 
     `before` are those who were absent already. Refused where a job cannot go on without this sum, or with so few.
     """
@@ -220,12 +219,12 @@ def cost(algorithm: Algorithm, public: Public, t: int) -> str:
 
 
 def spread(mail: Mail) -> Mail:
-    """The mean of what was said together, as each of those present sees it."""
+    """The mean of the summed messages, as one row for each party that is present."""
     mean: Floats = mail.values / len(mail.senders)
     return Mail(mail.senders, np.broadcast_to(mean, (*mean.shape[:-2], len(mail.senders), mean.shape[-1])), mail.absent)
 
 
-# Who learns more
+# What colluding parties learn
 
 
 def if_colluding(spent: Spent, delta: float, colluding: int, fewest: int) -> float:

@@ -6,7 +6,7 @@ order, the plan, the state and the budget were looked at and, in a deployment, t
 """
 
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from typing import Any, SupportsBytes
@@ -15,10 +15,10 @@ import numpy as np
 
 from privadmm.data import arrays
 from privadmm.data.arrays import Ints, Later
+from privadmm.engine.job import Job
 from privadmm.engine.mail import LARGEST, Mail, nobody
 from privadmm.engine.party import Local, Vertical
 from privadmm.engine.phases import (
-    Algorithm,
     AtParties,
     at_parties,
     heard,
@@ -29,10 +29,8 @@ from privadmm.engine.phases import (
     tick,
     unpack_state,
 )
-from privadmm.engine.public import Public
-from privadmm.engine.sums import masker_of, planned_sums, present, summing
+from privadmm.engine.sums import masker_of, present, summing
 from privadmm.errors import DivergedError, RefusedError
-from privadmm.privacy.accounting import Plan
 from privadmm.privacy.alike import Alike, same_array, together
 from privadmm.privacy.events import Charges, Event
 from privadmm.privacy.labels import reported
@@ -42,7 +40,7 @@ from privadmm.privacy.mechanisms import Noise
 from privadmm.privacy.release import DIVERGED, Door, events_of
 from privadmm.privacy.sums import Summing
 
-# Of a tick that was not committed yet: the block's records and state after it, what it sends, and that as bytes.
+# What a tick made, before its commit: the block's records and state, what it sends, and that as bytes.
 Ticked = tuple[Local | Vertical, Any, Mail, SupportsBytes]
 DRAWS = "draws"  # the name under which a ledger keeps what a block drew once for a job
 
@@ -55,35 +53,29 @@ class Worker:
 
     def __init__(
         self,
-        algorithm: Algorithm,
-        public: Public,
-        ids: Ints,
+        job: Job,
+        ids: Sequence[int] | Ints,
         load: Callable[[], Local | Vertical],
-        plan: Plan,
         noise: Noise,
         ledger: Ledger,
-        job: str,
-        leave: Mapping[int, int] | None = None,
         attended: bool = True,
-        terms: str = "",
     ) -> None:
-        """`leave` is a simulation's: the round, counted from 0, from which on a party gives no answer.
+        """`load` reads the records of these parties, when a tick needs them, if one does.
 
         `attended`: the process is its own people's, and an interrupt is theirs. What answers letters has interrupts
-        that others may cause. `terms` is the digest of the job, which all blocks of a secure sum must have alike.
+        that others may cause.
         """
-        self.algorithm, self.public, self.plan = algorithm, public, plan
-        self.noise, self.ledger, self.job = noise, ledger, job
-        self.ids, self.load, self.leave = np.asarray(ids, dtype=np.int64), load, leave or {}
-        self.attended, self.terms = attended, terms
+        self.job, self.algorithm, self.public = job, job.algorithm, job.public
+        self.noise, self.ledger, self.attended = noise, ledger, attended
+        self.ids, self.load = np.array(ids, dtype=np.int64), load
         self._masker: Masker | None = None
         # By phase, the releases of its last round with their events: most rounds share one plan.
         self._rows: dict[int, tuple[object, Ints, tuple[Alike[Event], ...]]] = {}
         self._local: Local | Vertical | None = None
         self.last: Tick | None = None
         self.told = nobody()  # who was absent, by the last inbox
-        self.state = algorithm.init(public, self.ids)
-        if (stored := ledger.latest(job)) is not None:
+        self.state = self.algorithm.init(self.public, self.ids)
+        if (stored := ledger.latest(job.id)) is not None:
             self.last = stored[0]
             self.state, self.told = unpack_state(self.state, stored[1])
 
@@ -100,13 +92,13 @@ class Worker:
         return self._local
 
     def _with_draws(self, local: Local | Vertical) -> Local | Vertical:
-        stored = self.ledger.kept(self.job, DRAWS)
+        stored = self.ledger.kept(self.job.id, DRAWS)
         if stored is None:
             drawn = one_time_draws(self.algorithm, local, self.noise)
             if not drawn:
                 return local
-            # Of two processes the ledger takes the first one's draws, and both go on with these.
-            stored = self.ledger.keep(self.job, DRAWS, lambda: arrays.pack(drawn), None)
+            # If two processes draw, the ledger keeps what the first one drew, and both use that.
+            stored = self.ledger.keep(self.job.id, DRAWS, lambda: arrays.pack(drawn), None)
         return replace(local, kept=arrays.unpack(stored)[0])
 
     def step(self, round: int, phase: int, inbox: Mail) -> Mail:
@@ -115,12 +107,12 @@ class Worker:
 
     def answer(self, round: int, phase: int, inbox: Mail) -> tuple[Mail, SupportsBytes]:
         """Like `step`, and also returns the committed bytes."""
-        now = Tick(self.job, round, phase)
+        now = Tick(self.job.id, round, phase)
         self._well_formed(inbox)
         here = self._here(round, inbox.absent)
         if not len(here):
             return Mail.empty(), Mail.empty().pack()
-        if (sums := planned_sums(self.algorithm, self.public)) is not None:
+        if (sums := self.job.sums) is not None:
             sums.check_present(len(present(self.public, inbox.absent)))
         digest = arrays.digest(*inbox.pieces())
         with self.ledger.turn():
@@ -139,16 +131,16 @@ class Worker:
                     self._bounded(round)
                     sum_of_all = self._summing(now, inbox, here)
                     charges = self._charges(now, here)
-                    self.ledger.permit(self.job, charges)
+                    self.ledger.permit(self.job.id, charges)
                     self.ledger.intend(now, digest, charges)
-                    # Without an intent there is nothing to commit before records that were read long ago are used.
+                    # A ledger that does not guard records no intent: with records in memory one transaction is enough.
                     at_once = not self.ledger.guards and self._local is not None
                     ticked = self._release(now, inbox, digest, here, sum_of_all) if at_once else None
                 intended = True
                 if ticked is None:
                     _ = self.local  # read now: a ledger that keeps labels writes to its file meanwhile
                     with self.ledger.transaction():
-                        # Of a simulation, another process may have answered meanwhile.
+                        # In a simulation another process may have answered meanwhile.
                         if (stored := self.ledger.recall(now, digest)) is not None:
                             return Mail.unpack(stored), stored
                         ticked = self._release(now, inbox, digest, here, sum_of_all)
@@ -165,7 +157,7 @@ class Worker:
                 if not (intended and self.ledger.guards):
                     raise
                 failure = traceback.format_exc()
-            # Outside of the handler: what is raised here takes nothing of the failure along.
+            # Outside of the handler, so that this error does not carry the failure along, which could tell of records.
             self.ledger.fail(now, failure)
             raise AssertionError("a ledger that guards raises where a tick fails")
 
@@ -180,7 +172,7 @@ class Worker:
             self.noise,
             now.round,
             now.phase,
-            lambda charges: self.ledger.permit(self.job, charges),
+            lambda charges: self.ledger.permit(self.job.id, charges),
             local.public.zeros(len(local.ids)).shape[:-1],
             summing,
         )
@@ -191,13 +183,13 @@ class Worker:
 
     def _summing(self, now: Tick, inbox: Mail, here: Ints) -> Summing | None:
         """The part of this block in a secure sum, from its ledger alone; None where the job has none."""
-        if (sums := planned_sums(self.algorithm, self.public)) is None or (now.round, now.phase) not in self.plan:
+        if self.job.sums is None or (now.round, now.phase) not in self.job.plan:
             return None
         if self._masker is None:  # later the worker itself knows what it has sent
-            self.ledger.check_sent(self.job)
-            self._masker = masker_of(self.job, self.ids, self.public, self.ledger)
+            self.ledger.check_sent(self.job.id)
+            self._masker = masker_of(self.job, self.ids, self.ledger)
         whole, at = len(here) == int(np.isin(self.ids, inbox.gone, invert=True).sum()), (now.round, now.phase)
-        return summing(sums, self.terms, self.job, at, inbox, self.public, self._masker, whole)
+        return summing(self.job, self.job.sums, at, inbox, self._masker, whole)
 
     def _remember(self, now: Tick) -> None:
         """Note, outside of the ledger, that this part of a secure sum is sent; after the last one the key is erased."""
@@ -212,7 +204,7 @@ class Worker:
 
     def _planned(self, now: Tick, here: Ints) -> tuple[Alike[Event], ...]:
         """The events of each release of the tick, by party; refused where the plan has no such tick."""
-        releases = self.plan.get((now.round, now.phase))
+        releases = self.job.plan.get((now.round, now.phase))
         if releases is None:
             raise RefusedError(
                 f"job {now.job} has no round {now.round + 1}, or nothing to release there; nothing was released"
@@ -231,7 +223,7 @@ class Worker:
 
     def _here(self, round: int, absent: Ints) -> Ints:
         """The parties of the block that answer in this round, in block order."""
-        gone = [party for party, first in self.leave.items() if first <= round]
+        gone = [party for party, first in self.job.leave.items() if first <= round]
         if not len(absent) and not gone:
             return self.ids
         return self.ids[~np.isin(self.ids, [*absent[:, 0], *gone])]

@@ -28,7 +28,7 @@ from privadmm.engine.job import Job
 from privadmm.errors import ConfigError, LedgerError, RefusedError
 from privadmm.params import check_positive, check_probability
 from privadmm.privacy.accounting import epsilon as cost
-from privadmm.privacy.accounting import printed, totals
+from privadmm.privacy.accounting import printed
 from privadmm.privacy.events import (
     Event,
     GammaObjective,
@@ -281,7 +281,7 @@ class Account:
 
 
 def recorded(ledger: SqliteLedger, entry: str) -> bytes | None:
-    """The facts of a fit; None of another job, or of a fit whose process died as it was charged."""
+    """The facts of a fit; None for another job, and for a fit whose process died as it was charged."""
     try:
         return ledger.recall(Tick(entry, 0, 0), FIT)
     except RefusedError:  # a run's round, asked for by another inbox
@@ -323,7 +323,7 @@ def person(first: Job, later: Job, classes: int) -> Spent:
 def for_a_person(job: Job) -> Spent:
     """What the job's whole plan costs one person, whichever party holds the record."""
     if job.public.columns and job.public.adjacency != "column":
-        return merge_all(totals(job.plan, job.public.parties))
+        return merge_all(job.costs)
     releases = Counter(events for tick in job.plan.values() for events in tick)
     spent: Spent = ()
     for events, times in releases.items():

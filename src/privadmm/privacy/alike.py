@@ -4,7 +4,7 @@ Most parties of a large block have equal histories and equal events. What is com
 a budget, a line of the ledger) is then computed once for each kind of party, and not for each party.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -148,10 +148,3 @@ def _numbered(ids: Ints, codes: Any, kind_at: Callable[[int], U]) -> Alike[U]:
     number = np.empty(len(order), dtype=np.int64)
     number[order] = np.arange(len(order))
     return Alike(ids, number[which], tuple(kind_at(at) for at in place[order].tolist()))
-
-
-def each_once(make: Callable[[T], U], values: Iterable[T]) -> list[U]:
-    """[make(value) for value in values], called once for values that are one object."""
-    values = list(values)
-    made = {key: make(value) for key, value in {id(value): value for value in values}.items()}
-    return [made[id(value)] for value in values]

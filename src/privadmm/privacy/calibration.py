@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, singledispatch
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from privadmm.errors import ConfigError, RefusedError
 from privadmm.params import check_positive, check_probability, check_whole
@@ -115,6 +115,10 @@ class NoPrivacy:
     """No noise: every release is charged as not private."""
 
     reason: str = "noise is switched off"
+    # What a `Target` has, and nothing has here.
+    delta: ClassVar[None] = None
+    adjacency: ClassVar[None] = None
+    sum: ClassVar[None] = None
 
     @property
     def event(self) -> NotPrivate:

@@ -223,7 +223,7 @@ def add(spent: Spent, events: Iterable[Event]) -> Spent:
 
 
 def added(before: Alike[Spent], more: Alike[Spent]) -> Alike[Spent]:
-    """By party, the sum of two tallies; a party that is in one of them alone has that."""
+    """Each party's sum of two tallies; a party that is in one of them only keeps that one."""
     ids = before.ids
     if not same_array(ids, more.ids):
         ids = np.concatenate([ids, more.ids[~np.isin(more.ids, ids)]])

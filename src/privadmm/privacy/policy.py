@@ -36,7 +36,7 @@ class Policy:
     adjacency: Adjacency = "replace-one"  # between which neighbours everything here is counted
     label_epsilon: float | None = None  # with which labels are randomised, once for all jobs (None: read as they are)
     limits: Limits | None = None  # on a job's parameters (None: any, which only a simulation may do)
-    # Of secure sums: the fewest colluding parties that a job must tolerate, and the fewest that may be present (None:
+    # For secure sums: the fewest colluding parties that a job must tolerate, and the fewest that may be present (None:
     # a third of the job's parties, and nine tenths).
     colluding: int | None = None
     fewest: int | None = None

@@ -22,7 +22,7 @@ def charges(job: Job, leave: Mapping[int, int]) -> list[dict[str, Any]]:
     Of its `records` it trains on those that are not `held_out` for a private evaluation.
     """
     sizes, parties, held_out = job.public.sizes, [], held_out_by(job)
-    for party, spent in enumerate(totals(job.plan, job.public.parties)):
+    for party, spent in enumerate(job.costs):
         if party in leave:
             spent = spent_until_it_left(job, party, leave[party])
         parties.append(
@@ -77,7 +77,7 @@ def absences(job: Job, progress: Progress, reasons: Mapping[int, str] | None) ->
     absent = progress.mail.absent
     if not len(absent):
         return {}
-    whole, rows = totals(job.plan, job.public.parties), []
+    whole, rows = job.costs, []
     for party, first in absent.tolist():
         spent = spent_until_it_left(job, party, first)
         paid, aside = certified(spent, job.delta), certified(whole[party], job.delta)

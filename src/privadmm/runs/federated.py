@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from privadmm.config import build
+from privadmm.config import build, data_source
 from privadmm.config.build_columns import scaling
 from privadmm.config.file import Config, check_seed
 from privadmm.data import arrays
@@ -172,9 +172,9 @@ def gathered(post: Post, parties: int, seconds: float, report: Report) -> Sequen
 
 def declared_frame(config: Config, plain: Config, facts: Sequence[Facts]) -> Frame:
     """How a row becomes a record, from what was declared; `plain` is the config as it was proposed."""
-    bound, vertical = build.row_bound(plain), facts[0].people is not None
+    bound, vertical = data_source.row_bound(plain), facts[0].people is not None
     names = tuple(name for party in facts for name in party.names) if vertical else facts[0].names
-    frame = build.framed(plain, names, bound, plain.data.classes)
+    frame = data_source.framed(plain, names, bound, plain.data.classes)
     if not vertical:
         return frame
     ends = np.cumsum([0, *(len(party.names) for party in facts)]).tolist()

@@ -12,7 +12,7 @@ from typing import Any, get_args
 import numpy as np
 
 from privadmm.algorithms import evaluation_noise
-from privadmm.config import build, build_columns, undeclared
+from privadmm.config import build, build_columns, data_source, undeclared
 from privadmm.config.file import Config, check_seed
 from privadmm.config.sections import PrivacyTable
 from privadmm.config.undeclared import Undeclared, UndeclaredError, UndeclaredSizes
@@ -84,7 +84,7 @@ def shape(config: Config) -> Shape:
         sizes = undeclared.undeclared_sizes(config, config.parties.known, hint)
     if vertical:
         return Shape(sizes, sizes if isinstance(sizes, Undeclared) else sizes[0], columns(config))
-    features = build.names(config)
+    features = data_source.names(config)
     constant = config.data.intercept > 0
     return Shape(sizes, undeclared.undeclared_dim(config) if features is None else len(features) + constant)
 
@@ -128,7 +128,7 @@ def to_train_on(config: Config, records: int) -> int:
 
 def embedded_sizes(config: Config) -> tuple[int, ...]:
     """Sizes of the parties' shares of embedded data, by the split that training makes."""
-    records = build.people_of(config)
+    records = data_source.people_of(config)
     rows, _ = build.measured(config, len(records))
     if config.parties.split != "features":
         return tuple(len(part) for part in build.dealt(config, records, rows))
@@ -139,7 +139,7 @@ def embedded_sizes(config: Config) -> tuple[int, ...]:
 
 def columns(config: Config) -> Any:
     """How many columns each vertical party trains on."""
-    table, features = config.parties, build.names(config)
+    table, features = config.parties, data_source.names(config)
     numbers = [item for item in table.columns or () if isinstance(item, int)]
     if numbers and features is None:
         features = feature_names(sum(numbers))
@@ -249,7 +249,7 @@ def with_sums(job: Job) -> Expected | None:
 def widths(config: Config) -> Mapping[Encoding, int]:
     """The number of encoded features without the intercept, by encoding, if the config alone tells."""
     table = config.data
-    declared = adult.SCHEMA if table.source == "embedded:adult" else build.schema(config)
+    declared = adult.SCHEMA if table.source == "embedded:adult" else data_source.schema(config)
     if declared is not None:
         return {encoding: declared.encoded(encoding).dim for encoding in get_args(Encoding)}
     dim = len(adult.A9A_NAMES) if table.embedded else table.dim

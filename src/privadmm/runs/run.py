@@ -22,7 +22,7 @@ from privadmm.errors import ClusterError, InterruptedRunError, LedgerError, Lock
 from privadmm.privacy.accounting import epsilon
 from privadmm.privacy.calibration import Target
 from privadmm.privacy.events import Event, Spent, merge
-from privadmm.privacy.ledger import MemoryLedger, Statement, export
+from privadmm.privacy.ledger import Statement, export
 from privadmm.privacy.mechanisms import Noise
 from privadmm.privacy.policy import Budget
 from privadmm.runs import metrics
@@ -65,15 +65,14 @@ def run(
     prepared = build.prepare(config)
     job = build.job(config, prepared.held.sizes, prepared.held.dim, columns=prepared.columns)
     known = measurable(config, prepared)
-    # What exceeds an empty ledger exceeds any other: refused before there is a file.
-    job.reserve(MemoryLedger(prepared.held.ids.tolist(), job.policy))
+    job.check_allowance()  # before there is a file
     ledger = directory.ledger if config.run.engine == "inprocess" else directory.ledgers
     if config.run.ledger is not None:
         ledger = config.resolve(config.run.ledger)
     known_facts = {**facts(config, job, ledger), **directory.origin(config)}
     try:
         with directory.opened(known_facts, config.text, job.id, resume) as id:
-            job = replace(job, id=id)
+            job = job if id == job.id else replace(job, id=id)
 
             def write_down(progress: Progress, rows: list[Row], spent: dict[str, Any]) -> Finished:
                 seen = {"evaluation": exact(config, job, progress, known)} if rows else {}

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from privadmm import __version__
-from privadmm.config import build
+from privadmm.config import build, data_source
 from privadmm.config.file import SECTIONS, Config, check_seed, read
 from privadmm.config.reader import load
 from privadmm.config.undeclared import undeclared_columns, undeclared_dim, undeclared_sizes
@@ -196,6 +196,6 @@ def expected(config: Config) -> Job:
     if plain.parties.split == "features":
         people = known if sizes is None else sizes[0]
         return build.job(plain, known, people, columns=undeclared_columns(config))
-    names = build.names(plain)
+    names = data_source.names(plain)
     dim = undeclared_dim(config) if names is None else len(names) + (plain.data.intercept > 0)
     return build.job(plain, known, dim)

@@ -50,7 +50,7 @@ class Abreast(DPADMM):
     def start(self, public: Public) -> tuple[Memory, Mail]:
         return self.told(public, np.repeat(public.origin(1), len(self.z), axis=-2))
 
-    def average(self, t: int, public: Public, memory: Memory, inbox: Mail) -> tuple[Memory, Mail]:
+    def combine(self, t: int, public: Public, memory: Memory, inbox: Mail) -> tuple[Memory, Mail]:
         providers = public.parties // len(self.z)
         rows = inbox.values.reshape(*inbox.values.shape[:-2], providers, len(self.z), public.dim)
         return self.told(public, rows.sum(axis=-3) / providers)  # (3c) of each run

@@ -39,13 +39,13 @@ ABOUT_RAETSCH = (
 )
 
 
-def raetsch(data: Path, name: str, unique: bool = False) -> Raw:
-    """Read one of Raetsch's sets; `unique` leaves out records that are there twice."""
+def raetsch(data: Path, name: str) -> Raw:
+    """Read one of Raetsch's sets, without records that are there twice."""
     path = need(data, [f"raetsch/{name}.npz"], f"the set {name}", ABOUT_RAETSCH) / f"raetsch/{name}.npz"
     with np.load(path) as file:
         if lacking := [key for key in ("X", "y", "unique_idx") if key not in file]:
             raise DataError(f"{path}: has no {', '.join(lacking)}. {ABOUT_RAETSCH}; write it anew")
-        rows: NDArray[np.int64] | slice = file["unique_idx"] if unique else slice(None)
+        rows = file["unique_idx"]
         return Raw(file["X"][rows].astype(float), file["y"][rows].astype(float))
 
 

@@ -72,7 +72,7 @@ def allowed_sizes(name: str) -> list[int]:
 
 def split(data: Path, name: str, seed: int) -> tuple[Shards, Shards]:
     """Deal out records to ten servers, and keep those to test on in one hand."""
-    raw = sets.raetsch(data, name, unique=True)
+    raw = sets.raetsch(data, name)
     order, size = np.random.default_rng(seed).permutation(len(raw.y)), allowed_sizes(name)[0]
     parts = np.split(order[size:], SERVERS), [order[:size]]
     train, test = (Shards.build(raw.X, raw.y, part, row_bound=1.0, intercept=INTERCEPT) for part in parts)
@@ -126,7 +126,7 @@ def signal(data: Path, name: str) -> tuple[float, float]:
 
 def majority(data: Path, name: str) -> float:
     """What always answering the commoner class is worth, in per cent."""
-    y = sets.raetsch(data, name, unique=True).y
+    y = sets.raetsch(data, name).y
     return 100 * float(max((y > 0).mean(), (y < 0).mean()))
 
 

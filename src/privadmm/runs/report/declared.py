@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from privadmm.config.build import UNIT
+from privadmm.config.data_source import UNIT
 from privadmm.config.file import Config
 from privadmm.data.dates import Date
 from privadmm.data.kinds import Category

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privadmm.config import build, build_columns
+from privadmm.config import build, build_columns, data_source
 from privadmm.config.file import Config
 from privadmm.data import arrays
 from privadmm.data.columns import Columns, align, read_features
@@ -57,7 +57,7 @@ def bound_of(party: Party, config: Config) -> float:
             raise refused(f"the policy has epsilon = {policy.budget.epsilon:g}, and the job is not private")
     if build.plain_loss(config).classification and party.data.classes is None:
         raise refused(f"party.toml has no [data] classes, which the loss {config.loss.name} needs")
-    own, bounds = build.row_bound(replace(config, data=party.data)), config.parties.row_bounds
+    own, bounds = data_source.row_bound(replace(config, data=party.data)), config.parties.row_bounds
     asked = own if bounds is None else bounds[party.number]
     policy.admit(method.name, asked)
     if policy.row_bound is None and asked != own:
@@ -98,11 +98,11 @@ def misread(party: Party, config: Config) -> list[str]:
     """Lines on the cells that party.toml reads as something else than they hold: for the party's own people alone."""
     own, table = replace(config, data=party.data), party.data
     if config.parties.split != "features":
-        loaded = build.read_file(own, party.source, counted=True)
+        loaded = data_source.read_file(own, party.source, counted=True)
         return amiss(loaded.unread, len(loaded))
     if table.id is None or table.label is None:
         return []  # `own_columns` refuses it
-    schema = build.schema(own)
+    schema = data_source.schema(own)
     part = read_features(party.source, table.format, table.id, table.label, schema, table.on_bad, counted=True)
     return amiss(part.unread, len(part.ids))
 
@@ -115,7 +115,7 @@ def told(party: Party, config: Config, parties: int) -> dict[str, Any]:
     """
     bound_of(party, config)
     columns, records = config.parties.split == "features", party.party.records
-    names, people = None if columns else build.names(replace(config, data=party.data)), None
+    names, people = None if columns else data_source.names(replace(config, data=party.data)), None
     if names is None:
         names, people = announced(party, columns)
     has_intercept = party.data.intercept > 0 and (not columns or party.number == parties - 1)
@@ -164,7 +164,7 @@ def reading_of(party: Party, columns: bool) -> str:
 
 
 def own_rows(party: Party, config: Config, bound: float) -> Held:
-    records, table = build.read_file(config, party.source), config.data
+    records, table = data_source.read_file(config, party.source), config.data
     frame = Frame(bound, table.intercept, records.names, table.classes, label=table.label)
     rows = [np.arange(len(records))]
     shards = frame.shards(records.X, records.y, rows, [party.number], randomised=config.randomises)
@@ -175,7 +175,7 @@ def own_columns(party: Party, config: Config, parties: int, bound: float) -> Hel
     table = config.data
     if table.id is None or table.label is None:
         raise ConfigError(f"{party.folder}: parties that hold columns need [data] id and label")
-    part = read_features(party.source, table.format, table.id, table.label, build.schema(config), table.on_bad)
+    part = read_features(party.source, table.format, table.id, table.label, data_source.schema(config), table.on_bad)
     (order,) = align([(str(party.source), part.ids)])
     scale = build_columns.scaling(config)
     if scale is not None and table.rows == "unit":

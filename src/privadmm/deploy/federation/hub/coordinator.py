@@ -284,19 +284,19 @@ def ended_jobs(path: Path) -> list[str]:
     return [line for line in lines if JOB.fullmatch(line)]
 
 
-def end_job(post: Post, nodes: Sequence[int], job: str, seconds: float = FAREWELL) -> int:
+def end_job(post: Post, nodes: Sequence[int], job: str) -> int:
     """Tell these nodes that a job is over for good; how many heard it. The others are told when the next run begins."""
     if not nodes:
         return 0
     letter: Letter = {"kind": "end", "job": job}
     try:
-        answers = post.exchange(dict.fromkeys(nodes, letter), seconds)
+        answers = post.exchange(dict.fromkeys(nodes, letter), FAREWELL)
     except Exception as error:  # the run is over: what it made is not lost by this
         logger.warning("parties could not be told that job %s is over: %s", job, error)
         return 0
     deaf = [node for node in nodes if answers.get(node, {}).get("status") != "ok"]
     for node in deaf:
-        why = told(answers.get(node, {"message": f"no answer for {seconds:g} s"}))[1]
+        why = told(answers.get(node, {"message": f"no answer for {FAREWELL:g} s"}))[1]
         logger.warning("node %d was not told that job %s is over (%s); the next run will", node, job, why)
     return len(nodes) - len(deaf)
 

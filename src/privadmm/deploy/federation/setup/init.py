@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from privadmm.config import build, build_columns, build_rows
+from privadmm.config import build, build_columns, build_rows, data_source
 from privadmm.config.file import Config, check_seed
 from privadmm.data import splits
 from privadmm.data.files import write_text
@@ -164,12 +164,12 @@ def split(config: Config) -> Shares:
 def split_rows(config: Config) -> Shares:
     held = []
     if config.data.by_party:
-        bound, classes = build.row_bound(config), config.data.classes
+        bound, classes = data_source.row_bound(config), config.data.classes
         for party in range(parties_of(config)):
-            records = build.read_file(config, build_rows.path_of(config, party))
+            records = data_source.read_file(config, build_rows.path_of(config, party))
             held.append(records.take(build_rows.split(config, len(records), party)[0]))
     else:
-        records, bound, classes = build.records(config)
+        records, bound, classes = data_source.records(config)
         rows, _ = build.measured(config, len(records))
         owner, count = build.owners(config, records, rows)
         held = [records.take(rows[part]) for part in splits.gather(rows, owner, count)]
@@ -187,11 +187,11 @@ def split_rows(config: Config) -> Shares:
 def split_columns(config: Config) -> Shares:
     """Ids are row numbers, padded with zeros so that people keep their order."""
     if config.parties.files is not None:
-        records, groups = build_columns.aligned(config, build.schema(config))
+        records, groups = build_columns.aligned(config)
         classes = config.data.classes
     else:
-        records, _, classes = build.records(config)
-        groups = build_columns.groups(config, records)
+        records, _, classes = data_source.records(config)
+        groups = build_columns.groups(config, records.names)
     records = records.take(build.measured(config, len(records))[0])
     ids = [f"{row:09d}" for row in range(len(records))]
     files = []

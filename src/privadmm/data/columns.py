@@ -29,7 +29,7 @@ from privadmm.data.raw import Classes, OnBad, distinct_columns, repeated, requir
 from privadmm.data.readers import Format, Records, label_values, load_features, opened
 from privadmm.data.schema import Schema
 from privadmm.data.shards import check_labels, party_ids, positions
-from privadmm.data.storage import Clip, Store, clip_sparse, gram, pack_dense
+from privadmm.data.storage import Clip, Store, clip_sparse, gram, pack_dense, transposed
 from privadmm.errors import ConfigError, DataError
 from privadmm.params import check_positive
 
@@ -55,7 +55,11 @@ class Features:
 
     def pull(self, g: Floats) -> Floats:
         """D^T g"""
-        return self._times(self.A.T, g)
+        return self._times(self._across, g)
+
+    @cached_property
+    def _across(self) -> Any:
+        return transposed(self.A)
 
     @staticmethod
     def _times(A: Any, v: Floats) -> Floats:

@@ -184,12 +184,7 @@ class Sparse:
 
     @cached_property
     def transposed(self) -> Any:
-        """A^T with the same arrays, set by hand: scipy would check them, which takes as long as a product."""
-        from scipy.sparse import csc_array
-
-        across = csc_array(self.A.shape[::-1], dtype=self.A.dtype)
-        across.data, across.indices, across.indptr = self.A.data, self.A.indices, self.A.indptr
-        return across
+        return transposed(self.A)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Sparse, (self.A, self.count)  # without the transpose, which would be sent as a second copy
@@ -225,6 +220,17 @@ class Sparse:
 
 
 Stored = Dense | Sparse
+
+
+def transposed(A: Any) -> Any:
+    """A^T of a dense or CSR matrix, with the same arrays; scipy would check them, which takes as long as a product."""
+    if not hasattr(A, "toarray"):
+        return A.T
+    from scipy.sparse import csc_array
+
+    across = csc_array(A.shape[::-1], dtype=A.dtype)
+    across.data, across.indices, across.indptr = A.data, A.indices, A.indptr
+    return across
 
 
 def rows_of(A: Any, start: int, stop: int, width: int) -> Any:

@@ -69,7 +69,7 @@ class Features:
     def spectrum(self) -> tuple[Floats, Floats]:
         """Eigenvalues (r,) and vectors (d, r) of D^T D; with fewer people than columns, only the first N of them."""
         if self.people >= self.width:
-            values, vectors = np.linalg.eigh(gram(self.A, np.ones(self.people)))
+            values, vectors = np.linalg.eigh(gram(self.A))
             return np.maximum(values, 0.0), vectors
         dense = self.A.toarray() if hasattr(self.A, "toarray") else self.A
         _, singular, rows = np.linalg.svd(dense, full_matrices=False)
@@ -84,7 +84,7 @@ class Features:
 
         few = self.people < self.width
         if mu not in self.factors:
-            square = self.kernel if few else gram(self.A, np.ones(self.people))
+            square = self.kernel if few else gram(self.A)
             square[np.diag_indices_from(square)] += mu
             self.factors.clear()
             self.factors[mu] = cho_factor(square, overwrite_a=True, check_finite=False)

@@ -29,7 +29,7 @@ from privadmm.data.raw import Classes, OnBad, distinct_columns, repeated, requir
 from privadmm.data.readers import Format, Records, label_values, load_features, opened
 from privadmm.data.schema import Schema
 from privadmm.data.shards import check_labels, party_ids, positions
-from privadmm.data.storage import Clip, Store, clip_sparse, gram, pack_dense
+from privadmm.data.storage import Clip, Store, clip_sparse, gram, pack_dense, transposed
 from privadmm.errors import ConfigError, DataError
 from privadmm.params import check_positive
 
@@ -55,7 +55,11 @@ class Features:
 
     def pull(self, g: Floats) -> Floats:
         """D^T g"""
-        return self._times(self.A.T, g)
+        return self._times(self._across, g)
+
+    @cached_property
+    def _across(self) -> Any:
+        return transposed(self.A)
 
     @staticmethod
     def _times(A: Any, v: Floats) -> Floats:
@@ -65,7 +69,7 @@ class Features:
     def spectrum(self) -> tuple[Floats, Floats]:
         """Eigenvalues (r,) and vectors (d, r) of D^T D; with fewer people than columns, only the first N of them."""
         if self.people >= self.width:
-            values, vectors = np.linalg.eigh(gram(self.A, np.ones(self.people)))
+            values, vectors = np.linalg.eigh(gram(self.A))
             return np.maximum(values, 0.0), vectors
         dense = self.A.toarray() if hasattr(self.A, "toarray") else self.A
         _, singular, rows = np.linalg.svd(dense, full_matrices=False)
@@ -80,7 +84,7 @@ class Features:
 
         few = self.people < self.width
         if mu not in self.factors:
-            square = self.kernel if few else gram(self.A, np.ones(self.people))
+            square = self.kernel if few else gram(self.A)
             square[np.diag_indices_from(square)] += mu
             self.factors.clear()
             self.factors[mu] = cho_factor(square, overwrite_a=True, check_finite=False)

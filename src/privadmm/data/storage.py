@@ -184,12 +184,7 @@ class Sparse:
 
     @cached_property
     def transposed(self) -> Any:
-        """A^T with the same arrays, set by hand: scipy would check them, which takes as long as a product."""
-        from scipy.sparse import csc_array
-
-        across = csc_array(self.A.shape[::-1], dtype=self.A.dtype)
-        across.data, across.indices, across.indptr = self.A.data, self.A.indices, self.A.indptr
-        return across
+        return transposed(self.A)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Sparse, (self.A, self.count)  # without the transpose, which would be sent as a second copy
@@ -227,6 +222,17 @@ class Sparse:
 Stored = Dense | Sparse
 
 
+def transposed(A: Any) -> Any:
+    """A^T of a dense or CSR matrix, with the same arrays; scipy would check them, which takes as long as a product."""
+    if not hasattr(A, "toarray"):
+        return A.T
+    from scipy.sparse import csc_array
+
+    across = csc_array(A.shape[::-1], dtype=A.dtype)
+    across.data, across.indices, across.indptr = A.data, A.indices, A.indptr
+    return across
+
+
 def rows_of(A: Any, start: int, stop: int, width: int) -> Any:
     """Rows of a CSR matrix as views, set by hand: scipy would copy and check them."""
     part, indptr = type(A)((stop - start, width), dtype=A.dtype), A.indptr[start : stop + 1]
@@ -248,21 +254,25 @@ def chunks(A: Any) -> Iterator[tuple[slice, Floats]]:
     return ((at, part.toarray() if hasattr(part, "toarray") else part) for at, part in cut_up(A))
 
 
-def gram(A: Any, h: Floats, single: bool = False) -> Floats:
-    """A^T diag(h) A of one party, h >= 0, as Z^T Z: half the work of a general product.
+def gram(A: Any, h: Floats | None = None, single: bool = False) -> Floats:
+    """A^T diag(h) A of one party, h >= 0, as Z^T Z: half the work of a general product. None: every h is 1.
 
     Chunks are added in double precision. `single` precision within a chunk takes half the time; its error is at most
     CHUNK 2^-24 sum_n h_n |a_n|^2 in operator norm.
     """
-    (m, d), kind, root = A.shape, np.float32 if single else np.float64, np.sqrt(h)
+    (m, d), kind, root = A.shape, np.float32 if single else np.float64, None if h is None else np.sqrt(h)
     total, buffer = np.zeros((d, d)), np.empty((min(m, CHUNK), d), kind)
     for at, part in cut_up(A):
         Z = buffer[: at.stop - at.start]
         if hasattr(part, "toarray"):
-            part.data = (part.data * np.repeat(root[at], np.diff(part.indptr))).astype(kind)
+            if root is not None:
+                part.data = part.data * np.repeat(root[at], np.diff(part.indptr))
+            part.data = part.data.astype(kind, copy=False)
             part.toarray(out=Z)
-        else:
+        elif root is not None:
             np.multiply(part, root[at, None], out=Z, casting="same_kind")
+        else:
+            Z = part.astype(kind, copy=False)
         total += Z.T @ Z
     return total
 

@@ -247,6 +247,7 @@ class Debiased(Loss):
 
 
 CAP = 400  # steps of prox, of which each halves the step or the bracket
+AT_ONCE = 1 << 13  # roots that prox looks for at a time: what a step computes for them stays in the processor's cache
 
 
 def prox(loss: Loss, v: Floats, y: Floats, k: float) -> Floats:
@@ -262,27 +263,33 @@ def prox(loss: Loss, v: Floats, y: Floats, k: float) -> Floats:
     """
     check_positive(k=k)
     v, y = np.broadcast_arrays(np.asarray(v, dtype=np.float64), y)
-    smooth = math.isfinite(loss.smoothness)
-    a = v - loss.deriv(v, y) / k
-    low, high = np.minimum(v, a).ravel(), np.maximum(v, a).ravel()
-    z, before = low + (high - low) / 2, 2 * (high - low)
-    roots, left = np.empty(z.size), np.arange(z.size)
+    flat, labels, roots = v.ravel(), y.ravel(), np.empty(v.size)
+    for start in range(0, v.size, AT_ONCE):
+        part = slice(start, start + AT_ONCE)
+        find_roots(loss, flat[part], labels[part], k, roots[part])
+    return roots.reshape(v.shape)
+
+
+def find_roots(loss: Loss, c: Floats, y: Floats, k: float, roots: Floats) -> None:
+    """Write to `roots` where loss'(z; y) + k (z - c) is 0. Those that are found are left out of the next step."""
+    a = c - loss.deriv(c, y) / k
+    low, high = np.minimum(c, a), np.maximum(c, a)
+    z, before, left = low + (high - low) / 2, 2 * (high - low), np.arange(len(c))
     for _ in range(CAP):
-        c, sign = v.ravel()[left], y.ravel()[left]
-        h = loss.deriv(z, sign) + k * (z - c)
+        h = loss.deriv(z, y) + k * (z - c)
         low, high = np.where(h <= 0, z, low), np.where(h >= 0, z, high)
-        newton = -h / (k + loss.curv(z, sign) if smooth else k)
+        newton = -h / (k + loss.curv(z, y) if math.isfinite(loss.smoothness) else k)
         bits = 2 * np.spacing(np.maximum(np.abs(z), np.abs(c)))  # z - v is known no better
-        inside = (z + newton >= low - bits) & (z + newton <= high + bits)
-        good = (np.abs(newton) <= bits) | (inside & (2 * np.abs(newton) <= np.abs(before)))
+        new, size = z + newton, np.abs(newton)
+        inside = (new >= low - bits) & (new <= high + bits)
+        good = (size <= bits) | (inside & (2 * size <= np.abs(before)))
         before = np.where(good, newton, low + (high - low) / 2 - z)
         z, rest = np.clip(z + before, low, high), np.abs(before) > bits
         roots[left] = z
         if not rest.any():
             break
         if not rest.all():
-            left, z, before, low, high = left[rest], z[rest], before[rest], low[rest], high[rest]
-    return roots.reshape(v.shape)
+            left, c, y, z, before, low, high = (a[rest] for a in (left, c, y, z, before, low, high))
 
 
 LINKED = (Logistic, HalfLogistic)  # losses whose score tells how likely a class is

@@ -17,9 +17,7 @@ class LoadedOnUse:
     """A finder of modules: those of LATER are loaded when somebody uses a name of theirs."""
 
     @staticmethod
-    def find_spec(
-        name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
+    def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
         spec = PathFinder.find_spec(name, path, target) if name in LATER else None
         if spec is not None and spec.loader is not None:
             spec.loader = LazyLoader(spec.loader)

@@ -5,6 +5,7 @@ the same way, so [algorithm] has the keys of the one that it names. Every path i
 """
 
 import dataclasses
+import functools
 import hashlib
 import json
 import re
@@ -15,7 +16,7 @@ from typing import Any
 
 from privadmm.config import sections
 from privadmm.config.checks import Complaints, check_curator, check_declared, check_sections
-from privadmm.config.reader import Lines, Report, load, read_table
+from privadmm.config.reader import Lines, Owners, Report, load, read_table
 from privadmm.errors import ConfigError, did_you_mean, listed, nearest, show
 from privadmm.params import BAD, At, Choice, Field, fields_of
 
@@ -104,7 +105,7 @@ def read(path: str | Path, algorithms: Algorithms | None = None, folder: Path | 
     text, raw = load(path)
     path = path if folder is None else folder / path.name
     report = Report(str(path), Lines(text))
-    owners = _owners(algorithms)
+    owners = functools.cache(lambda: _owners(algorithms))  # asks every algorithm, which only a complaint is worth
     _refuse_unknown_sections(raw, owners, report)
     tables: dict[str, Any] = {}
     for name, kind in SECTIONS.items():
@@ -142,13 +143,13 @@ def _owners(algorithms: Algorithms) -> dict[str, str]:
     return {key: listed(where) for key, where in places.items()}
 
 
-def _refuse_unknown_sections(raw: Mapping[str, Any], owners: Mapping[str, str], report: Report) -> None:
+def _refuse_unknown_sections(raw: Mapping[str, Any], owners: Owners, report: Report) -> None:
     allowed = ", ".join(f"[{name}]" for name in SECTIONS)
     for name in raw.keys() - SECTIONS.keys():
         if isinstance(raw[name], dict):
             report.add((name,), "unknown section", allowed, did_you_mean(name, SECTIONS, "[{}]".format))
         else:
-            fix = f"it belongs to {owners[name]}" if name in owners else ""
+            fix = f"it belongs to {owners()[name]}" if name in owners() else ""
             report.add((name,), "a key outside any section", allowed, fix)
 
 
@@ -169,7 +170,7 @@ def _with_schema_file(section: Any, path: Path, report: Report) -> Any:
     return section | {"schema": table} if good else rest
 
 
-def _read_algorithm(raw: Any, algorithms: Algorithms, report: Report, owners: Mapping[str, str]) -> Any:
+def _read_algorithm(raw: Any, algorithms: Algorithms, report: Report, owners: Owners) -> Any:
     fields = algorithm_fields(algorithms)
     named = raw.get("name") if isinstance(raw, dict) else None
     algorithm = algorithms.get(named) if isinstance(named, str) else None

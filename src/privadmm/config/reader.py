@@ -6,13 +6,15 @@ stands, so `Lines` finds out.
 
 import re
 import tomllib
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from privadmm.errors import ConfigError, did_you_mean, nearest, show
 from privadmm.params import BAD, At, Field, Wrong
+
+Owners = Callable[[], Mapping[str, str]]  # the section of each key, for those who wrote it into another
 
 _STRING = r'"""(?:[^\\]|\\.)*?"{3,5}|' + r"'''.*?'{3,5}|" + r'"(?:[^"\\\n]|\\.)*"|' + r"'[^'\n]*'"
 _PART = r'(?:[A-Za-z0-9_-]+|"(?:[^"\\\n]|\\.)*"|' + r"'[^'\n]*')"
@@ -165,19 +167,19 @@ def _last_line(text: str) -> int:
 
 
 def read_table(
-    fields: Mapping[str, Field], raw: object, at: At, report: Report, owners: Mapping[str, str] | None = None
+    fields: Mapping[str, Field], raw: object, at: At, report: Report, owners: Owners | None = None
 ) -> dict[str, Any] | None:
     """The values of one table, defaults filled in, or None after a complaint. `owners`: where other keys belong."""
     if not isinstance(raw, dict):
         report.add(at, f"is {show(raw)}", f"a section with the keys {', '.join(fields)}")
         return None
-    before, owners = len(report.problems), owners or {}
-    unknown = [key for key in raw if key not in fields]
+    before, unknown = len(report.problems), [key for key in raw if key not in fields]
+    elsewhere = owners() if unknown and owners is not None else {}
     for key in unknown:
-        fix = f"it belongs to {owners[key]}" if key in owners else did_you_mean(key, fields)
+        fix = f"it belongs to {elsewhere[key]}" if key in elsewhere else did_you_mean(key, fields)
         report.add((*at, key), "unknown key", ", ".join(fields), fix)
     # A misspelt key was reported as such; that it is missing as well would be one complaint too many.
-    misspelt = {nearest(key, fields) for key in unknown if key not in owners}
+    misspelt = {nearest(key, fields) for key in unknown if key not in elsewhere}
     values = {}
     for name, declared in fields.items():
         if name in raw:

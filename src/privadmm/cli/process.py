@@ -4,13 +4,14 @@ import atexit
 import gc
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import LazyLoader
 from types import ModuleType
 
 # scipy takes every name of numpy, these tools for developers too, which take longer to load than scipy.sparse itself.
 LATER = frozenset(("numpy.f2py", "numpy.testing"))
+MODULES = 200_000  # more objects that may be garbage than the modules of a command make
 
 
 class LoadedOnUse:
@@ -29,6 +30,17 @@ def prepare() -> None:
     # Rounds use one thread of BLAS, since more change bits: to start others takes longer than to load numpy.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     sys.meta_path.insert(0, LoadedOnUse)
-    # Classes and functions of modules are no garbage: look for some less often, and no more at the end.
-    gc.set_threshold(10_000)
-    atexit.register(gc.freeze)
+    search_no_modules()
+    atexit.register(gc.freeze)  # what is left then goes with the process
+
+
+def search_no_modules() -> None:
+    """Put off the first search for garbage: what modules make is none. From then on they are as frequent as ever."""
+    usual = gc.get_threshold()
+
+    def first(phase: str, info: Mapping[str, int]) -> None:
+        gc.callbacks.remove(first)
+        gc.set_threshold(*usual)
+
+    gc.callbacks.append(first)
+    gc.set_threshold(MODULES)

@@ -122,7 +122,7 @@ class SqliteLedger(RefusalLog):
         if self.guards:
             packed = pack_charges(tallied(charges))
             self._execute("INSERT INTO intents VALUES (?, ?, ?, ?, ?)", *tick.key, inbox, packed)
-            self._intended = tick
+            self._intended, self._now = tick, None
             self._changed, self._moved = True, self._moved or self.accounts.of(tick.job).reserved is None
 
     def _move_on(self) -> None:
@@ -173,6 +173,7 @@ class SqliteLedger(RefusalLog):
 
     def _forget(self, tick: Tick) -> None:
         self._execute(f"DELETE FROM intents {OF_TICK}", *tick.key)
+        self._now = None
 
     def unlock(self, why: str) -> None:
         """Put the steward's decision on record. What the failed tick cost stays charged, and its job stays over."""
@@ -234,6 +235,7 @@ class SqliteLedger(RefusalLog):
     def forget_steps(self) -> None:
         """Forget the steps under way, of a copy whose jobs are over and charged."""
         self._execute("DELETE FROM intents")
+        self._now = None
 
     def amend(self, policy: Policy, why: str) -> None:
         """Put another policy in the place of the current one, on record; what was spent stays. Use the ledger anew."""

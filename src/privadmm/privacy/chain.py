@@ -50,6 +50,10 @@ from privadmm.privacy.ledger_file import (
 from privadmm.privacy.policy import Policy
 from privadmm.privacy.verification import Accounts
 
+PAGES = 256  # in the log of what was committed, before it is used anew: one that grows is waited for longer
+# In its place, where there is a row: to remove and insert it would write other pages, too.
+ACTIVE = "INSERT INTO activity VALUES (?, ?) ON CONFLICT (job) DO UPDATE SET at = excluded.at"
+
 
 class Chain:
     """The rows of one ledger, by one connection. A file that exists must have the same parties and policy."""
@@ -96,6 +100,7 @@ class Chain:
     def _open(self) -> None:
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = FULL")
+        self._db.execute(f"PRAGMA wal_autocheckpoint = {PAGES}")
         with self._alone():
             tables = {name for (name,) in self._db.execute("SELECT name FROM sqlite_master")}
             if not tables:
@@ -357,7 +362,7 @@ class Chain:
         row = (before.seq + 1, kind, job, *at, inbox, pack_charges(cost), outbox, stamped(state, when))
         seen = link(before.head, row)
         self._execute("INSERT INTO ticks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", *row, seen)
-        self._execute("INSERT OR REPLACE INTO activity VALUES (?, ?)", job, time.time())
+        self._execute(ACTIVE, job, time.time())
         self._changed = True
         self._moved = self._moved or (kind not in NOTES and (kind != "tick" or account.reserved is None))
         account.read(kind, cost, (*at, row[-1]))

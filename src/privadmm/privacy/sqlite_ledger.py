@@ -41,6 +41,10 @@ from privadmm.privacy.policy import Policy
 from privadmm.privacy.refusals import SALT, RefusalLog
 
 OF_TICK = "WHERE job = ? AND round = ? AND phase = ?"
+KEPT = (  # in its place, like ACTIVE of chain.py
+    "INSERT INTO states VALUES (?, ?, ?, ?) ON CONFLICT (job) "
+    "DO UPDATE SET round = excluded.round, phase = excluded.phase, state = excluded.state"
+)
 DIED = "the process was killed in the middle of this step, or its machine went down"
 
 
@@ -272,7 +276,7 @@ class SqliteLedger(RefusalLog):
             self._forget(tick)
         at, sent, kept = (tick.round, tick.phase), bytes(outbox), bytes(state)
         self._latest = (tick, self.append("tick", tick.job, at, inbox, tallied(charges), sent, sha(kept)))
-        self._execute("INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?)", *tick.key, kept)
+        self._execute(KEPT, *tick.key, kept)
 
     def keep(self, job: str, name: str, make: Callable[[], bytes], event: Event | None) -> bytes:
         with self.transaction():

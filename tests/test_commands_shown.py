@@ -21,7 +21,7 @@ import click
 import pytest
 from typer.main import get_command
 
-from privadmm.cli import app
+from privadmm.cli import program
 from small_runs import ENVIRONMENT
 
 ROOT = Path(__file__).parents[1]
@@ -116,7 +116,7 @@ def unknown(block: Block) -> list[str]:
         words = re.sub(r"[\[\]]", " ", line.split(" #")[0]).split()
         if not words or words[0].removeprefix(".venv/bin/") != "privadmm":
             continue
-        command = get_command(app)
+        command = get_command(program())
         rest = words[1:]
         while rest and isinstance(command, click.Group):
             if (inner := command.commands.get(rest[0])) is None:

@@ -1,39 +1,48 @@
 """One file per published method. Adding one adds its file and its line here."""
 
-from privadmm.algorithms.admm_graph import ADMMGraph
-from privadmm.algorithms.admm_sharing import ADMMSharing
-from privadmm.algorithms.admm_star import ADMMStar
-from privadmm.algorithms.dp_admm import DPADMM
-from privadmm.algorithms.dp_fedsgd import DPFedSGD
-from privadmm.algorithms.dvp import DVP
-from privadmm.algorithms.fdml_sgd import FDMLSGD
-from privadmm.algorithms.first_order_consensus import FirstOrderConsensus
-from privadmm.algorithms.local_only import LocalOnly
-from privadmm.algorithms.m_admm import MADMM
-from privadmm.algorithms.mr_admm import MRADMM
-from privadmm.algorithms.pdml import PDML
-from privadmm.algorithms.pvp import PVP
-from privadmm.algorithms.r_admm import RADMM
-from privadmm.algorithms.sharing import Sharing
-from privadmm.engine.phases import Algorithm
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-ALGORITHMS: dict[str, type[Algorithm]] = {
-    kind.name: kind
-    for kind in (
-        ADMMStar,
-        ADMMGraph,
-        DPADMM,
-        DVP,
-        MADMM,
-        RADMM,
-        MRADMM,
-        PVP,
-        PDML,
-        DPFedSGD,
-        LocalOnly,
-        FirstOrderConsensus,
-        ADMMSharing,
-        Sharing,
-        FDMLSGD,
-    )
+if TYPE_CHECKING:
+    from privadmm.engine.phases import Algorithm
+
+# The class of each algorithm; its module has the algorithm's name.
+CLASSES = {
+    "admm_star": "ADMMStar",
+    "admm_graph": "ADMMGraph",
+    "dp_admm": "DPADMM",
+    "dvp": "DVP",
+    "m_admm": "MADMM",
+    "r_admm": "RADMM",
+    "mr_admm": "MRADMM",
+    "pvp": "PVP",
+    "pdml": "PDML",
+    "dp_fedsgd": "DPFedSGD",
+    "local_only": "LocalOnly",
+    "first_order_consensus": "FirstOrderConsensus",
+    "admm_sharing": "ADMMSharing",
+    "sharing": "Sharing",
+    "fdml_sgd": "FDMLSGD",
 }
+
+
+class ByName(Mapping[str, type["Algorithm"]]):
+    """The algorithms, each loaded when it is asked for: a run needs one of them."""
+
+    def __getitem__(self, name: str) -> type["Algorithm"]:
+        kind = CLASSES[name]  # before anything is imported: names come from files
+        found: type[Algorithm] = getattr(import_module(f"privadmm.algorithms.{name}"), kind)
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return name in CLASSES
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(CLASSES)
+
+    def __len__(self) -> int:
+        return len(CLASSES)
+
+
+ALGORITHMS = ByName()

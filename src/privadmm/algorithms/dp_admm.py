@@ -87,6 +87,7 @@ class DPADMM(OnStar):
         near = steep * s.w
         x = (gamma + rho * w + near - gradient) / (rho + steep)  # (3a)
         error = local.summation + rounding(gamma, rho * w, near, subgradient)
+        del gradient, near, subgradient  # each as large as a state; noise needs their room
         wt = release.output(x, sensitivity=local.moved(error) / (rho + steep))  # (3b), Lemma 1
         return State(wt.value, gamma), wt.map(lambda w: w - gamma / rho)
 

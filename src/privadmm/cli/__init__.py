@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib import import_module
 from typing import Annotated, NoReturn
 
 import click
@@ -18,27 +19,60 @@ import typer
 from typer import Option
 
 from privadmm import __version__
-from privadmm.cli import advice, bench, data, federation, jobs, ledger, papers, report, steward, study
+from privadmm.cli import process
 from privadmm.cli.near_misses import explained
 from privadmm.cli.output import emit, silence
 from privadmm.errors import OutputError, PrivadmmError
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    suggest_commands=False,  # click does
-    help="Differentially private linear models by ADMM, over data that may not move.",
-)
-for command in (
-    *(jobs.demo, data.examples, data.schema, data.init, jobs.train, data.predict, data.export),
-    *(jobs.account, jobs.plan, jobs.audit, advice.recommend, advice.frontier, advice.scale),
-    *(report.report, steward.steward),
-    *(study.compare, study.theory, study.tradeoff, papers.reproduce, papers.papers, bench.bench, data.config),
-):
-    app.command()(command)
-app.add_typer(ledger.app, name="ledger")
-app.add_typer(federation.app, name="federation")
+# The module of each command, in the order of the help, and the groups of commands, which are modules themselves.
+COMMANDS = {
+    "demo": "jobs",
+    "examples": "data",
+    "schema": "data",
+    "init": "data",
+    "train": "jobs",
+    "predict": "data",
+    "export": "data",
+    "account": "jobs",
+    "plan": "jobs",
+    "audit": "jobs",
+    "recommend": "advice",
+    "frontier": "advice",
+    "scale": "advice",
+    "report": "report",
+    "steward": "steward",
+    "compare": "study",
+    "theory": "study",
+    "tradeoff": "study",
+    "reproduce": "papers",
+    "papers": "papers",
+    "bench": "bench",
+    "config": "data",
+}
+GROUPS = ("ledger", "federation")
+
+
+def program(words: Sequence[str] = ()) -> typer.Typer:
+    """The program with the command that these words name; with all of them if they name none.
+
+    Modules of other commands are not loaded, and their options not made: that takes longer than to read a config.
+    """
+    app = typer.Typer(
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        suggest_commands=False,  # click does
+        help="Differentially private linear models by ADMM, over data that may not move.",
+    )
+    app.callback()(options)
+    known = (*COMMANDS, *GROUPS)
+    for name in (words[0],) if words and words[0] in known else known:
+        module = import_module(f"privadmm.cli.{COMMANDS.get(name, name)}")
+        if name in GROUPS:
+            app.add_typer(module.app, name=name)
+        else:
+            app.command()(getattr(module, name))
+    return app
 
 
 def show_version(wanted: bool) -> None:
@@ -47,8 +81,7 @@ def show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
-def program(
+def options(
     version: Annotated[
         bool, Option("--version", help="print the version", is_eager=True, callback=show_version)
     ] = False,
@@ -57,6 +90,8 @@ def program(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; turn every failure into one message and its exit code."""
+    if arguments is None:
+        process.prepare()
     words = sys.argv[1:] if arguments is None else list(arguments)
     as_json = "--json" in words
     # Show a path that is not valid text with escapes, instead of failing on it.
@@ -68,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             if hasattr(signal, name):
                 signal.signal(getattr(signal, name), signal.default_int_handler)
     try:
-        code = app(words, prog_name="privadmm", standalone_mode=False)
+        code = program(words)(words, prog_name="privadmm", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError:  # which has shown the help
         raise SystemExit(2) from None
     except click.UsageError as error:

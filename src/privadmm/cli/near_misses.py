@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 
 import click
+from typer.main import get_command
 
 from privadmm.errors import listed
 
@@ -76,6 +77,10 @@ def with_key(key: str) -> list[str]:
 def commands_with(word: str, ctx: click.Context) -> list[str]:
     """The commands beside this one that have such an option."""
     group = ctx.parent.command if ctx.parent is not None else None
+    if ctx.parent is not None and ctx.parent.parent is None:  # which was made with this command alone
+        from privadmm.cli import program
+
+        group = get_command(program())
     if not isinstance(group, click.Group):
         return []
     found = {name: command for name in group.list_commands(ctx) if (command := group.get_command(ctx, name))}

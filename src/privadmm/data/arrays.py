@@ -30,7 +30,7 @@ def pieces(arrays: Mapping[str, Array], **facts: Any) -> list[bytes | memoryview
     """The bytes of `pack`, one after another: a header, and the arrays where they are."""
     solid = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     layout = tuple((name, array.dtype.str, array.shape) for name, array in solid.items())
-    head = heading(layout, json.dumps(facts, sort_keys=True))
+    head = heading(layout, json.dumps(facts, sort_keys=True) if facts else "{}")
     return [head, *(array.reshape(-1).view(np.uint8).data for array in solid.values())]
 
 

@@ -63,6 +63,9 @@ class Known:
         return Known(unpack_charges(aside), policy, tuple(kept), *map(tuple, epochs))
 
 
+Record = tuple[Anchor, int, bytes]  # with the length and the digest of what follows it
+
+
 def step_digest(job: str, round: int, phase: int, inbox: str) -> str:
     """Name of a step that is under way."""
     return sha(job, str(round), str(phase), inbox)
@@ -92,6 +95,7 @@ class AnchorFile:
 
     def __init__(self, ledger: Path, durable: bool = True) -> None:
         self.ledger, self.durable = ledger, durable
+        self._last: tuple[bytes, Record] | None = None  # the record that was last read or written, and what it says
 
     @cached_property
     def path(self) -> Path:
@@ -128,22 +132,31 @@ class AnchorFile:
         try:
             with self._opened(os.O_RDWR) as file:
                 if known is None:
-                    _, length, digest = _unpacked(self.path, os.read(file, RECORD))
+                    _, length, digest = self._record(file)
                 else:
                     content = known.pack()
                     length, digest = len(content), _digest(content)
                     _put(file, RECORD, content)
                     os.ftruncate(file, RECORD + length)
-                _put(file, 0, _packed(anchor, length, digest))
+                record = _packed(anchor, length, digest)
+                _put(file, 0, record)
+                self._last = record, (anchor, length, digest)
                 if self.durable:
                     getattr(os, "fdatasync", os.fsync)(file)
         except FileNotFoundError:
             self.make(anchor, known)
 
-    def _read(self) -> tuple[Anchor, int, bytes] | None:
+    def _read(self) -> Record | None:
         with suppress(FileNotFoundError), self._opened(os.O_RDONLY) as file:
-            return _unpacked(self.path, os.read(file, RECORD))
+            return self._record(file)
         return None
+
+    def _record(self, file: int) -> Record:
+        """What the record in the file says, which is made out only if it is another one than before."""
+        data = os.read(file, RECORD)
+        if self._last is None or self._last[0] != data:
+            self._last = data, _unpacked(self.path, data)
+        return self._last[1]
 
     @contextmanager
     def _opened(self, how: int) -> Iterator[int]:
@@ -181,7 +194,7 @@ def _packed(anchor: Anchor, length: int, digest: bytes) -> bytes:
     return (body + _digest(body)).ljust(RECORD, b"\0")
 
 
-def _unpacked(path: Path, record: bytes) -> tuple[Anchor, int, bytes]:
+def _unpacked(path: Path, record: bytes) -> Record:
     end = len(FIRST) + BODY.size
     body, checksum = record[:end], record[end : end + 32]
     if len(record) != RECORD or not body.startswith(FIRST) or _digest(body) != checksum:

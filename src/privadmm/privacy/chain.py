@@ -50,6 +50,10 @@ from privadmm.privacy.ledger_file import (
 from privadmm.privacy.policy import Policy
 from privadmm.privacy.verification import Accounts
 
+PAGES = 256  # in the log of what was committed, before it is used anew: one that grows is waited for longer
+# In its place, where there is a row: to remove and insert it would write other pages, too.
+ACTIVE = "INSERT INTO activity VALUES (?, ?) ON CONFLICT (job) DO UPDATE SET at = excluded.at"
+
 
 class Chain:
     """The rows of one ledger, by one connection. A file that exists must have the same parties and policy."""
@@ -80,6 +84,7 @@ class Chain:
         self._accounts: Accounts | None = None
         self._version = -1
         self._closed = False
+        self._now: Anchor | None = None  # the anchor that belongs to the file as it is, if it was made out
         if not self.path.exists():
             with suppress(ValueError):  # of what is no path; `connect` says so
                 self._vacant()
@@ -96,6 +101,7 @@ class Chain:
     def _open(self) -> None:
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = FULL")
+        self._db.execute(f"PRAGMA wal_autocheckpoint = {PAGES}")
         with self._alone():
             tables = {name for (name,) in self._db.execute("SELECT name FROM sqlite_master")}
             if not tables:
@@ -158,16 +164,19 @@ class Chain:
         """One transaction, without a look at the anchor before it."""
         self._execute("BEGIN IMMEDIATE")
         try:
-            # Another process may have charged this ledger since: only an unchanged file may be counted from memory.
-            version = self._execute("PRAGMA data_version").fetchone()[0]
-            if version != self._version:
-                self._accounts = None
-                self._version = version
+            self._look()
             yield
             self._execute("COMMIT")
         except BaseException:
             self._roll_back()
             raise
+
+    def _look(self) -> None:
+        """Forget what is known of the file if another process wrote to it: only an unchanged one is known by heart."""
+        version = self._execute("PRAGMA data_version").fetchone()[0]
+        if version != self._version:
+            self._accounts = self._now = None
+            self._version = version
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -180,7 +189,7 @@ class Chain:
             self._move_on()
 
     def _roll_back(self) -> None:
-        self._accounts = None
+        self._accounts = self._now = None
         self._changed = self._moved = False
         # An interrupt as a transaction begins may leave it to be ended after the file was closed, which rolled it back.
         if not self._closed and self._db.in_transaction:
@@ -207,7 +216,8 @@ class Chain:
         found = self._read_anchor()
         if found is None and self._marked:
             raise self._behind(f"its anchor, {self._anchor.path.name}, is missing")
-        if found is not None and (missing := lacks(self._db, self._start, found)):
+        # An anchor of this very moment knows of nothing else: the rows need not be asked.
+        if found is not None and found != self._now and (missing := lacks(self._db, self._start, found)):
             raise self._behind(missing)
         return found
 
@@ -217,6 +227,7 @@ class Chain:
         if self._anchored:
             self._execute("BEGIN IMMEDIATE")  # whoever writes the anchor holds the lock, so that it never goes back
             try:
+                self._look()
                 self._anchor.move(self._present(), self._known() if moved else None)
             finally:
                 self._db.execute("ROLLBACK")
@@ -235,10 +246,12 @@ class Chain:
         )
 
     def _present(self) -> Anchor:
-        """The anchor that belongs to the file as it is now."""
-        seq, head = self._end()
-        intent = self._execute("SELECT job, round, phase, inbox FROM intents").fetchone()
-        return Anchor(self._start, seq, head, NONE if intent is None else step_digest(*intent), self.doubted)
+        """The anchor that belongs to the file as it is now. In a transaction."""
+        if self._now is None:
+            intent = self._execute("SELECT job, round, phase, inbox FROM intents").fetchone()
+            step = NONE if intent is None else step_digest(*intent)
+            self._now = Anchor(self._start, *self._end(), step, self.doubted)
+        return self._now
 
     def _known(self) -> Known:
         """What must stay known if the file is lost. Called in a transaction."""
@@ -345,16 +358,18 @@ class Chain:
         """Add a row to the chain, in a transaction, and return its hash. `at`: its round and phase."""
         account = self.accounts.of(job)  # read before the row is there, which would count it twice
         self.accounts.save()
-        last, head = self._end()
+        before, self._now = self._present(), None
         cost = Alike.of(charges or {})
         when = utc_now() if self.identity.mode == "deployment" else ""
-        row = (last + 1, kind, job, *at, inbox, pack_charges(cost), outbox, stamped(state, when))
-        seen = link(head, row)
+        row = (before.seq + 1, kind, job, *at, inbox, pack_charges(cost), outbox, stamped(state, when))
+        seen = link(before.head, row)
         self._execute("INSERT INTO ticks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", *row, seen)
-        self._execute("INSERT OR REPLACE INTO activity VALUES (?, ?)", job, time.time())
+        self._execute(ACTIVE, job, time.time())
         self._changed = True
         self._moved = self._moved or (kind not in NOTES and (kind != "tick" or account.reserved is None))
         account.read(kind, cost, (*at, row[-1]))
+        if kind == "tick":  # no other row says whether rows are missing, and is so frequent
+            self._now = Anchor(self._start, row[0], seen, before.intent, before.doubted)
         return seen
 
     def count(self, kind: str, job: str = "") -> int:

@@ -91,7 +91,8 @@ def sha(*parts: str | bytes) -> str:
     total = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
-        total.update(len(data).to_bytes(8, "little") + data)
+        total.update(len(data).to_bytes(8, "little"))
+        total.update(data)
     return total.hexdigest()
 
 
@@ -114,8 +115,13 @@ def pack_charges(charges: Mapping[int, Spent]) -> str:
     alike = by_number.map(lambda charge: equal.setdefault(charge, charge))
     if len(equal) < len(alike.kinds):
         alike = Alike.listed(alike.ids, alike.listing())
-    events = [json.dumps([[dump(event), count] for event, count in charge]) for charge in alike.kinds]
-    return f"[{', '.join(map('[{}, {}]'.format, map(_numbers, alike.groups()), events))}]"
+    return f"[{', '.join(map('[{}, {}]'.format, map(_numbers, alike.groups()), map(_counted, alike.kinds)))}]"
+
+
+@lru_cache(maxsize=256)
+def _counted(charge: Spent) -> str:
+    """Events and their counts in JSON. Memoised: most rounds charge the same."""
+    return json.dumps([[dump(event), count] for event, count in charge])
 
 
 def _numbers(parties: Ints) -> str:

@@ -41,6 +41,10 @@ from privadmm.privacy.policy import Policy
 from privadmm.privacy.refusals import SALT, RefusalLog
 
 OF_TICK = "WHERE job = ? AND round = ? AND phase = ?"
+KEPT = (  # in its place, like ACTIVE of chain.py
+    "INSERT INTO states VALUES (?, ?, ?, ?) ON CONFLICT (job) "
+    "DO UPDATE SET round = excluded.round, phase = excluded.phase, state = excluded.state"
+)
 DIED = "the process was killed in the middle of this step, or its machine went down"
 
 
@@ -122,7 +126,7 @@ class SqliteLedger(RefusalLog):
         if self.guards:
             packed = pack_charges(tallied(charges))
             self._execute("INSERT INTO intents VALUES (?, ?, ?, ?, ?)", *tick.key, inbox, packed)
-            self._intended = tick
+            self._intended, self._now = tick, None
             self._changed, self._moved = True, self._moved or self.accounts.of(tick.job).reserved is None
 
     def _move_on(self) -> None:
@@ -173,6 +177,7 @@ class SqliteLedger(RefusalLog):
 
     def _forget(self, tick: Tick) -> None:
         self._execute(f"DELETE FROM intents {OF_TICK}", *tick.key)
+        self._now = None
 
     def unlock(self, why: str) -> None:
         """Put the steward's decision on record. What the failed tick cost stays charged, and its job stays over."""
@@ -234,6 +239,7 @@ class SqliteLedger(RefusalLog):
     def forget_steps(self) -> None:
         """Forget the steps under way, of a copy whose jobs are over and charged."""
         self._execute("DELETE FROM intents")
+        self._now = None
 
     def amend(self, policy: Policy, why: str) -> None:
         """Put another policy in the place of the current one, on record; what was spent stays. Use the ledger anew."""
@@ -270,7 +276,7 @@ class SqliteLedger(RefusalLog):
             self._forget(tick)
         at, sent, kept = (tick.round, tick.phase), bytes(outbox), bytes(state)
         self._latest = (tick, self.append("tick", tick.job, at, inbox, tallied(charges), sent, sha(kept)))
-        self._execute("INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?)", *tick.key, kept)
+        self._execute(KEPT, *tick.key, kept)
 
     def keep(self, job: str, name: str, make: Callable[[], bytes], event: Event | None) -> bytes:
         with self.transaction():

@@ -368,7 +368,7 @@ def inverses(A: Floats) -> Floats:
     """Invert a stack of matrices; a singular one becomes 0, so that its steps lead nowhere and (2) takes over."""
     new = np.append(True, (A[1:] != A[:-1]).any(axis=(1, 2)))
     if not new.all():  # replicas begin at the same point
-        return inverses(A[new])[np.cumsum(new) - 1]
+        return np.asarray(inverses(A[new])[np.cumsum(new) - 1])
     try:
         return np.asarray(np.linalg.inv(A))
     except np.linalg.LinAlgError:

@@ -278,7 +278,7 @@ def facts(config: Config, epsilon: float | None = None, delta: float | None = No
             "or records, how many there are in all"
         )
     held = int(held_sizes(np.array(sizes), config.evaluation.held_out).sum()) if config.evaluates else 0
-    records = len(build.people_of(config)) if config.data.embedded else config.parties.records or sum(sizes)
+    records = len(data_source.people_of(config)) if config.data.embedded else config.parties.records or sum(sizes)
     asked = epsilon if epsilon is not None or privacy is None else privacy.epsilon
     shares = privacy.party_epsilon if epsilon is None and privacy is not None else None
     limit = delta if delta is not None or privacy is None else privacy.delta

@@ -62,6 +62,46 @@ def test_people_see_a_table_and_a_figure(place: Place, configs: list[Path]) -> N
     assert len(json.loads((place.out / "comparison.json").read_text())["tables"]) == 2
 
 
+def test_the_files_budget_holds_unless_another_is_given(place: Place, configs: list[Path]) -> None:
+    """Accuracies at another budget than the files' would be taken for theirs."""
+    budget = {"epsilon": 0.2, "delta": 1e-4}
+    small = [place.config(PRIVATE, "dp.toml", privacy=budget), place.config(CLEAR, "clear.toml")]
+    said = place.call("compare", *small, "--seeds", 1, "--certified-only", "--json")
+    assert said.code == 0, said.err
+    (table,) = said.object["tables"]
+    assert (table["epsilon"], said.object["delta"]) == (0.2, 1e-4)
+    certified = {line["calibration"]: line["epsilon_certified"] for line in table["lines"]}
+    assert certified == {"certified": pytest.approx(0.2, rel=1e-3), "not private": None}
+    assert "epsilon = 0.2, delta = 0.0001" in place.call("compare", *small, "--seeds", 1, "--certified-only").out
+
+
+@pytest.mark.parametrize(("key", "here", "there"), [("epsilon", 1.0, 0.2), ("delta", 1e-5, 1e-4)])
+def test_files_with_other_budgets_do_not_compare(place: Place, key: str, here: float, there: float) -> None:
+    configs = [place.config(PRIVATE, "a.toml"), place.config(PRIVATE, "b.toml", privacy={key: there})]
+    said = place.call("compare", *configs, "--seeds", 1)
+    assert said.code == 2
+    for part in ("a.toml", "b.toml", f"{here:g}", f"{there:g}", f"--{key}"):
+        assert part in said.err
+    said = place.call("compare", *configs, f"--{key}", there, "--seeds", 1, "--certified-only", "--json")
+    accuracies = [line["accuracies"] for line in said.object["tables"][0]["lines"]]
+    assert accuracies[0] == accuracies[1]
+
+
+def test_a_file_without_a_budget_asks_for_one(place: Place) -> None:
+    paper = {"calibration": "published", "round_epsilon": 0.1}
+    said = place.call("compare", place.config(PRIVATE, "a.toml", algorithm=paper, privacy={"epsilon": None}))
+    assert said.code == 2
+    assert "a.toml" in said.err
+    assert "--epsilon" in said.err
+
+
+def test_methods_that_are_not_private_have_no_budget(place: Place) -> None:
+    said = place.call("compare", place.config(CLEAR, "clear.toml"), "--out", place.out)
+    assert said.code == 0, said.err
+    assert "epsilon" not in said.out
+    assert json.loads((place.out / "comparison.json").read_text())["tables"][0]["epsilon"] is None
+
+
 def test_the_papers_noise_is_left_out_on_demand(place: Place, configs: list[Path]) -> None:
     said = place.call("compare", *configs, "--seeds", 1, "--certified-only", "--json")
     assert {line["calibration"] for line in said.object["tables"][0]["lines"]} == {"certified", "not private"}

@@ -16,7 +16,7 @@ def compare(
     epsilon: Annotated[
         list[float] | None, Option(help="what each party may lose in all, in place of the files'; a table for each")
     ] = None,
-    delta: Annotated[float, Option(help="with what probability it may be more")] = 1e-6,
+    delta: Annotated[float | None, Option(help="with what probability it may be more, in place of the files'")] = None,
     parties: Annotated[
         int | None, Option(min=2, help="how many, in place of the files'; random graphs keep their density")
     ] = None,
@@ -35,7 +35,7 @@ def compare(
     new_folder(out)
     with bar("runs") as update:
         chosen = [with_parties(read(path), parties) for path in configs]
-        result = tables(chosen, epsilon or [1.0], delta, seeds, published, update)
+        result = tables(chosen, epsilon, delta, seeds, published, update)
     finish(result, out, as_json, view.save_comparison, view.compare)
 
 

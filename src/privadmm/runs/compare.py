@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
 from itertools import count
-from typing import Any, get_args, get_type_hints
+from typing import Any, Literal, get_args, get_type_hints
 
 import numpy as np
 
@@ -28,29 +28,35 @@ from privadmm.runs import metrics
 from privadmm.runs.recommend import LEAST_PARTIES
 
 KNOBS = ("round_epsilon", "alpha", "V")  # by which a paper's noise is set
+Budget = tuple[float, float]  # epsilon and delta of the whole run
 
 
 def compare(
     configs: Sequence[Config],
-    epsilons: Sequence[float],
-    delta: float,
+    epsilons: Sequence[float] | None,
+    delta: float | None,
     seeds: int,
     published: bool,
     done: Callable[[int, int], None] = lambda runs, of: None,
 ) -> dict[str, Any]:
-    """Make a table for each epsilon: every config with that budget in place of its own, best first."""
-    for epsilon in epsilons:
-        check_positive(epsilon=epsilon)
-    check_probability(delta=delta)
+    """Make a table for each epsilon: every config with that budget in place of its own, best first.
+
+    What is None is the files' own. Where no method is private, there is one table, and its epsilon is None.
+    """
+    budgets = budgets_of(configs, epsilons, delta)
+    for budget in budgets:
+        if budget is not None:
+            check_positive(epsilon=budget[0])
+            check_probability(delta=budget[1])
     check_whole(seeds=seeds)
     data = prepare(configs)
     work = [
         [
             (config, prepared, calibration, job)
             for config, prepared in zip(configs, data, strict=True)
-            for calibration, job in variants(config, prepared, epsilon, delta, published)
+            for calibration, job in variants(config, prepared, budget, published)
         ]
-        for epsilon in epsilons
+        for budget in budgets
     ]
     total = sum(seeds if isinstance(job, Job) and job.private else 1 for jobs in work for _, _, _, job in jobs)
     ran, test = count(1), data[0].test
@@ -84,11 +90,39 @@ def compare(
         }
 
     tables = []
-    for epsilon, jobs in zip(epsilons, work, strict=True):
+    for budget, jobs in zip(budgets, work, strict=True):
         lines = [line(*job) for job in jobs]
         lines.sort(key=lambda line: -line["accuracy"] if line["accuracies"] else math.inf)
-        tables.append({"epsilon": epsilon, "lines": lines})
-    return {"delta": delta, "seeds": seeds, "majority": metrics.majority(test), "tables": tables}
+        tables.append({"epsilon": None if budget is None else budget[0], "lines": lines})
+    chance = None if budgets[0] is None else budgets[0][1]
+    return {"delta": chance, "seeds": seeds, "majority": metrics.majority(test), "tables": tables}
+
+
+def budgets_of(
+    configs: Sequence[Config], epsilons: Sequence[float] | None, delta: float | None
+) -> Sequence[Budget | None]:
+    """The budgets to compare at, each with a table of its own; None where no method can be private."""
+    private = [config for config in configs if config.algorithm.parameters.adjacencies]
+    if not private:
+        return [None]
+    chance = shared(private, "delta") if delta is None else delta
+    return [(epsilon, chance) for epsilon in epsilons or [shared(private, "epsilon")]]
+
+
+def shared(configs: Sequence[Config], key: Literal["epsilon", "delta"]) -> float:
+    """The one value that all files have for this key of [privacy]; refused where one has none, or another one."""
+    values = list[float]()
+    for config in configs:
+        value: float | None = None if config.privacy is None else getattr(config.privacy, key)
+        if value is None:
+            raise ConfigError(f"{config.path}: has no [privacy] {key}; give --{key}, at which all files are compared")
+        values.append(value)
+        if value != values[0]:
+            raise ConfigError(
+                f"{configs[0].path}: [privacy] {key} = {values[0]:g}, and {config.path}: {value:g}; methods are "
+                f"compared at one budget: give --{key}, in place of the files'"
+            )
+    return values[0]
 
 
 def with_parties(config: Config, count: int | None) -> Config:
@@ -134,7 +168,7 @@ def held(config: Config) -> tuple[Any, ...]:
 
 
 def variants(
-    config: Config, prepared: Prepared, epsilon: float, delta: float, published: bool
+    config: Config, prepared: Prepared, budget: Budget | None, published: bool
 ) -> Iterator[tuple[str, Job | str]]:
     """The certified job of a config at this budget, and one for each of its paper's own calibrations.
 
@@ -142,9 +176,10 @@ def variants(
     stands the reason.
     """
     algorithm: Algorithm = config.algorithm.parameters
-    if not algorithm.adjacencies:
+    if budget is None or not algorithm.adjacencies:
         yield "not private", job_of(replace(config, privacy=None), prepared, algorithm)
         return
+    epsilon, delta = budget
     names = [item.name for item in fields(algorithm)]  # type: ignore[arg-type]
     knob = next((name for name in KNOBS if name in names), None)
     certified = algorithm

@@ -39,19 +39,26 @@ def compare(result: dict[str, Any], out: Path | None) -> str:
     facts: screen.Facts = []
     tables = []
     for ranking in result["tables"]:
-        budget = f"epsilon = {ranking['epsilon']:g}, delta = {result['delta']:g}"
-        title = f"Test accuracy at {budget}, {amount(result['seeds'], 'noise seed')}"
+        title = f"{titled(result, ranking)}, {amount(result['seeds'], 'noise seed')}"
         rows = [ranked(line) for line in ranking["lines"] if line["problem"] is None]
         rows.append(("always the majority", "", screen.percent(result["majority"]), "", "", ""))
         tables.append(screen.table(title, RANKING, rows, left=RANKING[:2], no_wrap=True))
         for line in ranking["lines"]:
             if line["problem"] is not None:
-                what = f"{line['algorithm']}, {line['calibration']}, epsilon = {ranking['epsilon']:g}"
+                asked = "" if ranking["epsilon"] is None else f", epsilon = {ranking['epsilon']:g}"
+                what = f"{line['algorithm']}, {line['calibration']}{asked}"
                 facts.append((what, escape(f"not run: {line['problem']}")))
     few = {line["colluding"] for ranking in result["tables"] for line in ranking["lines"]} - {None}
     rests = f"computational, and certified if up to {' or '.join(map(str, sorted(few)))} parties collude"
     facts.append(("secure sums", f"{rests}; `account` says what is lost if more do" if few else None))
     return screen.shown(*tables, screen.rows([*facts, ("mode", SIMULATED), ("written to", out)]))
+
+
+def titled(result: dict[str, Any], ranking: dict[str, Any]) -> str:
+    """What a table of a comparison shows, and at which budget."""
+    if ranking["epsilon"] is None:
+        return "Test accuracy, nothing private"
+    return f"Test accuracy at epsilon = {ranking['epsilon']:g}, delta = {result['delta']:g}"
 
 
 def ranked(line: dict[str, Any]) -> tuple[str, ...]:
@@ -75,7 +82,7 @@ def save_comparison(result: dict[str, Any], out: Path) -> None:
 def draw_comparison(result: dict[str, Any], ranking: dict[str, Any], place: Path) -> None:
     """A row for each line that was run, best at the top: accuracy and standard error, coloured by its noise."""
     lines = [line for line in ranking["lines"] if line["problem"] is None][::-1]
-    title = f"Test accuracy at epsilon = {ranking['epsilon']:g}, delta = {result['delta']:g}"
+    title = titled(result, ranking)
     words = f"Whiskers: the standard error over {amount(result['seeds'], 'noise seed')}"
     with picture(place, height=0.9 + 0.34 * (len(lines) + 1), title=title, words=words) as (drawing, theme):
         axes = drawing.subplots()

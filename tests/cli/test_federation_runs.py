@@ -18,6 +18,8 @@ from privadmm.deploy.federation.hub.state import Files, Status, Wanted, driving,
 from privadmm.deploy.federation.hub.supervisor import Resumption
 from privadmm.deploy.federation.protocol import Letter
 from privadmm.deploy.federation.setup.health import of_coordinator
+from privadmm.errors import CheckpointError, ConfigError
+from privadmm.runs.asking import start
 from privadmm.runs.federated import Asked, end, federate
 from privadmm.runs.reporting import Reporter, StopRequestedError
 from privadmm.runs.rundir import RunDir
@@ -90,6 +92,18 @@ def test_a_report_of_a_run(made: Federated, folder: Path, place: Place) -> None:
     assert {"pid", "beat", "started", "seconds_left"} <= seen[0].keys()
     events = [json.loads(line)["event"] for line in (folder / "log").read_text().splitlines()]
     assert [event for event in events if event.startswith("round")] == [f"round {t + 1} of {ROUNDS}" for t in range(6)]
+
+
+def test_a_run_that_is_going_on_is_named_at_once(made: Federated, folder: Path) -> None:
+    """Without --resume too: its directory looks like that of an interrupted run, and --resume would not help."""
+    coordinator = made.made.coordinator
+    (folder / "runs/first").mkdir(parents=True)
+    (folder / "runs/first/job.json").write_text("{}")
+    Wanted("runs/first", runs=("7",)).save(coordinator)
+    with driving(coordinator), pytest.raises(CheckpointError, match="a run is going on in runs/first"):
+        start(coordinator, "runs/first")
+    with pytest.raises(ConfigError, match="holds an unfinished run"):  # nobody drives it any more
+        start(coordinator, "runs/first")
 
 
 def test_a_run_that_is_stopped_can_be_resumed(made: Federated, folder: Path) -> None:

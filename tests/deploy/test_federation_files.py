@@ -144,6 +144,17 @@ def test_the_page_on_deploying_shows_the_job_that_init_makes(place: Place) -> No
     assert shown == (place.path / "fed" / "coordinator" / "job.toml").read_text(encoding="utf-8")
 
 
+def test_the_page_on_deploying_splits_a_table_with_quoted_commas(tmp_path: Path) -> None:
+    page = (EXAMPLES.parent / "docs" / "deploy.md").read_text(encoding="utf-8")
+    (shown,) = [block for block in re.findall(r"```sh\n(.*?)```", page, re.DOTALL) if "patients.csv" in block]
+    (tmp_path / "examples").mkdir()
+    rows = ["age,sex,ward,visits,hospital,readmitted", '72,male,"b, left",3,lakeside,yes', "58,female,c,1,south,no"]
+    (tmp_path / "examples" / "patients.csv").write_text("\n".join(rows) + "\n")
+    subprocess.run(["sh", "-ec", shown], cwd=tmp_path, check=True)
+    split = {name: (tmp_path / name / "data.csv").read_text().split("\n") for name in ("lakeside", "north", "south")}
+    assert split == {"lakeside": [*rows[:2], ""], "north": [rows[0], ""], "south": [rows[0], rows[2], ""]}
+
+
 def test_init_keeps_a_seed_only_if_it_is_told_to(place: Place) -> None:
     said = init(place, "--simulation", out="simulated")
     assert (said.code, "is a simulation" in said.err) == (0, True)

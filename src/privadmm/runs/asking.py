@@ -39,6 +39,14 @@ def need_superlink(place: Coordinator) -> None:
         )
 
 
+def going_on(place: Coordinator, asked: Wanted | None) -> CheckpointError:
+    """The error that refuses a second run beside the one that is going on."""
+    return CheckpointError(
+        f"a run is going on in {asked.out if asked else place.runs}: see `privadmm federation status "
+        f"{place.folder}`, or end it with `privadmm federation stop {place.folder}`"
+    )
+
+
 def start(
     place: Coordinator, out: str, resume: bool = False, absent: Absent | None = None, timeout: float | None = None
 ) -> list[str]:
@@ -46,6 +54,10 @@ def start(
     from privadmm.deploy.flower import control
     from privadmm.deploy.flower.registry import agree
 
+    under_way = wanted(place)
+    # Before the look at its directory, which would advise --resume for a run that needs none.
+    if not resume and under_way is not None and not under_way.over and driven(place):
+        raise going_on(place, under_way)
     RunDir(inside(place, out)).check(resume)
     need_superlink(place)
     fresh = agree(place)["registered"]
@@ -56,10 +68,7 @@ def start(
         # One that was interrupted may be asked for again with other options, and nothing else in its place.
         waiting = before is not None and not before.over and (before.out != out or not resume)
         if not free or waiting:
-            raise CheckpointError(
-                f"a run is going on in {before.out if before else place.runs}: see `privadmm federation status "
-                f"{place.folder}`, or end it with `privadmm federation stop {place.folder}`"
-            )
+            raise going_on(place, before)
         if asked_to_stop(place) == "for good":
             raise CheckpointError(f"{place.folder / out}: is being ended for good; name another --out")
         Files(place).stop.unlink(missing_ok=True)

@@ -9,13 +9,12 @@ import pytest
 from scipy.integrate import quad
 from scipy.optimize import minimize
 
-import column_searches as vertical
-import objective_searches as searches
 from privadmm.data.arrays import Floats
 from privadmm.errors import ConfigError
 from privadmm.optim.losses import HalfLogistic, Logistic, Loss
-from privadmm.papers.dvp import counterexamples as bounds
-from privadmm.papers.dvp.counterexamples import DVP_NOISE, DVP_PAPER, DVP_RECORDS, Pairs, Space
+from privadmm.papers.counterexamples import columns as vertical
+from privadmm.papers.counterexamples import rows as bounds
+from privadmm.papers.counterexamples.rows import DVP_NOISE, DVP_PAPER, DVP_RECORDS, Pairs, Space
 from privadmm.privacy import curves
 from privadmm.privacy.accounting import pure
 from privadmm.privacy.events import GammaObjective
@@ -75,21 +74,21 @@ def test_outputs_have_mass_one_on_either_data_set(loss: Loss, d: int, monkeypatc
     """The density is that of the noise times a determinant: without the determinant the mass is not one."""
     pairs = some(loss, d, 20)
     for alpha in (0.0, 1.0):
-        mass = searches.log_integral(pairs, np.full(20, alpha), searches.LEVELS[4])
+        mass = bounds.log_integral(pairs, np.full(20, alpha), bounds.LEVELS[4])
         assert mass == pytest.approx(np.zeros(20), abs=1e-6)
     monkeypatch.setattr(Pairs, "log_det", lambda pairs, f: np.log(pairs.curvature)[:, None] * d)
-    assert np.abs(searches.log_integral(pairs, np.ones(20), searches.LEVELS[4])).max() > 0.05
+    assert np.abs(bounds.log_integral(pairs, np.ones(20), bounds.LEVELS[4])).max() > 0.05
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=named)
 def test_the_integral_agrees_with_an_adaptive_one(loss: Loss) -> None:
     pairs, alpha = some(loss, 1, 10), np.full(10, 1.8)
-    ours = searches.log_integral(pairs, alpha, searches.LEVELS[4])
+    ours = bounds.log_integral(pairs, alpha, bounds.LEVELS[4])
     for i in range(10):
         one, spread = pairs.take(np.array([i])), 15 * pairs.scale[i] / pairs.curvature[i]
 
         def density(f: float, one: Pairs = one) -> float:
-            return float(np.exp(searches.log_power(one, alpha[:1], np.full((1, 1, 1), f)))[0, 0])
+            return float(np.exp(bounds.log_power(one, alpha[:1], np.full((1, 1, 1), f)))[0, 0])
 
         ends = sorted([0.0, pairs.f[i, 0] - spread, pairs.f[i, 0], pairs.f[i, 0] + spread])
         theirs = sum(quad(density, *part, limit=200)[0] for part in pairwise(ends))
@@ -102,9 +101,9 @@ def test_the_integral_agrees_with_a_plain_grid_in_the_plane() -> None:
     for i in range(6):
         one, unit = pairs.take(np.array([i])), pairs.scale[i] / pairs.curvature[i]
         grid = np.stack(np.meshgrid(steps, steps), axis=-1).reshape(1, -1, 2) * unit + one.f[:, None, :]
-        logs = searches.log_power(one, alpha[:1], grid)[0]
+        logs = bounds.log_power(one, alpha[:1], grid)[0]
         plain = np.log(np.exp(logs).sum() * (unit * (steps[1] - steps[0])) ** 2)
-        assert searches.log_integral(one, alpha[:1], searches.LEVELS[4])[0] == pytest.approx(plain, abs=1e-6)
+        assert bounds.log_integral(one, alpha[:1], bounds.LEVELS[4])[0] == pytest.approx(plain, abs=1e-6)
 
 
 def test_the_search_climbs_and_counts() -> None:
@@ -121,7 +120,7 @@ def test_the_search_climbs_and_counts() -> None:
 @pytest.mark.parametrize("loss", LOSSES, ids=named)
 @pytest.mark.parametrize("d", [1, 2, 3])
 def test_pure_noise_keeps_its_bound_and_needs_it(loss: Loss, d: int) -> None:
-    found = searches.search_pure(loss, d, rng(d), 40_000)
+    found = bounds.search_pure(loss, d, rng(d), 40_000)
     assert 0.99 < found.ratio <= 1 + ROUNDING
     assert found.tried >= 40_000
 
@@ -129,14 +128,14 @@ def test_pure_noise_keeps_its_bound_and_needs_it(loss: Loss, d: int) -> None:
 PURE_MISTAKES = {
     "curvature forgotten": lambda pairs: pairs.delta * pairs.scale,
     "one gradient instead of two": lambda pairs: pairs.delta / 2 * pairs.scale + np.log1p(pairs.w),
-    "half of the curvature": lambda pairs: searches.pure_bound(pairs) - np.log1p(pairs.w) / 2,
+    "half of the curvature": lambda pairs: bounds.pure_bound(pairs) - np.log1p(pairs.w) / 2,
 }
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=named)
 @pytest.mark.parametrize("bound", PURE_MISTAKES.values(), ids=PURE_MISTAKES.keys())
 def test_less_than_the_pure_bound_is_refuted(loss: Loss, bound: Any) -> None:
-    assert searches.search_pure(loss, 2, rng(), 4000, bound).ratio > 1.2
+    assert bounds.search_pure(loss, 2, rng(), 4000, bound).ratio > 1.2
 
 
 @pytest.mark.parametrize("w", [0.01, 1.0, 100.0])
@@ -147,8 +146,8 @@ def test_the_half_logistic_attains_both_terms_at_once(w: float, zeta: float) -> 
     X, f = np.array([[[1.0], [-1.0]]]), np.array([[1e-9]])
     pairs = Pairs(HalfLogistic(), X, np.ones((1, 2)), f, 0 * f, 0.25 * one / w, one, one, zeta * one)
     worst = bounds.divergence(bounds.steer(pairs, np.array([[-5.0]])))
-    assert worst / searches.pure_bound(pairs) == pytest.approx(1.0, abs=1e-6)
-    assert searches.pure_bound(pairs)[0] == pytest.approx(pure(GammaObjective(pairs.delta * zeta, w)))
+    assert worst / bounds.pure_bound(pairs) == pytest.approx(1.0, abs=1e-6)
+    assert bounds.pure_bound(pairs)[0] == pytest.approx(pure(GammaObjective(pairs.delta * zeta, w)))
 
 
 @pytest.mark.parametrize(
@@ -163,7 +162,7 @@ def test_the_half_logistic_attains_both_terms_at_once(w: float, zeta: float) -> 
     ids=named,
 )
 def test_gaussian_noise_keeps_its_bound_and_needs_it(loss: Loss, d: int, budget: int, least: float) -> None:
-    found = searches.search_renyi(loss, d, rng(d), budget)
+    found = bounds.search_renyi(loss, d, rng(d), budget)
     assert least < found.ratio <= 1 + QUADRATURE
     assert found.unresolved <= 0.01 * found.tried
 
@@ -178,13 +177,13 @@ RENYI_MISTAKES = {
 
 @pytest.mark.parametrize("bound", RENYI_MISTAKES.values(), ids=RENYI_MISTAKES.keys())
 def test_less_than_the_gaussian_bound_is_refuted(bound: Any) -> None:
-    assert searches.search_renyi(HalfLogistic(), 1, rng(), 1000, bound).ratio > 2
+    assert bounds.search_renyi(HalfLogistic(), 1, rng(), 1000, bound).ratio > 2
 
 
 def test_where_the_proof_is_silent_nothing_is_integrated() -> None:
     pairs = some(Logistic(), 1, 1)
     with pytest.raises(ConfigError, match="curvature"):
-        searches.log_integral(pairs, 1 + 1 / pairs.w)
+        bounds.log_integral(pairs, 1 + 1 / pairs.w)
 
 
 def test_a_coarse_grid_is_not_believed() -> None:
@@ -192,9 +191,9 @@ def test_a_coarse_grid_is_not_believed() -> None:
     space = Space(HalfLogistic(), 2, common=1, reach=(-1, 2), w=(-3, -1), scale=(0, 2))
     pairs, _ = space.draw(rng().normal(size=(100, space.genes)))
     pairs, alpha = bounds.steer(pairs, np.zeros((100, 2))), np.full(100, 1.5)
-    bound = searches.renyi_bound(pairs, alpha)
-    assert (searches.log_integral(pairs, alpha, searches.LEVELS[0]) / (0.5 * bound)).max() > 1.1
-    refined = searches.renyi(pairs, alpha, bound)
+    bound = bounds.renyi_bound(pairs, alpha)
+    assert (bounds.log_integral(pairs, alpha, bounds.LEVELS[0]) / (0.5 * bound)).max() > 1.1
+    refined = bounds.renyi(pairs, alpha, bound)
     assert np.nanmax(refined) <= 1 + QUADRATURE
 
 
@@ -215,7 +214,7 @@ def test_a_flipped_label_shifts_the_logistic_noise_and_nothing_else(d: int) -> N
     assert np.array_equal(*pairs.log_det(f))
     alpha = 1 + np.minimum(np.linspace(0.2, 3, 30), 0.8 / pairs.w)
     exact = curves.gaussian_rdp(alpha, np.linalg.norm(pairs.X[:, 0], axis=1) / pairs.scale)
-    assert searches.log_integral(pairs, alpha, searches.LEVELS[4]) == pytest.approx((alpha - 1) * exact, abs=1e-6)
+    assert bounds.log_integral(pairs, alpha, bounds.LEVELS[4]) == pytest.approx((alpha - 1) * exact, abs=1e-6)
 
 
 def label_bound(pairs: Pairs, alpha: Floats) -> Floats:
@@ -226,8 +225,8 @@ def test_a_flipped_label_of_the_half_logistic_needs_the_curvature_term() -> None
     def without(pairs: Pairs, alpha: Floats) -> Floats:
         return curves.gaussian_rdp(alpha, 1 / pairs.scale)
 
-    assert 0.99 < searches.search_renyi(HalfLogistic(), 1, rng(), 3000, label_bound, flip=True).ratio <= 1 + QUADRATURE
-    assert searches.search_renyi(HalfLogistic(), 1, rng(), 1000, without, flip=True).ratio > 2
+    assert 0.99 < bounds.search_renyi(HalfLogistic(), 1, rng(), 3000, label_bound, flip=True).ratio <= 1 + QUADRATURE
+    assert bounds.search_renyi(HalfLogistic(), 1, rng(), 1000, without, flip=True).ratio > 2
 
 
 def test_the_box_of_dvp_asks_for_a_negative_penalty() -> None:
@@ -401,10 +400,10 @@ def test_noise_on_the_weights_alone_tells_column_spaces_apart() -> None:
 @pytest.mark.parametrize("loss", LOSSES, ids=named)
 def test_longer_searches_find_nothing_above_the_bounds(loss: Loss) -> None:
     for d in (1, 2, 3):
-        assert searches.search_pure(loss, d, rng(100 + d), 400_000).ratio <= 1 + ROUNDING
+        assert bounds.search_pure(loss, d, rng(100 + d), 400_000).ratio <= 1 + ROUNDING
         assert vertical.search_person(d, rng(100 + d), 400_000).ratio <= 1 + ROUNDING
         assert vertical.search_column(4, d, rng(100 + d), 400_000).ratio <= 1 + ROUNDING
     for d, budget in ((1, 20_000), (2, 6000)):
-        found = searches.search_renyi(loss, d, rng(100 + d), budget)
+        found = bounds.search_renyi(loss, d, rng(100 + d), budget)
         assert found.ratio <= 1 + QUADRATURE
         assert found.unresolved <= 0.01 * found.tried

@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
-import share_laws as shares
+from privadmm.papers.counterexamples import shares
+from privadmm.papers.counterexamples.shares import ONE, apart, exact, gaussian, sum_of, tau, tightest
 from privadmm.privacy import accounting
 from privadmm.privacy.events import STEPS, WIDEST
-from share_laws import ONE, apart, exact, gaussian, sum_of, tau, tightest
 
 SMALL = [(2, 1.0), (2, 2.0), (3, 1.5), (10, 1.0), (10, 3.0), (100, 1.0)]
 

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import objective_searches as searches
 from privadmm.algorithms.dvp import DVP
 from privadmm.data.arrays import Floats
 from privadmm.data.shards import Shards
@@ -18,8 +17,8 @@ from privadmm.errors import ConfigError
 from privadmm.optim import graphs
 from privadmm.optim.losses import Logistic
 from privadmm.optim.regularizers import L2
-from privadmm.papers.dvp import counterexamples as bounds
-from privadmm.papers.dvp.counterexamples import DVP_NOISE, DVP_PAPER, DVP_RECORDS, Calibration
+from privadmm.papers.counterexamples import rows as bounds
+from privadmm.papers.counterexamples.rows import DVP_NOISE, DVP_PAPER, DVP_RECORDS, Calibration
 from privadmm.papers.dvp.results import EARLY, LATE
 from privadmm.papers.dvp.tradeoff import WEIGHTS, Weights, model
 from privadmm.privacy.calibration import Target
@@ -107,7 +106,7 @@ def test_the_determinants_need_one_factor_and_not_its_square() -> None:
     def one(pairs: bounds.Pairs) -> Floats:
         return pairs.delta * pairs.scale + np.log1p(pairs.w)
 
-    found = searches.search_pure(Logistic(), 2, np.random.default_rng(0), 6000, one)
+    found = bounds.search_pure(Logistic(), 2, np.random.default_rng(0), 6000, one)
     assert 0.9 < found.ratio <= 1
 
 

@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 
-import column_searches as attacks
 from privadmm.algorithms.admm_sharing import ADMMSharing
 from privadmm.algorithms.sharing import Sharing
 from privadmm.data import adult
@@ -17,6 +16,7 @@ from privadmm.errors import RefusedError
 from privadmm.optim import graphs
 from privadmm.optim.losses import Logistic, prox
 from privadmm.optim.regularizers import L2
+from privadmm.papers.counterexamples import columns as attacks
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.events import NotPrivate
 from privadmm.privacy.mechanisms import Simulation

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from privadmm.optim.losses import Logistic
-from privadmm.papers.dvp.counterexamples import DvpParty, search_dvp
+from privadmm.papers.counterexamples.rows import DvpParty, search_dvp
 from privadmm.papers.dvp.results import EARLY, KINDS, LATE, Results
 from privadmm.papers.dvp.tradeoff import GOOD_OFF, GOOD_R2, Fit, model
 from privadmm.papers.framework import nodes

@@ -17,7 +17,7 @@ import numpy as np
 
 from privadmm.data.arrays import Floats
 from privadmm.optim.ridge import secular
-from privadmm.papers.dvp.counterexamples import Rng, Worst, attack, ball, within
+from privadmm.papers.counterexamples.rows import Rng, Worst, attack, ball, within
 from privadmm.privacy import ridge_sensitivity
 
 # From (A, c, b), one problem per leading index, to x.

@@ -1,6 +1,9 @@
 """A steward's decision about missing rows settles what was before it, once, and nothing that comes after it."""
 
 import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -9,8 +12,9 @@ pytest.importorskip("cryptography")
 from federations import Backup, Desks, Federated, federated
 from privadmm.deploy.federation.desk.party_server import answer
 from privadmm.deploy.federation.keys import certificate_fingerprint
+from privadmm.deploy.federation.party import read as read_party
 from privadmm.deploy.federation.setup.doctor import check
-from privadmm.deploy.federation.setup.joining import amended
+from privadmm.deploy.federation.setup.joining import amended, need_ledger
 from privadmm.errors import ClusterError, LedgerError, LockedError
 from privadmm.privacy.backups import Decision, backup, restore
 from privadmm.privacy.verification import verify
@@ -109,15 +113,29 @@ def test_an_old_copy_from_before_an_amendment_is_locked_and_not_called_another_p
     assert "anchor" in found.said
 
 
-def test_no_letter_makes_a_ledger_of_an_empty_file(made: Federated) -> None:
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def without_tables(path: Path) -> None:
+    """As it is left where a process dies while it makes a ledger."""
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA journal_mode = WAL")
+
+
+@pytest.mark.parametrize("leave", [empty, without_tables])
+def test_no_letter_makes_a_ledger_where_none_was_made(leave: Callable[[Path], None], made: Federated) -> None:
     ledger, folder = made.ledgers[1], made.folders[1]
     made.run()
     lose(ledger)
     Path(f"{ledger}-anchor").unlink()
-    ledger.write_bytes(b"")
+    leave(ledger)
+    before = ledger.read_bytes()
     for letter in ({"kind": "end", "job": "ab" * 16}, {"kind": "give_up", "job": "ab" * 16}):
         answer(folder, letter)
-        assert ledger.stat().st_size == 0
+        assert ledger.read_bytes() == before
+    with pytest.raises(LedgerError, match="is empty, not a ledger"):
+        need_ledger(read_party(folder))
 
 
 def test_a_second_certificate_behind_an_authoritys_is_refused(made: Federated) -> None:

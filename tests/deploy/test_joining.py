@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import stat
 from pathlib import Path
 from typing import Any
@@ -171,14 +172,16 @@ def test_a_node_does_not_start_without_a_ledger_that_is_lost(left: str, place: P
     assert "is lost" in checked.out
 
 
-def test_records_that_had_a_ledger_are_not_forgotten(place: Place) -> None:
-    """Joining again with the same records would count from zero."""
+def test_records_that_had_a_ledger_are_not_forgotten(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Joining again with the same records would count from zero; also where nothing can be written beside them."""
     some = Organisations(place).everybody()
     some.own(0).rename(some.root / "kept")
     done = some.join(0, code=3)
     assert "A new ledger forgets what was spent" in done.err
     assert "Send " in done.out  # the rest is made
     assert not (some.own(0) / "ledger.sqlite").exists()
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)  # as root may always write
+    assert "is counted by the ledger" in some.call("ledger", some.own(0), code=3).err
     some.call("ledger", some.own(0), "--anew", code=2)
     some.call("ledger", some.own(0), "--anew", "--because", "no job has read them")
 

@@ -66,10 +66,11 @@ class Chain:
         mode: str,
         anchored: bool = True,
         patience: float = 30.0,
+        make: bool = True,
     ) -> None:
         """`anchored`: compare it with its anchor. Only a steward's commands, which release nothing, do not.
 
-        `patience`: seconds to wait for another process that writes to it.
+        `patience`: seconds to wait for another process that writes to it. `make`: make a ledger where there is none.
         """
         self.path = Path(path)
         self.ids = tuple(int(party) for party in ids)
@@ -89,7 +90,7 @@ class Chain:
             with suppress(ValueError):  # of what is no path; `connect` says so
                 self._vacant()
         self._patience = patience
-        self._db = connect(self.path, patience=patience)
+        self._db = connect(self.path, patience=patience, make=make)
         try:
             self._open()
         except BaseException as error:

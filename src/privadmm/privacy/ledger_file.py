@@ -274,12 +274,12 @@ def readable(path: Path) -> Iterator[None]:
         ) from error
 
 
-def connect(path: Path, read_only: bool = False, patience: float = 30.0) -> sqlite3.Connection:
-    """Connect to a ledger of this format, or to a file that is still empty; refuse any other file.
+def connect(path: Path, read_only: bool = False, patience: float = 30.0, make: bool = True) -> sqlite3.Connection:
+    """Connect to a ledger of this format, or, to `make` one there, to a file without tables; refuse any other file.
 
     Only the owner may read a file that is made here, and what SQLite keeps beside it takes over its permissions.
     """
-    if read_only and not path.is_file():
+    if (read_only or not make) and not path.is_file():
         raise LedgerError(f"{path}: there is no ledger there")
     try:
         if not read_only:
@@ -300,8 +300,8 @@ def connect(path: Path, read_only: bool = False, patience: float = 30.0) -> sqli
                     f"{path}: has ledger format {version}, and this version of privadmm reads {FORMAT} and before: "
                     "install the version that wrote it"
                 )
-            if read_only and not tables:
-                raise LedgerError(f"{path}: is empty, not a ledger")
+            if (read_only or not make) and not tables:
+                raise LedgerError(f"{path}: is empty, not a ledger; if making one was cut short, remove it and make it")
         except BaseException:
             db.close()
             raise

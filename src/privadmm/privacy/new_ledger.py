@@ -23,9 +23,18 @@ from privadmm.privacy.verification import verify
 
 
 def new_ledger(
-    path: Path, ids: Sequence[int], policy: Policy, mode: str, records: Path | None = None, anew: str | None = None
+    path: Path,
+    ids: Sequence[int],
+    policy: Policy,
+    mode: str,
+    records: Path | None = None,
+    anew: str | None = None,
+    note: bool = True,
 ) -> None:
-    """Make a ledger for these records. If they, or its place, have had one, it needs a reason: `anew`."""
+    """Make a ledger for these records. If they, or its place, have had one, it needs a reason: `anew`.
+
+    `note`: write beside the records whose ledger counts them.
+    """
     if path.exists():
         raise LedgerError(f"{path}: exists already, and a ledger is made once; name another file")
     before = earlier(path, records)
@@ -48,9 +57,9 @@ def new_ledger(
             with made.transaction():
                 told = {"before": before, "settled": settled, "nonce": secrets.token_hex(8)}
                 made.append("anew", "", (-1, 0), str(anew), outbox=json.dumps(told).encode())
-        if records is not None:
-            note = {"ledger": str(path.resolve()), "start": made.head, "made": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
-            write_bytes(note_of(records), json.dumps(note).encode(), private=True)
+        if records is not None and note:
+            told = {"ledger": str(path.resolve()), "start": made.head, "made": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
+            write_bytes(note_of(records), json.dumps(told).encode(), private=True)
 
 
 def known_epochs(path: Path) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 from privadmm.deploy.federation.keys import certificate_fingerprint, check_certificate
 from privadmm.deploy.federation.layout import Coordinator
 from privadmm.deploy.federation.setup.invitation import Reply
-from privadmm.deploy.federation.setup.joining import REPLY, Change, Joined, noted, policy_section
+from privadmm.deploy.federation.setup.joining import REPLY, Change, Joined, notable, policy_section
 from privadmm.deploy.federation.setup.membership import Seat
 from privadmm.deploy.federation.setup.pinning import Pinning
 
@@ -37,7 +37,7 @@ def joined(made: Joined) -> dict[str, Any]:
         "authority": made.invitation.fingerprint,
         "reply": str(folder / REPLY),
         "ledger": None,
-        "noted": made.party is None or noted(made.party) is not None,
+        "noted": made.party is None or notable(made.party),
         "secure_sums": facts.secure_sums,
     }
 

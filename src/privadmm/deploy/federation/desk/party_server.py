@@ -321,7 +321,7 @@ class Desk:
             self.agreed()
         mine = self.identity
         try:
-            return SqliteLedger(self.party.ledger, mine.parties, mine.policy, mine.mode)
+            return SqliteLedger(self.party.ledger, mine.parties, mine.policy, mine.mode, make=False)
         except LedgerError:
             self.agreed()
             raise

@@ -212,7 +212,8 @@ def with_ledger(folder: Path, anew: str | None = None) -> Party:
         )
     kit.for_party(party)
     told_of_records(party)
-    new_ledger(party.ledger, (party.number,), party.fixed, party.policy.mode, noted(party), anew)
+    # A note that is there already counts also where none could be written.
+    new_ledger(party.ledger, (party.number,), party.fixed, party.policy.mode, party.source, anew, notable(party))
     return party
 
 
@@ -221,7 +222,7 @@ def need_ledger(party: Party) -> None:
 
     A lost ledger must not be made anew in passing: an empty one forgets what was spent.
     """
-    if party.ledger.is_file():
+    if identity_of(party.ledger) is not None:
         return
     if before := earlier(party.ledger, party.source):
         raise LedgerError(
@@ -242,9 +243,9 @@ def told_of_records(party: Party) -> None:
             announce(party, neutral(read(party.folder / PROPOSED)))
 
 
-def noted(party: Party) -> Path | None:
-    """The records beside which a note can name their ledger; None where nothing can be written, or nothing is yet."""
-    return party.source if party.source.exists() and os.access(party.source.parent, os.W_OK) else None
+def notable(party: Party) -> bool:
+    """Whether a note beside the records can name their ledger: they are there, and so is leave to write."""
+    return party.source.exists() and os.access(party.source.parent, os.W_OK)
 
 
 def amended(folder: Path, why: str) -> Party:

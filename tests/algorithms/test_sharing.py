@@ -123,10 +123,8 @@ def test_the_printed_form_is_the_papers() -> None:
     case = Case("", ADMMSharing(rho=rho, form="printed"), OFF)
     lam, D = 0.05 * 12, [features.A for features in data.columns.features]
     u, y, x = [np.zeros(12), np.zeros(12)], np.zeros(12), [np.zeros(3), np.zeros(4)]
-    from privadmm.optim.losses import prox
-
     for _ in range(5):
-        z = prox(Logistic(), sum(u) + y / rho, data.y, rho)  # (8)
+        z = Logistic().prox(sum(u) + y / rho, data.y, rho)  # (8)
         y = y + rho * (sum(u) - z)  # (9)
         others = [z - sum(u[j] for j in range(2) if j != m) - y / rho for m in range(2)]
         x = [
@@ -263,6 +261,7 @@ REFUSED = {
     "l1 alone": (ADMMSharing(), OFF, L1(0.1), Logistic(), "needs some l2"),
     "no regulariser": (ADMMSharing(), OFF, L2(0.0), Logistic(), "needs some l2"),
     "l1 in a ball": (ADMMSharing(ball=1.0), OFF, ElasticNet(0.1), Logistic(), "leave out ball"),
+    "rho that rounds to 0": (ADMMSharing(rho=5e-324), OFF, L2(0.1), Logistic(), "k must"),
     "not convex": (ADMMSharing(), OFF, L2(0.1), Debiased(HalfLogistic(), 1.0), "not convex"),
     "horizontal neighbours": (
         BALL,

@@ -31,8 +31,7 @@ from privadmm.engine.party import Vertical
 from privadmm.engine.phases import AtLabels, AtParties, Phase
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
-from privadmm.optim.losses import prox
-from privadmm.params import Doc
+from privadmm.params import Doc, check_positive
 from privadmm.privacy.calibration import NoPrivacy
 from privadmm.privacy.events import NotPrivate
 from privadmm.privacy.release import Door, Released
@@ -61,10 +60,14 @@ class ADMMSharing(OnColumns, Open):
     def phases(self) -> tuple[Phase, ...]:
         return AtLabels(self.reply), AtParties(self.update, self.message)
 
+    def k(self, public: Public) -> float:
+        """The weight of (8)'s quadratic term."""
+        return self.rho / public.parties if self.form == "sharing" else self.rho
+
     def reply(self, t: int, public: Public, memory: Memory, inbox: Mail, labels: Floats) -> tuple[Memory, Mail]:
-        k = self.rho / public.parties if self.form == "sharing" else self.rho
+        k = self.k(public)
         v = scores_of(public, inbox) + memory.y / k
-        y = k * (v - prox(public.loss, v, labels, k))  # (8), (9)
+        y = k * (v - public.loss.prox(v, labels, k))  # (8), (9)
         return Memory(y), broadcast((memory.y - 2 * y) / self.rho)
 
     def update(self, t: int, local: Vertical, s: State, inbox: Mail, release: Door) -> tuple[State, Released]:
@@ -97,6 +100,7 @@ class ADMMSharing(OnColumns, Open):
         return local.moves(target, mu, self.ball, None)
 
     def check(self, public: Public) -> None:
+        check_positive(k=self.k(public))  # a tiny rho over many parties may round to 0
         if not public.loss.convex:
             raise ConfigError(
                 f"{self.name} minimises every person's loss, and this one is not convex once its labels are "

@@ -33,6 +33,13 @@ class Loss(Protocol):
     def deriv(self, m: Floats, y: Floats) -> Floats: ...
     def curv(self, m: Floats, y: Floats) -> Floats: ...
 
+    def prox(self, v: Floats, y: Floats, k: float) -> Floats:
+        """argmin over z of loss(z; y) + k/2 (z - v)^2, to the last few bits: the label step where features are split.
+
+        It is where loss'(z; y) + k (z - v) = 0. The losses write t = y z and s = y v.
+        """
+        ...
+
     @property
     def flip_smoothness(self) -> float:
         """c, or 0 where curv does not depend on the label."""
@@ -50,6 +57,32 @@ def logistic_slope(t: Floats, y: Floats) -> Floats:
     np.exp(t, out=t)
     np.subtract(-1.0, t, out=t)
     return np.divide(y, t, out=t)
+
+
+CAP = 400  # steps of Newton's method; 20 are many
+AT_ONCE = 1 << 13  # roots that are looked for at a time: what a step computes for them stays in the processor's cache
+
+
+def falling_root(s: Floats, k: float) -> Floats:
+    """The t >= 0 with sigmoid(-t) = k (t - s), for s >= -1/(2k), by Newton's method.
+
+    k (t - s) - sigmoid(-t) increases and, for t >= 0, is concave: its tangents lie above it and meet 0 before it does.
+    So steps from a start below the root never pass it, however small k is; a step that does not lead upwards is
+    rounding. The start is s, or where the tangent at 0 leads to.
+    """
+    flat, roots = s.reshape(-1), np.empty(s.size)
+    for first in range(0, flat.size, AT_ONCE):
+        part = flat[first : first + AT_ONCE]
+        t = np.maximum(part, (k * part + 0.5) / (k + 0.25))
+        for _ in range(CAP):
+            e = np.exp(-t)
+            rest = 1 / (1 + e)
+            ahead = t + (e * rest - k * (t - part)) / (k + e * rest * rest)
+            if not np.any(ahead > t):
+                break
+            t = np.maximum(t, ahead)
+        roots[first : first + AT_ONCE] = t
+    return roots.reshape(s.shape)
 
 
 @dataclass(frozen=True)
@@ -74,6 +107,13 @@ class Logistic(Loss):
         e = np.exp(-np.abs(m))
         return np.asarray(e / (1 + e) ** 2)
 
+    def prox(self, v: Floats, y: Floats, k: float) -> Floats:
+        # sigmoid(-t) = k (t - s) with s' = -s - 1/k in place of s has the solution -t: where t < 0, look for -t.
+        s = y * v
+        below = s < -1 / (2 * k)
+        t = falling_root(np.where(below, -s - 1 / k, s), k)
+        return np.where(below, -y, y) * t
+
 
 @dataclass(frozen=True)
 class HalfLogistic(Loss):
@@ -95,6 +135,10 @@ class HalfLogistic(Loss):
         t = y * m
         e = np.exp(-np.maximum(t, 0))
         return np.where(t >= 0, e / (1 + e) ** 2, 0.0)
+
+    def prox(self, v: Floats, y: Floats, k: float) -> Floats:
+        straight = y * v + 1 / (2 * k)  # t, where it is negative
+        return y * np.where(straight < 0, straight, falling_root(np.maximum(y * v, -1 / (2 * k)), k))
 
 
 @dataclass(frozen=True)
@@ -124,6 +168,9 @@ class HuberHinge(Loss):
     def curv(self, m: Floats, y: Floats) -> Floats:
         return np.where(np.abs(1 - y * m) <= self.h, self.smoothness, 0.0)
 
+    def prox(self, v: Floats, y: Floats, k: float) -> Floats:
+        return np.asarray(v + y * np.clip((1 + self.h - y * v) / (2 * self.h + 1 / k), 0, 1) / k)
+
 
 @dataclass(frozen=True)
 class Hinge(Loss):
@@ -142,6 +189,9 @@ class Hinge(Loss):
 
     def curv(self, m: Floats, y: Floats) -> Floats:
         raise ConfigError("the hinge has no second derivative; use huber_hinge, or a first-order method")
+
+    def prox(self, v: Floats, y: Floats, k: float) -> Floats:
+        return np.asarray(y * np.clip(1.0, y * v, y * v + 1 / k))
 
 
 @dataclass(frozen=True)
@@ -184,6 +234,11 @@ class Squared(Loss):
 
     def curv(self, m: Floats, y: Floats) -> Floats:
         return np.ones_like(m) if self.radius is None else (np.abs(m) <= self.radius).astype(np.float64)
+
+    def prox(self, v: Floats, y: Floats, k: float) -> Floats:
+        y = np.clip(y, -self.label_bound, self.label_bound)
+        z = (k * v + y) / (k + 1)
+        return np.where(self.inside(z) == z, z, v + (y - self.inside(z)) / k)
 
 
 @dataclass(frozen=True)
@@ -245,51 +300,12 @@ class Debiased(Loss):
             return self.loss.curv(m, y)
         return (1 + self.other) * self.loss.curv(m, y) - self.other * self.loss.curv(m, -y)
 
-
-CAP = 400  # steps of prox, of which each halves the step or the bracket
-AT_ONCE = 1 << 13  # roots that prox looks for at a time: what a step computes for them stays in the processor's cache
-
-
-def prox(loss: Loss, v: Floats, y: Floats, k: float) -> Floats:
-    """Proximal map of a convex loss, elementwise and to the last few bits: the label step where features are split.
-
-        z = argmin loss(z; y) + k/2 (z - v)^2
-
-    z is the root of h(z) = loss'(z; y) + k (z - v), which increases. With a = v - loss'(v)/k the root lies between v
-    and a: loss' increases too, so h(a) = loss'(a) - loss'(v) is 0 or has the other sign than h(v) = loss'(v).
-    Newton's method alone diverges where k is small. So a step that leaves the bracket, or is more than half of the one
-    before, is replaced by halving the bracket; even after CAP steps z is inside it. For a loss without a second
-    derivative, Newton's method runs on the straight lines on either side of its corner.
-    """
-    check_positive(k=k)
-    v, y = np.broadcast_arrays(np.asarray(v, dtype=np.float64), y)
-    flat, labels, roots = v.ravel(), y.ravel(), np.empty(v.size)
-    for start in range(0, v.size, AT_ONCE):
-        part = slice(start, start + AT_ONCE)
-        find_roots(loss, flat[part], labels[part], k, roots[part])
-    return roots.reshape(v.shape)
-
-
-def find_roots(loss: Loss, c: Floats, y: Floats, k: float, roots: Floats) -> None:
-    """Write to `roots` where loss'(z; y) + k (z - c) is 0. Those that are found are left out of the next step."""
-    a = c - loss.deriv(c, y) / k
-    low, high = np.minimum(c, a), np.maximum(c, a)
-    z, before, left = low + (high - low) / 2, 2 * (high - low), np.arange(len(c))
-    for _ in range(CAP):
-        h = loss.deriv(z, y) + k * (z - c)
-        low, high = np.where(h <= 0, z, low), np.where(h >= 0, z, high)
-        newton = -h / (k + loss.curv(z, y) if math.isfinite(loss.smoothness) else k)
-        bits = 2 * np.spacing(np.maximum(np.abs(z), np.abs(c)))  # z - v is known no better
-        new, size = z + newton, np.abs(newton)
-        inside = (new >= low - bits) & (new <= high + bits)
-        good = (size <= bits) | (inside & (2 * size <= np.abs(before)))
-        before = np.where(good, newton, low + (high - low) / 2 - z)
-        z, rest = np.clip(z + before, low, high), np.abs(before) > bits
-        roots[left] = z
-        if not rest.any():
-            break
-        if not rest.all():
-            left, c, y, z, before, low, high = (a[rest] for a in (left, c, y, z, before, low, high))
+    def prox(self, v: Floats, y: Floats, k: float) -> Floats:
+        if not self.convex:
+            raise ConfigError(
+                "of randomised labels only the logistic loss stays convex: use it where an argmin is solved"
+            )
+        return self.loss.prox(v + y * self.other / k, y, k)
 
 
 LINKED = (Logistic, HalfLogistic)  # losses whose score tells how likely a class is

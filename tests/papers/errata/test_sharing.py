@@ -14,7 +14,7 @@ from privadmm.engine.job import Job, train, weights
 from privadmm.engine.public import Public
 from privadmm.errors import RefusedError
 from privadmm.optim import graphs
-from privadmm.optim.losses import Logistic, prox
+from privadmm.optim.losses import Logistic
 from privadmm.optim.regularizers import L2
 from privadmm.papers.counterexamples import columns as attacks
 from privadmm.privacy.calibration import NoPrivacy, Target
@@ -81,7 +81,7 @@ def test_norms_grow_with_people() -> None:
     sizes = {}
     for n in (100, 10_000):
         labels = np.where(np.arange(n) % 2, 1.0, -1.0)
-        z = prox(Logistic(), np.zeros(n), labels, 1.0)  # (8)
+        z = Logistic().prox(np.zeros(n), labels, 1.0)  # (8)
         sizes[n] = (
             float(np.linalg.norm(z)),
             float(np.linalg.norm(-z)),

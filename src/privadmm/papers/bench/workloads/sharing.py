@@ -10,11 +10,12 @@ from scipy.optimize import brentq
 from scipy.special import expit
 
 from privadmm.algorithms.admm_sharing import ADMMSharing
-from privadmm.data.arrays import Floats
+from privadmm.data.arrays import Floats, digest
 from privadmm.data.columns import Columns, Features, People
 from privadmm.engine.block import cluster
 from privadmm.engine.job import Job, train, weights
-from privadmm.papers.bench.workload import Floor, Goal, Line, Ready, Reference, alike, workload
+from privadmm.optim.losses import Loss
+from privadmm.papers.bench.workload import Floor, Goal, Line, Part, Ready, Reference, alike, workload
 from privadmm.papers.sharing import runs
 from privadmm.privacy.calibration import NoPrivacy
 from privadmm.privacy.mechanisms import Simulation
@@ -81,6 +82,28 @@ def least_squares(D: Any, mu: float) -> Any:
     return lambda t: np.linalg.lstsq(below, np.concatenate([t, np.zeros(D.shape[1])]), rcond=None)[0]
 
 
+def needed(people: People, rho: float, mu: float, loss: Loss, rounds: int, units: int) -> tuple[Part, ...]:
+    """What the rounds of a run need: a factor once; label steps; fits, scores, and the check that fits are exact."""
+    N, parts = len(people.y), people.columns.features
+    u, v = np.zeros((1, N)), np.random.default_rng(0).normal(size=N)
+
+    def factored() -> None:
+        for one in parts:
+            Features(one.A).ridge(u, mu)
+
+    def products() -> None:
+        for one in parts:
+            one.pull(u)
+            one.scores(np.zeros((1, one.width)))
+
+    return (
+        Part("factors", factored, 1 / units),
+        Part("label steps", lambda: loss.prox(v, people.y, rho / len(parts)), rounds / units),
+        Part("two passes over the columns", products, 2 * rounds / units),
+        Part("the digest of what was sent", lambda: digest(np.zeros((len(parts), N)).data), rounds / units),
+    )
+
+
 @workload(
     "sharing-a9a",
     Line("prototype", "the label step person by person (scipy's brentq)", Goal("faster", 160.0)),
@@ -115,6 +138,7 @@ def a9a(quick: bool) -> Ready:
         rounds,
         12.0 * cells,
         not quick,
+        needed=needed(data.train, rho, data.lam / rho, this.public.loss, rounds, rounds),
     )
 
 
@@ -154,4 +178,5 @@ def wide(quick: bool) -> Ready:
         Floor(8.0 * people * sum(widths), sum(people * w**2 + w**3 / 3 for w in widths)),
         data=8.0 * people * sum(widths),
         full=not quick,
+        needed=needed(held, rho, lam / rho, this.public.loss, 4, 1),
     )

@@ -110,6 +110,7 @@ SGD = DPFedSGD(step=1.0, momentum=0.5)
 
 ALGORITHMS = [
     Case("admm_star", ADMMStar(rho=0.1), graphs.star, OFF),
+    Case("admm_star-relaxed", ADMMStar(rho=0.1, relaxation=1.6), graphs.star, OFF),
     Case("admm_star-elastic", ADMMStar(rho=0.1), graphs.star, OFF, regularizer=ElasticNet(0.01)),
     Case("admm_graph", ADMMGraph(eta=0.1), triangle_tail, OFF),
     Case("admm_graph-ring-huber", ADMMGraph(eta=0.1), graphs.ring, OFF, loss=HuberHinge(0.5)),

@@ -66,7 +66,11 @@ def test_both_forms_reach_the_pooled_optimum_on_adult(algorithm: Algorithm, grap
     assert np.linalg.norm(blocks.local_models() - w, axis=-1).max() < 1e-8
 
 
-EXACT = [case for case in ALGORITHMS if case.name in ("admm_star", "admm_graph", "admm_graph-ring-huber")]
+EXACT = [
+    case
+    for case in ALGORITHMS
+    if case.name in ("admm_star", "admm_star-relaxed", "admm_graph", "admm_graph-ring-huber")
+]
 
 
 @pytest.mark.parametrize("case", EXACT, ids=named)
@@ -74,6 +78,19 @@ def test_exact_methods_agree_with_scipy_with_unequal_parties(case: Case) -> None
     job, data = case.job(rounds=800), shards()
     w = weights(job, train(job, cluster(job, data, Simulation(0))))
     assert objective(job.public, data, w) == pytest.approx(least_objective(job.public, data), rel=1e-9)
+
+
+def test_over_relaxed_it_is_as_near_after_two_thirds_of_the_rounds() -> None:
+    data = shards()
+
+    def off(relaxation: float, rounds: int) -> float:
+        job = replace(EXACT[0], algorithm=ADMMStar(0.5, relaxation=relaxation)).job(rounds=rounds)
+        w = weights(job, train(job, cluster(job, data, Simulation(0))))
+        return objective(job.public, data, w) - least_objective(job.public, data)
+
+    plain = off(1.0, 60)
+    assert 0 < off(1.5, 40) <= 1.01 * plain
+    assert off(0.5, 60) > 2 * plain  # under-relaxed it takes longer
 
 
 def test_the_papers_weighting_counts_every_party_alike() -> None:
@@ -203,7 +220,7 @@ def test_what_has_no_proof_is_refused_at_once(parts: tuple) -> None:  # type: ig
 )
 def test_public_facts_must_make_sense(wrong: dict, message: str) -> None:  # type: ignore[type-arg]
     with pytest.raises(PrivadmmError, match=message):
-        replace(ALGORITHMS[0].public(), **wrong)
+        replace(CASES["admm_star"].public(), **wrong)
 
 
 def test_replicas_are_runs_of_their_own() -> None:

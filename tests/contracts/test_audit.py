@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cases import ALGORITHMS, CASES, PRIVATE, Case, named
+from cases import CASES, PRIVATE, Case, named
 from privadmm.algorithms.admm_star import ADMMStar
 from privadmm.algorithms.sharing import Sharing
 from privadmm.engine import audit as home
@@ -136,7 +136,7 @@ def test_the_report_has_everything() -> None:
 
 
 def test_what_has_no_claim_or_no_attack_is_refused() -> None:
-    public = ALGORITHMS[0].public()
+    public = CASES["admm_star"].public()
     with pytest.raises(ConfigError, match="no claim"):
         instance(ADMMStar(), public)
     with pytest.raises(ConfigError, match="no attack is written"):

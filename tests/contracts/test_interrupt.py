@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cases import ALGORITHMS, Transcript, named, shards
+from cases import ALGORITHMS, CASES, Transcript, named, shards
 from contract_tools import EVERY, Case, Stop, attempt, charged
 from privadmm.engine.block import cluster
 from privadmm.engine.job import Job, train
@@ -47,7 +47,7 @@ def test_resume_gives_the_same_transcript(
 
 
 def test_without_a_checkpoint_the_ledger_alone_is_enough(tmp_path: Path) -> None:
-    job = ALGORITHMS[4].job(rounds=ROUNDS)
+    job = CASES["dp_admm"].job(rounds=ROUNDS)
     whole = train(job, cluster(job, shards(), Simulation(0)))
     with pytest.raises(Stop):
         attempt(job, shards(), tmp_path, (2, True))
@@ -77,7 +77,7 @@ def test_rounds_since_a_pause_began_are_in_the_ledger(
 
 def test_a_restored_ledger_does_not_match_the_checkpoint(tmp_path: Path) -> None:
     """With an older backup of the ledger, the parties are asked for a round that they are not ready for."""
-    job = ALGORITHMS[4].job(rounds=ROUNDS)
+    job = CASES["dp_admm"].job(rounds=ROUNDS)
     with pytest.raises(Stop):
         attempt(job, shards(), tmp_path, (1, False))
     backup = {path.name: path.read_bytes() for path in tmp_path.glob("ledger*")}
@@ -102,7 +102,7 @@ DAMAGE = {
 
 @pytest.mark.parametrize("harm", DAMAGE.values(), ids=DAMAGE.keys())
 def test_a_damaged_checkpoint_is_not_used(harm, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    job = ALGORITHMS[4].job(rounds=ROUNDS)
+    job = CASES["dp_admm"].job(rounds=ROUNDS)
     with pytest.raises(Stop):
         attempt(job, shards(), tmp_path, (2, False))
     before, path = charged(job, tmp_path), tmp_path / "checkpoint"
@@ -113,7 +113,7 @@ def test_a_damaged_checkpoint_is_not_used(harm, tmp_path: Path) -> None:  # type
 
 
 def test_a_checkpoint_of_another_job_is_not_used(tmp_path: Path) -> None:
-    job = ALGORITHMS[4].job(rounds=ROUNDS)
+    job = CASES["dp_admm"].job(rounds=ROUNDS)
     train(job, cluster(job, shards(), Simulation(0)), [Checkpoint(tmp_path / "checkpoint", "other")])
     with pytest.raises(CheckpointError, match="of job other"):
         Progress.load(tmp_path / "checkpoint", job.id, job.algorithm.start(job.public)[0])
@@ -121,7 +121,7 @@ def test_a_checkpoint_of_another_job_is_not_used(tmp_path: Path) -> None:
 
 def test_starting_over_instead_of_resuming_is_caught(tmp_path: Path) -> None:
     """The planted fault: a resumed run under a new job id would pay for its rounds again, and the ledger refuses."""
-    job = ALGORITHMS[4].job(rounds=ROUNDS)
+    job = CASES["dp_admm"].job(rounds=ROUNDS)
     with pytest.raises(Stop):
         attempt(job, shards(), tmp_path, (2, False))
     forgetful = Job(job.algorithm, job.public, job.allowance, id="another")
@@ -130,7 +130,7 @@ def test_starting_over_instead_of_resuming_is_caught(tmp_path: Path) -> None:
 
 
 def test_callbacks_see_released_values_only() -> None:
-    job, tape, seen = ALGORITHMS[4].job(), Transcript(), []
+    job, tape, seen = CASES["dp_admm"].job(), Transcript(), []
 
     def look(view: View) -> None:
         seen.append((view.progress.round, view.released.pack()))

@@ -50,9 +50,9 @@ METHOD = """## How it is measured
 - **Goals of other references.** The goals of `sharing-...` were set beside programs that are not here: the paper's
   prototype, and a vectorised one with 53 bisections. The references here were written anew and are faster, so these
   ratios cannot be compared with their goals.
-- **Penalties that were looked for.** Of `pooled-...` and `dask-glm` the penalties of both sides were tuned on this
-  very problem, about a dozen settings each; with C = 1750 the regulariser's weight was chosen after a smaller one had
-  missed.
+- **Settings that were looked for.** Of `pooled-...` and `dask-glm` both sides were tuned on this very problem: the
+  references' solvers, tolerances and penalties, and our penalty, relaxation and tolerance, one to two dozen settings
+  each; with C = 1750 the regulariser's weight was chosen after a smaller one had missed.
 - **A process for each workload.** Memory is the most that the process held while our side first ran, with Python and
   its libraries (0.1 to 0.15 GB) and the data. Goals "x the data" subtract what it held before there were data. Of
   `npz-memory` it is memory of its own, looked at every few milliseconds: pages of files that are mapped belong to the

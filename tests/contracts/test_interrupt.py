@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cases import ALGORITHMS, CASES, Transcript, named, shards
+from cases import CASES, Transcript, named, shards
 from contract_tools import EVERY, Case, Stop, attempt, charged
 from privadmm.engine.block import cluster
 from privadmm.engine.job import Job, train

@@ -3,9 +3,25 @@
 import numpy as np
 
 from privadmm.data.arrays import Floats
+from privadmm.data.shards import Shards
+from privadmm.data.storage import BLOCK, Dense, scores
 from privadmm.engine.party import Local
-from privadmm.papers.bench.workload import Floor, Goal, Line, Ready, Reference, alike, workload
+from privadmm.optim.losses import Loss
+from privadmm.papers.bench.workload import Floor, Goal, Line, Part, Ready, Reference, alike, workload
 from privadmm.papers.bench.workloads import problems
+
+
+def needed(shards: Shards, loss: Loss, x: Floats) -> tuple[Part, ...]:
+    """What a pass needs: scores while records come from memory, slopes, and products with records in the cache."""
+    stacks = [(piece.A, x[slot.at][:, None]) for slot in shards.slots if isinstance(piece := slot.piece, Dense)]
+    A, few = stacks[0][0], max(1, BLOCK // (stacks[0][0].shape[1] * shards.dim))
+    block = A[:few, : BLOCK // shards.dim]
+    g, m = np.ones((block.shape[0], 1, block.shape[1])), np.zeros(shards.size)
+    return (
+        Part("scores", lambda: [scores(A, w) for A, w in stacks]),
+        Part("slopes", lambda: loss.deriv(m, shards.y)),
+        Part("products with records in the cache", lambda: np.matmul(g, block), shards.cells / block.size),
+    )
 
 
 @workload("gradient-adult", Line("blas", "two BLAS products for each party", Goal("faster", 2.5)))
@@ -25,7 +41,8 @@ def adult(quick: bool) -> Ready:
 
     floor = Floor(problems.size(shards), 4.0 * shards.cells)
     reference = {"blas": Reference(loop, alike(1e-11))}
-    return Ready(lambda: local.gradient(x), reference, floor, data=problems.size(shards))
+    parts = needed(shards, facts.loss, x)
+    return Ready(lambda: local.gradient(x), reference, floor, data=problems.size(shards), needed=parts)
 
 
 @workload("gradient-many", Line("blas", "two batched products over all parties", Goal("faster", 2.7)))
@@ -38,7 +55,8 @@ def many(quick: bool) -> Ready:
     shards = problems.crowd(1000 if quick else 10_000)
     stack = np.stack([A for A, _ in problems.apiece(shards)])
     y, x = shards.y.reshape(stack.shape[:2]), np.random.default_rng(1).normal(size=(len(stack), shards.dim))
-    local = Local(problems.public(shards, 1), shards)
+    facts = problems.public(shards, 1)
+    local = Local(facts, shards)
 
     def batched() -> Floats:
         g = -y / (1 + np.exp(y * np.matmul(stack, x[:, :, None])[..., 0]))
@@ -46,4 +64,5 @@ def many(quick: bool) -> Ready:
 
     floor = Floor(problems.size(shards), 4.0 * shards.cells)
     reference = {"blas": Reference(batched, alike(1e-11))}
-    return Ready(lambda: local.gradient(x), reference, floor, data=problems.size(shards), full=not quick)
+    size, parts = problems.size(shards), needed(shards, facts.loss, x)
+    return Ready(lambda: local.gradient(x), reference, floor, data=size, full=not quick, needed=parts)

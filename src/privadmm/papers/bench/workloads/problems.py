@@ -18,6 +18,7 @@ from privadmm.optim import graphs
 from privadmm.optim.graphs import Graph
 from privadmm.optim.losses import Logistic, Loss
 from privadmm.optim.regularizers import L2
+from privadmm.optim.solvers import inverses
 from privadmm.papers.bench.workload import Agreement, Check, Part
 from privadmm.papers.framework.runs import Counting
 from privadmm.privacy.calibration import NoPrivacy, Target
@@ -83,17 +84,23 @@ def first_order(
     )
 
 
-def solves(job: Job, shards: Shards, units: float) -> tuple[Part, ...]:
-    """What the solvers of a whole run need, for one of so many units: its gradients, and its Hessians in floats."""
+def solves(job: Job, shards: Shards, units: float, replicas: int = 1) -> tuple[Part, ...]:
+    """What the solvers of a whole run need, for one of so many units: its gradients, and its Hessians in floats.
+
+    Gradients of replicas are made together. Their Hessians at the beginning, where all are at one point, count once.
+    """
     counting: Any = Counting(job.public.loss)
     same = Job(job.algorithm, replace(job.public, loss=counting))
     train(same, cluster(same, shards, Simulation(0)))
-    x, curved = np.zeros((len(shards.ids), shards.dim)), np.full(shards.size, 0.1)
+    x, curved = np.zeros((replicas, len(shards.ids), shards.dim)), np.full(shards.size, 0.1)
     single = np.ones(len(shards.ids), dtype=bool)
-    gradients, hessians = (counting.asked[name] / shards.size / units for name in ("deriv", "curv"))
+    squares = cache(lambda: np.eye(shards.dim) + shards.gram(curved, single))
+    gradients, hessians = (counting.asked[name] / shards.size for name in ("deriv", "curv"))
+    gradients, hessians = gradients / units, (hessians - replicas + 1) / units
     return (
-        Part(f"{gradients:.3g} gradients", lambda: shards.slope(x, job.public.loss.deriv), gradients),
+        Part(f"{gradients:.3g} gradients", lambda: shards.slope(x, job.public.loss.deriv), gradients / replicas),
         Part(f"{hessians:.2g} Hessians", lambda: shards.gram(curved, single), hessians),
+        Part("their inverses", lambda: inverses(squares()), hessians),
     )
 
 

@@ -51,7 +51,8 @@ def made(quick: bool, sparse: bool) -> Ready:
     check = same_noise(quiet, exact, 1.5)
     floor = Floor(rounds * problems.size(shards), count * rounds * 4.0 * shards.cells)
     sides = {"one-by-one": Reference(alone, check, few / count)}
-    return Ready(lambda: trained(this, 0), sides, floor, count, problems.size(shards), not quick)
+    needed = problems.solves(this, shards, count, count)
+    return Ready(lambda: trained(this, 0), sides, floor, count, problems.size(shards), not quick, needed=needed)
 
 
 @workload("replicas-dense", Line("one-by-one", ONE_BY_ONE, Goal("faster", 3.0)), unit="run")

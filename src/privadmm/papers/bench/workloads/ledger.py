@@ -51,21 +51,22 @@ def made(quick: bool, callbacks: Callable[[Path, Job], list[Callback]]) -> Ready
     floor = Floor(
         rounds * problems.size(shards), rounds * 4.0 * shards.cells, float(rounds * len(shards.ids) * shards.dim)
     )
+    released = 8 * len(shards.ids) * shards.dim  # bytes; a party keeps twice as many, its iterate and its dual
     needed = (
         Part("the round with a ledger in memory", forgotten, 1 / rounds),
-        Part("a page written, and waited for until it is on disk", synced()),
+        Part("what is released and kept, written and waited for until it is on disk", synced(bytes(3 * released))),
     )
     side = {"memory": Reference(forgotten, alike(0.0))}
     return Ready(kept, side, floor, rounds, problems.size(shards), not quick, needed=needed)
 
 
-def synced() -> Callable[[], None]:
-    """Append a page to a file in the folder where the ledgers are, and wait for the disk as SQLite does at a commit."""
+def synced(data: bytes) -> Callable[[], None]:
+    """Append to a file in the folder where the ledgers are, and wait for the disk as SQLite does at a commit."""
     file, path = tempfile.mkstemp()
     os.unlink(path)  # it is gone when this process ends
 
     def write() -> None:
-        os.write(file, bytes(4096))
+        os.write(file, data)
         os.fsync(file)
 
     return write

@@ -546,6 +546,15 @@ def test_a_large_epsilon_is_that_of_all_warm_fits(classes: str) -> None:
     assert said
 
 
+def test_a_large_epsilon_of_a_person_or_a_label_warns() -> None:
+    split = {"columns": (1, 1, 1), "adjacency": "person", "epsilon": 2.0}
+    model = private(**split, algorithm={"name": "sharing", "ball": 5.0, "rho": 0.3})
+    said = weak_promises(model, X, Y)
+    assert model.epsilon_ < 3 <= model.epsilon_person_
+    assert said == [large_epsilon(model.epsilon_person_, "people")]
+    assert weak_promises(private(label_epsilon=5.0), X, Y) == [large_epsilon(1.0, label_epsilon=5.0)]
+
+
 def test_randomised_labels() -> None:
     raw, reported = (private(label_epsilon=eps).fit(X, Y) for eps in (None, 1.0))
     assert np.abs(raw.coef_ - reported.coef_).max() > 0

@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 from privadmm.cli import federation_members as members
 from privadmm.cli import federation_runs, steward
-from privadmm.cli.output import AsJson, ConfigFile, emit
+from privadmm.cli.output import AsJson, ConfigFile, emit, warn
 from privadmm.config.file import override, read
 from privadmm.errors import ClusterError, ConfigError
 
@@ -59,6 +59,7 @@ def init(
     changed = [] if rehearse else [vars(one) for one in differences(asked, read(made.coordinator.job))]
     steps = {"mode": job.run.mode, "changed": changed, **view.commands(made)}
     emit(json.dumps(steps) if as_json else view.instructions(steps))
+    warn(made.weak_promise)
     if job.run.mode == "simulation" and not rehearse and not as_json:
         typer.echo(view.SIMULATION, err=True)
 
@@ -85,6 +86,7 @@ def ledger(
         raise ConfigError("--amend and --anew need --because, which is kept in the ledger")
     party = amended(directory, because or "") if amend else with_ledger(directory, because if anew else None)
     show(party.ledger, as_json)
+    warn(party.fixed.weak_promise)
 
 
 @app.command()

@@ -26,6 +26,7 @@ from privadmm.privacy.calibration import Target
 from privadmm.privacy.events import NotPrivate, RandomizedResponse, Spent, dump
 from privadmm.privacy.history import STARTED_UNPROTECTED, Past
 from privadmm.privacy.ledger import NOBODY, Asked, Ledger, affordable, payable
+from privadmm.privacy.meaning import large_epsilon
 from privadmm.privacy.policy import Budget, Policy
 from privadmm.privacy.sums import Sums
 
@@ -174,6 +175,18 @@ class Job:
             "per_person": total,
             "label_holder": {"events": [charged], "epsilon": labels},
         }
+
+    def weak_promise(self, spends: Sequence[Spent] | None = None) -> str | None:
+        """The warning of an epsilon of a record, a person or a label that promises little; None if there is none.
+
+        `spends` is what each party will have released in all, where that is more than in this job.
+        """
+        each = self.spends if spends is None else list(spends)
+        total = self.epsilon if spends is None else self._worst(each)
+        of: str = self.public.adjacency or "replace-one"
+        if total is not None and self.delta is not None and of == "person":
+            total, of = together(each, self.delta), "people"
+        return large_epsilon(total, of, self.public.label_epsilon)
 
     @cached_property
     def in_sums(self) -> dict[str, Any]:

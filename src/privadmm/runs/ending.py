@@ -19,7 +19,7 @@ from privadmm.runs import plots, private_evaluation
 from privadmm.runs.charges import absences
 from privadmm.runs.metrics import Row
 from privadmm.runs.model import Model, notices
-from privadmm.runs.recommend import delta_warning, epsilon_warning
+from privadmm.runs.recommend import delta_warning
 from privadmm.runs.rundir import RunDir
 
 # The keys that `train --json` prints, in this order; result.json has more.
@@ -153,7 +153,7 @@ def finish(
         **job.of_people,
         **summed(job, peers),
         **({} if expected is None else {"expected": expected}),
-        **({} if (problem := epsilon_warning(job)) is None else {"epsilon_warning": problem}),
+        **({} if (problem := job.weak_promise()) is None else {"epsilon_warning": problem}),
         **({} if (problem := delta_warning(job)) is None else {"delta_warning": problem}),
         **absences(job, progress, reasons),
         **({} if versions is None else {"versions": dict(versions)}),

@@ -32,7 +32,6 @@ from privadmm.runs.recommend import (
     Expected,
     Facts,
     delta_warning,
-    epsilon_warning,
     expected_fields,
     recommend,
 )
@@ -219,7 +218,7 @@ def outlook(job: Job) -> dict[str, Any]:
 def of_budget(job: Job) -> dict[str, str]:
     """The warnings of an epsilon that promises little, and of a delta that promises nothing, as far as facts tell."""
     found = dict[str, str]()
-    for name, of in (("epsilon_warning", epsilon_warning), ("delta_warning", delta_warning)):
+    for name, of in (("epsilon_warning", Job.weak_promise), ("delta_warning", delta_warning)):
         with contextlib.suppress(UndeclaredError):
             if (problem := of(job)) is not None:
                 found[name] = problem

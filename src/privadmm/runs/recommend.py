@@ -39,7 +39,7 @@ from privadmm.optim.losses import Debiased
 from privadmm.params import check_positive, check_probability, check_whole
 from privadmm.privacy import events
 from privadmm.privacy.accounting import epsilon as cost
-from privadmm.privacy.accounting import totals, worst
+from privadmm.privacy.accounting import totals
 from privadmm.privacy.calibration import Target, gdp_parameter
 from privadmm.privacy.events import Event, Gaussian, Spent
 from privadmm.privacy.meaning import large_epsilon
@@ -199,17 +199,6 @@ def warning(job: Job) -> str | None:
     return too_small(estimate, trained, job.public.parties, asked, target.delta)
 
 
-def epsilon_warning(job: Job, spends: Sequence[Spent] | None = None) -> str | None:
-    """The warning before a job whose epsilon promises little; None if it is small enough, or nothing is private.
-
-    `spends` is what each party will have released in all, where that is more than in this job.
-    """
-    adjacency = job.public.adjacency
-    if adjacency is None or job.epsilon is None or job.delta is None:
-        return None
-    return large_epsilon(job.epsilon if spends is None else worst(list(spends), job.delta), adjacency)
-
-
 def delta_warning(job: Job) -> str | None:
     """The warning before a job whose delta promises nothing; None if it is small enough, or nothing is private."""
     public = job.public
@@ -234,8 +223,8 @@ def large_delta(delta: float, count: int, what: str = "records") -> str | None:
 
 
 def warnings_of(job: Job, spends: Sequence[Spent] | None = None) -> list[str]:
-    """All warnings before a job, from public facts; `spends` as in `epsilon_warning`."""
-    found = (warning(job), epsilon_warning(job, spends), delta_warning(job))
+    """All warnings before a job, from public facts; `spends` as in `Job.weak_promise`."""
+    found = (warning(job), job.weak_promise(spends), delta_warning(job))
     return [problem for problem in found if problem is not None]
 
 

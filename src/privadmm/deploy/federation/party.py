@@ -29,6 +29,7 @@ from privadmm.deploy.federation.protocol import refused
 from privadmm.errors import ConfigError, RefusedError, show
 from privadmm.params import BAD, Doc, Rule, fields_of
 from privadmm.privacy.limits import Limits
+from privadmm.privacy.meaning import large_epsilon
 from privadmm.privacy.policy import SILENT_DAYS, Budget, Policy
 from privadmm.privacy.sums import SecureSum, usual_colluding, usual_fewest
 
@@ -110,6 +111,11 @@ class PolicyTable:
     approval_days: Annotated[
         float, Gt(0), Le(3650), Doc('of approve = "ask": for how long a decision holds, unless it says otherwise')
     ] = APPROVAL_DAYS
+
+    @property
+    def weak_promise(self) -> str | None:
+        """The warning of a budget that promises little once it is spent; None if there is none."""
+        return large_epsilon(self.epsilon, self.adjacency, self.label_epsilon)
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,7 @@ class Card:
     refusals_at: tuple[str, ...] = ()  # of a run: the ledgers whose reports have them, where it knows them
     register_is_partial: bool = False  # an earlier version kept a ledger, and recorded neither times nor refusals
     vertical: bool = False  # parties hold columns of the same people
+    epsilon_warning: str | None = None  # that an epsilon promises little, which is also the first notice
     notices: tuple[str, ...] = ()
     jobs: tuple[Mapping[str, Any], ...] = ()  # of ledgers
     results: tuple[Row, ...] = ()  # figures of the model, in a simulation

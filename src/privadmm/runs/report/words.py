@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from privadmm.engine.guarantees import AWAY
 from privadmm.privacy.accounting import printed
 from privadmm.privacy.meaning import FALSELY, ONE, large_epsilon, of_hundred, power
 from privadmm.runs.report.safe import SHORT, visible
@@ -61,10 +62,18 @@ def sentence(epsilon: float | None, delta: float | None, adjacency: str | None, 
     )
 
 
-def weak(epsilon: float | None, adjacency: str | None) -> list[str]:
-    """The warning of an epsilon that promises little, as a notice; none if it promises more, or nothing at all."""
-    problem = None if adjacency is None else large_epsilon(epsilon, adjacency)
-    return [] if problem is None else [problem]
+def weak(epsilon: float | None, views: Mapping[str, Any], people: Mapping[str, Any]) -> str | None:
+    """The warning of an epsilon that promises little; None if it promises more, or nothing at all.
+
+    The arguments are those fields of a run's result.
+    """
+    label: Any = views.get("own_server", {}).get("label")
+    if label == AWAY:
+        label = views["others"]["label"]
+    randomised = label["epsilon"] if isinstance(label, Mapping) else None
+    if (total := people.get("per_person")) is not None:
+        return large_epsilon(total, "people", randomised)
+    return large_epsilon(epsilon, views.get("adjacency") or "replace-one", randomised)
 
 
 def notation(epsilon: float, delta: float) -> str:

@@ -69,7 +69,7 @@ def of_party(folder: Path, job: Path | None) -> Iterator[Finding]:
     invited = folder / PROPOSED
     job = job or (invited if invited.is_file() else None)
     node, key = party.node, folder / party.node.key
-    yield Finding("policy", "good", f"party {party.number}, {party.policy.mode}, {', '.join(party.policy.algorithms)}")
+    yield looked("policy", lambda: policy(party))
     yield looked("versions", lambda: versions(invited_by(folder)))
     yield looked("flower", flower, "pip install 'privadmm[flower]'")
     if party.policy.mode == "deployment":
@@ -94,6 +94,13 @@ def of_party(folder: Path, job: Path | None) -> Iterator[Finding]:
     yield looked("port", lambda: port("127.0.0.1", node.port, folder, f"[node] port in {folder / FILE}"))
     yield looked("permissions", lambda: permissions(folder, ("node-key", party.party.ledger, "requests.log")))
     yield looked("disk", lambda: disk(folder))
+
+
+def policy(party: Party) -> str:
+    said = f"party {party.number}, {party.policy.mode}, {', '.join(party.policy.algorithms)}"
+    if (weak := party.policy.weak_promise) is not None:
+        raise Noted(f"{said}; {weak}")
+    return said
 
 
 def invited_by(folder: Path) -> list[tuple[str, str]]:
@@ -262,7 +269,10 @@ def proposed(place: Coordinator) -> str:
     cost = "NOT PRIVATE" if job.epsilon is None else f"epsilon = {printed(job.epsilon, '.6g')} at delta = {job.delta:g}"
     said = f"{job.algorithm.name}, {job.public.rounds} rounds, {parties} parties, {cost} for each"
     capped = less_than_asked(job.in_sums.get("secure_sum", {}))
-    return "; ".join([said, *([] if capped is None else [capped]), *evaluation_of(job), *job.caveats])
+    said = "; ".join([said, *([] if capped is None else [capped]), *evaluation_of(job), *job.caveats])
+    if (weak := job.weak_promise()) is not None:
+        raise Noted(f"{said}; {weak}")
+    return said
 
 
 def evaluation_of(job: Job) -> list[str]:

@@ -711,6 +711,28 @@ def test_the_command_writes_page_and_twin(place: Place, simulated: Path) -> None
     assert "13.6 of 100" in " ".join(people.out.split())
 
 
+def test_a_page_of_another_run_stays(place: Place, simulated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two runs called `first` have one name for their pages."""
+    monkeypatch.chdir(place.path)
+    for folder in ("a", "b"):
+        shutil.copytree(simulated, place.path / folder / "first")
+    page = place.path / "first-report.html"
+    assert place.call("report", "a/first").code == 0
+    before = page.read_bytes()
+    for again in ("a/first", place.path / "a" / "first"):
+        assert place.call("report", again).code == 0
+    assert place.call("report", "a/first").code == 0
+    refused = place.call("report", "b/first")
+    assert refused.code == 2
+    for part in ("first-report.html", "a/first", "--out"):
+        assert part in refused.err
+    assert page.read_bytes() == before
+    assert place.call("report", "b/first", "--out", page).code == 0
+    page.write_text("a page of somebody else")
+    assert place.call("report", "a/first").code == 2
+    assert page.read_text() == "a page of somebody else"
+
+
 def test_files_beside_the_original_config_are_found(place: Place) -> None:
     """A schema file changes the config's meaning: without it, or with another, the page says what is missing."""
     source, schema = write_csv(place.path / "beside.csv", *rows()), place.path / "schema.toml"

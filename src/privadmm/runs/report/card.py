@@ -3,12 +3,14 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from privadmm import __version__
 from privadmm.runs.report.charts import Chart
 
 VERSION = 1  # of the card's JSON
+ELEMENT = '<script type="application/json" id="model-card">'  # before the card in a page
 Row = Sequence[str]
 
 
@@ -106,3 +108,12 @@ def embedded(card: Card) -> str:
     for sign in "<>&":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return text
+
+
+def subject_of(page: Path) -> Path | None:
+    """The run or the ledger that the report in this file is of; None if the file is no report."""
+    try:
+        text = page.read_text(encoding="utf-8").partition(ELEMENT)[2].partition("</script>")[0]
+        return page.parent / json.loads(text)["subject"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return None

@@ -8,7 +8,7 @@ from typing import Any
 
 from privadmm.privacy.accounting import printed
 from privadmm.runs.report import charts, words
-from privadmm.runs.report.card import Budget, Card, Request, embedded
+from privadmm.runs.report.card import ELEMENT, Budget, Card, Request, embedded
 from privadmm.runs.report.head import head
 from privadmm.runs.report.safe import SHORT, safe, short, visible
 
@@ -51,7 +51,7 @@ def render(card: Card) -> str:
 {sections}</main>
 <footer><p>Made by privadmm; the same facts give the same page, byte for byte. All of it stands once more in the page \
 for machines, as a model card in JSON.</p></footer>
-<script type="application/json" id="model-card">{embedded(card)}</script>
+{ELEMENT}{embedded(card)}</script>
 </body>
 </html>
 """

@@ -272,6 +272,22 @@ def test_a_federation_names_its_parties_and_ledgers_tell_the_rest(place: Place) 
     Page(render(folder))
 
 
+def test_what_nobody_declared_is_not_called_declared(place: Place, simulated: Path) -> None:
+    made = federated(place.path, PRIVATE)
+    made.run()
+    of_federation = {name: value for name, value, _ in card_of(made.made.coordinator.folder / "runs/first").declared}
+    for name in ("[run] engine", "[parties] split", "[data] test_fraction"):
+        assert name not in of_federation
+    assert (of_federation["[algorithm] name"], of_federation["[privacy] delta"]) == ("dp_admm", "1e-05")
+    alone = {name: value for name, value, _ in card_of(simulated).declared}
+    assert "[run] engine" not in alone
+    assert alone["[parties] split"] == "even (by default)"
+    assert alone["[algorithm] rho"] == "0.1"
+    for found in (alone, of_federation):
+        assert found["[loss] name"] == "logistic (by default)"
+        assert found["[privacy] adjacency"] == "replace-one (by default)"
+
+
 def test_names_of_parties_come_from_others_and_stay_texts(place: Place) -> None:
     made = federated(place.path, PRIVATE)
     made.run()

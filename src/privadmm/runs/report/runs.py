@@ -191,7 +191,7 @@ def card_of(path: Path, views: Sequence[Json], original: Path | None) -> Card:
         results=(*declared.paid(run.result), *(declared.results(run.result, run.rows) if run.simulation else ())),
         charts=tuple(charts),
         not_drawn=tuple(not_drawn),
-        declared=tuple(declared.declarations(run.config, run.model, run.job)),
+        declared=tuple(declared.declarations(run.config, run.model, run.job, bool(run.members))),
         not_protected=tuple(not_protected(run, adversaries)),
         published=published(run),
         hashes=tuple(hashes(run)),

@@ -176,6 +176,23 @@ def test_a_secure_sum_tells_what_colluders_learn(place: Place) -> None:
     assert "cryptography" in learnt["The coordinator with up to 2 of the 5 parties, who tell all they know"]
 
 
+def test_keys_that_are_pinned_are_no_caveat(place: Place) -> None:
+    """A party of a federation takes part in secure sums only with keys that it pinned."""
+    write_npz(place.path / "data.npz", *rows(100))
+    secure = with_changes(PRIVATE, SECURE)
+    place.run(secure)
+    assert "have not pinned each other's keys" in page_of(place.out).text
+    made = federated(place.path, secure)
+    made.run()
+    out = made.made.coordinator.folder / "runs/first"
+    for _ in range(2):
+        page = page_of(out).text
+        assert "the guarantee is computational" in page.lower()
+        assert "have not pinned" not in page
+        for file in ("result.json", "model.json"):  # the second time as if it were not finished
+            (out / file).unlink(missing_ok=True)
+
+
 def test_published_noise_stands_beside_what_is_certified(place: Place) -> None:
     place.run(
         with_changes(

@@ -182,12 +182,12 @@ def tolerated(spent: Sequence[Spent]) -> int | None:
     return min((event.colluding for event in events if isinstance(event, SharedGaussian)), default=None)
 
 
-def summed(colluding: int, parties: int) -> str:
-    """What an epsilon of a secure sum does not cover, in a sentence."""
+def summed(colluding: int, parties: int, pinned: bool) -> str:
+    """What an epsilon of a secure sum does not cover, in a sentence; `pinned`: parties know each other's keys."""
+    trusted = ". Where parties have not pinned each other's keys, the coordinator must follow the protocol"
     return (
         f"the guarantee is computational ({CRYPTOGRAPHY}), and holds against a coordinator and up to {colluding} of "
-        f"the {parties} parties together: if more collude, more is lost. Where parties have not pinned each other's "
-        "keys, the coordinator must follow the protocol"
+        f"the {parties} parties together: if more collude, more is lost{'' if pinned else trusted}"
     )
 
 

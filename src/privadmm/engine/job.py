@@ -202,6 +202,10 @@ class Job:
     @property
     def caveats(self) -> list[str]:
         """What an epsilon of this job does not cover, or why there is none."""
+        return self.caveats_where()
+
+    def caveats_where(self, pinned: bool = False) -> list[str]:
+        """The caveats where parties of secure sums know each other's keys, as those of a federation do, or may not."""
         few = self.colluding
         bare = self.private and bool(self.public.columns) and self.public.label_epsilon is None
         start = self.public.start
@@ -209,7 +213,7 @@ class Job:
         return [
             *([LABELS_NOT_PROTECTED] if bare else []),
             *([STARTED_UNPROTECTED] if unprotected else []),
-            *([] if few is None else [guarantees.summed(few, self.public.parties)]),
+            *([] if few is None else [guarantees.summed(few, self.public.parties, pinned)]),
         ]
 
     @cached_property

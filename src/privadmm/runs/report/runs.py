@@ -292,6 +292,8 @@ def published(run: Run) -> Published | None:
 
 def not_protected(run: Run, adversaries: Json) -> list[str]:
     caveats = run.model.caveats if run.model is not None else run.fact("caveats", ())
+    if run.model is None and run.members and run.job is not None:
+        caveats = run.job.caveats_where(pinned=True)
     lines = [words.closed(str(line)) for line in caveats]
     own = adversaries.get("own_server", {})
     clear = [what for what, found in own.items() if found == CLEAR]

@@ -269,7 +269,9 @@ def proposed(place: Coordinator) -> str:
     cost = "NOT PRIVATE" if job.epsilon is None else f"epsilon = {printed(job.epsilon, '.6g')} at delta = {job.delta:g}"
     said = f"{job.algorithm.name}, {job.public.rounds} rounds, {parties} parties, {cost} for each"
     capped = less_than_asked(job.in_sums.get("secure_sum", {}))
-    said = "; ".join([said, *([] if capped is None else [capped]), *evaluation_of(job), *job.caveats])
+    said = "; ".join(
+        [said, *([] if capped is None else [capped]), *evaluation_of(job), *job.caveats_where(pinned=True)]
+    )
     if (weak := job.weak_promise()) is not None:
         raise Noted(f"{said}; {weak}")
     return said

@@ -274,7 +274,7 @@ def sentences(party: Party, kept: Kept, facts: Facts) -> Iterator[tuple[str, str
     own = large_epsilon(facts["epsilon"], party.policy.adjacency, party.policy.label_epsilon)
     if (problem := job.weak_promise() if job.public.columns else own) is not None:
         yield "beware", problem
-    for caveat in job.caveats:
+    for caveat in job.caveats_where(pinned=True):
         yield "beware", plain(caveat)
     yield "how rows count", bounds(party, config)
 

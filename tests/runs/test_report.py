@@ -744,6 +744,16 @@ def test_the_command_writes_page_and_twin(place: Place, simulated: Path) -> None
     assert "13.6 of 100" in " ".join(people.out.split())
 
 
+def test_a_table_says_which_rounds_it_leaves_out(simulated: Path) -> None:
+    few = card_of(simulated)
+    assert "evenly spaced" not in render(few)
+    line = charts.Series("certified", tuple((float(t), 0.1 * t) for t in range(201)))
+    chart = charts.Lines("epsilon", "Epsilon by round", "It grows.", "round", "epsilon", (line,))
+    caption, _, rows = charts.table(chart)
+    assert f"({len(rows)} of 201 rows" in caption
+    assert caption in Page(render(replace(few, charts=(chart,)))).text
+
+
 def test_a_page_of_another_run_stays(place: Place, simulated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two runs called `first` have one name for their pages."""
     monkeypatch.chdir(place.path)

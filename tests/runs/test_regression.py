@@ -42,6 +42,15 @@ def test_the_warning_of_public_facts_and_that_of_measured_records_agree(place: P
         (place.path / "away.npz").rename(place.path / "data.npz")
 
 
+def test_secure_sums_are_advised_only_where_there_are_none(place: Place) -> None:
+    for sum, advised in (("local", True), ("secure", False)):
+        config = place.config(with_changes(BAD, {"privacy": {"sum": sum, "epsilon": 0.01}}))
+        told = place.call("account", config, "--json").object["regression"]["warning"]
+        done = " ".join(place.train(config, out=place.path / sum).out.split())
+        assert "worse than a constant" in done
+        assert ('sum = "secure"' in told, "larger epsilon, secure sums" in done) == (advised, advised)
+
+
 CONSENSUS = {"name": "first_order_consensus", "step": None, "rounds": 40}
 
 

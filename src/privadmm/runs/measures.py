@@ -135,15 +135,18 @@ def evaluated_numbers(
     return {"on": which, **figures(slice(None)), "parties": by_party}
 
 
-def worse_than_constant(figures: Mapping[str, Any]) -> str | None:
-    """The warning, if a regression has a larger error on measured records than the constant that fits best."""
+def worse_than_constant(figures: Mapping[str, Any], summed: bool) -> str | None:
+    """The warning, if a regression has a larger error on measured records than the constant that fits best.
+
+    `summed`: its messages are summed securely already.
+    """
     if "rmse" not in figures or figures["rmse"] <= figures["rmse_constant"]:
         return None
     return (
         f"predictions are worse than a constant on {figures['on']} (RMSE {figures['rmse']:.3g}, and their mean has "
         f"{figures['rmse_constant']:.3g}): noise, or too few rounds, hide what the data say. Use more rows, a larger "
-        "epsilon, secure sums, or a smaller label_bound if labels allow (a simulation may look; a deployment would not "
-        "tell)"
+        f"epsilon, {'' if summed else 'secure sums, '}or a smaller label_bound if labels allow (a simulation may look; "
+        "a deployment would not tell)"
     )
 
 

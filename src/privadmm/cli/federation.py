@@ -94,26 +94,21 @@ def node(directory: Directory, health: Health = None, metrics: Metrics = None) -
     """Start the party's node and keep it up. It runs privadmm's own ClientApp, and no code that comes with a job."""
     from privadmm.deploy.federation.hub.running import marked
     from privadmm.deploy.federation.hub.supervisor import need_port
-    from privadmm.deploy.federation.keys import check_node_key, fingerprint
+    from privadmm.deploy.federation.keys import check_node_key
     from privadmm.deploy.federation.layout import node as command
     from privadmm.deploy.federation.layout import node_environment
     from privadmm.deploy.federation.party import read as read_party
     from privadmm.deploy.federation.setup import health as watch
     from privadmm.deploy.federation.setup.joining import need_ledger
-    from privadmm.deploy.federation.signing import public_of
 
     party = read_party(directory)
-    key = directory / party.node.key
-    check_node_key(key)
+    check_node_key(directory / party.node.key)
     need_ledger(party)
     with marked(directory):
         need_port("127.0.0.1", party.node.port, "this party's node", "[node] port in party.toml")
         watched(lambda: watch.of_party(party), health, metrics)
         # Whoever is not let in today may be let in tomorrow: nothing that ails a node is for ever.
-        hint = (
-            f"If it could not be activated: the coordinator has not admitted the key {fingerprint(public_of(key))} "
-            f"yet, or still counts the node of before, for a minute; `privadmm federation check {directory}` says more"
-        )
+        hint = f"`privadmm federation check {directory}` says what is wrong"
         kept_up("the node", directory, [command(party)], node_environment(party), hint)
 
 

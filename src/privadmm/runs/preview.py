@@ -282,7 +282,10 @@ def facts(config: Config, epsilon: float | None = None, delta: float | None = No
     shares = privacy.party_epsilon if epsilon is None and privacy is not None else None
     limit = delta if delta is not None or privacy is None else privacy.delta
     if (asked is None and shares is None) or limit is None:
-        raise ConfigError(f"{config.path}: there is no [privacy] epsilon and delta; give --epsilon and --delta")
+        known = {"epsilon": asked if shares is None else shares, "delta": limit}
+        missing = [name for name, value in known.items() if value is None]
+        keys, options = " and ".join(missing), " and ".join(f"--{name}" for name in missing)
+        raise ConfigError(f"{config.path}: there is no [privacy] {keys}; give {options}")
     summed = None if privacy is None else build.summed(privacy)
     held_out = records - sum(sizes) + held
     return Facts(records, shares or (asked or 0.0,) * len(sizes), limit, widths(config), summed, held_out)

@@ -191,6 +191,11 @@ def summed(colluding: int, parties: int, pinned: bool) -> str:
     )
 
 
+def so_many(colluding: int, parties: int) -> str:
+    """So many parties, beside the one whose record it is about."""
+    return f"{colluding} of the {parties} parties" if colluding < parties - 1 else "everybody else"
+
+
 def less_than_asked(sums: Mapping[str, Any]) -> str | None:
     """Why a job has a smaller epsilon than was asked for, from what `collusion` says of it; None if it has not."""
     asked, most = sums.get("asked_for"), sums.get("most_proved")

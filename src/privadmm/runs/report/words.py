@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from privadmm.engine.guarantees import AWAY
+from privadmm.engine.guarantees import AWAY, so_many
 from privadmm.privacy.accounting import printed
 from privadmm.privacy.meaning import FALSELY, ONE, large_epsilon, of_hundred, power
 from privadmm.runs.report.safe import SHORT, visible
@@ -116,8 +116,7 @@ def learners(views: Mapping[str, Any], sums: Mapping[str, Any] | None, people: M
 
 def colluding(count: int, sums: Mapping[str, Any], epsilon: float | None) -> list[str]:
     """The row of so many parties that tell the coordinator all they know."""
-    who = "everybody else" if count == sums["parties"] - 1 else f"{count} of the {sums['parties']} parties"
-    return [f"The coordinator with {who}", proved(epsilon, sums)]
+    return [f"The coordinator with {so_many(count, sums['parties'])}", proved(epsilon, sums)]
 
 
 def proved(epsilon: float | None, sums: Mapping[str, Any]) -> str:

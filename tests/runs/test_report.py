@@ -22,10 +22,12 @@ from contract_tools import Player, Recorder
 from federations import federated
 from ledgers import NOISE, ONE, POLICY, begin, opened, pay
 from privadmm.cli.views import steward
+from privadmm.cli.views.runs_of_federation import few
 from privadmm.errors import ConfigError, DataError, DivergedError, InterruptedRunError, LockedError, RefusedError
 from privadmm.privacy import meaning
 from privadmm.privacy.anchor import AnchorFile
 from privadmm.privacy.backups import Decision, backup, restore
+from privadmm.privacy.history import listed
 from privadmm.privacy.ledger import Asked, Tick
 from privadmm.privacy.refusals import recording
 from privadmm.privacy.release import Door
@@ -806,6 +808,12 @@ def test_wrong_places_are_named(place: Place, simulated: Path) -> None:
     said = place.call("report", simulated, "--json")
     assert said.code == 1
     assert "damaged" in said.object["message"]
+
+
+def test_a_name_with_a_comma_is_told_from_two_names() -> None:
+    assert words.parties(["Smith, Jones", "Clinic"]) == '"Smith, Jones", Clinic'
+    assert few(["Smith, Jones", "Clinic"]) == '"Smith, Jones", Clinic'
+    assert listed(["Smith, Jones", "Clinic"]) == '2 parties ("Smith, Jones", Clinic)'
 
 
 def test_many_parties_are_one_row_and_long_tables_are_cut(simulated: Path) -> None:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from privadmm.cli.views import screen
 from privadmm.cli.views.screen import escape
 from privadmm.data.schema import Category, Date, Number
+from privadmm.errors import apart
 from privadmm.runs.metrics import held_by
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def ignored(names: Sequence[str]) -> list[str]:
     if not names:
         return []
     more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    shown = ", ".join(names[:MOST_NAMES]) + more
+    shown = ", ".join(map(apart, names[:MOST_NAMES])) + more
     return [f"not read, since the model has no such column: {shown} (--keep NAME copies one to the predictions)"]
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from privadmm.engine.guarantees import AWAY, so_many
+from privadmm.errors import apart
 from privadmm.privacy.accounting import printed
 from privadmm.privacy.meaning import FALSELY, ONE, large_epsilon, of_hundred, power
 from privadmm.runs.report.safe import SHORT, visible
@@ -159,4 +160,4 @@ def parties(names: Sequence[str], most: int = 6) -> str:
         if list(names) == [f"party {number}" for number in range(first, first + len(names))]:
             return f"parties {numbers[0]} to {numbers[-1]}"
     more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(visible(name, SHORT) for name in names[:most]) + more
+    return ", ".join(apart(visible(name, SHORT)) for name in names[:most]) + more

@@ -35,7 +35,7 @@ from privadmm.deploy.federation.setup.symptoms import (
 from privadmm.deploy.federation.signing import public_of
 from privadmm.engine.guarantees import less_than_asked
 from privadmm.engine.job import Job
-from privadmm.errors import ConfigError, LockedError, RefusedError
+from privadmm.errors import ConfigError, LockedError, RefusedError, apart
 from privadmm.privacy.accounting import epsilon, printed, totals
 from privadmm.privacy.events import alone
 from privadmm.privacy.ledger import affordable
@@ -294,7 +294,7 @@ def node_keys(place: Coordinator) -> str:
         if not path.is_file():
             raise ConfigError(f"{path}: no such file; ask party {number} for its public key")
         check_public_key(path)
-        found.append(f"{names.get(number, f'party {number}')} {fingerprint(path.read_bytes())}")
+        found.append(f"{apart(names.get(number, f'party {number}'))} {fingerprint(path.read_bytes())}")
     return ", ".join(found)
 
 

@@ -27,7 +27,7 @@ def examples(names: Sequence[str], out: Path) -> str:
     facts: screen.Facts = [
         ("configs", f"{kinds['.toml']}, every method among them: `privadmm train {escape(str(out))}/dp_admm.toml`"),
         ("scripts", f"{kinds['.py']}: `python {escape(str(out))}/hospitals.py`"),
-        ("records", "patients.csv, and sample.csv to declare a schema from: made up, nobody's"),
+        ("records", "patients.csv, and sample.csv to declare a schema from; stays.csv: made up, nobody's"),
         ("written to", out),
     ]
     return screen.shown(screen.rows(facts))

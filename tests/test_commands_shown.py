@@ -5,13 +5,15 @@ those that a comment right before them marks,
 
     <!-- not run: WHY -->
 
-and those of the pages in ELSEWHERE. Tests that a reason names have to exist. A line ends with exit code 0, or with the
-one that its comment names ("exit code 3"). Indented lines that begin with privadmm show a form, often with words to be
-replaced: they are not run. Of what is not run, every command and option has to exist.
+and those of the pages in ELSEWHERE. A fence of any kind behind <!-- file: NAME --> is written to that file. Tests that
+a reason names have to exist. A line ends with exit code 0, or with the one that its comment names ("exit code 3").
+Indented lines that begin with privadmm show a form, often with words to be replaced: they are not run. Of what is not
+run, every command and option has to exist.
 """
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -29,6 +31,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"^    privadmm [^\n]*\n(?:    [^\n]+\n)*", re.MULTILINE)
 MARK = re.compile(r"<!-- not run: ([^>]+?) -->\s*\Z")
+FILE = re.compile(r"<!-- file: ([\w.-]+) -->\s*\Z")
 # Pages whose commands are not run from the page, and why.
 ELSEWHERE = {
     "docs/deploy.md": "several machines; tests/deploy/test_joining.py and tests/deploy/test_flower_runs.py run these",
@@ -60,10 +63,14 @@ class Block:
 
 
 def blocks_of(page: str, text: str) -> list[Block]:
-    """The fenced commands of a page, in their order."""
+    """The fenced commands of a page, in their order; a file that it shows is written by a command, too."""
     blocks = []
     for fence in FENCE.finditer(text):
-        if fence[1] == "sh":
+        if file := FILE.search(text[: fence.start()]):
+            lines = fence[2].replace("\\", r"\\").replace("\n", r"\n")
+            written = f"printf %b {shlex.quote(lines)} > {file[1]}"
+            blocks.append(Block(page, text.count("\n", 0, fence.start()) + 1, written, ""))
+        elif fence[1] == "sh":
             mark = MARK.search(text[: fence.start()])
             why = mark[1] if mark else ELSEWHERE.get(page, "")
             blocks.append(Block(page, text.count("\n", 0, fence.start()) + 1, fence[2], why))
@@ -181,6 +188,12 @@ def test_a_planted_command_is_caught(tmp_path: Path) -> None:
     assert unknown(marked) == ["planted.md:7: show has no --no-such-option"]
     (form,) = forms_of("planted.md", PLANTED)
     assert unknown(form) == ["planted.md:11: privadmm has no forget"]
+
+
+def test_a_file_that_a_page_shows_is_written(tmp_path: Path) -> None:
+    (block,) = blocks_of("p.md", '<!-- file: a.toml -->\n```toml\n[data]\npath = "it\'s\\\\here"\n```\n')
+    assert run([block], tmp_path).returncode == 0
+    assert (tmp_path / "a.toml").read_text() == '[data]\npath = "it\'s\\\\here"\n'
 
 
 def test_a_promised_exit_code_is_compared(tmp_path: Path) -> None:

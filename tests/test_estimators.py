@@ -34,6 +34,7 @@ from privadmm import (
 )
 from privadmm.errors import BudgetWarning, ConfigError, PrivadmmError
 from privadmm.optim.graphs import complete, ring
+from privadmm.privacy.meaning import large_epsilon
 from small_runs import rows
 
 X, Y = rows(n=120)
@@ -513,6 +514,45 @@ def test_a_delta_that_promises_nothing_warns() -> None:
         warnings.simplefilter("always")
         in_sums(delta=0.0024, rounds=3).fit(*easy(400))
     assert not [one for one in told if "is not below" in str(one.message)]
+
+
+def weak_promises(estimator: Any, *data: Any) -> list[str]:
+    """The warnings of a large epsilon as the estimator is fitted."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        estimator.fit(*data)
+    return [str(one.message) for one in told if "weak promise" in str(one.message)]
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 3.0, 8.0])
+@pytest.mark.parametrize("algorithm", [None, DPADMM(D_w=30.0, rho=0.1)], ids=["moments", "plain"])
+def test_a_large_epsilon_is_that_of_all_classes(algorithm: Any, epsilon: float) -> None:
+    model = private(classes=("a", "b", "c"), epsilon=epsilon, rounds=3, algorithm=algorithm)
+    said = weak_promises(model, *three_kinds())
+    assert said == [large_epsilon(model.epsilon_)] * (epsilon >= 3)
+    if said:
+        assert f"epsilon = {epsilon:g} is" in said[0]
+
+
+@pytest.mark.parametrize("classes", ["ab", "abc"])
+def test_a_large_epsilon_is_that_of_all_warm_fits(classes: str) -> None:
+    X3, y3 = three_kinds()
+    rows = np.isin(y3, list(classes))
+    model = private(classes=tuple(classes), epsilon=2.0, rounds=3, warm_start=True)
+    assert weak_promises(model, X3[rows], y3[rows]) == []
+    for _ in range(2):
+        said = weak_promises(model, X3[rows], y3[rows])
+        assert said == ([large_epsilon(model.epsilon_)] if model.epsilon_ >= 3 else [])
+    assert said
+
+
+def test_a_large_epsilon_of_a_person_or_a_label_warns() -> None:
+    split = {"columns": (1, 1, 1), "adjacency": "person", "epsilon": 2.0}
+    model = private(**split, algorithm={"name": "sharing", "ball": 5.0, "rho": 0.3})
+    said = weak_promises(model, X, Y)
+    assert model.epsilon_ < 3 <= model.epsilon_person_
+    assert said == [large_epsilon(model.epsilon_person_, "people")]
+    assert weak_promises(private(label_epsilon=5.0), X, Y) == [large_epsilon(1.0, label_epsilon=5.0)]
 
 
 def test_randomised_labels() -> None:

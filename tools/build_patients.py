@@ -1,4 +1,4 @@
-"""Make up the patients of examples/sample.csv and examples/patients.csv: nobody's records, from a seed.
+"""Make up the patients of examples/sample.csv, patients.csv and stays.csv: nobody's records, from a seed.
 
 python tools/build_patients.py [FOLDER]     # examples, if left out
 """
@@ -13,6 +13,7 @@ from pathlib import Path
 
 COLUMNS = ("age", "sex", "ward", "visits", "hospital", "readmitted")
 SIZES = {"sample.csv": 200, "patients.csv": 3000}
+STAYS = ("age", "urgent", "ward", "hospital", "extra_days")
 HOSPITALS = ("north", "south", "lakeside")
 
 
@@ -25,14 +26,25 @@ def patients(count: int, rng: random.Random) -> Iterator[tuple[object, ...]]:
         yield age, sex, ward, visits, hospital, "yes" if rng.random() < 1 / (1 + math.exp(-risk)) else "no"
 
 
+def stays(count: int, rng: random.Random) -> Iterator[tuple[object, ...]]:
+    """Rows with a number to predict: by how many days a patient stayed longer than was planned."""
+    for _ in range(count):
+        age, urgent = rng.randint(18, 99), rng.choice(("no", "yes"))
+        ward, hospital = rng.choice("abc"), rng.choice(HOSPITALS)
+        days = (age - 58) / 12 + (3 if urgent == "yes" else -3) + (ward == "c") + rng.gauss(0, 1.5)
+        yield age, urgent, ward, hospital, f"{max(-10.0, min(10.0, days)):.1f}"
+
+
 def files() -> dict[str, str]:
-    """The two files: a sample to declare a schema from, and the records to train on."""
+    """A sample to declare a schema from, and records to train on: with two classes, and with a number to predict."""
     rng, made = random.Random(0), {}
     for name, count in SIZES.items():
         text = StringIO(newline="")
         csv.writer(text, lineterminator="\n").writerows([COLUMNS, *patients(count, rng)])
         made[name] = text.getvalue()
-    return made
+    text = StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows([STAYS, *stays(3000, rng)])
+    return made | {"stays.csv": text.getvalue()}
 
 
 if __name__ == "__main__":

@@ -119,6 +119,11 @@ def show(value: object) -> str:
     return "a table" if isinstance(value, dict) else str(value)
 
 
+def apart(name: str) -> str:
+    """A name for a list with commas between: in quotation marks if there is a comma in it."""
+    return f'"{name}"' if "," in name else name
+
+
 def listed(words: Sequence[str], last: str = "or") -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
 

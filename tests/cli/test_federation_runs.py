@@ -186,6 +186,20 @@ def test_the_exit_code_is_the_run_s(ended: dict[str, Any], code: int, folder: Pa
     assert place.call("federation", "status", folder).code == code
 
 
+def test_a_run_before_parties_are_admitted(folder: Path, place: Place) -> None:
+    """It says so at once, and with which command they are, whether or not a SuperLink runs."""
+    keys = sorted((folder / "nodes").glob("*.pub"))
+    keys[1].unlink()
+    said = place.call("federation", "run", folder)
+    assert (said.code, "party 1 is not admitted" in said.err) == (1, True), said.err
+    for key in (keys[0], keys[2]):
+        key.unlink()
+    said = place.call("federation", "run", folder)
+    assert said.code == 1
+    assert "nobody is admitted" in said.err
+    assert f"privadmm federation admit {folder}" in said.err
+
+
 def test_what_cannot_be_started(folder: Path, place: Place) -> None:
     for words, code, what in [
         ((folder,), 1, "no SuperLink listens at 127.0.0.1:"),

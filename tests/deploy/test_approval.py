@@ -426,6 +426,11 @@ JOBS: dict[str, tuple[Any, list[str]]] = {
     "secure sums": (with_changes(SUMMED, {"parties": {"count": 5}}), ["sums over at least 5", "collude"]),
     "columns": (SHARING, ["one person's whole row"]),
     "labels": ({"privacy": {"label_epsilon": 2.0}}, ["with noise added"]),
+    "weak labels": ({"privacy": {"label_epsilon": 5.0}}, ["beware label_epsilon = 5 is a weak promise"]),
+    "weak columns": (
+        with_changes(SHARING, {"privacy": {"epsilon": 2.0}}),  # which is over 3 at three parties together
+        ["is a weak promise: somebody who takes a suspicion about one person's rows at all parties"],
+    ),
     "not private": (
         {"algorithm": {"name": "admm_star", "D_w": None}, "privacy": None},
         ["WITHOUT any noise", "NOTHING is protected"],

@@ -14,10 +14,11 @@ from privadmm.deploy.federation.hub import supervisor
 
 pytest.importorskip("flwr", reason="the extra flower is not installed: pip install 'privadmm[flower]'")
 import httpx
+from flwr.supercore.error.base import ApiErrorCode
 from flwr.supercore.retry import make_simple_http_retry_invoker
 from flwr.supernode import fleet_http_connection, start_client_internal
 
-from privadmm.deploy.flower.connection import Connection, hush, tell_connection
+from privadmm.deploy.flower.connection import NOT_LET_IN, Connection, hush, tell_connection
 
 LOST = httpx.ConnectError("[Errno 111] Connection refused")
 
@@ -43,7 +44,9 @@ class Requests:
 
         self.fails = 0
         self.main: Any = SimpleNamespace(_init_connection=begin)
-        self.fleet: Any = SimpleNamespace(make_simple_http_retry_invoker=make_simple_http_retry_invoker)
+        self.fleet: Any = SimpleNamespace(
+            make_simple_http_retry_invoker=make_simple_http_retry_invoker, flwr_exit=lambda code, message: None
+        )
         tell_connection(self.main, self.fleet, connection)
         self.invoker = self.fleet.make_simple_http_retry_invoker()
         self.invoker.wait_function = lambda seconds: None
@@ -62,6 +65,8 @@ class Requests:
 def test_flower_has_what_is_replaced() -> None:
     assert callable(start_client_internal._init_connection)
     assert callable(fleet_http_connection.make_simple_http_retry_invoker)
+    assert callable(fleet_http_connection.flwr_exit)
+    assert f"[code: {ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED}]" == NOT_LET_IN
     invoker = make_simple_http_retry_invoker()
     assert callable(invoker.on_success)
     assert callable(invoker.on_backoff)
@@ -93,6 +98,15 @@ def test_a_superlink_that_is_not_there_yet(connection: Connection, said: list[st
         assert "with the key SHA256:abc" in said[1]
 
 
+def test_a_node_that_is_not_admitted_says_what_to_do(connection: Connection, said: list[str]) -> None:
+    requests = Requests(connection)
+    requests.fleet.flwr_exit(305, "Failed to initialize the connection to the SuperLink.\nanother reason")
+    assert said == []
+    requests.fleet.flwr_exit(305, f"Failed to initialize the connection to the SuperLink.\n{NOT_LET_IN} Failed")
+    for word in ("party 0 is not let in", "hub.example:9100", "SHA256:abc", "reply.toml", "privadmm federation admit"):
+        assert word in said[0]
+
+
 def test_flowers_warning_for_every_try_is_left_out(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -107,6 +121,7 @@ def test_flowers_warning_for_every_try_is_left_out(
     hush()
     with caplog.at_level(logging.INFO):
         logger.warning("Connection attempt failed, retrying in %.2f seconds", 1.0)
+        logger.error("Exit Code: 305\nFailed to initialize the connection.\n[code: 2004] Failed to activate SuperNode.")
         logger.warning("something else")
         server.info("Uvicorn running")
         server.error("a fault")

@@ -188,7 +188,11 @@ def refusing(made: Federated, **options: Any) -> str:
     ("before", "after", "told"),
     [
         ('mode = "simulation"', 'mode = "deployment"', "noise from a seed protects nobody"),
-        ("minimum_parties = 2", "minimum_parties = 4", "minimum_parties = 4 and the job 3"),
+        (
+            "minimum_parties = 2",
+            "minimum_parties = 4",
+            "minimum_parties = 4 and the job 3; it holds for every job, whatever fewest",
+        ),
         ('algorithms = ["dp_admm"]', 'algorithms = ["pvp", "dvp"]', "allows pvp, dvp and not dp_admm"),
         ("\nrow_bound = 2.0\nepsilon", "\nrow_bound = 1.0\nepsilon", "row_bound = 1 and the job to 2"),
         (

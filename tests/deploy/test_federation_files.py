@@ -17,18 +17,21 @@ from typing import Any
 import pytest
 
 from privadmm.config.file import read
+from privadmm.config.sections import PrivacyTable
 from small_runs import PRIVATE, SECURE, Outcome, Place, wait_for, with_changes
 
 pytest.importorskip("cryptography")
 from privadmm.deploy.federation import keys
 from privadmm.deploy.federation.hub.supervisor import keep_up, need_port
 from privadmm.deploy.federation.layout import Coordinator
+from privadmm.deploy.federation.party import PolicyTable
 from privadmm.deploy.federation.party import read as read_party
 from privadmm.deploy.federation.proposal import neutral, written
 from privadmm.deploy.federation.setup import doctor
 from privadmm.deploy.federation.setup.deployed import deployed, differences
 from privadmm.deploy.federation.setup.invitation import read_invitation
 from privadmm.errors import ConfigError
+from privadmm.params import fields_of
 
 PORT = 9177
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -78,6 +81,15 @@ def test_what_init_makes_is_good(place: Place, made: Path) -> None:
     for folder in made.glob("party-*"):
         assert read_party(folder).node.superlink == f"127.0.0.1:{PORT}"
         assert (folder / "node-key").stat().st_mode & 0o077 == 0
+
+
+def test_minimum_parties_and_fewest_are_told_apart() -> None:
+    """The first is of every job, the second of secure sums: each names the other."""
+    own = fields_of(PolicyTable)
+    assert "every job" in own["minimum_parties"].doc
+    assert "fewest" in own["minimum_parties"].doc
+    assert "minimum_parties" in own["fewest"].doc
+    assert "minimum_parties" in fields_of(PrivacyTable)["fewest"].doc
 
 
 def test_a_party_is_told_what_was_not_read_as_it_stood(place: Place, made: Path) -> None:

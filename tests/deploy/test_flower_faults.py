@@ -246,7 +246,7 @@ def test_a_coordinator_that_forges_a_round_and_brings_its_own_code(made: Deploye
 
 
 STRANGERS = {
-    "a key that nobody registered": "Failed to activate SuperNode",
+    "a key that nobody registered": "is not let in by the SuperLink",
     "another authority": "CERTIFICATE_VERIFY_FAILED",
     "plain text": "Server disconnected",
 }

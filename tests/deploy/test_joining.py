@@ -4,6 +4,7 @@ import io
 import json
 import os
 import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from federations import OWN_FILES, Desks, Federated, node_key, own_csv, public_half
 from privadmm.config.file import read
+from privadmm.privacy.meaning import large_epsilon
 from small_runs import Outcome, Place
 
 pytest.importorskip("cryptography")
@@ -38,7 +40,7 @@ class Organisations:
     def __init__(self, place: Place, text: str = OWN_FILES, count: int = COUNT, words: tuple[str, ...] = ()) -> None:
         self.place, self.root, self.fed = place, place.path, place.path / "hub" / "federation"
         (self.root / "config.toml").write_text(text.format(count=count, more=""))
-        self.call("init", self.root / "config.toml", "--out", self.fed, "--host", "hub.example", *words)
+        self.made = self.call("init", self.root / "config.toml", "--out", self.fed, "--host", "hub.example", *words)
         self.coordinator = Coordinator(self.fed / "coordinator")
 
     def call(self, *words: Any, code: int = 0) -> Outcome:
@@ -96,6 +98,19 @@ def test_three_organisations_train_from_files_that_travel(place: Place) -> None:
         party = read_party(all_of_them.own(number))
         assert (party.party.records, party.party.name) == (10 + number, f"Clinic {number}")
         assert party.node.superlink == "hub.example:9100"
+
+
+def test_a_large_budget_is_warned_of_where_it_becomes_a_policy(place: Place) -> None:
+    weak, large = f"warning: {large_epsilon(8.0)}\n", OWN_FILES.replace("epsilon = 1.0", "epsilon = 8.0")
+    assert "weak promise" not in place.call("federation", "check", Organisations(place).fed).out
+    again = replace(place, path=place.path / "again")
+    again.path.mkdir()
+    all_of_them = Organisations(again, large)
+    assert all_of_them.made.err == weak
+    joined = all_of_them.join(0)
+    assert joined.err == weak
+    assert "weak promise" in place.call("federation", "check", all_of_them.own(0)).out
+    assert "weak promise" in place.call("federation", "check", all_of_them.fed).out
 
 
 def test_private_keys_never_travel(place: Place) -> None:

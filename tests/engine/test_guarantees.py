@@ -15,11 +15,13 @@ from cases import CASES, DIM, PRIVATE, Case, named, shards
 from contract_tools import Measuring
 from privadmm.algorithms.dp_admm import DPADMM
 from privadmm.algorithms.first_order_consensus import FirstOrderConsensus
+from privadmm.cli.views.jobs import shown_epsilon
 from privadmm.data.shards import Shards
 from privadmm.engine.guarantees import (
     BARE,
     CLEAR,
     at_two_parties,
+    collusion,
     counted_again,
     label_epsilon,
     label_plan,
@@ -35,7 +37,7 @@ from privadmm.engine.sums import if_colluding
 from privadmm.optim import graphs
 from privadmm.optim.losses import Debiased, HalfLogistic, Logistic
 from privadmm.optim.regularizers import L2
-from privadmm.privacy.accounting import delta_curve, epsilon, most_epsilon, printed, sort, totals
+from privadmm.privacy.accounting import delta_curve, epsilon, least_delta, most_epsilon, printed, sort, totals
 from privadmm.privacy.calibration import COVER, Target, gdp_parameter, scaled
 from privadmm.privacy.curves import gdp_epsilon
 from privadmm.privacy.events import (
@@ -46,6 +48,7 @@ from privadmm.privacy.events import (
     GammaOutput,
     Gaussian,
     GaussianObjective,
+    Lost,
     NotPrivate,
     RandomizedResponse,
     SharedGaussian,
@@ -349,7 +352,35 @@ def test_an_epsilon_beyond_the_proof_is_capped_and_said() -> None:
     assert printed(most) in said
     assert less_than_asked(plain.in_sums["secure_sum"]) is None
     assert less_than_asked({}) is None
-    assert math.isinf(most_epsilon(((Gaussian(9.0), 4),), 1e-6))  # noise of its own in a simulation has no grid
+    assert math.isinf(most_epsilon(((Gaussian(9.0), 4),), 1e-6) or 0.0)  # noise of its own in a simulation has no grid
+
+
+def test_where_nothing_is_proved_no_epsilon_is_the_most() -> None:
+    """An epsilon of 0 would be perfect privacy."""
+    spent: Spent = ((SharedGaussian(1e6, 1, 5), 100),)
+    least = least_delta(spent)
+    assert most_epsilon(spent, 1.0001 * least) is not None
+    for delta in (0.9999 * least, least / 1e3, 0.0):
+        assert math.isinf(epsilon(spent, delta))
+        assert most_epsilon(spent, delta) is None
+    assert most_epsilon(((NotPrivate("in the clear"), 1),), 1e-6) is None
+    lost: Spent = ((Lost(1.0, 1e-6), 1),)
+    assert most_epsilon(lost, 1e-6) is None
+    assert math.isinf(epsilon(lost, 1e-6))
+    facts = {"asked_for": 1.0, "most_proved": None, "sums": 100}
+    assert "none is proved" in (less_than_asked(facts) or "")
+
+
+def test_nothing_is_proved_where_a_start_and_a_job_have_too_many_sums() -> None:
+    first = Job(FirstOrderConsensus(), summed(10, 3))
+    (spent,) = set(totals(first.plan, 10))
+    delta = 1.5 * least_delta(spent)  # enough for one job, and not for two
+    one = Job(FirstOrderConsensus(), summed(10, 3, delta=delta))
+    two = collusion(one.public, [merge(costs, costs) for costs in one.costs])
+    assert one.in_sums["secure_sum"]["most_proved"] > 0
+    assert two["most_proved"] is None
+    assert "none is proved" in (less_than_asked(two) or "")
+    assert "0" not in shown_epsilon(None, two["most_proved"])
 
 
 def test_noise_of_its_own_composes_at_two_parties() -> None:

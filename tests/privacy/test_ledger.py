@@ -17,7 +17,8 @@ from privadmm.engine.block import beside, cluster, open_block, reopen_block
 from privadmm.engine.mail import Mail
 from privadmm.errors import ConfigError, LedgerError, RefusedError
 from privadmm.privacy import chain
-from privadmm.privacy.accounting import epsilon
+from privadmm.privacy.accounting import epsilon, printed
+from privadmm.privacy.calibration import gdp_parameter
 from privadmm.privacy.events import Gaussian, NotPrivate
 from privadmm.privacy.ledger import Ledger, MemoryLedger, Statement, Tick, export
 from privadmm.privacy.ledger_file import connect
@@ -45,6 +46,26 @@ def test_a_budget_is_spent_to_the_last_release_that_fits(make: Callable[[Path], 
         pay(ledger, paid)
     assert ledger.spent(0) == ((HALF, paid),)
     assert ledger.spent(1) == ()
+
+
+@both_ledgers
+def test_a_refusal_names_what_is_spent_and_asked_and_what_to_do(make: Callable[[Path], Ledger], tmp_path: Path) -> None:
+    one = Gaussian(1 / gdp_parameter(1.0, 1e-5))  # which costs the whole budget
+    ledger = make(tmp_path)
+    with pytest.raises(
+        RefusedError, match=r"0 is spent.*asks for 1\.\d+.*ask for a smaller epsilon, or ask the party's"
+    ):
+        pay(ledger, 0, event=Gaussian(0.9 * one.ratio))
+    pay(ledger, 0, event=one)
+    with pytest.raises(RefusedError, match=r"may spend epsilon = 1 in all") as refused:
+        pay(ledger, 1)
+    for part in (
+        "; 1 is spent",
+        f"asks for {printed(epsilon(((HALF, 1),), 1e-5), '.6g')},",
+        "the budget is spent; ask",
+    ):
+        assert part in str(refused.value)
+    assert "ledger amend" in str(refused.value)
 
 
 @both_ledgers

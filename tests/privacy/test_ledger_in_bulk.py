@@ -55,10 +55,13 @@ class OneByOne:
         spans = [(tally(others, mine), budget.epsilon, "in all"), (mine, self.policy.per_job, "for one job")]
         for before, limit, span in spans:
             if limit is not None and (after := epsilon(tally(before, charge), budget.delta)) > limit:
+                spent, asked = (printed(epsilon(one, budget.delta), ".6g") for one in (before, charge))
                 raise RefusedError(
                     f"party {party} may spend epsilon = {limit:.6g} {span} at delta = {budget.delta:g}; "
-                    f"{printed(epsilon(before, budget.delta), '.6g')} is spent or set aside, and this would bring it "
-                    f"to {printed(after, '.6g')}. Nothing more was released: ask for a smaller epsilon"
+                    f"{spent} is spent or set aside, and this asks for {asked}, which would bring it to "
+                    f"{printed(after, '.6g')}. Nothing more was released: "
+                    f"{'ask for a smaller epsilon, or ask' if float(spent) < limit else 'the budget is spent; ask'} "
+                    "the party's steward for a larger budget (`privadmm ledger amend`)"
                 )
 
     def reserve(self, job: str, charges: Mapping[int, Spent], path: Path) -> None:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from privadmm.privacy.accounting import printed
 from privadmm.privacy.meaning import LARGE, large_epsilon, of_hundred, power, sure
-from small_runs import PRIVATE, RECORDS, Place, with_changes
+from small_runs import PRIVATE, RECORDS, SHARING, Place, Tables, with_changes
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0, 8.0])
@@ -37,6 +38,61 @@ def test_nothing_is_rounded_to_certainty(epsilon: float) -> None:
 
 def test_the_warning_names_what_is_protected() -> None:
     assert "one label " in (large_epsilon(4.0, "label") or "")
+
+
+def test_one_sentence_tells_of_a_record_and_of_its_label() -> None:
+    both = large_epsilon(4.0, label_epsilon=5.0) or ""
+    assert both.startswith("epsilon = 4 and label_epsilon = 5 are weak promises")
+    assert f"{of_hundred(sure(4.0))} % sure of it" in both
+    assert f"{of_hundred(sure(5.0))} % sure of one about one label" in both
+    assert (large_epsilon(1.0, label_epsilon=5.0) or "").startswith("label_epsilon = 5 is a weak promise")
+    assert large_epsilon(2.0, label_epsilon=2.0) is None
+
+
+# At each of three parties a person loses 2, and over 3 at all of them together.
+PERSON = with_changes(PRIVATE, {**SHARING, "privacy": {"adjacency": "person", "epsilon": 2.0, "label_epsilon": 1.0}})
+LABELS = with_changes(PRIVATE, {"privacy": {"label_epsilon": 5.0}})
+
+
+@pytest.mark.parametrize(
+    ("tables", "words"),
+    [(PERSON, "about one person's rows at all parties together"), (LABELS, "label_epsilon = 5 is a weak promise")],
+    ids=["person", "label"],
+)
+def test_commands_warn_of_what_a_person_or_a_label_loses(tables: Tables, words: str, place: Place) -> None:
+    config = place.config(tables)
+    for command in ("account", "plan"):
+        assert words in place.call(command, config, "--records", RECORDS, "--json").object["epsilon_warning"]
+        assert " ".join(place.call(command, config, "--records", RECORDS).out.split()).count("weak promise") == 1
+    said = place.call("train", config, "--out", place.out, "--json")
+    assert words in said.object["epsilon_warning"]
+    assert said.err.count("weak promise") == 1
+    page = place.path / "report.html"
+    assert " ".join(place.call("report", place.out, "--out", page).out.split()).count("weak promise") == 1
+    card = json.loads(page.with_suffix(".json").read_text())
+    assert words in card["epsilon_warning"]
+    assert card["epsilon_warning"] == said.object["epsilon_warning"]
+    assert sum("weak promise" in line for line in card["notices"]) == 1
+    if tables is PERSON:
+        total = said.object["per_person"]
+        assert said.object["epsilon"] < LARGE <= total
+        assert f"epsilon = {printed(total)} is" in card["epsilon_warning"]
+
+
+def test_a_ledger_and_its_page_warn_of_a_large_budget(place: Place) -> None:
+    for name, words, weak in (
+        ("small", ("--epsilon", 1), None),
+        ("large", ("--epsilon", 8), large_epsilon(8.0)),
+        ("labels", ("--epsilon", 1, "--label-epsilon", 6), large_epsilon(1.0, label_epsilon=6.0)),
+    ):
+        ledger = place.path / f"{name}.sqlite"
+        said = place.call("ledger", "create", ledger, "--parties", 1, "--delta", 1e-6, *words)
+        assert said.err == ("" if weak is None else f"warning: {weak}\n")
+    said = place.call("ledger", "amend", place.path / "small.sqlite", "--because", "more", "--epsilon", 4)
+    assert said.err == f"warning: {large_epsilon(4.0)}\n"
+    page = place.path / "report.html"
+    place.call("report", place.path / "labels.sqlite", "--out", page)
+    assert json.loads(page.with_suffix(".json").read_text())["epsilon_warning"] == large_epsilon(0.0, label_epsilon=6.0)
 
 
 WORDS = {"account": (), "plan": (), "recommend": (), "train": ("--out",)}

@@ -221,6 +221,19 @@ def test_a_schema_that_lists_the_parties_says_how_many_there_are(quick: Place) -
     assert configs.read(config).parties.count == 4
 
 
+def test_a_class_with_a_comma_stands_in_quotes(quick: Place) -> None:
+    config = quick.path / "jobs" / "config.toml"
+    (quick.path / "schema.toml").write_text('age = [0, 110]\nward = ["a", "b", "c"]\n')
+    words = ("--schema", quick.path / "schema.toml", "--records", 80, "--label", "readmitted", *FACTS)
+    given = ("init", config, "--source", quick.path / "patients.csv", *words, "--classes")
+    refused = quick.call(*given, "no, never,yes")
+    assert refused.code == 2
+    assert "double quotes" in refused.err
+    done = quick.call(*given, '"no, never", yes')
+    assert done.code == 0, done.err
+    assert configs.read(config).data.classes == ("no, never", "yes")
+
+
 KNOWN = ("--classes", "no,yes", "--records", 80)
 
 

@@ -47,6 +47,30 @@ def patients(tmp_path: Path) -> Path:
     return path
 
 
+def test_what_differs_only_in_case_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "p.csv"
+    path.write_text(
+        table(
+            Age=lambda row: row % 7,
+            age=lambda row: row % 5,
+            ward=lambda row: ["north", "North", "south"][row % 3],
+            Ill=lambda row: row % 9,
+            ill=lambda row: ["no", "yes"][row % 2],
+        )
+    )
+    one = declare(path, "ill")
+    said = {name: [note.text for note in one.notes if note.column == name] for name in ("Age", "age", "ward", "Ill")}
+    for name, other in (("Age", "'age'"), ("age", "'Age'"), ("ward", "'North' and 'north'"), ("Ill", "'ill'")):
+        (text,) = [text for text in said[name] if "only in case" in text]
+        assert other in text
+    assert set(one.columns) == {"Age", "age", "ward", "Ill"}  # nothing is decided for whoever owns the file
+    path.write_text(table(age=lambda row: row % 5, ill=lambda row: ["no", "yes", "Yes"][row % 3]))
+    with pytest.raises(DataError, match=r"3 different values.*'Yes' and 'yes' differ only in case"):
+        declare(path, "ill")
+    path.write_text(table(age=lambda row: row % 5, ill=lambda row: ["yes", "Yes"][row % 2]))
+    assert any("'Yes' and 'yes' differ only in case" in note.text for note in declare(path, "ill").notes)
+
+
 def found(path: Path, **options: Any) -> Declared:
     return declare(path, "readmitted", most=25, **options)
 

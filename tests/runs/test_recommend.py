@@ -40,7 +40,7 @@ from privadmm.runs.recommend import (
     recommend,
     warning,
 )
-from small_runs import PRIVATE, Place, rows, with_changes
+from small_runs import CLEAR, PRIVATE, RECORDS, Place, rows, with_changes
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DELTA = 1e-6
@@ -339,6 +339,20 @@ def test_several_classes_are_warned_of_once() -> None:
     with pytest.warns(BudgetWarning) as heard:
         model.fit(X, (y + np.arange(90)) % 3)
     assert len(heard) == 1
+
+
+def test_what_is_missing_is_named_by_an_option_that_there_is(place: Place) -> None:
+    for words, missing in (
+        (("frontier",), {"--records", "--parties"}),
+        (("frontier", "--records", 800), {"--parties"}),
+        (("recommend", "--parties", 3), {"--records", "--epsilon"}),
+    ):
+        said = place.call(*words)
+        assert said.code == 2
+        assert {option for option in ("--records", "--parties", "--epsilon") if option in said.err} == missing
+    config = place.config(CLEAR)
+    assert "--delta" in (said := place.call("frontier", config, "--records", RECORDS).err)
+    assert "--epsilon" not in said
 
 
 @pytest.mark.parametrize(("records", "parties"), [(800, 10), (3000, 3), (40_000, 2)])

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from privadmm import ADMMRegressor, FitWarning
 from small_runs import PRIVATE, Place, no_plots, result, with_changes
 
 N, BOUND = 600, 4.0
@@ -42,6 +43,15 @@ def test_the_warning_of_public_facts_and_that_of_measured_records_agree(place: P
         (place.path / "away.npz").rename(place.path / "data.npz")
 
 
+def test_secure_sums_are_advised_only_where_there_are_none(place: Place) -> None:
+    for sum, advised in (("local", True), ("secure", False)):
+        config = place.config(with_changes(BAD, {"privacy": {"sum": sum, "epsilon": 0.01}}))
+        told = place.call("account", config, "--json").object["regression"]["warning"]
+        done = " ".join(place.train(config, out=place.path / sum).out.split())
+        assert "worse than a constant" in done
+        assert ('sum = "secure"' in told, "larger epsilon, secure sums" in done) == (advised, advised)
+
+
 CONSENSUS = {"name": "first_order_consensus", "step": None, "rounds": 40}
 
 
@@ -56,7 +66,20 @@ def test_so_small_an_epsilon_that_nothing_is_learned_warns_though_there_is_no_no
     assert told["learned"] < 0.2
     assert "hardly better than a constant" in told["warning"]
     done = place.train(config)
-    assert result(place.out)["evaluation"]["r2"] < 0.2, done.out
+    found = result(place.out)["evaluation"]["r2"]
+    assert found < 0.2, done.out
+    assert ("hardly better than a constant" in " ".join(done.out.split())) is (0 <= found < 0.1)
+
+
+@pytest.mark.parametrize("epsilon", [1e-5, 0.0005, 0.001])
+def test_a_fit_with_so_small_an_epsilon_warns_too(epsilon: float) -> None:
+    X = np.random.default_rng(0).normal(size=(N, 3))
+    model = ADMMRegressor(
+        **{"label_bound": BOUND, "radius": BOUND, "row_bound": 3.0, "epsilon": epsilon, "parties": 3},
+        **{"algorithm": "first_order_consensus", "rounds": 40, "random_state": 0},
+    )
+    with pytest.warns(FitWarning, match=r"predictions are (worse|hardly better) than a constant"):
+        model.fit(X, X @ np.array([1.0, -0.5, 0.3]))
 
 
 def test_a_method_that_runs_away_where_rows_share_a_direction_warns(place: Place) -> None:

@@ -22,10 +22,12 @@ from contract_tools import Player, Recorder
 from federations import federated
 from ledgers import NOISE, ONE, POLICY, begin, opened, pay
 from privadmm.cli.views import steward
+from privadmm.cli.views.runs_of_federation import few
 from privadmm.errors import ConfigError, DataError, DivergedError, InterruptedRunError, LockedError, RefusedError
 from privadmm.privacy import meaning
 from privadmm.privacy.anchor import AnchorFile
 from privadmm.privacy.backups import Decision, backup, restore
+from privadmm.privacy.history import listed
 from privadmm.privacy.ledger import Asked, Tick
 from privadmm.privacy.refusals import recording
 from privadmm.privacy.release import Door
@@ -176,6 +178,23 @@ def test_a_secure_sum_tells_what_colluders_learn(place: Place) -> None:
     assert "cryptography" in learnt["The coordinator with up to 2 of the 5 parties, who tell all they know"]
 
 
+def test_keys_that_are_pinned_are_no_caveat(place: Place) -> None:
+    """A party of a federation takes part in secure sums only with keys that it pinned."""
+    write_npz(place.path / "data.npz", *rows(100))
+    secure = with_changes(PRIVATE, SECURE)
+    place.run(secure)
+    assert "have not pinned each other's keys" in page_of(place.out).text
+    made = federated(place.path, secure)
+    made.run()
+    out = made.made.coordinator.folder / "runs/first"
+    for _ in range(2):
+        page = page_of(out).text
+        assert "the guarantee is computational" in page.lower()
+        assert "have not pinned" not in page
+        for file in ("result.json", "model.json"):  # the second time as if it were not finished
+            (out / file).unlink(missing_ok=True)
+
+
 def test_published_noise_stands_beside_what_is_certified(place: Place) -> None:
     place.run(
         with_changes(
@@ -270,6 +289,22 @@ def test_a_federation_names_its_parties_and_ledgers_tell_the_rest(place: Place) 
     assert folder.epsilon == pytest.approx(1.0, rel=1e-6)
     assert len([name for name, _, _ in folder.declared if name == "budget"]) == 1  # alike: told once
     Page(render(folder))
+
+
+def test_what_nobody_declared_is_not_called_declared(place: Place, simulated: Path) -> None:
+    made = federated(place.path, PRIVATE)
+    made.run()
+    of_federation = {name: value for name, value, _ in card_of(made.made.coordinator.folder / "runs/first").declared}
+    for name in ("[run] engine", "[parties] split", "[data] test_fraction"):
+        assert name not in of_federation
+    assert (of_federation["[algorithm] name"], of_federation["[privacy] delta"]) == ("dp_admm", "1e-05")
+    alone = {name: value for name, value, _ in card_of(simulated).declared}
+    assert "[run] engine" not in alone
+    assert alone["[parties] split"] == "even (by default)"
+    assert alone["[algorithm] rho"] == "0.1"
+    for found in (alone, of_federation):
+        assert found["[loss] name"] == "logistic (by default)"
+        assert found["[privacy] adjacency"] == "replace-one (by default)"
 
 
 def test_names_of_parties_come_from_others_and_stay_texts(place: Place) -> None:
@@ -711,6 +746,38 @@ def test_the_command_writes_page_and_twin(place: Place, simulated: Path) -> None
     assert "13.6 of 100" in " ".join(people.out.split())
 
 
+def test_a_table_says_which_rounds_it_leaves_out(simulated: Path) -> None:
+    few = card_of(simulated)
+    assert "evenly spaced" not in render(few)
+    line = charts.Series("certified", tuple((float(t), 0.1 * t) for t in range(201)))
+    chart = charts.Lines("epsilon", "Epsilon by round", "It grows.", "round", "epsilon", (line,))
+    caption, _, rows = charts.table(chart)
+    assert f"({len(rows)} of 201 rows" in caption
+    assert caption in Page(render(replace(few, charts=(chart,)))).text
+
+
+def test_a_page_of_another_run_stays(place: Place, simulated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two runs called `first` have one name for their pages."""
+    monkeypatch.chdir(place.path)
+    for folder in ("a", "b"):
+        shutil.copytree(simulated, place.path / folder / "first")
+    page = place.path / "first-report.html"
+    assert place.call("report", "a/first").code == 0
+    before = page.read_bytes()
+    for again in ("a/first", place.path / "a" / "first"):
+        assert place.call("report", again).code == 0
+    assert place.call("report", "a/first").code == 0
+    refused = place.call("report", "b/first")
+    assert refused.code == 2
+    for part in ("first-report.html", "a/first", "--out"):
+        assert part in refused.err
+    assert page.read_bytes() == before
+    assert place.call("report", "b/first", "--out", page).code == 0
+    page.write_text("a page of somebody else")
+    assert place.call("report", "a/first").code == 2
+    assert page.read_text() == "a page of somebody else"
+
+
 def test_files_beside_the_original_config_are_found(place: Place) -> None:
     """A schema file changes the config's meaning: without it, or with another, the page says what is missing."""
     source, schema = write_csv(place.path / "beside.csv", *rows()), place.path / "schema.toml"
@@ -741,6 +808,12 @@ def test_wrong_places_are_named(place: Place, simulated: Path) -> None:
     said = place.call("report", simulated, "--json")
     assert said.code == 1
     assert "damaged" in said.object["message"]
+
+
+def test_a_name_with_a_comma_is_told_from_two_names() -> None:
+    assert words.parties(["Smith, Jones", "Clinic"]) == '"Smith, Jones", Clinic'
+    assert few(["Smith, Jones", "Clinic"]) == '"Smith, Jones", Clinic'
+    assert listed(["Smith, Jones", "Clinic"]) == '2 parties ("Smith, Jones", Clinic)'
 
 
 def test_many_parties_are_one_row_and_long_tables_are_cut(simulated: Path) -> None:

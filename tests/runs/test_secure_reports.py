@@ -39,7 +39,7 @@ def told(text: str, sums: dict[str, Any]) -> None:
         "X25519",
         "HKDF",
         "ChaCha20",
-        "up to 2 of the 4 other",
+        "up to 2 of the 5 parties",
         "fewest parties in a sum: 4",
     ):
         assert words in said
@@ -86,6 +86,18 @@ def test_people_are_told_whose_keys_they_were(peers: str | None, place: Place) -
     shown = dict(jobs.in_sums(summed(job_of(place.config(TABLES)), peers)))
     assert (peers or "simulated") in str(shown["roster"])
     assert ("follows the protocol" in str(shown["roster"])) is (peers == "not pinned")
+
+
+def test_those_who_collude_are_counted_among_all_parties_everywhere(place: Place) -> None:
+    """Two of five, and not two of the four others in one place and two of five in another."""
+    config = place.config(TABLES)
+    account = " ".join(place.call("account", config, *KNOWN).out.split())
+    assert "together with up to 2 of the 5 parties" in account
+    assert "with 3 of the 5 parties" in account
+    assert "with everybody else" in account
+    assert "others" not in account.partition("if more collude")[2].partition("at two parties")[0]
+    assert place.train(config).code == 0
+    assert any("up to 2 of the 5 parties" in words for words in result(place.out)["notices"])
 
 
 def test_without_secure_sums_nothing_changes(place: Place) -> None:

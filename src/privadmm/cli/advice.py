@@ -73,7 +73,9 @@ def known(
             raise click.UsageError("--parties goes without a config, which says how many there are")
         return facts(with_records(read(config), records), epsilon, delta)
     if records is None or parties is None or epsilon is None:
-        raise click.UsageError("give a CONFIG.toml, or --records, --parties and --epsilon")
+        given = {"--records": records, "--parties": parties, "--epsilon": epsilon}
+        missing = " and ".join(option for option, value in given.items() if value is None)
+        raise click.UsageError(f"give a CONFIG.toml, or what is missing without one: {missing}")
     limit = 1e-6 if delta is None else delta
     return Facts(records, (epsilon,) * parties, limit, held_out=round(records * HELD_OUT))
 

@@ -1,5 +1,6 @@
 """`privadmm examples`, `schema`, `init`, `config`, `predict`: from records to a config, from a model to predictions."""
 
+import csv
 import json
 from pathlib import Path
 from typing import Annotated, Any
@@ -86,10 +87,7 @@ def init(
 
     refuse_existing(config)
     asked = Start(config, source, label, records, parties, party_column, epsilon, delta, schema)
-    pair = None if classes is None else tuple(word.strip() for word in classes.split(","))
-    if pair is not None and (len(pair) != 2 or not all(pair)):
-        raise click.UsageError(f"--classes takes two values, negative first, as no,yes, not {classes!r}")
-    made = start(asked, pair, public=public, drop=drop or (), most=most)
+    made = start(asked, None if classes is None else pair_of(classes), public=public, drop=drop or (), most=most)
     write(config, made.text)
     if as_json:
         emit(json.dumps({"config": str(config), **made.table}))
@@ -97,6 +95,20 @@ def init(
     for note in made.notes:
         typer.echo(f"{note.column}: {note.text}", err=True)
     emit(view.init(made, config))
+
+
+def pair_of(classes: str) -> tuple[str, str]:
+    """The two values that --classes names, as a line of a csv file has them."""
+    try:
+        ((negative, positive),) = csv.reader([classes], skipinitialspace=True)
+        if negative.strip() and positive.strip():
+            return negative.strip(), positive.strip()
+    except (ValueError, csv.Error):
+        pass
+    raise click.UsageError(
+        f"--classes takes two values, negative first, as no,yes, not {classes!r}; one with a comma in it stands in "
+        "double quotes, as '\"no, never\",yes'"
+    )
 
 
 def predict(

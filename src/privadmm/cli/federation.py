@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 from privadmm.cli import federation_members as members
 from privadmm.cli import federation_runs, steward
-from privadmm.cli.output import AsJson, ConfigFile, emit
+from privadmm.cli.output import AsJson, ConfigFile, emit, warn
 from privadmm.config.file import override, read
 from privadmm.errors import ClusterError, ConfigError
 
@@ -59,6 +59,7 @@ def init(
     changed = [] if rehearse else [vars(one) for one in differences(asked, read(made.coordinator.job))]
     steps = {"mode": job.run.mode, "changed": changed, **view.commands(made)}
     emit(json.dumps(steps) if as_json else view.instructions(steps))
+    warn(made.weak_promise)
     if job.run.mode == "simulation" and not rehearse and not as_json:
         typer.echo(view.SIMULATION, err=True)
 
@@ -85,6 +86,7 @@ def ledger(
         raise ConfigError("--amend and --anew need --because, which is kept in the ledger")
     party = amended(directory, because or "") if amend else with_ledger(directory, because if anew else None)
     show(party.ledger, as_json)
+    warn(party.fixed.weak_promise)
 
 
 @app.command()
@@ -92,26 +94,21 @@ def node(directory: Directory, health: Health = None, metrics: Metrics = None) -
     """Start the party's node and keep it up. It runs privadmm's own ClientApp, and no code that comes with a job."""
     from privadmm.deploy.federation.hub.running import marked
     from privadmm.deploy.federation.hub.supervisor import need_port
-    from privadmm.deploy.federation.keys import check_node_key, fingerprint
+    from privadmm.deploy.federation.keys import check_node_key
     from privadmm.deploy.federation.layout import node as command
     from privadmm.deploy.federation.layout import node_environment
     from privadmm.deploy.federation.party import read as read_party
     from privadmm.deploy.federation.setup import health as watch
     from privadmm.deploy.federation.setup.joining import need_ledger
-    from privadmm.deploy.federation.signing import public_of
 
     party = read_party(directory)
-    key = directory / party.node.key
-    check_node_key(key)
+    check_node_key(directory / party.node.key)
     need_ledger(party)
     with marked(directory):
         need_port("127.0.0.1", party.node.port, "this party's node", "[node] port in party.toml")
         watched(lambda: watch.of_party(party), health, metrics)
         # Whoever is not let in today may be let in tomorrow: nothing that ails a node is for ever.
-        hint = (
-            f"If it could not be activated: the coordinator has not admitted the key {fingerprint(public_of(key))} "
-            f"yet, or still counts the node of before, for a minute; `privadmm federation check {directory}` says more"
-        )
+        hint = f"`privadmm federation check {directory}` says what is wrong"
         kept_up("the node", directory, [command(party)], node_environment(party), hint)
 
 

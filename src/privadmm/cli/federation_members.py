@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from privadmm.cli.output import AsJson, emit
+from privadmm.cli.output import AsJson, emit, warn
 from privadmm.errors import ClusterError, ConfigError, RefusedError
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def join(
     shown = view.joined(made)
     if not as_json:
         emit(view.policy_text(made))
+    warn(made.invitation.policy.weak_promise)
     if (
         made.party is not None
         and not no_ledger

@@ -11,7 +11,7 @@ import click
 import typer
 from typer import Option
 
-from privadmm.cli.output import AsJson, ConfigFile, Records, bar, emit
+from privadmm.cli.output import AsJson, ConfigFile, Records, bar, emit, warn
 from privadmm.config.file import override, read
 from privadmm.errors import InterruptedRunError
 
@@ -130,8 +130,8 @@ def progress_bar(job: "Job", done: int) -> "Iterator[Callback]":
         typer.echo(f"{job.algorithm.name}: {advice}", err=True)
     if done == 0:
         problems = [*warnings_of(job), (foreseen(job) or {}).get("warning"), hopeless_regression(job)]
-        for problem in filter(None, problems):
-            typer.echo(f"warning: {problem}", err=True)
+        for problem in problems:
+            warn(problem)
     rounds = job.public.rounds
     with bar(f"{job.algorithm.name}, round", rounds, done) as update:
         yield lambda view: update(view.progress.round, rounds)

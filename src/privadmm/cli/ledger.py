@@ -11,7 +11,7 @@ from typing import Annotated, Any, cast, get_args
 import typer
 from typer import Argument, Option
 
-from privadmm.cli.output import AsJson, emit
+from privadmm.cli.output import AsJson, emit, warn
 from privadmm.errors import ConfigError, LedgerError
 
 # What `amend --drop` may remove, by the name of its option.
@@ -97,6 +97,7 @@ def create(
     policy = Policy(budget, per_job, allowed, row_bound, neighbours, label_epsilon, limits, *sums, days)
     new_ledger(file, range(first, first + parties), policy, mode, records, why if anew else None)
     show(file, as_json)
+    warn(policy.weak_promise)
 
 
 @app.command()
@@ -147,8 +148,10 @@ def amend(
         changed: dict[str, Any] = dict.fromkeys(DROPPED[name] for name in drop or ())
         changed |= {name: value for name, value in given.items() if value is not None}
         opened.settle()
-        opened.amend(replace(old, budget=budget, **changed), why)
+        opened.amend(new := replace(old, budget=budget, **changed), why)
     show(file, as_json)
+    if epsilon is not None:
+        warn(new.weak_promise)
 
 
 @app.command()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Protocol, TypeVar
 
 import click
+import typer
 from typer import Argument, Option
 
 from privadmm.errors import OutputError
@@ -35,6 +36,12 @@ def emit(text: str, otherwise: str = "") -> None:
         silence(sys.stdout)
         hint = f"; {otherwise}" if otherwise else ""
         raise OutputError(f"the result could not be printed ({error.strerror}){hint}") from None
+
+
+def warn(problem: str | None) -> None:
+    """Print a warning, if there is one, where it does not mix with the result."""
+    if problem is not None:
+        typer.echo(f"warning: {problem}", err=True)
 
 
 def silence(stream: Any) -> None:

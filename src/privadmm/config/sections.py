@@ -274,7 +274,10 @@ class PrivacyTable:
         int | None,
         Ge(2),
         When("sum", "secure"),
-        Doc("sums are over so many parties at least, or the job ends; nine tenths if left out: all, if below ten"),
+        Doc(
+            "sums are over so many parties at least, or the job ends; nine tenths if left out: all, if below ten. "
+            "minimum_parties, in a party's own policy, holds for every job, also without secure sums"
+        ),
     ] = None
     label_epsilon: Annotated[
         float | None,

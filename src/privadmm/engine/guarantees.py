@@ -148,13 +148,14 @@ def collusion(public: Public, spent: Sequence[Spent]) -> dict[str, Any]:
     """What the guarantee of secure sums rests on, and what is lost where that does not hold; empty without any.
 
     `spent` is what each party releases in the job; what the start cost is added, and the start's sums count, too. An
-    epsilon of None: it would be above `most_proved`, and there nothing is proved.
+    epsilon of None: it would be above `most_proved`, and there nothing is proved. A `most_proved` of None: nowhere.
     """
     target, parties, in_all = public.privacy, public.parties, public.in_all(spent)
     t = tolerated(in_all)
     if not isinstance(target, Target) or t is None:
         return {}
     fewest = None if target.sum is None else target.sum.least(parties)
+    proved = [most_epsilon(one, target.delta) for one in distinct(in_all)]
     # How few parties may have been present in the jobs behind a start is not known.
     known = 0 if public.start is not None and public.start.past else fewest or 0
     rows = [
@@ -170,7 +171,7 @@ def collusion(public: Public, spent: Sequence[Spent]) -> dict[str, Any]:
         "rests_on": CRYPTOGRAPHY,
         "sums": max(sum(n for event, n in one if isinstance(event, SharedGaussian)) for one in distinct(in_all)),
         "asked_for": max(target.party_epsilon, default=target.epsilon),
-        "most_proved": min(most_epsilon(one, target.delta) for one in distinct(in_all)),
+        "most_proved": finite(min(-math.inf if most is None else most for most in proved)),
         "if_colluding": [{"colluding": c, "epsilon": finite(total)} for c, total in rows],
         "at_two_parties": finite(at_two_parties(in_all, target.delta)),
     }
@@ -182,24 +183,31 @@ def tolerated(spent: Sequence[Spent]) -> int | None:
     return min((event.colluding for event in events if isinstance(event, SharedGaussian)), default=None)
 
 
-def summed(colluding: int, parties: int) -> str:
-    """What an epsilon of a secure sum does not cover, in a sentence."""
+def summed(colluding: int, parties: int, pinned: bool) -> str:
+    """What an epsilon of a secure sum does not cover, in a sentence; `pinned`: parties know each other's keys."""
+    trusted = ". Where parties have not pinned each other's keys, the coordinator must follow the protocol"
     return (
         f"the guarantee is computational ({CRYPTOGRAPHY}), and holds against a coordinator and up to {colluding} of "
-        f"the {parties} parties together: if more collude, more is lost. Where parties have not pinned each other's "
-        "keys, the coordinator must follow the protocol"
+        f"the {parties} parties together: if more collude, more is lost{'' if pinned else trusted}"
     )
+
+
+def so_many(colluding: int, parties: int) -> str:
+    """So many parties, beside the one whose record it is about."""
+    return f"{colluding} of the {parties} parties" if colluding < parties - 1 else "everybody else"
 
 
 def less_than_asked(sums: Mapping[str, Any]) -> str | None:
     """Why a job has a smaller epsilon than was asked for, from what `collusion` says of it; None if it has not."""
     asked, most = sums.get("asked_for"), sums.get("most_proved")
-    if asked is None or most is None or asked <= most:
+    if asked is None or "most_proved" not in sums or (most is not None and asked <= most):
         return None
+    noise = "none is proved" if most is None else f"there is noise for {printed(most)}"
+    above = "" if most is None else "above that epsilon "
     return (
-        f"epsilon = {asked:g} was asked for, and there is noise for {printed(most)}: the noise of secure sums is drawn "
-        f"on a grid, and of {sums['sums']} such sums nothing is proved above that epsilon at this delta. Fewer rounds "
-        'or a larger delta raise it; sum = "local" has no such limit'
+        f"epsilon = {asked:g} was asked for, and {noise}: the noise of secure sums is drawn on a grid, and of "
+        f"{sums['sums']} such sums nothing is proved {above}at this delta. Use fewer rounds or a larger delta; "
+        'sum = "local" has no such limit'
     )
 
 

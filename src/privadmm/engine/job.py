@@ -26,6 +26,7 @@ from privadmm.privacy.calibration import Target
 from privadmm.privacy.events import NotPrivate, RandomizedResponse, Spent, dump
 from privadmm.privacy.history import STARTED_UNPROTECTED, Past
 from privadmm.privacy.ledger import NOBODY, Asked, Ledger, affordable, payable
+from privadmm.privacy.meaning import large_epsilon
 from privadmm.privacy.policy import Budget, Policy
 from privadmm.privacy.sums import Sums
 
@@ -175,6 +176,18 @@ class Job:
             "label_holder": {"events": [charged], "epsilon": labels},
         }
 
+    def weak_promise(self, spends: Sequence[Spent] | None = None) -> str | None:
+        """The warning of an epsilon of a record, a person or a label that promises little; None if there is none.
+
+        `spends` is what each party will have released in all, where that is more than in this job.
+        """
+        each = self.spends if spends is None else list(spends)
+        total = self.epsilon if spends is None else self._worst(each)
+        of: str = self.public.adjacency or "replace-one"
+        if total is not None and self.delta is not None and of == "person":
+            total, of = together(each, self.delta), "people"
+        return large_epsilon(total, of, self.public.label_epsilon)
+
     @cached_property
     def in_sums(self) -> dict[str, Any]:
         """What the guarantee of secure sums rests on, and what is lost where that does not hold; empty without them."""
@@ -189,6 +202,10 @@ class Job:
     @property
     def caveats(self) -> list[str]:
         """What an epsilon of this job does not cover, or why there is none."""
+        return self.caveats_where()
+
+    def caveats_where(self, pinned: bool = False) -> list[str]:
+        """The caveats where parties of secure sums know each other's keys, as those of a federation do, or may not."""
         few = self.colluding
         bare = self.private and bool(self.public.columns) and self.public.label_epsilon is None
         start = self.public.start
@@ -196,7 +213,7 @@ class Job:
         return [
             *([LABELS_NOT_PROTECTED] if bare else []),
             *([STARTED_UNPROTECTED] if unprotected else []),
-            *([] if few is None else [guarantees.summed(few, self.public.parties)]),
+            *([] if few is None else [guarantees.summed(few, self.public.parties, pinned)]),
         ]
 
     @cached_property

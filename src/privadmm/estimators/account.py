@@ -315,9 +315,9 @@ def account(ledger: str | Path | Account) -> Spending:
     return counted.total()
 
 
-def person(first: Job, later: Job, classes: int) -> Spent:
-    """What a fit costs one person: its first job, and one like `later` for each further class."""
-    return merge_all([for_a_person(first), *[for_a_person(later)] * (classes - 1)])
+def person(jobs: Sequence[Job]) -> Spent:
+    """What a fit costs one person, over the jobs of all its classes."""
+    return merge_all(map(for_a_person, jobs))
 
 
 def for_a_person(job: Job) -> Spent:

@@ -129,11 +129,13 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
                 start = starts[number] if starts else None
                 job = self._job(data.sizes, data.dim, len(targets), start, widths)
                 if number == 0:
-                    fit.check(job)
+                    further = behind(job) if isinstance(job.algorithm, Centred) else job
+                    jobs = [job, *[further] * (len(targets) - 1)]
+                    spends = fit.foreseen(jobs)
                     warn_clipped(X, frame)
-                    for problem in warnings_of(job):
+                    for problem in warnings_of(job, spends):
                         warnings.warn(problem, BudgetWarning, stacklevel=3)
-                    entry, turn = self._count(fit, job, len(targets), frame)
+                    entry, turn = self._count(fit, jobs, frame)
                 map = models[0].features if models else None
                 if map is not None and isinstance(data, Shards):
                     data, job = data.mapped([map] * len(data.ids), data.dim + 1), behind(fit.jobs[0])
@@ -152,18 +154,17 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
         self._publish(fit, models)
         self.path_ = plots.by_round(kept)
 
-    def _count(self, fit: Fit, job: Job, classes: int, frame: Frame) -> tuple[tuple[str, ...], int]:
-        """Charge the whole fit to the ledger, or refuse it. Without a ledger, say when others count as well.
+    def _count(self, fit: Fit, jobs: list[Job], frame: Frame) -> tuple[tuple[str, ...], int]:
+        """Charge the whole fit, a job for each class, or refuse it. Without a ledger, say when others count as well.
 
         Returns the ledger's entry, and the number of fits before this one that its noise must be independent of.
         """
-        later = behind(job) if isinstance(job.algorithm, Centred) else job
-        account = account_of(self.ledger)
+        job, account = jobs[0], account_of(self.ledger)
         if account is None:
             series = self.__dict__.get("_series")
             if series is not None and job.private and job.delta is not None:
-                spent = person(job, later, classes)
-                if (problem := series.count(spent, job.delta)) is not None:
+                problem = series.count(person(jobs), job.delta)
+                if problem is not None:
                     warnings.warn(problem, BudgetWarning, stacklevel=4)
             return (), len(fit.before)
         counted = getattr(self, "counted_", ()) if fit.before else ()
@@ -172,7 +173,7 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
                 "the warm start descends from fits that this ledger has not counted. Nothing was fitted: give the "
                 "ledger from the first fit on, or start afresh with warm_start=False"
             )
-        entry, number = account.charge(job, person(job, later, classes), frame.bounds)
+        entry, number = account.charge(job, person(jobs), frame.bounds)
         return (entry,), number
 
     def _publish(self, fit: Fit, models: list[Model]) -> None:

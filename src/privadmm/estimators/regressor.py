@@ -73,7 +73,7 @@ class ADMMRegressor(RegressorMixin, ADMMEstimator):  # type: ignore[misc]
     def _warn_worse(self, X: Any, y: Floats) -> None:
         """Warn where the noise makes predictions worse than a constant, which a simulation may see."""
         figures = evaluated_numbers(self.models_[0].scores(X), y, "the rows that were fitted")
-        if (problem := worse_than_constant(figures)) is not None:
+        if (problem := worse_than_constant(figures, self.secure_sum)) is not None:
             warnings.warn(problem, FitWarning, stacklevel=3)
 
     def _invented(self, X: Floats, rng: np.random.Generator) -> Floats:

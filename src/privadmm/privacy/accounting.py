@@ -173,15 +173,19 @@ def least_delta(spent: Spent) -> float:
     return parts.lost + curves.slack(parts.inside, 0.0) / curves.SET_ASIDE
 
 
-def most_epsilon(spent: Spent, delta: float) -> float:
-    """The epsilon above which none is proved at this delta, whatever the noise; infinite unless shared noise, or noise
-    inside of argmins, was drawn on a grid: its slack grows with e^epsilon, and may take SET_ASIDE of delta.
+def most_epsilon(spent: Spent, delta: float) -> float | None:
+    """The epsilon above which none is proved at this delta, whatever the noise; None: none is proved at all.
+
+    It is infinite unless shared noise, or noise inside of argmins, was drawn on a grid: its slack grows with e^epsilon,
+    and may take SET_ASIDE of delta.
     """
     parts = sort(spent)
+    if parts.hopeless or (parts.lost and delta <= parts.lost):
+        return None
     if parts.inside == 0:
         return math.inf
     room = curves.SET_ASIDE * (delta - parts.lost) / parts.inside - 1  # e^epsilon of curves.slack
-    return math.log(room) if room > 1 else 0.0
+    return math.log(room) if room >= 1 else None
 
 
 def delta_curve(spent: Spent) -> Callable[[float], float]:

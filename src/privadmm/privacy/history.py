@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from privadmm.data.arrays import Floats
-from privadmm.errors import ConfigError
+from privadmm.errors import ConfigError, apart
 from privadmm.privacy.accounting import worst
 from privadmm.privacy.events import NotPrivate, Spent, merge
 
@@ -82,7 +82,7 @@ def composed(pasts: Sequence[Past]) -> tuple[Spent, ...]:
 
 
 def listed(parties: Sequence[str]) -> str:
-    names = ", ".join(parties[:5]) + (", ..." if len(parties) > 5 else "")
+    names = ", ".join(map(apart, parties[:5])) + (", ..." if len(parties) > 5 else "")
     return f"{len(parties)} {'party' if len(parties) == 1 else 'parties'} ({names})"
 
 

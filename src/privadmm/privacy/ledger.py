@@ -215,21 +215,21 @@ def affordable(ledger: Ledger, job: str, charges: Mapping[int, Spent]) -> None:
 
 def payable(policy: Policy, party: int, mine: Spent, others: Spent, charge: Spent) -> None:
     """Refuse a charge on top of what a party has spent for the job and for others."""
-    budget, per_job = policy.budget, policy.per_job
-    if budget is None:
-        return
-    within(merge(others, mine), charge, budget.epsilon, budget.delta, party, "in all")
-    if per_job is not None:
-        within(mine, charge, per_job, budget.delta, party, "for one job")
+    if (budget := policy.budget) is not None:
+        within(merge(others, mine), charge, budget.epsilon, budget.delta, party, "in all")
+        if policy.per_job is not None:
+            within(mine, charge, policy.per_job, budget.delta, party, "for one job")
 
 
 def within(before: Spent, charge: Spent, limit: float, delta: float, party: int, span: str) -> None:
     after = epsilon(merge(before, charge), delta)
     if after > limit:
+        spent, asked, total = (printed(cost, ".6g") for cost in (epsilon(before, delta), epsilon(charge, delta), after))
+        smaller = "ask for a smaller epsilon, or ask" if float(spent) < limit else "the budget is spent; ask"
         raise RefusedError(
-            f"party {party} may spend epsilon = {limit:.6g} {span} at delta = {delta:g}; "
-            f"{printed(epsilon(before, delta), '.6g')} is spent or set aside, and this would bring it to "
-            f"{printed(after, '.6g')}. Nothing more was released: ask for a smaller epsilon",
+            f"party {party} may spend epsilon = {limit:.6g} {span} at delta = {delta:g}; {spent} is spent or set "
+            f"aside, and this asks for {asked}, which would bring it to {total}. Nothing more was released: {smaller} "
+            "the party's steward for a larger budget (`privadmm ledger amend`)",
             "budget",
         )
 

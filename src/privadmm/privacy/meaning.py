@@ -15,6 +15,7 @@ from privadmm.privacy.accounting import printed
 LARGE = 3.0
 FALSELY = 0.05  # how often an accuser may be wrong, in the sentence that explains epsilon
 ONE = {"replace-one": "record", "label": "label", "person": "person's row at one party", "column": "column"}
+ONE["people"] = "person's rows at all parties together"  # where parties hold columns
 
 
 def power(epsilon: float, delta: float, falsely: float = FALSELY) -> float:
@@ -46,13 +47,23 @@ def weak_from() -> str:
     )
 
 
-def large_epsilon(epsilon: float | None, adjacency: str = "replace-one") -> str | None:
-    """The warning, if epsilon promises little; None if it is below LARGE, or nothing is promised at all."""
-    if epsilon is None or float(printed(epsilon)) < LARGE:  # noise that is asked for 3 may cost 2.9999999999
+def large_epsilon(epsilon: float | None, of: str = "replace-one", label_epsilon: float | None = None) -> str | None:
+    """The warning, if an epsilon promises little; None if it is below LARGE, or nothing is promised at all.
+
+    of             a key of ONE: what epsilon is promised of
+    label_epsilon  with which labels are randomised, where they are
+    """
+    promises = (("epsilon", epsilon, of), ("label_epsilon", label_epsilon, "label"))
+    # Noise that is asked for 3 may cost 2.9999999999.
+    weak = [(name, e, ONE[what]) for name, e, what in promises if e is not None and float(printed(e)) >= LARGE]
+    if not weak:
         return None
-    may, at_one = of_hundred(sure(epsilon)), of_hundred(sure(1.0))
+    named = " and ".join(f"{name} = {printed(e)}" for name, e, _ in weak)
+    first, *second = [(what, of_hundred(sure(e))) for _, e, what in weak]
+    more = "".join(f", and {may} % sure of one about one {what}" for what, may in second)
+    frontier = ": `privadmm frontier` says what each epsilon leaves of the accuracy" if of == "replace-one" else ""
     return (
-        f"epsilon = {printed(epsilon)} is a weak promise: somebody who takes a suspicion about one {ONE[adjacency]} "
-        f"for as likely as not may be {may} % sure of it after reading what is released; at epsilon = 1 it is {at_one} "
-        "%. Choose 1 or less where you can: `privadmm frontier` says what each epsilon leaves of the accuracy"
+        f"{named} {'are weak promises' if second else 'is a weak promise'}: somebody who takes a suspicion about one "
+        f"{first[0]} for as likely as not may be {first[1]} % sure of it{more} after reading what is released; at "
+        f"epsilon = 1 it is {of_hundred(sure(1.0))} %. Choose 1 or less where you can{frontier}"
     )

@@ -7,6 +7,7 @@ from privadmm.errors import ConfigError, RefusedError
 from privadmm.params import check_nonnegative, check_positive, check_probability, check_whole
 from privadmm.privacy.calibration import Adjacency
 from privadmm.privacy.limits import Limits
+from privadmm.privacy.meaning import large_epsilon
 from privadmm.privacy.sums import SecureSum, usual_colluding, usual_fewest
 
 SILENT_DAYS = 7.0
@@ -50,6 +51,11 @@ class Policy:
                 check_positive(**{name: value})
         if self.adjacency not in get_args(Adjacency):
             raise ConfigError(f"adjacency must be one of {', '.join(get_args(Adjacency))}, not {self.adjacency!r}")
+
+    @property
+    def weak_promise(self) -> str | None:
+        """The warning of a budget that promises little once it is spent; None if there is none."""
+        return large_epsilon(None if self.budget is None else self.budget.epsilon, self.adjacency, self.label_epsilon)
 
     def admit(self, algorithm: str, row_bound: float | None = None) -> None:
         """Refuse a job that the party does not run at all, whatever it costs."""

@@ -7,6 +7,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from privadmm.config.file import read
+from privadmm.deploy.federation.hub.coordinator import named
 from privadmm.deploy.federation.hub.state import (
     Absent,
     Files,
@@ -22,6 +24,7 @@ from privadmm.deploy.federation.hub.state import (
 )
 from privadmm.deploy.federation.hub.supervisor import reachable
 from privadmm.deploy.federation.layout import Coordinator
+from privadmm.deploy.federation.proposal import parties_of
 from privadmm.errors import CheckpointError, ClusterError
 from privadmm.runs.rundir import RunDir
 
@@ -36,6 +39,18 @@ def need_superlink(place: Coordinator) -> None:
         raise ClusterError(
             f"no SuperLink listens at {host}:{port}: start it with `privadmm federation superlink {place.folder}`, in "
             "a terminal that stays open, or as a service"
+        )
+
+
+def need_admitted(place: Coordinator) -> None:
+    """Refuse to begin while a party is not admitted: its node would not be let in, and would be waited for."""
+    parties = parties_of(read(place.job))
+    away = [number for number in range(parties) if not (place.keys / f"party-{number}.pub").is_file()]
+    if away:
+        who = "nobody is" if len(away) == parties else f"{named(away)} {'is' if len(away) == 1 else 'are'} not"
+        raise ClusterError(
+            f"{who} admitted yet, and a run begins with all {parties} parties: admit each with its reply, "
+            f"`privadmm federation admit {place.folder} REPLY.toml...`"
         )
 
 
@@ -59,6 +74,8 @@ def start(
     if not resume and under_way is not None and not under_way.over and driven(place):
         raise going_on(place, under_way)
     RunDir(inside(place, out)).check(resume)
+    if not resume:
+        need_admitted(place)
     need_superlink(place)
     fresh = agree(place)["registered"]
     if fresh:

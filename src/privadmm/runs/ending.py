@@ -19,7 +19,7 @@ from privadmm.runs import plots, private_evaluation
 from privadmm.runs.charges import absences
 from privadmm.runs.metrics import Row
 from privadmm.runs.model import Model, notices
-from privadmm.runs.recommend import delta_warning, epsilon_warning
+from privadmm.runs.recommend import delta_warning
 from privadmm.runs.rundir import RunDir
 
 # The keys that `train --json` prints, in this order; result.json has more.
@@ -88,18 +88,20 @@ class Finished:
         return {key: self.result[key] for key in PRINTED if key in self.result}
 
 
-def model_of(job: Job, progress: Progress, frame: Frame, mode: str, map: Map | None = None) -> Model:
+def model_of(
+    job: Job, progress: Progress, frame: Frame, mode: str, map: Map | None = None, pinned: bool = False
+) -> Model:
     """The model after these rounds. `map` is that of an earlier job whose moments this one shares."""
     claim = (job.algorithm.name, mode, job.epsilon, job.delta)
     seen = map or features(job, progress)
     w, link = frame.arranged(weights(job, progress)), link_name(job.public.loss)
-    return Model(w, frame, *claim, seen, tuple(job.caveats), job.colluding, link)
+    return Model(w, frame, *claim, seen, tuple(job.caveats_where(pinned)), job.colluding, link)
 
 
-def about(job: Job, mode: str) -> dict[str, Any]:
+def about(job: Job, mode: str, pinned: bool = False) -> dict[str, Any]:
     """Header fields of every result."""
     return {
-        "notices": [*notices(job.private, mode), *job.caveats],
+        "notices": [*notices(job.private, mode), *job.caveats_where(pinned)],
         "algorithm": job.algorithm.name,
         "private": job.private,
         "parties": job.public.parties,
@@ -142,9 +144,10 @@ def finish(
     reference: Mapping[str, Any] | None = None,  # result of a non-private run on the same problem, for the plots
 ) -> Finished:
     """Make the model and the result of a run that has done its rounds, and write them; result.json comes last."""
-    model, released = model_of(job, progress, frame, mode), private_evaluation.found(job, progress)
+    pinned = peers == "pinned"
+    model, released = model_of(job, progress, frame, mode, pinned=pinned), private_evaluation.found(job, progress)
     result = {
-        **about(job, mode),
+        **about(job, mode, pinned),
         **({} if peers is None else {"peers": peers}),
         **measured,
         **({} if released is None else {"private_evaluation": released}),
@@ -153,7 +156,7 @@ def finish(
         **job.of_people,
         **summed(job, peers),
         **({} if expected is None else {"expected": expected}),
-        **({} if (problem := epsilon_warning(job)) is None else {"epsilon_warning": problem}),
+        **({} if (problem := job.weak_promise()) is None else {"epsilon_warning": problem}),
         **({} if (problem := delta_warning(job)) is None else {"delta_warning": problem}),
         **absences(job, progress, reasons),
         **({} if versions is None else {"versions": dict(versions)}),

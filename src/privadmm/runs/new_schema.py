@@ -100,6 +100,9 @@ def declare(path: str | Path, label: str, *, drop: Sequence[str] = (), most: int
             if name in drop or name == label:
                 continue
             column, remarks = look(name, cells[name], most, table.where)
+            twins = [other for other in table.header if other != name and other.casefold() == name.casefold()]
+            if twins and column is not None:
+                remarks.append(f"its name and {twins[0]!r} differ only in case; if they are one column, --drop one")
             notes += [Note(name, remark, left_out=column is None) for remark in remarks]
             if column is not None:
                 columns[name] = column
@@ -108,6 +111,18 @@ def declare(path: str | Path, label: str, *, drop: Sequence[str] = (), most: int
         Schema(columns, label, classes, 1.0)  # refuses names that cannot stand side by side
     missing = any(not column.forgiving for column in columns.values())
     return Declared(Path(path), len(cells[label]), label, columns, classes, bound, tuple(notes), missing)
+
+
+def alike(words: Sequence[str]) -> str | None:
+    """Which words differ only in case, the first of them by name; None if none do. The file is public."""
+    groups: dict[str, list[str]] = {}
+    for word in words:
+        groups.setdefault(word.casefold(), []).append(word)
+    found = [group for group in groups.values() if len(group) > 1]
+    if not found:
+        return None
+    more = f", and {len(found) - 1} more such groups" if len(found) > 1 else ""
+    return f"{' and '.join(map(repr, found[0]))} differ only in case{more}"
 
 
 def named(name: str, header: Sequence[str]) -> None:
@@ -174,12 +189,16 @@ def label_of(
             mixed = f" It has {odd.with_commas}."
         elif 0 < len(odd.cells) < len(present):
             mixed = f" Of its cells {len(odd.cells)} are no numbers ({odd.shown})."
+        elif (same := alike(kinds)) is not None:
+            mixed = f" {same}: spell them alike in the file."
         raise DataError(
             f"label column {name!r} has {len(kinds)} different values; two classes are needed, or a number to predict."
             f"{mixed} Group them into two, or name another --label"
         )
     negative, positive = (kinds[place] for place in (np.argsort(values).tolist() if numeric else [0, 1]))
     order = f"{negative!r} is the negative class and {positive!r} the positive; swap them if not"
+    if (same := alike(kinds)) is not None:
+        notes.append(Note(name, f"its two classes {same}; if they are one, spell them alike in the file"))
     return (negative, positive), None, [*notes, Note(name, order)]
 
 
@@ -236,6 +255,8 @@ def look(name: str, cells: NDArray[Any], most: int, where: Callable[[int], str])
     mixed = f"{len(present) - len(odd.cells)} cells are numbers beside words ({odd.shown})"
     if not numeric and len(odd.cells) < len(present):
         remarks.append(f"{mixed}; all are taken as categories")
+    if (same := alike(kinds)) is not None:
+        remarks.append(f"{same}; each is a category of its own. If they are one, spell them alike in the file")
     counts = Counter(present)
     often = sorted(word for word, count in counts.most_common(most) if count >= RARE * len(present))
     rare = len(kinds) - len(often)
@@ -244,6 +265,7 @@ def look(name: str, cells: NDArray[Any], most: int, where: Callable[[int], str])
         return Category(tuple(often), other=True, missing=holes > 0), remarks
     if len(kinds) > most:
         beside = f"; {mixed}" if not numeric and len(odd.cells) < len(present) else ""
+        beside += "" if same is None else f"; {same}"
         return out(f"{len(kinds)} categories, more than {most}; group them, or raise --most{beside}")
     return Category(tuple(kinds), missing=holes > 0), remarks
 

@@ -32,7 +32,6 @@ from privadmm.runs.recommend import (
     Expected,
     Facts,
     delta_warning,
-    epsilon_warning,
     expected_fields,
     recommend,
 )
@@ -219,7 +218,7 @@ def outlook(job: Job) -> dict[str, Any]:
 def of_budget(job: Job) -> dict[str, str]:
     """The warnings of an epsilon that promises little, and of a delta that promises nothing, as far as facts tell."""
     found = dict[str, str]()
-    for name, of in (("epsilon_warning", epsilon_warning), ("delta_warning", delta_warning)):
+    for name, of in (("epsilon_warning", Job.weak_promise), ("delta_warning", delta_warning)):
         with contextlib.suppress(UndeclaredError):
             if (problem := of(job)) is not None:
                 found[name] = problem
@@ -283,7 +282,10 @@ def facts(config: Config, epsilon: float | None = None, delta: float | None = No
     shares = privacy.party_epsilon if epsilon is None and privacy is not None else None
     limit = delta if delta is not None or privacy is None else privacy.delta
     if (asked is None and shares is None) or limit is None:
-        raise ConfigError(f"{config.path}: there is no [privacy] epsilon and delta; give --epsilon and --delta")
+        known = {"epsilon": asked if shares is None else shares, "delta": limit}
+        missing = [name for name, value in known.items() if value is None]
+        keys, options = " and ".join(missing), " and ".join(f"--{name}" for name in missing)
+        raise ConfigError(f"{config.path}: there is no [privacy] {keys}; give {options}")
     summed = None if privacy is None else build.summed(privacy)
     held_out = records - sum(sizes) + held
     return Facts(records, shares or (asked or 0.0,) * len(sizes), limit, widths(config), summed, held_out)

@@ -199,12 +199,6 @@ def warning(job: Job) -> str | None:
     return too_small(estimate, trained, job.public.parties, asked, target.delta)
 
 
-def epsilon_warning(job: Job) -> str | None:
-    """The warning before a job whose epsilon promises little; None if it is small enough, or nothing is private."""
-    adjacency = job.public.adjacency
-    return None if adjacency is None or not job.private else large_epsilon(job.epsilon, adjacency)
-
-
 def delta_warning(job: Job) -> str | None:
     """The warning before a job whose delta promises nothing; None if it is small enough, or nothing is private."""
     public = job.public
@@ -228,9 +222,9 @@ def large_delta(delta: float, count: int, what: str = "records") -> str | None:
     )
 
 
-def warnings_of(job: Job) -> list[str]:
-    """All warnings before a job, from public facts."""
-    found = (warning(job), epsilon_warning(job), delta_warning(job))
+def warnings_of(job: Job, spends: Sequence[Spent] | None = None) -> list[str]:
+    """All warnings before a job, from public facts; `spends` as in `Job.weak_promise`."""
+    found = (warning(job), job.weak_promise(spends), delta_warning(job))
     return [problem for problem in found if problem is not None]
 
 

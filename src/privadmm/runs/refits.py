@@ -29,9 +29,12 @@ class Fit:
     jobs: list[Job] = field(default_factory=list)
     ledgers: list[Ledger] = field(default_factory=list)
 
-    def check(self, job: Job) -> None:
-        """Refuse, before anything is released, a first job whose cost cannot be added to that of the fits before."""
-        composed((*self.before, self._named(job.past[-1])))
+    def foreseen(self, jobs: Sequence[Job]) -> list[Spent]:
+        """What each party will have released after these jobs, one for each class, and in the fits before.
+
+        Refuses jobs whose cost cannot be added to that of the fits before.
+        """
+        return list(composed((*self.before, self._past(jobs[0], [job.costs for job in jobs]))))
 
     def begin(self, job: Job, ledger: Ledger) -> None:
         self.jobs.append(job)
@@ -43,12 +46,13 @@ class Fit:
 
     def broken(self) -> Past:
         """What the fit may have released when it failed half way."""
-        return self._past([begun(job, ledger) for job, ledger in zip(self.jobs, self.ledgers, strict=False)])
+        spent = [begun(job, ledger) for job, ledger in zip(self.jobs, self.ledgers, strict=False)]
+        return self._past(self.jobs[0], spent)
 
     def finished(self, models: Sequence[Model]) -> tuple[Past, ...]:
         """What the fits before released, and then this one to hand out these models."""
         spent = [[ledger.spent(party) for party in ledger.ids] for ledger in self.ledgers]
-        return (*self.before, replace(self._past(spent), models=digests(models)))
+        return (*self.before, replace(self._past(self.jobs[0], spent), models=digests(models)))
 
     def exports(self, total: float) -> tuple[dict[str, Any], ...]:
         """Each job's ledger with the releases of the fits before added; `total` is epsilon over all fits."""
@@ -63,11 +67,11 @@ class Fit:
             exported.append(export(statement))
         return tuple(exported)
 
-    def _past(self, spends: Sequence[Sequence[Spent]]) -> Past:
+    def _past(self, first: Job, spends: Sequence[Sequence[Spent]]) -> Past:
         total = list(spends[0])
         for spent in spends[1:]:
             total = [merge(before, more) for before, more in zip(total, spent, strict=True)]
-        return self._named(self.jobs[0].public.past(total)[-1])
+        return self._named(first.public.past(total)[-1])
 
     def _named(self, past: Past) -> Past:
         return replace(past, parties=self.parties, dealt=self.dealt)

@@ -51,6 +51,7 @@ class Noise:
     deviation: float
     label_bound: float
     learned: float | None = None
+    summed: bool = False  # messages are summed securely already
 
     @property
     def drowned(self) -> bool:
@@ -59,7 +60,8 @@ class Noise:
 
     @property
     def warning(self) -> str | None:
-        more = 'Use more records, a larger epsilon, [privacy] sum = "secure", or a smaller label_bound if labels allow'
+        sums = "" if self.summed else '[privacy] sum = "secure", '
+        more = f"Use more records, a larger epsilon, {sums}or a smaller label_bound if labels allow"
         if self.drowned:
             return (
                 f"the noise makes this regression worse than a constant, unless the labels spread unusually far: noise "
@@ -106,7 +108,7 @@ def of_noise_alone(job: Job) -> Noise | str:
     bound = public.loss.label_bound
     try:
         squares = [float(np.mean(np.square(predictor(again, seed)))) for seed in range(TIMES)]
-        noise = Noise(math.sqrt(float(np.mean(squares))), bound)
+        noise = Noise(math.sqrt(float(np.mean(squares))), bound, summed=job.sums is not None)
         if noise.drowned:
             return noise
         return replace(noise, learned=float(np.mean([explained(again, seed, USUAL * bound) for seed in range(TIMES)])))

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from privadmm.cli.views import screen
 from privadmm.cli.views.screen import escape
 from privadmm.data.schema import Category, Date, Number
+from privadmm.errors import apart
 from privadmm.runs.metrics import held_by
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def examples(names: Sequence[str], out: Path) -> str:
     facts: screen.Facts = [
         ("configs", f"{kinds['.toml']}, every method among them: `privadmm train {escape(str(out))}/dp_admm.toml`"),
         ("scripts", f"{kinds['.py']}: `python {escape(str(out))}/hospitals.py`"),
-        ("records", "patients.csv, and sample.csv to declare a schema from: made up, nobody's"),
+        ("records", "patients.csv, and sample.csv to declare a schema from; stays.csv: made up, nobody's"),
         ("written to", out),
     ]
     return screen.shown(screen.rows(facts))
@@ -75,7 +76,7 @@ def ignored(names: Sequence[str]) -> list[str]:
     if not names:
         return []
     more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    shown = ", ".join(names[:MOST_NAMES]) + more
+    shown = ", ".join(map(apart, names[:MOST_NAMES])) + more
     return [f"not read, since the model has no such column: {shown} (--keep NAME copies one to the predictions)"]
 
 

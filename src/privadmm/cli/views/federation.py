@@ -32,6 +32,7 @@ def commands(made: Made) -> dict[str, Any]:
             "admit": None if made.parties else command("admit", folder, "REPLY.toml..."),
             "run": command("run", place.folder),
         },
+        "epsilon_warning": made.weak_promise,
         "invitations": [str(path) for path in made.invitations],
         "parties": [
             {"directory": str(party.folder)} | {step: command(step, party.folder) for step in ("check", "node")}

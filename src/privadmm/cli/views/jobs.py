@@ -9,7 +9,7 @@ from privadmm.algorithms.evaluation_noise import accuracy_words
 from privadmm.cli.views import screen
 from privadmm.cli.views.screen import Facts, escape, percent
 from privadmm.data.misread import amiss, clipped_warning
-from privadmm.engine.guarantees import less_than_asked
+from privadmm.engine.guarantees import less_than_asked, so_many
 from privadmm.privacy.accounting import printed
 from privadmm.runs.measures import worse_than_constant
 from privadmm.runs.metrics import amount
@@ -29,9 +29,8 @@ def run(done: "Finished") -> str:
     facts.append(("privacy", certified if r["private"] else screen.alarm(NOT_PRIVATE)))
     if r["mode"] == "simulation":
         facts += [("mode", SIMULATED), *measured(r), *misread(r, done.model.frame)]
-        facts.append(
-            ("warning", screen.alarm(worse_than_constant(r.get("evaluation") or {}) if r["private"] else None))
-        )
+        worse = worse_than_constant(r.get("evaluation") or {}, "secure_sum" in r)
+        facts.append(("warning", screen.alarm(worse if r["private"] else None)))
     else:
         paid = " but by the charged evaluation" if "private_evaluation" in r else ""
         facts.append(("mode", f"deployment: nothing is measured on private records{paid}"))
@@ -172,15 +171,10 @@ def in_sums(r: dict[str, Any]) -> Facts:
     """Of secure sums: what the epsilon rests on, and what is lost where that does not hold."""
     if (sums := r.get("secure_sum")) is None:
         return []
-    few, others, most = sums["colluding"], sums["parties"] - 1, sums.get("most_proved")
-    who = f"up to {few} of the {others} other parties" if few < others else "all other parties"
-    bounds = [
-        f"{shown_epsilon(row['epsilon'], most)} with {'all' if row['colluding'] == others else row['colluding']}"
-        for row in sums["if_colluding"]
-    ]
-    last = "the last" if len(bounds) > 1 else "that"
-    more = f"{', '.join(bounds)} of the {others} others, if the coordinator also picks who is present; {last} also "
-    more += "if the cryptography is broken"
+    few, parties, most = sums["colluding"], sums["parties"], sums.get("most_proved")
+    rows = [(shown_epsilon(row["epsilon"], most), so_many(row["colluding"], parties)) for row in sums["if_colluding"]]
+    bounds, last = ", ".join(f"{cost} with {who}" for cost, who in rows), "the last" if len(rows) > 1 else "that"
+    more = f"{bounds}, if the coordinator also picks who is present; {last} also if the cryptography is broken"
     both = sums["at_two_parties"]
     lost = "[bold red]no proved bound on what[/] a person with records at two of them loses"
     two = lost if both is None else f"a person with records at two of them loses {shown_epsilon(both, most)}"
@@ -188,7 +182,8 @@ def in_sums(r: dict[str, Any]) -> Facts:
         ("less than asked", less_than_asked(sums)),
         (
             "secure sum",
-            f"computational ({sums['rests_on']}); holds against the coordinator together with {who}"
+            f"computational ({sums['rests_on']}); holds against the coordinator together with up to {few} of "
+            f"the {parties} parties"
             + ("" if sums["fewest"] is None else f"; fewest parties in a sum: {sums['fewest']}"),
         ),
         ("if more collude", more if bounds else None),

@@ -39,6 +39,7 @@ def joined(made: Joined) -> dict[str, Any]:
         "ledger": None,
         "noted": made.party is None or notable(made.party),
         "secure_sums": facts.secure_sums,
+        "epsilon_warning": made.invitation.policy.weak_promise,
     }
 
 

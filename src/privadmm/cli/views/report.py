@@ -17,7 +17,7 @@ def told(card: Card, written: Mapping[str, str]) -> str:
         ("status", screen.escape(card.status)),
         ("guarantee", figure or words.notation(card.epsilon or 0.0, card.delta or 0.0)),
         ("", said),
-        ("warning", screen.alarm(next(iter(words.weak(card.epsilon, card.adjacency)), None))),
+        ("warning", screen.alarm(card.epsilon_warning)),
         ("refused", refused(card)),
         *((name, Path(place)) for name, place in written.items()),
     ]

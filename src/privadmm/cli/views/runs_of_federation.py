@@ -8,6 +8,7 @@ from privadmm.cli.views import screen
 from privadmm.cli.views.screen import Facts, escape
 from privadmm.deploy.federation.hub.state import UNHEARD
 from privadmm.engine.guarantees import less_than_asked
+from privadmm.errors import apart
 from privadmm.privacy.accounting import printed
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def where_of(done: int, rounds: int) -> str:
 
 
 def few(names: list[str]) -> str:
-    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+    return ", ".join(map(apart, names[:4])) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
 def duration(seconds: float) -> str:

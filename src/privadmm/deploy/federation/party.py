@@ -29,6 +29,7 @@ from privadmm.deploy.federation.protocol import refused
 from privadmm.errors import ConfigError, RefusedError, show
 from privadmm.params import BAD, Doc, Rule, fields_of
 from privadmm.privacy.limits import Limits
+from privadmm.privacy.meaning import large_epsilon
 from privadmm.privacy.policy import SILENT_DAYS, Budget, Policy
 from privadmm.privacy.sums import SecureSum, usual_colluding, usual_fewest
 
@@ -66,6 +67,9 @@ class PartyTable:
     name: Annotated[str | None, CALLED, Doc("what people call it, in logs and reports; everybody may know")] = None
 
 
+EVERY_JOB = "it holds for every job, whatever fewest a secure sum has"  # of minimum_parties
+
+
 @dataclass(frozen=True, kw_only=True)
 class PolicyTable:
     """What the party allows. A job that asks for more is refused, and told why."""
@@ -87,7 +91,11 @@ class PolicyTable:
     row_bound: Annotated[
         float | None, Gt(0), Doc("the only bound to which its rows may be clipped; any if left out")
     ] = None
-    minimum_parties: Annotated[int, Ge(1), Doc("it takes part only among so many, and stops when others leave")] = 2
+    minimum_parties: Annotated[
+        int,
+        Ge(1),
+        Doc("of every job: it takes part only among so many, and stops when fewer are left; secure sums: also fewest"),
+    ] = 2
     adjacency: Annotated[
         Literal["replace-one", "label", "person", "column"], Doc("between which neighbours it counts")
     ] = "replace-one"
@@ -98,7 +106,11 @@ class PolicyTable:
         Doc("of secure sums: how many must be free to collude; a third of all pinned if left out"),
     ] = None
     fewest: Annotated[
-        int | None, Ge(2), Doc("of secure sums: the fewest parties of a sum; nine tenths of all pinned if left out")
+        int | None,
+        Ge(2),
+        Doc(
+            "of secure sums, beside minimum_parties: the fewest parties of a sum; nine tenths of all pinned if left out"
+        ),
     ] = None
     silent_days: Annotated[
         float, Gt(0), Doc("a job that nobody asked about for longer is listed, with what it holds")
@@ -110,6 +122,11 @@ class PolicyTable:
     approval_days: Annotated[
         float, Gt(0), Le(3650), Doc('of approve = "ask": for how long a decision holds, unless it says otherwise')
     ] = APPROVAL_DAYS
+
+    @property
+    def weak_promise(self) -> str | None:
+        """The warning of a budget that promises little once it is spent; None if there is none."""
+        return large_epsilon(self.epsilon, self.adjacency, self.label_epsilon)
 
 
 @dataclass(frozen=True)
@@ -190,7 +207,7 @@ class Party:
             )
             raise refused(f'the policy has mode = "{mode}" and the job "{config.run.mode}"; {why}', "policy")
         if parties < least:
-            raise refused(f"the policy has minimum_parties = {least} and the job {parties}", "policy")
+            raise refused(f"the policy has minimum_parties = {least} and the job {parties}; {EVERY_JOB}", "policy")
         for key in fields_of(DataTable):
             own, asked = getattr(self.data, key), getattr(config.data, key)
             # Whether records can be read in another way than the party declares would tell of them.
@@ -223,7 +240,8 @@ class Party:
         """Refuse to go on among fewer parties than the policy asks for."""
         if present < (least := self.policy.minimum_parties):
             raise RefusedError(
-                f"the policy has minimum_parties = {least}, and {present} are left. Nothing more was released",
+                f"the policy has minimum_parties = {least}, and {present} are left; {EVERY_JOB}. Nothing more was "
+                "released",
                 "policy",
             )
 

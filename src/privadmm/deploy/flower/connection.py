@@ -1,7 +1,8 @@
 """Says in a line each when a node's connection to its SuperLink is made, lost and back, for its operator and its log.
 
 Flower tries again for as long as it takes, with a warning for each try. These are left out: what matters is when the
-connection changes. FLWR_LOG_LEVEL=INFO brings Flower's own lines back.
+connection changes. Of a node that is not let in it says that it "could not be activated"; what to do about that is said
+here instead. FLWR_LOG_LEVEL=INFO brings Flower's own lines back.
 """
 
 import argparse
@@ -16,14 +17,16 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+REPLY = "reply.toml"  # in a party's directory: its public key, for the coordinator
 RETRYING = "Connection attempt failed, retrying"
+NOT_LET_IN = "[code: 2004]"  # Flower's number for a node whose key it does not know, or whose node is there already
 
 
 class Connection:
     """Whether a node is connected, and what is said of it; `who` is connected to `address`."""
 
-    def __init__(self, who: str, address: str, key: str, tell: Callable[[str], None]) -> None:
-        self.who, self.address, self.key, self.tell = who, address, key, tell
+    def __init__(self, who: str, address: str, key: str, tell: Callable[[str], None], reply: str = REPLY) -> None:
+        self.who, self.address, self.key, self.tell, self.reply = who, address, key, tell, reply
         self.up: bool | None = None  # None: it was not tried yet
         self.made = False  # whether it was up before
         self.since = time.monotonic()
@@ -51,10 +54,18 @@ class Connection:
             )
             self.up, self.since = False, time.monotonic()
 
+    def not_let_in(self) -> None:
+        """The SuperLink answers, and refuses the node."""
+        self.tell(
+            f"{self.who} is not let in by the SuperLink at {self.address}: its key {self.key} is not admitted yet. "
+            f"Send {self.reply} to the coordinator, who runs `privadmm federation admit`. If it was admitted, the node "
+            "of before still counts, for a minute, or a clock is off. The node goes on trying"
+        )
+
 
 def tell_connection(main: ModuleType, fleet: ModuleType, connection: Connection) -> None:
     """Have Flower's node tell of its connection. `main` is its main loop, `fleet` what carries its requests."""
-    begin, retrying = main._init_connection, fleet.make_simple_http_retry_invoker
+    begin, retrying, leave = main._init_connection, fleet.make_simple_http_retry_invoker, fleet.flwr_exit
 
     @contextmanager
     def told(*given: Any, **named: Any) -> Iterator[Any]:
@@ -78,7 +89,13 @@ def tell_connection(main: ModuleType, fleet: ModuleType, connection: Connection)
         invoker.on_success, invoker.on_backoff = on_success, on_backoff
         return invoker
 
+    def leaving(code: int, message: str | None = None, *given: Any, **named: Any) -> Any:
+        if NOT_LET_IN in (message or ""):
+            connection.not_let_in()
+        return leave(code, message, *given, **named)
+
     main.__dict__["_init_connection"] = told
+    fleet.__dict__["flwr_exit"] = leaving
     fleet.__dict__["make_simple_http_retry_invoker"] = telling
 
 
@@ -100,12 +117,18 @@ def own_connection() -> Connection:
     party = read(Path(given.node_config.removeprefix("party=").strip('"')))
     name = f"party {party.number}" + (f' "{party.party.name}"' if party.party.name else "")
     key = fingerprint(public_of(Path(given.auth_supernode_private_key)))
-    return Connection(name, given.superlink, key, lambda line: print(f"privadmm: {line}", file=sys.stderr, flush=True))
+
+    def tell(line: str) -> None:
+        print(f"privadmm: {line}", file=sys.stderr, flush=True)
+
+    return Connection(name, given.superlink, key, tell, str(party.folder / REPLY))
 
 
 def hush() -> None:
-    """Leave out Flower's warning for every try, and what its web server says of itself."""
+    """Leave out what is said in other words here, and what Flower's web server says of itself."""
     if os.environ.get("FLWR_LOG_LEVEL", "WARNING") not in ("WARNING", "ERROR", "CRITICAL"):
         return
-    logging.getLogger("flwr").addFilter(lambda record: not str(record.msg).startswith(RETRYING))
+    logging.getLogger("flwr").addFilter(
+        lambda record: not str(record.msg).startswith(RETRYING) and NOT_LET_IN not in str(record.msg)
+    )
     logging.getLogger("uvicorn.error").addFilter(lambda record: record.levelno >= logging.WARNING)

@@ -3,12 +3,14 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from privadmm import __version__
 from privadmm.runs.report.charts import Chart
 
 VERSION = 1  # of the card's JSON
+ELEMENT = '<script type="application/json" id="model-card">'  # before the card in a page
 Row = Sequence[str]
 
 
@@ -75,6 +77,7 @@ class Card:
     refusals_at: tuple[str, ...] = ()  # of a run: the ledgers whose reports have them, where it knows them
     register_is_partial: bool = False  # an earlier version kept a ledger, and recorded neither times nor refusals
     vertical: bool = False  # parties hold columns of the same people
+    epsilon_warning: str | None = None  # that an epsilon promises little, which is also the first notice
     notices: tuple[str, ...] = ()
     jobs: tuple[Mapping[str, Any], ...] = ()  # of ledgers
     results: tuple[Row, ...] = ()  # figures of the model, in a simulation
@@ -105,3 +108,12 @@ def embedded(card: Card) -> str:
     for sign in "<>&":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return text
+
+
+def subject_of(page: Path) -> Path | None:
+    """The run or the ledger that the report in this file is of; None if the file is no report."""
+    try:
+        text = page.read_text(encoding="utf-8").partition(ELEMENT)[2].partition("</script>")[0]
+        return page.parent / str(json.loads(text)["subject"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return None

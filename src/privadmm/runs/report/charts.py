@@ -10,6 +10,7 @@ from privadmm.runs.report.safe import safe, short
 WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 74, 26, 14, 44
 POINTS = 240  # of a line; more would not be seen
+ROWS = 40  # of its table
 LINE, LETTER = 25, 10.9  # height of a row of a `Spread`, width of a letter where it is largest: on a narrow screen
 
 Point = tuple[float, float]
@@ -132,21 +133,23 @@ def spread(chart: Spread) -> tuple[str, int]:
     return "".join(parts), bottom + BOTTOM
 
 
-def table(chart: Chart) -> tuple[list[str], list[list[str]]]:
-    """Heads and rows of a table that says what the chart shows."""
+def table(chart: Chart) -> tuple[str, list[str], list[list[str]]]:
+    """Caption, heads and rows of a table that says what the chart shows; the caption says which rows it leaves out."""
     if isinstance(chart, Spread):
         head = ["Name", chart.x, "standard deviation of the noise"]
         known = any(deviation is not None for _, _, deviation in chart.rows)
         rows = [[name, number(value), "" if sd is None else number(sd)] for name, value, sd in chart.rows]
         rows += [[name, number(value), ""] for name, value in chart.levels]
-        return (head, rows) if known else (head[:2], [row[:2] for row in rows])
+        return (chart.title, head, rows) if known else (chart.title, head[:2], [row[:2] for row in rows])
     values = [(one.name, dict(one.points)) for one in chart.series]
     for one in chart.series:
         errors = [(x, error) for (x, _), error in zip(one.points, one.errors, strict=bool(one.errors))]
         values += [(f"± of {one.name}", dict(errors))] if errors else []
-    at = thinned(sorted({x for _, one in values for x in one}), 40)
+    every = sorted({x for _, one in values for x in one})
+    at = thinned(every, ROWS)
+    some = f" ({len(at)} of {len(every)} rows, evenly spaced; the model card has all)" if len(at) < len(every) else ""
     rows = [[number(x), *(number(one[x]) if x in one else "" for _, one in values)] for x in at]
-    return [chart.x, *(name for name, _ in values)], rows
+    return chart.title + some, [chart.x, *(name for name, _ in values)], rows
 
 
 def legend(chart: Chart) -> list[tuple[str, str]]:

@@ -1,5 +1,6 @@
 """Tables of a run: what was declared before a record was read, and how a simulation's model did."""
 
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -29,7 +30,7 @@ SHOWN = {
         "label_epsilon",
     ),
     "evaluation": ("kind", "held_out", "share", "bins", "range", "clip", "seed"),
-    "run": ("mode", "seed", "engine"),
+    "run": ("mode", "seed"),
 }
 FIGURES = {
     "accuracy_train": ("accuracy on the training records", 100.0, " %"),
@@ -39,17 +40,23 @@ FIGURES = {
 }
 
 
-def declarations(config: Config | None, model: Model | None, job: Job | None) -> Iterator[tuple[str, str, str]]:
-    """Everything declared: name, value, meaning."""
+def declarations(
+    config: Config | None, model: Model | None, job: Job | None, federation: bool = False
+) -> Iterator[tuple[str, str, str]]:
+    """Everything declared: name, value, meaning. A value that the config does not have is marked as the default.
+
+    The parties of a federation bring their own records: nothing was split, unless by columns.
+    """
     if config is not None:
+        written = tomllib.loads(config.text)
+        unused = {"features": not config.features.moments, "evaluation": not config.evaluates}
+        unused["parties"] = federation and config.parties.split != "features"
         for section, keys in SHOWN.items():
-            if (section == "features" and not config.features.moments) or (
-                section == "evaluation" and not config.evaluates
-            ):
-                continue
-            yield from of_table(section, getattr(config, section), keys)
+            used = [key for key in keys if key != "test_fraction" or config.holds_out]
+            if not unused.get(section):
+                yield from of_table(section, getattr(config, section), used, written)
         parameters = config.algorithm.parameters
-        yield from of_table("algorithm", parameters, tuple(fields_of(type(parameters))))
+        yield from of_table("algorithm", parameters, tuple(fields_of(type(parameters))), written)
     if job is not None and job.private and job.public.declared:
         longest, between = "how long one record's gradient can be", "how far it moves between neighbours"
         yield "derived: gradient of a record", f"{job.public.loss.lipschitz:.6g}", f"{longest}, rows having norm 1"
@@ -58,14 +65,17 @@ def declarations(config: Config | None, model: Model | None, job: Job | None) ->
         yield from columns(model)
 
 
-def of_table(section: str, table: Any, keys: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+def of_table(
+    section: str, table: Any, keys: Sequence[str], written: Mapping[str, Any]
+) -> Iterator[tuple[str, str, str]]:
     known = {} if table is None else fields_of(type(table))
     for key in keys:
         if key not in known or (value := getattr(table, key)) is None:
             continue
         when = known[key].when
         if when is None or getattr(table, when.key) == when.value:
-            yield f"[{section}] {key}", shown(value), known[key].doc
+            default = "" if key in written.get(section, {}) else " (by default)"
+            yield f"[{section}] {key}", shown(value) + default, known[key].doc
 
 
 def shown(value: Any) -> str:

@@ -13,7 +13,7 @@ from privadmm.engine.guarantees import AWAY, BARE, CLEAR
 from privadmm.errors import ConfigError
 from privadmm.privacy.accounting import printed
 from privadmm.privacy.ledger_file import extent_of, row_with
-from privadmm.privacy.meaning import ONE
+from privadmm.privacy.meaning import ONE, large_epsilon
 from privadmm.runs.report import words
 from privadmm.runs.report.card import Budget, Card, Holder, Request
 from privadmm.runs.report.charts import Chart, Spread
@@ -45,6 +45,8 @@ def card_of(path: Path, found: Mapping[str, Json]) -> Card:
     # The largest of both holds for every party.
     total, delta = (max(total or 0.0 for total in spent), max(deltas)) if private else (None, None)
     adjacency, first = (views[0]["adjacency"] if private else None), views[0]
+    randomised = max((label for view in views if (label := view["policy"]["label_epsilon"]) is not None), default=None)
+    weak = large_epsilon(total, first["adjacency"], randomised)
     jobs = [{"ledger": name, **told(job)} for name, view in found.items() for job in view["jobs"]]
     refused = [row for name, view in found.items() for row in refusals(name if len(found) > 1 else "", view)]
     again = "" if not copies else f"; copies of ledgers are not counted again: {', '.join(sorted(copies))}"
@@ -63,7 +65,8 @@ def card_of(path: Path, found: Mapping[str, Json]) -> Card:
         budgets=tuple(budgets),
         refusals=tuple(refused) if all(view["refusals"] is not None for view in views) else None,
         vertical=first["adjacency"] in ("person", "column"),
-        notices=(*words.weak(total, adjacency), *notices(everything, private, copies)),
+        epsilon_warning=weak,
+        notices=(*([] if weak is None else [weak]), *notices(everything, private, copies)),
         jobs=tuple(jobs),
         charts=tuple(charts(jobs, private, views)),
         declared=tuple(policies(found)),

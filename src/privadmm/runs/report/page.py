@@ -8,7 +8,7 @@ from typing import Any
 
 from privadmm.privacy.accounting import printed
 from privadmm.runs.report import charts, words
-from privadmm.runs.report.card import Budget, Card, Request, embedded
+from privadmm.runs.report.card import ELEMENT, Budget, Card, Request, embedded
 from privadmm.runs.report.head import head
 from privadmm.runs.report.safe import SHORT, safe, short, visible
 
@@ -51,7 +51,7 @@ def render(card: Card) -> str:
 {sections}</main>
 <footer><p>Made by privadmm; the same facts give the same page, byte for byte. All of it stands once more in the page \
 for machines, as a model card in JSON.</p></footer>
-<script type="application/json" id="model-card">{embedded(card)}</script>
+{ELEMENT}{embedded(card)}</script>
 </body>
 </html>
 """
@@ -175,13 +175,13 @@ def pictures(card: Card) -> str:
 
 
 def figure(chart: charts.Chart) -> str:
-    heads, rows = charts.table(chart)
+    caption, heads, rows = charts.table(chart)
     keys = "".join(f'<li class="{kind}">{short(name)}</li>' for kind, name in charts.legend(chart))
     summary = f"<summary>The numbers of “{short(chart.title)}”</summary>"
-    numbers = f"<details>{summary}{table(chart.title, heads, rows, 1)}</details>"
+    numbers = f"<details>{summary}{table(caption, heads, rows, 1)}</details>"
     legend = f'<ul class="key">{keys}</ul>' if keys else ""
-    caption = f"<figcaption>{paragraph(chart.words, 'muted')}</figcaption>"
-    return f"<figure><h3>{short(chart.title)}</h3>{charts.drawn(chart)}{legend}{caption}</figure>\n{numbers}\n"
+    said = f"<figcaption>{paragraph(chart.words, 'muted')}</figcaption>"
+    return f"<figure><h3>{short(chart.title)}</h3>{charts.drawn(chart)}{legend}{said}</figure>\n{numbers}\n"
 
 
 def declared(card: Card) -> str:

@@ -167,6 +167,7 @@ def card_of(path: Path, views: Sequence[Json], original: Path | None) -> Card:
     epsilon, delta = run.fact("epsilon"), run.fact("delta")
     sums = (run.result or {}).get("secure_sum") or run.fact("in_sums", {}).get("secure_sum")
     people = run.result if run.result is not None else run.fact("of_people", {})
+    weak = words.weak(epsilon, adversaries, people)
     learnt = words.learners(adversaries, sums, people) if adversaries else []
     return Card(
         kind="run",
@@ -184,12 +185,13 @@ def card_of(path: Path, views: Sequence[Json], original: Path | None) -> Card:
         refusals_at=tuple(ledger_paths(run)),
         register_is_partial=any(view["register_is_partial"] for view in views),
         vertical=run.shape is not None and bool(run.shape.columns),
-        notices=(*words.weak(epsilon, adversaries.get("adjacency")), *notices(run, views)),
+        epsilon_warning=weak,
+        notices=(*([] if weak is None else [weak]), *notices(run, views)),
         jobs=tuple(ledgers.told(job) for view in views for job in view["jobs"]),
         results=(*declared.paid(run.result), *(declared.results(run.result, run.rows) if run.simulation else ())),
         charts=tuple(charts),
         not_drawn=tuple(not_drawn),
-        declared=tuple(declared.declarations(run.config, run.model, run.job)),
+        declared=tuple(declared.declarations(run.config, run.model, run.job, bool(run.members))),
         not_protected=tuple(not_protected(run, adversaries)),
         published=published(run),
         hashes=tuple(hashes(run)),
@@ -290,6 +292,8 @@ def published(run: Run) -> Published | None:
 
 def not_protected(run: Run, adversaries: Json) -> list[str]:
     caveats = run.model.caveats if run.model is not None else run.fact("caveats", ())
+    if run.model is None and run.members and run.job is not None:
+        caveats = run.job.caveats_where(pinned=True)
     lines = [words.closed(str(line)) for line in caveats]
     own = adversaries.get("own_server", {})
     clear = [what for what, found in own.items() if found == CLEAR]

@@ -7,6 +7,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from privadmm.engine.guarantees import AWAY, so_many
+from privadmm.errors import apart
 from privadmm.privacy.accounting import printed
 from privadmm.privacy.meaning import FALSELY, ONE, large_epsilon, of_hundred, power
 from privadmm.runs.report.safe import SHORT, visible
@@ -61,10 +63,18 @@ def sentence(epsilon: float | None, delta: float | None, adjacency: str | None, 
     )
 
 
-def weak(epsilon: float | None, adjacency: str | None) -> list[str]:
-    """The warning of an epsilon that promises little, as a notice; none if it promises more, or nothing at all."""
-    problem = None if adjacency is None else large_epsilon(epsilon, adjacency)
-    return [] if problem is None else [problem]
+def weak(epsilon: float | None, views: Mapping[str, Any], people: Mapping[str, Any]) -> str | None:
+    """The warning of an epsilon that promises little; None if it promises more, or nothing at all.
+
+    The arguments are those fields of a run's result.
+    """
+    label: Any = views.get("own_server", {}).get("label")
+    if label == AWAY:
+        label = views["others"]["label"]
+    randomised = label["epsilon"] if isinstance(label, Mapping) else None
+    if (total := people.get("per_person")) is not None:
+        return large_epsilon(total, "people", randomised)
+    return large_epsilon(epsilon, views.get("adjacency") or "replace-one", randomised)
 
 
 def notation(epsilon: float, delta: float) -> str:
@@ -107,8 +117,7 @@ def learners(views: Mapping[str, Any], sums: Mapping[str, Any] | None, people: M
 
 def colluding(count: int, sums: Mapping[str, Any], epsilon: float | None) -> list[str]:
     """The row of so many parties that tell the coordinator all they know."""
-    who = "everybody else" if count == sums["parties"] - 1 else f"{count} of the {sums['parties']} parties"
-    return [f"The coordinator with {who}", proved(epsilon, sums)]
+    return [f"The coordinator with {so_many(count, sums['parties'])}", proved(epsilon, sums)]
 
 
 def proved(epsilon: float | None, sums: Mapping[str, Any]) -> str:
@@ -151,4 +160,4 @@ def parties(names: Sequence[str], most: int = 6) -> str:
         if list(names) == [f"party {number}" for number in range(first, first + len(names))]:
             return f"parties {numbers[0]} to {numbers[-1]}"
     more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(visible(name, SHORT) for name in names[:most]) + more
+    return ", ".join(apart(visible(name, SHORT)) for name in names[:most]) + more

@@ -35,7 +35,7 @@ from privadmm.deploy.federation.setup.symptoms import (
 from privadmm.deploy.federation.signing import public_of
 from privadmm.engine.guarantees import less_than_asked
 from privadmm.engine.job import Job
-from privadmm.errors import ConfigError, LockedError, RefusedError
+from privadmm.errors import ConfigError, LockedError, RefusedError, apart
 from privadmm.privacy.accounting import epsilon, printed, totals
 from privadmm.privacy.events import alone
 from privadmm.privacy.ledger import affordable
@@ -69,7 +69,7 @@ def of_party(folder: Path, job: Path | None) -> Iterator[Finding]:
     invited = folder / PROPOSED
     job = job or (invited if invited.is_file() else None)
     node, key = party.node, folder / party.node.key
-    yield Finding("policy", "good", f"party {party.number}, {party.policy.mode}, {', '.join(party.policy.algorithms)}")
+    yield looked("policy", lambda: policy(party))
     yield looked("versions", lambda: versions(invited_by(folder)))
     yield looked("flower", flower, "pip install 'privadmm[flower]'")
     if party.policy.mode == "deployment":
@@ -94,6 +94,13 @@ def of_party(folder: Path, job: Path | None) -> Iterator[Finding]:
     yield looked("port", lambda: port("127.0.0.1", node.port, folder, f"[node] port in {folder / FILE}"))
     yield looked("permissions", lambda: permissions(folder, ("node-key", party.party.ledger, "requests.log")))
     yield looked("disk", lambda: disk(folder))
+
+
+def policy(party: Party) -> str:
+    said = f"party {party.number}, {party.policy.mode}, {', '.join(party.policy.algorithms)}"
+    if (weak := party.policy.weak_promise) is not None:
+        raise Noted(f"{said}; {weak}")
+    return said
 
 
 def invited_by(folder: Path) -> list[tuple[str, str]]:
@@ -262,7 +269,12 @@ def proposed(place: Coordinator) -> str:
     cost = "NOT PRIVATE" if job.epsilon is None else f"epsilon = {printed(job.epsilon, '.6g')} at delta = {job.delta:g}"
     said = f"{job.algorithm.name}, {job.public.rounds} rounds, {parties} parties, {cost} for each"
     capped = less_than_asked(job.in_sums.get("secure_sum", {}))
-    return "; ".join([said, *([] if capped is None else [capped]), *evaluation_of(job), *job.caveats])
+    said = "; ".join(
+        [said, *([] if capped is None else [capped]), *evaluation_of(job), *job.caveats_where(pinned=True)]
+    )
+    if (weak := job.weak_promise()) is not None:
+        raise Noted(f"{said}; {weak}")
+    return said
 
 
 def evaluation_of(job: Job) -> list[str]:
@@ -282,7 +294,7 @@ def node_keys(place: Coordinator) -> str:
         if not path.is_file():
             raise ConfigError(f"{path}: no such file; ask party {number} for its public key")
         check_public_key(path)
-        found.append(f"{names.get(number, f'party {number}')} {fingerprint(path.read_bytes())}")
+        found.append(f"{apart(names.get(number, f'party {number}'))} {fingerprint(path.read_bytes())}")
     return ", ".join(found)
 
 

@@ -80,6 +80,7 @@ class Made:
     coordinator: Coordinator
     parties: list[Party]
     invitations: list[Path]
+    weak_promise: str | None = None  # the warning of a proposed budget, or of the job, that promises little
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,9 @@ def init(config: Config, folder: Path, host: str, port: int, rehearse: bool, lis
     shares = split(config) if rehearse else awaited(config)
     # What a job costs may depend on the sizes. A job that is impossible fails here, and not at the parties.
     job = replace(shares.config, parties=replace(shares.config.parties, sizes=tuple(shares.sizes) or None))
-    expected(job)
+    asked = expected(job)
+    policies = [proposed_policy(config, shares.config, number) for number in range(len(shares.files))]
+    weak = max(policies, key=lambda policy: policy.epsilon or 0.0).weak_promise or asked.weak_promise()
     place = Coordinator(folder / "coordinator")
     folder.mkdir(parents=True, exist_ok=True)
     place.folder.mkdir(mode=0o700)
@@ -117,12 +120,11 @@ def init(config: Config, folder: Path, host: str, port: int, rehearse: bool, lis
         path, adjacency = place.folder / label_holder.LABELS, job.privacy.adjacency
         label_holder.label_ledger(path, adjacency, job.privacy.label_epsilon, job.run.mode).close()
     invitations = [
-        invite(place, number, shares.config, proposed_policy(config, shares.config, number), name)
-        for number, (name, _) in enumerate(shares.files)
+        invite(place, number, shares.config, policies[number], name) for number, (name, _) in enumerate(shares.files)
     ]
     write_peers(place)
     kit.for_coordinator(place)
-    return Made(place, rehearsed(place, shares, invitations) if rehearse else [], invitations)
+    return Made(place, rehearsed(place, shares, invitations) if rehearse else [], invitations, weak)
 
 
 def settle(place: Coordinator, host: str, port: int, listen: str) -> None:

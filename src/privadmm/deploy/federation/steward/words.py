@@ -271,9 +271,10 @@ def sentences(party: Party, kept: Kept, facts: Facts) -> Iterator[tuple[str, str
     yield "what remains", remains(facts)
     if party.policy.mode == "simulation":
         yield "beware", "this directory is set up for a test: noise comes from a seed, and protects nobody"
-    if (problem := large_epsilon(facts["epsilon"], party.policy.adjacency)) is not None:
+    own = large_epsilon(facts["epsilon"], party.policy.adjacency, party.policy.label_epsilon)
+    if (problem := job.weak_promise() if job.public.columns else own) is not None:
         yield "beware", problem
-    for caveat in job.caveats:
+    for caveat in job.caveats_where(pinned=True):
         yield "beware", plain(caveat)
     yield "how rows count", bounds(party, config)
 

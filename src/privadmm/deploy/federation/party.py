@@ -15,6 +15,7 @@ A job is a proposal. It never says where records and ledger are.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -161,7 +162,7 @@ class Party:
         """Whether its steward decides about every job."""
         return self.policy.approve == "ask"
 
-    @property
+    @cached_property
     def fixed(self) -> Policy:
         """The policy that its ledger fixes when it is made."""
         own = self.policy

@@ -34,7 +34,6 @@ from privadmm.deploy.federation.desk.party_log import Line, asked, full, note
 from privadmm.deploy.federation.desk.peers import accept, own_entry
 from privadmm.deploy.federation.desk.records import Held, bound_of, check_told, told
 from privadmm.deploy.federation.desk.records import held as read_records
-from privadmm.deploy.federation.desk.refusals import noted
 from privadmm.deploy.federation.party import Party
 from privadmm.deploy.federation.proposal import JOB, Kept, Proposal, parties_of, read_text
 from privadmm.deploy.federation.protocol import Letter, data, text, whole
@@ -56,6 +55,7 @@ from privadmm.errors import (
 )
 from privadmm.privacy.ledger import Tick
 from privadmm.privacy.ledger_file import Identity, Receipt, default_limits, identity_of
+from privadmm.privacy.limits import Limits
 from privadmm.privacy.sqlite_ledger import SqliteLedger
 
 Answer = dict[str, str | int | bytes]
@@ -100,7 +100,7 @@ def logged(folder: Path, letter: Letter) -> Answer:
         end("answered")
         return {"status": "ok", **who, **said}
     except LockedError as error:
-        noted(line, letter, error)
+        line.refuse(letter, error)
         end("locked", str(error))
         return {"status": "locked", **who, "error": "LockedError", "message": LOCKED_HERE}
     except WaitingError as error:
@@ -112,7 +112,7 @@ def logged(folder: Path, letter: Letter) -> Answer:
             end("failed", f"{FULL_HERE}: {error}")
             return {"status": "failed", **who, "error": "StorageError", "message": FULL}
         if isinstance(error, RefusedError):
-            noted(line, letter, error)
+            line.refuse(letter, error)
         if isinstance(error, TOLD):
             status = "refused" if isinstance(error, RefusedError) else "failed"
             end(status, str(error))
@@ -241,7 +241,9 @@ class Desk:
         self.check(config, job)
         with closing(self.opened()) as ledger:
             self.need_reserve(ledger, now.job)
-            self.proposals.need_for_step(now.job, ledger.epoch)
+            if self.party.asks:  # what was kept of the job has to be what was approved
+                kept = Proposal.unpack((self.party.jobs / f"{now.job}.json").read_bytes())
+                self.proposals.need(kept, ledger.epoch)
 
             def load() -> Local | Vertical:
                 return beside(job.public, held(self.party, config, job.public).block)
@@ -328,8 +330,10 @@ class Desk:
 
     @property
     def identity(self) -> Identity:
-        """Whose ledger it is, as a ledger records it: without limits that are the default."""
-        return Identity.of(Identity(self.party.policy.mode, (self.party.number,), self.party.fixed).facts())
+        """The identity that the party's ledger must have; default limits are those of its mode."""
+        mode, fixed = self.party.policy.mode, self.party.fixed
+        policy = replace(fixed, limits=default_limits(mode)) if fixed.limits == Limits() else fixed
+        return Identity(mode, (self.party.number,), policy)
 
     def agreed(self) -> None:
         """party.toml and the ledger say the same. How they differ stays here."""
@@ -345,7 +349,7 @@ class Desk:
             )
 
     def differs(self) -> str | None:
-        """In what the ledger and party.toml do not agree, for the party's steward."""
+        """Say how the ledger and party.toml differ, for the party's steward; None if they agree."""
         known = identity_of(self.party.ledger)
         fixed = {} if known is None else known.facts()
         mine = Identity(self.party.policy.mode, (self.party.number,), self.party.fixed).facts()

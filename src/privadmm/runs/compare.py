@@ -126,7 +126,7 @@ def shared(configs: Sequence[Config], key: Literal["epsilon", "delta"]) -> float
 
 
 def with_parties(config: Config, count: int | None) -> Config:
-    """The config with so many parties of equal size, each with as many edges as before."""
+    """The config with this many parties of equal size, each with as many edges as before."""
     if count is None:
         return config
     before, edges = config.parties.known or count, config.graph.edges

@@ -112,7 +112,7 @@ def about(job: Job, mode: str) -> dict[str, Any]:
 
 
 def shape(job: Job) -> dict[str, Any]:
-    """The public numbers that the job was made of, so that a report can make it anew without reading records."""
+    """The public numbers that the job was made of, so that a report can make it again without reading records."""
     public = job.public
     columns = {"columns": list(public.columns)} if public.columns else {}
     return {"records": public.sizes.tolist(), "dim": int(public.dim), **columns}

@@ -22,7 +22,7 @@ HELD_OUT, TRAINED_ON = "held-out records", "the training records"
 
 
 def measurable(config: Config, prepared: Prepared) -> Prepared:
-    """The records to train on and to measure by, where a private evaluation has held some of the first out itself."""
+    """The records to train on and to measure by; a simulation measures by those that a private evaluation holds out."""
     if not config.evaluates or config.run.mode != "simulation":
         return prepared
     train, held = parted(prepared.shards, config.evaluation.held_out, config.evaluation.seed)
@@ -57,7 +57,7 @@ def chances(config: Config, scores: Floats) -> Floats | None:
 
 
 def places(data: Data) -> dict[int, Any]:
-    """Where the records of each party are in flat arrays; empty where they are nobody's, or everybody's."""
+    """Positions of each party's records in flat arrays; empty if records are not told apart by party."""
     if isinstance(data, People) or len(data.ids) < 2:
         return {}
     assert isinstance(data, Shards)

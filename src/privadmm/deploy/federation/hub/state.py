@@ -99,7 +99,7 @@ def asked_to_stop(place: Coordinator) -> Stop:
 
 @contextmanager
 def driving(place: Coordinator, seconds: float = 5.0) -> Iterator[bool]:
-    """Hold the lock of whoever drives or submits a run; whether it was free within so many seconds."""
+    """Hold the lock of whoever drives or submits a run; whether it was free within this many seconds."""
     from fcntl import LOCK_EX, LOCK_NB, flock
 
     with open(Files(place).lock, "a", opener=for_owner) as file:

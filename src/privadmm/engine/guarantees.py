@@ -9,7 +9,7 @@ neighbours. Between data sets that differ in one label alone the same noise hide
     the cover of an inexact argmin              as it is
 
 s and c are the most that a record's gradient and curvature differ between the job's neighbours, s' and c' between
-labels. A computed query moves further than the exact one, by its rounding error; `Local.moved` counts that error s/s'
+labels. A computed query moves further than the exact one, by its error; `Local.moved` counts that error s/s'
 times, so that the first line holds whatever a coordinator sends. If the labels were randomised, this is what the
 transcript tells of a reported label; `curves.joint_label` turns it into what it tells of the true one.
 See docs/privacy.md#views and docs/privacy.md#joint-label.

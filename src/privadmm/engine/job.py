@@ -13,8 +13,7 @@ from typing import Any
 
 from privadmm.data import arrays
 from privadmm.data.arrays import Floats
-from privadmm.data.moments_map import Map
-from privadmm.engine import guarantees, phases
+from privadmm.engine import guarantees
 from privadmm.engine.loop import Callback, Cluster, Progress, drive
 from privadmm.engine.phases import Algorithm, vertical
 from privadmm.engine.public import Public
@@ -183,7 +182,7 @@ class Job:
 
     @property
     def colluding(self) -> int | None:
-        """How many parties may collude in secure sums without breaking the epsilon; None without secure sums."""
+        """How many parties may collude in secure sums without breaking the epsilon; None if it rests on no sums."""
         return guarantees.tolerated(self.spends) if self.private else None
 
     @property
@@ -259,11 +258,6 @@ def check_holding(algorithm: Algorithm, columns: bool) -> None:
 
 def train(job: Job, parties: Cluster, callbacks: Sequence[Callback] = (), progress: Progress | None = None) -> Progress:
     return drive(parties, job.algorithm, job.public, callbacks, progress)
-
-
-def features(job: Job, progress: Progress) -> Map | None:
-    """The public map through which the model sees a row; None: as it is."""
-    return phases.features(progress.memory)
 
 
 def weights(job: Job, progress: Progress) -> Floats:

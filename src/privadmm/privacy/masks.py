@@ -198,7 +198,7 @@ class Masker:
 
 
 def loaded(private: bytes) -> "X25519PrivateKey":
-    """A private key, parsed. Memoised: parsing it takes as long as an exchange."""
+    """Parse a private key. That takes as long as an exchange with it."""
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
     return X25519PrivateKey.from_private_bytes(private)

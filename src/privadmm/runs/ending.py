@@ -10,8 +10,9 @@ from typing import Any, Protocol, TypeVar
 from privadmm.data.files import write_json
 from privadmm.data.frame import Frame
 from privadmm.data.moments_map import Map
-from privadmm.engine.job import Job, features, weights
+from privadmm.engine.job import Job, weights
 from privadmm.engine.loop import Progress
+from privadmm.engine.phases import features
 from privadmm.errors import ClusterError, DivergedError, LedgerError, LockedError, ToleranceError
 from privadmm.optim.losses import link_name
 from privadmm.privacy.ledger_file import utc_now
@@ -91,7 +92,7 @@ class Finished:
 def model_of(job: Job, progress: Progress, frame: Frame, mode: str, map: Map | None = None) -> Model:
     """The model after these rounds. `map` is that of an earlier job whose moments this one shares."""
     claim = (job.algorithm.name, mode, job.epsilon, job.delta)
-    seen = map or features(job, progress)
+    seen = map or features(progress.memory)
     w, link = frame.arranged(weights(job, progress)), link_name(job.public.loss)
     return Model(w, frame, *claim, seen, tuple(job.caveats), job.colluding, link)
 

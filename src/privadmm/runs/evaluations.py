@@ -12,8 +12,9 @@ from privadmm.data.columns import People
 from privadmm.data.holding_out import parted
 from privadmm.data.moments_map import Map
 from privadmm.data.shards import Shards
-from privadmm.engine.job import Job, features, weights
+from privadmm.engine.job import Job, weights
 from privadmm.engine.loop import Progress
+from privadmm.engine.phases import features
 from privadmm.optim.losses import LINKED, link
 from privadmm.runs.measures import Scored, evaluated, evaluated_numbers
 from privadmm.runs.metrics import Data, scores, through
@@ -33,7 +34,7 @@ def exact(config: Config, job: Job, progress: Progress, known: Prepared) -> dict
     """The figures of a simulation's model."""
     data = known.train if known.test is None else known.test
     which = TRAINED_ON if known.test is None else HELD_OUT
-    return of_model(config, data, features(job, progress), weights(job, progress), which)
+    return of_model(config, data, features(progress.memory), weights(job, progress), which)
 
 
 def of_model(config: Config, data: Data, map: Map | None, w: Any, which: str) -> dict[str, Any] | None:

@@ -16,8 +16,9 @@ from privadmm.config.file import Config, check_alone, check_seed
 from privadmm.data import arrays
 from privadmm.deploy.engines import Engine, opened
 from privadmm.deploy.remote_block import Order
-from privadmm.engine.job import Job, features, train, weights
+from privadmm.engine.job import Job, train, weights
 from privadmm.engine.loop import Callback, Progress, View
+from privadmm.engine.phases import features
 from privadmm.errors import ClusterError, InterruptedRunError, LedgerError, LockedError, RefusedError, StorageError
 from privadmm.privacy.accounting import epsilon
 from privadmm.privacy.calibration import Target
@@ -160,7 +161,7 @@ def carry_out(
                 observer.recover()
             if progress is not None:
                 # What callbacks saw after the last round, except for what the parties sent.
-                model, map = weights(job, progress), features(job, progress)
+                model, map = weights(job, progress), features(progress.memory)
                 observer(View(job.public, progress, progress.mail, model, map))
             callbacks.insert(0, observer)
         done = 0 if progress is None else progress.round

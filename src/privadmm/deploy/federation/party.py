@@ -154,6 +154,11 @@ class Party:
         return self.folder / self.party.ledger
 
     @property
+    def has_ledger(self) -> bool:
+        """Whether a file is there that may be a ledger. An empty one would become a new ledger when it is opened."""
+        return self.ledger.exists() and self.ledger.stat().st_size > 0
+
+    @property
     def jobs(self) -> Path:
         return self.folder / "jobs"
 

@@ -274,7 +274,7 @@ class Desk:
     def give_up(self, letter: Letter) -> Answer:
         """Close a job, unless something was released for it, or it failed: then its steward decides."""
         kept = Kept.at(self.party.jobs, text(letter, "job"))
-        if kept is not None and there(self.party.ledger):
+        if kept is not None and self.party.has_ledger:
             with closing(self.opened()) as ledger, ledger.turn():
                 if ledger.latest(kept.proposal.id) is None:
                     ledger.close_job(kept.proposal.id)
@@ -284,7 +284,7 @@ class Desk:
     def end(self, letter: Letter) -> Answer:
         """Close a job that is over for good. One that was never begun here, or is over, stays as it is."""
         job = text(letter, "job")
-        if there(self.party.ledger):
+        if self.party.has_ledger:
             with closing(self.opened()) as ledger:
                 self.close(ledger, [job])
                 self.line.count(self.party, ledger, job)
@@ -319,7 +319,7 @@ class Desk:
 
     def opened(self) -> SqliteLedger:
         """Its ledger, verified from the last verified row on, by one connection."""
-        if not there(self.party.ledger):
+        if not self.party.has_ledger:
             self.agreed()
         mine = self.identity
         try:
@@ -338,7 +338,7 @@ class Desk:
     def agreed(self) -> None:
         """party.toml and the ledger say the same. How they differ stays here."""
         path = self.party.ledger
-        if not there(path):
+        if not self.party.has_ledger:
             raise LedgerError(f"{path}: there is no ledger there, or it is empty; see `privadmm federation check`")
         if self.differs():
             if (known := identity_of(path)) is not None:  # an old copy is locked, whatever its policy
@@ -364,11 +364,6 @@ class Desk:
                 )
                 return f"has {fact} = {was}, and party.toml has {now}: {fix}"
         return None
-
-
-def there(ledger: Path) -> bool:
-    """Whether a file is there that may be a ledger. An empty one would become a new ledger when it is opened."""
-    return ledger.exists() and ledger.stat().st_size > 0
 
 
 def edges_of(config: Config, parties: int) -> int:

@@ -12,7 +12,7 @@ from privadmm.engine.worker import Worker
 from privadmm.privacy.ledger import Tick
 
 
-@dataclass
+@dataclass(eq=False)
 class InProcess:
     """A cluster of workers that are plain objects."""
 

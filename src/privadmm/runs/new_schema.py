@@ -136,7 +136,7 @@ class Odd:
 
     @property
     def shown(self) -> str:
-        """Where to look; not what stands there, since a schema is shown to everybody."""
+        """The place of the first such cell; not its content, since a schema is shown to everybody."""
         return f"the first {self.first}"
 
     @property

@@ -219,7 +219,6 @@ class Desk:
         known = self.admitted_anew(id)
         if known.job.sums is None:
             raise RefusedError(f"job {id} has no secure sums, and needs no roster. Nothing was released")
-        self.check(known.config, known.job)
         with closing(self.opened()) as ledger:
             self.need_reserve(ledger, id)
             accept(self.party, known.job, ledger, packed)
@@ -238,7 +237,6 @@ class Desk:
         job, config, number = known.job, known.config, self.party.number
         self.line.about(job.asked, now.job)
         self.party.stay(job.public.parties - len(inbox.absent))
-        self.check(config, job)
         with closing(self.opened()) as ledger:
             self.need_reserve(ledger, now.job)
             if self.party.asks:  # what was kept of the job has to be what was approved
@@ -261,7 +259,9 @@ class Desk:
         kept = Kept.at(self.party.jobs, id)
         if kept is None:
             raise RefusedError(f"job {id} was never begun here. Nothing was released")
+        self.line.about(build.asked(kept.config), id)
         self.admit(kept)
+        self.check(kept.config, kept.job)
         return Admitted.of(self.party, kept)
 
     def admit(self, kept: Kept) -> None:

@@ -82,7 +82,7 @@ def wanted(place: Coordinator) -> Wanted | None:
 
 
 def settle(place: Coordinator) -> None:
-    """Nobody wants the run any more: it ended, or was stopped."""
+    """Forget the wanted run: it ended, or was stopped."""
     if (found := wanted(place)) is not None:
         replace(found, over=True).save(place)
     Files(place).stop.unlink(missing_ok=True)

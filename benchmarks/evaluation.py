@@ -18,7 +18,8 @@ from privadmm.config import build
 from privadmm.config.file import read
 from privadmm.data.holding_out import parted
 from privadmm.engine.block import cluster
-from privadmm.engine.job import features, train, weights
+from privadmm.engine.job import train, weights
+from privadmm.engine.phases import features
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.runs.measures import Scored
 from privadmm.runs.metrics import scores, through
@@ -54,7 +55,7 @@ def errors(text: str, seeds: int) -> tuple[float, list[float], float]:
         own = replace(job, id=f"seed-{seed}")
         progress = train(own, cluster(own, prepared.train, Simulation(seed)))
         told = found(own, progress)["auc"]
-        exact = Scored(scores(through(held, features(own, progress)), weights(own, progress)), held.y).auc
+        exact = Scored(scores(through(held, features(progress.memory)), weights(own, progress)), held.y).auc
         away.append(told["value"] - exact)
         stated = told["noise"]
     return job.epsilon, away, stated

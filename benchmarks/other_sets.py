@@ -40,7 +40,8 @@ from privadmm.data.kinds import EDGES, Number
 from privadmm.data.moments_map import map_of, moments
 from privadmm.data.shards import Shards
 from privadmm.engine.block import cluster
-from privadmm.engine.job import Job, features, train, weights
+from privadmm.engine.job import Job, train, weights
+from privadmm.engine.phases import features
 from privadmm.engine.public import Public
 from privadmm.optim import graphs
 from privadmm.optim.losses import HalfLogistic
@@ -116,7 +117,7 @@ def recommended(
     for seed in seeds:
         job = Job(method, public)
         progress = train(job, cluster(job, shards, Simulation(seed)))
-        seen = metrics.through(test, features(job, progress))
+        seen = metrics.through(test, features(progress.memory))
         found.append(metrics.accuracy(seen, metrics.scores(seen, weights(job, progress))))
     return found
 

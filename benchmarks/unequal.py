@@ -24,7 +24,8 @@ from privadmm.config.build import UNIT
 from privadmm.data import adult, splits
 from privadmm.data.shards import Shards
 from privadmm.engine.block import cluster
-from privadmm.engine.job import Job, features, train, weights
+from privadmm.engine.job import Job, train, weights
+from privadmm.engine.phases import features
 from privadmm.engine.public import Public
 from privadmm.optim import graphs
 from privadmm.optim.losses import HalfLogistic
@@ -65,7 +66,7 @@ def accuracy(
     public = Public(shards.sizes, shards.dim, 41, star, HalfLogistic(), L2(0.0), target)
     job = Job(Centred(FirstOrderConsensus(weights=count), nonnegative=nonnegative), public)
     progress = train(job, cluster(job, shards, Simulation(seed)))
-    seen = metrics.through(test, features(job, progress))
+    seen = metrics.through(test, features(progress.memory))
     return metrics.accuracy(seen, metrics.scores(seen, weights(job, progress)))
 
 

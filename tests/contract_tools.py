@@ -14,7 +14,6 @@ from privadmm.data.arrays import Floats
 from privadmm.data.columns import Columns, People
 from privadmm.data.shards import Shards
 from privadmm.engine.block import beside, cluster, open_block
-from privadmm.engine.inprocess import addressed
 from privadmm.engine.job import Job, train
 from privadmm.engine.loop import Checkpoint, Progress
 from privadmm.engine.mail import Mail, nobody
@@ -299,7 +298,7 @@ def answer(case: Case, party: int, folder: Path, round: int, phase: int, inbox: 
     job, block = case.job(), held(case.data()).take(np.array([party]))
     ledger = SqliteLedger(folder / f"{party}.sqlite", [party], job.policy, "simulation")
     worker = open_block(job, block, Simulation(0), ledger)
-    reply = worker.step(round, phase, addressed(worker, Mail.unpack(inbox))).pack()
+    reply = worker.step(round, phase, Mail.unpack(inbox).only(worker.senders)).pack()
     ledger.close()
     return reply
 

@@ -23,6 +23,7 @@ from privadmm.deploy.federation.protocol import Letter
 from privadmm.deploy.federation.setup.init import Made, init
 from privadmm.deploy.federation.setup.joining import REPLY, admit, join, look_at
 from privadmm.engine.mail import Mail
+from privadmm.errors import ClusterError
 from privadmm.privacy.key_file import KeyFile
 from privadmm.privacy.ledger_file import connect, identity_of
 from privadmm.privacy.sqlite_ledger import SqliteLedger
@@ -144,6 +145,19 @@ def silent_from(made: Federated, round: int, *parties: int) -> Desks:
             post.silent.update(parties)
 
     post.before = leave
+    return post
+
+
+def ending(post: Desks, round: int, party: int | None = None) -> Desks:
+    """Have the coordinator of a post die before it asks this party, or the first one, for a round."""
+    before = post.before
+
+    def die(one: int, letter: Letter) -> None:
+        before(one, letter)
+        if party in (None, one) and letter.get("round") == round:
+            raise ClusterError("gone")
+
+    post.before = die
     return post
 
 

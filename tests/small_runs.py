@@ -181,6 +181,15 @@ def wait_for(done: Callable[[], object], what: str, seconds: float = 30) -> None
         time.sleep(0.02)
 
 
+def alive(pid: int) -> bool:
+    """Whether there is a process with this id."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 def no_plots(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Skip plots, which take most of a small run's time. The list notes what would have been drawn."""
     drawn: list[str] = []

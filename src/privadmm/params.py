@@ -311,7 +311,8 @@ class Declared:
             if isinstance(value, list):
                 raise ConfigError(f"{name} must be a tuple, not a list: {value!r}")
             if value is not None or declared.default is not None:
-                declared.kind.read(_as_toml(value), (name,), _refusing(name, value, declared.kind))
+                refuse = functools.partial(_refuse, name, value, declared.kind)
+                declared.kind.read(_as_toml(value), (name,), refuse)
             if (when := declared.when) is not None and declared.default is None:
                 fits = getattr(self, when.key) == when.value
                 if (value is not None and not fits) or (value is None and fits and when.required):
@@ -328,13 +329,8 @@ def _as_toml(value: Any) -> Any:
     return value
 
 
-def _refusing(name: str, value: object, kind: Kind) -> Wrong:
-    """A complaint that is raised at once."""
-
-    def refuse(at: At, what: str, fix: str = "", allowed: str = "") -> None:
-        raise ConfigError(f"{name} must be {kind.allowed()}, not {value!r}{fix and f'; {fix}'}")
-
-    return refuse
+def _refuse(name: str, value: object, kind: Kind, at: At, what: str, fix: str = "", allowed: str = "") -> None:
+    raise ConfigError(f"{name} must be {kind.allowed()}, not {value!r}{fix and f'; {fix}'}")
 
 
 def kind_of(hint: Any) -> Kind:

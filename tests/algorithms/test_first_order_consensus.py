@@ -16,9 +16,10 @@ from privadmm.algorithms.moments import Centred
 from privadmm.data.frame import Frame
 from privadmm.data.moments_map import map_of, moments
 from privadmm.engine.block import cluster
-from privadmm.engine.job import Job, features, train, weights
+from privadmm.engine.job import Job, train, weights
 from privadmm.engine.mail import Mail
 from privadmm.engine.party import Local
+from privadmm.engine.phases import features
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
 from privadmm.optim import graphs
@@ -58,7 +59,7 @@ def test_without_noise_it_reaches_the_optimum_of_the_mapped_problem(name: str) -
     )
     job, data = case.job(rounds=3000), shards()
     progress = train(job, cluster(job, data, Simulation(0)))
-    seen = data.mapped([features(job, progress)] * len(data.ids), data.dim + 1)  # type: ignore[list-item]
+    seen = data.mapped([features(progress.memory)] * len(data.ids), data.dim + 1)  # type: ignore[list-item]
 
     def value(w: np.ndarray) -> float:
         scores = seen.margins(np.broadcast_to(w, (len(seen.ids), seen.dim)))
@@ -70,7 +71,7 @@ def test_without_noise_it_reaches_the_optimum_of_the_mapped_problem(name: str) -
 
 def test_the_map_is_that_of_all_records_whatever_the_parties_sizes() -> None:
     job, data = CASES["foc-off"].job(rounds=2), shards()
-    found = features(job, train(job, cluster(job, data, Simulation(0))))
+    found = features(train(job, cluster(job, data, Simulation(0))).memory)
     each = moments(data, nonnegative=False)
     pooled = map_of((data.sizes[:, None] * each).sum(axis=0) / data.sizes.sum(), 0.0, 0.2)
     assert found is not None
@@ -157,7 +158,7 @@ def test_a_model_carries_its_map(tmp_path: Any) -> None:
     job, data = CASES["foc"].job(), shards()
     progress = train(job, cluster(job, data, Simulation(0)))
     frame = Frame(1.0, 0.0, ("a", "b", "c", "d"), (0, 1))
-    model = Model(weights(job, progress), frame, "foc", "simulation", 1.0, 1e-5, features(job, progress))
+    model = Model(weights(job, progress), frame, "foc", "simulation", 1.0, 1e-5, features(progress.memory))
     model.save(tmp_path / "model.json")
     again = Model.load(tmp_path / "model.json")
     X = np.random.default_rng(0).normal(size=(20, 4))

@@ -15,7 +15,8 @@ from privadmm.algorithms.first_order_consensus import FirstOrderConsensus
 from privadmm.algorithms.moments import Centred
 from privadmm.algorithms.noise_weights import by_noise, profile
 from privadmm.engine.block import cluster
-from privadmm.engine.job import Job, features, train, weights
+from privadmm.engine.job import Job, train, weights
+from privadmm.engine.phases import features
 from privadmm.engine.public import Public
 from privadmm.optim import graphs
 from privadmm.optim.losses import HalfLogistic
@@ -121,7 +122,7 @@ def test_without_noise_weighed_parties_solve_the_pooled_problem(leave: Any) -> N
         case = replace(CASES["foc-off"], algorithm=Centred(replace(method, step=1.0)), privacy=OFF)
         job = replace(case.job(rounds=40), leave=leave)
         progress = train(job, cluster(job, shards(), Simulation(0)))
-        map = features(job, progress)
+        map = features(progress.memory)
         assert map is not None
         found.append(np.concatenate([weights(job, progress), map.M, map.A]))
     assert found[0] == pytest.approx(found[1], rel=1e-9)

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from config_draws import tables
 from privadmm.algorithms import admm_star, pvp, star
-from privadmm.cli.views import jobs
+from privadmm.cli.views import jobs, runs
 from privadmm.config import file as configs
 from privadmm.config.build import allowance
 from privadmm.engine.mail import Mail
@@ -64,7 +64,7 @@ def trained(chosen: configs.Config, folder: Path) -> None:
     out = folder / "out"
     try:
         done = run(chosen, out)
-        assert jobs.run(done)
+        assert runs.run(done)
         assert json.loads((out / "result.json").read_text())["algorithm"] == chosen.algorithm.name
     finally:
         shutil.rmtree(out, ignore_errors=True)

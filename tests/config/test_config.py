@@ -229,13 +229,17 @@ def test_one_process_deploys_no_secure_sum(tmp_path):
     job = Job(tmp_path, MINIMAL | {"privacy": SECURE, "run": {"mode": "deployment", "ledger": "party"}})
     chosen = job.read()  # a federation may be meant
     with pytest.raises(ConfigError) as caught:
-        config.check_together(chosen)
+        config.check_alone(chosen)
     place = f"{job.path}:{job.lines['privacy', 'sum']}: [privacy] sum: "
     says(str(caught.value), place, '[run] mode = "deployment" (line', "a curator", 'engine = "dask"', "a federation")
     with pytest.raises(ConfigError, match=r"\[data\] source: .* would read everybody's records"):
-        config.check_together(config.override(chosen, engine="dask"))
-    parts = {"data": CSV | {"source": "party-{party}.csv"}, "privacy": SECURE, "run": {"mode": "deployment"}}
-    config.check_together(config.override(Job(tmp_path, MINIMAL | parts).read(), engine="dask"))
+        config.check_alone(config.override(chosen, engine="dask"))
+    parts = {
+        "data": CSV | {"source": "party-{party}.csv"},
+        "privacy": SECURE,
+        "run": {"mode": "deployment", "ledger": "party"},
+    }
+    config.check_alone(config.override(Job(tmp_path, MINIMAL | parts).read(), engine="dask"))
 
 
 @pytest.mark.parametrize(("key", "table", "facts"), CROSS)

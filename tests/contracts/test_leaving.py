@@ -11,7 +11,6 @@ from cases import ALGORITHMS, CASES, PRIVATE, SIZES, Case, Transcript, named, sh
 from contract_tools import Player, Recorder, Stop, attempt, charged, exchange_keys
 from privadmm.engine import worker as beside
 from privadmm.engine.block import cluster, open_block
-from privadmm.engine.inprocess import addressed
 from privadmm.engine.job import Job, train
 from privadmm.engine.loop import drive
 from privadmm.engine.mail import COORDINATOR, Mail, nobody
@@ -105,7 +104,7 @@ class Losing:
         for worker in self.inner.workers:
             here = LEAVE.get(int(worker.ids[0]), ROUNDS) > round
             told = Mail(inbox.senders, inbox.values, nobody()) if self.wasteful and not here else inbox
-            said = worker.step(round, phase, addressed(worker, told)) if here or self.wasteful else None
+            said = worker.step(round, phase, told.only(worker.senders)) if here or self.wasteful else None
             mail += [said] if said is not None and here else []
         return Mail.join(mail)
 
@@ -161,7 +160,7 @@ class Rebuilt:
         job, data = self.job, shards().take(np.array(part))
         ledger = SqliteLedger(self.folder / f"{part[0]}.sqlite", part, job.policy, "simulation")
         worker = open_block(job, data, Simulation(0), ledger)
-        said = worker.step(round, phase, Mail.unpack(addressed(worker, inbox).pack()))
+        said = worker.step(round, phase, Mail.unpack(inbox.only(worker.senders).pack()))
         ledger.close()
         return said
 

@@ -19,7 +19,6 @@ import pytest
 from cases import CASES, SIZES, shards
 from privadmm.engine import worker as worker_module
 from privadmm.engine.block import beside, open_block, reopen_block
-from privadmm.engine.inprocess import addressed
 from privadmm.engine.job import Job
 from privadmm.engine.mail import Mail
 from privadmm.engine.party import Local
@@ -55,7 +54,7 @@ def begun(job: Job, ledger: SqliteLedger) -> Worker:
 
 
 def first_inbox(job: Job, worker: Worker) -> Mail:
-    return addressed(worker, job.algorithm.start(job.public)[1])
+    return job.algorithm.start(job.public)[1].only(worker.senders)
 
 
 def breaks(*_: Any, **__: Any) -> Any:

@@ -19,7 +19,6 @@ from privadmm.algorithms.shared_budget import SharedBudget
 from privadmm.cli.views import steward
 from privadmm.data import arrays
 from privadmm.engine.block import beside, cluster, open_block, reopen_block
-from privadmm.engine.inprocess import addressed
 from privadmm.engine.job import Job, train, weights
 from privadmm.engine.loop import Checkpoint, Progress
 from privadmm.engine.mail import Mail
@@ -61,7 +60,7 @@ class Meddling:
         for party, worker in enumerate(self.inner.workers):
             if party in inbox.gone:
                 continue
-            mail = worker.step(round, phase, self.told(round, party, addressed(worker, inbox)))
+            mail = worker.step(round, phase, self.told(round, party, inbox.only(worker.senders)))
             self.captured.append((round, party, mail.pack()))
             said.append(mail)
         return Mail.join(said)
@@ -167,7 +166,7 @@ def test_rows_of_one_block_must_be_told_alike() -> None:
     values = mail.values.copy()
     values[1] += 1
     with pytest.raises(RefusedError, match="another shape, sender or size"):
-        engine.workers[0].step(0, 0, addressed(engine.workers[0], replace(mail, values=values)))
+        engine.workers[0].step(0, 0, replace(mail, values=values).only(engine.workers[0].senders))
 
 
 # Rosters
@@ -237,7 +236,7 @@ def test_without_a_roster_nothing_is_read_or_released() -> None:
     worker = reopen_block(job, [2], load, Simulation(0), MemoryLedger([2], job.policy))
     _, mail = job.algorithm.start(job.public)
     with pytest.raises(RefusedError, match="no roster here"):
-        worker.step(0, 0, addressed(worker, mail))
+        worker.step(0, 0, mail.only(worker.senders))
     assert not read
     assert worker.ledger.spent(2) == ()
 
@@ -256,7 +255,7 @@ class Losing(Meddling):
         said = []
         for party, worker in enumerate(self.inner.workers):
             if party not in inbox.gone:
-                mail = worker.step(round, phase, addressed(worker, inbox))
+                mail = worker.step(round, phase, inbox.only(worker.senders))
                 said += [mail] if round < self.first.get(party, math.inf) else []
         return Mail.join(said)
 
@@ -290,13 +289,13 @@ def test_a_lost_tick_is_not_answered_again_among_fewer() -> None:
     job = SGD.job()
     engine = blocks(job)
     _, mail = job.algorithm.start(job.public)
-    said = [worker.step(0, 0, addressed(worker, mail)).pack() for worker in engine.workers]
+    said = [worker.step(0, 0, mail.only(worker.senders)).pack() for worker in engine.workers]
     fewer = replace(mail, absent=np.array([[3, 0]], dtype=np.int64))
     for party, worker in enumerate(engine.workers):
-        assert worker.step(0, 0, addressed(worker, mail)).pack() == said[party]
+        assert worker.step(0, 0, mail.only(worker.senders)).pack() == said[party]
         if party != 3:
             with pytest.raises(RefusedError, match="answered for another inbox"):
-                worker.step(0, 0, addressed(worker, fewer))
+                worker.step(0, 0, fewer.only(worker.senders))
 
 
 def test_lost_moments_end_the_job_and_say_what_they_cost() -> None:
@@ -322,7 +321,7 @@ def test_a_party_refuses_to_sum_among_too_few_before_records_are_read() -> None:
     _, mail = job.algorithm.start(job.public)
     gone = np.array([[party, 0] for party in (0, 1, 4)], dtype=np.int64)
     with pytest.raises(RefusedError, match="sums over 3 parties at least, and 2 are present"):
-        worker.step(0, 0, replace(addressed(worker, mail), absent=gone))
+        worker.step(0, 0, replace(mail.only(worker.senders), absent=gone))
     assert not read
 
 
@@ -440,7 +439,7 @@ def test_a_ledger_that_was_put_back_releases_nothing_more(tmp_path: Path) -> Non
     ledgers[0]._db.execute(f"VACUUM INTO '{copy}'")
     anchor = (tmp_path / "0.sqlite-anchor").read_bytes()
     _, mail = job.algorithm.start(job.public)
-    first = worker.step(0, 0, addressed(worker, mail)).pack()
+    first = worker.step(0, 0, mail.only(worker.senders)).pack()
     for ledger in ledgers:
         ledger.close()
     for beside_it in ("-wal", "-shm"):
@@ -452,7 +451,7 @@ def test_a_ledger_that_was_put_back_releases_nothing_more(tmp_path: Path) -> Non
     again = SqliteLedger(tmp_path / "0.sqlite", [0], job.policy, "simulation")
     worker = open_block(job, shards().take(np.array([0])), Simulation(1), again)
     with pytest.raises(LedgerError, match="older than what job case has sent"):
-        worker.step(0, 0, addressed(worker, mail))
+        worker.step(0, 0, mail.only(worker.senders))
     assert again.secret(job.id) is None
     assert again.spent(0) == ()
     assert first
@@ -473,12 +472,12 @@ def test_a_tick_that_died_before_it_was_remembered_is_so_when_it_is_asked_for_ag
     with monkeypatch.context() as patch:
         patch.setattr(KeyFile, "sent", full)
         with pytest.raises(LedgerError, match="no space left"):
-            worker.step(0, 0, addressed(worker, mail))
+            worker.step(0, 0, mail.only(worker.senders))
     keys = KeyFile(tmp_path / "0.sqlite")
     assert keys.last(job.id) is None
-    answered = worker.step(0, 0, addressed(worker, mail))
+    answered = worker.step(0, 0, mail.only(worker.senders))
     assert keys.last(job.id) == (0, 0)
-    assert worker.step(0, 0, addressed(worker, mail)).pack() == answered.pack()
+    assert worker.step(0, 0, mail.only(worker.senders)).pack() == answered.pack()
     assert worker.last == Tick(job.id, 0, 0)  # and the worker goes on from it
     for ledger in ledgers:
         ledger.close()
@@ -657,7 +656,7 @@ def test_masks_of_a_missing_party_would_tell_its_value() -> None:
     hide = Masker.hide
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Masker, "hide", lambda self, *given: told.append(hide(self, *given)) or told[-1])
-        words = worker.step(0, 0, addressed(worker, mail)).values
+        words = worker.step(0, 0, mail.only(worker.senders)).values
     assert job.sums is not None
     bare = (words - told[0])[..., :-1].view(np.int64) * job.sums.step
     share = job.sums.share((0, 0), N) * job.sums.step

@@ -55,11 +55,13 @@ from federations import (
     Desks,
     Federated,
     Unreliable,
+    ending,
     federated,
     joined,
     only_releases,
     own_csv,
     released,
+    silent_from,
 )
 
 pytestmark = pytest.mark.usefixtures("skipped_plots")
@@ -395,12 +397,8 @@ def test_a_proposal_is_the_config_without_files(kind: str, place: Place) -> None
 
 
 def test_a_coordinator_that_died_goes_on(made: Federated, tmp_path: Path) -> None:
-    def die(party: int, letter: Letter) -> None:
-        if party == 2 and letter.get("round") == 3:
-            raise ClusterError("gone")
-
     with pytest.raises(ClusterError, match="gone"):
-        made.run(Desks(made.folders, before=die))
+        made.run(ending(Desks(made.folders), 3, party=2))
     result = made.run(resume=True)
     (tmp_path / "again").mkdir()
     assert result["transcript"] == federated(tmp_path / "again", STAR).run()["transcript"]
@@ -408,13 +406,9 @@ def test_a_coordinator_that_died_goes_on(made: Federated, tmp_path: Path) -> Non
 
 
 def test_a_ledger_that_went_back_is_found_out(made: Federated) -> None:
-    def die(party: int, letter: Letter) -> None:
-        if letter.get("round") == 3:
-            raise ClusterError("gone")
-
     empty = made.ledgers[1].read_bytes()
     with pytest.raises(ClusterError, match="gone"):
-        made.run(Desks(made.folders, before=die))
+        made.run(ending(Desks(made.folders), 3))
     for suffix in ("-wal", "-shm"):
         Path(f"{made.ledgers[1]}{suffix}").unlink(missing_ok=True)
     made.ledgers[1].write_bytes(empty)
@@ -454,24 +448,15 @@ def test_going_on_without_a_party(made: Federated) -> None:
 
 def test_going_on_without_a_party_after_a_crash(made: Federated) -> None:
     """A resumed run does not wait for a party that left for good."""
-    post = Desks(made.folders)
-
-    def leave(party: int, letter: Letter) -> None:
-        if letter.get("round") == 2:
-            post.silent.add(1)
-        if letter.get("round") == 4:
-            raise ClusterError("gone")
-
-    post.before = leave
     with pytest.raises(ClusterError, match="gone; then go on with --resume"):
-        made.run(post, absent="continue")
+        made.run(ending(silent_from(made, 2, 1), 4), absent="continue")
 
     class Two(Desks):
         def nodes(self) -> list[int]:
             return [100, 102]
 
     with pytest.raises(ClusterError, match="gone"):
-        made.run(Two(made.folders, before=leave), resume=True, absent="continue")
+        made.run(ending(Two(made.folders), 4), resume=True, absent="continue")
     # It cannot come back either.
     result = made.run(Desks(made.folders), resume=True)
     (gone,) = result["absent"]

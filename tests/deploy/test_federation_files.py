@@ -1,7 +1,6 @@
 """`privadmm federation init` and `check`: a federation's files, and faults that are found without running it."""
 
 import json
-import os
 import re
 import signal
 import socket
@@ -18,7 +17,7 @@ import pytest
 
 from privadmm.config.file import read
 from privadmm.config.sections import PrivacyTable
-from small_runs import PRIVATE, SECURE, Outcome, Place, wait_for, with_changes
+from small_runs import PRIVATE, SECURE, Outcome, Place, alive, wait_for, with_changes
 
 pytest.importorskip("cryptography")
 from privadmm.deploy.federation import keys
@@ -380,14 +379,6 @@ def test_what_is_kept_up_ends_with_its_keeper(tmp_path: Path, how: signal.Signal
         process.kill()
         process.wait()
     wait_for(lambda: not alive(int(pids.read_text())), "its end")
-
-
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 @pytest.mark.parametrize("command", ["node", "superlink"])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from federations import SUMMED, Desks, federated, silent_from
+from federations import SUMMED, Desks, ending, federated, silent_from
 from privadmm.deploy.federation.protocol import Letter
 from privadmm.errors import AbsentError, ClusterError, RefusedError
 from privadmm.privacy.verification import verify
@@ -108,17 +108,8 @@ def test_a_party_that_refuses_the_resumed_run(tmp_path: Path) -> None:
 def test_who_left_stays_away_although_the_checkpoint_is_old(tmp_path: Path) -> None:
     """The others were told that it is gone: a resumed run must not ask it again, or they refuse the round."""
     made = federated(tmp_path, with_changes(STAR, {"run": {"checkpoint_every": 5}}))
-    post = silent_from(made, 1, 1)
-    leave: Hook = post.before
-
-    def die(party: int, letter: Letter) -> None:
-        leave(party, letter)
-        if letter.get("round") == 3:
-            raise ClusterError("gone")
-
-    post.before = die
     with pytest.raises(ClusterError, match="gone"):
-        made.run(post, absent="continue")
+        made.run(ending(silent_from(made, 1, 1), 3), absent="continue")
     result = made.run(resume=True)
     assert [(gone["party"], gone["from_round"]) for gone in result["absent"]] == [(1, 2)]
     assert [charged(ledger) for ledger in made.ledgers] == [ROUNDS, 1, ROUNDS, ROUNDS]

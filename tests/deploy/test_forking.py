@@ -16,6 +16,7 @@ import pytest
 pytest.importorskip("flwr", reason="the extra flower is not installed: pip install 'privadmm[flower]'")
 from privadmm.deploy.federation.layout import CLIENT, EXECUTOR, pinned
 from privadmm.deploy.flower import forking
+from small_runs import alive
 
 # In a Python of its own, as a node's SuperExec is: two letters that draw secure noise.
 NOISE = """
@@ -180,14 +181,6 @@ def test_secure_noise_of_two_letters_differs() -> None:
     assert one[0] != two[0]
     assert (one[1], two[1]) == ("False", "False")  # what answers letters does not load the generator before they come
     assert len(set(one[2:] + two[2:])) == 16
-
-
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux ends a process with its parent")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("cryptography")
-from federations import DEPLOYED, Desks, Federated, accounts, federated, small_disk
+from federations import DEPLOYED, Desks, Federated, accounts, ending, federated, small_disk
 from privadmm.deploy.federation.desk import party_log
 from privadmm.deploy.federation.desk.party_server import answer
 from privadmm.deploy.federation.protocol import Letter
@@ -62,13 +62,9 @@ def test_epsilon_spent_and_left_are_those_of_the_ledger(made: Federated) -> None
                 seen.append((last["epsilon_spent"], verify(made.ledgers[0]).epsilon[0], last["epsilon_left"]))
             return said
 
-    def stop(party: int, letter: Letter) -> None:
-        if letter.get("round") == 2:
-            raise ClusterError("gone")
-
     made.run(Watching(made.folders))
     with pytest.raises(ClusterError):
-        made.run(Watching(made.folders, stop), out="runs/second")
+        made.run(ending(Watching(made.folders), 2), out="runs/second")
     (made.folders[0] / "cache" / "spent.json").write_text("nonsense")
     made.run(Watching(made.folders), out="runs/third")
     made.run(Watching(made.folders), out="runs/second", resume=True)

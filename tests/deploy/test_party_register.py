@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from privadmm.cli.views import steward
-from privadmm.deploy.federation.desk import refusals as desk_refusals
+from privadmm.deploy.federation.desk import party_log
 from privadmm.deploy.federation.desk.approvals import Entry, Proposals
 from privadmm.deploy.federation.desk.party_server import answer
 from privadmm.deploy.federation.party import Party
@@ -167,7 +167,7 @@ def test_every_kind_of_refusal_is_on_record_and_the_answer_is_the_same(
     assert str(tmp_path) not in found[-1].why
     answers = [answer(made.folders[0], letter)]
     assert refused(made)[-1].count == (found[-1].count or 0) + 1
-    monkeypatch.setattr(desk_refusals, "SqliteLedger", None)  # whatever goes wrong with the record
+    monkeypatch.setattr(party_log, "SqliteLedger", None)  # whatever goes wrong with the record
     monkeypatch.setattr(SqliteLedger, "note_refusal", lambda *_: None)
     answers.append(answer(made.folders[0], letter))
     assert answers == [first, first]

@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privadmm.deploy.federation.protocol import Letter
 from privadmm.errors import ClusterError
 from privadmm.privacy.sums import Summing
 from small_runs import PRIVATE, with_changes
 
 pytest.importorskip("cryptography")
 pytest.importorskip("opendp")
-from federations import DEPLOYED, SUMMED, Desks, Federated, federated
+from federations import DEPLOYED, SUMMED, Desks, Federated, ending, federated
 
 pytestmark = pytest.mark.usefixtures("skipped_plots")
 
@@ -90,11 +89,7 @@ def test_nobody_gets_or_keeps_a_row_that_is_not_masked(
     caplog.set_level(logging.DEBUG)
     made = federated(tmp_path, tables)
 
-    def die(party: int, letter: Letter) -> None:
-        if party == 2 and letter.get("round") == 1:
-            raise ClusterError("gone")
-
-    post = Desks(made.folders, before=die)
+    post = ending(Desks(made.folders), 1, party=2)
     with pytest.raises(ClusterError, match="gone"):
         made.run(post)
     assert (made.made.coordinator.folder / "runs/first/checkpoint").exists()

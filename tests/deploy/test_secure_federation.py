@@ -27,7 +27,19 @@ from privadmm.runs.rundir import receipts_of
 from small_runs import PRIVATE, Place, charged, with_changes
 
 pytest.importorskip("cryptography")
-from federations import DEPLOYED, SUMMED, Backup, Desks, Federated, Unreliable, federated, found_in, key_of, silent_from
+from federations import (
+    DEPLOYED,
+    SUMMED,
+    Backup,
+    Desks,
+    Federated,
+    Unreliable,
+    ending,
+    federated,
+    found_in,
+    key_of,
+    silent_from,
+)
 
 pytestmark = pytest.mark.usefixtures("skipped_plots")
 
@@ -56,16 +68,6 @@ def fresh(folder: Path, tables: Any = STAR) -> Federated:
 
 def job_of(made: Federated, out: str = "runs/first") -> str:
     return str(json.loads((made.made.coordinator.folder / out / "job.json").read_text())["job"])
-
-
-def ending_at(made: Federated, round: int, party: int = 2) -> Desks:
-    """A post whose coordinator dies before it asks a party for this round."""
-
-    def die(one: int, letter: Letter) -> None:
-        if one == party and letter.get("round") == round:
-            raise ClusterError("gone")
-
-    return Desks(made.folders, before=die)
 
 
 def steps(post: Desks, party: int) -> list[tuple[Letter, Letter]]:
@@ -213,7 +215,7 @@ def test_a_deployment_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_coordinator_that_died_goes_on_with_the_same_roster(made: Federated, tmp_path: Path) -> None:
     """Signatures differ from one begin to the next: the first roster is kept, and parties have no other."""
     with pytest.raises(ClusterError, match="gone"):
-        made.run(ending_at(made, 2))
+        made.run(ending(Desks(made.folders), 2, party=2))
     path = made.made.coordinator.folder / "runs/first/roster.json"
     first, post = path.read_bytes(), Noting(made.folders)
     result = made.run(post, resume=True)
@@ -227,7 +229,7 @@ def test_a_coordinator_that_died_goes_on_with_the_same_roster(made: Federated, t
 def test_a_coordinator_that_died_in_the_last_round(asked: int, made: Federated, tmp_path: Path) -> None:
     """Some parties are done and have erased their keys; they answer from their ledgers."""
     with pytest.raises(ClusterError, match="gone"):
-        made.run(ending_at(made, ROUNDS - 1, asked))
+        made.run(ending(Desks(made.folders), ROUNDS - 1, asked))
     assert [key_of(ledger, job_of(made)) is None for ledger in made.ledgers] == [n < asked for n in range(PARTIES)]
     assert made.run(resume=True)["transcript"] == fresh(tmp_path / "again").run()["transcript"]
     assert [charged(ledger) for ledger in made.ledgers] == [ROUNDS] * PARTIES
@@ -236,7 +238,7 @@ def test_a_coordinator_that_died_in_the_last_round(asked: int, made: Federated, 
 def test_a_key_that_its_party_lost(made: Federated) -> None:
     """It draws no other: the others have the first."""
     with pytest.raises(ClusterError, match="gone"):
-        made.run(ending_at(made, 2))
+        made.run(ending(Desks(made.folders), 2, party=2))
     Path(f"{made.ledgers[1]}-keys").unlink()
     with pytest.raises(RefusedError, match=r"party 1 refused: the key of job .* is lost or was erased"):
         made.run(resume=True)
@@ -336,17 +338,8 @@ def test_a_lost_moments_round_ends_the_job_and_says_what_it_cost(tmp_path: Path)
 
 
 def test_the_roster_of_a_run_that_goes_on_without_a_party(made: Federated) -> None:
-    post = silent_from(made, 1, 1)
-    leave = post.before
-
-    def die(party: int, letter: Letter) -> None:
-        leave(party, letter)
-        if letter.get("round") == 3:
-            raise ClusterError("gone")
-
-    post.before = die
     with pytest.raises(ClusterError, match="gone"):
-        made.run(post, absent="continue")
+        made.run(ending(silent_from(made, 1, 1), 3), absent="continue")
 
     class Three(Desks):
         def nodes(self) -> list[int]:
@@ -373,7 +366,7 @@ def test_a_key_is_erased_after_the_last_round(tables: Any, tmp_path: Path) -> No
 def test_the_probe_finds_a_key_that_is_there(made: Federated) -> None:
     """Control for the tests around it."""
     with pytest.raises(ClusterError, match="gone"):
-        made.run(ending_at(made, 2))
+        made.run(ending(Desks(made.folders), 2, party=2))
     key = key_of(made.ledgers[0], job_of(made))
     assert key is not None
     assert found_in(made.folders[0], key) == ["ledger.sqlite-keys"]
@@ -401,7 +394,7 @@ def test_a_key_is_erased_where_a_job_is_given_up(made: Federated) -> None:
     shutil.copytree(made.folders[2] / "peers", made.folders[3] / "peers")
     (made.folders[3] / "peers" / "party-2.pub").write_bytes((made.folders[0] / "peers" / "party-2.pub").read_bytes())
     with pytest.raises(ClusterError, match="gone"):
-        made.run(ending_at(made, 2))
+        made.run(ending(Desks(made.folders), 2, party=2))
     for ledger in made.ledgers:
         key = key_of(ledger, job_of(made))
         with closing(steward.opened(ledger)) as mine:
@@ -440,7 +433,7 @@ def copied(made: Federated, round: int) -> tuple[Backup, Desks]:
 
     Its anchor is put back with it: else it would be locked for that.
     """
-    copies, post = list[Backup](), ending_at(made, ROUNDS - 2)
+    copies, post = list[Backup](), ending(Desks(made.folders), ROUNDS - 2, party=2)
     die = post.before
 
     def copy(party: int, letter: Letter) -> None:
@@ -490,7 +483,7 @@ def test_without_that_it_would_answer_again(tmp_path: Path, monkeypatch: pytest.
 def test_a_ledger_from_before_the_roster(moment: str, tmp_path: Path) -> None:
     """It can be begun and told the same roster again, and answers nothing."""
     made = federated(tmp_path, STAR)
-    copies, post = [Backup.of(made.ledgers[1])], ending_at(made, 2)
+    copies, post = [Backup.of(made.ledgers[1])], ending(Desks(made.folders), 2, party=2)
     die = post.before
 
     def copy(party: int, letter: Letter) -> None:

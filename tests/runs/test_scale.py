@@ -11,7 +11,7 @@ import pytest
 from cases import ALGORITHMS, Case, named, shards
 from privadmm.cli import main
 from privadmm.engine.block import cluster
-from privadmm.engine.inprocess import InProcess, addressed
+from privadmm.engine.inprocess import InProcess
 from privadmm.engine.job import train
 from privadmm.engine.mail import Mail
 from privadmm.engine.phases import inbox_width, message_width
@@ -40,7 +40,7 @@ class Weighed:
     def step(self, round: int, phase: int, inbox: Mail) -> Mail:
         found = []
         for worker in self.parties.workers:
-            heard = addressed(worker, inbox)
+            heard = inbox.only(worker.senders)
             said = worker.step(round, phase, heard)
             self.seen.append((len(heard.senders), len(heard.pack()), len(said.pack())))
             found.append(said)

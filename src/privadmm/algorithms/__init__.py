@@ -32,8 +32,8 @@ class ByName(Mapping[str, type["Algorithm"]]):
 
     def __getitem__(self, name: str) -> type["Algorithm"]:
         kind = CLASSES[name]  # before anything is imported: names come from files
-        found: type[Algorithm] = getattr(import_module(f"privadmm.algorithms.{name}"), kind)
-        return found
+        algorithm: type[Algorithm] = getattr(import_module(f"privadmm.algorithms.{name}"), kind)
+        return algorithm
 
     def __contains__(self, name: object) -> bool:
         return name in CLASSES

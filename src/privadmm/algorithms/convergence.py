@@ -29,7 +29,7 @@ MOST = 200  # parties, beyond which N x N matrices take too long for a piece of 
 
 
 def advice(public: Public, pairs: Sequence[Pair], gamma: float) -> str | None:
-    """The smallest gamma, where the one given does not suffice."""
+    """Name the smallest gamma that suffices, if the given one does not."""
     if public.parties > MOST:
         return f"beyond {MOST} parties it is not checked whether gamma = {gamma:g} meets the paper's conditions"
     if met(public, pairs, gamma):
@@ -52,7 +52,7 @@ def met(public: Public, pairs: Sequence[Pair], gamma: float) -> bool:
 
 
 def smallest_gamma(public: Public, pairs: Sequence[Pair]) -> float | None:
-    """By bisection, to a relative 1e-6 and from above; None if no gamma will do."""
+    """The smallest sufficient gamma, rounded up by a relative 1e-6 at most; None if no gamma suffices."""
     unit = float(lipschitz(public).max())
     if np.linalg.eigvalsh(_signless(public.graph))[0] < 1e-9 * public.parties:
         return None

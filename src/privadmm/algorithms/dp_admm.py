@@ -34,8 +34,7 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from annotated_types import Gt
 
-from privadmm.algorithms.method import Calibration, Need, Rho, RoundEpsilon, bounded_loss, need_simulation
-from privadmm.algorithms.output import output_plan
+from privadmm.algorithms.method import Calibration, Need, Rho, RoundEpsilon, bounded_loss, need_simulation, output_plan
 from privadmm.algorithms.star import OnStar
 from privadmm.data.arrays import Floats, Ints
 from privadmm.engine.mail import Mail

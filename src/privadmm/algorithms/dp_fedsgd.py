@@ -22,8 +22,7 @@ import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
 
 from privadmm.algorithms import star
-from privadmm.algorithms.method import Need, bounded_loss
-from privadmm.algorithms.output import output_plan
+from privadmm.algorithms.method import Need, bounded_loss, output_plan
 from privadmm.data.arrays import Floats
 from privadmm.engine.mail import Mail
 from privadmm.engine.party import Local

@@ -36,7 +36,7 @@ from privadmm.privacy.sums import Summands
 
 @dataclass(frozen=True)
 class Evaluated(Judging):
-    """`method`, and two rounds more in which its model is evaluated."""
+    """`method`, and two more rounds in which its model is evaluated."""
 
     @property
     def phases(self) -> tuple[Phase, ...]:
@@ -53,6 +53,7 @@ class Evaluated(Judging):
             return phase.sends(self.shifted(public), t) if k < 0 else public.zeros(1, (2 * self.bins, 3)[k])
 
         def draws(local: Local, noise: Noise) -> Any:
+            assert phase.draws is not None
             return phase.draws(self.split(local)[0], noise)
 
         def sums(public: Public, t: int) -> Summands:
@@ -76,7 +77,9 @@ class Evaluated(Judging):
             unit = self.unit(local.public)
             return s, release.summand(unit * query, sensitivity=unit * MOVES[k])  # (1), (2)
 
-        return AtParties(run, sends, draws, None if phase.sums is None else sums, phase.vital)
+        return AtParties(
+            run, sends, None if phase.draws is None else draws, None if phase.sums is None else sums, phase.vital
+        )
 
     def split(self, local: Local) -> tuple[Local, Shards | None]:
         """The block as the method sees it, and the held-out records; remembered."""

@@ -13,14 +13,14 @@ from privadmm.engine.mail import nobody
 from privadmm.privacy.events import WithRatio
 
 VAGUE = 0.05  # standard deviation of an accuracy that is worth a warning
-GUESS = 1 / math.sqrt(12)  # that of a number anywhere between 0 and 1: an error as large tells nothing
+GUESS = 1 / math.sqrt(12)  # that of a uniform number between 0 and 1: an error this large tells nothing
 
 
 def foreseen(job: Job) -> dict[str, Any] | None:
     """How well a job's private evaluation will know the accuracy, from its plan alone; None where it has none.
 
-    `noise` is that of the release and `error` also has the chance of a sample, both one standard deviation. An accuracy
-    of one half has the most of the latter.
+    `noise` is that of the release; `error` also counts the sampling error, which is largest at an accuracy of one half.
+    Both are one standard deviation.
     """
     method = job.algorithm
     if not isinstance(method, Evaluated):

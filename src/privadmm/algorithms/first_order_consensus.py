@@ -117,7 +117,7 @@ class FirstOrderConsensus(NoiseWeighted):
     def recommended(self, public: Public) -> float:
         """(2), but no more than is stable: `steady` on features of norm <= 1, whatever the data.
 
-        d features in one scale have a largest eigenvalue nearer to 1/d, of which an eighth is counted on.
+        The largest eigenvalue of d features in one scale is nearer to 1/d; an eighth of this factor d is counted on.
         """
         steady = 2 * (1 + self.beta) / ((1 - self.beta) * public.C * min(public.loss.smoothness, 1.0))
         if isinstance(public.privacy, NoPrivacy):
@@ -129,7 +129,7 @@ class FirstOrderConsensus(NoiseWeighted):
         super().check(public)
         if self.weights == "noise" and public.weighting != "records":
             raise ConfigError('weights = "noise" and weighting = "parties" both say how much a party counts: give one')
-        if public.sum is not None and (self.gossip or self.weights == "noise"):
+        if public.privacy.sum is not None and (self.gossip or self.weights == "noise"):
             raise ConfigError('a secure sum is the exact mean by records: set gossip = 0 and weights = "records"')
         if self.gossip and not len(public.graph.edges):
             raise ConfigError("gossip needs a graph with edges: set gossip = 0, or a [graph] kind other than star")

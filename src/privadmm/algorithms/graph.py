@@ -53,7 +53,7 @@ def carried_dual(s: Any, inbox: Mail, t: int) -> Floats:
     """lambda_p of the last round; 0 in the first round after somebody left.
 
     The duals of the parties left balanced with those of others, and would pull the limit their way. The curvature k
-    stays, since the planned noise rests on it: who left is heard as an echo of oneself.
+    stays, since the planned noise rests on it: a party hears its own iterate in place of those who left.
     """
     dual: Floats = s.dual
     return np.zeros_like(dual) if (inbox.absent[:, 1] == t - 1).any() else dual

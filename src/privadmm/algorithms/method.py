@@ -1,4 +1,7 @@
-"""The base of every algorithm: parameters that check themselves, declared needs, a plan made once, and defaults."""
+"""The base of every algorithm: parameters that check themselves, declared needs, a plan made once, and defaults.
+
+Methods that release one noisy query a round also share their plan, and the release of an argmin.
+"""
 
 import math
 from abc import ABC, abstractmethod
@@ -9,12 +12,16 @@ import numpy as np
 from annotated_types import Gt
 
 from privadmm.data.arrays import Floats
+from privadmm.engine.party import Local
 from privadmm.engine.public import Public
+from privadmm.engine.sums import gradients, uneven
 from privadmm.errors import ConfigError
 from privadmm.params import Declared, Doc, When
 from privadmm.privacy.accounting import Claim, Plan, shared
-from privadmm.privacy.calibration import NoPrivacy, Target
+from privadmm.privacy.calibration import NoPrivacy, Target, fit
 from privadmm.privacy.events import DiscreteGaussian, NotPrivate
+from privadmm.privacy.release import Door, Released
+from privadmm.privacy.sums import evened
 
 Need = Callable[[str, Public], None]  # refuses public facts that the method of this name cannot use
 # Parameters that several methods have.
@@ -112,3 +119,33 @@ def need_simulation(public: Public, what: str) -> None:
     """Refuse a deployment of noise that only simulations may draw."""
     if isinstance(public.privacy, Target) and public.privacy.kind is DiscreteGaussian:
         raise ConfigError(f'a deployment refuses {what}; set calibration = "certified", Gaussian noise, and epsilon')
+
+
+def output_plan(public: Public, ratios: Floats | float | None = None) -> Plan:
+    """One Gaussian release a round: from the target, or with these ratios (one a party, or one for all) at level 1."""
+    target = public.privacy
+    if isinstance(target, NoPrivacy):
+        return {(t, 0): (public.everyone(target.event),) for t in range(public.rounds)}
+    own = np.broadcast_to(1.0 if ratios is None else ratios, public.parties).tolist()
+    levels = target.levels(public.rounds)
+    # Rounds alike share one object, and are calibrated once.
+    shapes = {level: (tuple(target.event(level * ratio, public.parties) for ratio in own),) for level in set(levels)}
+    plan = {(t, 0): shapes[level] for t, level in enumerate(levels)}
+    fitted = fit(target, plan) if ratios is None else plan
+    if not uneven(public, fitted[0, 0][0]):
+        return fitted
+    moves = gradients(public, 0).moves
+    shared = {id(rows): tuple(evened(row, moves) for row in rows) for rows in fitted.values()}
+    return {tick: shared[id(rows)] for tick, rows in fitted.items()}
+
+
+def noisy_argmin(local: Local, release: Door, linear: Floats, k: Floats, anchor: Floats, tolerance: float) -> Released:
+    """The argmin of the losses + <linear, x> + k/2 |x|^2, k > 0 being public, with noise: docs/privacy.md#minimiser.
+
+    The solver starts at the anchor: the last argmin is kept only with its noise.
+    The gradient at any point moves by at most `local.moves` between neighbours, hence the argmin by that over k; and
+    what the solver returns is within left/k of it: Delta = 2 C omega_i L/(m_i k) + 2 left/k when a record is replaced.
+    """
+    x = local.argmin(linear, k, anchor, anchor, tolerance)
+    left = local.exactness(linear, k, tolerance).left
+    return release.output(x, sensitivity=local.moved(left) / k)

@@ -58,6 +58,7 @@ class Centred(MomentsConsensus):
             return phase.sends(self.shifted(public), t - 1) if t else public.zeros(1, 2 * public.dim)
 
         def draws(local: Local, noise: Noise) -> Any:
+            assert phase.draws is not None
             return phase.draws(replace(local, public=self.inside(local.public)), noise)
 
         def sums(public: Public, t: int) -> Summands:
@@ -67,7 +68,7 @@ class Centred(MomentsConsensus):
         return AtParties(
             lambda *given: self.at_parties(phase, *given),
             sends,
-            draws,
+            None if phase.draws is None else draws,
             None if phase.sums is None else sums,
             lambda t: t == 0 or phase.vital(t - 1),
         )
@@ -78,7 +79,7 @@ class Centred(MomentsConsensus):
         d = local.public.dim
         if t == 0:
             x = local.public.zeros(len(local.ids), 2 * d) + moments(local.shards, self.nonnegative)
-            weight = 1.0 if local.public.sum is None else omega(local.public)[local.ids]
+            weight = 1.0 if local.public.privacy.sum is None else omega(local.public)[local.ids]
             return s, release.summand(
                 weight * x, weight * moments_sensitivity(local.shards.sizes, self.nonnegative)
             )  # (1)
@@ -100,7 +101,7 @@ class Centred(MomentsConsensus):
 
     def mapped(self, t: int, public: Public, memory: Mapped, inbox: Mail) -> tuple[Mapped, Mail]:
         if t == 0:
-            mean, s = self.averaged(public, inbox) if public.sum is None else self.summed(public, inbox)
+            mean, s = self.averaged(public, inbox) if public.privacy.sum is None else self.summed(public, inbox)
             rows = [map_of(row, s, self.constant) for row in mean.reshape(-1, mean.shape[-1])]
             table = np.stack([np.concatenate([row.M, row.A]) for row in rows]).reshape(mean.shape)
             memory, inbox = replace(memory, map=table), self.method.start(self.shifted(public))[1]  # (2)

@@ -25,8 +25,7 @@ from typing import Literal
 
 import numpy as np
 
-from privadmm.algorithms.method import Method
-from privadmm.algorithms.output import output_plan
+from privadmm.algorithms.method import Method, output_plan
 from privadmm.data.arrays import Floats, Ints
 from privadmm.engine.public import Public
 from privadmm.privacy.accounting import Plan
@@ -45,7 +44,7 @@ def profile(rounds: int, beta: float, average: int) -> tuple[float, ...]:
     correct it: by 1/e over the whole run.
     """
     ages = np.arange(rounds)
-    # How much a gradient counts in the iterate so many rounds later.
+    # How much a gradient counts in the iterate this many rounds later.
     pull = (1 - beta ** (ages + 1)) * np.exp(-ages / rounds)
     last = range(rounds - average, rounds)
     a = np.array([sum(pull[end - t] for end in last if end >= t) / average for t in range(rounds)])
@@ -61,14 +60,14 @@ def by_noise(sizes: Ints, even: Floats) -> Floats:
 
 def averaged_noise(public: Public, variances: Floats) -> float:
     """The noise of a mean, from the variances of each party's part: in a secure sum the largest rules all shares."""
-    if public.sum is None:
+    if public.privacy.sum is None:
         return math.sqrt(float(np.sum(variances)))
-    honest = public.parties - public.sum.tolerated(public.parties)
+    honest = public.parties - public.privacy.sum.tolerated(public.parties)
     return math.sqrt(float(np.max(variances)) * public.parties / honest)
 
 
 class NoiseWeighted(Method):
-    """A method of one noisy gradient a round, whose noise and parties may be weighted so."""
+    """A method of one noisy gradient a round, whose noise may follow (1) and whose parties may count by (2)."""
 
     beta: float
     average: float  # the share of the rounds, the last ones, that the model averages

@@ -31,8 +31,7 @@ import numpy as np
 from annotated_types import Ge, Gt
 
 from privadmm.algorithms.graph import OnGraph, State, carried_dual, degrees, neighbours
-from privadmm.algorithms.method import NOISY_ARGMIN, Need, Tolerance, need_simulation
-from privadmm.algorithms.output import noisy_argmin, output_plan
+from privadmm.algorithms.method import NOISY_ARGMIN, Need, Tolerance, need_simulation, noisy_argmin, output_plan
 from privadmm.algorithms.star import Memory
 from privadmm.data.arrays import Floats
 from privadmm.engine.mail import Mail
@@ -107,8 +106,8 @@ class PDML(OnGraph):
         if self.V is None:
             return None
         moves = public.sensitivity * public.scale(public.ids)[:, 0] / public.sizes
-        found: Floats = self.V / (moves / self.curvature(public)[:, 0])
-        return found
+        ratios: Floats = self.V / (moves / self.curvature(public)[:, 0])
+        return ratios
 
     def published(self, public: Public, delta: float) -> Claim | None:
         return Claim(None, "the paper gives no figure for its noise")

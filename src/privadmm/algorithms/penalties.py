@@ -129,14 +129,14 @@ class Penalised(OnGraph, ABC):
             )
 
     def too_flat(self, public: Public, target: Target) -> str:
-        """The penalty at which the flattest party's w would cost half of its epsilon, where it has a smaller one."""
+        """Name the penalty that the flattest party lacks: the one at which its w would cost half of its epsilon."""
         bend = public.scale(public.ids)[:, 0] / public.sizes * public.curvature
         costs = [target.of(party, public.parties) for party in public.ids.tolist()]
         caps = np.array([widest(cost, target.delta, self.law, public.rounds) for cost in costs])
         party = int(np.argmax(bend / caps / self.curvature(public, 0)))
         needed = bend[party] / caps[party] - public.regularizer.strong_convexity
         eta = needed / (2 * public.graph.degrees[party])
-        if eta <= self.penalties(public, 0)[party] or caps[party] < 1e-11:  # it is not for want of curvature
+        if eta <= self.penalties(public, 0)[party] or caps[party] < 1e-11:  # more curvature would not help
             return ""
         return (
             f". The penalty is too small for party {party}, whose records number {public.sizes[party]}: set eta to "
@@ -144,7 +144,7 @@ class Penalised(OnGraph, ABC):
         )
 
     def apart(self) -> str | None:
-        """What becomes of the limit where each party's own penalty is the step of its dual."""
+        """A sentence on what unequal penalties change in the limit; None where they are equal."""
         if len(set(self.party_eta or ())) < 2:
             return None
         return "with unequal party_eta the limit minimises the parties' objectives weighted by 1/party_eta, not alike"

@@ -35,9 +35,10 @@ from privadmm.algorithms.method import (
     Tolerance,
     bounded_loss,
     need_simulation,
+    noisy_argmin,
+    output_plan,
     solvable_loss,
 )
-from privadmm.algorithms.output import noisy_argmin, output_plan
 from privadmm.algorithms.star import Memory, OnStar, average
 from privadmm.data.arrays import Ints
 from privadmm.engine.mail import Mail

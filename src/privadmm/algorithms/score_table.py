@@ -104,8 +104,8 @@ def judge(memory: Judged, k: int, total: Floats, held: int, bins: int) -> Judged
     memory = replace(memory, counts=total, held=known)
     if total.ndim > 1 or not held:
         return memory
-    found = function_of(curves_of(total, memory.table, held, bins), memory.table, held)
-    return replace(memory, table=np.concatenate([found.knots, *found.table]))
+    table = function_of(curves_of(total, memory.table, held, bins), memory.table, held)
+    return replace(memory, table=np.concatenate([table.knots, *table.table]))
 
 
 def curves_of(counts: Floats, table: Floats, held: int, bins: int) -> Curves:

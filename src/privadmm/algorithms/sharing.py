@@ -67,7 +67,7 @@ class Sharing(ADMMSharing):
         return lemma[:, None], lemma[:, None]
 
     def condition(self, public: Public) -> float:
-        if self.column_bound is None or public.adjacency != "column":
+        if self.column_bound is None or public.privacy.adjacency != "column":
             return super().condition(public)
         return 1 + self.column_bound**2 * max(public.columns) / self.weights(public)[0]
 

@@ -34,7 +34,7 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Train as CONFIG.toml says; leave config, metrics, model, ledger and plots in a run directory."""
-    from privadmm.cli.views import jobs
+    from privadmm.cli.views import runs
     from privadmm.runs.run import default_out, run
 
     said = {"purpose": purpose, "requester": requester}
@@ -55,7 +55,7 @@ def train(
         again = shlex.join(["privadmm", "train", str(config), *given, "--resume"])
         raise InterruptedRunError(f"{error}. Go on with: {again}", kept=True) from None
     where = f"the run is complete, see {done.directory.result}"
-    emit(json.dumps(done.printed) if as_json else jobs.run(done), where)
+    emit(json.dumps(done.printed) if as_json else runs.run(done), where)
 
 
 def demo(
@@ -63,12 +63,12 @@ def demo(
     as_json: AsJson = False,
 ) -> None:
     """Train privately on the embedded Adult data, with secure sums and without, beside a non-private model."""
-    from privadmm.cli.views import jobs
+    from privadmm.cli.views import runs
     from privadmm.runs.demo import demonstrate
 
     made = demonstrate(out, bar=progress_bar)
     printed = {name: done.printed for name, done in made.runs.items()}
-    emit(json.dumps(printed) if as_json else jobs.demo(made))
+    emit(json.dumps(printed) if as_json else runs.demo(made))
 
 
 def account(config: ConfigFile, records: Records = None, as_json: AsJson = False) -> None:

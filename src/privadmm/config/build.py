@@ -20,7 +20,7 @@ from privadmm.config.undeclared import Outline, Undeclared, UndeclaredSizes
 from privadmm.data import splits
 from privadmm.data.columns import People
 from privadmm.data.frame import Frame
-from privadmm.data.misread import Misread
+from privadmm.data.misread import Misread, longer
 from privadmm.data.readers import Records
 from privadmm.data.shards import Shards
 from privadmm.data.storage import Store
@@ -45,8 +45,8 @@ class Prepared:
     held: Shards | People | Elsewhere  # to train on
     test: Shards | People | None
     frame: Frame
-    misread: Misread = field(default_factory=Misread)  # counted in a simulation alone
-    parties: tuple[str, ...] = ()  # their names, where a column has them; in a simulation alone
+    misread: Misread = field(default_factory=Misread)  # counted in simulations only
+    parties: tuple[str, ...] = ()  # their names, where a column has them; in simulations only
 
     @property
     def train(self) -> Shards | People:
@@ -118,7 +118,7 @@ def noise(config: Config) -> Noise:
 
 
 def job(config: Config, sizes: Any, dim: Any, id: str | None = None, columns: Any = ()) -> Job:
-    """The job of this config, for parties with so many records of `dim` features (with columns: of `dim` people)."""
+    """The job of this config, for parties with this many records of `dim` features (with columns: of `dim` people)."""
     try:
         facts = public(config, sizes, dim, columns)
         method = algorithm(config)
@@ -169,7 +169,7 @@ def summed(table: PrivacyTable) -> SecureSum | None:
 
 
 def algorithm(config: Config) -> Algorithm:
-    """The config's algorithm, behind a release of the moments and before an evaluation, where it asks for them."""
+    """The config's algorithm; on its demand a release of moments comes before it, and an evaluation after it."""
     method: Algorithm = config.algorithm.parameters
     table = config.features
     if table.moments:
@@ -215,8 +215,8 @@ def owners(config: Config, loaded: Records, rows: Any) -> tuple[Any, int]:
 def prepare(config: Config, only: Sequence[int] | None = None) -> Prepared:
     """Load, hold out, split and clip. Everything that can be wrong with the data is found here.
 
-    A deployment measures nothing, so it holds nothing out. With `only`, no more than these parties' records are kept,
-    but for parties that hold columns: there it is all of them.
+    A deployment measures nothing, so it holds nothing out. With `only`, only these parties' records are kept; where
+    parties hold columns, those of all.
     """
     check_holding(config.algorithm.parameters, config.parties.split == "features")
     if config.parties.split == "features":
@@ -234,12 +234,14 @@ def prepare(config: Config, only: Sequence[int] | None = None) -> Prepared:
     elif test is not None:
         held_out = frame.shards(loaded.X, loaded.y, *by_owner(config, loaded, test), store, randomised=False)
     train = frame.shards(loaded.X, loaded.y, held, only, store, config.randomises)
-    misread = build_rows.misread_of(config, loaded, bound if counted else None)
-    return Prepared(train, held_out, frame, misread, build_rows.party_names(config, loaded) if counted else ())
+    clipped = longer(loaded.X, bound) if counted and config.data.rows == "clip" else None
+    column = config.parties.column if counted else None
+    parties = () if column is None else splits.by_column(loaded.columns[column])[1]
+    return Prepared(train, held_out, frame, Misread(len(loaded), loaded.unread, clipped), parties)
 
 
 def by_owner(config: Config, loaded: Records, test: Any) -> tuple[list[Any], list[int] | None]:
-    """Held-out rows of each party that has any, where a column says whose they are; else all of them, as nobody's."""
+    """Held-out rows and their parties, where a column says whose they are; else all held-out rows, and None."""
     if config.parties.column is None:
         return [test], None
     owner, _ = owners(config, loaded, test)
@@ -248,7 +250,7 @@ def by_owner(config: Config, loaded: Records, test: Any) -> tuple[list[Any], lis
 
 
 def measured(config: Config, n: int) -> tuple[Any, Any]:
-    """Of n rows, those to train on and those held out to measure by, if any are."""
+    """Split n rows into those to train on and those held out to measure by; None if none are held out."""
     if config.holds_out:
         return splits.train_test(n, config.data.test_fraction, config.data.split_seed)
     return np.arange(n), None
@@ -293,11 +295,11 @@ def prepare_columns(config: Config) -> Prepared:
     held_out = None if test is None else frame.people(loaded.X, loaded.y, test, None, False)
     people = frame.people(loaded.X, loaded.y, rows, build_columns.scaling(config), config.randomises)
     check_sizes(config, people.sizes.tolist())
-    return Prepared(people, held_out, frame, build_rows.misread_of(config, loaded, None))
+    return Prepared(people, held_out, frame, Misread(len(loaded), loaded.unread))
 
 
 def check_sizes(config: Config, sizes: list[int]) -> None:
-    """Declared sizes are what `account` and the other parties rely on."""
+    """Refuse sizes that differ from the declared ones, on which `account` and the other parties rely."""
     declared = config.parties.sizes or sizes
     declared = declared[:1] if config.parties.use == "first" else declared
     for party, (expected, size) in enumerate(zip(declared, sizes, strict=True)):

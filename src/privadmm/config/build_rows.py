@@ -17,7 +17,6 @@ from privadmm.config.file import Config
 from privadmm.data import splits
 from privadmm.data.label_source import LabelSource
 from privadmm.data.misread import Misread, all_misread, longer
-from privadmm.data.readers import Records
 from privadmm.data.shards import Collector, Shards
 from privadmm.data.storage import Clip, Store
 from privadmm.errors import ConfigError, DataError
@@ -46,15 +45,12 @@ def path_of(config: Config, party: int) -> Path:
 def collect(
     config: Config, parties: Sequence[int], measured: bool
 ) -> tuple[Shards, Shards | None, tuple[str, ...], Misread]:
-    """What these parties train on, what they hold out, the features' names, and what was not read as it stood.
+    """What these parties train on, what they hold out, the features' names, and counts of misread cells and rows.
 
     The second and the last are for a simulation, which is `measured`.
     """
-    bound, counted, misread = (
-        data_source.row_bound(config),
-        measured and config.run.mode == "simulation",
-        list[Misread](),
-    )
+    bound, misread = data_source.row_bound(config), list[Misread]()
+    counted = measured and config.run.mode == "simulation"
     store, clip = Store(config.run.limit, config.run.hands), Clip(bound, config.data.intercept)
     source = LabelSource.declared(config.data.label, config.data.classes) if config.randomises else None
     train, test = (Collector(clip, config.data.classes is not None, store, source) for _ in range(2))
@@ -75,7 +71,8 @@ def collect(
                 f"{path}: [parties] sizes declares {declared} records for party {party}, whose file has {len(rows)} "
                 f"to train on; correct sizes in {config.path}, or the file"
             )
-        misread.append(misread_of(config, loaded, bound if counted else None))
+        clipped = longer(loaded.X, bound) if counted and config.data.rows == "clip" else None
+        misread.append(Misread(len(loaded), loaded.unread, clipped))
         train.add(party, loaded.X, loaded.y, rows)
         if measured and len(held_out):
             test.add(party, loaded.X, loaded.y, held_out)
@@ -91,19 +88,6 @@ def collect(
     return block, held, names, all_misread(misread)
 
 
-def party_names(config: Config, loaded: Records) -> tuple[str, ...]:
-    """The names of the parties in the order of their numbers, where a column says whose a row is."""
-    column = config.parties.column
-    return () if column is None else splits.by_column(loaded.columns[column])[1]
-
-
-def misread_of(config: Config, loaded: Records, bound: float | None) -> Misread:
-    """The counts of one file. Its rows are compared with the bound, if there is one and rows are not to be unit."""
-    if bound is None or config.data.rows == "unit":
-        return Misread(len(loaded), loaded.unread)
-    return Misread(len(loaded), loaded.unread, longer(loaded.X, bound))
-
-
 def split(config: Config, n: int, party: int) -> tuple[Any, Any]:
     """Rows of a party's file to train on, and to test on."""
     if config.holds_out:
@@ -112,6 +96,6 @@ def split(config: Config, n: int, party: int) -> tuple[Any, Any]:
 
 
 def elsewhere(config: Config, names: Sequence[str]) -> Elsewhere:
-    """For a deployment whose workers read: sizes are declared, and so are the features of a row."""
+    """The declared sizes and width of records that only a deployment's workers read."""
     sizes = np.asarray(config.parties.sizes, dtype=np.int64)
     return Elsewhere(np.arange(len(sizes)), sizes, len(names) + (config.data.intercept > 0))

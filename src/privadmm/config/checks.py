@@ -80,7 +80,7 @@ def _check_source(data: DataTable, to: Complaints) -> None:
 
 
 def format_of(data: DataTable) -> str | None:
-    """The declared format, or that of the extension, as the readers have it."""
+    """The declared format, or else the one that readers know by the extension; None: unknown."""
     from privadmm.data.readers import EXTENSIONS
 
     by_extension = (kind for kind, ends in EXTENSIONS.items() if data.source.lower().endswith(ends))
@@ -108,7 +108,7 @@ def _check_count(parties: PartiesTable, to: Complaints) -> None:
 
 
 def _check_records(data: DataTable, parties: PartiesTable, to: Complaints) -> None:
-    """The declared number of all records, beside what else says how many there are."""
+    """Compare the declared number of all records with other keys that say how many there are."""
     if (records := parties.records) is None:
         return
     if data.embedded:
@@ -122,18 +122,14 @@ def _check_records(data: DataTable, parties: PartiesTable, to: Complaints) -> No
 
 
 def _check_files(data: DataTable, parties: PartiesTable, to: Complaints) -> None:
-    if parties.files is None:
-        return
-    files = to.named("parties", "files")
-    for key in ("id", "label"):
-        if getattr(data, key) is None:
-            to.missing("data", key, files)
-    if data.embedded:
-        to.clash("data", "source", files, "a file with ids and labels")
-
-
-def _check_party_files(data: DataTable, parties: PartiesTable, to: Complaints) -> None:
-    """Where every party has a file of its own there is nothing to split."""
+    """Parties' own files: of columns, which are aligned; or of records, with nothing to split."""
+    if parties.files is not None:
+        files = to.named("parties", "files")
+        for key in ("id", "label"):
+            if getattr(data, key) is None:
+                to.missing("data", key, files)
+        if data.embedded:
+            to.clash("data", "source", files, "a file with ids and labels")
     if not data.by_party:
         return
     source = to.named("data", "source")
@@ -153,7 +149,7 @@ def read_by_workers(data: DataTable, run: RunTable) -> bool:
 
 
 def check_declared(data: DataTable, parties: PartiesTable, run: RunTable, to: Complaints) -> None:
-    """Where only workers read records, whoever starts the run has to know sizes and columns without them."""
+    """Require declared sizes and columns if only workers read records: whoever starts the run reads none."""
     if not read_by_workers(data, run):
         return
     source = f"{to.named('data', 'source')}, which only workers read,"
@@ -208,7 +204,7 @@ def _check_labels(privacy: PrivacyTable, loss: LossTable, to: Complaints) -> Non
 
 
 def check_curator(privacy: PrivacyTable | None, run: RunTable, data: DataTable, to: Complaints) -> None:
-    """A deployment in which one process reads all records: what it adds up is no secret of theirs."""
+    """Refuse to deploy a secure sum where one process reads all records: that process could read every message."""
     from privadmm.engine.block import CURATOR
 
     if privacy is None or (privacy.sum, run.mode) != ("secure", "deployment"):
@@ -292,7 +288,7 @@ def _check_leave(
 # A check takes, by name, the sections that it compares, and `to`, which collects its complaints.
 CHECKS: tuple[Callable[..., None], ...] = (
     *(_check_source, _check_classes, _check_count, _check_records),
-    *(_check_files, _check_party_files, check_declared),
+    *(_check_files, check_declared),
     *(_check_edges, _check_topology, _check_epsilon, _check_labels, _check_sum, _check_run, _check_tls, _check_leave),
     _check_evaluation,
 )

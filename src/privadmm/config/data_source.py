@@ -27,7 +27,7 @@ def records(config: Config, counted: bool = False) -> tuple[Records, float, tupl
     check_embedded(config)
     raw = config.parties.column is not None
     if table.source == "embedded:adult":
-        sparse = stored_sparse(config, adult.SCHEMA.encoded(table.encoding))
+        sparse = stored_sparse(config, schema(config))
         loaded, bound = adult.load("onehot", None, table.encoding, sparse, raw), adult.SCHEMA.row_bound
     else:
         loaded, bound = adult.load("a9a", raw=raw), adult.A9A_BOUND
@@ -50,14 +50,14 @@ def names(config: Config) -> tuple[str, ...] | None:
     """The names of the encoded features, where the config alone tells them."""
     if config.data.source == "embedded:a9a":
         return adult.A9A_NAMES
-    declared = frame_schema(config)
+    declared = schema(config)
     if declared is not None:
         return declared.names
     return None if config.data.dim is None else feature_names(config.data.dim)
 
 
 def read_file(config: Config, path: Path, counted: bool = False) -> Records:
-    """Read a file as [data] declares it; `counted`: also count the cells that are not read as they stand."""
+    """Read a file as [data] declares it; `counted`: also count the cells that are misread."""
     table, declared = config.data, schema(config)
     loaded = read(
         path,
@@ -89,8 +89,10 @@ def row_bound(config: Config) -> float:
 
 
 def schema(config: Config) -> Schema | None:
-    """The declared schema of a file."""
+    """The declared schema of a file, or that of the embedded Adult data."""
     table = config.data
+    if table.source == "embedded:adult":
+        return adult.SCHEMA.encoded(table.encoding)
     if table.schema is None:
         return None
     bound, label = row_bound(config), table.label or "y"
@@ -98,15 +100,9 @@ def schema(config: Config) -> Schema | None:
     return declared.encoded(table.encoding)
 
 
-def frame_schema(config: Config) -> Schema | None:
-    """The declared schema of a file, or that of the embedded Adult data."""
-    return adult.SCHEMA.encoded(config.data.encoding) if config.data.source == "embedded:adult" else schema(config)
-
-
 def framed(config: Config, names: tuple[str, ...], bound: float, classes: tuple[Any, Any] | None) -> Frame:
-    """How records with these features become rows, from their raw columns on: the model keeps it."""
+    """How raw columns become rows with these features; the model keeps it."""
     table = config.data
     label = adult.SCHEMA.label if table.source == "embedded:adult" else table.label
-    declared = frame_schema(config)
     unused = tuple(name for name in (config.parties.column, table.id) if name is not None)
-    return Frame(bound, table.intercept, names, classes, (), (), True, declared, table.on_bad, label, unused)
+    return Frame(bound, table.intercept, names, classes, (), (), True, schema(config), table.on_bad, label, unused)

@@ -74,7 +74,7 @@ class Config:
 
     @cached_property
     def digest(self) -> str:
-        """Identifies the config, but for where the run and its records are kept and reached.
+        """Identify the config, but not the places where the run and its records are kept or reached.
 
         Order of keys, comments, and defaults written out make no difference.
         """
@@ -211,18 +211,15 @@ def check_seed(config: Config) -> None:
     to.report.check()
 
 
-def check_ledger(config: Config) -> None:
-    """A deployment names the ledger that its steward made; in a federation each party names its own."""
-    to = _complaints(config)
-    if config.run.mode == "deployment" and config.run.ledger is None:
-        to.missing("run", "ledger", to.named("run", "mode"))
-    to.report.check()
+def check_alone(config: Config) -> None:
+    """Check a run without a federation, in which every party has its own process and ledger.
 
-
-def check_together(config: Config) -> None:
-    """Refuse to deploy secure sums in one process; checked again, since the engine may be the command line's."""
+    A deployment names the ledger that its steward made, and one process deploys no secure sums.
+    """
     to = _complaints(config)
     check_curator(config.privacy, config.run, config.data, to)
+    if config.run.mode == "deployment" and config.run.ledger is None:
+        to.missing("run", "ledger", to.named("run", "mode"))
     to.report.check()
 
 

@@ -24,14 +24,12 @@ _IN_VALUE = re.compile(rf"(?P<string>{_STRING})|(?P<comment>#[^\n]*)|(?P<other>.
 _BETWEEN = re.compile(r"(?:[\s,]|#[^\n]*)*")
 
 
+@dataclass(frozen=True)
 class Lines:
-    """The line of each table and key of a valid TOML text, looked for once somebody complains.
+    """The line of each table and key of a valid TOML text, computed when the first problem is reported."""
 
-    `root` is the table to which the text belongs.
-    """
-
-    def __init__(self, text: str, root: At = ()) -> None:
-        self.text, self.root = text, root
+    text: str
+    root: At = ()  # the table to which the text belongs
 
     @cached_property
     def _line(self) -> dict[At, int]:
@@ -43,7 +41,7 @@ class Lines:
             own.setdefault(at, line)
             implied.setdefault(at[:1], line)
             implied.setdefault(at[:2], line)
-        # [data.schema] makes [data] too, but a header of its own tells more, wherever it stands.
+        # [data.schema] implies [data], but the line of a header of its own is preferred.
         return implied | own
 
     def has(self, at: At) -> bool:
@@ -52,8 +50,8 @@ class Lines:
     def __getitem__(self, at: At) -> int:
         """The line of a key; for one that is not there, of its table; failing that, the last line."""
         places = (at[:depth] for depth in range(len(at), 0, -1))
-        found = next((self._line[place] for place in places if place in self._line), None)
-        return _last_line(self.text) if found is None else found
+        line = next((self._line[place] for place in places if place in self._line), None)
+        return _last_line(self.text) if line is None else line
 
 
 def _statements(text: str, root: At) -> Iterator[tuple[At, int]]:

@@ -81,7 +81,7 @@ class Later:
 
 def digest(*data: bytes | memoryview) -> str:
     """The SHA-256 of these bytes, one after another."""
-    found = hashlib.sha256()
+    sha256 = hashlib.sha256()
     for part in data:
-        found.update(part)
-    return found.hexdigest()
+        sha256.update(part)
+    return sha256.hexdigest()

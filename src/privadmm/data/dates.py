@@ -90,7 +90,7 @@ class Date(Kind):
 
     @property
     def starts(self) -> list[str]:
-        """Where bins begin, as names have it; empty without bins."""
+        """The beginnings of bins as in their names; empty without bins."""
         low, high = self.day(self.low), self.day(self.high)
         return [stamp(low + edge * (high - low), self.unit) for edge in self.edges]
 

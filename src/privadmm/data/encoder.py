@@ -45,7 +45,7 @@ class Encoder:
 
     @cached_property
     def used(self) -> Schema | None:
-        """The schema of the columns that `names` are made of; None: numbers as they stand."""
+        """The schema of the columns that `names` are made of; None: they are plain numbers."""
         if self.schema is None:
             return None
         made, columns = set(self.names), self.schema.columns
@@ -87,7 +87,7 @@ class Encoder:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RawRows:
-    """Rows for a model: features X (n, d), further columns that were asked for, and cells not read as they stood."""
+    """Rows for a model: features X (n, d), further columns that were asked for, and counts of misread cells."""
 
     X: Floats
     kept: Mapping[str, NDArray[Any]] = field(default_factory=dict)

@@ -32,10 +32,10 @@ class Frame:
     groups: tuple[tuple[int, ...], ...] = ()  # the columns that each vertical party holds
     row_bounds: tuple[float, ...] = ()  # the norm to which each vertical party clips its part of a row
     clipped: bool = True  # False: rows are only divided by the bound, since neighbours differ in one column
-    schema: Schema | None = None  # how raw columns become `names`; None: they are numbers as they stand
+    schema: Schema | None = None  # how raw columns become `names`; None: they are plain numbers
     on_bad: OnBad = "refuse"
     label: str | None = None
-    unused: tuple[str, ...] = ()  # columns of the training file that are no features: whose a row is, and its id
+    unused: tuple[str, ...] = ()  # columns of the training file that are not features: the party of a row, and its id
 
     @property
     def encoder(self) -> Encoder:

@@ -138,7 +138,7 @@ class Number(Kind):
 
     @property
     def starts(self) -> list[str]:
-        """Where bins begin, as names have it: short, unless that would name two bins alike; empty without bins."""
+        """The beginnings of bins as in their names: short, unless two bins would get one name; empty without bins."""
         if begins := self.begins:
             return [plain(start) for start in (self.low, *begins)]
         starts = [self.low + edge * (self.high - self.low) for edge in self.edges]

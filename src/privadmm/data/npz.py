@@ -29,10 +29,10 @@ def opened(file: IO[bytes]) -> NpzFile:
 def array(arrays: NpzFile, name: str) -> NDArray[Any]:
     """Read one array into memory, with the type that it has in the file."""
     require_column(name, arrays.files)
-    found = arrays[name]
-    if not isinstance(found, np.ndarray):  # numpy hands over the bytes of what is no array
+    value = arrays[name]
+    if not isinstance(value, np.ndarray):  # numpy hands over the bytes of what is no array
         raise DataError(f"{name} is no array; save X and y with np.savez(path, X=X, y=y)")
-    return found
+    return value
 
 
 def features(arrays: NpzFile, store: Store) -> Floats:

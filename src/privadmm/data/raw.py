@@ -83,7 +83,7 @@ ALIKE = 0.75  # from which on a name may be meant for another
 
 
 def likeness(name: str, other: Any) -> float:
-    """How much two names are alike, but for case and blanks: 1 if they are the same."""
+    """How much two names are alike, except for case and blanks: 1 if they are the same."""
     a, b = ("".join(c for c in str(word).casefold() if c not in " _-") for word in (name, other))
     return SequenceMatcher(None, a, b).ratio()
 

@@ -160,7 +160,7 @@ def load_features(
     numeric: Sequence[str] = (),
     text: Sequence[str] = (),
 ) -> tuple[Floats, Columns]:
-    """X (n, d) of these columns, encoded by a schema of them or numbers as they stand, and all columns that were read.
+    """X (n, d) of these columns, encoded by their schema or as plain numbers, and all columns that were read.
 
     Further columns to read are `numeric` or `text`.
     """

@@ -160,7 +160,7 @@ class Shards:
         return len(self.y)
 
     def hands(self, passes: int = 1) -> int:
-        """How many threads take part in so many passes over the records."""
+        """How many threads take part in this many passes over the records."""
         return hands(self.store.threads, passes * self.cells)
 
     def margins(self, x: Floats) -> Floats:
@@ -192,8 +192,8 @@ class Shards:
         threads = self.hands(stack.shape[1])
         each = threads if len(self.slots) < threads else 1  # on how many threads each slot is
         if len(self.slots) == 1:  # of which no copy needs to be made
-            found = self.slots[0].piece.slope(stack, self.y.reshape(self.slots[0].shape), deriv, each)
-            return np.ascontiguousarray(found.swapaxes(0, 1)).reshape(x.shape)
+            slopes = self.slots[0].piece.slope(stack, self.y.reshape(self.slots[0].shape), deriv, each)
+            return np.ascontiguousarray(slopes.swapaxes(0, 1)).reshape(x.shape)
         out = np.empty((stack.shape[1], len(self.ids), self.dim))
 
         def fill(slot: Slot) -> None:
@@ -290,7 +290,7 @@ class Shards:
         return isinstance(self.slots[0].piece, Shared)
 
     def repeat(self, times: int) -> Shards:
-        """Put so many replicas of each party, one after another, in its place. They share its records."""
+        """Put this many replicas of each party, one after another, in its place. They share its records."""
         if times == 1:
             return self
         parts = list[Placed]()

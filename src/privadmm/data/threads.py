@@ -25,7 +25,7 @@ def cores() -> int:
 
 
 def hands(threads: int | None, numbers: int) -> int:
-    """How many threads take part in a call that reads so many numbers; None: as many as there are cores."""
+    """How many threads take part in a call that reads this many numbers; None: as many as there are cores."""
     if numbers < WORTH or _inside.get():
         return 1
     return cores() if threads is None else threads

@@ -36,7 +36,7 @@ IGNORE_INTERRUPT = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)"
 
 
 def on_this_machine(count: int) -> SpecCluster:
-    """A scheduler in this process and so many worker processes, on loopback, with certificates of their own.
+    """A scheduler in this process and this many worker processes, on loopback, with certificates of their own.
 
     Not a LocalCluster: the pages of its workers would listen on every interface even when switched off.
     """
@@ -58,7 +58,7 @@ def on_this_machine(count: int) -> SpecCluster:
 
 @contextmanager
 def connected(config: Config, count: int) -> Iterator[Client]:
-    """A client of the scheduler that the config names, or of one with so many workers on this machine."""
+    """A client of the scheduler that the config names, or of one with this many workers on this machine."""
     logger, address = logging.getLogger("distributed.client"), config.run.scheduler
     options: dict[str, Any] = {"direct_to_workers": True, "set_as_default": False}
     with ExitStack() as stack:

@@ -74,7 +74,7 @@ class InProcessEngine:
 
 
 def opened(order: Order, prepared: Prepared, noise: Noise, heads: Sequence[tuple[Receipt, int]]) -> Engine:
-    """For an order of all parties. `heads` come with the first party of the block that they are from."""
+    """Open the engine that an order of all parties names. Each of `heads` comes with the first party of its block."""
     if order.config.run.engine == "inprocess":
         order = replace(order, heads=tuple(seen for seen, _ in heads))
         ledger = open_ledger(order, noise.mode, prepared.frame.bounds)
@@ -88,7 +88,7 @@ def opened(order: Order, prepared: Prepared, noise: Noise, heads: Sequence[tuple
 def check_blocks(order: Order, size: int) -> None:
     """Refuse workers that would each know the noise of more parties than a secure sum tolerates to collude."""
     public = order.job.public
-    if public.sum is not None and size > (most := largest_block(public)):
+    if public.privacy.sum is not None and size > (most := largest_block(public)):
         raise ConfigError(
             f"{order.config.path}: [run] workers = {order.config.run.workers} gives one worker {size} parties, whose "
             f"noise it knows, and the secure sum tolerates {most} that collude: set workers = "

@@ -214,7 +214,7 @@ class Site:
         return self.order.job.public.rounds if self._left(rounds + 1) else rounds or None
 
     def _left(self, rounds: int) -> bool:
-        """Whether everybody here had left before the last of so many rounds, by what a simulation declares."""
+        """Whether everybody here had left before the last of this many rounds, by what a simulation declares."""
         job = self.order.job
         return all(job.leave.get(party, job.public.rounds + 1) < rounds for party in self.order.parties)
 

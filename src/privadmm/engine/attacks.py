@@ -1,8 +1,8 @@
 """The inbox that an adversary sends to move a party's next query where it wants it.
 
-But for the records' gradient, a query x is affine in the inbox v, with one slope in all coordinates: x = a v + b. The
-adversary knows the party's code and state, so it asks that code twice, on a party whose records pull nowhere, and
-solves for v. Where the query does not depend on the inbox but by the records (a gradient at v), v is the target itself.
+Apart from the records' gradient, a query x is affine in the inbox v, with one slope in all coordinates: x = a v + b.
+The adversary knows the party's code and state, so it runs that code twice, on a party whose records have no gradient,
+and solves for v. If the query depends on the inbox only through the records (a gradient at v), v is the target itself.
 """
 
 from typing import Any

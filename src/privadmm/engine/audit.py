@@ -138,13 +138,13 @@ class Listening(Door):
             noise, bend = (
                 pulled / self.party.weight,
                 hessian(self.party, f, self.k),
-            )  # G_D(f), but for its sign
+            )  # G_D(f), except for its sign
         size = np.linalg.norm(noise, axis=(-1, -2)) / (factor * self.scale)
         return np.asarray(bend - (size if self.law in (GammaObjective, GammaOutput) else size**2 / 2))
 
 
 def hessian(local: Local, f: Floats, k: Floats) -> Floats:
-    """ln det of the Hessian of a party with one record a, det(k I + h a a^T) = k^d (1 + h |a|^2/k), but for k^d."""
+    """ln det of the Hessian of a party with one record a, det(k I + h a a^T) = k^d (1 + h |a|^2/k), except for k^d."""
     h = local.weight[0] * local.public.loss.curv(local.shards.margins(f), local.shards.y)
     return np.asarray(np.log1p(h * local.shards.kernel()[0, 0] / np.ravel(k)[0])[..., 0])
 
@@ -170,7 +170,7 @@ class Game:
             Shards.from_parties([(row, np.array([sign])), *[(p, np.ones(1))] * (self.heard - 1)], row_bound=1.0)
             for row, sign in zip((p, q), signs, strict=True)
         )
-        # The adversary is given what a party drew once for the job, and subtracts it: here it is 0.
+        # What a party drew once for the job is known to the adversary, who subtracts it: here it is 0.
         drawn = one_time_draws(self.algorithm, Local(public, first), Bulk(0))
         kept = {name: np.zeros_like(value) for name, value in drawn.items()}
         return Overheard(public, first, kept=kept), Overheard(public, second, kept=kept)
@@ -312,7 +312,7 @@ def instance(algorithm: Algorithm, public: Public) -> Game:
     if public.privacy.kind is not Gaussian:
         raise ConfigError('audit the simulation: set [run] mode = "simulation"')
     # On a graph the victim has one neighbour, who is the adversary. A record weighs what it weighs at most in the job.
-    parties = 2 if algorithm.topology == "graph" else 1 if public.sum is None else public.parties
+    parties = 2 if algorithm.topology == "graph" else 1 if public.privacy.sum is None else public.parties
     small = replace(
         public,
         sizes=np.ones(parties, dtype=np.int64),

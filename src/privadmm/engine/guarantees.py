@@ -1,17 +1,17 @@
 """Who learns what of a record: the server of the party that holds it, and everybody who sees what left the party.
 
-The own server holds the features in the clear, and the labels too unless they were randomised before: then it knows
-each label up to that epsilon, for ever. The others see the transcript. Its noise was planned for the job's neighbours;
-of a label alone, features fixed, the same noise hides more, and is counted here again:
+The party's own server holds the features in the clear, and the labels too unless they were randomised before: then it
+knows each label up to that epsilon, for ever. The others see the transcript. Its noise was planned for the job's
+neighbours. Between data sets that differ in one label alone the same noise hides more, and is counted here again:
 
     noise on a query, or shared by a sum's      ratio' = ratio s/s', less where it is on a grid
     noise in an objective                       ratio' = ratio s/s',   slope' = slope s'/s,   w' = w c'/c
     the cover of an inexact argmin              as it is
 
 s and c are the most that a record's gradient and curvature differ between the job's neighbours, s' and c' between
-labels. A computed query moves further than the exact one, by what it is inexact; `Local.moved` counts that s/s' times,
-so that the first line holds whatever a coordinator sends. If the labels were randomised, this is what the transcript
-tells of a reported label, and `curves.joint_label` makes of it the true one's.
+labels. A computed query moves further than the exact one, by its error; `Local.moved` counts that error s/s'
+times, so that the first line holds whatever a coordinator sends. If the labels were randomised, this is what the
+transcript tells of a reported label; `curves.joint_label` turns it into what it tells of the true one.
 See docs/privacy.md#views and docs/privacy.md#joint-label.
 
 In a secure sum others see less, as long as few enough of them tell what they know. `collusion` says what that rests on,
@@ -67,14 +67,14 @@ def views(algorithm: Algorithm, public: Public, plan: Plan) -> dict[str, Any]:
             column = target.adjacency == "column"
             others = {"column": total, "record": BARE} if column else {"row at one party": total}
             own["label"] = AWAY
-            return {"adjacency": public.adjacency, "own_server": own, "others": {**others, "label": label}}
+            return {"adjacency": public.privacy.adjacency, "own_server": own, "others": {**others, "label": label}}
         if target.adjacency != "label":
             record = total
         if target.adjacency in ("replace-one", "label"):
             # What a start's releases tell of a record is also the most that they tell of its label.
             spent = public.in_all(totals(label_plan(algorithm, public, plan), public.parties))
             label = guarantee(max(label_epsilon(one, target.delta, labels) for one in distinct(spent)), target.delta)
-    return {"adjacency": public.adjacency, "own_server": own, "others": {"record": record, "label": label}}
+    return {"adjacency": public.privacy.adjacency, "own_server": own, "others": {"record": record, "label": label}}
 
 
 def guarantee(total: float, at: float) -> Guarantee:
@@ -116,12 +116,12 @@ def label_plan(algorithm: Algorithm, public: Public, plan: Plan) -> Plan:
 @singledispatch
 def counted_again(event: Any, gain: float, bend: float) -> Event:
     """The cost of an event between neighbours `gain` times closer; without a rule, its whole cost."""
-    found: Event = event
-    return found
+    unchanged: Event = event
+    return unchanged
 
 
 def on_a_grid(ratio: float, gain: float, rounding: float) -> float:
-    """1/ratio' <= 1/(gain ratio) + (1 - 1/gain) rounding: closer neighbours are rounded as far apart.
+    """1/ratio' <= 1/(gain ratio) + (1 - 1/gain) rounding: rounding moves closer neighbours just as far apart.
 
     `rounding` bounds step sqrt(d)/scale.
     """

@@ -1,6 +1,7 @@
 """The in-process engine: every block in this process, one after another. The default is a single block."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,45 +12,39 @@ from privadmm.engine.worker import Worker
 from privadmm.privacy.ledger import Tick
 
 
+@dataclass(eq=False)
 class InProcess:
     """A cluster of workers that are plain objects."""
 
-    def __init__(self, workers: Sequence[Worker], labels: Floats | None = None) -> None:
-        """`labels` are those at the coordinator, where the parties have none."""
-        self.workers = workers
-        self.labels = labels
+    workers: Sequence[Worker]
+    labels: Floats | None = None  # those at the coordinator, where the parties have none
 
     def step(self, round: int, phase: int, inbox: Mail) -> Mail:
-        return Mail.join([worker.step(round, phase, addressed(worker, inbox)) for worker in self.workers])
+        return Mail.join([worker.step(round, phase, inbox.only(worker.senders)) for worker in self.workers])
 
     def receipts(self, round: int) -> list[tuple[str, int, int, str, int]]:
         """(job, round, phase, hash, first party) of the rows in which the blocks' ledgers recorded this round."""
-        found = []
+        receipts = []
         for worker in self.workers:
             for number, phase in enumerate(worker.algorithm.phases):
                 seen = worker.ledger.receipt(Tick(worker.job.id, round, number))
                 if isinstance(phase, AtParties) and seen is not None:
-                    found.append((worker.job.id, round, number, seen, worker.ledger.ids[0]))
-        return found
+                    receipts.append((worker.job.id, round, number, seen, worker.ledger.ids[0]))
+        return receipts
 
     def iterates(self, rounds: int) -> Floats | None:
-        """Every party's own iterate after so many rounds; None where a round was replayed, which leaves none behind."""
+        """Every party's own iterate after this many rounds; None where the last one was replayed from the ledger."""
         here = all(worker.last is not None and worker.last.round + 1 == rounds for worker in self._present)
         return self.local_models() if here else None
 
     def local_models(self) -> Floats:
         """The own iterate of every party present, in party order; not released, for the figures of a simulation."""
         ids = np.concatenate([worker.local.ids for worker in self._present])
-        found = np.concatenate([worker.state.model for worker in self._present], axis=-2)
-        return found[..., np.argsort(ids), :]
+        models = np.concatenate([worker.state.model for worker in self._present], axis=-2)
+        return models[..., np.argsort(ids), :]
 
     @property
     def _present(self) -> list[Worker]:
         """The workers whose parties have not all left: those that answered in the last round."""
         rounds = [-1 if worker.last is None else worker.last.round for worker in self.workers]
         return [worker for worker, last in zip(self.workers, rounds, strict=True) if last == max(rounds)]
-
-
-def addressed(worker: Worker, mail: Mail) -> Mail:
-    """The part of this mail that the block receives."""
-    return mail.only(worker.senders)

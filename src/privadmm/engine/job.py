@@ -13,8 +13,7 @@ from typing import Any
 
 from privadmm.data import arrays
 from privadmm.data.arrays import Floats
-from privadmm.data.moments_map import Map
-from privadmm.engine import guarantees, phases
+from privadmm.engine import guarantees
 from privadmm.engine.loop import Callback, Cluster, Progress, drive
 from privadmm.engine.phases import Algorithm, vertical
 from privadmm.engine.public import Public
@@ -108,7 +107,7 @@ class Job:
         """A digest of what the job is: all blocks of a secure sum must have the same."""
         public = self.public
         facts = (public.dim, public.rounds, public.loss, public.regularizer, public.privacy, public.C, public.weighting)
-        # Rounded: machines whose last digits differ are told the same job.
+        # Rounded, so that machines whose last digits differ agree on the digest.
         shares = [] if self.sums is None else [self.sums.share(at, public.parties) for at in self.sums.deviation]
         grid = None if self.sums is None else (self.sums.exponent, shares)
         said = (self.id, self.algorithm, public.sizes.tolist(), public.replicas, *facts, grid)
@@ -164,7 +163,7 @@ class Job:
         """What a person loses at one vertical party, at all of them together, and of the label; empty for records."""
         if not self.public.columns:
             return {}
-        one = self.private and self.public.adjacency == "person" and self.delta is not None
+        one = self.private and self.public.privacy.adjacency == "person" and self.delta is not None
         total = together(self.costs, self.delta or 0.0) if one else None
         labels, rounds = self.public.label_epsilon, self.public.rounds
         event = BARE_LABELS if labels is None else RandomizedResponse(labels)
@@ -183,7 +182,7 @@ class Job:
         """
         each = self.spends if spends is None else list(spends)
         total = self.epsilon if spends is None else self._worst(each)
-        of: str = self.public.adjacency or "replace-one"
+        of: str = self.public.privacy.adjacency or "replace-one"
         if total is not None and self.delta is not None and of == "person":
             total, of = together(each, self.delta), "people"
         return large_epsilon(total, of, self.public.label_epsilon)
@@ -191,12 +190,12 @@ class Job:
     @cached_property
     def in_sums(self) -> dict[str, Any]:
         """What the guarantee of secure sums rests on, and what is lost where that does not hold; empty without them."""
-        found = guarantees.collusion(self.public, self.costs)
-        return {"secure_sum": found} if found else {}
+        facts = guarantees.collusion(self.public, self.costs)
+        return {"secure_sum": facts} if facts else {}
 
     @property
     def colluding(self) -> int | None:
-        """How many parties may collude in secure sums without breaking the epsilon; None where none rests on that."""
+        """How many parties may collude in secure sums without breaking the epsilon; None if it rests on no sums."""
         return guarantees.tolerated(self.spends) if self.private else None
 
     @property
@@ -235,16 +234,16 @@ class Job:
     def policy(self) -> Policy:
         """The policy of a ledger that is made for this job. An existing ledger has its own, which is the authority."""
         public = self.public
-        below: Any = public.sum.below_usual(public.parties) if public.sum else {}
-        adjacency = public.adjacency or "replace-one"
+        below: Any = public.privacy.sum.below_usual(public.parties) if public.privacy.sum else {}
+        adjacency = public.privacy.adjacency or "replace-one"
         return Policy(self.budget, adjacency=adjacency, label_epsilon=public.label_epsilon, **below)
 
     def admit(self, policy: Policy, bounds: Sequence[float] = ()) -> None:
         """Refuse a ledger whose policy does not allow this job. `bounds` are those to which rows are clipped."""
         for bound in bounds or (None,):
             policy.admit(self.algorithm.name, bound)
-        policy.agree(self.public.adjacency, self.public.label_epsilon)
-        policy.admit_sum(self.public.sum, self.public.parties)
+        policy.agree(self.public.privacy.adjacency, self.public.label_epsilon)
+        policy.admit_sum(self.public.privacy.sum, self.public.parties)
         if policy.limits is not None:
             policy.limits.admit(self.algorithm, self.public)
 
@@ -276,11 +275,6 @@ def check_holding(algorithm: Algorithm, columns: bool) -> None:
 
 def train(job: Job, parties: Cluster, callbacks: Sequence[Callback] = (), progress: Progress | None = None) -> Progress:
     return drive(parties, job.algorithm, job.public, callbacks, progress)
-
-
-def features(job: Job, progress: Progress) -> Map | None:
-    """The public map through which the model sees a row; None: as it is."""
-    return phases.features(progress.memory)
 
 
 def weights(job: Job, progress: Progress) -> Floats:

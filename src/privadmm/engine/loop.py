@@ -46,7 +46,7 @@ class Parties(Cluster, Protocol):
         ...
 
     def iterates(self, rounds: int) -> Floats | None:
-        """Every party's own iterate after so many rounds, (..., N, d); None where the round was replayed."""
+        """Every party's own iterate after this many rounds, (..., N, d); None where the round was replayed."""
         ...
 
 
@@ -59,10 +59,10 @@ class LabelHolder(Protocol):
 
 
 def labels_of(cluster: Cluster) -> Floats:
-    found = cluster.labels if isinstance(cluster, LabelHolder) else None
-    if found is None:
+    labels = cluster.labels if isinstance(cluster, LabelHolder) else None
+    if labels is None:
         raise ConfigError("this algorithm needs a coordinator that holds the labels; the parties given hold their own")
-    return found
+    return labels
 
 
 @dataclass(frozen=True)
@@ -124,8 +124,8 @@ class Checkpoint:
     `pause` is the least number of seconds between two of them, for a driver whose process also holds the ledgers. A
     ledger's COMMIT is on disk before its round is in a checkpoint, so a checkpoint is never ahead of the ledgers,
     whenever it was written. From an older one a run repeats the rounds since: the ledgers have their inboxes and
-    answers, and give the same bytes, at no charge. So the wait for a second file to be on disk, in each round, buys
-    nothing but the time of that repetition, which is less than a pause.
+    answers, and give the same bytes, at no charge. To wait in every round until a second file is on disk would only
+    save the time of that repetition, which is less than a pause.
     """
 
     path: Path
@@ -152,7 +152,7 @@ def drive(
     if progress is None:
         memory, mail = algorithm.start(public)
         progress = Progress(0, memory, mail, arrays.digest(b""))
-    last: Mail | None = None  # what the parties sent, as far as it is known here
+    last: Mail | None = None  # what the parties sent; None if only their sum is known
     with one_blas_thread():
         for t in range(progress.round, public.rounds):
             memory, mail, transcript = progress.memory, progress.mail, progress.transcript
@@ -163,7 +163,7 @@ def drive(
                     check_inbox(mail, t, last)
                     sent = cluster.step(t, number, mail)
                     mail = roll_call(t, phase.message(public, t), algorithm, public, absent, sent)
-                    if public.sum is not None:
+                    if public.privacy.sum is not None:
                         together = opened(algorithm, public, t, absent, mail)
                         if together is None:  # the round is lost: all stays as it was, except for who is present
                             released = replace(Mail.empty(), absent=mail.absent)
@@ -172,8 +172,9 @@ def drive(
                             break
                         mail = together
                     transcript = arrays.digest(transcript.encode(), *mail.pieces())
-                    mail = released = mail if public.sum is None else spread(mail)
-                    last = None if public.sum is not None else mail  # nobody knows whose part of a sum is the largest
+                    # Nobody knows whose part of a secure sum is the largest.
+                    mail, last = (mail, mail) if public.privacy.sum is None else (spread(mail), None)
+                    released = mail
                 elif isinstance(phase, AtLabels):
                     memory, mail = phase.run(t, public, memory, mail, labels_of(cluster))
                     mail = replace(mail, absent=absent)

@@ -86,7 +86,7 @@ class Mail:
         return replace(self, absent=absent[np.argsort(absent[:, 0])])
 
     def sound(self, parties: int) -> bool:
-        """Whether `absent` is well formed for so many parties."""
+        """Whether `absent` is well formed for this many parties."""
         absent = self.absent
         if absent.dtype != np.int64 or absent.ndim != 2 or absent.shape[1] != 2:
             return False

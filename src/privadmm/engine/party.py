@@ -1,8 +1,8 @@
 """What a party phase may read besides its state and inbox: the block's records, or its columns, and the public facts.
 
 `Local` is a block of parties that hold records, `Vertical` one of parties that hold columns about the same people. The
-public facts of the latter are those of the messages: dim is the number N of people, and so is every party's size. There
-are no labels at them: these sit at the coordinator.
+public facts of the latter are those of the messages: dim is the number N of people, and so is every party's size.
+Their labels are at the coordinator.
 """
 
 import math
@@ -25,7 +25,7 @@ from privadmm.privacy.calibration import Target
 from privadmm.privacy.release import Door, Released
 
 WIDTH = 32  # replicas solved together: of more, a matrix product is hardly faster
-PATIENCE = 1e4  # the condition up to which a simulation, too, goes on with a solver that cannot fail
+PATIENCE = 1e4  # the condition up to which a simulation, too, uses a solver that cannot fail
 
 
 @dataclass(frozen=True)
@@ -119,8 +119,8 @@ class Local:
         if self.cache.seen.get("map") != map.key:
             public, shards = replace(self.public, dim=self.public.dim + 1, replicas=None), through(self.shards, map)
             self.cache.seen.update(map=map.key, local=replace(self, public=public, shards=shards, cache=Cache()))
-        found: Local = self.cache.seen["local"]
-        return found
+        mapped: Local = self.cache.seen["local"]
+        return mapped
 
     def exactness(self, linear: Floats, k: Floats, tolerance: float, noise: Floats | float = 0.0) -> "Exactness":
         """How exactly `argmin` solves, from public facts, for linear terms up to linear + noise.
@@ -207,15 +207,15 @@ class Vertical:
 
     def fits(self, target: Floats, mu: float, ball: float | None, l1: float = 0.0) -> list[Floats]:
         """Every party's argmin of mu/2 |x|^2 + l1 |x|_1 + 1/2 |D_m x - t_m|^2, within the ball if there is one."""
-        found = []
+        fits = []
         for party, (D, t) in enumerate(zip(self.columns.features, each(target), strict=True)):
             F = self.columns.frobenius(party)
-            found.append(ridge.lasso(D, t, mu, l1) if l1 else ridge.fit(D, t, mu, ball, F, self.certain))
-        return found
+            fits.append(ridge.lasso(D, t, mu, l1) if l1 else ridge.fit(D, t, mu, ball, F, self.certain))
+        return fits
 
     def moves(self, target: Floats, mu: float, ball: float | None, q: float | None) -> tuple[Floats, Floats]:
         """How far the job's neighbours move the scores and the weights of each party's fit, two columns (P, 1)."""
-        bound, adjacency = self.columns.column_bound, self.public.adjacency
+        bound, adjacency = self.columns.column_bound, self.public.privacy.adjacency
         if adjacency is None:
             return np.ones((len(self.ids), 1)), np.ones((len(self.ids), 1))  # no noise will ask
         kept = bound is None if adjacency == "person" else bound is not None and q is not None and bound <= q
@@ -224,17 +224,17 @@ class Vertical:
                 f'the data were not prepared for adjacency = "{adjacency}": rows are to be clipped to the unit ball '
                 "for a person, and columns scaled down to column_bound for a column. Nothing was released"
             )
-        found = [
+        moved = [
             ridge_sensitivity.moves(adjacency, t, D.width, mu, ball, q, self.columns.frobenius(party))
             for party, (D, t) in enumerate(zip(self.columns.features, each(target), strict=True))
         ]
-        scores, weights = np.array(found).T[..., None]
+        scores, weights = np.array(moved).T[..., None]
         return scores, weights
 
     def scores(self, x: Sequence[Floats], rows: tuple[int, ...]) -> Floats:
         """D_m x_m, (*rows, N)."""
-        found = [D.scores(weights) for D, weights in zip(self.columns.features, x, strict=True)]
-        return np.stack(found, axis=1).reshape(*rows, -1)
+        scores = [D.scores(weights) for D, weights in zip(self.columns.features, x, strict=True)]
+        return np.stack(scores, axis=1).reshape(*rows, -1)
 
     def possible(self, u: Floats, ball: float | None) -> Floats:
         """Scores as released, cut to what scores can be: rows in the unit ball give |u| <= b. It costs nothing."""
@@ -245,8 +245,8 @@ class Vertical:
     def padded(self, x: Sequence[Floats], rows: tuple[int, ...]) -> Floats:
         """The weights filled up to the widest party's, (*rows, widest)."""
         widest = max(self.public.columns)
-        found = [np.pad(weights, ((0, 0), (0, widest - weights.shape[1]))) for weights in x]
-        return np.stack(found, axis=1).reshape(*rows, -1)
+        filled = [np.pad(weights, ((0, 0), (0, widest - weights.shape[1]))) for weights in x]
+        return np.stack(filled, axis=1).reshape(*rows, -1)
 
     def cut(self, w: Floats) -> list[Floats]:
         """Each party's own weights out of `padded` ones."""

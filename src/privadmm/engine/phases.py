@@ -41,32 +41,28 @@ def one_vector(public: Public, t: int) -> Floats:
     return public.zeros(1)
 
 
-def no_draws(local: Any, noise: Noise) -> dict[str, Floats]:
-    """The default for `draws`: a method that draws nothing once for a whole job."""
-    return {}
-
-
 @dataclass(frozen=True)
 class AtParties:
     """A phase that every block of parties runs beside its data, and whose message leaves through the door.
 
     run    the update: round, the block's `Local` or `Vertical`, its state, its inbox, the door
     sends  a party's message in a round, as one row (..., 1, width): 0 where a number must be, NaN where none is
-    draws  what a block draws once for a job, for `local.kept`; the ledger keeps it, so a resumed job has the same
+    draws  what a block draws once for a job, for `local.kept`; the ledger keeps it, so a resumed job has the same.
+           None: nothing
     sums   what public facts say of a round's messages, where the sum of them is all that is needed; None: it is not
     vital  whether a job cannot go on if the sum of a round is lost
     """
 
     run: Callable[[int, Any, Any, Mail, Door], tuple[Any, Released | Sealed]]
     sends: Callable[[Public, int], Floats] = one_vector
-    draws: Callable[[Any, Noise], Mapping[str, Floats]] = no_draws
+    draws: Callable[[Any, Noise], Mapping[str, Floats]] | None = None
     sums: Callable[[Public, int], Summands] | None = None
     vital: Callable[[int], bool] = lambda t: False
 
     def message(self, public: Public, t: int) -> Floats | Words:
         """What one party sends, by type and shape: `sends`, or the words of a secure sum."""
         row = self.sends(public, t)
-        return row if public.sum is None else np.zeros((*row.shape[:-1], row.shape[-1] + 1), dtype=np.uint64)
+        return row if public.privacy.sum is None else np.zeros((*row.shape[:-1], row.shape[-1] + 1), dtype=np.uint64)
 
 
 @dataclass(frozen=True)
@@ -153,8 +149,8 @@ def at_parties(algorithm: Algorithm, number: int) -> AtParties:
 
 def one_time_draws(algorithm: Algorithm, local: Any, noise: Noise) -> dict[str, Floats]:
     """What a block draws once for a job, by name: for `local.kept`."""
-    phases = [phase for phase in algorithm.phases if isinstance(phase, AtParties)]
-    return {name: drawn for phase in phases for name, drawn in phase.draws(local, noise).items()}
+    draws = (phase.draws for phase in algorithm.phases if isinstance(phase, AtParties))
+    return {name: drawn for draw in draws if draw is not None for name, drawn in draw(local, noise).items()}
 
 
 def inbox_width(algorithm: Algorithm, public: Public) -> int:
@@ -183,7 +179,7 @@ def heard(algorithm: Algorithm, public: Public, ids: Ints) -> Ints:
 
 
 def check_departure(algorithm: Algorithm, public: Public, here: Ints) -> None:
-    """Refuse to go on with these parties alone, where what is left is no problem of its own: an AbsentError."""
+    """Refuse to go on with these parties alone if they do not make up a problem of their own (AbsentError)."""
     if vertical(algorithm):
         gone = np.setdiff1d(public.ids, here).tolist()
         raise AbsentError(
@@ -214,11 +210,11 @@ def rows(state: S, at: Ints) -> S:
 
 def flattened(state: Any, prefix: str = "") -> dict[str, Array]:
     """The arrays of a frozen dataclass, and of those inside it, by dotted names."""
-    found: dict[str, Array] = {}
+    flat: dict[str, Array] = {}
     for item in fields(state):
         value, name = getattr(state, item.name), prefix + item.name
-        found |= flattened(value, f"{name}.") if is_dataclass(value) else {name: np.asarray(value)}
-    return found
+        flat |= flattened(value, f"{name}.") if is_dataclass(value) else {name: np.asarray(value)}
+    return flat
 
 
 def restored(like: S, kept: Mapping[str, Array], prefix: str = "") -> S:

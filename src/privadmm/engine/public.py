@@ -12,10 +12,9 @@ from privadmm.optim.graphs import Graph
 from privadmm.optim.losses import Debiased, Loss
 from privadmm.optim.regularizers import Regularizer
 from privadmm.params import check_positive, check_whole
-from privadmm.privacy.calibration import Adjacency, NoPrivacy, Target
+from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.events import DiscreteGaussian, Event, Spent
 from privadmm.privacy.history import AFRESH, Past, Start, composed
-from privadmm.privacy.sums import SecureSum
 
 S = TypeVar("S")
 
@@ -41,7 +40,7 @@ class Public:
     replicas: int | None = None
     start: Start | None = None  # weights that everybody starts from, with what they cost; 0 if None
     columns: tuple[int, ...] = ()  # of vertical parties: how many each holds
-    # What was derived from these facts once and is asked for in every round; another Public starts anew.
+    # What was derived from these facts once and is asked for in every round; another Public starts without it.
     derived: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
     declared: ClassVar[bool] = True  # all of them are known
 
@@ -123,25 +122,15 @@ class Public:
         return np.zeros((*lead, rows, self.dim if width is None else width))
 
     def origin(self, rows: int) -> Floats:
-        """The first iterate of so many parties: `start`, or 0."""
+        """The first iterate of this many parties: `start`, or 0."""
         return self.zeros(rows) if self.start is None else self.zeros(rows) + self.start.weights
 
     def once(self, key: Any, make: Callable[[], S]) -> S:
         """Call make() once for these facts, and remember its result under this key."""
         if key not in self.derived:
             self.derived[key] = make()
-        found: S = self.derived[key]
-        return found
-
-    @property
-    def sum(self) -> SecureSum | None:
-        """How messages are summed so that none is read by itself; None: each leaves with all of its noise."""
-        return self.privacy.sum
-
-    @property
-    def adjacency(self) -> Adjacency | None:
-        """Which two data sets are neighbours; None where nothing is private."""
-        return self.privacy.adjacency
+        value: S = self.derived[key]
+        return value
 
     def past(self, spent: Sequence[Spent]) -> tuple[Past, ...]:
         """The trainings that `start` descends from, and last this one; `spent` is what it releases, by party."""
@@ -162,7 +151,7 @@ class Public:
     @property
     def label_only(self) -> bool:
         """Whether neighbours differ in one label, and not in a whole record."""
-        return self.adjacency == "label"
+        return self.privacy.adjacency == "label"
 
     @property
     def label_epsilon(self) -> float | None:

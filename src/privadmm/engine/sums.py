@@ -33,11 +33,11 @@ INSTEAD = 'use first_order_consensus or dp_fedsgd, or remove [privacy] sum = "se
 
 def check_summable(algorithm: Algorithm, public: Public) -> None:
     """Refuse a secure sum of messages that must be read one by one, and say why."""
-    if public.sum is None:
+    if public.privacy.sum is None:
         return
     if (why := unsummable(algorithm)) is not None:
         raise ConfigError(f"{algorithm.name} cannot sum securely: {why}. Instead {INSTEAD}")
-    public.sum.check(public.parties)
+    public.privacy.sum.check(public.parties)
 
 
 def unsummable(algorithm: Algorithm) -> str | None:
@@ -67,18 +67,18 @@ def uneven(public: Public, row: tuple[Event, ...]) -> bool:
 
     Weighted by records, a record moves a sum alike wherever it is, and no size need be known.
     """
-    return public.sum is not None and (len(set(row)) > 1 or public.weighting == "parties")
+    return public.privacy.sum is not None and (len(set(row)) > 1 or public.weighting == "parties")
 
 
 def planned_sums(algorithm: Algorithm, public: Public) -> Sums | None:
     """The sums of the whole job; None where messages are not summed securely."""
-    if public.sum is None:
+    if public.privacy.sum is None:
         return None
     return public.once((algorithm, "sums"), lambda: _planned(algorithm, public, algorithm.plan(public)))
 
 
 def _planned(algorithm: Algorithm, public: Public, plan: Plan) -> Sums:
-    assert public.sum is not None
+    assert public.privacy.sum is not None
     releases = {}
     for (t, number), (events,) in plan.items():
         phase = algorithm.phases[number]
@@ -86,7 +86,7 @@ def _planned(algorithm: Algorithm, public: Public, plan: Plan) -> Sums:
         assert phase.sums is not None
         releases[t, number] = (events, phase.sums(public, t), int(phase.sends(public, t).shape[-1]))
     assert isinstance(public.privacy, Target)
-    return Sums.planned(public.sum, releases, public.privacy.kind)
+    return Sums.planned(public.privacy.sum, releases, public.privacy.kind)
 
 
 # What a block does
@@ -130,9 +130,9 @@ def accept_roster(job: "Job", ids: Ints, ledger: Ledger, packed: bytes, signed: 
 def largest_block(public: Public) -> int:
     """How many parties may have one key: in a deployment as many as may collude, for the key's owner knows them all."""
     assert isinstance(public.privacy, Target)
-    assert public.sum is not None
+    assert public.privacy.sum is not None
     simulated = public.privacy.kind is Gaussian
-    return public.parties if simulated else public.sum.tolerated(public.parties)
+    return public.parties if simulated else public.privacy.sum.tolerated(public.parties)
 
 
 def masker_of(job: "Job", ids: Ints, ledger: Ledger) -> Masker | None:
@@ -176,7 +176,7 @@ def summing(job: "Job", plan: Sums, at: sums.At, inbox: Mail, masker: Masker | N
 def opened(algorithm: Algorithm, public: Public, t: int, before: Ints, mail: Mail) -> Mail | None:
     """The sum of round t as one row; None: a message is missing, and the sum cannot be read.
 
-    `before` are those who were absent already. Refused where a job cannot go on without this sum, or with so few.
+    `before` were absent already. Refused if the job cannot go on without this sum, or with so few parties.
     """
     plan = planned_sums(algorithm, public)
     assert plan is not None
@@ -211,7 +211,7 @@ def cost(algorithm: Algorithm, public: Public, t: int) -> str:
     plan = {at: rows for at, rows in algorithm.plan(public).items() if at[0] <= t}
     copies = [tuple((event, public.privacy.copies * n) for event, n in one) for one in totals(plan, public.parties)]
     spent = worst(public.in_all(copies), public.privacy.delta)
-    few = public.sum.tolerated(public.parties) if public.sum else 0
+    few = public.privacy.sum.tolerated(public.parties) if public.privacy.sum else 0
     return (
         f"Each party has spent epsilon = {printed(spent)} at most (computational, and if up to {few} parties collude), "
         "and that stays spent; `privadmm ledger close` at each party frees the rest and erases the job's key"
@@ -228,7 +228,7 @@ def spread(mail: Mail) -> Mail:
 
 
 def if_colluding(spent: Spent, delta: float, colluding: int, fewest: int) -> float:
-    """The epsilon of these releases if so many parties collude with a coordinator who also picks who is present."""
+    """The epsilon of these releases if this many parties collude with a coordinator who also picks who is present."""
     present = max(fewest, colluding + 1)
     events = tuple(
         (event.among(colluding, present) if isinstance(event, SharedGaussian) else event, count)

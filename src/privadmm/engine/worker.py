@@ -193,7 +193,7 @@ class Worker:
 
     def _remember(self, now: Tick) -> None:
         """Note, outside of the ledger, that this part of a secure sum is sent; after the last one the key is erased."""
-        if self.public.sum is not None:
+        if self.public.privacy.sum is not None:
             over = now.round + 1 == self.public.rounds
             self.ledger.sent(now, over)
             self._masker = None if over else self._masker
@@ -215,7 +215,7 @@ class Worker:
         return known[2]
 
     def _bounded(self, round: int) -> None:
-        """Refuse to go on from iterates that ran away. They are released values: that they did is no secret."""
+        """Refuse to go on from iterates that ran away. They are released values, so this tells nobody anything new."""
         for item in fields(self.state):
             value = getattr(self.state, item.name)
             if not (value.min(initial=0.0) >= -LARGEST and value.max(initial=0.0) <= LARGEST):  # also if it is nan
@@ -263,7 +263,7 @@ class Worker:
             and inbox.values.dtype == np.float64
             and inbox.values.shape == public.zeros(len(senders), inbox_width(self.algorithm, public)).shape
             and bool(np.all(np.abs(inbox.values) <= LARGEST))
-            and (public.sum is None or bool(np.all(inbox.values == inbox.values[..., :1, :])))
+            and (public.privacy.sum is None or bool(np.all(inbox.values == inbox.values[..., :1, :])))
         )
         if not good:
             raise RefusedError(

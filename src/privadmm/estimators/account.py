@@ -7,7 +7,7 @@ A fit is charged before anything is fitted, by the events of its whole plan, and
 compose over fits; epsilons are never added. Folds of a cross-validation hold the same people, so every fit counts for
 every person.
 
-One account stands for one person, whichever party holds the record: rows are often dealt out anew by each fit. Where
+One account stands for one person, whichever party holds the record: rows are often dealt out again by each fit. Where
 parties release with different noise, the fit is charged for the least noise of them, release by release. A person whose
 columns are at several parties loses what all of them release, and is charged for all.
 """
@@ -322,7 +322,7 @@ def person(jobs: Sequence[Job]) -> Spent:
 
 def for_a_person(job: Job) -> Spent:
     """What the job's whole plan costs one person, whichever party holds the record."""
-    if job.public.columns and job.public.adjacency != "column":
+    if job.public.columns and job.public.privacy.adjacency != "column":
         return merge_all(job.costs)
     releases = Counter(events for tick in job.plan.values() for events in tick)
     spent: Spent = ()
@@ -332,7 +332,7 @@ def for_a_person(job: Job) -> Spent:
 
 
 def least_noise(events: Sequence[Event]) -> Event:
-    """An event that costs at least as much as each of these, which are alike but for their noise."""
+    """An event that costs at least as much as each of these, which are alike except for their noise."""
     kinds, first = set(events), events[0]
     if len(kinds) == 1:
         return first

@@ -15,7 +15,7 @@ def summary(fitted: Any) -> str:
     promise = "NOT PRIVATE: no epsilon covers this model"
     if fitted.private_:
         figures = f"epsilon = {printed(fitted.epsilon_)} at delta = {fitted.delta_:g}{model.condition}"
-        promise = f"{figures}, {job.public.adjacency} neighbours"
+        promise = f"{figures}, {job.public.privacy.adjacency} neighbours"
     rows = {
         "privacy": promise,
         "method": f"{model.algorithm}, {job.public.rounds} rounds",

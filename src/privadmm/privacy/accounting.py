@@ -46,8 +46,8 @@ from privadmm.privacy.events import (
 
 T = TypeVar("T")
 
-# eta of a release whose grid does not follow its dimension: a summand, whose grid serves a whole job, and an argmin in
-# a ledger from before all others did. That a sum of shares is no discrete Gaussian adds less than e^(-2^80) to it.
+# eta of a release whose grid is not chosen by its dimension: a summand, since one grid serves a whole job, and an
+# argmin in an early ledger. A sum of shares is not quite a discrete Gaussian; that adds less than e^(-2^80) to eta.
 WIDE = curves.grid_distance(WIDEST, STEPS)
 
 Row = tuple[Event, ...]  # the events of one release, one per party
@@ -66,13 +66,13 @@ class Claim:
 
 @singledispatch
 def gdp(event: object) -> float | None:
-    """The GDP parameter mu, if the event is Gaussian, or would be but for the slack of its grid."""
+    """The GDP parameter mu of an event that is Gaussian, or is so apart from the slack of its grid; else None."""
     return None
 
 
 @singledispatch
 def pure(event: object) -> float | None:
-    """epsilon, if the event is (epsilon, 0)-DP, or would be but for its part in `Sorted.lost`."""
+    """The epsilon of an event that is (epsilon, 0)-DP, apart from its delta in `Sorted.lost`; else None."""
     return None
 
 
@@ -108,8 +108,8 @@ class Sorted:
     pure: tuple[tuple[float, int], ...]
     others: tuple[Event, ...]
     eta: float  # how far it is from rounded Gaussians, in total variation; 0 in simulations
-    lost: float  # what is taken off delta for releases of which only a pair (epsilon, delta) is known
-    inside: float  # the part of eta that a Renyi curve needs, too: of noise inside of argmins, and of shared noise
+    lost: float  # the part of delta that is spent on releases known by one pair (epsilon, delta) only
+    inside: float  # the part of eta that a Renyi curve has to cover, too: noise inside of argmins, shared noise
 
     @property
     def hopeless(self) -> bool:
@@ -168,7 +168,7 @@ def epsilon(spent: Spent, delta: float) -> float:
 
 
 def least_delta(spent: Spent) -> float:
-    """The delta below which no epsilon is proved, whatever the noise: 0 but for argmins on a grid and lost rows."""
+    """The delta below which no epsilon is proved, whatever the noise: 0 without argmins on a grid and lost rows."""
     parts = sort(spent)
     return parts.lost + curves.slack(parts.inside, 0.0) / curves.SET_ASIDE
 
@@ -236,7 +236,7 @@ def spending(plan: Plan, parties: int) -> Iterator[tuple[int, list[Spent]]]:
 
 
 def shared(plan: Plan) -> Plan:
-    """The same plan, in which equal events are one object, and equal rounds: what is alike is then counted once."""
+    """Make equal events of a plan one object, and equal rounds too, so that what is alike is counted once."""
     events, rows, rounds = dict[Event, Event](), dict[tuple[int, ...], Row](), dict[tuple[int, ...], tuple[Row, ...]]()
 
     def one(releases: tuple[Row, ...]) -> tuple[Row, ...]:
@@ -260,7 +260,7 @@ def totals(plan: Plan, parties: int) -> list[Spent]:
 
 
 def _once(events: Sequence[Event], times: int = 1) -> Alike[Spent]:
-    """What each party spends if this row of a plan is released so many times."""
+    """What each party spends if this row of a plan is released this many times."""
     return Alike.listed(np.arange(len(events)), events).map(lambda event: ((event, times),))
 
 

@@ -5,6 +5,7 @@ a budget, a line of the ledger) is then computed once for each kind of party, an
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -17,18 +18,20 @@ U = TypeVar("U")
 NOTHING: Any = object()
 
 
+@dataclass(eq=False, repr=False)
 class Alike(Mapping[int, T]):
-    """By party, in the order of `ids`, one of `kinds`: party ids[i] has kinds[which[i]]. It is not changed once made.
+    """A value for each party: party ids[i] has kinds[which[i]]. It is not changed once made.
 
     Kinds are numbered as they first appear, and each belongs to a party. Two of them may be equal.
     """
 
-    def __init__(self, ids: Ints, which: Ints, kinds: tuple[T, ...]) -> None:
-        self.ids, self.which, self.kinds = ids, which, kinds
+    ids: Ints
+    which: Ints
+    kinds: tuple[T, ...]
 
     @staticmethod
     def of(values: Mapping[int, U]) -> "Alike[U]":
-        """The same values by party; those that are one object are one kind."""
+        """Make one from values by party; those that are one object are one kind."""
         if isinstance(values, Alike):
             return values
         ids = np.array(list(values)) if values else np.empty(0, dtype=np.int64)
@@ -99,8 +102,8 @@ class Alike(Mapping[int, T]):
             return [int(self.ids[0])]
         first = np.empty(len(self.kinds), dtype=np.int64)
         first[self.which[::-1]] = self.ids[::-1]  # of several assignments the last one stays
-        found: list[int] = first.tolist()
-        return found
+        parties: list[int] = first.tolist()
+        return parties
 
     def listing(self) -> list[T]:
         """The values in the order of `ids`."""

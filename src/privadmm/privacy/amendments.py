@@ -1,7 +1,7 @@
 """Amendments: what a steward may change of a ledger's policy, and what stays as it was made.
 
-Spending is counted by events, so another epsilon or delta counts all that was ever released anew. What decides how
-events were recorded stays: the mode, the parties, between which neighbours it counts, and how labels are randomised.
+Spending is recorded as events, so with another epsilon or delta all that was ever released is counted again. What
+decided how events were recorded stays: the mode, the parties, the adjacency, and how labels are randomised.
 """
 
 from collections.abc import Mapping

@@ -9,7 +9,6 @@ Its first RECORD bytes are overwritten in place, in one sector of a disk. What f
 a job begins or ends: what every party has spent or set aside in all, so that a restored backup can be charged with it.
 """
 
-import hashlib
 import json
 import os
 import sqlite3
@@ -18,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 
 from privadmm.data.files import write_bytes
@@ -105,25 +105,25 @@ class AnchorFile:
 
     def read(self) -> Anchor | None:
         """The anchor's content; None if there is no such file."""
-        found = self._read()
-        return None if found is None else found[0]
+        record = self._read()
+        return None if record is None else record[0]
 
     def known(self) -> Known | None:
         """What was spent or set aside when the anchor was written; None if unknown, or not written in full."""
-        found = self._read()
-        if found is None:
+        record = self._read()
+        if record is None:
             return None
-        _, length, digest = found
+        _, length, digest = record
         with self._opened(os.O_RDONLY) as file:
             os.lseek(file, RECORD, os.SEEK_SET)
             data = os.read(file, length)
-        return Known.unpack(data) if hashlib.sha256(data).digest() == digest else None
+        return Known.unpack(data) if sha256(data).digest() == digest else None
 
     def make(self, anchor: Anchor, known: Known | None) -> None:
-        """Write the file anew, in one step, whatever is there."""
+        """Write a new file, in one step, whatever is there."""
         content = b"" if known is None else known.pack()
         with self._named():
-            write_bytes(self.path, _packed(anchor, len(content), _digest(content)) + content, private=True)
+            write_bytes(self.path, _packed(anchor, len(content), sha256(content).digest()) + content, private=True)
             if self.durable:
                 _sync_folder(self.path.parent)
 
@@ -135,7 +135,7 @@ class AnchorFile:
                     _, length, digest = self._record(file)
                 else:
                     content = known.pack()
-                    length, digest = len(content), _digest(content)
+                    length, digest = len(content), sha256(content).digest()
                     _put(file, RECORD, content)
                     os.ftruncate(file, RECORD + length)
                 record = _packed(anchor, length, digest)
@@ -191,20 +191,16 @@ def _put(file: int, place: int, data: bytes) -> None:
 def _packed(anchor: Anchor, length: int, digest: bytes) -> bytes:
     start, head, intent = (bytes.fromhex(text) for text in (anchor.start, anchor.head, anchor.intent))
     body = FIRST + BODY.pack(start, anchor.seq, head, intent, anchor.doubted, length, digest)
-    return (body + _digest(body)).ljust(RECORD, b"\0")
+    return (body + sha256(body).digest()).ljust(RECORD, b"\0")
 
 
 def _unpacked(path: Path, record: bytes) -> Record:
     end = len(FIRST) + BODY.size
     body, checksum = record[:end], record[end : end + 32]
-    if len(record) != RECORD or not body.startswith(FIRST) or _digest(body) != checksum:
+    if len(record) != RECORD or not body.startswith(FIRST) or sha256(body).digest() != checksum:
         raise LedgerError(f"{path}: is no anchor of a ledger, or damaged")
     start, seq, head, intent, doubted, length, digest = BODY.unpack_from(body, len(FIRST))
     return Anchor(start.hex(), seq, head.hex(), intent.hex(), doubted), length, digest
-
-
-def _digest(data: bytes) -> bytes:
-    return hashlib.sha256(data).digest()
 
 
 def _sync_folder(folder: Path) -> None:

@@ -11,7 +11,7 @@ Putting back is done in this order, and can be done again after a crash at any p
     move what is in the ledger's place aside                    it is missing; its anchor locks its place
     move the copy there                                         it lacks the anchor's last row, and is locked
     erase the keys of its jobs                                  the same
-    write the anchor anew                                       done
+    write a new anchor                                          done
 """
 
 import json
@@ -49,16 +49,16 @@ def backup(path: Path, copy: Path) -> Verification:
     fresh = copy.with_name(f"{copy.name}-{os.getpid()}.new")
     with _removed_if_left(fresh):
         _copy(path, fresh)
-        found = verify(fresh)
-        if found.problems:
-            raise LedgerError(f"{path}: its copy does not verify: {found.problems[0]}")
+        verified = verify(fresh)
+        if verified.problems:
+            raise LedgerError(f"{path}: its copy does not verify: {verified.problems[0]}")
         try:
             os.link(fresh, copy)  # which overwrites nothing
         except FileExistsError:
             raise LedgerError(f"{copy}: exists already, and a backup overwrites nothing; name another file") from None
         except OSError:  # no links there
             fresh.replace(copy)
-    return found
+    return verified
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Restored:
     rows: int  # of the backup
     missing: str | None  # what it lacked; None: nothing
     known: bool  # whether the anchor knew what was spent or set aside
-    ended: tuple[str, ...]  # jobs that are over by it
+    ended: tuple[str, ...]  # jobs that it ended
     charged: dict[int, Spent]  # by party
     replaced: Path | None  # where the file is that was in its place
 
@@ -201,18 +201,18 @@ def _left(spent: Spent, most: float, delta: float) -> float:
 def _compared(source: Path, anchor: AnchorFile) -> tuple[Anchor | None, str | None]:
     """The anchor, if it can be read, and what the backup lacks; None if it is as new as the anchor."""
     try:
-        found = anchor.read()
+        known = anchor.read()
     except LedgerError as error:
         return None, str(error)
-    if found is None:
+    if known is None:
         return None, f"the anchor {anchor.path.name} is missing"
     with readable(source), closing(connect(source, read_only=True)) as db:
         start = start_of(db).hash
-        if found.start != start:
+        if known.start != start:
             raise LedgerError(
                 f"{source}: is a copy of another ledger than the one whose anchor is {anchor.path}; name another file"
             )
-        return found, DOUBTED if found.doubted else lacks(db, start, found)
+        return known, DOUBTED if known.doubted else lacks(db, start, known)
 
 
 def _is_whole(path: Path) -> bool:

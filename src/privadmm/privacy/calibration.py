@@ -85,7 +85,7 @@ class Target:
         return self.epsilon
 
     def event(self, ratio: float, parties: int) -> Output:
-        """A release of one of so many parties with noise of this ratio."""
+        """A release of one of this many parties with noise of this ratio."""
         return self.kind(ratio) if self.sum is None else SharedGaussian(ratio, self.sum.tolerated(parties), parties)
 
     def levels(self, rounds: int) -> tuple[float, ...]:

@@ -37,7 +37,7 @@ from privadmm.params import check_nonnegative, check_positive, check_probability
 
 # More terms of (2) than this go to a discretised distribution instead, which rounds up.
 TERMS = 1_000_000
-# Of delta, for the slack of (4).
+# The share of delta that is set aside for the slack of (4).
 SET_ASIDE = 1e-3
 
 

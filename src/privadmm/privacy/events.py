@@ -62,7 +62,7 @@ class SharedGaussian(WithRatio):
             raise ConfigError("a secure sum needs a party that does not collude")
 
     def among(self, colluding: int, present: int) -> "SharedGaussian":
-        """The event if so many collude, in a sum over so few; as it is, if it tolerates them."""
+        """The event if this many collude, in a sum over so few; as it is, if it tolerates them."""
         if colluding <= self.colluding:
             return self
         left = (present - colluding) / (present - self.colluding)

@@ -14,6 +14,7 @@ import os
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -28,11 +29,11 @@ NAME, KEY, LAST = 32, 32, struct.Struct("<qq")  # what it has: the digest of a j
 ERASED, NONE = bytes(KEY), (-1, -1)
 
 
+@dataclass(frozen=True)
 class KeyFile:
     """The keys of one ledger's jobs. Two processes must not call `key` with `make` at once: the ledger sees to that."""
 
-    def __init__(self, ledger: Path) -> None:
-        self.ledger = ledger
+    ledger: Path
 
     @cached_property
     def path(self) -> Path:

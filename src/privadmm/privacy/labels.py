@@ -1,8 +1,8 @@
 """Labels that are randomised once, before anything is learnt from them (docs/privacy.md#labels).
 
-Every label is reported as it is with probability e^epsilon/(1 + e^epsilon), and as the other one else. Whatever is done
-with the reported labels, nobody learns more than epsilon of a true one; a second report of the same label would add
-another epsilon. So the reports are drawn once for a data set and kept in its ledger, every job on that ledger reads
+Every label is reported as it is with probability e^epsilon/(1 + e^epsilon), and otherwise as the other one. Whatever is
+done with the reported labels, nobody learns more than epsilon of a true one; a second report of the same label would
+add another epsilon. So the reports are drawn once for a data set and kept in its ledger, every job on that ledger reads
 these and no others, and a ledger is made for such jobs or for none.
 
 A ledger is of one data set: one label column, its classes in one order, and the same records in the same order. The

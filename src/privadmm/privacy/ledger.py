@@ -358,7 +358,7 @@ class Statement:
 
     @staticmethod
     def of(ledger: Ledger, ended: str = "") -> "Statement":
-        """Of a job that has `ended`, only what it spent counts, and not what it set aside."""
+        """Take the statement of a ledger. Of a job that has `ended`, only what it spent counts."""
         with ledger.transaction():  # as of one moment, whoever else writes
             ids = np.array(ledger.ids, dtype=np.int64)
             charged, before = ledger.charged(ids), together(ledger.elsewhere(ids, ended), ledger.charged(ids, ended))

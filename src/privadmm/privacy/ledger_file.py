@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from privadmm.data.arrays import Ints
 from privadmm.errors import ConfigError, LedgerError
 from privadmm.privacy.alike import Alike
 from privadmm.privacy.events import Spent, added, dump, load
@@ -97,7 +96,7 @@ def sha(*parts: str | bytes) -> str:
 
 
 def count_seal(row: str, *values: str | int) -> str:
-    """The seal of a count of refusals, over the hash of the row that it goes on from."""
+    """Seal a count of refusals with the hash of the row that it continues."""
     return sha(row, *map(str, values))
 
 
@@ -115,7 +114,8 @@ def pack_charges(charges: Mapping[int, Spent]) -> str:
     alike = by_number.map(lambda charge: equal.setdefault(charge, charge))
     if len(equal) < len(alike.kinds):
         alike = Alike.listed(alike.ids, alike.listing())
-    return f"[{', '.join(map('[{}, {}]'.format, map(_numbers, alike.groups()), map(_counted, alike.kinds)))}]"
+    numbers = [_numbers(parties.tobytes()) for parties in alike.groups()]
+    return f"[{', '.join(map('[{}, {}]'.format, numbers, map(_counted, alike.kinds)))}]"
 
 
 @lru_cache(maxsize=256)
@@ -124,13 +124,9 @@ def _counted(charge: Spent) -> str:
     return json.dumps([[dump(event), count] for event, count in charge])
 
 
-def _numbers(parties: Ints) -> str:
-    return _written(parties.tobytes())
-
-
 @lru_cache(maxsize=16)
-def _written(parties: bytes) -> str:
-    """Party numbers in JSON. Memoised: every row of a job lists the same ones."""
+def _numbers(parties: bytes) -> str:
+    """Party numbers (64 bits each) in JSON. Memoised: every row of a job lists the same ones."""
     return json.dumps(np.frombuffer(parties, dtype=np.int64).tolist())
 
 
@@ -163,8 +159,8 @@ class Account:
         elif kind == "reserve":
             self.reserved = charges
         elif kind == "fail":
-            # All that it set aside stays counted: what is left of a budget must not tell how far the job came. Rows of
-            # format 1, which have no time, were summed up otherwise.
+            # All that it set aside stays counted: what is left of a budget must not tell how far the job came. In
+            # format 1, whose rows have no time, it was freed.
             freed = self.reserved is None or time_in(last[2]) is None
             self.reserved, self.over = self.spent if freed else self.reserved, True
         elif kind in ("close", "restore"):
@@ -178,7 +174,7 @@ class Account:
 
     @property
     def counts(self) -> Alike[Spent]:
-        """By party, what is set aside, or, where nothing was, what is spent."""
+        """What is set aside for each party or, where nothing is, what it has spent."""
         return self.spent if self.reserved is None else self.reserved
 
     def pack(self) -> str:
@@ -356,17 +352,17 @@ def current_facts(db: sqlite3.Connection) -> dict[str, str]:
 
 
 def start_of(db: sqlite3.Connection) -> Identity:
-    """Whose ledger it is, with the policy that it was made with; the chain starts from its hash."""
+    """The identity that the ledger was made with; the chain starts from its hash."""
     return Identity.of(facts_of(db))
 
 
 def current(db: sqlite3.Connection) -> Identity:
-    """Whose ledger it is, with its current policy."""
+    """The ledger's identity with its current policy."""
     return Identity.of(current_facts(db))
 
 
 def identity_of(path: Path) -> Identity | None:
-    """Whose ledger is at this path, with its current policy; None if there is none yet."""
+    """The identity of the ledger at this path, with its current policy; None if there is none yet."""
     if not path.exists():
         return None
     with readable(path), closing(connect(path, read_only=True)) as db:
@@ -381,8 +377,8 @@ def row_with(path: Path, head: str) -> int | None:
     with readable(path), closing(connect(path, read_only=True)) as db:
         if head == hash_of(facts_of(db)):
             return 0
-        found = db.execute("SELECT seq FROM ticks WHERE hash = ?", (head,)).fetchone()
-        return None if found is None else int(found[0])
+        row = db.execute("SELECT seq FROM ticks WHERE hash = ?", (head,)).fetchone()
+        return None if row is None else int(row[0])
 
 
 def extent_of(path: Path) -> tuple[str, int]:

@@ -138,7 +138,7 @@ class Roster:
 
 @dataclass(frozen=True)
 class Told:
-    """What all blocks must have been told alike for their masks to cancel: (2) but for copy, call and d."""
+    """What all blocks must have been told alike for their masks to cancel: (2) except for copy, call and d."""
 
     job: str
     terms: str  # digest of the job
@@ -198,14 +198,14 @@ class Masker:
 
 
 def loaded(private: bytes) -> "X25519PrivateKey":
-    """A private key to work with. That takes as long as an exchange with it."""
+    """Parse a private key. That takes as long as an exchange with it."""
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
     return X25519PrivateKey.from_private_bytes(private)
 
 
 def pair_key(private: "bytes | X25519PrivateKey", mine: Entry, other: Entry, job: str, roster: str) -> bytes:
-    """(1); both sides get the same. An exchange that gives zero, as a key made for it does, is refused."""
+    """(1); both sides get the same. An exchange whose result is zero is refused: only a forged key gives it."""
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -230,6 +230,6 @@ def chacha20() -> "Callable[[bytes], Cipher[None]]":
 
 
 def key_stream(key: bytes, count: int) -> Words:
-    """(3): so many words of ChaCha20 under this key, which is used once."""
+    """(3): this many words of ChaCha20 under this key, which is used once."""
     stream = chacha20()(key).encryptor().update(b"\0" * (8 * count))
     return np.frombuffer(stream, dtype="<u8")

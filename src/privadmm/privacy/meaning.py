@@ -1,8 +1,8 @@
 """What an epsilon means for one record, in plain figures; and the warning that it means little.
 
-Somebody who reads everything that is released, and knows all other records, takes a suspicion about one record for as
-likely as not. By the definition of epsilon their odds, 1 to 1, become e^epsilon to 1 at most, but for a part delta: so
-they may be e^epsilon/(1 + e^epsilon) sure. That is 73 % at epsilon = 1, 88 % at 2, 95 % at 3 and over 99.9 % at 8.
+Somebody reads everything that is released, knows all other records, and holds a suspicion about one record to be as
+likely as not. By the definition of epsilon their odds, 1 to 1, become e^epsilon to 1 at most, apart from delta: so they
+may be e^epsilon/(1 + e^epsilon) sure. That is 73 % at epsilon = 1, 88 % at 2, 95 % at 3 and over 99.9 % at 8.
 
 From LARGE = 3 on there is a warning: there a single reading may bring what is often taken for proof, odds of 19
 to 1. All of it follows from public facts. Figures are rounded up, and never to certainty.
@@ -40,7 +40,7 @@ def of_hundred(share: float, limit: str = "") -> str:
 
 
 def weak_from() -> str:
-    """From which epsilon on a promise is weak, and why, for a list of several."""
+    """The epsilon from which on a promise is weak, and why, for a list of several."""
     return (
         f"from epsilon = {LARGE:g} on: a suspicion about one record that was as likely as not may then become "
         f"{of_hundred(sure(LARGE))} % sure, and ever more"

@@ -28,7 +28,7 @@ ONCE = 2**64 - 1  # in place of the round: what a party draws once, before all o
 LABELS, OWN = 0, 1  # in place of the phase there: its randomised labels, and what its algorithm keeps
 WORDS = 4  # of 64 bits in a block of Philox
 AT_ONCE = 1 << 15  # words
-EFFORT = 1 << 6  # numbers that are read in the time that it takes to draw a normal one
+EFFORT = 1 << 6  # how many numbers can be read in the time of drawing one normal number
 LEAST = 2.0**-960  # no standard deviation is smaller, so that its grid is within the range of doubles
 
 

@@ -1,8 +1,9 @@
 """Refusals on record: what was asked and not done, when, and why, in the ledger's chain.
 
-A refusal is decided by public facts before a record is read, and its reason is made of them. To put it on record never
-changes it: a ledger that cannot be written, a disk that is full or a copy that is locked lose the record, not the
-refusal. Nor can whoever asks fill the ledger with it. On each UTC day (of a simulation, which has no clock, ever)
+A refusal is decided by public facts before a record is read, and its reason names nothing else. Putting it on record
+never changes it: if the ledger cannot be written, the disk is full or the copy is locked, the record is lost and the
+refusal stands. Nor can whoever asks fill the ledger with refusals. On each UTC day (in a simulation, which has no
+clock: in all)
 
     the first refusal of a kind, for a reason, by somebody     a row of kind `refuse`
     the same again                                             counted in the table `refused`, up to COUNTED
@@ -40,7 +41,7 @@ class RefusalLog(Chain):
         """Put a refusal on record if that can be done at once. It never raises, and changes nothing else."""
         if error.recorded or self._db.in_transaction:
             return
-        # What locks it may tell of records.
+        # The reason of a lock may tell of records.
         why = LOCKED if isinstance(error, LockedError) else str(error).replace(f"{self.path.parent}/", "")
         facts = {"kind": error.kind, "why": bounded(why), **asked.told()}
         with suppress(Exception):
@@ -76,8 +77,8 @@ class RefusalLog(Chain):
 
     def _counted(self, key: str) -> tuple[int, int] | None:
         """Number of the row of a refusal of this day, and how often it came."""
-        found = self._execute("SELECT seq, count FROM refused WHERE key = ?", key).fetchone()
-        return None if found is None else (int(found[0]), int(found[1]))
+        row = self._execute("SELECT seq, count FROM refused WHERE key = ?", key).fetchone()
+        return None if row is None else (int(row[0]), int(row[1]))
 
     def _keep(self, key: str, day: str, seq: int, count: int, last: str) -> None:
         values = (key, day, seq, count, last)
@@ -89,12 +90,12 @@ class RefusalLog(Chain):
         return self.rows
 
     def _say(self, kind: str, key: str, said: dict[str, Any]) -> None:
-        # Of a simulation, whose rows are the same whenever it runs, nothing has to be hidden.
+        # A simulation hides nothing: its rows have to be the same whenever it runs.
         salt = secrets.token_bytes(SALT) if self.identity.mode == "deployment" else bytes(SALT)
         self.append(kind, "", (-1, self.count(kind)), key, outbox=salt + json.dumps(said).encode())
 
     def _end_days(self, today: str) -> None:
-        """Put what was counted on earlier days into the chain, and begin to count anew."""
+        """Put what was counted on earlier days into the chain, and begin to count again."""
         for key, seq, count, last in self._execute(
             "SELECT key, seq, count, last FROM refused WHERE day != ? ORDER BY seq", today
         ).fetchall():

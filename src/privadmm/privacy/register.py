@@ -77,7 +77,7 @@ class Register:
     entries: tuple[Entry, ...]
     refusals: tuple[Refusal, ...] | None  # None: the ledger is of format 1, and kept none
     decisions: tuple[Decided, ...]
-    partial: bool  # it was of format 1 once, and has kept this only since a later version opened it
+    partial: bool  # it was of format 1 once, and keeps this only since a later version opened it
 
     def of(self, job: str) -> Entry | None:
         return next((entry for entry in self.entries if entry.job == job), None)
@@ -123,7 +123,7 @@ def _entries(db: sqlite3.Connection) -> Iterator[Entry]:
 
 
 def _refusals(db: sqlite3.Connection) -> Iterator[Refusal]:
-    """Each refusal as its first row says, counted as its last one does, or what counts it since."""
+    """Each refusal as its first row says, with its count from its last row, or from the table that counts it since."""
     rows = db.execute("SELECT seq, outbox, state FROM ticks WHERE job = '' AND kind = 'refuse' ORDER BY seq").fetchall()
     said = {seq: (json.loads(bytes(outbox)[SALT:]), time_in(state)) for seq, outbox, state in rows}
     again = {facts["again"]: facts for facts, _ in said.values() if "again" in facts}

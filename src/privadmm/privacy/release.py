@@ -82,7 +82,7 @@ class Door:
     ) -> None:
         """`planned` has the events of each release, by party.
 
-        `rows` is the shape of a release but for its width: one row a party, behind the replicas if there are any.
+        `rows` is the shape of a release except for its width: one row a party, behind the replicas if there are any.
 
         `summing`: messages are only added up, and the noise of all parties together covers each.
         """

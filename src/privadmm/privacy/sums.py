@@ -114,7 +114,7 @@ class Sums:
         releases: Mapping[At, tuple[Sequence[Event], Summands, int]],
         kind: type[Gaussian] | type[DiscreteGaussian] = Gaussian,
     ) -> "Sums":
-        """From the events of each release, one for each party, its summands, and its width d."""
+        """Plan sums from the events of each release, one for each party, its summands, and its width d."""
         parties = len(next(iter(releases.values()))[0])
         asked.check(parties)
         t, fewest = asked.tolerated(parties), asked.least(parties)

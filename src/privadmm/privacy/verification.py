@@ -45,7 +45,7 @@ class Accounts:
 
     An altered row that a summary covers is noticed when it is read again, or by the next full verification. Everything
     else fails closed here: a summary without its row or with another account, a job without its summary, rows that do
-    not chain on. Hashes have no key: who can write to the file and computes them anew is found by receipts alone.
+    not chain on. Hashes have no key: who can write to the file and computes them again is found by receipts alone.
     """
 
     def __init__(self, path: Path, db: sqlite3.Connection, start: str) -> None:
@@ -136,12 +136,12 @@ def verify(path: Path, heads: Sequence[Receipt] = ()) -> Verification:
             anchor, behind = None, str(error)
         with closing(connect(path, read_only=True)) as db:
             db.execute("BEGIN")  # one moment of the file, whoever writes to it
-            found = _verify(db, heads)
+            verified = _verify(db, heads)
             if anchor is not None:
                 behind = lacks(db, start_of(db).hash, anchor) or (DOUBTED if anchor.doubted else None)
             marked = db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'anchored'").fetchone()[0]
             had = marked and db.execute("SELECT count(*) FROM anchored").fetchone()[0]
-            return replace(found, behind=behind, unanchored=bool(had) and anchor is None and behind is None)
+            return replace(verified, behind=behind, unanchored=bool(had) and anchor is None and behind is None)
 
 
 def sound(path: Path) -> None:
@@ -219,8 +219,8 @@ def _verify(db: sqlite3.Connection, heads: Sequence[Receipt]) -> Verification:
             problems.append(
                 f"party {party} has spent epsilon = {printed(totals[party], '.6g')} of {budget.epsilon:.6g}"
             )
-    found = tuple(problems + receipts)
-    return Verification(len(rows), head, found, totals, apart, identity.policy.adjacency, receipts=tuple(receipts))
+    everything = tuple(problems + receipts)
+    return Verification(len(rows), head, everything, totals, apart, identity.policy.adjacency, receipts=tuple(receipts))
 
 
 def _fit(

@@ -100,7 +100,7 @@ def start(
 
 
 def follow(place: Coordinator) -> Iterator[dict[str, Any]]:
-    """Where the wanted run stands, again and again; the last one is its end."""
+    """Yield the status of the wanted run again and again; the last one is its end."""
     while True:
         asked = wanted(place)
         status = standing(place)

@@ -74,6 +74,6 @@ class Axis:
 
 
 def step_of(low: float, high: float, most: int = MOST) -> float:
-    """The smallest of 1, 2 and 5 times a power of ten of which at most so many make the span."""
+    """The smallest of 1, 2 and 5 times a power of ten of which at most this many make the span."""
     size = 10.0 ** math.floor(math.log10((high - low) / most))
     return next(size * factor for factor in (1, 2, 5, 10) if (high - low) / (size * factor) <= most)

@@ -58,7 +58,7 @@ def spent_until_it_left(job: Job, party: int, first: int) -> Spent:
     In a secure sum the answer of that round may have been made, paid for, and lost: unless a simulation declares that
     there was none, it counts.
     """
-    unknown = job.public.sum is not None and party not in job.leave
+    unknown = job.public.privacy.sum is not None and party not in job.leave
     return spent_before(job, party, first + unknown)
 
 
@@ -85,5 +85,6 @@ def absences(job: Job, progress: Progress, reasons: Mapping[int, str] | None) ->
         if reasons is not None:
             row["why"] = reasons.get(party, "it had left before this process took over")
         rows.append(row)
-    lost = {"lost_rounds": sorted({first + 1 for _, first in absent.tolist()})} if job.public.sum is not None else {}
+    rounds, summed = sorted({first + 1 for _, first in absent.tolist()}), job.public.privacy.sum is not None
+    lost = {"lost_rounds": rounds} if summed else {}
     return {"absent": rows, **lost, "C_present": job.public.weight_among(np.setdiff1d(job.public.ids, absent[:, 0]))}

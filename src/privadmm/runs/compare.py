@@ -18,8 +18,8 @@ from privadmm.config.build_columns import scaling
 from privadmm.config.file import Config
 from privadmm.config.sections import FeaturesTable, PrivacyTable
 from privadmm.engine.block import cluster
-from privadmm.engine.job import Job, features, train, weights
-from privadmm.engine.phases import Algorithm
+from privadmm.engine.job import Job, train, weights
+from privadmm.engine.phases import Algorithm, features
 from privadmm.engine.sums import unsummable
 from privadmm.errors import ConfigError, PrivadmmError, RefusedError
 from privadmm.params import check_positive, check_probability, check_whole
@@ -126,7 +126,7 @@ def shared(configs: Sequence[Config], key: Literal["epsilon", "delta"]) -> float
 
 
 def with_parties(config: Config, count: int | None) -> Config:
-    """The config with so many parties of equal size, each with as many edges as before."""
+    """The config with this many parties of equal size, each with as many edges as before."""
     if count is None:
         return config
     before, edges = config.parties.known or count, config.graph.edges
@@ -254,5 +254,5 @@ def accuracy(job: Job, prepared: Prepared, seed: int) -> float:
     """Train with this noise seed; the accuracy of the final model on the held-out records."""
     progress = train(job, cluster(job, prepared.train, Simulation(seed)))
     assert prepared.test is not None
-    seen = metrics.through(prepared.test, features(job, progress))
+    seen = metrics.through(prepared.test, features(progress.memory))
     return metrics.accuracy(seen, metrics.scores(seen, weights(job, progress)))

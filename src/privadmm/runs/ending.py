@@ -10,8 +10,9 @@ from typing import Any, Protocol, TypeVar
 from privadmm.data.files import write_json
 from privadmm.data.frame import Frame
 from privadmm.data.moments_map import Map
-from privadmm.engine.job import Job, features, weights
+from privadmm.engine.job import Job, weights
 from privadmm.engine.loop import Progress
+from privadmm.engine.phases import features
 from privadmm.errors import ClusterError, DivergedError, LedgerError, LockedError, ToleranceError
 from privadmm.optim.losses import link_name
 from privadmm.privacy.ledger_file import utc_now
@@ -93,7 +94,7 @@ def model_of(
 ) -> Model:
     """The model after these rounds. `map` is that of an earlier job whose moments this one shares."""
     claim = (job.algorithm.name, mode, job.epsilon, job.delta)
-    seen = map or features(job, progress)
+    seen = map or features(progress.memory)
     w, link = frame.arranged(weights(job, progress)), link_name(job.public.loss)
     return Model(w, frame, *claim, seen, tuple(job.caveats_where(pinned)), job.colluding, link)
 
@@ -114,7 +115,7 @@ def about(job: Job, mode: str, pinned: bool = False) -> dict[str, Any]:
 
 
 def shape(job: Job) -> dict[str, Any]:
-    """The public numbers that the job was made of, so that a report can make it anew without reading records."""
+    """The public numbers that the job was made of, so that a report can make it again without reading records."""
     public = job.public
     columns = {"columns": list(public.columns)} if public.columns else {}
     return {"records": public.sizes.tolist(), "dim": int(public.dim), **columns}

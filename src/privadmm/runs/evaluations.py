@@ -12,8 +12,9 @@ from privadmm.data.columns import People
 from privadmm.data.holding_out import parted
 from privadmm.data.moments_map import Map
 from privadmm.data.shards import Shards
-from privadmm.engine.job import Job, features, weights
+from privadmm.engine.job import Job, weights
 from privadmm.engine.loop import Progress
+from privadmm.engine.phases import features
 from privadmm.optim.losses import LINKED, link
 from privadmm.runs.measures import Scored, evaluated, evaluated_numbers
 from privadmm.runs.metrics import Data, scores, through
@@ -22,7 +23,7 @@ HELD_OUT, TRAINED_ON = "held-out records", "the training records"
 
 
 def measurable(config: Config, prepared: Prepared) -> Prepared:
-    """The records to train on and to measure by, where a private evaluation has held some of the first out itself."""
+    """The records to train on and to measure by; a simulation measures by those that a private evaluation holds out."""
     if not config.evaluates or config.run.mode != "simulation":
         return prepared
     train, held = parted(prepared.shards, config.evaluation.held_out, config.evaluation.seed)
@@ -33,7 +34,7 @@ def exact(config: Config, job: Job, progress: Progress, known: Prepared) -> dict
     """The figures of a simulation's model."""
     data = known.train if known.test is None else known.test
     which = TRAINED_ON if known.test is None else HELD_OUT
-    return of_model(config, data, features(job, progress), weights(job, progress), which)
+    return of_model(config, data, features(progress.memory), weights(job, progress), which)
 
 
 def of_model(config: Config, data: Data, map: Map | None, w: Any, which: str) -> dict[str, Any] | None:
@@ -57,7 +58,7 @@ def chances(config: Config, scores: Floats) -> Floats | None:
 
 
 def places(data: Data) -> dict[int, Any]:
-    """Where the records of each party are in flat arrays; empty where they are nobody's, or everybody's."""
+    """Positions of each party's records in flat arrays; empty if records are not told apart by party."""
     if isinstance(data, People) or len(data.ids) < 2:
         return {}
     assert isinstance(data, Shards)

@@ -151,7 +151,7 @@ def known_before(directory: RunDir) -> tuple[dict[int, Facts], dict[int, int]]:
 
 
 def gathered(post: Post, parties: int, seconds: float, report: Report) -> Sequence[int]:
-    """Wait until so many nodes are there, or until the time is up: those who are there tell who is missing."""
+    """Wait until this many nodes are there, or until the time is up: those who are there tell who is missing."""
     deadline, seen = time.monotonic() + seconds, -1
     while len(nodes := post.nodes()) < parties:
         report.here(nodes)

@@ -16,7 +16,7 @@ from privadmm.data.arrays import Floats
 BINS = 10  # of a calibration curve
 LEAST = 1e-15  # probability in a log loss: a model that was sure and wrong counts 34.5
 HARDLY = 0.1  # a regression that explains a smaller share of the labels' spread is hardly better than a constant
-HUGE = 1e150  # an error so many times that of the constant has no R^2
+HUGE = 1e150  # an error this many times that of the constant has no R^2
 Point = tuple[float, float]
 
 

@@ -146,12 +146,12 @@ class Odd:
 
     @property
     def commas(self) -> int:
-        """How many would be numbers but for a comma."""
+        """How many would be numbers without a comma."""
         return sum(COMMA.fullmatch(cell) is not None for cell in self.cells)
 
     @property
     def shown(self) -> str:
-        """Where to look; not what stands there, since a schema is shown to everybody."""
+        """The place of the first such cell; not its content, since a schema is shown to everybody."""
         return f"the first {self.first}"
 
     @property
@@ -388,5 +388,5 @@ def key(name: str) -> str:
 
 
 def text(value: str) -> str:
-    """A TOML string: as in JSON, but for one character (and surrogates, which no file holds)."""
+    """A TOML string: as in JSON, except for one character (and surrogates, which no file holds)."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,6 +1,6 @@
 """Figures of a config before it trains: its cost, its noise, and how it withstands an attack.
 
-They are computed from the job that `train` would run, on the same public facts. No record is read, but for embedded
+They are computed from the job that `train` would run, on the same public facts. No record is read, except for embedded
 data, which is public. A fact that only unread records tell has to be declared, or figures that need it are refused.
 """
 
@@ -121,7 +121,7 @@ def counted(config: Config) -> tuple[int, ...] | None:
 
 
 def to_train_on(config: Config, records: int) -> int:
-    """Of so many declared records, those that are not held out to measure by."""
+    """How many of the declared records are not held out to measure by."""
     return records - (splits.held_out(records, config.data.test_fraction) if config.holds_out else 0)
 
 

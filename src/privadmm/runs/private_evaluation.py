@@ -89,7 +89,7 @@ class Counted:
         return figure(A, math.hypot(own.reach * each * self.sigma[1], float(np.std(again))), self.sampling_of_area(A))
 
     def sampling_of_area(self, A: float) -> float:
-        """The standard deviation of the area over samples of so many records, for scores of exponential tails."""
+        """The standard deviation of the area over samples of this many records, for scores of exponential tails."""
         P = self.positives[0]
         N, both, one = self.n - P, 2 * A**2 / (1 + A) - A**2, A / (2 - A) - A**2
         return math.sqrt(max(0.0, A * (1 - A) + (P - 1) * one + (N - 1) * both) / max(P * N, 1.0))
@@ -130,7 +130,7 @@ class Counted:
         return [{key: float(value) for key, value in point.items()} for point in points]
 
     def calibration(self) -> list[dict[str, float]]:
-        """Of each bin that holds more than noise: the predicted probability, and the share of the second class."""
+        """Predicted probability and share of the second class, of each bin that holds more than noise."""
         grid, rows = self.curves.grid, []
         middles = (grid[1:] + grid[:-1]) / 2
         mass = np.diff(self.curves.below(grid), axis=1) * np.array([[1 - self.curves.share], [self.curves.share]])

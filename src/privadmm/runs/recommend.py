@@ -97,7 +97,7 @@ class Facts:
         return self.noise(self.sum)
 
     def noise(self, sum: SecureSum | None) -> float:
-        """The same if messages were summed like this."""
+        """The noise of such a release if messages were summed like this."""
         each = [1 / gdp_parameter(value, self.delta) for value in self.epsilons]
         if sum is None:
             return math.hypot(*each) / self.trained
@@ -204,7 +204,7 @@ def delta_warning(job: Job) -> str | None:
     public = job.public
     if not job.private or not job.delta:
         return None
-    if public.adjacency == "column":
+    if public.privacy.adjacency == "column":
         return large_delta(job.delta, sum(public.columns), "columns")
     people = bool(public.columns)
     return large_delta(job.delta, public.dim if people else int(public.sizes.sum()), "people" if people else "records")
@@ -235,7 +235,7 @@ def expected_fields(job: Job) -> dict[str, Any] | None:
 
 
 def too_small(expected: Expected, records: int, parties: int, epsilon: float, delta: float) -> str | None:
-    """The warning, if the budget is too small for so many records to train on."""
+    """The warning, if the budget is too small for this many records to train on."""
     if expected.verdict != "too small":
         return None
     short = expected.noise_to_signal / THIN

@@ -47,7 +47,7 @@ class Report(Protocol):
         """The stewards of these parties have not approved the proposal with this code yet; told again and again."""
 
     def begun(self, job: Job, done: int, gone: Mapping[int, int]) -> None:
-        """The job goes on after so many rounds, without those that are gone, each since a round."""
+        """The job goes on after this many rounds, without those that are gone, each since a round."""
 
     def round(self, view: View) -> None:
         """A round is done."""

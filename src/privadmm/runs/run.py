@@ -12,12 +12,13 @@ from typing import Any
 
 from privadmm.config import build
 from privadmm.config.build import Prepared
-from privadmm.config.file import Config, check_ledger, check_seed, check_together
+from privadmm.config.file import Config, check_alone, check_seed
 from privadmm.data import arrays
 from privadmm.deploy.engines import Engine, opened
 from privadmm.deploy.remote_block import Order
-from privadmm.engine.job import Job, features, train, weights
+from privadmm.engine.job import Job, train, weights
 from privadmm.engine.loop import Callback, Progress, View
+from privadmm.engine.phases import features
 from privadmm.errors import ClusterError, InterruptedRunError, LedgerError, LockedError, RefusedError, StorageError
 from privadmm.privacy.accounting import epsilon
 from privadmm.privacy.calibration import Target
@@ -57,8 +58,7 @@ def run(
     """
     started = time.perf_counter()
     check_seed(config)
-    check_together(config)
-    check_ledger(config)
+    check_alone(config)
     directory = RunDir(out)
     directory.check(resume)
     noise = build.noise(config)
@@ -157,10 +157,11 @@ def carry_out(
         if noise.mode == "simulation":
             every = config.run.metrics_every
             observer = Observer(known, blocks, job.epsilon_by_round, every, directory.metrics, rows)
-            observer.recover()
+            if resume:
+                observer.recover()
             if progress is not None:
-                # What callbacks saw after the last round, but for what the parties sent.
-                model, map = weights(job, progress), features(job, progress)
+                # What callbacks saw after the last round, except for what the parties sent.
+                model, map = weights(job, progress), features(progress.memory)
                 observer(View(job.public, progress, progress.mail, model, map))
             callbacks.insert(0, observer)
         done = 0 if progress is None else progress.round

@@ -134,7 +134,7 @@ class RunDir:
         return job
 
     def origin(self, config: Config) -> dict[str, str]:
-        """Where a simulation's config lay, seen from here, for job.json: the files that it names lie there."""
+        """The folder of a simulation's config, relative to here, for job.json: the files that it names are there."""
         if config.run.mode != "simulation":
             return {}
         with contextlib.suppress(ValueError):  # on another drive

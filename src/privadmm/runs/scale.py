@@ -67,7 +67,7 @@ class Engine:
     carry: float = 0.0  # a byte, at either end: to pack, encrypt and copy it
     frame: int = 0  # bytes around every message
     cores: float = math.inf  # that all nodes share, where they are processes of one machine
-    forgets: bool = False  # a node derives the keys of a secure sum anew for every message
+    forgets: bool = False  # a node derives the keys of a secure sum again for every message
     verify: float = 0.0  # to check who signed a key of a secure sum, where somebody does
     signature: int = 0  # its characters
 
@@ -108,7 +108,7 @@ class Traffic:
 
 
 def mail_bytes(rows: int, width: int, sealed: bool = False) -> int:
-    """Size of packed mail from so many senders; sealed, it has one row of words for all of them."""
+    """Size of packed mail from this many senders; sealed, it has one row of words for all of them."""
     if sealed:
         return arrays.size([("senders", "<i8", (rows,)), ("values", "<u8", (1, width))])
     return arrays.size([("senders", "<i8", (rows,)), ("values", "<f8", (rows, width))])
@@ -196,7 +196,7 @@ class Sealing:
 
 
 def sealing(nodes: int, numbers: int, engine: Engine) -> Sealing:
-    """What it adds for a node of one party, whose message has so many numbers."""
+    """What it adds for a node of one party, whose message has this many numbers."""
     others = nodes - 1
     masks = others * (MASK + numbers * STREAM + (EXCHANGE if engine.forgets else 0.0))
     keys = others * (EXCHANGE + engine.verify)
@@ -223,9 +223,9 @@ def of_method(
 ) -> dict[str, Any]:
     """Simulate rounds of this algorithm with other numbers of parties; a graph keeps its mean degree.
 
-    Parties are nodes, or in blocks on so many `workers`; nodes have a machine each, or all of them share `cores`.
+    Parties are nodes, or in blocks on this many `workers`; nodes have a machine each, or all of them share `cores`.
     """
-    software, sealed = ENGINES[engine], public.sum is not None
+    software, sealed = ENGINES[engine], public.privacy.sum is not None
     software = software if cores is None else replace(software, cores=float(cores))
     kinds: tuple[Kind, ...] = ("sharing",) if public.columns else ("star",)
     if not public.columns and algorithm.topology != "star":

@@ -1,129 +1,22 @@
-"""What is printed about a job: what it would cost (`account`, `plan`, `audit`), and what it did (`train`, `demo`)."""
+"""What is printed about a job before it runs: its cost, and what that rests on (`account`, `plan`, `audit`)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import groupby
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from privadmm.algorithms.evaluation_noise import accuracy_words
 from privadmm.cli.views import screen
-from privadmm.cli.views.screen import Facts, escape, percent
-from privadmm.data.misread import amiss, clipped_warning
+from privadmm.cli.views.screen import Facts, escape
 from privadmm.engine.guarantees import less_than_asked, so_many
 from privadmm.privacy.accounting import printed
-from privadmm.runs.measures import worse_than_constant
 from privadmm.runs.metrics import amount
-from privadmm.runs.model import NOT_PRIVATE, SIMULATED
-
-if TYPE_CHECKING:
-    from privadmm.data.frame import Frame
-    from privadmm.runs.demo import Demo
-    from privadmm.runs.ending import Finished
-
-
-def run(done: "Finished") -> str:
-    """The summary of one run."""
-    r = done.result
-    facts: Facts = [("algorithm", f"{r['algorithm']}, {amount(r['parties'], 'party')}, {amount(r['rounds'], 'round')}")]
-    certified = f"{guarantee(r)}, certified, for each party"
-    facts.append(("privacy", certified if r["private"] else screen.alarm(NOT_PRIVATE)))
-    if r["mode"] == "simulation":
-        facts += [("mode", SIMULATED), *measured(r), *misread(r, done.model.frame)]
-        worse = worse_than_constant(r.get("evaluation") or {}, "secure_sum" in r)
-        facts.append(("warning", screen.alarm(worse if r["private"] else None)))
-    else:
-        paid = " but by the charged evaluation" if "private_evaluation" in r else ""
-        facts.append(("mode", f"deployment: nothing is measured on private records{paid}"))
-    facts += privately_evaluated(r.get("private_evaluation"))
-    facts += adversaries(r["adversaries"]) + of_people(r) + in_sums(r) + absent(r) + budgets(done)
-    facts += [("time", f"{r['seconds']:.1f} s"), ("run directory", Path(r["out"]))]
-    tables = evaluated(r.get("evaluation"), done.model.frame.classes, r.get("party_names", ()))
-    return screen.shown(screen.rows(facts), *tables)
-
-
-def privately_evaluated(found: dict[str, Any] | None) -> Facts:
-    """A line for each figure of a private evaluation, with its errors; nothing where there is none."""
-    if found is None:
-        return []
-    if "missing" in found:
-        return [("evaluation", f"private, lost ({found['missing']})")]
-    from privadmm.runs.private_evaluation import told
-
-    loss = "log_loss" if "log_loss" in found else "loss"
-    records = f"{found['records']:,} held-out records, {found['share']:.0%} of the budget; one standard deviation each"
-    return [
-        ("evaluation", f"private, charged: {records}"),
-        ("  AUC", told(found, "auc")),
-        ("  accuracy", told(found, "accuracy")),
-        ("  majority", told(found, "majority")),
-        (f"  {loss.replace('_', ' ')}", f"{told(found, loss)}; a record counts up to {found['clip']:g}"),
-    ]
-
-
-def evaluated(found: dict[str, Any] | None, classes: tuple[Any, Any] | None, parties: Sequence[str] = ()) -> list[Any]:
-    """The exact figures of a simulation: a line for all records, and one for each party, by its name if it has one."""
-    if found is None:
-        return []
-
-    def called(party: int) -> str:
-        return escape(parties[party]) if parties else str(party)
-
-    columns = [key for key in ("auc", "log_loss", "brier", "rmse", "rmse_constant", "r2") if found.get(key) is not None]
-    shares = [key for key in ("accuracy", "majority") if key in found]
-    rows = [
-        (name, f"{row['records']:,}", *(decimals(row[key]) for key in columns), *(percent(row[key]) for key in shares))
-        for name, row in (("all", found), *((called(row["party"]), row) for row in found["parties"][:MOST_PARTIES]))
-    ]
-    names = [HEADINGS.get(key, key.replace("_", " ")) for key in (*columns, *shares)]
-    tables = [screen.table(f"On {found['on']}", ("party", "records", *names), rows)]
-    if (cells := found.get("confusion")) is not None:
-        first, second = (escape(str(name)) for name in classes or ("-1", "+1"))
-        lines = [
-            (first, f"{cells['true_negative']:,}", f"{cells['false_positive']:,}"),
-            (second, f"{cells['false_negative']:,}", f"{cells['true_positive']:,}"),
-        ]
-        heads = ("true class", f"said {first}", f"said {second}")
-        tables.append(screen.table("Confusion at the threshold", heads, lines))
-    return tables
-
-
-def decimals(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"
-
-
-MOST_PARTIES = 20
-HEADINGS = {"auc": "AUC", "r2": "R^2", "rmse": "RMSE", "rmse_constant": "RMSE of the constant"}
+from privadmm.runs.model import NOT_PRIVATE
 
 
 def guarantee(r: dict[str, Any]) -> str:
     if not r["private"]:
         return "[bold red]NOT PRIVATE[/]"
     return f"[bold green]epsilon = {printed(r['epsilon'])}[/], delta = {r['delta']:g}"
-
-
-def measured(r: dict[str, Any]) -> Facts:
-    def shares(key: str) -> str | None:
-        train, test = percent(r[f"{key}_train"]), percent(r[f"{key}_test"])
-        return None if r["accuracy_train"] is None else f"train {train}, test {test}"
-
-    value = "none: the model ran away" if r["objective"] is None else f"{r['objective']:.8g}"
-    gap = screen.given("; parties' own iterates within {:.2g} of the model", r["gap"]) or ""
-    same = "all records have one class, so there is nothing to tell apart: check \\[data] label and classes"
-    return [
-        ("accuracy", shares("accuracy")),
-        ("majority", shares("majority")),
-        ("warning", f"[bold red]{same}[/]" if r["majority_train"] == 1 else None),
-        ("objective", value + gap),
-    ]
-
-
-def misread(r: dict[str, Any], frame: "Frame") -> Facts:
-    """How many cells and rows were not read as they stood, which a simulation may tell."""
-    if (counts := r.get("misread")) is None:
-        return []
-    lines: Facts = [("read", escape(line)) for line in amiss(counts["cells"], counts["rows"])]
-    too_long = clipped_warning(counts["rows_clipped"] or 0, counts["rows"], frame.row_bound)
-    return [*lines, ("warning", None if too_long is None else screen.alarm(too_long))]
 
 
 def adversaries(views: dict[str, Any]) -> Facts:
@@ -146,7 +39,7 @@ def adversaries(views: dict[str, Any]) -> Facts:
 
 
 def of_people(r: dict[str, Any]) -> Facts:
-    """For vertical parties: what a person loses at all of them together, and whether labels are protected."""
+    """What a person loses at all vertical parties together, and whether labels are protected."""
     person = labels = None
     if r.get("per_person") is not None:
         total = f"epsilon = {printed(r['per_person'])} at delta = {r['delta']:g}"
@@ -168,7 +61,7 @@ ROSTERS = {
 
 
 def in_sums(r: dict[str, Any]) -> Facts:
-    """Of secure sums: what the epsilon rests on, and what is lost where that does not hold."""
+    """What the epsilon of secure sums rests on, and what is lost where that does not hold."""
     if (sums := r.get("secure_sum")) is None:
         return []
     few, parties, most = sums["colluding"], sums["parties"], sums.get("most_proved")
@@ -197,74 +90,6 @@ def shown_epsilon(total: float | None, most: float | None) -> str:
     if total is not None:
         return f"epsilon = {printed(total)}"
     return "[bold red]no proved epsilon[/]" + ("" if most is None else f" (the most that is proved: {printed(most)})")
-
-
-def absent(r: dict[str, Any]) -> Facts:
-    """Who left, what that cost them, and what the objective of the others is."""
-    facts: Facts = []
-    for party in r.get("absent", ()):
-        words = f"gave no answer from round {party['from_round']} on"
-        if party["epsilon"] is not None:
-            spent, aside = printed(party["epsilon"]), printed(party["set_aside"])
-            words += f"; it had spent epsilon = {spent} of the {aside} set aside for it"
-            words += f"; `privadmm ledger close` with job {party['job']} frees the rest"
-        facts.append((f"party {party['party']}", words))
-    if (lost := r.get("lost_rounds")) is not None:
-        which = f"{'round' if len(lost) == 1 else 'rounds'} {', '.join(map(str, lost))}"
-        facts.append(("lost", f"{which}: a message was missing, so the sum could not be read; charged all the same"))
-    if facts:
-        facts.append(("those left", f"minimise their own losses with C = {r['C_present']:.6g}, at the planned weights"))
-    return facts
-
-
-def budgets(done: "Finished") -> Facts:
-    """What is left to each party, where a ledger outlives this run."""
-    r, budget = done.result, done.ledger["budget"]
-    if r["ledger"] in (str(done.directory.ledger), str(done.directory.ledgers)):
-        alone = "of this run alone; name \\[run] ledger to count other runs on these records with it"
-        return [("ledger", alone)] if r["mode"] == "deployment" and r["private"] else []
-    facts: Facts = [("ledger", Path(r["ledger"]))]
-    for label, spent, left in screen.alike(done.ledger["parties"], "epsilon", "left") if budget else ():
-        room = f"another run may ask for up to {left:.4g}" if left else "nothing is left"
-        facts.append((label, f"epsilon {printed(spent)} of {budget['epsilon']:.4g} spent; {room}"))
-    known = [(party["left"] or 0.0, party["epsilon"] or 0.0) for party in done.ledger["parties"]] if budget else []
-    if any(left > budget["epsilon"] - spent for left, spent in known):
-        facts.append(("", "more than the plain rest: releases add up like squares"))
-    return facts
-
-
-def demo(made: "Demo") -> str:
-    from privadmm.runs.demo import WORDS
-
-    results = {name: done.result for name, done in made.runs.items()}
-    models = [(WORDS[name], guarantee(r), percent(r["accuracy_test"])) for name, r in results.items()]
-    secure = results["secure"]
-    models.append(("always the majority", "", percent(secure["majority_test"])))
-    ledger, spent = made.secure.ledger, []
-    for party in ledger["parties"]:
-        releases = sum(event["count"] for event in party["events"])
-        budget = f"{ledger['budget']['epsilon']:g}"
-        spent.append((str(party["party"]), str(releases), printed(party["epsilon"], ".6f"), budget))
-    best = results["reference"]["accuracy_test"]
-    below, alone = (100 * (best - results[name]["accuracy_test"]) for name in ("secure", "local"))
-    costs = (
-        f"privacy costs {below:.1f} points of accuracy in secure sums, and {alone:.1f} with noise of each party's own"
-    )
-    facts: Facts = [
-        ("in short", costs),
-        ("mode", SIMULATED),
-        *in_sums({"secure_sum": {k: v for k, v in secure["secure_sum"].items() if k != "roster"}}),
-        ("all three", made.figure),
-        ("convergence", made.secure.directory.convergence),
-        ("epsilon by round", made.secure.directory.spending),
-    ]
-    headings = ("model", "privacy of each party", "test accuracy")
-    title = "Adult census income, 10 parties that share no record"
-    return screen.shown(
-        screen.table(title, headings, models, left=headings[:2]),
-        screen.table("Each party's own ledger", ("party", "releases", "epsilon spent", "budget"), spent),
-        screen.rows(facts),
-    )
 
 
 def account(r: dict[str, Any], budget: float | None) -> str:

@@ -110,7 +110,7 @@ def job_facts(ledger: Json, job: Json) -> screen.Facts:
 
 
 def period(job: Json) -> str:
-    """From a job's admission to its end."""
+    """The time from a job's admission to its end."""
     if job["admitted"] is None:
         return NOT_RECORDED
     end = {"open": "still open"}.get(job["state"], f"to {minute(job['ended'])}")

@@ -80,7 +80,7 @@ def duration(seconds: float) -> str:
 
 
 def live(status: dict[str, Any]) -> "Group":
-    """The headline and the table of parties, for a terminal that is drawn anew."""
+    """The headline and the table of parties, for a terminal that is redrawn."""
     from rich.console import Group
     from rich.text import Text
 
@@ -110,7 +110,7 @@ def parties(status: dict[str, Any]) -> Any:
 
 
 def shown(status: dict[str, Any]) -> str:
-    """The same, once."""
+    """Headline and table as text, drawn once."""
     return screen.shown(live(status))  # type: ignore[arg-type]
 
 

@@ -61,7 +61,7 @@ def wrapped(text: "Text", width: int) -> "list[Text]":
 def table(
     title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], left: Collection[str] = (), no_wrap: bool = False
 ) -> "Table":
-    """A table whose columns are aligned to the right, but for those named in `left`."""
+    """A table whose columns are aligned to the right, except for those named in `left`."""
     from rich.table import Table
 
     made = Table(title=title, title_justify="left")

@@ -248,7 +248,7 @@ def restored(source: Path, path: Path, done: Restored) -> Json:
 
 
 def restored_text(report: Json) -> str:
-    """The same for people."""
+    """The report of `restored` as text."""
     facts: screen.Facts = [
         ("ledger", Path(report["file"])),
         ("backup", Path(report["backup"])),

@@ -58,14 +58,14 @@ class Reached:
 
 
 def dialled(listen: str, host: str) -> str:
-    """Where the coordinator's own processes find a SuperLink that listens there: at home, wherever that is possible."""
+    """The host under which the coordinator's own processes reach a SuperLink: loopback, if it listens there."""
     if listen in ("::", "::1"):
         return "[::1]"
     return "127.0.0.1" if listen in ("", "0.0.0.0", "127.0.0.1", "localhost") else host
 
 
 def listened(host: str) -> str:
-    """At which address a SuperLink that parties know under this name listens, unless somebody says otherwise."""
+    """The default address on which a SuperLink listens that parties know under this name."""
     plain = host.strip("[]")
     if plain in ("127.0.0.1", "::1", "localhost"):
         return "127.0.0.1" if plain == "localhost" else plain
@@ -208,7 +208,7 @@ def superlink_environment(place: Coordinator) -> dict[str, str]:
 def pinned(folder: Path, own: str) -> str:
     """Make a PATH on which Flower finds privadmm's `own` app command, and a refusal for every other app command.
 
-    The files are written anew at every start, since they name this Python.
+    The files are written again at every start, since they name this Python.
     """
     scripts = folder / "bin"
     scripts.mkdir(exist_ok=True)

@@ -15,6 +15,7 @@ A job is a proposal. It never says where records and ledger are.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -170,6 +171,11 @@ class Party:
         return self.folder / self.party.ledger
 
     @property
+    def has_ledger(self) -> bool:
+        """Whether a file is there that may be a ledger. An empty one would become a new ledger when it is opened."""
+        return self.ledger.exists() and self.ledger.stat().st_size > 0
+
+    @property
     def jobs(self) -> Path:
         return self.folder / "jobs"
 
@@ -178,7 +184,7 @@ class Party:
         """Whether its steward decides about every job."""
         return self.policy.approve == "ask"
 
-    @property
+    @cached_property
     def fixed(self) -> Policy:
         """The policy that its ledger fixes when it is made."""
         own = self.policy

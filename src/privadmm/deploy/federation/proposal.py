@@ -40,7 +40,7 @@ def parties_of(config: Config) -> int:
 
 
 def neutral(config: Config) -> Config:
-    """The same job with nobody's files in it, whatever each party holds."""
+    """The job without any party's files, as it is proposed to all."""
     data, parties, run = config.data, config.parties, config.run
     split = "features" if parties.split == "features" else "even"
     if data.embedded:

@@ -1,4 +1,4 @@
-"""A node's SuperExec that answers each letter in a process of its own, as Flower's does, and loads nothing anew for it.
+"""A node's SuperExec that answers each letter in a process of its own, as Flower's does, but imports nothing again.
 
 Flower's starts Python once for every message: a second of work before the first line of ours runs. This one has loaded
 what answers a letter, and forks. It never reads a letter itself, so no process knows more than one.
@@ -25,7 +25,7 @@ from typing import Any, NoReturn
 import privadmm
 from privadmm.deploy.federation.hub.supervisor import end_with_parent
 
-# What most letters import on their way, and each would import anew.
+# What most letters import on their way, and each would import again.
 ALREADY = (
     "privadmm.deploy.federation.keys",
     "privadmm.deploy.federation.signing",
@@ -71,7 +71,7 @@ def stamp() -> tuple[int, int]:
 
 
 def answer(runtime: ModuleType, spec: Any, parent: int) -> NoReturn:
-    """In the new process: answer the letter, and end."""
+    """Answer the letter in the new process, and end it."""
     code = 1
     try:
         for number in SIGNALS:

@@ -80,7 +80,7 @@ def end_unanswered(states: ModuleType) -> None:
             with self.lock_task_store:  # held to the end: a letter is stored after its task, so it is none of these
                 runs = alone(self, [self.task_store[task_id]])
                 count_as_read(self, runs)
-                self._store_error_replies(runs, crashed)  # but for letters that have an answer
+                self._store_error_replies(runs, crashed)  # except for letters that have an answer
         return done
 
     def expired(self: Any, tasks: Any) -> None:  # Flower holds lock_task_store

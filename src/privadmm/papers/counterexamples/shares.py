@@ -28,7 +28,7 @@ DIGITS = 60
 ONE = 10**DIGITS
 WIDTH = 14  # standard deviations; beyond them lies less than 1e-42
 SHARP = (0.25, 0.5, 1.0, 2.0)  # values of mu that are tried
-Law = list[int]  # from -reach to reach, adding up to ONE but for rounding
+Law = list[int]  # from -reach to reach, adding up to ONE except for rounding
 
 
 def gaussian(scale: float, square: int = 1) -> Law:
@@ -42,7 +42,7 @@ def gaussian(scale: float, square: int = 1) -> Law:
 
 
 def sum_of(shares: int, scale: float) -> Law:
-    """P, the law of so many shares of this scale: squared and multiplied, as powers are."""
+    """P, the law of this many shares of this scale: squared and multiplied, as powers are."""
     one = gaussian(scale)
     law, count = one, 1
     for digit in bin(shares)[3:]:
@@ -61,7 +61,7 @@ def times(a: Law, b: Law) -> Law:
 
 
 def cut(law: Law, shares: int, scale: float) -> Law:
-    """A law of so many shares without its far tails, adding up to ONE again."""
+    """A law of this many shares without its far tails, adding up to ONE again."""
     middle, reach = len(law) // 2, math.ceil(WIDTH * scale * math.sqrt(shares)) + 3
     law = law[max(0, middle - reach) : middle + reach + 1]
     total = sum(law)

@@ -2,7 +2,7 @@
 
 Every provider is in the block once for each run. The copies share its records, so one pass over them serves all runs,
 and are parties of their own: each has the events of its run, and a ledger that counts them. They draw the noise that
-the provider draws where its run is alone. What comes out is what the runs give one by one, but for the rounding of
+the provider draws where its run is alone. What comes out is what the runs give one by one, except for the rounding of
 products that are made together: within 1e-14 of each number.
 """
 
@@ -13,7 +13,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from privadmm.algorithms.dp_admm import DPADMM
-from privadmm.algorithms.output import output_plan
+from privadmm.algorithms.method import output_plan
 from privadmm.algorithms.star import Memory
 from privadmm.data.arrays import Floats, Ints
 from privadmm.data.shards import Shards

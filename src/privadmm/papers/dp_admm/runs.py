@@ -200,7 +200,7 @@ def several(cases: Sequence[Case], rounds: int, simulations: int) -> dict[Case, 
 
 
 def references(simulations: int) -> dict[str, list[float]]:
-    """For every simulation, what the majority has, what the exact optimum of the l2 problem has, and D_w."""
+    """The majority, the figures of the exact l2 optimum, and D_w, for every simulation."""
     rows = []
     for seed in range(simulations):
         train, test, _ = draw(seed)

@@ -19,7 +19,7 @@ MEANINGS: dict[str, Meaning] = {"proof": "published", "certified": "certified"}
 
 @dataclass(frozen=True)
 class Results:
-    """By (kind, alpha), ("rho", rho), ("plain", rho) and ("refused", alpha)."""
+    """Runs by (kind, alpha), ("rho", rho), ("plain", rho) and ("refused", alpha)."""
 
     of: dict[Any, Any]
     rho: float

@@ -146,7 +146,7 @@ def end_with_parent() -> None:
 def together(
     tasks: Sequence[Task], count: int, tell: Callable[[Sequence[str]], None], finish: Callable[[Task, Any], None]
 ) -> None:
-    """Run tasks in so many processes, and hand each result over as soon as it is there."""
+    """Run tasks in this many processes, and hand each result over as soon as it is there."""
     pool = ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=end_with_parent)
     try:
         pending: dict[Future[Any], Task] = {pool.submit(perform, task): task for task in tasks}

@@ -38,13 +38,13 @@ class Results:
         return dict(sorted(runs.items()))
 
     def tried(self, recycled: bool) -> dict[tuple[float, float, int], Run]:
-        """At a certified epsilon of 1, recycled rounds or plain ones, by eta, growth and releases."""
+        """Runs at a certified epsilon of 1, with recycled rounds or plain ones, by eta, growth and releases."""
         runs = {key[1:]: run for key, run in self.of.items() if key[0] == "tried"}
         return {key[1:]: run for key, run in runs.items() if (key[0] < STILL) == recycled}
 
     @property
     def gammas(self) -> dict[int, dict[float, Seen]]:
-        """Of Figure 1(a), by the number of nodes."""
+        """The curves of Figure 1(a), by the number of nodes."""
         return {key[1]: self.of[key] for key in sorted(key for key in self.of if key[0] == "gammas")}
 
     def speeds(self, name: str) -> dict[int, Seen]:

@@ -158,7 +158,7 @@ def rated(setup: Setup) -> bool:
 
 
 def lines(setting: Setting, values: dict[Setup, Floats], setups: Sequence[Setup]) -> list[Line]:
-    """By round, each with what is certified of it."""
+    """Curves by round, each labelled with what is certified of it."""
     labels = {
         setup: words(setup) if setup == PLAIN else f"{words(setup)} ({promised(setup, setting)})" for setup in setups
     }

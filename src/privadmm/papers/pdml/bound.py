@@ -84,7 +84,7 @@ class Facts:
 
     @cached_property
     def lemma(self) -> Lemma5:
-        """With the paper's constants: n times those of one party."""
+        """Lemma 5 with the paper's constants: n times those of one party."""
         n = self.n
         return Lemma5(self.spectrum, n * self.weight, n * (self.c3 + self.weight), n * self.radius**2, self.dual)
 

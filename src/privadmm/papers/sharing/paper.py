@@ -34,7 +34,7 @@ class Plan:
 
     @property
     def short(self) -> "Plan":
-        """For a quick run."""
+        """The plan of a quick run."""
         fewer = {"rhos": self.rhos[:2], "published": self.published[:2], "certified": self.certified[1:3]}
         return replace(self, epochs=10, batches=10, runs=(1, 3), steps=self.steps[1:2], **fewer)  # type: ignore[arg-type]
 

@@ -48,7 +48,7 @@ class Ran:
         return np.asarray(self.results["first",])
 
     def noisy(self, kind: Kind) -> list[tuple[Level, Noisy]]:
-        """From little noise to much."""
+        """Noisy runs of this kind, from little noise to much."""
         chosen = [level for level in self.levels if level.kind == kind]
         return [(level, self.results[level,]) for level in sorted(chosen, key=lambda level: -level.epsilon)]
 

@@ -105,7 +105,7 @@ def job(data: Split, method: Algorithm, rounds: int, lam: float, privacy: Target
 
 
 def by_epoch(where: Where, method: Algorithm, epochs: int, rounds: int = 1) -> Floats:
-    """Measure a method without noise after each epoch of so many rounds: (epochs, 3)."""
+    """Measure a method without noise after each epoch of this many rounds: (epochs, 3)."""
     data = load(where)
     this = job(data, method, epochs * rounds, data.lam, NoPrivacy())
     ends = range(rounds, epochs * rounds + 1, rounds)

@@ -1,9 +1,9 @@
-"""What a party remembers of a job that it admitted, so that a letter of one round need not decide that again.
+"""A job as a party admitted it, kept so that a letter of one round need not admit it again.
 
-Beside the proposal in jobs/ lies what was made of it and of party.toml: the party, the config, and the job with its
-plan. All of it is public or the party's own policy. It is used only while every file that it was made of says the same
-as when it was read, and by the code that wrote it; else the proposal is read and admitted anew. The file is pickled, so
-it is read only if it is its owner's alone: whoever can write there can change the ledger, too.
+Beside the proposal in jobs/ is what was made from it and from party.toml: the party, the config, and the job with its
+plan. All of it is public or the party's own policy. It is used only by the code that wrote it, and only while all files
+that it was made from are unchanged; else the proposal is read and admitted again. The file is a pickle, so it is read
+only if nobody but its owner can write to it: whoever can write there can change the ledger, too.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from privadmm.config.reader import load
 from privadmm.data.arrays import digest
 from privadmm.data.files import write_bytes
 from privadmm.deploy.federation.party import Party
-from privadmm.deploy.federation.proposal import JOB, Kept, Proposal
+from privadmm.deploy.federation.proposal import JOB, Kept
 from privadmm.engine.job import Job
 
 Stamp = tuple[str, ...]
@@ -44,15 +44,15 @@ class Admitted:
     def keep(self) -> None:
         """Write it down beside the proposal."""
         _ = self.job.plan
-        write_bytes(place(self.party.folder, self.job.id), pickle.dumps(self), private=True)
+        write_bytes(self.party.jobs / f"{self.job.id}.admitted", pickle.dumps(self), private=True)
 
 
 def recall(folder: Path, job: str) -> Admitted | None:
     """The job as it was admitted; None if it was not, or if anything that it was made of has changed since."""
     if not JOB.fullmatch(job):
         return None
-    path = place(folder, job)
-    with contextlib.suppress(Exception):  # whatever is wrong with it, the proposal can be read anew
+    path = folder / "jobs" / f"{job}.admitted"
+    with contextlib.suppress(Exception):  # whatever is wrong with it, the proposal can be read again
         state = path.stat()
         if state.st_uid == os.geteuid() and not state.st_mode & 0o077:
             admitted: Admitted = pickle.loads(path.read_bytes())
@@ -62,16 +62,12 @@ def recall(folder: Path, job: str) -> Admitted | None:
     return None
 
 
-def place(folder: Path, job: str) -> Path:
-    return folder / "jobs" / f"{job}.admitted"
-
-
 def now(admitted: Admitted) -> Stamp:
     """The stamp that the same files would have at this moment."""
     jobs, id = admitted.party.jobs, admitted.job.id
     texts = [digest(load(path)[0].encode()) for path, _ in admitted.party.texts]
-    proposal = Proposal.unpack((jobs / f"{id}.json").read_bytes())
-    return code(), *texts, digest(proposal.pack()), digest((jobs / f"{id}.toml").read_bytes())
+    kept = [digest((jobs / f"{id}.{suffix}").read_bytes()) for suffix in ("json", "toml")]
+    return code(), *texts, *kept
 
 
 @lru_cache(maxsize=1)

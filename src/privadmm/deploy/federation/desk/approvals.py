@@ -6,8 +6,8 @@
     jobs/lock                    so that one `begin` at a time is answered
 
 The digest covers all of a proposal: the job's id, its config, everybody's facts, and the version of privadmm that
-counts its cost. So a proposal that differs in anything is another one, and waits anew. A decision names the party and
-the ledger's epoch, too: it is of no use at another party, nor after a ledger was put back or made anew, where the same
+counts its cost. So a proposal that differs in anything is another one, and waits again. A decision names the party and
+the ledger's epoch, too: it is of no use at another party, nor after a ledger was put back or made again, where the same
 job would be paid a second time. Every release needs a decision that holds at that moment. One that has ended, or that
 the party's present key did not sign, counts for nothing, and the steward is asked again.
 
@@ -129,11 +129,6 @@ class Proposals:
 
     def _path(self, digest: str) -> Path:
         return self.folder / f"{digest}{DECISION}"
-
-    def need_for_step(self, job: str, epoch: str) -> None:
-        """The same for a round of a job that was begun: what was kept of it has to be what was approved."""
-        if self.party.asks:
-            self.need(Proposal.unpack((self.party.jobs / f"{job}.json").read_bytes()), epoch)
 
     def keep(self, proposal: Proposal) -> None:
         """Keep a proposal for the steward to decide about; one that waits already was asked for once more."""

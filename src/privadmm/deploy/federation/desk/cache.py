@@ -1,19 +1,19 @@
 """A party's records as they are packed, kept in its cache/, so that a letter neither parses a file nor fills memory.
 
     cache/source.json     the digest of the file of records, and what the file system said of the file at that moment
-    cache/*.packed        what was made of it: a header, then arrays, which are mapped into memory when they are read
+    cache/*.packed        packed records: a header, then arrays, which are mapped into memory when they are read
 
 An entry is named by a digest of the file's content and of all that decides how it is read and packed, the code
-included. So it holds, bit for bit, what reading the file anew would give. Whatever is wrong with the cache, the file is
-read anew.
+included. So it holds, bit for bit, what reading the file again would give. If anything is wrong with the cache, the
+file is read again.
 
-Digest and file. A letter does not read the whole file to know that it has not changed: it compares size, inode and the
-times of the last change, of which no program can set the second (ctime) but by writing to the file or by turning back
-the clock of the machine. A file that is written twice within one tick of that clock has the same times. So times count
-only if they were older than `SETTLED` seconds when the digest was taken, and else it is taken again at every letter.
-Every job takes it again when it begins, whatever the times say. What remains (a clock that was turned back, a program
-that has the file mapped) leaves a job with the records that the party held when the job began. It is answered for as a
-whole with these, so nobody learns more than the ledger says.
+Digest and file. A letter does not read the whole file to know that it has not changed: it compares size, inode, mtime
+and ctime. A program can set ctime only by writing to the file, or by turning back the clock of the machine. A file that
+is written twice within one tick of that clock has the same times. So times count only if they were older than `SETTLED`
+seconds when the digest was taken; else it is taken again at every letter. Every job takes it again when it begins,
+whatever the times say. What remains (a clock that was turned back, a program that has the file mapped) leaves a job
+with the records that the party held when the job began. The whole job is answered with these, so nobody learns more
+than the ledger says.
 """
 
 import hashlib
@@ -142,7 +142,7 @@ def reason(error: BaseException) -> str:
 
 
 class Packer(pickle.Pickler):
-    """Pickles arrays with their memory as it is; one that is a view with gaps would be laid out anew."""
+    """Pickles arrays with their memory as it is; one that is a view with gaps would be laid out again."""
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, np.ndarray) and not obj.flags.forc:

@@ -24,9 +24,12 @@ from typing import Any
 from privadmm.data.files import for_owner
 from privadmm.deploy.federation.desk.spending import spent_and_left
 from privadmm.deploy.federation.party import Party
+from privadmm.deploy.federation.proposal import JOB
 from privadmm.deploy.federation.protocol import Letter
-from privadmm.errors import PrivadmmError
+from privadmm.errors import LockedError, PrivadmmError, RefusedError
 from privadmm.privacy.ledger import NOBODY, Asked
+from privadmm.privacy.ledger_file import identity_of
+from privadmm.privacy.refusals import PATIENCE
 from privadmm.privacy.sqlite_ledger import SqliteLedger
 
 LOG = "requests.log"
@@ -72,11 +75,6 @@ def tell(folder: Path, why: str) -> None:
         note(folder, kind="notice", why=why)
 
 
-def figure(epsilon: float) -> float | str:
-    """A number for the log; JSON has no infinity."""
-    return epsilon if math.isfinite(epsilon) else "infinite"
-
-
 @dataclass
 class Line:
     """What the party's log says of a letter besides the letter itself."""
@@ -102,9 +100,24 @@ class Line:
             return
         try:
             spent, left = spent_and_left(party.folder, ledger, party.number, budget, job, before)
-            self.epsilon = {"epsilon_spent": figure(spent), "epsilon_left": left}
+            told = spent if math.isfinite(spent) else "infinite"  # JSON has no infinity
+            self.epsilon = {"epsilon_spent": told, "epsilon_left": left}
         except (PrivadmmError, sqlite3.Error, ArithmeticError) as error:
             self.epsilon = {"epsilon_spent": f"could not be counted: {type(error).__name__}"}
+
+    def refuse(self, letter: Letter, error: RefusedError | LockedError) -> None:
+        """Put a refusal into the ledger too, unless that has it, is not there, or cannot be written now.
+
+        Whatever comes of it, the coordinator gets the same answer.
+        """
+        with contextlib.suppress(Exception):
+            if self.ledger is None or error.recorded or not self.ledger.exists() or not self.ledger.stat().st_size:
+                return
+            job, known = str(letter.get("job", self.job)), identity_of(self.ledger)
+            if known is not None:
+                facts = (known.parties, known.policy, known.mode)
+                with contextlib.closing(SqliteLedger(self.ledger, *facts, patience=PATIENCE)) as ledger:
+                    ledger.note_refusal(error, self.asked, job if JOB.fullmatch(job) else "")
 
 
 def full(error: BaseException | None) -> bool:

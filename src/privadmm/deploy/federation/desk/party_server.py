@@ -34,7 +34,6 @@ from privadmm.deploy.federation.desk.party_log import Line, asked, full, note
 from privadmm.deploy.federation.desk.peers import accept, own_entry
 from privadmm.deploy.federation.desk.records import Held, bound_of, check_told, told
 from privadmm.deploy.federation.desk.records import held as read_records
-from privadmm.deploy.federation.desk.refusals import noted
 from privadmm.deploy.federation.party import Party
 from privadmm.deploy.federation.proposal import JOB, Kept, Proposal, parties_of, read_text
 from privadmm.deploy.federation.protocol import Letter, data, text, whole
@@ -56,6 +55,7 @@ from privadmm.errors import (
 )
 from privadmm.privacy.ledger import Tick
 from privadmm.privacy.ledger_file import Identity, Receipt, default_limits, identity_of
+from privadmm.privacy.limits import Limits
 from privadmm.privacy.sqlite_ledger import SqliteLedger
 
 Answer = dict[str, str | int | bytes]
@@ -100,7 +100,7 @@ def logged(folder: Path, letter: Letter) -> Answer:
         end("answered")
         return {"status": "ok", **who, **said}
     except LockedError as error:
-        noted(line, letter, error)
+        line.refuse(letter, error)
         end("locked", str(error))
         return {"status": "locked", **who, "error": "LockedError", "message": LOCKED_HERE}
     except WaitingError as error:
@@ -112,7 +112,7 @@ def logged(folder: Path, letter: Letter) -> Answer:
             end("failed", f"{FULL_HERE}: {error}")
             return {"status": "failed", **who, "error": "StorageError", "message": FULL}
         if isinstance(error, RefusedError):
-            noted(line, letter, error)
+            line.refuse(letter, error)
         if isinstance(error, TOLD):
             status = "refused" if isinstance(error, RefusedError) else "failed"
             end(status, str(error))
@@ -219,7 +219,6 @@ class Desk:
         known = self.admitted_anew(id)
         if known.job.sums is None:
             raise RefusedError(f"job {id} has no secure sums, and needs no roster. Nothing was released")
-        self.check(known.config, known.job)
         with closing(self.opened()) as ledger:
             self.need_reserve(ledger, id)
             accept(self.party, known.job, ledger, packed)
@@ -238,10 +237,11 @@ class Desk:
         job, config, number = known.job, known.config, self.party.number
         self.line.about(job.asked, now.job)
         self.party.stay(job.public.parties - len(inbox.absent))
-        self.check(config, job)
         with closing(self.opened()) as ledger:
             self.need_reserve(ledger, now.job)
-            self.proposals.need_for_step(now.job, ledger.epoch)
+            if self.party.asks:  # what was kept of the job has to be what was approved
+                kept = Proposal.unpack((self.party.jobs / f"{now.job}.json").read_bytes())
+                self.proposals.need(kept, ledger.epoch)
 
             def load() -> Local | Vertical:
                 return beside(job.public, held(self.party, config, job.public).block)
@@ -259,7 +259,9 @@ class Desk:
         kept = Kept.at(self.party.jobs, id)
         if kept is None:
             raise RefusedError(f"job {id} was never begun here. Nothing was released")
+        self.line.about(build.asked(kept.config), id)
         self.admit(kept)
+        self.check(kept.config, kept.job)
         return Admitted.of(self.party, kept)
 
     def admit(self, kept: Kept) -> None:
@@ -272,7 +274,7 @@ class Desk:
     def give_up(self, letter: Letter) -> Answer:
         """Close a job, unless something was released for it, or it failed: then its steward decides."""
         kept = Kept.at(self.party.jobs, text(letter, "job"))
-        if kept is not None and there(self.party.ledger):
+        if kept is not None and self.party.has_ledger:
             with closing(self.opened()) as ledger, ledger.turn():
                 if ledger.latest(kept.proposal.id) is None:
                     ledger.close_job(kept.proposal.id)
@@ -282,7 +284,7 @@ class Desk:
     def end(self, letter: Letter) -> Answer:
         """Close a job that is over for good. One that was never begun here, or is over, stays as it is."""
         job = text(letter, "job")
-        if there(self.party.ledger):
+        if self.party.has_ledger:
             with closing(self.opened()) as ledger:
                 self.close(ledger, [job])
                 self.line.count(self.party, ledger, job)
@@ -317,7 +319,7 @@ class Desk:
 
     def opened(self) -> SqliteLedger:
         """Its ledger, verified from the last verified row on, by one connection."""
-        if not there(self.party.ledger):
+        if not self.party.has_ledger:
             self.agreed()
         mine = self.identity
         try:
@@ -328,13 +330,15 @@ class Desk:
 
     @property
     def identity(self) -> Identity:
-        """Whose ledger it is, as a ledger records it: without limits that are the default."""
-        return Identity.of(Identity(self.party.policy.mode, (self.party.number,), self.party.fixed).facts())
+        """The identity that the party's ledger must have; default limits are those of its mode."""
+        mode, fixed = self.party.policy.mode, self.party.fixed
+        policy = replace(fixed, limits=default_limits(mode)) if fixed.limits == Limits() else fixed
+        return Identity(mode, (self.party.number,), policy)
 
     def agreed(self) -> None:
         """party.toml and the ledger say the same. How they differ stays here."""
         path = self.party.ledger
-        if not there(path):
+        if not self.party.has_ledger:
             raise LedgerError(f"{path}: there is no ledger there, or it is empty; see `privadmm federation check`")
         if self.differs():
             if (known := identity_of(path)) is not None:  # an old copy is locked, whatever its policy
@@ -345,7 +349,7 @@ class Desk:
             )
 
     def differs(self) -> str | None:
-        """In what the ledger and party.toml do not agree, for the party's steward."""
+        """Say how the ledger and party.toml differ, for the party's steward; None if they agree."""
         known = identity_of(self.party.ledger)
         fixed = {} if known is None else known.facts()
         mine = Identity(self.party.policy.mode, (self.party.number,), self.party.fixed).facts()
@@ -360,11 +364,6 @@ class Desk:
                 )
                 return f"has {fact} = {was}, and party.toml has {now}: {fix}"
         return None
-
-
-def there(ledger: Path) -> bool:
-    """Whether a file is there that may be a ledger. An empty one would become a new ledger when it is opened."""
-    return ledger.exists() and ledger.stat().st_size > 0
 
 
 def edges_of(config: Config, parties: int) -> int:

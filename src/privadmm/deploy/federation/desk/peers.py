@@ -82,7 +82,7 @@ def check_pin(folder: Path, number: int) -> None:
 
 
 def check_pins(folder: Path, own: int, parties: int) -> None:
-    """Refuse a directory in which the key of another of so many parties is missing, unreadable, or somebody else's."""
+    """Refuse a directory in which the key of one of the other parties is missing, unreadable, or somebody else's."""
     owners: dict[bytes, int] = {}
     for number in range(parties):
         if number != own:

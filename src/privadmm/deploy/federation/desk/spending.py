@@ -37,7 +37,7 @@ class Others:
 
     @staticmethod
     def remembered(folder: Path) -> "Others | None":
-        """As it was kept; None if it was not, or if the file is damaged."""
+        """Read what `keep` wrote; None if there is nothing, or the file is damaged."""
         with suppress(OSError):
             line = (folder / FOLDER / FILE).read_bytes().partition(b"\n")[0]
             if line[:64] == digest(line[64:]).encode():
@@ -65,7 +65,7 @@ def spent_and_left(
 ) -> tuple[float, float]:
     """Epsilon of all releases so far, and what is neither spent nor set aside of the budget.
 
-    `before` is where the chain ended before this letter, which added no row but of `job`.
+    `before` is where the chain ended before this letter, which added rows of `job` only.
     """
     known = None if before is None else Others.remembered(folder)
     if known is None or (known.head, known.job) != (before, job):

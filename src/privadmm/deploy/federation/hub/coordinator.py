@@ -47,7 +47,7 @@ class Post(Protocol):
         """The nodes that are there now."""
 
     def exchange(self, letters: Mapping[int, Letter], seconds: float) -> dict[int, Letter]:
-        """Send a letter to each node; the answers that came within so many seconds, by node."""
+        """Send a letter to each node; the answers that came within this many seconds, by node."""
 
 
 @dataclass(frozen=True)

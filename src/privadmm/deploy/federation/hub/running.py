@@ -24,7 +24,7 @@ REGISTRY = "privadmm.deploy.flower.registry"
 
 @contextmanager
 def marked(folder: Path) -> Iterator[None]:
-    """Hold the mark of a directory; a ConfigError if another process has it. It ends with the process, however."""
+    """Hold the mark of a directory until the process ends; a ConfigError if another process has it."""
     from fcntl import LOCK_EX, LOCK_NB, flock
 
     with open(folder / MARK, "a+", encoding="utf-8", opener=for_owner) as file:
@@ -72,7 +72,7 @@ def listens(host: str, port: int) -> bool:
 
 
 class Registrar(threading.Thread):
-    """Has the SuperLink let in the keys in nodes/, and those only that are not retired, whenever these change.
+    """Keeps the keys that the SuperLink lets in equal to those in nodes/ that are not retired, whenever these change.
 
     The process that does it ends again: Flower is not loaded here.
     """

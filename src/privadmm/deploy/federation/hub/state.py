@@ -82,7 +82,7 @@ def wanted(place: Coordinator) -> Wanted | None:
 
 
 def settle(place: Coordinator) -> None:
-    """Nobody wants the run any more: it ended, or was stopped."""
+    """Forget the wanted run: it ended, or was stopped."""
     if (found := wanted(place)) is not None:
         replace(found, over=True).save(place)
     Files(place).stop.unlink(missing_ok=True)
@@ -99,7 +99,7 @@ def asked_to_stop(place: Coordinator) -> Stop:
 
 @contextmanager
 def driving(place: Coordinator, seconds: float = 5.0) -> Iterator[bool]:
-    """Hold the lock of whoever drives or submits a run; whether it was free within so many seconds."""
+    """Hold the lock of whoever drives or submits a run; whether it was free within this many seconds."""
     from fcntl import LOCK_EX, LOCK_NB, flock
 
     with open(Files(place).lock, "a", opener=for_owner) as file:

@@ -173,7 +173,7 @@ def reachable(host: str, port: int) -> bool:
 
 
 def end_with_parent(parent: int | None = None) -> None:
-    """In a new process: ask Linux to end it when its parent ends, however that happens.
+    """Ask Linux to end this new process when its parent ends, however that happens.
 
     Linux says nothing of a parent that is gone already. Its number, if it is given, shows that.
     """
@@ -196,7 +196,7 @@ def need_port(host: str, port: int, whose: str, change: str) -> None:
 
 
 def free_ports(count: int) -> int:
-    """The first of so many free ports in a row on loopback."""
+    """The first of this many free ports in a row on loopback."""
     for first in range(PORTS.start + os.getpid() % 10000, PORTS.stop - count, count):
         with suppress(OSError), ExitStack() as held:
             for one in range(count):

@@ -39,7 +39,7 @@ WHY = {
 
 @dataclass(frozen=True)
 class Difference:
-    """A key that the job has otherwise than the config; None: it is left out there."""
+    """A key whose value in the job differs from the config's; None: it is left out there."""
 
     key: str  # with its section
     before: Any
@@ -48,7 +48,7 @@ class Difference:
 
 
 def deployed(config: Config) -> Config:
-    """The same job with secure noise. A seed beside a declared deployment is an error, and stays one."""
+    """The job as a deployment, with secure noise. A seed beside a declared deployment is an error, and stays one."""
     if config.run.mode == "deployment":
         return config
     run = replace(config.run, mode="deployment", seed=None)
@@ -56,7 +56,7 @@ def deployed(config: Config) -> Config:
 
 
 def differences(config: Config, job: Config) -> list[Difference]:
-    """Every key of a config that the job has otherwise."""
+    """Every key of a config whose value in the job differs."""
     found = []
     for section in SECTIONS:
         before, after = getattr(config, section), getattr(job, section)

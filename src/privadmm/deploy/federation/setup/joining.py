@@ -220,7 +220,7 @@ def with_ledger(folder: Path, anew: str | None = None) -> Party:
 def need_ledger(party: Party) -> None:
     """Refuse to go on without the party's ledger: one that was never made, or one that is lost.
 
-    A lost ledger must not be made anew in passing: an empty one forgets what was spent.
+    A lost ledger must not be made again in passing: an empty one forgets what was spent.
     """
     if identity_of(party.ledger) is not None:
         return
@@ -327,7 +327,7 @@ def look_at(place: Coordinator, paths: Sequence[Path], replace_keys: bool = Fals
 
 
 def admit(found: Admission) -> None:
-    """Take the public keys of these replies, and write peers.toml anew."""
+    """Take the public keys of these replies, and write peers.toml again."""
     place = found.place
     for change in found.changes:
         if change.state in ("vouched", "replaced"):

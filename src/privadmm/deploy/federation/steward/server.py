@@ -78,7 +78,7 @@ class Server(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.port}/{self.token}/"
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a thread; beyond so many at once, not at all."""
+        """Answer in a thread; beyond this many at once, not at all."""
         if self._slots.acquire(blocking=False):
             super().process_request(request, client_address)
         else:
@@ -91,7 +91,7 @@ class Server(ThreadingHTTPServer):
             self._slots.release()
 
     def party(self, place: str) -> Party:
-        """The party of a directory, by its place among those that were given; read anew at every look."""
+        """The party of a directory, by its place among those that were given; read again at every look."""
         if not (place.isascii() and place.isdigit() and len(place) < 5 and int(place) < len(self.folders)):
             raise NoAnswerError(404, "there is no such party here")
         return read_party(self.folders[int(place)])

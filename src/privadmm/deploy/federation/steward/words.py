@@ -89,7 +89,7 @@ def authority(party: Party) -> str | None:
 
 
 def budget(party: Party, ledger: SqliteLedger) -> Facts | None:
-    """Of the party's budget: all of it, what is spent, what is set aside beyond that, and what is left."""
+    """The party's budget: all of it, what is spent, what is set aside beyond that, and what is left."""
     known = party.fixed.budget
     if known is None:
         return None
@@ -318,7 +318,8 @@ def leaves(party: Party, kept: Kept) -> str:
 
 def seen(job: Job) -> str:
     if job.sums is not None:
-        fewest = job.public.sum.least(job.public.parties) if job.public.sum is not None else job.public.parties
+        summed, parties = job.public.privacy.sum, job.public.parties
+        fewest = parties if summed is None else summed.least(parties)
         return (
             f"the coordinator sees sums over at least {fewest} parties, and no single message, as long as few enough "
             "of them collude"

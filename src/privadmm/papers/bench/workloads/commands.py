@@ -18,8 +18,9 @@ from privadmm.config import build
 from privadmm.config.file import read
 from privadmm.data.arrays import Floats
 from privadmm.engine.block import cluster
-from privadmm.engine.job import Job, features, train, weights
+from privadmm.engine.job import Job, train, weights
 from privadmm.engine.loop import Progress
+from privadmm.engine.phases import features
 from privadmm.papers.bench.shares import Shares, of_command
 from privadmm.papers.bench.workload import Agreement, Goal, Line, Part, Ready, Reference, Workload, workload
 from privadmm.privacy.mechanisms import Simulation
@@ -112,7 +113,7 @@ def trained(name: str) -> Workload:
             """The command's model is as accurate as that of the same training in this process."""
             job, progress = alone()
             assert prepared.test is not None
-            seen = metrics.through(prepared.test, features(job, progress))
+            seen = metrics.through(prepared.test, features(progress.memory))
             accuracy = metrics.accuracy(seen, metrics.scores(seen, weights(job, progress)))
             return Agreement(abs(mine[0] - accuracy), 1e-12)
 

@@ -17,9 +17,10 @@ from privadmm.config.file import read
 from privadmm.data.arrays import Floats
 from privadmm.data.shards import Shards
 from privadmm.engine.block import cluster
-from privadmm.engine.job import Job, features, train, weights
+from privadmm.engine.job import Job, train, weights
 from privadmm.engine.loop import View
 from privadmm.engine.party import Local
+from privadmm.engine.phases import features
 from privadmm.papers.bench.workload import Agreement, Floor, Goal, Line, Ready, Reference, Workload, below, workload
 from privadmm.papers.bench.workloads import problems
 from privadmm.papers.bench.workloads.commands import example, no_example
@@ -267,7 +268,7 @@ def private(quick: bool) -> Ready:
     def ours() -> Floats:
         job = build.job(config, shards.sizes, shards.dim)
         progress = train(job, cluster(job, shards, Simulation(0)))
-        seen = metrics.through(test, features(job, progress))
+        seen = metrics.through(test, features(progress.memory))
         return np.array([metrics.accuracy(seen, metrics.scores(seen, weights(job, progress)))])
 
     def lbfgs() -> Floats:

@@ -307,6 +307,13 @@ def test_what_nobody_declared_is_not_called_declared(place: Place, simulated: Pa
         assert found["[privacy] adjacency"] == "replace-one (by default)"
 
 
+def test_a_seed_of_the_command_line_is_not_taken_for_the_files(place: Place, simulated: Path) -> None:
+    assert ("[run] seed", "1") in [row[:2] for row in card_of(simulated).declared]
+    other = place.path / "other"
+    assert place.train(place.path / "config.toml", "--seed", 9, out=other).code == 0
+    assert "[run] seed" not in [name for name, _, _ in card_of(other).declared]
+
+
 def test_names_of_parties_come_from_others_and_stay_texts(place: Place) -> None:
     made = federated(place.path, PRIVATE)
     made.run()

@@ -289,6 +289,7 @@ def test_a_federation_names_its_parties_and_ledgers_tell_the_rest(place: Place) 
     assert folder.epsilon == pytest.approx(1.0, rel=1e-6)
     assert len([name for name, _, _ in folder.declared if name == "budget"]) == 1  # alike: told once
     Page(render(folder))
+    assert not any("ran away" in line for line in card.notices)  # nothing was measured
 
 
 def test_what_nobody_declared_is_not_called_declared(place: Place, simulated: Path) -> None:

@@ -269,8 +269,8 @@ def notices(run: Run, views: Sequence[Json]) -> list[str]:
         lines.append("The run is not finished: epsilon is what it will have cost if it does all its rounds.")
     if run.result is None and run.job is None:
         lines.append(f"What the run costs could not be found out: {MOVED}.")
-    ran_away = run.simulation and run.result is not None and run.result.get("objective", 0.0) is None
-    if ran_away:
+    measured = run.simulation and not run.members  # in a federation nobody has the records to measure by
+    if measured and run.result is not None and run.result.get("objective", 0.0) is None:
         lines.append("The model ran away: its objective is not finite. Use a larger penalty or a smaller step.")
     expected = (run.result or {}).get("expected") or {}
     if expected.get("warning"):

@@ -289,6 +289,7 @@ def test_a_federation_names_its_parties_and_ledgers_tell_the_rest(place: Place) 
     assert folder.epsilon == pytest.approx(1.0, rel=1e-6)
     assert len([name for name, _, _ in folder.declared if name == "budget"]) == 1  # alike: told once
     Page(render(folder))
+    assert not any("ran away" in line for line in card.notices)  # nothing was measured
 
 
 def test_what_nobody_declared_is_not_called_declared(place: Place, simulated: Path) -> None:
@@ -305,6 +306,13 @@ def test_what_nobody_declared_is_not_called_declared(place: Place, simulated: Pa
     for found in (alone, of_federation):
         assert found["[loss] name"] == "logistic (by default)"
         assert found["[privacy] adjacency"] == "replace-one (by default)"
+
+
+def test_a_seed_of_the_command_line_is_not_taken_for_the_files(place: Place, simulated: Path) -> None:
+    assert ("[run] seed", "1") in [row[:2] for row in card_of(simulated).declared]
+    other = place.path / "other"
+    assert place.train(place.path / "config.toml", "--seed", 9, out=other).code == 0
+    assert "[run] seed" not in [name for name, _, _ in card_of(other).declared]
 
 
 def test_names_of_parties_come_from_others_and_stay_texts(place: Place) -> None:

@@ -41,18 +41,20 @@ FIGURES = {
 
 
 def declarations(
-    config: Config | None, model: Model | None, job: Job | None, federation: bool = False
+    config: Config | None, model: Model | None, job: Job | None, federation: bool = False, replaced: bool = False
 ) -> Iterator[tuple[str, str, str]]:
     """Everything declared: name, value, meaning. A value that the config does not have is marked as the default.
 
-    The parties of a federation bring their own records: nothing was split, unless by columns.
+    The parties of a federation bring their own records: nothing was split, unless by columns. Of a run whose command
+    `replaced` keys of the config by options, only these know the seed.
     """
     if config is not None:
         written = tomllib.loads(config.text)
         unused = {"features": not config.features.moments, "evaluation": not config.evaluates}
         unused["parties"] = federation and config.parties.split != "features"
         for section, keys in SHOWN.items():
-            used = [key for key in keys if key != "test_fraction" or config.holds_out]
+            unknown = {"test_fraction": not config.holds_out, "seed": section == "run" and replaced}
+            used = [key for key in keys if not unknown.get(key)]
             if not unused.get(section):
                 yield from of_table(section, getattr(config, section), used, written)
         parameters = config.algorithm.parameters

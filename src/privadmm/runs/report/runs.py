@@ -79,6 +79,12 @@ class Run:
     def job_json(self) -> Json:
         return loaded(self.directory.job) or {}
 
+    @property
+    def replaced(self) -> bool:
+        """Whether the run was asked for with options in place of keys of its config; in a federation there are none."""
+        known = None if self.members else self.job_json.get("config")
+        return self.config is not None and known not in (None, self.config.digest)
+
     @cached_property
     def members(self) -> list[dict[str, Any]]:
         """What the parties of a federation told of themselves; empty elsewhere."""
@@ -191,7 +197,7 @@ def card_of(path: Path, views: Sequence[Json], original: Path | None) -> Card:
         results=(*declared.paid(run.result), *(declared.results(run.result, run.rows) if run.simulation else ())),
         charts=tuple(charts),
         not_drawn=tuple(not_drawn),
-        declared=tuple(declared.declarations(run.config, run.model, run.job, bool(run.members))),
+        declared=tuple(declared.declarations(run.config, run.model, run.job, bool(run.members), run.replaced)),
         not_protected=tuple(not_protected(run, adversaries)),
         published=published(run),
         hashes=tuple(hashes(run)),
@@ -263,8 +269,8 @@ def notices(run: Run, views: Sequence[Json]) -> list[str]:
         lines.append("The run is not finished: epsilon is what it will have cost if it does all its rounds.")
     if run.result is None and run.job is None:
         lines.append(f"What the run costs could not be found out: {MOVED}.")
-    ran_away = run.simulation and run.result is not None and run.result.get("objective", 0.0) is None
-    if ran_away:
+    measured = run.simulation and not run.members  # in a federation nobody has the records to measure by
+    if measured and run.result is not None and run.result.get("objective", 0.0) is None:
         lines.append("The model ran away: its objective is not finite. Use a larger penalty or a smaller step.")
     expected = (run.result or {}).get("expected") or {}
     if expected.get("warning"):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -179,6 +180,11 @@ def wait_for(done: Callable[[], object], what: str, seconds: float = 30) -> None
     while not done():
         assert time.monotonic() < deadline, f"{what} did not come"
         time.sleep(0.02)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
 
 
 def alive(pid: int) -> bool:

@@ -19,7 +19,7 @@ from privadmm.engine.job import Job
 from privadmm.engine.loop import Callback, View
 from privadmm.errors import ClusterError
 from privadmm.privacy.verification import verify
-from small_runs import PRIVATE, Place, charged, spawn, wait_for, with_changes
+from small_runs import PRIVATE, Place, charged, free_port, spawn, wait_for, with_changes
 
 pytestmark = pytest.mark.usefixtures("skipped_plots")
 
@@ -107,11 +107,6 @@ def test_a_worker_with_another_version_is_refused(cluster: Deployed, place: Plac
     done = place.run(dasked(STAR, cluster), resume=True)
     assert said(done) == said(place.run(STAR, out=place.path / "whole"))
     paid_once(place.out)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def test_an_absent_scheduler_is_said_within_five_seconds(place: Place) -> None:

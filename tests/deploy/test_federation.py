@@ -417,13 +417,7 @@ def test_a_ledger_that_went_back_is_found_out(made: Federated) -> None:
 
 
 def test_a_party_that_never_answers(made: Federated) -> None:
-    post = Desks(made.folders)
-
-    def leave(party: int, letter: Letter) -> None:
-        if letter.get("round") == 2:
-            post.silent.add(1)
-
-    post.before = leave
+    post = silent_from(made, 2, 1)
     with pytest.raises(ClusterError, match=r'party 1 gave no answer .* absent = "continue"'):
         made.run(post)
     post = Desks(made.folders, silent=set())
@@ -431,13 +425,7 @@ def test_a_party_that_never_answers(made: Federated) -> None:
 
 
 def test_going_on_without_a_party(made: Federated) -> None:
-    post = Desks(made.folders)
-
-    def leave(party: int, letter: Letter) -> None:
-        if letter.get("round") == 2:
-            post.silent.add(1)
-
-    post.before = leave
+    post = silent_from(made, 2, 1)
     result = made.run(post, absent="continue")
     (gone,) = result["absent"]
     assert (gone["party"], gone["from_round"], gone["why"]) == (1, 3, "no answer for 1 s")
@@ -556,13 +544,7 @@ def test_a_budget_that_is_spent_is_no_fault(made: Federated) -> None:
 def test_too_few_are_left(made: Federated) -> None:
     for party in (0, 2):
         made.change(party, "minimum_parties = 2", "minimum_parties = 3")
-    post = Desks(made.folders)
-
-    def leave(party: int, letter: Letter) -> None:
-        if letter.get("round") == 2:
-            post.silent.add(1)
-
-    post.before = leave
+    post = silent_from(made, 2, 1)
     with pytest.raises(PrivadmmError, match="no party gave an answer"):
         made.run(post, absent="continue")
     assert "minimum_parties = 3, and 2 are left" in (made.folders[0] / "requests.log").read_text()

@@ -22,7 +22,7 @@ import pytest
 from federations import Backup, Federated, federated
 from ledgers import begin, killed_at, opened, pay
 from privadmm.deploy.federation.hub.supervisor import free_ports
-from small_runs import ENVIRONMENT, PRIVATE, Place
+from small_runs import ENVIRONMENT, PRIVATE, Place, free_port
 
 pytest.importorskip("cryptography")
 from privadmm.deploy.federation.hub.running import Registrar, marked, running
@@ -40,8 +40,7 @@ def made(tmp_path: Path) -> Federated:
 
 @pytest.fixture
 def port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        return int(one.getsockname()[1])
+    return free_port()
 
 
 def unit(path: Path) -> configparser.ConfigParser:

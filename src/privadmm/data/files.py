@@ -1,6 +1,7 @@
-"""Write files in one step, so that a file is whole or not there; and files that only their owner may read."""
+"""Write files in one step, so that a file is whole or not there; files that only their owner may read; JSON."""
 
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,11 @@ def write_bytes(path: Path, content: bytes, private: bool = False) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write UTF-8 in one step."""
     write_bytes(path, text.encode())
+
+
+def finite(value: float | None) -> float | None:
+    """A number as JSON can hold it: None in place of infinity and NaN, which JSON does not have."""
+    return value if value is not None and math.isfinite(value) else None
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -138,13 +138,13 @@ class Listening(Door):
             noise, bend = (
                 pulled / self.party.weight,
                 hessian(self.party, f, self.k),
-            )  # G_D(f), except for its sign
+            )  # G_D(f), up to its sign
         size = np.linalg.norm(noise, axis=(-1, -2)) / (factor * self.scale)
         return np.asarray(bend - (size if self.law in (GammaObjective, GammaOutput) else size**2 / 2))
 
 
 def hessian(local: Local, f: Floats, k: Floats) -> Floats:
-    """ln det of the Hessian of a party with one record a, det(k I + h a a^T) = k^d (1 + h |a|^2/k), except for k^d."""
+    """ln det of the Hessian of a party with one record a, det(k I + h a a^T) = k^d (1 + h |a|^2/k), without k^d."""
     h = local.weight[0] * local.public.loss.curv(local.shards.margins(f), local.shards.y)
     return np.asarray(np.log1p(h * local.shards.kernel()[0, 0] / np.ravel(k)[0])[..., 0])
 

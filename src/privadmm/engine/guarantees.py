@@ -26,6 +26,7 @@ from functools import lru_cache, partial, singledispatch
 from itertools import combinations_with_replacement
 from typing import Any
 
+from privadmm.data.files import finite
 from privadmm.engine.phases import Algorithm
 from privadmm.engine.public import Public
 from privadmm.engine.sums import if_colluding
@@ -231,8 +232,3 @@ def of_both(first: Spent, second: Spent) -> Spent:
     shared = tuple((scaled(event, one / (one + other)), count) for event, count in parts[0])
     rest = [tuple(item for item in spent if not isinstance(item[0], SharedGaussian)) for spent in (first, second)]
     return merge_all([shared, *rest])
-
-
-def finite(total: float) -> float | None:
-    """JSON has no infinity."""
-    return total if math.isfinite(total) else None

@@ -3,7 +3,6 @@
 The estimators and the command line build it, each in its own way.
 """
 
-import json
 import math
 import uuid
 from collections.abc import Mapping, Sequence
@@ -22,7 +21,7 @@ from privadmm.errors import ConfigError
 from privadmm.privacy.accounting import Claim, Plan, by_round, together, totals, worst
 from privadmm.privacy.alike import Alike
 from privadmm.privacy.calibration import Target
-from privadmm.privacy.events import NotPrivate, RandomizedResponse, Spent, dump
+from privadmm.privacy.events import NotPrivate, RandomizedResponse, Spent, tables
 from privadmm.privacy.history import STARTED_UNPROTECTED, Past
 from privadmm.privacy.ledger import NOBODY, Asked, Ledger, affordable, payable
 from privadmm.privacy.meaning import large_epsilon
@@ -168,11 +167,10 @@ class Job:
         labels, rounds = self.public.label_epsilon, self.public.rounds
         event = BARE_LABELS if labels is None else RandomizedResponse(labels)
         count = rounds if labels is None else 1  # drawn once, whatever is done with it
-        charged = {**json.loads(dump(event)), "count": count}
         return {
             "per_party": self.epsilon,
             "per_person": total,
-            "label_holder": {"events": [charged], "epsilon": labels},
+            "label_holder": {"events": tables(((event, count),)), "epsilon": labels},
         }
 
     def weak_promise(self, spends: Sequence[Spent] | None = None) -> str | None:

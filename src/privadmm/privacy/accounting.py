@@ -22,6 +22,7 @@ from typing import TypeVar
 import numpy as np
 
 from privadmm.data.arrays import Floats
+from privadmm.data.files import finite
 from privadmm.params import check_positive, check_probability
 from privadmm.privacy import curves
 from privadmm.privacy.alike import Alike
@@ -186,6 +187,11 @@ def most_epsilon(spent: Spent, delta: float) -> float | None:
         return math.inf
     room = curves.SET_ASIDE * (delta - parts.lost) / parts.inside - 1  # e^epsilon of curves.slack
     return math.log(room) if room >= 1 else None
+
+
+def certified(spent: Spent, delta: float | None) -> float | None:
+    """`epsilon` as results tell it: None without a delta, and where none can be given."""
+    return None if delta is None else finite(epsilon(spent, delta))
 
 
 def delta_curve(spent: Spent) -> Callable[[float], float]:

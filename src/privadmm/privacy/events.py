@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -171,6 +172,11 @@ def load(text: str) -> Event:
         return KINDS[record.pop("kind")](**record)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise LedgerError(f"the ledger holds an event this version cannot count: {text!r}") from error
+
+
+def tables(spent: Spent) -> list[dict[str, Any]]:
+    """Events with their counts, as results and exports hold them."""
+    return [{**json.loads(dump(event)), "count": count} for event, count in spent]
 
 
 def merge(spent: Spent, more: Spent) -> Spent:

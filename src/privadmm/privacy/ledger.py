@@ -26,7 +26,6 @@ server, so its event is on record and is not part of what the transcript costs.
 
 import hashlib
 import json
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -36,9 +35,9 @@ import numpy as np
 
 from privadmm.data.arrays import Ints
 from privadmm.errors import ConfigError, LockedError, RefusedError
-from privadmm.privacy.accounting import epsilon, printed
+from privadmm.privacy.accounting import certified, epsilon, printed
 from privadmm.privacy.alike import Alike, together
-from privadmm.privacy.events import Charges, Event, Spent, add, added, dump, merge, same_events
+from privadmm.privacy.events import Charges, Event, Spent, add, added, dump, merge, same_events, tables
 from privadmm.privacy.policy import Policy
 
 
@@ -384,9 +383,7 @@ def export(statement: Statement) -> dict[str, Any]:
     budget = statement.policy.budget
 
     def told(spent: Spent) -> dict[str, Any]:
-        total = epsilon(spent, budget.delta) if budget else math.inf
-        events = [{**json.loads(dump(event)), "count": count} for event, count in spent]
-        return {"events": events, "epsilon": total if math.isfinite(total) else None}
+        return {"events": tables(spent), "epsilon": certified(spent, budget.delta if budget else None)}
 
     facts = Alike.of(statement.charged).map(told)
     return {

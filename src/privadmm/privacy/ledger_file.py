@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from time import gmtime, strftime
@@ -66,6 +67,11 @@ NOTES = ("refuse", "decide", "format")
 def utc_now() -> str:
     """The time of this second, as a deployment's rows have it."""
     return strftime("%Y-%m-%dT%H:%M:%SZ", gmtime())
+
+
+def moment(seconds: float) -> str:
+    """A time in seconds since 1970, for people and for JSON."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
 def stamped(digest: str, at: str) -> str:

@@ -1,7 +1,5 @@
 """What a job charges each party: for all its rounds, or for those before it left."""
 
-import json
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,8 +10,8 @@ from privadmm.config.undeclared import Undeclared
 from privadmm.data.holding_out import held_sizes
 from privadmm.engine.job import Job
 from privadmm.engine.loop import Progress
-from privadmm.privacy.accounting import epsilon, totals
-from privadmm.privacy.events import Spent, dump
+from privadmm.privacy.accounting import certified, totals
+from privadmm.privacy.events import Spent, tables
 
 
 def charges(job: Job, leave: Mapping[int, int]) -> list[dict[str, Any]]:
@@ -31,7 +29,7 @@ def charges(job: Job, leave: Mapping[int, int]) -> list[dict[str, Any]]:
                 "records": None if isinstance(sizes, Undeclared) else int(sizes[party]),
                 **({} if held_out is None else {"held_out": held_out[party]}),
                 "epsilon": certified(spent, job.delta),
-                "events": [{**json.loads(dump(event)), "count": count} for event, count in spent],
+                "events": tables(spent),
             }
         )
     return parties
@@ -60,12 +58,6 @@ def spent_until_it_left(job: Job, party: int, first: int) -> Spent:
     """
     unknown = job.public.privacy.sum is not None and party not in job.leave
     return spent_before(job, party, first + unknown)
-
-
-def certified(spent: Spent, delta: float | None) -> float | None:
-    """Epsilon of these events; None where none can be given."""
-    total = math.inf if delta is None else epsilon(spent, delta)
-    return total if math.isfinite(total) else None
 
 
 def absences(job: Job, progress: Progress, reasons: Mapping[int, str] | None) -> dict[str, Any]:

@@ -89,10 +89,10 @@ def drawn(panel: Panel, bottom: float, rounds: int) -> Iterator[str]:
     up = Axis.around(values, bottom, bottom - TALL, panel.log and bool(values), panel.zero)
     for value in up.ticks(5):
         yield stroke([(across.start, up.at(value)), (across.end, up.at(value))], "#e2e2e2")
-        yield written(LEFT - 8, up.at(value) + 4, f"{value:.10g}", anchor="end")
+        yield written(LEFT - 8, up.at(value) + 4, f"{value:.12g}", anchor="end")
     for value in across.ticks(8, whole=True):
         yield stroke([(across.at(value), bottom), (across.at(value), bottom - TALL)], "#e2e2e2")
-        yield written(across.at(value), bottom + 17, f"{value:.10g}", anchor="middle")
+        yield written(across.at(value), bottom + 17, f"{value:.12g}", anchor="middle")
     yield stroke([(LEFT, bottom - TALL), (LEFT, bottom), (WIDTH - RIGHT, bottom)], INK)
     turned = f' transform="rotate(-90 16 {bottom - TALL / 2:.0f})"'
     yield written(16, bottom - TALL / 2, panel.name, anchor="middle", more=turned)

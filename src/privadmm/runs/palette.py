@@ -50,7 +50,7 @@ class Theme:
         return self.of(SERIES[number % len(SERIES)])
 
     def scale(self, count: int) -> list[str]:
-        """So many colours from low to high, for curves that differ in a number such as epsilon."""
+        """This many colours from low to high, for curves that differ in a number such as epsilon."""
         last = len(self.ordered) - 1
         places = [last * number / max(count - 1, 1) for number in range(count)]
         return [mixed(self.ordered, place) for place in places]

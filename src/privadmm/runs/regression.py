@@ -141,7 +141,7 @@ def explained(job: Job, seed: int, spread: float) -> float:
 
 
 def directions(rng: np.random.Generator, size: int, dim: int) -> Floats:
-    """So many random rows of norm 1."""
+    """This many random rows of norm 1."""
     X = rng.normal(size=(size, dim))
     made: Floats = X / np.linalg.norm(X, axis=1, keepdims=True)
     return made

@@ -16,9 +16,9 @@ from privadmm.deploy.federation.layout import Coordinator
 from privadmm.engine.job import Job
 from privadmm.engine.loop import View
 from privadmm.errors import InterruptedRunError
-from privadmm.privacy.accounting import totals
+from privadmm.privacy.accounting import certified, totals
 from privadmm.privacy.events import Spent
-from privadmm.runs.charges import certified, spent_until_it_left
+from privadmm.runs.charges import spent_until_it_left
 
 UNDECIDED = "waits for its steward"
 

@@ -14,6 +14,7 @@ from privadmm.config import build
 from privadmm.config.build import Prepared
 from privadmm.config.file import Config, check_alone, check_seed
 from privadmm.data import arrays
+from privadmm.data.files import finite
 from privadmm.deploy.engines import Engine, opened
 from privadmm.deploy.remote_block import Order
 from privadmm.engine.job import Job, train, weights
@@ -227,8 +228,3 @@ def measured(rows: list[Row], prepared: Prepared) -> dict[str, Any]:
         "misread": last and prepared.misread.table,  # cells and rows that were not read as they stood
         **({"party_names": list(prepared.parties)} if last and prepared.parties else {}),
     }
-
-
-def finite(value: float | None) -> float | None:
-    """JSON has no infinity: what ran away is null."""
-    return value if value is not None and math.isfinite(value) else None

@@ -1,9 +1,9 @@
 """What `privadmm federation` prints."""
 
 import json
-import shlex
 from typing import Any
 
+from privadmm.cli.views.screen import federation_command as command
 from privadmm.deploy.federation.keys import certificate_fingerprint
 from privadmm.deploy.federation.setup.init import Made
 from privadmm.deploy.federation.setup.symptoms import Finding
@@ -39,10 +39,6 @@ def commands(made: Made) -> dict[str, Any]:
             for party in made.parties
         ],
     }
-
-
-def command(name: str, *words: object) -> str:
-    return shlex.join(["privadmm", "federation", name, *map(str, words)])
 
 
 def instructions(steps: dict[str, Any]) -> str:

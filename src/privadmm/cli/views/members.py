@@ -1,10 +1,10 @@
 """What `privadmm federation join`, `admit`, `pin`, `rotate`, `add` and `withdraw` print."""
 
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from privadmm.cli.views.screen import federation_command as command
 from privadmm.deploy.federation.keys import certificate_fingerprint, check_certificate
 from privadmm.deploy.federation.layout import Coordinator
 from privadmm.deploy.federation.setup.invitation import Reply
@@ -20,10 +20,6 @@ SAID = {
 }
 
 NOT_NOTED = "No note of its ledger can be left beside the records, since nothing can be written there."
-
-
-def command(name: str, *words: object) -> str:
-    return shlex.join(["privadmm", "federation", name, *map(str, words)])
 
 
 def joined(made: Joined) -> dict[str, Any]:

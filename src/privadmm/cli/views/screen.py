@@ -3,6 +3,7 @@
 Rich draws it. It is imported when something is drawn, so a command with --json does not load it.
 """
 
+import shlex
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -106,3 +107,8 @@ def alike(parties: list[dict[str, Any]], first: str, second: str) -> Iterator[tu
     for figures, group in groupby(parties, key=lambda party: (party[first], party[second])):
         ids = [party["party"] for party in group]
         yield (f"party {ids[0]}" if len(ids) == 1 else f"parties {ids[0]} to {ids[-1]}"), *figures
+
+
+def federation_command(name: str, *words: object) -> str:
+    """A command of `privadmm federation` with its arguments, to be typed in a shell."""
+    return shlex.join(["privadmm", "federation", name, *map(str, words)])

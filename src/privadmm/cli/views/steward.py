@@ -1,24 +1,24 @@
 """A ledger as its steward sees it: policy, jobs, spending, and the result of a check."""
 
 import json
-import math
 from contextlib import closing
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from privadmm.cli.views import screen
 from privadmm.cli.views.ledger_text import colluded, shown_cost
+from privadmm.data.files import finite
 from privadmm.errors import LedgerError
-from privadmm.privacy.accounting import epsilon
+from privadmm.privacy.accounting import certified
 from privadmm.privacy.backups import Restored
-from privadmm.privacy.events import SharedGaussian, Spent, alone, dump, less, merge
+from privadmm.privacy.events import SharedGaussian, Spent, alone, less, merge, tables
 from privadmm.privacy.ledger_file import (
     PUT_BACK,
     connect,
     current,
     identity_of,
+    moment,
     readable,
     start_of,
     time_in,
@@ -42,18 +42,9 @@ def opened(path: Path, anchored: bool = True) -> SqliteLedger:
     return SqliteLedger(path, known.parties, known.policy, known.mode, anchored)
 
 
-def cost(spent: Spent, delta: float | None) -> float | None:
-    """The epsilon spent; None where none can be given."""
-    return None if delta is None else finite(epsilon(spent, delta))
-
-
-def finite(total: float) -> float | None:
-    return total if math.isfinite(total) else None
-
-
 def worst(spendings: list[Spent], delta: float | None) -> float | None:
     """The largest epsilon of several parties; None if one of them has none."""
-    costs = [cost(spent, delta) for spent in set(spendings)]
+    costs = [certified(spent, delta) for spent in set(spendings)]
     known = [total for total in costs if total is not None]
     return max(known, default=None) if len(known) == len(costs) else None
 
@@ -105,8 +96,8 @@ def overview(path: Path) -> Json:
         parties = [
             {
                 "party": party,
-                "epsilon_spent": cost(ledger.spent(party), delta),
-                "epsilon_with_reservations": cost(ledger.others(party, ""), delta),
+                "epsilon_spent": certified(ledger.spent(party), delta),
+                "epsilon_with_reservations": certified(ledger.others(party, ""), delta),
                 **remaining(ledger, party),
                 "releases": sum(count for _, count in ledger.spent(party)),
                 **if_all_collude([ledger.spent(party)], delta),
@@ -149,14 +140,10 @@ def remaining(ledger: SqliteLedger, party: int) -> Json:
     """A party's budget, what open jobs hold of it beyond what they spent, and what is left; None without a budget."""
     if (budget := ledger.policy.budget) is None:
         return {"epsilon_budget": None, "epsilon_set_aside": None, "epsilon_left": None}
-    spent, taken = (cost(kept, budget.delta) for kept in (ledger.spent(party), ledger.others(party, "")))
+    spent, taken = (certified(kept, budget.delta) for kept in (ledger.spent(party), ledger.others(party, "")))
     aside = None if spent is None or taken is None else max(0.0, taken - spent)
     left = 0.0 if taken is None else max(0.0, budget.epsilon - taken)
     return {"epsilon_budget": budget.epsilon, "epsilon_set_aside": aside, "epsilon_left": left}
-
-
-def moment(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
 def policies(path: Path) -> list[Json]:
@@ -194,7 +181,7 @@ def freed(ledger: SqliteLedger, job: str, dry_run: bool) -> Json:
         before = ledger.others(party, "")
         after = less(before, free.get(party, ()))
         releases = sum(count for _, count in free.get(party, ()))
-        costs = {"epsilon_before": cost(before, delta), "epsilon_after": cost(after, delta)}
+        costs = {"epsilon_before": certified(before, delta), "epsilon_after": certified(after, delta)}
         parties.append({"party": party, **costs, "releases": releases})
     done = {"closed": not dry_run, "frees": bool(free), "key": ledger.holds_key(job)}
     return {"file": str(ledger.path), "job": job, **done, "parties": parties}
@@ -229,10 +216,7 @@ def backed_up(report: Json) -> str:
 def restored(source: Path, path: Path, done: Restored) -> Json:
     """What putting a backup back has done, as data."""
     seen = overview(path)
-    charged = [
-        {"party": party, "events": [{**json.loads(dump(event)), "count": count} for event, count in spent]}
-        for party, spent in done.charged.items()
-    ]
+    charged = [{"party": party, "events": tables(spent)} for party, spent in done.charged.items()]
     return {
         "file": str(path),
         "backup": str(source),

@@ -3,7 +3,7 @@
 Beside the proposal in jobs/ is what was made from it and from party.toml: the party, the config, and the job with its
 plan. All of it is public or the party's own policy. It is used only by the code that wrote it, and only while all files
 that it was made from are unchanged; else the proposal is read and admitted again. The file is a pickle, so it is read
-only if nobody but its owner can write to it: whoever can write there can change the ledger, too.
+only if nobody but its owner has access to it: whoever can write there can change the ledger, too.
 """
 
 import contextlib

@@ -23,7 +23,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, astuple, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
@@ -246,8 +245,3 @@ def checked_reason(why: str) -> str:
     if len(why) > LONGEST or not why.isprintable():
         raise ConfigError(f"a reason is one line of up to {LONGEST} characters")
     return why
-
-
-def moment(seconds: float) -> str:
-    """A time for people and for JSON."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")

@@ -15,7 +15,8 @@ from typing import Any
 from privadmm.algorithms.evaluation_noise import accuracy_words, foreseen
 from privadmm.config.file import Config
 from privadmm.data.arrays import digest
-from privadmm.deploy.federation.desk.approvals import MOST, Decision, Entry, Proposals, checked_reason, moment
+from privadmm.data.files import finite
+from privadmm.deploy.federation.desk.approvals import MOST, Decision, Entry, Proposals, checked_reason
 from privadmm.deploy.federation.desk.party_server import Desk
 from privadmm.deploy.federation.desk.records import bound_of
 from privadmm.deploy.federation.party import Party
@@ -23,9 +24,10 @@ from privadmm.deploy.federation.proposal import Kept, Proposal, read_text
 from privadmm.engine.job import Job
 from privadmm.engine.phases import at_parties
 from privadmm.errors import ConfigError, LockedError, PrivadmmError, RefusedError
-from privadmm.privacy.accounting import epsilon, printed, totals
+from privadmm.privacy.accounting import certified, epsilon, printed, totals
 from privadmm.privacy.events import Spent, less, merge
 from privadmm.privacy.ledger import Asked, affordable
+from privadmm.privacy.ledger_file import moment
 from privadmm.privacy.meaning import large_epsilon
 from privadmm.privacy.register import register
 from privadmm.privacy.sqlite_ledger import SqliteLedger
@@ -44,11 +46,6 @@ def plain(text: object, lines: bool = False) -> str:
     """A text in which nothing moves a cursor or turns the direction of reading; such characters are spelt out."""
     kept = "\n" if lines else ""
     return "".join(c if c.isprintable() or c in kept else c.encode("unicode_escape").decode() for c in str(text))
-
-
-def finite(value: float) -> float | None:
-    """JSON has no infinity."""
-    return value if math.isfinite(value) else None
 
 
 def standing(party: Party) -> Facts:
@@ -150,7 +147,7 @@ def said(text: str | None) -> str | None:
 def cost(party: Party, spent: Spent) -> float | None:
     """The epsilon of these releases at the party's delta; None where none can be given."""
     known = party.fixed.budget
-    return None if known is None else finite(epsilon(spent, known.delta))
+    return None if known is None else certified(spent, known.delta)
 
 
 def brief(party: Party, entry: Entry, ledger: SqliteLedger) -> Facts:
@@ -171,8 +168,7 @@ def brief(party: Party, entry: Entry, ledger: SqliteLedger) -> Facts:
         return {**facts, "problem": plain(error)}
     spend = spends(entry.proposal, party.number)
     others = ledger.others(party.number, entry.proposal.id)
-    known = party.fixed.budget
-    after = None if known is None else finite(epsilon(merge(others, spend), known.delta))
+    known, after = party.fixed.budget, cost(party, merge(others, spend))
     return {
         **facts,
         "problem": obstacle(party, kept, ledger),

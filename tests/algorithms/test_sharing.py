@@ -261,7 +261,7 @@ REFUSED = {
     "l1 alone": (ADMMSharing(), OFF, L1(0.1), Logistic(), "needs some l2"),
     "no regulariser": (ADMMSharing(), OFF, L2(0.0), Logistic(), "needs some l2"),
     "l1 in a ball": (ADMMSharing(ball=1.0), OFF, ElasticNet(0.1), Logistic(), "leave out ball"),
-    "rho that rounds to 0": (ADMMSharing(rho=5e-324), OFF, L2(0.1), Logistic(), "k must"),
+    "a rho of nearly nothing": (ADMMSharing(rho=1e-100), OFF, L2(0.1), Logistic(), "larger rho"),
     "not convex": (ADMMSharing(), OFF, L2(0.1), Debiased(HalfLogistic(), 1.0), "not convex"),
     "horizontal neighbours": (
         BALL,

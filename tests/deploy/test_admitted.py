@@ -91,11 +91,12 @@ def test_whatever_does_not_fit_is_not_taken_over(what: str, made: Federated, mon
     elif what == "another job's":
         path.rename(path.with_stem("0" * 32))
         id = "0" * 32
-    elif what == "readable by all":
+    elif what == "readable by others":
         path.chmod(0o644)
     elif what == "damaged":
         path.write_bytes(path.read_bytes()[:-9])
     else:
+        assert what == "another folder"
         folder = Path(os.path.relpath(folder))
     assert admitted.recall(folder, id) is None
 

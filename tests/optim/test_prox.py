@@ -58,6 +58,16 @@ def test_many_at_once_are_what_each_is_alone(loss: Loss) -> None:
         assert value == loss.prox(v[i : i + 1, j], y[j : j + 1], 1e-3)[0]
 
 
+def test_digits_are_kept_where_the_weight_is_tiny() -> None:
+    """v is of the size of 1/k there, and z of the size of 1: a difference of the two would lose z's digits."""
+    for k in 10.0 ** -np.arange(1.0, 51.0):
+        for loss, slope in ((Logistic(), 1 / (1 + np.exp(0.3))), (HuberHinge(0.5), 0.6), (Squared(1.0), 0.7)):
+            v = np.array([-slope / k])  # h(z) = loss'(z) + k z + slope: v does not matter beyond its product with k
+            z = loss.prox(v, np.ones(1), k)
+            off = loss.deriv(z, np.ones(1)) + k * z + slope
+            assert abs(off[0]) <= 1e-15, (loss, k)
+
+
 def test_undamped_newton_does_not_do() -> None:
     """The control: from another start, v, Newton's method runs away where k is small."""
     loss, k, v, y = Logistic(), 1e-4, np.array([-50.0]), np.ones(1)

@@ -31,11 +31,12 @@ from privadmm.engine.party import Vertical
 from privadmm.engine.phases import AtLabels, AtParties, Phase
 from privadmm.engine.public import Public
 from privadmm.errors import ConfigError
-from privadmm.params import Doc, check_positive
+from privadmm.params import Doc
 from privadmm.privacy.calibration import NoPrivacy
 from privadmm.privacy.events import NotPrivate
 from privadmm.privacy.release import Door, Released
 
+LEAST = 1e-100  # rho for a party: for a smaller one `Loss.prox` is not known to end
 SCORES_AND_WEIGHTS = NotPrivate("scores and weights leave the parties in the clear")
 
 
@@ -100,7 +101,10 @@ class ADMMSharing(OnColumns, Open):
         return local.moves(target, mu, self.ball, None)
 
     def check(self, public: Public) -> None:
-        check_positive(k=self.k(public))  # a tiny rho over many parties may round to 0
+        if not self.k(public) >= LEAST:
+            raise ConfigError(
+                f"{self.name} needs a larger rho: over the parties it is {self.k(public):g}, below {LEAST:g}"
+            )
         if not public.loss.convex:
             raise ConfigError(
                 f"{self.name} minimises every person's loss, and this one is not convex once its labels are "

@@ -59,7 +59,7 @@ def logistic_slope(t: Floats, y: Floats) -> Floats:
     return np.divide(y, t, out=t)
 
 
-CAP = 400  # steps of Newton's method; 20 are many
+CAP = 400  # steps of Newton's method: ten are usual, and for a tiny k about ln(1/k)
 AT_ONCE = 1 << 13  # roots that are looked for at a time: what a step computes for them stays in the processor's cache
 
 
@@ -169,7 +169,9 @@ class HuberHinge(Loss):
         return np.where(np.abs(1 - y * m) <= self.h, self.smoothness, 0.0)
 
     def prox(self, v: Floats, y: Floats, k: float) -> Floats:
-        return np.asarray(v + y * np.clip((1 + self.h - y * v) / (2 * self.h + 1 / k), 0, 1) / k)
+        s, c = y * v, self.smoothness
+        bent = (k * s + c * (1 + self.h)) / (k + c)  # t, where the loss is bent
+        return np.asarray(y * np.where(bent < 1 - self.h, s + 1 / k, np.maximum(s, np.minimum(bent, 1 + self.h))))
 
 
 @dataclass(frozen=True)

@@ -61,13 +61,14 @@ def made(quick: bool, callbacks: Callable[[Path, Job], list[Callback]]) -> Ready
 
 
 def synced(data: bytes) -> Callable[[], None]:
-    """Append to a file in the folder where the ledgers are, and wait for the disk as SQLite does at a commit."""
+    """Write to a file in the folder where the ledgers are, and wait for the disk as SQLite does at a commit."""
     file, path = tempfile.mkstemp()
     os.unlink(path)  # it is gone when this process ends
+    os.write(file, data)  # the file does not grow later, as a write-ahead log that is used again does not
 
     def write() -> None:
-        os.write(file, data)
-        os.fsync(file)
+        os.pwrite(file, data, 0)
+        getattr(os, "fdatasync", os.fsync)(file)
 
     return write
 

@@ -39,7 +39,7 @@ from privadmm import (
 )
 from privadmm.estimators.account import for_a_person, least_noise
 from privadmm.optim.graphs import ring
-from privadmm.privacy.accounting import epsilon, together
+from privadmm.privacy.accounting import epsilon, printed, together
 from privadmm.privacy.events import GammaObjective, GammaOutput, Gaussian, GaussianObjective, SharedGaussian, merge
 from privadmm.privacy.ledger import Tick
 from privadmm.privacy.ledger_file import identity_of
@@ -280,6 +280,19 @@ def test_a_search_without_a_ledger_says_once_that_the_total_counts() -> None:
     assert issubclass(next(one.category for one in caught if "clones" in str(one.message)), BudgetWarning)
     assert "the 2 fits so far cost epsilon = 0.72" in said[0]
     assert "ledger=" in said[0]
+
+
+def test_fits_on_a_ledger_warn_once_their_total_promises_little() -> None:
+    shared, said = account(total=10.0), []
+    for _ in range(4):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            estimator(ledger=shared, epsilon=1.9).fit(X, Y)
+        said.append([str(one.message) for one in caught if "weak promise" in str(one.message)])
+    totals = [privadmm.account(shared).epsilon, len(said[2]), len(said[3])]
+    assert said[:2] == [[], []]
+    assert totals[1:] == [1, 1]
+    assert f"the 4 fits of this ledger: epsilon = {printed(totals[0])}" in said[3][0]
 
 
 def test_one_fit_or_a_ledger_or_no_privacy_says_nothing_of_a_search() -> None:

@@ -79,6 +79,14 @@ def test_commands_warn_of_what_a_person_or_a_label_loses(tables: Tables, words: 
         assert f"epsilon = {printed(total)} is" in card["epsilon_warning"]
 
 
+def test_where_columns_are_split_init_names_what_a_person_loses_in_all(place: Place) -> None:
+    config = place.config(with_changes(PERSON, {"privacy": {"epsilon": 3.0}}))
+    told = place.call("account", config, "--records", RECORDS, "--json").object["epsilon_warning"]
+    said = place.call("federation", "init", config, "--out", place.path / "federation", "--rehearse")
+    assert "rows at all parties together" in told
+    assert said.err == f"warning: {told}\n"
+
+
 def test_a_ledger_and_its_page_warn_of_a_large_budget(place: Place) -> None:
     for name, words, weak in (
         ("small", ("--epsilon", 1), None),
@@ -93,6 +101,23 @@ def test_a_ledger_and_its_page_warn_of_a_large_budget(place: Place) -> None:
     page = place.path / "report.html"
     place.call("report", place.path / "labels.sqlite", "--out", page)
     assert json.loads(page.with_suffix(".json").read_text())["epsilon_warning"] == large_epsilon(0.0, label_epsilon=6.0)
+
+
+def test_runs_on_one_ledger_warn_of_their_total(place: Place) -> None:
+    ledger = {"privacy": {"epsilon": 1.9, "budget": 10.0}, "run": {"ledger": str(place.path / "shared.sqlite")}}
+    config = place.config(with_changes(PRIVATE, ledger))
+    first, second, third = (place.call("train", config, "--out", place.path / f"run-{n}") for n in range(3))
+    assert [said.code for said in (first, second, third)] == [0, 0, 0]
+    assert ["weak promise" in said.err for said in (first, second, third)] == [False, False, True]
+    assert "together with other jobs of" in third.err
+
+
+def test_a_budget_that_is_no_number_for_people_is_refused(place: Place) -> None:
+    ledger = place.path / "huge.sqlite"
+    said = place.call("ledger", "create", ledger, "--parties", 1, "--epsilon", 1e305, "--delta", 1e-6)
+    assert said.code == 2
+    assert "at most 1e+50" in said.err
+    assert not ledger.exists()
 
 
 WORDS = {"account": (), "plan": (), "recommend": (), "train": ("--out",)}

@@ -781,9 +781,13 @@ def test_a_page_of_another_run_stays(place: Place, simulated: Path, monkeypatch:
         assert part in refused.err
     assert page.read_bytes() == before
     assert place.call("report", "b/first", "--out", page).code == 0
-    page.write_text("a page of somebody else")
-    assert place.call("report", "a/first").code == 2
-    assert page.read_text() == "a page of somebody else"
+    for file in (page, page.with_suffix(".json")):
+        before = file.read_bytes()
+        file.write_text("somebody else's")
+        assert place.call("report", "b/first").code == 2
+        assert file.read_text() == "somebody else's"
+        file.write_bytes(before)
+    assert place.call("report", "b/first").code == 0
 
 
 def test_files_beside_the_original_config_are_found(place: Place) -> None:

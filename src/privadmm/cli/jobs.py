@@ -54,6 +54,7 @@ def train(
         given = [str(word) for pair in options.items() if pair[1] is not None for word in pair]
         again = shlex.join(["privadmm", "train", str(config), *given, "--resume"])
         raise InterruptedRunError(f"{error}. Go on with: {again}", kept=True) from None
+    warn(done.weak_promise)
     where = f"the run is complete, see {done.directory.result}"
     emit(json.dumps(done.printed) if as_json else runs.run(done), where)
 

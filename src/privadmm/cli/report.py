@@ -30,9 +30,12 @@ def report(
 
     if out is None and not as_json:
         out = Path(f"{subject.resolve().name.removesuffix('.sqlite') or 'privadmm'}-report.html")
-        if out.exists() and ((other := subject_of(out)) is None or other.resolve() != subject.resolve()):
-            whose = "no report" if other is None else f"the report of {other}"
-            raise ConfigError(f"{out}: is {whose}, and stays; say --out FILE.html, where the page of {subject} goes")
+        for file in filter(Path.exists, (out, out.with_suffix(".json"))):
+            if (other := subject_of(file)) is None or other.resolve() != subject.resolve():
+                whose = "no report" if other is None else f"the report of {other}"
+                raise ConfigError(
+                    f"{file}: is {whose}, and stays; say --out FILE.html, where the page of {subject} goes"
+                )
     if out is not None and out.suffix.lower() not in (".html", ".htm"):
         raise ConfigError(f"--out {out}: the report is a page; name a file that ends in .html")
     if out is not None and not out.resolve().parent.is_dir():

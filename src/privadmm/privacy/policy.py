@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from privadmm.errors import ConfigError, RefusedError
-from privadmm.params import check_nonnegative, check_positive, check_probability, check_whole
+from privadmm.params import HUGE, check_nonnegative, check_positive, check_probability, check_whole
 from privadmm.privacy.calibration import Adjacency
 from privadmm.privacy.limits import Limits
 from privadmm.privacy.meaning import large_epsilon
@@ -22,6 +22,8 @@ class Budget:
 
     def __post_init__(self) -> None:
         check_nonnegative(epsilon=self.epsilon)  # 0 where delta alone covers what is released
+        if self.epsilon > HUGE:
+            raise ConfigError(f"epsilon must be at most {HUGE:g}, not {self.epsilon:g}; 1 or less protects people")
         if self.delta != 0:
             check_probability(delta=self.delta)
 

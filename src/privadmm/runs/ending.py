@@ -15,7 +15,9 @@ from privadmm.engine.loop import Progress
 from privadmm.engine.phases import features
 from privadmm.errors import ClusterError, DivergedError, LedgerError, LockedError, ToleranceError
 from privadmm.optim.losses import link_name
+from privadmm.privacy.accounting import printed
 from privadmm.privacy.ledger_file import utc_now
+from privadmm.privacy.meaning import large_epsilon
 from privadmm.runs import plots, private_evaluation
 from privadmm.runs.charges import absences
 from privadmm.runs.metrics import Row
@@ -87,6 +89,16 @@ class Finished:
     @property
     def printed(self) -> dict[str, Any]:
         return {key: self.result[key] for key in PRINTED if key in self.result}
+
+    @property
+    def weak_promise(self) -> str | None:
+        """The warning of what this run and others on its ledger cost together, where that is more than this run."""
+        own = self.result["epsilon"]
+        total = max((party["epsilon"] or 0.0 for party in self.ledger["parties"]), default=0.0)
+        if own is None or float(printed(total)) <= float(printed(own)):
+            return None
+        problem = large_epsilon(total, self.ledger["adjacency"])
+        return problem and f"together with other jobs of {self.result['ledger']}: {problem}"
 
 
 def model_of(

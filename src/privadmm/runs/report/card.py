@@ -111,9 +111,11 @@ def embedded(card: Card) -> str:
 
 
 def subject_of(page: Path) -> Path | None:
-    """The run or the ledger that the report in this file is of; None if the file is no report."""
+    """The run or the ledger that the report in this file, a page or its twin, is of; None if the file is no report."""
     try:
-        text = page.read_text(encoding="utf-8").partition(ELEMENT)[2].partition("</script>")[0]
+        text = page.read_text(encoding="utf-8")
+        if page.suffix != ".json":
+            text = text.partition(ELEMENT)[2].partition("</script>")[0]
         return page.parent / str(json.loads(text)["subject"])
     except (OSError, ValueError, LookupError, TypeError):
         return None

@@ -103,7 +103,10 @@ def init(config: Config, folder: Path, host: str, port: int, rehearse: bool, lis
     job = replace(shares.config, parties=replace(shares.config.parties, sizes=tuple(shares.sizes) or None))
     asked = expected(job)
     policies = [proposed_policy(config, shares.config, number) for number in range(len(shares.files))]
-    weak = max(policies, key=lambda policy: policy.epsilon or 0.0).weak_promise or asked.weak_promise()
+    largest, own = max(policies, key=lambda policy: policy.epsilon or 0.0), asked.weak_promise()
+    # Where columns are split, a person loses more in the job than one party's budget says.
+    together = bool(asked.public.columns) and (asked.epsilon or 0.0) >= (largest.epsilon or 0.0) * (1 - 1e-6)
+    weak = (own if together else None) or largest.weak_promise or own
     place = Coordinator(folder / "coordinator")
     folder.mkdir(parents=True, exist_ok=True)
     place.folder.mkdir(mode=0o700)

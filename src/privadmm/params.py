@@ -136,7 +136,7 @@ class Scalar:
             return wrong(at, f"is {show(value)}, which is not finite")
         # Products of a few such numbers still have room in a double; beyond, they would overflow or vanish later.
         if type(value) is float and value and not TINY <= abs(value) <= HUGE:
-            return wrong(at, f"is {show(value)}", f"use 0, or a number of a size between {TINY:g} and {HUGE:g}")
+            return wrong(at, f"is {show(value)}", f"use a number of a size between {TINY:g} and {HUGE:g}")
         return self.python(value)
 
     def allowed(self) -> str:

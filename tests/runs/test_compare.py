@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from privadmm.config.file import read
+from privadmm.privacy.meaning import large_epsilon
 from privadmm.runs.compare import with_parties
 from small_runs import CLEAR, PRIVATE, SECURE, Place, with_changes
 
@@ -49,6 +50,7 @@ def test_every_line_is_there_and_certified_ones_cost_the_budget(place: Place, co
 
 def test_people_see_a_table_and_a_figure(place: Place, configs: list[Path]) -> None:
     said = place.call("compare", *configs, "--epsilon", 1, "--epsilon", 4, "--seeds", 1, "--out", place.out)
+    assert f"warning: {large_epsilon(4.0)}\n" in said.err
     assert said.code == 0, said.err
     assert "NOT PRIVATE" in said.out
     assert "always the majority" in said.out

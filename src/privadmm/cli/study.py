@@ -7,7 +7,7 @@ from typing import Annotated
 import click
 from typer import Argument, Option
 
-from privadmm.cli.output import AsJson, ConfigFile, bar, finish, new_folder, numbers
+from privadmm.cli.output import AsJson, ConfigFile, bar, finish, new_folder, numbers, warn
 from privadmm.config.file import read
 
 
@@ -29,6 +29,7 @@ def compare(
 ) -> None:
     """Run several configs at one budget, certified and as published, and rank them by test accuracy."""
     from privadmm.cli.views import study as view
+    from privadmm.privacy.meaning import large_epsilon
     from privadmm.runs.compare import compare as tables
     from privadmm.runs.compare import with_parties
 
@@ -36,6 +37,8 @@ def compare(
     with bar("runs") as update:
         chosen = [with_parties(read(path), parties) for path in configs]
         result = tables(chosen, epsilon, delta, seeds, published, update)
+    asked = [table["epsilon"] for table in result["tables"] if table["epsilon"] is not None]
+    warn(large_epsilon(max(asked, default=None)))
     finish(result, out, as_json, view.save_comparison, view.compare)
 
 

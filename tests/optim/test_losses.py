@@ -177,6 +177,7 @@ def test_squared_needs_a_declared_radius_before_it_has_a_constant():
         (lambda: HuberHinge(math.nan), "h must"),
         (lambda: Squared(label_bound=0.0), "label_bound"),
         (lambda: Squared(1.0, radius=-1.0), "radius"),
+        (lambda: Squared(150.0, radius=60.0), "radius = 60 is below label_bound = 150.*at least label_bound"),
     ],
 )
 def test_senseless_parameters_are_refused(make, word):

@@ -27,7 +27,7 @@ class ADMMRegressor(RegressorMixin, ADMMEstimator):  # type: ignore[misc]
 
     label_bound   y is clipped to [-label_bound, label_bound]; declared, like row_bound
     radius        beyond this prediction the squared loss goes on straight, so that its derivative is bounded; private
-                  methods need it, and label_bound if None
+                  methods need it. At least label_bound, and label_bound if None
     """
 
     def __init__(

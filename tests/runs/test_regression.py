@@ -99,6 +99,18 @@ def test_a_method_that_runs_away_where_rows_share_a_direction_warns(place: Place
         assert (result(place.path / f"out-{bad}")["evaluation"]["r2"] < 0) is bad
 
 
+def test_a_method_that_runs_away_is_not_advised_again(place: Place) -> None:
+    methods: list[tuple[dict[str, Any], str]] = [
+        ({"name": "dp_fedsgd", "step": 6.0}, "a smaller step or dp_admm"),
+        (CONSENSUS, "dp_fedsgd or dp_admm"),
+    ]
+    for algorithm, instead in methods:
+        changes = {"data": {"dim": 30}, "privacy": {"epsilon": 200.0}, "algorithm": algorithm}
+        told = place.call("account", place.config(with_changes(BAD, changes)), "--json").object["regression"]
+        assert "may run away" in told["warning"], told
+        assert told["warning"].endswith(f"Use {instead}"), told
+
+
 def test_a_deployment_is_warned_before_it_spends(place: Place) -> None:
     """Nothing is measured there, so public facts are all that can warn."""
     changes = {"run": {"mode": "deployment", "seed": None, "ledger": "l.sqlite"}, "data": {"test_fraction": 0.0}}

@@ -1,8 +1,10 @@
 """The scikit-learn classifier: it takes nothing from the data undeclared, and otherwise behaves like any other."""
 
 import math
+import pickle
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,6 +33,7 @@ from privadmm import (
     HuberHinge,
     Logistic,
     Model,
+    load,
 )
 from privadmm.errors import BudgetWarning, ConfigError, PrivadmmError
 from privadmm.optim.graphs import complete, ring
@@ -590,6 +593,19 @@ def test_one_release_of_moments_serves_all_classes() -> None:
     assert releases == [41, 40, 40]
     assert 0.9999 < model.epsilon_ <= 1.0
     assert np.abs(first.weights - others[0].weights).max() > 0
+
+
+def test_a_model_of_several_classes_is_saved_by_class_or_whole(tmp_path: Path) -> None:
+    X3, y3 = three_kinds()
+    model = ADMMClassifier(classes=("c", "a", "b"), row_bound=1.0, epsilon=5.0, parties=3, random_state=0).fit(X3, y3)
+    assert not hasattr(model, "model_")
+    for label, one in zip(model.classes_, model.models_, strict=True):
+        one.save(tmp_path / f"model-{label}.json")
+    parts = [load(tmp_path / f"model-{label}.json") for label in ("c", "a", "b")]
+    best = np.argmax([part.scores(X3) for part in parts], axis=0)
+    assert (model.classes_[best] == model.predict(X3)).all()
+    assert {part.epsilon for part in parts} == {model.epsilon_}
+    assert (pickle.loads(pickle.dumps(model)).predict(X3) == model.predict(X3)).all()
 
 
 def test_every_warm_fit_has_noise_of_its_own() -> None:

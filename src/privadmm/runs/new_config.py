@@ -80,6 +80,11 @@ def from_public(asked: Start, classes: tuple[str, ...] | None, drop: Sequence[st
             f"{declared.label_bound or 1.0:g}), no [data] classes, and labels shifted to a public middle; then compare "
             "it with a constant on public data. Or predict two classes, such as above and below a limit"
         )
+    if len(declared.classes) > 2:
+        raise ConfigError(
+            f"{label!r} has {len(declared.classes)} classes, and the command line trains two: group them into two in "
+            "the file, or use ADMMClassifier(classes=...) in Python, which takes more (docs/python.md)"
+        )
     if classes is not None and set(classes) != set(declared.classes):
         raise ConfigError(f"--classes are {list(classes)}, and {label!r} has {list(declared.classes)}")
     parties = asked.parties or PARTIES
@@ -88,8 +93,8 @@ def from_public(asked: Start, classes: tuple[str, ...] | None, drop: Sequence[st
             parties = len(set(words(table.load((), [column])[column])))
         if asked.parties not in (None, parties):
             raise ConfigError(f"--parties is {asked.parties}, and {column!r} has {parties} values; leave --parties out")
-    pair = declared.classes if classes is None else (classes[0], classes[1])
-    return written(asked, Schema(declared.columns, label, pair, 1.0), parties, declared, inline=True)
+    negative, positive = declared.classes if classes is None else classes
+    return written(asked, Schema(declared.columns, label, (negative, positive), 1.0), parties, declared, inline=True)
 
 
 def from_schema(asked: Start, path: Path, classes: tuple[str, ...] | None, drop: Sequence[str]) -> Made:

@@ -245,6 +245,9 @@ def test_several_classes_are_for_estimators_and_a_number_has_a_recipe(place: Pla
     assert '["light", "mild", "severe"]' in schema.read_text()
     refused = place.call("init", place.path / "c.toml", "--source", path, "--label", "kind", "--public", "--json")
     assert (refused.code, "has 3 classes" in refused.object["message"]) == (2, True), refused.out
+    number = place.call("schema", path, "--label", "x", "--public", "--out", place.path / "number.toml")
+    assert ("privadmm init" in number.out, "data.md#a-number-to-predict" in number.out) == (False, True), number.err
+    assert "label_bound = 8, radius = 8;" in (place.path / "number.toml").read_text()
 
 
 def test_a_missing_column_is_named_with_what_there_is(tmp_path: Path) -> None:

@@ -75,10 +75,10 @@ def from_public(asked: Start, classes: tuple[str, ...] | None, drop: Sequence[st
     if declared.classes is None:
         raise ConfigError(
             f"{label!r} is a number to predict, and no method is recommended for that: with the settings for two "
-            "classes a private regression can do far worse than a constant, so no such config is written. By hand: "
-            '[loss] name = "squared" with label_bound and radius declared (this file\'s labels are within '
-            f"{declared.label_bound or 1.0:g}), no [data] classes, and labels shifted to a public middle; then compare "
-            "it with a constant on public data. Or predict two classes, such as above and below a limit"
+            "classes a private regression can do far worse than a constant, so no such config is written. Copy "
+            "the one of docs/data.md#a-number-to-predict, with label_bound and radius declared (this file's labels are "
+            f"within {declared.label_bound or 1.0:g}) and labels shifted to a public middle; then compare it with a "
+            "constant on public data. Or predict two classes, such as above and below a limit"
         )
     if len(declared.classes) > 2:
         raise ConfigError(
@@ -101,8 +101,8 @@ def from_schema(asked: Start, path: Path, classes: tuple[str, ...] | None, drop:
     """Read no record. If a column of the schema file is left out, the others are listed in the config itself."""
     if classes is None:
         raise ConfigError(
-            "--classes is missing: with --schema say the label's two values, negative first (a number to predict "
-            "has no recommended method; see docs/recommend.md)"
+            "--classes is missing: with --schema say the label's two values, negative first (for a number to "
+            "predict copy the config of docs/data.md#a-number-to-predict)"
         )
     _, entries = load(path)
     column, parties = asked.party_column, asked.parties

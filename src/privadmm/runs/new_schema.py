@@ -182,8 +182,9 @@ def label_of(
         notes.append(Note(name, f"{empty} rows have no label; drop them, training refuses them"))
     if numeric and len(set(values.tolist())) > 2:
         bound = float(max(outward(0.0, float(np.abs(values).max()))))
-        loss = f"[loss] name = 'squared', label_bound = {bound:g}"
-        return None, bound, [*notes, Note(name, f"a number to predict: {loss}; `init` writes none")]
+        loss = f"[loss] name = 'squared', label_bound = {bound:g}, radius = {bound:g}"
+        recipe = "`init` writes no config for it, docs/data.md#a-number-to-predict has one to copy"
+        return None, bound, [*notes, Note(name, f"a number to predict: {loss}; {recipe}")]
     if len(kinds) != 2:
         mixed = ""
         if odd.commas:

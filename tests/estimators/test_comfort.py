@@ -238,6 +238,13 @@ def test_a_plain_twin_decides_alike(kind: str, loss: str) -> None:
     assert gap < (1e-9 if loss == "logistic" else 0.086)
 
 
+def test_a_plain_twin_of_a_loss_without_probabilities_says_that_it_has_none() -> None:
+    model = fitted(loss="huber_hinge", algorithm=DPFedSGD(step=2.0))
+    with pytest.warns(UserWarning, match=r"predict_proba tells nothing.*HuberHinge"):
+        model.to_sklearn()
+    assert not hasattr(model, "predict_proba")
+
+
 def test_a_plain_twin_of_many_classes_and_of_a_regression() -> None:
     A, _ = named_rows()
     kinds = np.array(["lo", "mid", "hi"])[np.digitize(A[:, 0], [-0.5, 0.5])]

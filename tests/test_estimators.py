@@ -103,6 +103,9 @@ def with_cell(value: float) -> np.ndarray:
         ((with_cell(np.inf), Y), "infinity"),
         ((csr_array(with_cell(np.nan)), Y), "NaN"),
         ((X, np.where(np.arange(120) == 5, 2, Y)), "1 of 120 rows hold 1 value.s. that are neither"),
+        ((X, np.where(np.arange(120) == 5, 2, Y)), r"more than two.*classes=\(a, b, c\)"),
+        ((X, np.where(np.arange(120) == 5, None, Y)), "1 of 120 rows have an empty label"),
+        ((X, np.where(np.arange(120) < 2, np.array([None, 2] * 60), Y)), "2 of 120 rows.*some of them are empty"),
         ((X, Y[:-1]), "120 rows and y has 119"),
         ((X, None), "y"),
         ((X[:, 0], Y), "rows and columns"),
@@ -110,7 +113,7 @@ def with_cell(value: float) -> np.ndarray:
         ((X, Y, np.zeros(3)), "groups"),
         ((X, Y, np.array([""] + ["a"] * 119)), "1 of 120 rows are blank"),
     ],
-    ids=["nan", "inf", "sparse", "class", "short", "unlabelled", "1d", "empty", "groups", "blank"],
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_bad_data_are_refused_before_anything_is_fitted(data: tuple[Any, ...], words: str) -> None:
     model = private()

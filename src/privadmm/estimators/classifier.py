@@ -12,7 +12,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import column_or_1d
 
 from privadmm.data.arrays import Floats
-from privadmm.data.raw import labels, numbers
+from privadmm.data.raw import labels, numbers, words
 from privadmm.engine.phases import Algorithm
 from privadmm.errors import ConfigError, DataError, FitWarning
 from privadmm.estimators.account import Account
@@ -22,6 +22,8 @@ from privadmm.optim.graphs import Graph
 from privadmm.optim.losses import LINKED, Loss, link
 from privadmm.optim.regularizers import Regularizer
 from privadmm.runs.model import label_array
+
+MORE = ". If there are more than two, declare all of them: classes=(a, b, c)"
 
 
 def _has_link(estimator: Any) -> bool:
@@ -147,9 +149,13 @@ class ADMMClassifier(ClassifierMixin, ADMMEstimator):  # type: ignore[misc]
             )
         if len(classes) == 2:
             pair = (classes[0], classes[1])
-            self._fit(X, [labels(answers, pair)], pair, groups)
+            self._fit(X, [labels(answers, pair, "y", MORE)], pair, groups)
         elif not np.isin(answers, kinds).all():
-            raise DataError(f"y has labels that are not among the declared classes {list(classes)}")
+            blank = "" in words(answers[~np.isin(answers, kinds)])
+            raise DataError(
+                f"y has labels that are not among the declared classes {list(classes)}"
+                f"{', and some that are empty' if blank else ''}: drop or relabel these rows, or declare their classes"
+            )
         else:
             self._fit(X, [np.where(answers == kind, 1.0, -1.0) for kind in kinds], (False, True), groups)
         self.classes_ = kinds

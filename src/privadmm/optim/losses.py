@@ -8,6 +8,7 @@ Everything is elementwise, on arrays of any shape, and does not overflow.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol
 
@@ -315,6 +316,14 @@ class Debiased(Loss):
         return self.loss.prox(v + y * self.other / k, y, k)
 
 
+# By their names in a config file and in estimators; config/sections.py lists the names once more, without numpy.
+LOSSES: dict[str, Callable[..., Loss]] = {
+    "logistic": Logistic,
+    "half_logistic": HalfLogistic,
+    "huber_hinge": HuberHinge,
+    "squared": Squared,
+    "hinge": Hinge,
+}
 LINKED = (Logistic, HalfLogistic)  # losses whose score tells how likely a class is
 Link = Literal["logistic", "half_logistic"]
 

@@ -77,10 +77,10 @@ class ADMMClassifier(ClassifierMixin, ADMMEstimator):  # type: ignore[misc]
     regularizer   likewise; None is no penalty for the recommended method, and L2(1e-6) for others
     intercept     share of a row's norm that a constant feature takes, in [0, 1); 0 for none
     graph         for algorithms without a coordinator: a Graph, "ring" or "complete"
-    warm_start    start from the model of the last fit. Each fit draws its own noise (two estimators with one
-                  random_state draw the same) and may cost `epsilon` once more. What all fits released, also those
-                  that failed half way, is composed into epsilon_; after a fit that was not private, none is. The fits
-                  agree on delta, adjacency and parties
+    warm_start    start from the model of the last fit; not with the default algorithm, nor another with moments. Each
+                  fit draws its own noise (two estimators with one random_state draw the same) and may cost `epsilon`
+                  once more. What all fits released, also those that failed half way, is composed into epsilon_; after a
+                  fit that was not private, none is. The fits agree on delta, adjacency and parties
     random_state  seed of the simulated noise and of the split; needed
     columns       how many columns each party holds, from left to right, instead of rows: for Sharing(ball=...) with
                   adjacency="person" and its like. All rows of X are then everybody's, and `parties` is not used

@@ -118,7 +118,7 @@ ALGORITHMS = [
     Case("dp_admm-off", DP, graphs.star, OFF),
     Case("dp_admm-half", DP, graphs.star, BUDGET, loss=HalfLogistic()),
     Case("dp_admm-hinge-l1", ROUGH, graphs.star, BUDGET, loss=Hinge(), regularizer=L1(0.01)),
-    Case("dp_admm-squared", DP, graphs.star, BUDGET, loss=Squared(1.0, radius=0.5)),
+    Case("dp_admm-squared", DP, graphs.star, BUDGET, loss=Squared(1.0, radius=1.0)),
     Case("dp_admm-published", PAPER, graphs.star, Target(None, 1e-3), weighting="parties"),
     Case("dvp", DUAL, triangle_tail, BUDGET),
     Case("dvp-off", DUAL, triangle_tail, OFF),

@@ -5,7 +5,8 @@ those that a comment right before them marks,
 
     <!-- not run: WHY -->
 
-and those of the pages in ELSEWHERE. A fence of any kind behind <!-- file: NAME --> is written to that file. Tests that
+and those of the pages in ELSEWHERE. A fence of any kind behind <!-- file: NAME --> is written to that file, and one
+of Python behind <!-- run --> is run in its place among the commands. Tests that
 a reason names have to exist. A line ends with exit code 0, or with the one that its comment names ("exit code 3").
 Indented lines that begin with privadmm show a form, often with words to be replaced: they are not run. Of what is not
 run, every command and option has to exist.
@@ -32,6 +33,7 @@ FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"^    privadmm [^\n]*\n(?:    [^\n]+\n)*", re.MULTILINE)
 MARK = re.compile(r"<!-- not run: ([^>]+?) -->\s*\Z")
 FILE = re.compile(r"<!-- file: ([\w.-]+) -->\s*\Z")
+PYTHON = re.compile(r"<!-- run -->\s*\Z")
 # Pages whose commands are not run from the page, and why.
 ELSEWHERE = {
     "docs/deploy.md": "several machines; tests/deploy/test_joining.py and tests/deploy/test_flower_runs.py run these",
@@ -67,14 +69,21 @@ def blocks_of(page: str, text: str) -> list[Block]:
     blocks = []
     for fence in FENCE.finditer(text):
         if file := FILE.search(text[: fence.start()]):
-            lines = fence[2].replace("\\", r"\\").replace("\n", r"\n")
-            written = f"printf %b {shlex.quote(lines)} > {file[1]}"
+            written = f"{printed(fence[2])} > {file[1]}"
             blocks.append(Block(page, text.count("\n", 0, fence.start()) + 1, written, ""))
+        elif fence[1] == "python" and PYTHON.search(text[: fence.start()]):
+            blocks.append(Block(page, text.count("\n", 0, fence.start()) + 1, f"{printed(fence[2])} | python -", ""))
         elif fence[1] == "sh":
             mark = MARK.search(text[: fence.start()])
             why = mark[1] if mark else ELSEWHERE.get(page, "")
             blocks.append(Block(page, text.count("\n", 0, fence.start()) + 1, fence[2], why))
     return blocks
+
+
+def printed(text: str) -> str:
+    """The command, in one line, that prints this text."""
+    lines = text.replace("\\", r"\\").replace("\n", r"\n")
+    return f"printf %b {shlex.quote(lines)}"
 
 
 def forms_of(page: str, text: str) -> list[Block]:
@@ -194,6 +203,13 @@ def test_a_file_that_a_page_shows_is_written(tmp_path: Path) -> None:
     (block,) = blocks_of("p.md", '<!-- file: a.toml -->\n```toml\n[data]\npath = "it\'s\\\\here"\n```\n')
     assert run([block], tmp_path).returncode == 0
     assert (tmp_path / "a.toml").read_text() == '[data]\npath = "it\'s\\\\here"\n'
+
+
+def test_python_that_a_page_marks_is_run(tmp_path: Path) -> None:
+    shown = '```python\nprint("a")\nraise SystemExit(4)\n```\n'
+    assert blocks_of("p.md", shown) == []
+    (block,) = blocks_of("p.md", f"<!-- run -->\n{shown}")
+    assert "ended with 4" in run([block], tmp_path).stderr
 
 
 def test_a_promised_exit_code_is_compared(tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
 """The scikit-learn classifier: it takes nothing from the data undeclared, and otherwise behaves like any other."""
 
 import math
+import pickle
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,6 +33,7 @@ from privadmm import (
     HuberHinge,
     Logistic,
     Model,
+    load,
 )
 from privadmm.errors import BudgetWarning, ConfigError, PrivadmmError
 from privadmm.optim.graphs import complete, ring
@@ -100,6 +103,9 @@ def with_cell(value: float) -> np.ndarray:
         ((with_cell(np.inf), Y), "infinity"),
         ((csr_array(with_cell(np.nan)), Y), "NaN"),
         ((X, np.where(np.arange(120) == 5, 2, Y)), "1 of 120 rows hold 1 value.s. that are neither"),
+        ((X, np.where(np.arange(120) == 5, 2, Y)), r"more than two.*classes=\(a, b, c\)"),
+        ((X, np.where(np.arange(120) == 5, None, Y)), "1 of 120 rows have an empty label"),
+        ((X, np.where(np.arange(120) < 2, np.array([None, 2] * 60), Y)), "2 of 120 rows.*some of them are empty"),
         ((X, Y[:-1]), "120 rows and y has 119"),
         ((X, None), "y"),
         ((X[:, 0], Y), "rows and columns"),
@@ -107,7 +113,7 @@ def with_cell(value: float) -> np.ndarray:
         ((X, Y, np.zeros(3)), "groups"),
         ((X, Y, np.array([""] + ["a"] * 119)), "1 of 120 rows are blank"),
     ],
-    ids=["nan", "inf", "sparse", "class", "short", "unlabelled", "1d", "empty", "groups", "blank"],
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_bad_data_are_refused_before_anything_is_fitted(data: tuple[Any, ...], words: str) -> None:
     model = private()
@@ -590,6 +596,19 @@ def test_one_release_of_moments_serves_all_classes() -> None:
     assert releases == [41, 40, 40]
     assert 0.9999 < model.epsilon_ <= 1.0
     assert np.abs(first.weights - others[0].weights).max() > 0
+
+
+def test_a_model_of_several_classes_is_saved_by_class_or_whole(tmp_path: Path) -> None:
+    X3, y3 = three_kinds()
+    model = ADMMClassifier(classes=("c", "a", "b"), row_bound=1.0, epsilon=5.0, parties=3, random_state=0).fit(X3, y3)
+    assert not hasattr(model, "model_")
+    for label, one in zip(model.classes_, model.models_, strict=True):
+        one.save(tmp_path / f"model-{label}.json")
+    parts = [load(tmp_path / f"model-{label}.json") for label in ("c", "a", "b")]
+    best = np.argmax([part.scores(X3) for part in parts], axis=0)
+    assert (model.classes_[best] == model.predict(X3)).all()
+    assert {part.epsilon for part in parts} == {model.epsilon_}
+    assert (pickle.loads(pickle.dumps(model)).predict(X3) == model.predict(X3)).all()
 
 
 def test_every_warm_fit_has_noise_of_its_own() -> None:

@@ -77,3 +77,12 @@ def test_the_list_of_released_versions_has_every_pin() -> None:
     assert len(made["components"]) == len(re.findall(r"^\S+==", lock, re.MULTILINE)) > 10
     with pytest.raises(ValueError, match="NAME==VERSION"):
         tool("sbom").sbom("numpy>=2\n")
+
+
+@pytest.mark.parametrize(
+    "page", [*sorted((ROOT / "docs/papers").glob("*.md")), ROOT / "docs/theory.md"], ids=lambda page: page.stem
+)
+def test_files_that_a_page_of_papers_names_are_there(page: Path) -> None:
+    """Named from src/privadmm, or from the repository's own folder."""
+    for name in re.findall(r"`([\w/]+\.py)\b", page.read_text(encoding="utf-8")):
+        assert any((ROOT / folder / name).is_file() for folder in ("src/privadmm", ".")), name

@@ -260,9 +260,13 @@ def test_each_named_party_carries_its_own_cost() -> None:
         ({}, {"parties": 4}, "3 parties .0, 1, 2. and the job has 4"),
         ({"party_epsilon": (1.0, 2.0, 3.0)}, {}, "costs differ.*groups"),
         ({}, {"party_epsilon": (1.0, 2.0, 3.0)}, "costs differ.*groups"),
-        ({}, {"algorithm": None}, "moments map.*warm_start=False"),
-        ({"algorithm": None}, {}, "moments of its own.*warm_start=False"),
-        ({"algorithm": None}, {"algorithm": Centred(FirstOrderConsensus())}, "moments of its own"),
+        ({}, {"algorithm": None}, "without moments.*warm_start=False"),
+        ({"algorithm": None, "warm_start": False}, {}, "moments of its own.*warm_start=False"),
+        (
+            {"algorithm": None, "warm_start": False},
+            {"algorithm": Centred(FirstOrderConsensus())},
+            "moments of its own",
+        ),
         ({}, {"intercept": 0.3}, "3 weights.*4 features"),
     ],
     ids=lambda value: "-".join(map(str, value)) or "plain" if isinstance(value, dict) else "",
@@ -278,6 +282,17 @@ def test_what_does_not_add_up_is_refused(first: dict[str, Any], second: dict[str
     assert np.array_equal(model.models_[0].weights, before["models_"][0].weights)
     model.set_params(warm_start=False).fit(X, Y)  # which is what the message says
     assert len(model.history_) == 1
+
+
+@pytest.mark.parametrize("algorithm", [None, Centred(FirstOrderConsensus())], ids=["default", "moments"])
+def test_moments_are_refused_at_the_first_fit_before_it_is_charged(algorithm: Any) -> None:
+    account = privadmm.Account(epsilon=3.0, delta=DELTA)
+    model = private(algorithm=algorithm, rounds=None, ledger=account)
+    with pytest.raises(ConfigError, match=r"without moments.*DPFedSGD.*warm_start=False"):
+        model.fit(X, Y)
+    assert (dict(privadmm.account(account))["fits"], hasattr(model, "history_")) == (0, False)
+    model.set_params(algorithm=DPFedSGD(step=1.0), rounds=5).fit(X, Y).fit(X, Y)  # which is what the message says
+    assert dict(privadmm.account(account))["fits"] == 2
 
 
 def test_parties_of_unequal_cost_among_which_rows_are_dealt_out_are_refused() -> None:
@@ -487,7 +502,7 @@ def test_nothing_of_an_earlier_fit_stands_beside_a_later_one() -> None:
 
 
 def job_of(start: Any = None, privacy: Any = None, **changes: Any) -> Job:
-    estimator = private(**changes)
+    estimator = private(warm_start=False, **changes)
     return replace_start(estimator._job(np.array([40, 40, 40]), 3, 1, None), start, privacy)
 
 

@@ -139,7 +139,7 @@ REFUSED = [
     ({"privacy": replace(BUDGET, copies=3)}, "two classes"),
     ({"privacy": replace(BUDGET, adjacency="label")}, "no proof"),
     ({"loss": Debiased(Logistic(), 1.0)}, "randomised labels"),
-    ({"loss": Squared(1.0, radius=0.5)}, "two classes"),
+    ({"loss": Squared(1.0, radius=1.0)}, "two classes"),
 ]
 
 

@@ -372,7 +372,7 @@ def test_where_the_papers_conditions_fail_nothing_is_claimed() -> None:
         found, caveat = claim(kind(eta=0.0199, calibration="published", alpha=1.0), two_parties())
         assert found is None
         assert "raise eta" in caveat
-        steep = two_parties(loss=Squared(1.0, radius=0.5))
+        steep = two_parties(loss=Squared(1.0, radius=1.0))
         found, caveat = claim(kind(eta=1.0, calibration="published", alpha=1.0), steep)
         assert found is None
         assert "|loss'| <= 1" in caveat

@@ -158,6 +158,15 @@ def test_audit_prints_what_it_promises(place: Place) -> None:
     assert place.call("audit", place.config(CLEAR)).code == 2
 
 
+def test_an_audit_that_misses_a_planted_bug_says_what_hides_it(place: Place) -> None:
+    for delta, fix in ((1e-6, "delta = 1e-06 hides it: audit a copy of the config that has delta = 0.001"), (0.02, "")):
+        config = place.config(privacy={"delta": delta, "epsilon": 0.1})
+        said = " ".join(place.call("audit", config, "--trials", 1000).out.split())
+        assert "NOT CAUGHT" in said
+        assert (fix or "raise --trials: with few games") in said
+        assert ("hides it" in said) is (fix != "")
+
+
 DEPLOYED = {"mode": "deployment", "seed": None, "ledger": "party.sqlite"}
 
 

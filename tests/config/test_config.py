@@ -174,6 +174,11 @@ CROSS = [
     ),
     ("loss.label_bound", {"name": "squared"}, ["missing", '[loss] name = "squared" (line 14)']),
     ("loss.radius", {"radius": 1}, ["does not go with", '[loss] name = "logistic" (the default)']),
+    (
+        "loss.radius",
+        {"name": "squared", "label_bound": 150, "radius": 60},
+        ["is 60", "[loss] label_bound = 150.0 (line 15)", "at least label_bound", "raise radius"],
+    ),
     ("loss.epsilon", {"epsilon": 1}, ["unknown key", "name, C, width, label_bound, radius", "[privacy]"]),
     ("privacy.epsilon", {"delta": 0.1}, ["missing", '[algorithm] name = "toy_star" (line 9)']),
     ("run.tls_key", {"tls_ca": "a", "tls_cert": "b"}, ["missing", '[run] tls_ca = "a" (line 14)']),

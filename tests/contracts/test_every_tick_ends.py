@@ -62,11 +62,12 @@ def any_inbox(rng: Rng, *shape: int) -> Any:
 
 
 def any_loss(rng: Rng) -> Any:
+    bound, radius = sorted([any_size(rng, 1e-3, 1e3), any_size(rng, 1e-3, 1e3)])
     return [
         Logistic(),
         HalfLogistic(),
         HuberHinge(any_size(rng, 1e-6, 1e3)),
-        Squared(any_size(rng, 1e-3, 1e3), any_size(rng, 1e-3, 1e3)),
+        Squared(bound, radius),
         Debiased(Logistic(), any_size(rng, 1e-6, 50)),
     ][rng.integers(5)]
 

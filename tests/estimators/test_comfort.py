@@ -3,7 +3,7 @@
 import html
 import pickle
 import warnings
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 import pytest
@@ -29,9 +29,11 @@ from privadmm import (
     Sharing,
 )
 from privadmm.algorithms import ALGORITHMS
+from privadmm.config.sections import LossTable, RegularizerTable
 from privadmm.estimators.named import algorithm_of, loss_of, regularizer_of
 from privadmm.optim.graphs import ring
-from privadmm.optim.losses import HalfLogistic, link
+from privadmm.optim.losses import LOSSES, HalfLogistic, link
+from privadmm.optim.regularizers import REGULARIZERS
 from small_runs import rows
 
 X, Y = rows(n=120)
@@ -236,6 +238,25 @@ def test_a_plain_twin_decides_alike(kind: str, loss: str) -> None:
     assert (plain.predict(inside) == model.predict(inside)).all()
     gap = np.abs(plain.predict_proba(inside) - model.predict_proba(inside)).max()
     assert gap < (1e-9 if loss == "logistic" else 0.086)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "table", "of", "keys"),
+    [(LOSSES, LossTable, loss_of, {}), (REGULARIZERS, RegularizerTable, regularizer_of, {"weight": 0.1})],
+    ids=["losses", "regularizers"],
+)
+def test_configs_and_estimators_know_the_same_names(kinds: Any, table: Any, of: Any, keys: dict[str, float]) -> None:
+    names = get_args(get_args(get_type_hints(table, include_extras=True)["name"])[0])
+    assert set(kinds) == set(names)
+    for name in set(names) - {"squared"}:  # which is a regressor's
+        assert type(of({"name": name, **keys})) is kinds[name]
+
+
+def test_a_plain_twin_of_a_loss_without_probabilities_says_that_it_has_none() -> None:
+    model = fitted(loss="huber_hinge", algorithm=DPFedSGD(step=2.0))
+    with pytest.warns(UserWarning, match=r"predict_proba tells nothing.*HuberHinge"):
+        model.to_sklearn()
+    assert not hasattr(model, "predict_proba")
 
 
 def test_a_plain_twin_of_many_classes_and_of_a_regression() -> None:

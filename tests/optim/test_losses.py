@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privadmm.errors import ConfigError
-from privadmm.optim.losses import Debiased, HalfLogistic, Hinge, HuberHinge, Logistic, Squared
+from privadmm.optim.losses import Debiased, HalfLogistic, Hinge, HuberHinge, Logistic, Loss, Squared
 
 SMOOTH = [
     Logistic(),
@@ -76,14 +76,39 @@ def test_a_constant_that_is_too_small_is_found(name):
         [check_constants(loss, m, 1.0, -1.0) for m in np.linspace(-5, 5, 101)]
 
 
-@pytest.mark.parametrize("loss", ALL, ids=repr)
-def test_the_constants_are_attained(loss):
-    """The constants are tight: none could be halved."""
-    m = np.linspace(-5, 5, 20_001) if loss.classification else np.array([-5.0, 5.0])
+def check_attained(loss):
+    far = np.geomspace(5, 1e4, 2_001)  # where a loss may come near its slope only
+    near = np.linspace(-5, 5, 20_001)
+    m = np.concatenate([-far, near, far]) if loss.classification else np.array([-5.0, 5.0])
     y = np.full_like(m, 1.0 if loss.classification else 2.0)
     assert np.abs(loss.deriv(m, y)).max() >= 0.99 * loss.lipschitz
     if math.isfinite(loss.smoothness):
         assert loss.curv(m, y).max() >= 0.99 * loss.smoothness
+
+
+@pytest.mark.parametrize("loss", ALL, ids=repr)
+def test_the_constants_are_attained(loss):
+    """The constants are tight: none could be halved."""
+    check_attained(loss)
+
+
+class Slow(Loss):
+    """sqrt(1 + (1 - t)^2) - 1, whose slope is 0.98 at t = -5 and 1 only in the limit."""
+
+    lipschitz, smoothness = 1.0, 1.0
+
+    def deriv(self, m, y):
+        return -y * (1 - y * m) / np.hypot(1, 1 - y * m)
+
+    def curv(self, m, y):
+        return np.hypot(1, 1 - y * m) ** -3.0
+
+
+def test_a_slope_that_is_reached_far_out_is_attained_and_a_constant_of_twice_its_size_is_not():
+    check_attained(Slow())
+    for name in ("lipschitz", "smoothness"):
+        with pytest.raises(AssertionError):
+            check_attained(type("Wrong", (Slow,), {name: 2.0})())
 
 
 @pytest.mark.parametrize("loss", ALL, ids=repr)
@@ -177,6 +202,7 @@ def test_squared_needs_a_declared_radius_before_it_has_a_constant():
         (lambda: HuberHinge(math.nan), "h must"),
         (lambda: Squared(label_bound=0.0), "label_bound"),
         (lambda: Squared(1.0, radius=-1.0), "radius"),
+        (lambda: Squared(150.0, radius=60.0), "radius = 60 is below label_bound = 150.*at least label_bound"),
     ],
 )
 def test_senseless_parameters_are_refused(make, word):

@@ -15,7 +15,7 @@ LOSSES = [
     HuberHinge(1e-3),
     Hinge(),
     Squared(1.0),
-    Squared(1.0, radius=0.5),
+    Squared(1.0, radius=1.0),
     Debiased(Logistic(), 0.5),
 ]
 numbers = st.one_of(st.floats(-5, 5), st.floats(-1e5, 1e5), st.sampled_from([0.0, 1.0, -1.0, 1.5]))

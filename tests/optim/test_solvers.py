@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.sparse import csr_array
@@ -98,7 +98,7 @@ def test_agrees_with_scipy(loss, sparse):
 
 @settings(max_examples=60, deadline=None)
 @given(
-    loss=st.sampled_from([*LOSSES, HuberHinge(0.05), Squared(1.0, radius=0.5)]),
+    loss=st.sampled_from([*LOSSES, HuberHinge(0.05), Squared(1.0, radius=1.0)]),
     m=st.sampled_from([1, 2, 5, 6, 7, 40]),
     dim=st.sampled_from([1, 2, 6]),
     kind=st.sampled_from(["mixed", "separable", "same label", "zero rows", "one row", "one-hot"]),
@@ -109,8 +109,6 @@ def test_agrees_with_scipy(loss, sparse):
 )
 def test_the_gradient_is_as_small_as_promised(loss, m, dim, kind, C, quadratic, far, sparse):
     """From any start and anchor, near or far."""
-    # Labels beyond its radius pull for ever: at weights of C/quadratic the scores' own rounding exceeds the tolerance.
-    assume(loss != Squared(1.0, radius=0.5) or C / quadratic < 1e6)
     X, y = normal(m, dim), np.where(normal(m, seed=2) > 0, 1.0, -1.0)
     if kind == "separable":
         y = np.where(X[:, 0] > 0, 1.0, -1.0)

@@ -80,7 +80,7 @@ def no_bar(done: int, total: int) -> None: ...
     [
         (Logistic(), L2(0.01), 1e-12),
         (Debiased(Logistic(), 1.0), L2(0.01), 1e-12),
-        (Squared(1.0, radius=0.5), ElasticNet(0.05), 1e-6),
+        (Squared(1.0, radius=1.0), ElasticNet(0.05), 1e-6),
         (Hinge(), L2(0.01), 3e-5),
         (Hinge(), L1(0.01), 3e-5),
     ],
@@ -106,7 +106,7 @@ def test_the_optimum_is_a_lower_bound_that_is_nearly_attained(
 
 def test_what_has_no_optimum_is_an_error_that_says_what_to_do() -> None:
     with pytest.raises(ToleranceError, match="weight above 0"):
-        optimum(Local(public(loss=Squared(1.0, radius=0.5), regularizer=L2(0.0)), separable()))
+        optimum(Local(public(loss=Debiased(Logistic(), 1.0), regularizer=L2(0.0)), separable()))
     with pytest.raises(ConfigError, match="not convex"):
         optimum(Local(public(loss=Debiased(HalfLogistic(), 1.0)), records()))
 

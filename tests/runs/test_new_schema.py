@@ -205,6 +205,7 @@ def test_columns_can_be_dropped_and_more_categories_allowed(patients: Path) -> N
         (["1", "-1"], ("-1", "1"), None),
         (["10", "9"], ("9", "10"), None),
         (["True", "False"], ("False", "True"), None),
+        (["light", "mild", "severe"], ("light", "mild", "severe"), None),
         (["1.5", "-7", "3"], None, 7.0),
     ],
 )
@@ -220,7 +221,6 @@ def test_classes_are_in_order_and_numbers_are_bounded(
 @pytest.mark.parametrize(
     ("columns", "label", "words"),
     [
-        ({"x": lambda row: row % 9, "y": lambda row: "abc"[row % 3]}, "y", "3 different values"),
         ({"x": lambda row: row % 9, "y": lambda row: "a"}, "y", "1 different values"),
         ({"x": lambda row: row % 9, "y": lambda row: row % 2}, "z", "column 'z' is missing"),
         ({"x": lambda row: "same", "y": lambda row: row % 2}, "y", "no column is left"),
@@ -231,6 +231,23 @@ def test_what_cannot_be_declared_is_refused(columns: Any, label: str, words: str
     path.write_text(table(**columns))
     with pytest.raises(DataError, match=rf"data\.csv: .*{words}"):
         declare(path, label)
+
+
+def test_several_classes_are_for_estimators_and_a_number_has_a_recipe(place: Place) -> None:
+    path, schema = place.path / "data.csv", place.path / "schema.toml"
+    path.write_text(table(x=lambda row: row % 9, kind=lambda row: ["light", "mild", "severe"][row % 3]))
+    with pytest.raises(DataError, match=r"3 different values.*up to 2, --most"):
+        declare(path, "kind", most=2)
+    (note,) = [note.text for note in declare(path, "kind").notes if note.column == "kind"]
+    assert note.startswith("3 classes: the command line trains two")
+    said = place.call("schema", path, "--label", "kind", "--public", "--out", schema)
+    assert (said.code, "privadmm init" in said.out, "ADMMClassifier" in said.out) == (0, False, True), said.err
+    assert '["light", "mild", "severe"]' in schema.read_text()
+    refused = place.call("init", place.path / "c.toml", "--source", path, "--label", "kind", "--public", "--json")
+    assert (refused.code, "has 3 classes" in refused.object["message"]) == (2, True), refused.out
+    number = place.call("schema", path, "--label", "x", "--public", "--out", place.path / "number.toml")
+    assert ("privadmm init" in number.out, "data.md#a-number-to-predict" in number.out) == (False, True), number.err
+    assert "label_bound = 8, radius = 8;" in (place.path / "number.toml").read_text()
 
 
 def test_a_missing_column_is_named_with_what_there_is(tmp_path: Path) -> None:

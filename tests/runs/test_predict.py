@@ -264,7 +264,7 @@ def test_a_regression_predicts_scores(place: Place) -> None:
     data = {"source": "data.csv", "label": "y", "classes": None}
     place.run(with_changes(CLEAR, {**squared, "data": data}))
     said = place.call("predict", place.out, place.path / "data.csv")
-    assert said.out.splitlines()[0] == "score"
+    assert said.out.splitlines()[0] == "predicted_y"
 
 
 def test_the_embedded_data_bring_their_schema(place: Place) -> None:

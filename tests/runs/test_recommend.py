@@ -383,7 +383,8 @@ def test_the_strips_of_a_frontier_are_its_verdicts(records: int, parties: int) -
 def test_the_commands_agree_with_the_functions(place: Place) -> None:
     given = ("--records", 800, "--parties", 10)
     found = place.call("recommend", *given, "--epsilon", 0.5, "--json").object
-    assert found == json.loads(json.dumps(recommend(told(800, 10)).table))
+    summed = recommend(replace(told(800, 10), sum=SecureSum()))
+    assert found == json.loads(json.dumps(summed.table))
     traced = place.call("frontier", *given, "--epsilons", "0.5,1", "--out", place.out, "--json").object
     assert traced == json.loads(json.dumps(frontier(told(800, 10), (0.5, 1.0))))
     assert json.loads((place.out / "frontier.json").read_text()) == traced
@@ -443,7 +444,26 @@ def test_account_says_why_there_is_no_outlook(place: Place) -> None:
     assert "hold columns" in columns["not_expected"]
 
 
-@pytest.mark.parametrize(("records", "verdict"), [(90_000, "good"), (5_000, "thin")])
+@pytest.mark.parametrize(("parties", "sums"), [(2, "local"), (3, "secure"), (10, "secure")])
+def test_recommend_judges_what_init_would_write_and_tells_of_own_noise(parties: int, sums: str, place: Place) -> None:
+    source = place.path / "p.csv"
+    source.write_text("age,ill\n" + "".join(f"{row % 60},{row % 2}\n" for row in range(99)))
+    given = ("--records", 800, "--parties", parties, "--epsilon", 0.5)
+    found = place.call("recommend", *given, "--json").object
+    init = ("init", place.path / "c.toml", "--source", source, "--label", "ill", "--public")
+    written = place.call(*init, *given, "--json").object["recommended"]
+    assert (found["sum"], found["expected"], found["with_own_noise"]) == (
+        *(sums, written["expected"]),
+        written["with_own_noise"],
+    )
+    if sums == "secure":
+        own = recommend(told(800, parties)).expected
+        assert found["with_own_noise"]["noise_to_signal"] == pytest.approx(own.noise_to_signal)
+        shown = " ".join(place.call("recommend", *given).out.split())
+        assert f"own noise if each party added its own instead, {own.noise_to_signal:.2g} times" in shown
+
+
+@pytest.mark.parametrize(("records", "verdict"), [(90_000, "good"), (3_000, "thin")])
 def test_good_news_has_a_line_too(records: int, verdict: str, place: Place) -> None:
     shown = place.call("recommend", "--records", records, "--parties", 10, "--epsilon", 0.5).out
     assert any(line.split()[:2] == ["verdict", f"{verdict}:"] for line in shown.splitlines())

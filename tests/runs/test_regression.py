@@ -1,12 +1,13 @@
 """A regression with too much noise to beat a constant warns: before it, by public facts, and after a simulation."""
 
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from privadmm import ADMMRegressor, FitWarning
+from privadmm import ADMMRegressor, DPFedSGD, FitWarning
 from small_runs import PRIVATE, Place, no_plots, result, with_changes
 
 N, BOUND = 600, 4.0
@@ -78,7 +79,9 @@ def test_a_fit_with_so_small_an_epsilon_warns_too(epsilon: float) -> None:
         **{"label_bound": BOUND, "radius": BOUND, "row_bound": 3.0, "epsilon": epsilon, "parties": 3},
         **{"algorithm": "first_order_consensus", "rounds": 40, "random_state": 0},
     )
-    with pytest.warns(FitWarning, match=r"predictions are (worse|hardly better) than a constant"):
+    with pytest.warns(
+        FitWarning, match=r"predictions are (worse|hardly better) than a constant.*Try algorithm dp_fedsgd"
+    ):
         model.fit(X, X @ np.array([1.0, -0.5, 0.3]))
 
 
@@ -97,6 +100,37 @@ def test_a_method_that_runs_away_where_rows_share_a_direction_warns(place: Place
         assert ("may run away" in (told["warning"] or ""), told["learned"] > 0.9) == (bad, not bad), told
         assert place.train(config, out=place.path / f"out-{bad}").code == 0
         assert (result(place.path / f"out-{bad}")["evaluation"]["r2"] < 0) is bad
+
+
+def test_a_method_that_runs_away_is_not_advised_again(place: Place) -> None:
+    methods: list[tuple[dict[str, Any], str]] = [
+        ({"name": "dp_fedsgd", "step": 6.0}, "a smaller step or dp_admm"),
+        (CONSENSUS, "dp_fedsgd or dp_admm"),
+    ]
+    for algorithm, instead in methods:
+        changes = {"data": {"dim": 30}, "privacy": {"epsilon": 200.0}, "algorithm": algorithm}
+        told = place.call("account", place.config(with_changes(BAD, changes)), "--json").object["regression"]
+        assert "may run away" in told["warning"], told
+        assert told["warning"].endswith(f"Use {instead}"), told
+
+
+def test_who_uses_dp_fedsgd_is_not_told_to_try_it(place: Place) -> None:
+    said = " ".join(place.train(place.config(BAD)).out.split())
+    assert ("worse than a constant" in said, "Use more rows" in said, "Try algorithm" in said) == (True, True, False)
+
+
+def test_the_method_that_is_named_for_numbers_does_better_than_the_default() -> None:
+    """As docs/choosing.md has it, on other rows."""
+    rng = np.random.default_rng(1)
+    X, noise = rng.normal(size=(4000, 8)), rng.normal(size=4000)
+    y = 50 * X @ np.full(8, 8**-0.5) + 30 * noise
+    found = []
+    for changes in ({}, {"algorithm": DPFedSGD(step=1.0), "rounds": 30}):
+        model = ADMMRegressor(label_bound=150.0, row_bound=3.0, epsilon=1.0, random_state=0, **changes)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found.append(model.fit(X[:3200], y[:3200]).evaluate(X[3200:], y[3200:])["r2"])
+    assert found[0] < 0 < 0.2 < found[1], found
 
 
 def test_a_deployment_is_warned_before_it_spends(place: Place) -> None:

@@ -1,6 +1,7 @@
 """`privadmm recommend`, `frontier` and `scale`: what to expect of a method, from public facts. None touches data."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,12 +29,18 @@ def recommend(
     signal: Signal = None,
     as_json: AsJson = False,
 ) -> None:
-    """Recommend method, rounds and encoding for two classes, and say whether data of this size can stand the noise."""
+    """Recommend method, rounds and encoding for two classes, and say whether data of this size can stand the noise.
+
+    Without a config the verdict is that of secure sums, from three parties on; each party's own noise stands beside it.
+    """
     from privadmm.cli.views import advice
     from privadmm.runs.recommend import SIGNAL
     from privadmm.runs.recommend import recommend as advise
 
-    result = advise(known(config, records, parties, epsilon, delta), SIGNAL if signal is None else signal).table
+    facts = known(config, records, parties, epsilon, delta)
+    if config is None:  # judged as the config that `init` would write; a config says itself how it sums
+        facts = replace(facts, sum=facts.instead)
+    result = advise(facts, SIGNAL if signal is None else signal).table
     emit(json.dumps(result) if as_json else advice.recommendation(result))
 
 

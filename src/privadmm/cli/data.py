@@ -129,7 +129,7 @@ def predict(
     fitted = Model.load(model)
     rows = fitted.read(file, keep=keep or (), extra=extra)  # type: ignore[arg-type]
     scores, predicted = fitted.scores(rows.X), fitted.predict(rows.X)
-    text = as_csv(rows, scores, None if fitted.frame.classes is None else predicted)
+    text = as_csv(rows, scores, None if fitted.frame.classes is None else predicted, fitted.frame.label)
     if out is not None:
         write(out, text)
     told = [*notices(fitted.epsilon is not None, fitted.mode), *fitted.caveats]

@@ -30,8 +30,8 @@ from privadmm.engine.public import Public
 from privadmm.errors import ConfigError, DataError
 from privadmm.optim import graphs
 from privadmm.optim.graphs import Graph
-from privadmm.optim.losses import Debiased, HalfLogistic, Hinge, HuberHinge, Logistic, Loss, Squared
-from privadmm.optim.regularizers import L1, L2, ElasticNet, Regularizer
+from privadmm.optim.losses import LOSSES, Debiased, HuberHinge, Loss, Squared
+from privadmm.optim.regularizers import REGULARIZERS, ElasticNet, Regularizer
 from privadmm.privacy.calibration import NoPrivacy, Target
 from privadmm.privacy.ledger import Asked
 from privadmm.privacy.mechanisms import Deployment, Noise, Simulation
@@ -83,24 +83,20 @@ def loss(config: Config) -> Loss:
 def plain_loss(config: Config) -> Loss:
     table = config.loss
     match table.name:
-        case "logistic":
-            return Logistic()
-        case "half_logistic":
-            return HalfLogistic()
         case "huber_hinge":
             return HuberHinge(table.width)
-        case "hinge":
-            return Hinge()
         case "squared":
             assert table.label_bound is not None, "it is required beside this name"
             return Squared(table.label_bound, table.radius)
+        case name:
+            return LOSSES[name]()
 
 
 def regularizer(config: Config) -> Regularizer:
     table = config.regularizer
     if table.name == "elastic_net":
         return ElasticNet(table.weight, table.l1_ratio)
-    return L2(table.weight) if table.name == "l2" else L1(table.weight)
+    return REGULARIZERS[table.name](table.weight)
 
 
 def graph(config: Config, parties: int) -> Graph:

@@ -92,6 +92,12 @@ def _check_classes(data: DataTable, loss: LossTable, to: Complaints) -> None:
         to.missing("data", "classes", to.named("loss", "name"))
 
 
+def _check_radius(loss: LossTable, to: Complaints) -> None:
+    if loss.radius is not None and loss.label_bound is not None and loss.radius < loss.label_bound:
+        allowed = "at least label_bound, or labels between them draw predictions away without end"
+        to.clash("loss", "radius", to.named("loss", "label_bound"), allowed, "raise radius")
+
+
 def _check_count(parties: PartiesTable, to: Complaints) -> None:
     if parties.known is None and parties.column is None:
         to.missing("parties", "count", to.named("parties", "split"))
@@ -287,7 +293,7 @@ def _check_leave(
 
 # A check takes, by name, the sections that it compares, and `to`, which collects its complaints.
 CHECKS: tuple[Callable[..., None], ...] = (
-    *(_check_source, _check_classes, _check_count, _check_records),
+    *(_check_source, _check_classes, _check_radius, _check_count, _check_records),
     *(_check_files, check_declared),
     *(_check_edges, _check_topology, _check_epsilon, _check_labels, _check_sum, _check_run, _check_tls, _check_leave),
     _check_evaluation,

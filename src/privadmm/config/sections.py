@@ -227,7 +227,10 @@ class LossTable:
         float | None, Gt(0), When("name", "squared", required=True), Doc("labels are clipped to this size")
     ] = None
     radius: Annotated[
-        float | None, Gt(0), When("name", "squared"), Doc("declared bound on the margin; private methods need it")
+        float | None,
+        Gt(0),
+        When("name", "squared"),
+        Doc("how large a prediction may be, at least label_bound; private methods need it"),
     ] = None
 
 

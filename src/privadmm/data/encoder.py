@@ -152,9 +152,13 @@ def _one_by_one(encoder: Encoder, rows: Iterable[Mapping[str, Any]], extra: Extr
     return table
 
 
-def as_csv(rows: RawRows, scores: Floats, predictions: NDArray[Any] | None) -> str:
-    """A line for each row, in order: the kept columns, the score, and the class if there are classes."""
-    columns: dict[str, Any] = {**rows.kept, "score": map(repr, scores.tolist())}
+def as_csv(rows: RawRows, scores: Floats, predictions: NDArray[Any] | None, label: str | None = None) -> str:
+    """A line for each row, in order: the kept columns, the score, and the class if there are classes.
+
+    Without classes the score is the number that was to be predicted, and its column is named after the label.
+    """
+    number = "prediction" if label is None else f"predicted_{label}"
+    columns: dict[str, Any] = {**rows.kept, number if predictions is None else "score": map(repr, scores.tolist())}
     if predictions is not None:
         columns["prediction"] = predictions.tolist()
     text = io.StringIO()

@@ -23,11 +23,11 @@ DROP_OR_DEFAULT = (
 )
 
 
-def labels(values: NDArray[Any], classes: Sequence[ClassName], name: str = "label") -> Floats:
+def labels(values: NDArray[Any], classes: Sequence[ClassName], name: str = "label", more: str = "") -> Floats:
     """-1 for the first class and +1 for the second; anything else is refused.
 
     Blanks around a word do not count, and numbers are compared as numbers: "1", "+1", 1 and 1.0 are one class; true and
-    false are 1 and 0.
+    false are 1 and 0. `more` is what an error adds for values that are not empty: how to declare further classes.
     """
     classes = class_pair(classes)
     signs = {_token(_word(classes[0])): -1.0, _token(_word(classes[1])): 1.0}
@@ -39,11 +39,16 @@ def labels(values: NDArray[Any], classes: Sequence[ClassName], name: str = "labe
     sign_of = {word: signs.get(_token(word), 0.0) for word in set(cells)}
     y: Floats = np.fromiter(map(sign_of.__getitem__, cells), np.float64, len(cells))[place]
     if other := int(np.count_nonzero(y == 0)):
-        kinds = list(sign_of.values()).count(0)
+        kinds, either = list(sign_of.values()).count(0), f"{classes[0]!r} (negative) nor {classes[1]!r} (positive)"
+        if kinds == 1 and sign_of.get("") == 0:
+            raise DataError(
+                f"label column {name!r}: {other} of {len(y)} rows have an empty label, neither {either}; drop these "
+                "rows, or fill in their labels"
+            )
+        blank = "; some of them are empty" if sign_of.get("") == 0 else ""
         raise DataError(
-            f"label column {name!r}: {other} of {len(y)} rows hold {kinds} value(s) that are neither "
-            f"{classes[0]!r} (negative) nor {classes[1]!r} (positive); "
-            "drop or relabel these rows, or declare the two classes as the data spell them"
+            f"label column {name!r}: {other} of {len(y)} rows hold {kinds} value(s) that are neither {either}{blank}; "
+            f"drop or relabel these rows, or declare the two classes as the data spell them{more}"
         )
     return y
 

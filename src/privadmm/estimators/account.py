@@ -390,7 +390,7 @@ class Series:
         return (
             f"clones of one estimator are being fitted, as a search or a cross-validation does: a fit costs epsilon = "
             f"{printed(cost(one, delta))}, and {known}. What counts is the total of all fits on these records, and "
-            'nobody counts it: give ledger=Account(epsilon=..., delta=...) or ledger="fits.ledger"'
+            'nobody counts it: give ledger=Account(epsilon=..., delta=..., path="fits.ledger")'
         )
 
     def __reduce__(self) -> Any:

@@ -12,7 +12,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import column_or_1d
 
 from privadmm.data.arrays import Floats
-from privadmm.data.raw import labels, numbers
+from privadmm.data.raw import labels, numbers, words
 from privadmm.engine.phases import Algorithm
 from privadmm.errors import ConfigError, DataError, FitWarning
 from privadmm.estimators.account import Account
@@ -22,6 +22,8 @@ from privadmm.optim.graphs import Graph
 from privadmm.optim.losses import LINKED, Loss, link
 from privadmm.optim.regularizers import Regularizer
 from privadmm.runs.model import label_array
+
+MORE = ". If there are more than two, declare all of them: classes=(a, b, c)"
 
 
 def _has_link(estimator: Any) -> bool:
@@ -75,10 +77,10 @@ class ADMMClassifier(ClassifierMixin, ADMMEstimator):  # type: ignore[misc]
     regularizer   likewise; None is no penalty for the recommended method, and L2(1e-6) for others
     intercept     share of a row's norm that a constant feature takes, in [0, 1); 0 for none
     graph         for algorithms without a coordinator: a Graph, "ring" or "complete"
-    warm_start    start from the model of the last fit. Each fit draws its own noise (two estimators with one
-                  random_state draw the same) and may cost `epsilon` once more. What all fits released, also those
-                  that failed half way, is composed into epsilon_; after a fit that was not private, none is. The fits
-                  agree on delta, adjacency and parties
+    warm_start    start from the model of the last fit; not with the default algorithm, nor another with moments. Each
+                  fit draws its own noise (two estimators with one random_state draw the same) and may cost `epsilon`
+                  once more. What all fits released, also those that failed half way, is composed into epsilon_; after a
+                  fit that was not private, none is. The fits agree on delta, adjacency and parties
     random_state  seed of the simulated noise and of the split; needed
     columns       how many columns each party holds, from left to right, instead of rows: for Sharing(ball=...) with
                   adjacency="person" and its like. All rows of X are then everybody's, and `parties` is not used
@@ -147,9 +149,13 @@ class ADMMClassifier(ClassifierMixin, ADMMEstimator):  # type: ignore[misc]
             )
         if len(classes) == 2:
             pair = (classes[0], classes[1])
-            self._fit(X, [labels(answers, pair)], pair, groups)
+            self._fit(X, [labels(answers, pair, "y", MORE)], pair, groups)
         elif not np.isin(answers, kinds).all():
-            raise DataError(f"y has labels that are not among the declared classes {list(classes)}")
+            blank = "" in words(answers[~np.isin(answers, kinds)])
+            raise DataError(
+                f"y has labels that are not among the declared classes {list(classes)}"
+                f"{', and some that are empty' if blank else ''}: drop or relabel these rows, or declare their classes"
+            )
         else:
             self._fit(X, [np.where(answers == kind, 1.0, -1.0) for kind in kinds], (False, True), groups)
         self.classes_ = kinds

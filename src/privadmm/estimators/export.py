@@ -13,7 +13,7 @@ from sklearn.preprocessing import LabelBinarizer, Normalizer, StandardScaler
 
 from privadmm.data.arrays import Floats
 from privadmm.errors import ConfigError
-from privadmm.optim.losses import Logistic, Loss
+from privadmm.optim.losses import LINKED, Logistic, Loss
 from privadmm.runs.model import Model
 from privadmm.runs.refits import coefficients
 
@@ -21,12 +21,13 @@ from privadmm.runs.refits import coefficients
 def plain(models: Sequence[Model], classes: Any, loss: Loss) -> Any:
     """The plain twin: a linear model, behind a scaler and a normaliser where the method released moments."""
     if classes is not None and not isinstance(loss, Logistic):
-        warnings.warn(
-            "the model was not trained with the logistic loss: the plain LogisticRegression decides alike, but its "
-            "predict_proba is further from 1/2 than that of the estimator (by up to 0.086 for the half-logistic loss)",
-            UserWarning,
-            stacklevel=3,
+        alike = "the model was not trained with the logistic loss: the plain LogisticRegression decides alike, but "
+        chances = (
+            "its predict_proba is further from 1/2 than that of the estimator, by up to 0.086"
+            if isinstance(loss, LINKED)
+            else f"its predict_proba tells nothing: scores of {type(loss).__name__} say which class, not how likely"
         )
+        warnings.warn(alike + chances, UserWarning, stacklevel=3)
     frame, map = models[0].frame, models[0].features
     if map is None:
         linear = coefficients(models)

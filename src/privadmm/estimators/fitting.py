@@ -52,7 +52,7 @@ from privadmm.privacy.sums import SecureSum
 from privadmm.runs.ending import model_of
 from privadmm.runs.model import Model
 from privadmm.runs.recommend import warnings_of
-from privadmm.runs.refits import Fit, coefficients, cost, starts_of
+from privadmm.runs.refits import NO_START, Fit, coefficients, cost, starts_of
 
 
 class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
@@ -248,6 +248,8 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
     def _job(self, sizes: Ints, dim: int, copies: int, start: Start | None, columns: tuple[int, ...] = ()) -> Job:
         named = algorithm_of(self.algorithm)
         algorithm = named or Centred(FirstOrderConsensus())
+        if self.warm_start and isinstance(algorithm, Centred):  # also at the first fit, before it is charged
+            raise ConfigError(NO_START)
         privacy: Target | NoPrivacy = NoPrivacy("no epsilon was asked for")
         shares = epsilons(self.party_epsilon)
         asked = self.epsilon is not None or bool(shares)

@@ -11,16 +11,10 @@ from privadmm.engine.phases import Algorithm
 from privadmm.errors import ConfigError, did_you_mean, listed, show
 from privadmm.optim import graphs
 from privadmm.optim.graphs import Graph
-from privadmm.optim.losses import HalfLogistic, Hinge, HuberHinge, Logistic, Loss
-from privadmm.optim.regularizers import L1, L2, ElasticNet, Regularizer
+from privadmm.optim.losses import LOSSES, Loss, Squared
+from privadmm.optim.regularizers import REGULARIZERS, Regularizer
 
-LOSSES: dict[str, Callable[..., Any]] = {
-    "logistic": Logistic,
-    "half_logistic": HalfLogistic,
-    "huber_hinge": HuberHinge,
-    "hinge": Hinge,
-}
-REGULARIZERS: dict[str, Callable[..., Any]] = {"l2": L2, "l1": L1, "elastic_net": ElasticNet}
+CLASSIFIERS = {name: kind for name, kind in LOSSES.items() if kind is not Squared}
 GRAPHS: dict[str, Callable[[int], Graph]] = {"star": graphs.star, "ring": graphs.ring, "complete": graphs.complete}
 
 
@@ -34,7 +28,7 @@ def algorithm_of(value: Any) -> Algorithm | None:
 def loss_of(value: Any) -> Loss | None:
     if value == "squared":
         raise ConfigError('loss = "squared" is a regression\'s: use ADMMRegressor(label_bound=...)')
-    return part(value, "loss", LOSSES, ("lipschitz", "deriv", "classification"))  # type: ignore[no-any-return]
+    return part(value, "loss", CLASSIFIERS, ("lipschitz", "deriv", "classification"))  # type: ignore[no-any-return]
 
 
 def regularizer_of(value: Any) -> Regularizer | None:

@@ -25,9 +25,11 @@ from privadmm.runs.measures import evaluated_numbers, worse_than_constant
 class ADMMRegressor(RegressorMixin, ADMMEstimator):  # type: ignore[misc]
     """Least squares over parties that share no record: ADMMClassifier's arguments, and two bounds of the target.
 
+    The default method is set for two classes. For numbers try algorithm=DPFedSGD(step=1.0), rounds=30 first.
+
     label_bound   y is clipped to [-label_bound, label_bound]; declared, like row_bound
     radius        beyond this prediction the squared loss goes on straight, so that its derivative is bounded; private
-                  methods need it, and label_bound if None
+                  methods need it. At least label_bound, and label_bound if None
     """
 
     def __init__(
@@ -73,7 +75,7 @@ class ADMMRegressor(RegressorMixin, ADMMEstimator):  # type: ignore[misc]
     def _warn_worse(self, X: Any, y: Floats) -> None:
         """Warn where the noise makes predictions worse than a constant, which a simulation may see."""
         figures = evaluated_numbers(self.models_[0].scores(X), y, "the rows that were fitted")
-        if (problem := worse_than_constant(figures, self.secure_sum)) is not None:
+        if (problem := worse_than_constant(figures, self.secure_sum, self.models_[0].algorithm)) is not None:
             warnings.warn(problem, FitWarning, stacklevel=3)
 
     def _invented(self, X: Floats, rng: np.random.Generator) -> Floats:

@@ -8,6 +8,7 @@ Everything is elementwise, on arrays of any shape, and does not overflow.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol
 
@@ -201,7 +202,9 @@ class Squared(Loss):
     """(m - y)^2 / 2 with labels clipped to the declared |y| <= label_bound, and straight beyond |m| = radius.
 
     The derivative is clip(m, radius) - clip(y, label_bound): with a declared radius it is bounded by their sum for
-    every m, whatever the weights. Without one it is unbounded, and private methods refuse the loss.
+    every m, whatever the weights. Without one it is unbounded, and private methods refuse the loss. A radius below
+    label_bound is refused: the derivative would never change its sign for a label between them, and the loss would have
+    no minimum.
     """
 
     label_bound: float = 1.0
@@ -215,6 +218,11 @@ class Squared(Loss):
         check_positive(label_bound=self.label_bound)
         if self.radius is not None:
             check_positive(radius=self.radius)
+            if self.radius < self.label_bound:
+                raise ConfigError(
+                    f"radius = {self.radius:g} is below label_bound = {self.label_bound:g}: labels between them would "
+                    "draw predictions away without end. Declare a radius of at least label_bound"
+                )
 
     @property
     def lipschitz(self) -> float:
@@ -310,6 +318,14 @@ class Debiased(Loss):
         return self.loss.prox(v + y * self.other / k, y, k)
 
 
+# By their names in a config file and in estimators; config/sections.py lists the names once more, without numpy.
+LOSSES: dict[str, Callable[..., Loss]] = {
+    "logistic": Logistic,
+    "half_logistic": HalfLogistic,
+    "huber_hinge": HuberHinge,
+    "squared": Squared,
+    "hinge": Hinge,
+}
 LINKED = (Logistic, HalfLogistic)  # losses whose score tells how likely a class is
 Link = Literal["logistic", "half_logistic"]
 

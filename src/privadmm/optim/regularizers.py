@@ -7,6 +7,7 @@ the prox of the rest, if there is any. An intercept is a feature like any other,
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -103,3 +104,7 @@ class ElasticNet(Regularizer):
     @property
     def l2(self) -> float:
         return self.weight * (1 - self.l1_ratio)
+
+
+# By their names in a config file and in estimators; config/sections.py lists the names once more, without numpy.
+REGULARIZERS: dict[str, Callable[..., Regularizer]] = {"l2": L2, "l1": L1, "elastic_net": ElasticNet}

@@ -16,6 +16,7 @@ from privadmm.data.arrays import Floats
 BINS = 10  # of a calibration curve
 LEAST = 1e-15  # probability in a log loss: a model that was sure and wrong counts 34.5
 HARDLY = 0.1  # a regression that explains a smaller share of the labels' spread is hardly better than a constant
+STEADY = "dp_fedsgd"  # for numbers; the recommended method is set for classes
 HUGE = 1e150  # an error this many times that of the constant has no R^2
 Point = tuple[float, float]
 
@@ -136,18 +137,19 @@ def evaluated_numbers(
     return {"on": which, **figures(slice(None)), "parties": by_party}
 
 
-def worse_than_constant(figures: Mapping[str, Any], summed: bool) -> str | None:
+def worse_than_constant(figures: Mapping[str, Any], summed: bool, method: str) -> str | None:
     """The warning, if a regression is worse on measured records than the constant that fits best, or hardly better.
 
     At a tiny epsilon a method may hardly take a step: nothing is learned then, and no noise is seen either. `summed`:
-    messages are summed securely already.
+    messages are summed securely already. `method` is the algorithm's name (docs/choosing.md).
     """
     if "rmse" not in figures or figures["rmse"] <= math.sqrt(1 - HARDLY) * figures["rmse_constant"]:
         return None
     how = "worse than" if figures["rmse"] > figures["rmse_constant"] else "hardly better than"
     return (
         f"predictions are {how} a constant on {figures['on']} (RMSE {figures['rmse']:.3g}, and their mean has "
-        f"{figures['rmse_constant']:.3g}): noise, or too few rounds, hide what the data say. Use more rows, a larger "
+        f"{figures['rmse_constant']:.3g}): noise, or too few rounds, hide what the data say. "
+        f"{'Use' if method == STEADY else f'Try algorithm {STEADY} (step = 1, 30 rounds), or use'} more rows, a larger "
         f"epsilon, {'' if summed else 'secure sums, '}or a smaller label_bound if labels allow (a simulation may look; "
         "a deployment would not tell)"
     )

@@ -75,10 +75,15 @@ def from_public(asked: Start, classes: tuple[str, ...] | None, drop: Sequence[st
     if declared.classes is None:
         raise ConfigError(
             f"{label!r} is a number to predict, and no method is recommended for that: with the settings for two "
-            "classes a private regression can do far worse than a constant, so no such config is written. By hand: "
-            '[loss] name = "squared" with label_bound and radius declared (this file\'s labels are within '
-            f"{declared.label_bound or 1.0:g}), no [data] classes, and labels shifted to a public middle; then compare "
-            "it with a constant on public data. Or predict two classes, such as above and below a limit"
+            "classes a private regression can do far worse than a constant, so no such config is written. Copy "
+            "the one of docs/data.md#a-number-to-predict, with label_bound and radius declared (this file's labels are "
+            f"within {declared.label_bound or 1.0:g}) and labels shifted to a public middle; then compare it with a "
+            "constant on public data. Or predict two classes, such as above and below a limit"
+        )
+    if len(declared.classes) > 2:
+        raise ConfigError(
+            f"{label!r} has {len(declared.classes)} classes, and the command line trains two: group them into two in "
+            "the file, or use ADMMClassifier(classes=...) in Python, which takes more (docs/python.md)"
         )
     if classes is not None and set(classes) != set(declared.classes):
         raise ConfigError(f"--classes are {list(classes)}, and {label!r} has {list(declared.classes)}")
@@ -88,16 +93,16 @@ def from_public(asked: Start, classes: tuple[str, ...] | None, drop: Sequence[st
             parties = len(set(words(table.load((), [column])[column])))
         if asked.parties not in (None, parties):
             raise ConfigError(f"--parties is {asked.parties}, and {column!r} has {parties} values; leave --parties out")
-    pair = declared.classes if classes is None else (classes[0], classes[1])
-    return written(asked, Schema(declared.columns, label, pair, 1.0), parties, declared, inline=True)
+    negative, positive = declared.classes if classes is None else classes
+    return written(asked, Schema(declared.columns, label, (negative, positive), 1.0), parties, declared, inline=True)
 
 
 def from_schema(asked: Start, path: Path, classes: tuple[str, ...] | None, drop: Sequence[str]) -> Made:
     """Read no record. If a column of the schema file is left out, the others are listed in the config itself."""
     if classes is None:
         raise ConfigError(
-            "--classes is missing: with --schema say the label's two values, negative first (a number to predict "
-            "has no recommended method; see docs/recommend.md)"
+            "--classes is missing: with --schema say the label's two values, negative first (for a number to "
+            "predict copy the config of docs/data.md#a-number-to-predict)"
         )
     _, entries = load(path)
     column, parties = asked.party_column, asked.parties

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from privadmm.data.arrays import Floats
 from privadmm.data.dates import parsed
 from privadmm.data.kinds import COUNTS, count_cuts, is_number
-from privadmm.data.raw import MISSING, Classes, distinct_columns, numbers, words
+from privadmm.data.raw import MISSING, ClassName, distinct_columns, numbers, words
 from privadmm.data.readers import opened
 from privadmm.data.schema import Category, Column, Date, Number, Schema, quoted_range
 from privadmm.errors import ConfigError, DataError, did_you_mean
@@ -55,7 +55,7 @@ class Declared:
     rows: int
     label: str
     columns: dict[str, Column]
-    classes: Classes | None
+    classes: tuple[ClassName, ...] | None
     label_bound: float | None
     notes: tuple[Note, ...]
     missing: bool  # some number or date may be missing, and its column does not say what it becomes then
@@ -95,7 +95,7 @@ def declare(path: str | Path, label: str, *, drop: Sequence[str] = (), most: int
         cells = table.load((), table.header)
         if not len(cells[label]):
             raise DataError("has no records; give a file with at least one")
-        classes, bound, notes = label_of(cells[label], label, table.where)
+        classes, bound, notes = label_of(cells[label], label, most, table.where)
         for name in table.header:
             if name in drop or name == label:
                 continue
@@ -108,7 +108,8 @@ def declare(path: str | Path, label: str, *, drop: Sequence[str] = (), most: int
                 columns[name] = column
         if not columns:
             raise DataError("no column is left to learn from; see what was left out, and give others")
-        Schema(columns, label, classes, 1.0)  # refuses names that cannot stand side by side
+        pair = (classes[0], classes[1]) if classes is not None and len(classes) == 2 else None
+        Schema(columns, label, pair, 1.0)  # refuses names that cannot stand side by side
     missing = any(not column.forgiving for column in columns.values())
     return Declared(Path(path), len(cells[label]), label, columns, classes, bound, tuple(notes), missing)
 
@@ -170,9 +171,9 @@ def sorted_out(cells: NDArray[Any], where: Callable[[int], str]) -> tuple[list[s
 
 
 def label_of(
-    cells: NDArray[Any], name: str, where: Callable[[int], str]
-) -> tuple[Classes | None, float | None, list[Note]]:
-    """The label's two classes, or the bound of a number to predict; and notes."""
+    cells: NDArray[Any], name: str, most: int, where: Callable[[int], str]
+) -> tuple[tuple[ClassName, ...] | None, float | None, list[Note]]:
+    """The label's classes, or the bound of a number to predict; and notes."""
     (present, _, odd), notes = sorted_out(cells, where), list[Note]()
     kinds = sorted(set(present))
     values = numbers(np.array(kinds, dtype=object))
@@ -181,8 +182,9 @@ def label_of(
         notes.append(Note(name, f"{empty} rows have no label; drop them, training refuses them"))
     if numeric and len(set(values.tolist())) > 2:
         bound = float(max(outward(0.0, float(np.abs(values).max()))))
-        loss = f"[loss] name = 'squared', label_bound = {bound:g}"
-        return None, bound, [*notes, Note(name, f"a number to predict: {loss}; `init` writes none")]
+        loss = f"[loss] name = 'squared', label_bound = {bound:g}, radius = {bound:g}"
+        recipe = "`init` writes no config for it, docs/data.md#a-number-to-predict has one to copy"
+        return None, bound, [*notes, Note(name, f"a number to predict: {loss}; {recipe}")]
     if len(kinds) != 2:
         mixed = ""
         if odd.commas:
@@ -191,9 +193,12 @@ def label_of(
             mixed = f" Of its cells {len(odd.cells)} are no numbers ({odd.shown})."
         elif (same := alike(kinds)) is not None:
             mixed = f" {same}: spell them alike in the file."
+        if not mixed and 2 < len(kinds) <= most:
+            several = "the command line trains two classes, group them for that; ADMMClassifier(classes=...) takes all"
+            return tuple(kinds), None, [*notes, Note(name, f"{len(kinds)} classes: {several}")]
         raise DataError(
-            f"label column {name!r} has {len(kinds)} different values; two classes are needed, or a number to predict."
-            f"{mixed} Group them into two, or name another --label"
+            f"label column {name!r} has {len(kinds)} different values; two classes are needed (estimators: up to {most}"
+            f", --most), or a number to predict.{mixed} Group them, or name another --label"
         )
     negative, positive = (kinds[place] for place in (np.argsort(values).tolist() if numeric else [0, 1]))
     order = f"{negative!r} is the negative class and {positive!r} the positive; swap them if not"
@@ -352,7 +357,8 @@ def schema_file(declared: Declared) -> str:
         f"  label = {text(declared.label)}",
     ]
     if declared.classes is not None:
-        head.append(f"  classes = {listed(declared.classes)}          (negative first)")
+        order = "negative first" if len(declared.classes) == 2 else "a config takes two; estimators take all of them"
+        head.append(f"  classes = {listed(declared.classes)}          ({order})")
     if declared.missing:
         head.append(
             '  on_bad = "default"          (a missing cell of another number counts as the low end of its range)'

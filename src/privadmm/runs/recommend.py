@@ -264,6 +264,7 @@ class Recommendation:
     expected: Expected
     methods: tuple[tuple[str, Expected], ...]
     secure: Expected | None = None  # with `facts.instead`
+    own: Expected | None = None  # where there is a secure sum: if each party had noise of its own
     rounds: int = ROUNDS + 1
 
     @property
@@ -305,6 +306,7 @@ class Recommendation:
             "expected": self.expected.beside_adult,
             "methods": [{"method": name, **row_of(name, expected)} for name, expected in self.methods],
             "with_secure_sum": self.gain,
+            "with_own_noise": None if self.own is None else self.own.beside_adult,
             "warning": self.warning,
             "epsilon_warning": large_epsilon(max(facts.epsilons)),
             "delta_warning": large_delta(facts.delta, facts.records),
@@ -330,6 +332,7 @@ def recommend(facts: Facts, signal: float = SIGNAL) -> Recommendation:
     most = max(gdp_parameter(value, facts.delta) for value in facts.epsilons)
     plain = signal / CENTRED
     secure = None if facts.instead is None else ratio(facts.noise(facts.instead) / rest)
+    alone = None if facts.sum is None else ratio(own / rest)
     methods = (
         ("recommended: first_order_consensus, moments, half-logistic", ratio(unit / rest)),
         ("other methods, half-logistic, no moments", ratio(own, c=plain)),
@@ -337,10 +340,10 @@ def recommend(facts: Facts, signal: float = SIGNAL) -> Recommendation:
         ("recommended, one party alone", ratio(facts.parties / (facts.trained * most) / rest)),
         ("recommended, a trusted curator with all records", ratio(1 / (facts.trained * most) / rest)),
         *([] if secure is None else [("recommended, in secure sums", secure)]),
-        *([] if facts.sum is None else [("recommended, each party with noise of its own", ratio(own / rest))]),
+        *([] if alone is None else [("recommended, each party with noise of its own", alone)]),
     )
     encoding: Encoding = "binned" if unit < FINE else "coarse"
-    return Recommendation(facts, encoding, methods[0][1], methods, secure)
+    return Recommendation(facts, encoding, methods[0][1], methods, secure, alone)
 
 
 def frontier(facts: Facts, grid: Sequence[float] = GRID, signal: float = SIGNAL) -> dict[str, Any]:

@@ -18,6 +18,12 @@ from privadmm.privacy.ledger import Ledger, Statement, export
 from privadmm.privacy.policy import Budget
 from privadmm.runs.model import Model
 
+NO_START = (
+    "warm_start=True needs a method without moments: with them, as the default has, every fit maps features "
+    "anew, and none can start from the last one's weights. Nothing was fitted: choose algorithm=DPFedSGD(step=1.0), "
+    "say, from the first fit on, or warm_start=False"
+)
+
 
 @dataclass(frozen=True)
 class Fit:

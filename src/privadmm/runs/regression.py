@@ -37,6 +37,7 @@ LITTLE = 0.2  # share of that spread that has to be explained where nothing is e
 AWAY = -1.0  # share below which a model has not stayed where it was, but has run away
 TIMES = 4  # trainings of each kind, each with noise and rows of its own
 LARGEST = 1_000_000_000  # numbers read in all of them
+STEADY = {"dp_fedsgd": "a smaller step", "dp_admm": "a smaller D_w"}  # methods for numbers, and what shortens steps
 MOST = 20_000_000  # numbers that the invented records are made of
 
 
@@ -52,11 +53,18 @@ class Noise:
     label_bound: float
     learned: float | None = None
     summed: bool = False  # messages are summed securely already
+    method: str = ""
 
     @property
     def drowned(self) -> bool:
         """Whether noise alone makes it worse than a constant."""
         return self.deviation >= USUAL * self.label_bound
+
+    @property
+    def steadier(self) -> str:
+        """What to use where steps are too long: shorter ones, or another method."""
+        shorter = [STEADY[self.method]] if self.method in STEADY else []
+        return " or ".join([*shorter, *(name for name in STEADY if name != self.method)])
 
     @property
     def warning(self) -> str | None:
@@ -75,7 +83,7 @@ class Noise:
             return (
                 "this regression may run away and be far worse than a constant: the method's steps are too long where "
                 "rows have half of their square in one direction, as encoded tables often have it (an estimate from "
-                "public facts). Use dp_fedsgd or dp_admm"
+                f"public facts). Use {self.steadier}"
             )
         return (
             "this regression is hardly better than a constant: of labels that nothing is easier to learn than, it "
@@ -108,7 +116,7 @@ def of_noise_alone(job: Job) -> Noise | str:
     bound = public.loss.label_bound
     try:
         squares = [float(np.mean(np.square(predictor(again, seed)))) for seed in range(TIMES)]
-        noise = Noise(math.sqrt(float(np.mean(squares))), bound, summed=job.sums is not None)
+        noise = Noise(math.sqrt(float(np.mean(squares))), bound, summed=job.sums is not None, method=job.algorithm.name)
         if noise.drowned:
             return noise
         return replace(noise, learned=float(np.mean([explained(again, seed, USUAL * bound) for seed in range(TIMES)])))

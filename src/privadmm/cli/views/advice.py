@@ -42,6 +42,10 @@ def recommendation(r: dict[str, Any]) -> str:
         sums += f"{gain['colluding']} of {r['parties']} parties collude"
     if r["sum"] == "secure":
         sums = f"secure: one noise for all, as long as at most {r['colluding']} of {r['parties']} parties collude"
+    own = None
+    if (alone := r["with_own_noise"]) is not None:
+        own = f"if each party added its own instead, {alone['noise_to_signal']:.2g} times the signal: "
+        own += screen.verdict(alone["verdict"])
     facts: screen.Facts = [
         ("facts", held_by(r["records"], r["trained_on"], r["parties"])),
         ("held out", HELD_BACK if r["trained_on"] < r["records"] else None),
@@ -54,6 +58,7 @@ def recommendation(r: dict[str, Any]) -> str:
         ("warning", screen.alarm(r["epsilon_warning"])),
         ("warning", screen.alarm(r["delta_warning"])),
         ("verdict", verdict if r["warning"] is None else None),
+        ("own noise", own),
         ("on Adult", f"{lost(r['expected'], True)} points of accuracy lost at the same noise"),
         ("mind", f"{HONEST}; {ON_ADULT}"),
     ]

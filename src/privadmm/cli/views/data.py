@@ -41,9 +41,18 @@ def schema(declared: "Declared", out: Path) -> str:
         ("columns", f"{kinds[Number]} ranges, {kinds[Category]} lists of categories{dates}"),
         ("left out", escape(", ".join(note.column for note in declared.notes if note.left_out)) or None),
         ("written to", out),
-        ("next", "read it through: everybody will see it; then name it in \\[data] schema, or use `privadmm init`"),
+        ("next", f"read it through: everybody will see it; then {after(declared)}"),
     ]
     return screen.shown(screen.rows(facts))
+
+
+def after(declared: "Declared") -> str:
+    """What to do with a schema: `init` writes configs for two classes only."""
+    if declared.classes is None:
+        return "copy the config of docs/data.md#a-number-to-predict, and name it in \\[data] schema"
+    if len(declared.classes) > 2:
+        return "give it to SchemaEncoder, before an ADMMClassifier(classes=...) (docs/data.md)"
+    return "name it in \\[data] schema, or use `privadmm init`"
 
 
 def init(made: "Made", config: Path) -> str:

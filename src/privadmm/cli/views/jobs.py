@@ -12,6 +12,8 @@ from privadmm.privacy.accounting import printed
 from privadmm.runs.metrics import amount
 from privadmm.runs.model import NOT_PRIVATE
 
+CATCHES, GAMES = 1e-3, 400_000  # the delta and the games at which an audit catches every planted bug
+
 
 def guarantee(r: dict[str, Any]) -> str:
     if not r["private"]:
@@ -207,6 +209,14 @@ def releases(events: list[dict[str, Any]]) -> Facts:
     return facts
 
 
+def proves_more(trials: int, delta: float) -> str:
+    """How an audit that proves little would prove more."""
+    if delta >= CATCHES:
+        return "raise --trials: with few games little can be proved"
+    more = f", with {GAMES:,} games (--trials)" if trials < GAMES else ""
+    return f"delta = {delta:g} hides it: audit a copy of the config that has delta = {CATCHES:g}{more}"
+
+
 def audit(r: dict[str, Any]) -> str:
     fits = r["epsilon_lower"] <= r["epsilon_certified"]
     verdict = "[bold green]consistent with the certificate[/]" if fits else "[bold red]ABOVE THE CERTIFICATE[/]"
@@ -219,7 +229,7 @@ def audit(r: dict[str, Any]) -> str:
         ("attack", f"{proved} ({100 * r['tightness']:.0f} % of the instance's certificate): {verdict}"),
         ("estimate", f"epsilon = {r['epsilon_fitted']:.4f}, if the likelihood ratios are Gaussian; not a bound"),
     ]
-    missed = "[bold red]NOT CAUGHT[/] (raise --trials: with few games little can be proved)"
+    missed = f"[bold red]NOT CAUGHT[/] ({proves_more(r['trials'], r['delta'])})"
     for control in r["negative_controls"]:
         state = "[green]caught[/]" if control["caught"] else missed
         facts.append(("planted bug", f"{control['name']}: {state}, epsilon >= {control['epsilon_lower']:.3g}"))

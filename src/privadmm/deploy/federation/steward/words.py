@@ -16,6 +16,7 @@ from privadmm.algorithms.evaluation_noise import accuracy_words, foreseen
 from privadmm.config.file import Config
 from privadmm.data.arrays import digest
 from privadmm.data.files import finite
+from privadmm.deploy.federation.desk.agreement import disagreement
 from privadmm.deploy.federation.desk.approvals import MOST, Decision, Entry, Proposals, checked_reason
 from privadmm.deploy.federation.desk.party_server import Desk
 from privadmm.deploy.federation.desk.records import bound_of
@@ -82,7 +83,7 @@ def standing(party: Party) -> Facts:
 def hidden(party: Party) -> str:
     """Until when nothing of a ledger that could not be opened is shown."""
     with suppress(PrivadmmError, OSError):
-        if party.has_ledger and Desk(party).differs() is not None:
+        if party.has_ledger and disagreement(party) is not None:
             return "until party.toml and the ledger agree: `privadmm federation check` says how to make them"
     return "until the problem above is solved"
 

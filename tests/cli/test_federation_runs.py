@@ -18,7 +18,7 @@ from privadmm.deploy.federation.hub.state import Files, Status, Wanted, driving,
 from privadmm.deploy.federation.hub.supervisor import Resumption
 from privadmm.deploy.federation.protocol import Letter
 from privadmm.deploy.federation.setup.health import of_coordinator
-from privadmm.errors import CheckpointError, ConfigError
+from privadmm.errors import CheckpointError, ConfigError, RefusedError
 from privadmm.runs.asking import start
 from privadmm.runs.federated import Asked, end, federate
 from privadmm.runs.reporting import Reporter, StopRequestedError
@@ -92,6 +92,27 @@ def test_a_report_of_a_run(made: Federated, folder: Path, place: Place) -> None:
     assert {"pid", "beat", "started", "seconds_left"} <= seen[0].keys()
     events = [json.loads(line)["event"] for line in (folder / "log").read_text().splitlines()]
     assert [event for event in events if event.startswith("round")] == [f"round {t + 1} of {ROUNDS}" for t in range(6)]
+
+
+@pytest.mark.parametrize("asked", ["begin", "hello"])
+def test_everybody_who_refused_is_named_and_shown(asked: str, made: Federated, folder: Path, place: Place) -> None:
+    """Also after they heard that the job is over, and by the names that the table has."""
+    made.change(0, "number = 0", 'number = 0\nname = "north"')
+    for party in (0, 2):
+        if asked == "hello":
+            made.change(party, "minimum_parties = ", "minimum_parties = 9  # ")
+        else:
+            made.change(party, "[policy]\n", "[policy]\nper_job = 0.5\n")
+            place.call("federation", "ledger", made.folders[party], "--amend", "--because", "less for each")
+    with pytest.raises(RefusedError) as told:
+        reported(made, Desks(made.folders))
+    found = json.loads((folder / "status.json").read_text())["parties"]
+    assert [one["state"] for one in found] == ["refused", "answered", "refused"]
+    first = {"begin": "north (party 0) refused: ", "hello": "party 0 (node 100) did not take the job"}[asked]
+    other = {"begin": "party 2 refused: ", "hello": "party 2 (node 102) did not take the job"}[asked]
+    assert str(told.value).startswith(first)
+    assert f"; {other}" in str(told.value)
+    assert "refused" in place.call("federation", "status", folder).out
 
 
 def test_a_run_that_is_going_on_is_named_at_once(made: Federated, folder: Path) -> None:

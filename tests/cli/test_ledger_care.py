@@ -47,7 +47,7 @@ def test_close_says_what_it_frees_and_a_dry_run_changes_nothing(place: Place, fi
     for party in dry["parties"]:
         assert party["releases"] == 4
         assert party["epsilon_before"] == before > party["epsilon_after"]
-    assert "4 releases are free" in " ".join(place.call("ledger", "close", file, "abandoned", "--dry-run").out.split())
+    assert "frees 4 releases" in " ".join(place.call("ledger", "close", file, "abandoned", "--dry-run").out.split())
     done = place.call("ledger", "close", file, "abandoned", "--json").object
     assert done == {**dry, "closed": True}
     assert spent(place, file) == dry["parties"][0]["epsilon_after"]

@@ -14,7 +14,8 @@ from privadmm.errors import DataError, RefusedError
 from privadmm.privacy.ledger import Asked
 from privadmm.privacy.refusals import recording
 from privadmm.runs import register as document
-from small_runs import Place, write_npz
+from privadmm.runs.report.words import rounded_down
+from small_runs import PARTIES, Place, write_npz
 
 pytest.importorskip("cryptography")
 from cryptography.hazmat.primitives import serialization
@@ -67,8 +68,46 @@ def test_show_says_budget_spent_set_aside_and_left(place: Place, tmp_path: Path)
     text = place.call("ledger", "show", path).out
     for words in ("St. Mary's", "readmissions", "Dr. A", "left of 2", "3 times"):
         assert words in text
+    assert party["epsilon_next"] > party["epsilon_left"]
+    said = " ".join(text.split())
+    assert f"a further job with Gaussian noise may ask for up to {rounded_down(party['epsilon_next'])}" in said
+    assert "1 different request" in said
+    assert "1 different requests" not in said
+    assert "jobs must tolerate that a third of their parties collude; a sum has at least nine tenths" in said
     (finished,) = [line for line in text.splitlines() if "finished" in line]
     assert "set aside" not in finished
+
+
+def test_show_of_a_spent_budget_says_that_nothing_is_left(place: Place) -> None:
+    """And of one party, one round and one sum it speaks in the singular."""
+    file = place.path / "party.sqlite"
+    words = ("--parties", PARTIES, "--delta", 1e-5, "--mode", "simulation", "--colluding", 1, "--fewest", 2)
+    place.call("ledger", "create", file, *words, "--epsilon", 1)
+    place.train(place.config(run={"ledger": file.name}, algorithm={"rounds": 1}))
+    found = place.call("ledger", "show", file, "--json").object["parties"][0]
+    assert (found["epsilon_left"], found["epsilon_next"]) == (pytest.approx(0.0, abs=1e-9), 0.0)
+    said = " ".join(place.call("ledger", "show", file).out.split())
+    assert "0 left of 1" in said
+    assert "a further job" not in said
+    assert "finished, 1 round, epsilon 1 spent" in said
+    assert "1 release)" in said
+    assert "jobs must tolerate 1 colluding party; a sum has at least 2 parties" in said
+
+
+def test_the_next_epsilon_is_what_a_job_may_ask_for(place: Place) -> None:
+    """With noise from a seed, which is Gaussian: a little more is refused."""
+    file = place.path / "party.sqlite"
+    words = ("--parties", PARTIES, "--delta", 1e-5, "--mode", "simulation")
+    place.call("ledger", "create", file, *words, "--epsilon", 1.2)
+    done = place.train(place.config(run={"ledger": file.name}, algorithm={"rounds": 2}))
+    most = place.call("ledger", "show", file, "--json").object["parties"][0]["epsilon_next"]
+    said = " ".join(done.out.split())
+    assert f"another run may ask for up to {most:.4g} (more than the plain rest of 0.2, since" in said
+    for asked, code in ((most * 1.001, 3), (most * 0.999, 0)):
+        again = place.config(run={"ledger": file.name}, privacy={"epsilon": asked}, algorithm={"rounds": 2})
+        assert place.train(again, out=place.path / f"ended-{code}").code == code
+    place.call("ledger", "amend", file, "--per-job", 0.01, "--epsilon", 9, "--because", "small ones")
+    assert place.call("ledger", "show", file, "--json").object["parties"][0]["epsilon_next"] == 0.01
 
 
 @pytest.mark.parametrize("asked", [ASKED, EVIL], ids=["plain", "evil"])

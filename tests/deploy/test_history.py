@@ -512,4 +512,7 @@ def test_a_policy_that_was_amended_counts_and_says_how_to_amend_before(made: Fed
 
 def test_what_no_steward_can_amend_is_to_be_changed_back(made: Federated) -> None:
     made.change(1, 'adjacency = "replace-one"', 'adjacency = "label"')
-    assert "fixed for good: change party.toml back" in str(Desk(read_party(made.folders[1])).differs())
+    said = str(Desk(read_party(made.folders[1])).differs())
+    assert '[policy] adjacency = "replace-one"' in said
+    assert "adjacency cannot be amended" in said
+    assert "--amend" not in said

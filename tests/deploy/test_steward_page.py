@@ -6,7 +6,7 @@ import re
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from privadmm.cli.views.approvals import listed
 from privadmm.deploy.federation.desk.approvals import Entry, Proposals
 from privadmm.deploy.federation.desk.party_server import answer
 from privadmm.deploy.federation.party import read as read_party
@@ -21,6 +22,8 @@ from privadmm.deploy.federation.proposal import Proposal
 from privadmm.deploy.federation.steward import page, server, words
 from privadmm.deploy.federation.steward.server import LARGEST, Server, serve
 from privadmm.errors import ConfigError, WaitingError
+from privadmm.privacy.ledger_file import identity_of
+from privadmm.privacy.sqlite_ledger import SqliteLedger
 from small_runs import PRIVATE
 
 pytest.importorskip("cryptography")
@@ -275,6 +278,25 @@ def test_a_slow_or_strange_client_stops_nobody(serving: Server) -> None:
     finally:
         for line in lines:
             line.close()
+
+
+def test_a_ledger_that_cannot_be_opened_is_not_said_to_have_no_budget(fresh: Federated) -> None:
+    party = read_party(fresh.folders[1])
+    assert words.standing(party)["hidden"] is None
+    known = identity_of(party.ledger)
+    assert known is not None
+    assert known.policy.budget is not None
+    with closing(SqliteLedger(party.ledger, known.parties, known.policy, known.mode)) as ledger:
+        ledger.amend(replace(known.policy, budget=replace(known.policy.budget, epsilon=40.0)), "the board decided")
+    said = Reader(page.overview([words.standing(party)], "")).text
+    assert said.count("cannot be shown until party.toml and the ledger agree") == 3
+    for untrue in ("no budget", "earlier version", "Nothing waits", "None waits"):
+        assert untrue not in said
+    assert "none waits" not in listed(words.standing(party))
+    party.ledger.unlink()
+    said = Reader(page.overview([words.standing(party)], "")).text
+    assert "no budget" not in said
+    assert "cannot be shown until the problem above is solved" in said
 
 
 def test_a_taken_port_is_told(serving: Server) -> None:

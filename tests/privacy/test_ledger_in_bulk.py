@@ -61,7 +61,8 @@ class OneByOne:
                     f"{spent} is spent or set aside, and this asks for {asked}, which would bring it to "
                     f"{printed(after, '.6g')}. Nothing more was released: "
                     f"{'ask for a smaller epsilon, or ask' if float(spent) < limit else 'the budget is spent; ask'} "
-                    "the party's steward for a larger budget (`privadmm ledger amend`)"
+                    "the party's steward for a larger budget (`privadmm ledger amend`; in a federation: a larger "
+                    "epsilon in party.toml, then `privadmm federation ledger DIR --amend`)"
                 )
 
     def reserve(self, job: str, charges: Mapping[int, Spent], path: Path) -> None:

@@ -1,18 +1,20 @@
 """Beside the epsilon of secure sums: how many may collude, that it is computational, and what is lost beyond that."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from privadmm.cli.views import jobs
+from privadmm.cli.views import jobs, steward
 from privadmm.config import build
 from privadmm.config import file as configs
 from privadmm.engine.job import Job
 from privadmm.privacy.accounting import epsilon, printed, totals
 from privadmm.privacy.events import Spent, alone, merge
 from privadmm.runs.ending import summed
+from privadmm.runs.report.gather import gather
 from small_runs import PRIVATE, RECORDS, ROUNDS, SECURE, Place, result, with_changes, write_config
 
 pytestmark = pytest.mark.usefixtures("skipped_plots")
@@ -155,8 +157,30 @@ def test_a_ledger_shows_the_total_if_everybody_else_colluded(place: Place, ledge
     assert f"{printed(total, '.6g')} if everybody else did" in read(place.call("ledger", "verify", ledger).out)
 
 
+def test_the_report_of_a_ledger_says_what_its_secure_sums_rest_on(place: Place, ledger: Path) -> None:
+    assert place.train(place.config(TABLES, run={"ledger": ledger.name})).code == 0
+
+    card = gather(ledger, steward.overview)
+    learnt = dict(card.learners)
+    assert "cryptography" in learnt["The coordinator with up to 2 of the 5 parties, who tell all they know"]
+    assert float(learnt["The coordinator with everybody else"].removeprefix("epsilon = ")) > (card.epsilon or math.inf)
+    assert "more" in learnt["Of a person with records at two parties of a secure sum"]
+    (line,) = [line for line in card.not_protected if "computational" in line]
+    assert "up to 2 of the 5 parties" in line
+
+    def failed(path: Path) -> dict[str, Any]:
+        found = steward.overview(path)
+        return {**found, "jobs": [{**job, "state": "failed"} for job in found["jobs"]]}
+
+    told = dict(gather(ledger, failed).learners)["The coordinator with everybody else"]
+    assert "not told" in told, "how much it is would tell which step failed"
+
+
 def test_a_ledger_without_secure_sums_says_nothing_of_them(place: Place, ledger: Path) -> None:
     assert place.train(place.config(TABLES, run={"ledger": ledger.name}, privacy=LOCAL)).code == 0
+    card = gather(ledger, steward.overview)
+    assert "computational" not in " ".join(card.not_protected)
+    assert "own noise" in dict(card.learners)["The coordinator with everybody else"]
     for words in (("show",), ("verify",)):
         assert "if everybody else" not in read(place.call("ledger", *words, ledger).out)
         assert 'collude"' not in place.call("ledger", *words, ledger, "--json").out

@@ -118,6 +118,7 @@ def amend(
 ) -> None:
     """Change the policy by a row of the ledger. Spending stays, and open jobs keep what was set aside for them."""
     from privadmm.cli.views import steward
+    from privadmm.deploy.federation.desk.agreement import to_follow
     from privadmm.privacy.limits import Limits
     from privadmm.privacy.policy import Budget
 
@@ -152,6 +153,7 @@ def amend(
     show(file, as_json)
     if epsilon is not None:
         warn(new.weak_promise)
+    warn(to_follow(file))
 
 
 @app.command()

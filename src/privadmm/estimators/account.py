@@ -28,7 +28,7 @@ from privadmm.engine.job import Job
 from privadmm.errors import ConfigError, LedgerError, RefusedError
 from privadmm.params import check_positive, check_probability
 from privadmm.privacy.accounting import epsilon as cost
-from privadmm.privacy.accounting import printed
+from privadmm.privacy.accounting import largest_next, printed
 from privadmm.privacy.events import (
     Event,
     GammaObjective,
@@ -254,7 +254,7 @@ class Account:
             budget.epsilon,
             budget.delta,
             len(entries),
-            largest(spent, budget),
+            largest_next(spent, budget.epsilon, budget.delta),
             self.policy.adjacency,
             None if self.path is None else str(self.path),
             tuple(dict.fromkeys(words for facts in entries.values() for words in facts["caveats"])),
@@ -354,18 +354,6 @@ def least_noise(events: Sequence[Event]) -> Event:
         "the parties of this fit release in different ways, and a ledger of many fits has no figure for all of them. "
         "Nothing was fitted: give every party the same epsilon"
     )
-
-
-def largest(spent: Spent, budget: Budget) -> float:
-    """The epsilon of the largest Gaussian release that the budget still covers on top of this, found from below."""
-    low, high = 0.0, 1e3  # of mu, the release's GDP parameter
-    if cost(spent, budget.delta) >= budget.epsilon:
-        return 0.0
-    for _ in range(50):
-        mu = (low + high) / 2
-        fits = cost(merge(spent, ((Gaussian(1 / mu), 1),)), budget.delta) <= budget.epsilon
-        low, high = (mu, high) if fits else (low, mu)
-    return cost(((Gaussian(1 / low), 1),), budget.delta) if low > 1e-90 else 0.0
 
 
 class Series:

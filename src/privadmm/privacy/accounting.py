@@ -42,6 +42,7 @@ from privadmm.privacy.events import (
     SharedGaussian,
     Spent,
     added,
+    merge,
     merge_all,
 )
 
@@ -192,6 +193,18 @@ def most_epsilon(spent: Spent, delta: float) -> float | None:
 def certified(spent: Spent, delta: float | None) -> float | None:
     """`epsilon` as results tell it: None without a delta, and where none can be given."""
     return None if delta is None else finite(epsilon(spent, delta))
+
+
+def largest_next(spent: Spent, most: float, delta: float) -> float:
+    """The epsilon of the largest Gaussian release that a budget of `most` still covers on top of this, from below."""
+    low, high = 0.0, 1e3  # of mu, the release's GDP parameter
+    if epsilon(spent, delta) >= most:
+        return 0.0
+    for _ in range(50):
+        mu = (low + high) / 2
+        fits = epsilon(merge(spent, ((Gaussian(1 / mu), 1),)), delta) <= most
+        low, high = (mu, high) if fits else (low, mu)
+    return epsilon(((Gaussian(1 / low), 1),), delta) if low > 1e-90 else 0.0
 
 
 def delta_curve(spent: Spent) -> Callable[[float], float]:

@@ -228,7 +228,8 @@ def within(before: Spent, charge: Spent, limit: float, delta: float, party: int,
         raise RefusedError(
             f"party {party} may spend epsilon = {limit:.6g} {span} at delta = {delta:g}; {spent} is spent or set "
             f"aside, and this asks for {asked}, which would bring it to {total}. Nothing more was released: {smaller} "
-            "the party's steward for a larger budget (`privadmm ledger amend`)",
+            "the party's steward for a larger budget (`privadmm ledger amend`; in a federation: a larger epsilon in "
+            "party.toml, then `privadmm federation ledger DIR --amend`)",
             "budget",
         )
 

@@ -65,7 +65,7 @@ def federate(config: Config, post: Post, asked: Asked, report: Report | None = N
     report.tell("the parties are asked whether they take part")
     may_leave = bool(before) and asked.patience.absent == "continue"
     credentials = Credentials(asked.place.certificates)
-    present, missing = greet(post, proposed, awaited, asked.patience, nodes, credentials, may_leave)
+    present, missing = greet(post, proposed, awaited, asked.patience, nodes, credentials, may_leave, report.refused)
     away = {party: before[party] for party in [*gone, *missing]}
     known = sorted([*present.values(), *away.values()], key=lambda facts: facts.party)
     sizes, dim = [facts.records for facts in known], known[0].dim
@@ -77,7 +77,8 @@ def federate(config: Config, post: Post, asked: Asked, report: Report | None = N
     homes = {facts.party: node for node, facts in present.items()}
     own = labels(config, job, known[0])
     cluster = Federation(post, homes, awaited, asked.patience, own, asked.place.ended, may_leave, left=dict(missing))
-    cluster.tell_undecided = report.undecided
+    cluster.tell_undecided, cluster.tell_refused = report.undecided, report.refused
+    cluster.names = {facts.party: facts.called for facts in known}
     report.met(homes, known)
 
     with directory.opened(same, proposed, job.id, asked.resume) as id:

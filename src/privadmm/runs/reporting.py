@@ -21,6 +21,7 @@ from privadmm.privacy.events import Spent
 from privadmm.runs.charges import spent_until_it_left
 
 UNDECIDED = "waits for its steward"
+KEPT = ("left", UNDECIDED, "refused", "locked", "failed")  # states of a party that no further answer changes
 
 
 class StopRequestedError(InterruptedRunError):
@@ -46,6 +47,9 @@ class Report(Protocol):
     def undecided(self, parties: Collection[int], code: str) -> None:
         """The stewards of these parties have not approved the proposal with this code yet; told again and again."""
 
+    def refused(self, states: Mapping[int, str]) -> None:
+        """These nodes did not do what they were asked: each "refused", is "locked", or "failed"."""
+
     def begun(self, job: Job, done: int, gone: Mapping[int, int]) -> None:
         """The job goes on after this many rounds, without those that are gone, each since a round."""
 
@@ -63,6 +67,8 @@ class Silent:
     def met(self, homes: Mapping[int, int], known: Sequence[Facts]) -> None: ...
 
     def undecided(self, parties: Collection[int], code: str) -> None: ...
+
+    def refused(self, states: Mapping[int, str]) -> None: ...
 
     def begun(self, job: Job, done: int, gone: Mapping[int, int]) -> None: ...
 
@@ -129,6 +135,12 @@ class Reporter:
         if line != self.status.facts.get("at"):
             self.tell(line)
 
+    def refused(self, states: Mapping[int, str]) -> None:
+        for node, state in states.items():
+            if (party := self.homes.get(node, self.owner(node))) is not None:
+                self.states[party] = state
+        self.write()
+
     def decided(self) -> None:
         self.states |= {party: "answered" for party, state in self.states.items() if state == UNDECIDED}
 
@@ -160,8 +172,9 @@ class Reporter:
         before = dict(self.states)
         for node in asked:
             party = self.homes.get(node, self.owner(node))
-            # A party that waits for its steward is asked again and again, and answers that it waits.
-            if party is not None and self.states.get(party) not in ("left", UNDECIDED):
+            # A party that waits for its steward is asked again and again, and answers that it waits; one that refused
+            # still hears that the job is over.
+            if party is not None and self.states.get(party) not in KEPT:
                 self.states[party] = "asked" if node in nodes else "answered"
         if self.states != before:
             self.write()

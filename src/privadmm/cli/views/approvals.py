@@ -22,10 +22,10 @@ def listed(found: dict[str, Any]) -> str:
     budget = found["budget"]
     facts: screen.Facts = [
         ("party", escape(found["name"])),
-        ("budget", None if budget is None else spent(budget)),
+        ("budget", found["hidden"] and f"cannot be shown {found['hidden']}" if budget is None else spent(budget)),
         ("problem", screen.alarm(found["problem"])),
         ("approval", asked(found["approve"])),
-        ("proposals", None if found["proposals"] else "none waits"),
+        ("proposals", None if found["proposals"] or found["hidden"] else "none waits"),
     ]
     parts: list[Any] = [screen.rows(facts)]
     for one in found["proposals"]:

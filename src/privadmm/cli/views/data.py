@@ -11,7 +11,7 @@ from privadmm.cli.views import screen
 from privadmm.cli.views.screen import escape
 from privadmm.data.schema import Category, Date, Number
 from privadmm.errors import apart
-from privadmm.runs.metrics import held_by
+from privadmm.runs.metrics import amount, held_by
 
 if TYPE_CHECKING:
     from privadmm.runs.model import Model
@@ -36,9 +36,10 @@ def examples(names: Sequence[str], out: Path) -> str:
 def schema(declared: "Declared", out: Path) -> str:
     kinds = Counter(type(column) for column in declared.columns.values())
     dates = f", {kinds[Date]} of dates" if kinds[Date] else ""
+    ranges, lists = amount(kinds[Number], "range"), amount(kinds[Category], "list")
     facts: screen.Facts = [
-        ("made from", escape(f"{declared.source}, {declared.rows} rows, stated to be public or made up")),
-        ("columns", f"{kinds[Number]} ranges, {kinds[Category]} lists of categories{dates}"),
+        ("made from", escape(f"{declared.source}, {amount(declared.rows, 'row')}, stated to be public or made up")),
+        ("columns", f"{ranges}, {lists} of categories{dates}"),
         ("left out", escape(", ".join(note.column for note in declared.notes if note.left_out)) or None),
         ("written to", out),
         ("next", f"read it through: everybody will see it; then {after(declared)}"),

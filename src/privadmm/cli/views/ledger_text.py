@@ -11,11 +11,11 @@ from typing import Any
 from privadmm.cli.views import screen
 from privadmm.engine.sums import ROSTER
 from privadmm.privacy.accounting import printed
+from privadmm.runs.metrics import amount
 from privadmm.runs.report.safe import SHORT, visible
 from privadmm.runs.report.words import NOT_RECORDED, rounded_down
 
 Json = dict[str, Any]
-REST = "left is the plain rest: releases add up like squares, so that a further job may ask for more"
 LATEST = 20  # refusals that are shown; --json has all
 
 
@@ -81,8 +81,6 @@ def as_text(ledger: Json) -> str:
         facts += job_facts(ledger, job)
     for label, *figures in standing(ledger["parties"]):
         facts.append((label, figures[0]))
-    if any(party["epsilon_left"] and party["epsilon_spent"] for party in ledger["parties"]):
-        facts.append(("", REST))
     facts += refused(ledger)
     return screen.shown(screen.rows([*facts, ("head", ledger["head"])]))
 
@@ -95,7 +93,7 @@ def job_facts(ledger: Json, job: Json) -> screen.Facts:
     key = "; the key of its sums is there until it ends, or `ledger close`" if job["key"] else ""
     facts: screen.Facts = [
         ("job", f"[bold]{told(job['job'])}[/]"),
-        ("", f"{job['state']}, {job['rounds']} rounds, {cost}{colluded(job)}{key}"),
+        ("", f"{job['state']}, {amount(job['rounds'], 'round')}, {cost}{colluded(job)}{key}"),
         ("", f"purpose: {told(job['purpose'] or NOT_RECORDED)}"),
         ("", f"asked by: {told(job['requester'] or NOT_RECORDED)}"),
         ("", f"when: {period(job)}"),
@@ -125,14 +123,18 @@ def standing(parties: Sequence[Json]) -> Iterator[tuple[str, str]]:
 
 
 def figures(party: Json) -> str:
-    releases = f"{party['releases']} releases"
+    releases = amount(party["releases"], "release")
     if party["epsilon_budget"] is None:
         return f"{releases}, epsilon {shown_cost(party['epsilon_spent'])}"
-    aside = party["epsilon_set_aside"]
+    aside, left, following = party["epsilon_set_aside"], party["epsilon_left"], party["epsilon_next"]
+    more = ""
+    if following > left:
+        most = f"a further job with Gaussian noise may ask for up to {rounded_down(following)}"
+        more = f"; {most}, since releases add up like squares"
     return (
         f"epsilon {shown_cost(party['epsilon_spent'])} spent ({releases}), "
-        f"{'-' if aside is None else printed(aside, '.6g')} set aside, {rounded_down(party['epsilon_left'])} left "
-        f"of {party['epsilon_budget']:g}"
+        f"{'-' if aside is None else printed(aside, '.6g')} set aside, {rounded_down(left)} left "
+        f"of {party['epsilon_budget']:g}{more}"
     )
 
 
@@ -144,7 +146,7 @@ def refused(ledger: Json) -> screen.Facts:
     partial = "; what was before this version is not recorded" if ledger["register_is_partial"] else ""
     if not rows:
         return [("refused", f"nothing{partial}")]
-    facts: screen.Facts = [("refused", f"{len(rows)} different requests{partial}")]
+    facts: screen.Facts = [("refused", f"{amount(len(rows), 'different request')}{partial}")]
     for row in rows[-LATEST:]:
         often = "" if row["times"] in (None, 1) else f", {row['times']} times"
         who = f"asked by {told(row['requester'])}" if row["requester"] else ""
@@ -176,7 +178,7 @@ def several(folder: Path, ledgers: Sequence[Json]) -> str:
     copies = any(ledger["unanchored"] for ledger in ledgers)
     note = "its anchor is not beside it: a backup, or moved without it, and not the ledger in use"
     return screen.shown(
-        screen.table(f"{len(ledgers)} ledgers, epsilon", columns, rows, ("ledger", "party")),
+        screen.table(f"{amount(len(ledgers), 'ledger')}, epsilon", columns, rows, ("ledger", "party")),
         *([screen.rows([("copy", note)])] if copies else []),
     )
 
@@ -188,9 +190,10 @@ def changes(changed: Json) -> str:
 
 def summing(policy: Json) -> str:
     """What the policy asks of secure sums."""
-    most = "a third of a job's parties" if policy["colluding"] is None else f"{policy['colluding']} parties"
-    least = "nine tenths of them" if policy["fewest"] is None else f"{policy['fewest']}"
-    return f"{most} that collude tolerated at least, over {least} at least"
+    few, least = policy["colluding"], policy["fewest"]
+    tolerated = "that a third of their parties collude" if few is None else amount(few, "colluding party")
+    present = "nine tenths of a job's parties" if least is None else amount(least, "party")
+    return f"jobs must tolerate {tolerated}; a sum has at least {present}"
 
 
 def colluded(spent: Json) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from privadmm.cli.views import screen
+from privadmm.runs.metrics import amount
 from privadmm.runs.report import words
 from privadmm.runs.report.card import Card
 
@@ -27,4 +28,4 @@ def told(card: Card, written: Mapping[str, str]) -> str:
 def refused(card: Card) -> str:
     if card.refusals is None:
         return screen.escape(words.not_here(card.kind, card.refusals_at))
-    return f"{len(card.refusals)} requests"
+    return amount(len(card.refusals), "request")

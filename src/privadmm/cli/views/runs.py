@@ -12,6 +12,7 @@ from privadmm.privacy.accounting import printed
 from privadmm.runs.measures import worse_than_constant
 from privadmm.runs.metrics import amount
 from privadmm.runs.model import NOT_PRIVATE, SIMULATED
+from privadmm.runs.report.words import rounded_down
 
 if TYPE_CHECKING:
     from privadmm.data.frame import Frame
@@ -144,10 +145,9 @@ def budgets(done: "Finished") -> Facts:
     facts: Facts = [("ledger", Path(r["ledger"]))]
     for label, spent, left in screen.alike(done.ledger["parties"], "epsilon", "left") if budget else ():
         room = f"another run may ask for up to {left:.4g}" if left else "nothing is left"
+        if left and left > (rest := budget["epsilon"] - (spent or 0.0)):
+            room += f" (more than the plain rest of {rounded_down(max(0.0, rest))}, since releases add up like squares)"
         facts.append((label, f"epsilon {printed(spent)} of {budget['epsilon']:.4g} spent; {room}"))
-    known = [(party["left"] or 0.0, party["epsilon"] or 0.0) for party in done.ledger["parties"]] if budget else []
-    if any(left > budget["epsilon"] - spent for left, spent in known):
-        facts.append(("", "more than the plain rest: releases add up like squares"))
     return facts
 
 

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 COLOURS = {"finished": "green", "failed": "bold red", "stopped": "yellow", "interrupted": "bold red"}
 STATES = {
     "left": "red",
+    "refused": "red",
+    "locked": "red",
+    "failed": "red",
     "answered": "green",
     "asked": "yellow",
     UNHEARD: "yellow",

@@ -1,8 +1,10 @@
 """A ledger as its steward sees it: policy, jobs, spending, and the result of a check."""
 
 import json
+import math
 from contextlib import closing
 from dataclasses import asdict
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ from privadmm.cli.views import screen
 from privadmm.cli.views.ledger_text import colluded, shown_cost
 from privadmm.data.files import finite
 from privadmm.errors import LedgerError
-from privadmm.privacy.accounting import certified
+from privadmm.privacy.accounting import certified, largest_next
 from privadmm.privacy.backups import Restored
 from privadmm.privacy.events import SharedGaussian, Spent, alone, less, merge, tables
 from privadmm.privacy.ledger_file import (
@@ -24,10 +26,12 @@ from privadmm.privacy.ledger_file import (
     time_in,
     unpack_charges,
 )
+from privadmm.privacy.policy import Budget
 from privadmm.privacy.refusals import SALT
 from privadmm.privacy.register import Entry, register
 from privadmm.privacy.sqlite_ledger import SqliteLedger
 from privadmm.privacy.verification import Verification, sound, verify
+from privadmm.runs.metrics import amount
 
 Json = dict[str, Any]
 COLUMNS = ("seq", "kind", "job", "round", "phase", "inbox", "charges", "hash")
@@ -137,13 +141,24 @@ def dated(entry: Entry, fate: str) -> Json:
 
 
 def remaining(ledger: SqliteLedger, party: int) -> Json:
-    """A party's budget, what open jobs hold of it beyond what they spent, and what is left; None without a budget."""
+    """A party's budget, what open jobs hold of it beyond what they spent, and what is left; None without a budget.
+
+    `epsilon_next` is the largest epsilon that one more job with Gaussian noise may ask for.
+    """
     if (budget := ledger.policy.budget) is None:
-        return {"epsilon_budget": None, "epsilon_set_aside": None, "epsilon_left": None}
+        return {"epsilon_budget": None, "epsilon_set_aside": None, "epsilon_left": None, "epsilon_next": None}
     spent, taken = (certified(kept, budget.delta) for kept in (ledger.spent(party), ledger.others(party, "")))
     aside = None if spent is None or taken is None else max(0.0, taken - spent)
     left = 0.0 if taken is None else max(0.0, budget.epsilon - taken)
-    return {"epsilon_budget": budget.epsilon, "epsilon_set_aside": aside, "epsilon_left": left}
+    following = min(ledger.policy.per_job or math.inf, room(ledger.others(party, ""), budget)) if left else 0.0
+    rest = {"epsilon_left": left, "epsilon_next": following}
+    return {"epsilon_budget": budget.epsilon, "epsilon_set_aside": aside, **rest}
+
+
+@lru_cache(maxsize=256)  # many parties have spent the same
+def room(spent: Spent, budget: Budget) -> float:
+    """The largest epsilon of one more job with Gaussian noise."""
+    return largest_next(spent, budget.epsilon, budget.delta)
 
 
 def policies(path: Path) -> list[Json]:
@@ -196,7 +211,7 @@ def freed_text(report: Json) -> str:
     both = [{**each, "change": (each["epsilon_before"], each["epsilon_after"])} for each in report["parties"]]
     for label, (before, after), releases in screen.alike(both, "change", "releases") if report["frees"] else ():
         change = f"epsilon {shown_cost(before)} is spent or set aside, {shown_cost(after)} after it"
-        facts.append((label, f"{change}: {releases} releases are free"))
+        facts.append((label, f"{change}, which frees {amount(releases, 'release')}"))
     erased = "erased" if report["closed"] else "would be erased"
     return screen.shown(screen.rows([*facts, ("its key", erased if report["key"] else None)]))
 

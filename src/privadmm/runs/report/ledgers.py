@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from privadmm.engine.guarantees import AWAY, BARE, CLEAR
+from privadmm.engine.guarantees import AWAY, BARE, CLEAR, summed
 from privadmm.errors import ConfigError
 from privadmm.privacy.accounting import printed
 from privadmm.privacy.ledger_file import extent_of, row_with
@@ -182,12 +182,39 @@ def learners(
     if adjacency == "label":
         rows.append(["All others who read every message of all jobs: features", BARE])
     apart = [row.if_all_others_collude for row in budgets if row.if_all_others_collude is not None]
-    if apart:
-        rows.append(["The coordinator with as many parties as each secure sum tolerates", "the same as all others"])
-        rows.append(["The coordinator with everybody else", words.cost(max(apart))])
+    if (sums := secure_sums(views)) or apart:
+        rows += if_they_collude(sums, apart, any(map(failed, views)))
     elif total is not None:
         rows.append(["The coordinator with everybody else", "the same as all others: every message has its own noise"])
     return rows
+
+
+def secure_sums(views: Sequence[Json]) -> list[tuple[int, int]]:
+    """How many may collude in the jobs' secure sums, and of how many parties; each once."""
+    found = [job["secure_sum"] for view in views for job in view["jobs"] if "secure_sum" in job]
+    return sorted({(one["colluding"], one["parties"]) for one in found})
+
+
+def if_they_collude(sums: Sequence[tuple[int, int]], apart: Sequence[float], hidden: bool) -> list[list[str]]:
+    """Rows on who learns more of secure sums; `apart`: what parties lose if all others collude, unless `hidden`."""
+    few = "as many parties as each secure sum tolerates"
+    if len(sums) == 1:
+        few = "up to {} of the {} parties".format(*sums[0])
+    everybody = words.cost(max(apart)) if apart else "the same as all others: no secure sum was released yet"
+    return [
+        [
+            f"The coordinator with {few}, who tell all they know",
+            "the same as all others, as long as the cryptography holds",
+        ],
+        [
+            "The coordinator with everybody else",
+            "more; since a job failed, it is not told how much" if hidden else everybody,
+        ],
+        [
+            "Of a person with records at two parties of a secure sum",
+            "more: both records move before the noise. The report of each run has the figure",
+        ],
+    ]
 
 
 def notices(found: Mapping[str, Json], private: bool, copies: Mapping[str, str] = MappingProxyType({})) -> list[str]:
@@ -275,7 +302,9 @@ def policy(view: Json) -> list[list[str]]:
 
 
 def not_protected(views: Sequence[Json]) -> list[str]:
-    lines = list(words.NEVER_COVERED)
+    # A ledger does not know whether parties had pinned each other's keys: it is said where that counts.
+    lines = [words.closed(summed(few, parties, pinned=False)) for few, parties in secure_sums(views)]
+    lines += words.NEVER_COVERED
     if any(view["policy"]["label_epsilon"] is None for view in views):
         lines.insert(0, "Labels and features from the party's own server, which holds them in the clear.")
     if any(map(failed, views)):

@@ -135,7 +135,8 @@ def spending(row: Budget) -> list[str]:
     if row.left is not None:
         rest = words.rounded_down(row.left)
     elif row.budget is not None and row.committed is not None:
-        rest = f"{words.rounded_down(max(0.0, row.budget - row.committed))} (the rest)"
+        rest = words.rounded_down(max(0.0, row.budget - row.committed))
+        rest = rest if rest == "0" else f"{rest} (the rest)"
     allowed = words.NOT_RECORDED if row.budget is None else f"{row.budget:g}"
     return [allowed, figure(row.spent), figure(row.committed), rest]
 

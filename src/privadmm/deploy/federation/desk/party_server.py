@@ -28,6 +28,7 @@ from privadmm.config.file import Config
 from privadmm.data.files import write_text
 from privadmm.deploy.federation import party
 from privadmm.deploy.federation.desk.admitted import Admitted, recall
+from privadmm.deploy.federation.desk.agreement import disagreement
 from privadmm.deploy.federation.desk.approvals import Proposals
 from privadmm.deploy.federation.desk.history import begins, missing, signed_receipt, told_ended, told_receipts
 from privadmm.deploy.federation.desk.party_log import Line, asked, full, note
@@ -71,7 +72,6 @@ FULL_HERE = (
     "the disk of this directory is full, its quota is used up, or it cannot be read or written: see `df`, make room, "
     "and the coordinator can ask again"
 )
-FOR_GOOD = ("mode", "parties", "adjacency", "label_epsilon")  # which no steward can amend
 
 
 def answer(folder: Path, letter: Letter) -> Answer:
@@ -350,20 +350,8 @@ class Desk:
 
     def differs(self) -> str | None:
         """Say how the ledger and party.toml differ, for the party's steward; None if they agree."""
-        known = identity_of(self.party.ledger)
-        fixed = {} if known is None else known.facts()
-        mine = Identity(self.party.policy.mode, (self.party.number,), self.party.fixed).facts()
-        for fact in {**mine, **fixed}:
-            if mine.get(fact) != fixed.get(fact):
-                was, now = fixed.get(fact), mine.get(fact)
-                fix = (
-                    "these are fixed for good: change party.toml back"
-                    if fact in FOR_GOOD
-                    else "change party.toml back, or amend the ledger, which keeps what was spent: `privadmm "
-                    f'federation ledger {self.party.folder} --amend --because "..."`'
-                )
-                return f"has {fact} = {was}, and party.toml has {now}: {fix}"
-        return None
+        found = disagreement(self.party)
+        return None if found is None else f"{found.said}: {found.fix}"
 
 
 def edges_of(config: Config, parties: int) -> int:

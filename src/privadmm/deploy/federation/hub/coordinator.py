@@ -29,7 +29,14 @@ from privadmm.deploy.federation.signing import sealed
 from privadmm.engine.job import Job
 from privadmm.engine.mail import Mail, unpack_from
 from privadmm.engine.phases import at_parties, heard
-from privadmm.errors import ClusterError, LockedError, MessageError, RefusedError, WaitingError
+from privadmm.errors import (
+    ClusterError,
+    LockedError,
+    MessageError,
+    PrivadmmError,
+    RefusedError,
+    WaitingError,
+)
 from privadmm.privacy.ledger_file import Receipt
 from privadmm.privacy.masks import Entry, Roster
 
@@ -37,6 +44,7 @@ logger = logging.getLogger(__name__)
 LOOK = 1.0  # seconds between looks at whether somebody stopped a run that waits for a steward
 RARELY = 60.0  # seconds, at most, after which a steward's decision is asked for again
 QUOTED = 2000  # characters of a party's error that are shown
+REASONS = 4  # of parties that refused, which an error repeats; of more it has the names
 FAREWELL = 30.0  # seconds that parties have to hear that a job is over; the next run tells those who did not
 
 
@@ -91,6 +99,9 @@ class Federation:
     undecided: list[int] = field(default_factory=list)  # parties whose stewards have not approved the job yet
     # Hears of them, and of the proposal's code, while they are waited for.
     tell_undecided: Callable[[Collection[int], str], None] = lambda parties, code: None
+    # Hears which nodes refused, are locked or failed.
+    tell_refused: Callable[[Mapping[int, str]], None] = lambda states: None
+    names: Mapping[int, str] = field(default_factory=dict)  # what people call the parties
     left: dict[int, str] = field(default_factory=dict)  # why a party is not asked any more
     _heads: dict[int, list[tuple[str, int, int, str, int, str]]] = field(default_factory=dict)  # receipts by round
     _keys: dict[int, bytes] = field(default_factory=dict)
@@ -208,7 +219,7 @@ class Federation:
         waiting, answers, refusals = dict(letters), dict[int, Letter](), dict[int, str]()
         began = time.monotonic()
         while waiting:
-            self.undecided = []
+            self.undecided, refusing = [], dict[int, Letter]()
             arrived = self.post.exchange({self.homes[party]: waiting[party] for party in waiting}, patience.timeout)
             for party in [party for party in waiting if self.homes[party] in arrived]:
                 answer = arrived[self.homes[party]]
@@ -216,14 +227,14 @@ class Federation:
                     self.undecided.append(party)
                     continue
                 del waiting[party]
-                if answer.get("status") == "ok":
-                    answers[party] = answer
-                    continue
-                try:
-                    refusals[party] = refusal(party, answer, patience)
-                except RefusedError:
-                    self.undecided = []  # it is over, whatever the others' stewards would say
-                    raise
+                (answers if answer.get("status") == "ok" else refusing)[party] = answer
+            if refusing:
+                self.tell_refused({self.homes[party]: status_of(answer) for party, answer in refusing.items()})
+            try:
+                refusals |= allowed_to_leave(refusing, patience, self.names)
+            except RefusedError:
+                self.undecided = []  # it is over, whatever the others' stewards would say
+                raise
             if silent := waiting.keys() - set(self.undecided):
                 if patience.absent != "wait":
                     break
@@ -312,17 +323,35 @@ def entry_of(party: int, answer: Letter) -> Entry:
     return entry
 
 
-def refusal(party: int, answer: Letter, patience: Patience) -> str:
-    """Why a party refused, if the others may go on without it; else an error ends the run."""
-    (kind, why), status = told(answer), answer.get("status")
-    if status == "refused" and patience.absent == "continue":
-        return why
-    if status == "refused":
-        raise RefusedError(f"party {party} refused: {why}")
-    if status == "locked":
-        raise LockedError(f"party {party}: {why}")
-    # A failure that records may have caused must not look like a party that left: the run would go on.
-    raise ClusterError(f"party {party} failed, {kind}: {why}")
+def allowed_to_leave(refusing: Mapping[int, Letter], patience: Patience, names: Mapping[int, str]) -> dict[int, str]:
+    """Why parties refused, if the others may go on without them; else an error that names all who end the run."""
+    leave, ends, kinds = dict[int, str](), list[str](), list[type[PrivadmmError]]()
+    for party, answer in refusing.items():
+        (kind, why), status, who = told(answer), status_of(answer), called(party, names)
+        if status == "refused" and patience.absent == "continue":
+            leave[party] = why
+            continue
+        # A failure that records may have caused must not look like a party that left: the run would go on.
+        kinds.append({"refused": RefusedError, "locked": LockedError}.get(status, ClusterError))
+        said = {"refused": f"{who} refused: {why}", "locked": f"{who}: {why}"}.get(
+            status, f"{who} failed, {kind}: {why}"
+        )
+        ends.append(said if len(ends) < REASONS else f"{who} {status}")
+    if kinds:
+        raise kinds[0]("; ".join(ends))
+    return leave
+
+
+def status_of(answer: Letter) -> str:
+    """What came of a letter that was not answered: "refused", "locked" or "failed"."""
+    status = answer.get("status")
+    return str(status) if status in ("refused", "locked") else "failed"
+
+
+def called(party: int, names: Mapping[int, str]) -> str:
+    """A party by the name that people call it, with its number."""
+    number = f"party {party}"
+    return number if names.get(party, number) == number else f"{names[party]} ({number})"
 
 
 def told(answer: Letter) -> tuple[str, str]:

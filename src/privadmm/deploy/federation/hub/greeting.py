@@ -1,15 +1,15 @@
 """How a coordinator meets the parties of a job: a signed hello to every node, and who answered it."""
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from privadmm.deploy.federation.facts import Facts, agree, same_version
-from privadmm.deploy.federation.hub.coordinator import QUOTED, Patience, Post, named, told
+from privadmm.deploy.federation.hub.coordinator import QUOTED, REASONS, Patience, Post, named, status_of, told
 from privadmm.deploy.federation.keys import Credentials
 from privadmm.deploy.federation.protocol import Greeting, Letter, text
 from privadmm.deploy.federation.signing import sealed
-from privadmm.errors import ClusterError, MessageError, RefusedError
+from privadmm.errors import ClusterError, MessageError, PrivadmmError, RefusedError
 
 
 def greet(
@@ -20,6 +20,7 @@ def greet(
     nodes: Sequence[int],
     credentials: Credentials,
     may_leave: bool = False,
+    tell_refused: Callable[[Mapping[int, str]], None] = lambda states: None,
 ) -> tuple[dict[int, Facts], dict[int, str]]:
     """Ask every node who it is; facts by node, and why parties are missing.
 
@@ -29,23 +30,15 @@ def greet(
     greeting = credentials.greeting(secrets.token_hex(16), proposal)
     letter = credentials.hello(greeting, proposal)
     facts: dict[int, Facts] = {}
-    refused: dict[int, str] = {}
-    for node, answer in sorted(post.exchange(dict.fromkeys(nodes, letter), patience.timeout).items()):
-        number = answer.get("party")
-        # A node that does not say who it is may be one of the parties.
-        if not (number is None or (isinstance(number, int) and number in parties)):
-            continue
-        if answer.get("status") != "ok":
-            # A failure is not signed, so the node is all that is known for sure.
-            name, why = told(answer)
-            if may_leave and answer.get("status") == "refused" and isinstance(number, int):
-                refused[number] = f"refused: {why}"
-                continue
-            who = f"node {node}" if number is None else f"party {number!r} (node {node})"
-            kind = RefusedError if answer.get("status") == "refused" else ClusterError
-            raise kind(f"{who} did not take the job, {name}: {why}")
-        facts[node] = recognise(node, answer, greeting, parties)
-        same_version(facts[node])
+    answers = sorted(post.exchange(dict.fromkeys(nodes, letter), patience.timeout).items())
+    answers = [(node, answer) for node, answer in answers if may_be_one(answer.get("party"), parties)]
+    refused = unwilling(
+        {node: answer for node, answer in answers if answer.get("status") != "ok"}, may_leave, tell_refused
+    )
+    for node, answer in answers:
+        if answer.get("status") == "ok":
+            facts[node] = recognise(node, answer, greeting, parties)
+            same_version(facts[node])
     if refused and 2 * len(refused) >= len(parties):
         raise RefusedError(
             f"{named(refused)} refused at once, half of those asked or more, and the run does not go on with the "
@@ -66,6 +59,32 @@ def greet(
         raise ClusterError(f"no party answered within {patience.timeout:g} s: start their nodes, and try again")
     agree(known)
     return facts, {party: refused.get(party, f"no answer for {patience.timeout:g} s") for party in sorted(missing)}
+
+
+def may_be_one(number: object, parties: Mapping[int, Path]) -> bool:
+    """Whether an answer may be of one of these parties: a node that does not say who it is may be."""
+    return number is None or (isinstance(number, int) and number in parties)
+
+
+def unwilling(
+    answers: Mapping[int, Letter], may_leave: bool, tell_refused: Callable[[Mapping[int, str]], None]
+) -> dict[int, str]:
+    """Why parties refused, if the others may go on without them; else an error that names all who end the run."""
+    if answers:
+        tell_refused({node: status_of(answer) for node, answer in answers.items()})
+    refused, ends, kinds = dict[int, str](), list[str](), list[type[PrivadmmError]]()
+    for node, answer in answers.items():
+        number, (name, why) = answer.get("party"), told(answer)
+        if may_leave and answer.get("status") == "refused" and isinstance(number, int):
+            refused[number] = f"refused: {why}"
+            continue
+        # A failure is not signed, so the node is all that is known for sure.
+        who = f"node {node}" if number is None else f"party {number!r} (node {node})"
+        ends.append(f"{who} did not take the job" + (f", {name}: {why}" if len(ends) < REASONS else ""))
+        kinds.append(RefusedError if answer.get("status") == "refused" else ClusterError)
+    if kinds:
+        raise kinds[0]("; ".join(ends))
+    return refused
 
 
 def recognise(node: int, answer: Letter, greeting: Greeting, parties: Mapping[int, Path]) -> Facts:

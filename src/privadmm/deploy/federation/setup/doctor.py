@@ -8,6 +8,7 @@ from privadmm.algorithms.evaluation_noise import accuracy_words, foreseen
 from privadmm.config.file import check_seed, read
 from privadmm.config.reader import load
 from privadmm.config.undeclared import UndeclaredError
+from privadmm.deploy.federation.desk.agreement import disagreement
 from privadmm.deploy.federation.desk.party_server import Desk
 from privadmm.deploy.federation.desk.peers import check_pins
 from privadmm.deploy.federation.desk.records import announce, misread
@@ -214,9 +215,8 @@ def ledger(party: Party, job: Path | None) -> str:
         raise FaultError(
             str(error), f"see `privadmm ledger show {path}`; its steward decides (docs/ledger.md)"
         ) from None
-    if problem := Desk(party).differs():
-        amend = f'`privadmm federation ledger {party.folder} --amend --because "..."`'
-        raise FaultError(f"{path}: {problem}", f"change {party.folder / FILE} back, or amend the ledger: {amend}")
+    if differ := disagreement(party):
+        raise FaultError(f"{path}: {differ.said}", differ.fix)
     enough = True
     with closing(SqliteLedger(path, (party.number,), party.fixed, party.policy.mode)) as opened:
         if opened.failed is not None:

@@ -72,7 +72,10 @@ def overview(parties: Sequence[Facts], mark: str) -> str:
     """All parties: budget, what waits, what was decided, jobs."""
     sections = "\n".join(party(place, facts) for place, facts in enumerate(parties))
     count = sum(one["state"] == "waiting" for facts in parties for one in facts["proposals"])
-    waits = {0: "Nothing waits for you", 1: "One proposal waits for you"}.get(count, f"{count} proposals wait for you")
+    nothing = "Nothing waits for you"
+    if any(facts["hidden"] for facts in parties):
+        nothing = "A ledger cannot be opened"
+    waits = {0: nothing, 1: "One proposal waits for you"}.get(count, f"{count} proposals wait for you")
     return framed(f"Steward: {waits}", f"<h1>{waits}</h1>\n{sections}", "", mark)
 
 
@@ -88,9 +91,9 @@ def party(place: int, facts: Facts) -> str:
         f'<span id="folder-{place}">{text(facts["directory"])}</span></p>',
         alarm(facts["problem"]),
         test(facts["mode"]),
-        money(facts["budget"]),
+        money(facts["budget"], facts["hidden"]),
         "<h3>Proposals</h3>",
-        asked(facts["approve"], waiting),
+        asked(facts["approve"], waiting, facts["hidden"]),
         *(card(place, one) for one in waiting),
         table(
             "Decided before",
@@ -98,7 +101,7 @@ def party(place: int, facts: Facts) -> str:
             [decided(place, one) for one in rest],
         ),
         table("Jobs", JOB_COLUMNS, map(job, facts["jobs"][::-1])),
-        refused(facts["refusals"]),
+        refused(facts["refusals"], facts["hidden"]),
         "</section>",
     ]
     return "\n".join(part for part in parts if part)
@@ -112,15 +115,23 @@ def test(mode: str) -> str:
     return alarm("a directory for tests: noise comes from a seed, and protects nobody") if mode == "simulation" else ""
 
 
-def asked(approve: str, waiting: Sequence[Facts]) -> str:
+def unseen(what: str, hidden: str) -> str:
+    return f"<p>{text(f'{what} cannot be shown {hidden}.')}</p>"
+
+
+def asked(approve: str, waiting: Sequence[Facts], hidden: str | None) -> str:
     if approve != "ask":
         said = f'You are not asked: party.toml has approve = "{approve}", and a job that keeps the policy begins.'
         return f"<p>{text(said)}</p>"
+    if hidden is not None:
+        return unseen("Proposals", hidden)
     return "" if waiting else "<p>None waits. A job that comes will wait here until you say yes.</p>"
 
 
-def money(budget: Facts | None) -> str:
+def money(budget: Facts | None, hidden: str | None) -> str:
     """The budget as a bar and in words."""
+    if hidden is not None:
+        return unseen("The budget, what is spent of it and the jobs", hidden)
     if budget is None:
         return "<p>There is no budget here: nothing is refused for its cost.</p>"
     whole, rest = budget["epsilon"], budget["left"]
@@ -184,8 +195,10 @@ def known(value: object) -> str:
     return NOT_RECORDED if value is None else f"<bdi>{text(value)}</bdi>"
 
 
-def refused(rows: Sequence[Facts] | None) -> str:
+def refused(rows: Sequence[Facts] | None, hidden: str | None) -> str:
     """What was refused, newest first."""
+    if hidden is not None:
+        return f"<h3>Refused</h3>{unseen('What was refused', hidden)}"
     if rows is None:
         return f"<h3>Refused</h3><p>{NOT_RECORDED}: the ledger was made by an earlier version.</p>"
     cells = (

@@ -16,6 +16,7 @@ from privadmm.algorithms.evaluation_noise import accuracy_words, foreseen
 from privadmm.config.file import Config
 from privadmm.data.arrays import digest
 from privadmm.data.files import finite
+from privadmm.deploy.federation.desk.agreement import disagreement
 from privadmm.deploy.federation.desk.approvals import MOST, Decision, Entry, Proposals, checked_reason
 from privadmm.deploy.federation.desk.party_server import Desk
 from privadmm.deploy.federation.desk.records import bound_of
@@ -59,20 +60,32 @@ def standing(party: Party) -> Facts:
         "coordinator": plain(party.node.superlink),
         "authority": authority(party),
         "problem": None,
+        "hidden": None,  # until when budget, jobs and refusals cannot be shown; None if they are
         "budget": None,
         "jobs": [],
         "refusals": None,
         "proposals": [],
     }
+    opened = None
     try:
-        with closing(Desk(party).opened()) as ledger:
+        with closing(opened := Desk(party).opened()) as ledger:
             facts |= {"budget": budget(party, ledger), "jobs": jobs(party, ledger), "refusals": refusals(party)}
             if ledger.failed is not None:
                 facts["problem"] = "the ledger is locked: `privadmm ledger show` says why, and `unlock` lets it go on"
             facts["proposals"] = [brief(party, entry, ledger) for entry in Proposals(party).entries()]
     except (PrivadmmError, OSError) as error:
         facts["problem"] = plain(error)
+        if opened is None:
+            facts["hidden"] = hidden(party)
     return facts
+
+
+def hidden(party: Party) -> str:
+    """Until when nothing of a ledger that could not be opened is shown."""
+    with suppress(PrivadmmError, OSError):
+        if party.has_ledger and disagreement(party) is not None:
+            return "until party.toml and the ledger agree: `privadmm federation check` says how to make them"
+    return "until the problem above is solved"
 
 
 def authority(party: Party) -> str | None:
@@ -130,14 +143,10 @@ def jobs(party: Party, ledger: SqliteLedger) -> list[Facts]:
 def refusals(party: Party) -> list[Facts] | None:
     """The latest refusals on record; None where the ledger kept none, as those of earlier versions."""
     known = register(party.ledger).refusals
-    return (
-        None
-        if known is None
-        else [
-            {name: said(value) if isinstance(value, str) else value for name, value in one.as_dict().items()}
-            for one in known[-SHOWN:]
-        ]
-    )
+    if known is None:
+        return None
+    facts = [one.as_dict().items() for one in known[-SHOWN:]]
+    return [{name: said(value) if isinstance(value, str) else value for name, value in one} for one in facts]
 
 
 def said(text: str | None) -> str | None:

@@ -42,6 +42,7 @@ from privadmm.privacy.events import (
 )
 from privadmm.privacy.ledger import Asked, Tick
 from privadmm.privacy.ledger_file import identity_of
+from privadmm.privacy.meaning import large_epsilon
 from privadmm.privacy.new_ledger import new_ledger
 from privadmm.privacy.policy import Budget, Policy
 from privadmm.privacy.refusals import recording
@@ -244,6 +245,13 @@ class Account:
         with self._opened() as ledger, ledger.transaction():
             kept = {entry: recorded(ledger, entry) for entry in ledger.jobs()}
         return {entry: json.loads(data) for entry, data in kept.items() if data is not None}
+
+    def weak_promise(self) -> str | None:
+        """The warning of what several fits cost together; None if that is little, or there is one fit only."""
+        total = self.total()
+        of = "people" if total.adjacency == "person" else total.adjacency
+        problem = large_epsilon(total.epsilon, of) if total.fits > 1 else None
+        return problem and f"together, the {total.fits} fits of this ledger: {problem}"
 
     def total(self) -> Spending:
         """What is spent and left."""

@@ -46,7 +46,6 @@ from privadmm.params import HUGE, TINY, check_nonnegative, check_positive, check
 from privadmm.privacy.accounting import together as of_a_person
 from privadmm.privacy.calibration import NoPrivacy, Target, epsilons
 from privadmm.privacy.history import STARTED_UNPROTECTED, Start
-from privadmm.privacy.meaning import large_epsilon
 from privadmm.privacy.mechanisms import Simulation
 from privadmm.privacy.sums import SecureSum
 from privadmm.runs.ending import model_of
@@ -175,10 +174,8 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
                 "ledger from the first fit on, or start afresh with warm_start=False"
             )
         entry, number = account.charge(job, person(jobs), frame.bounds)
-        total = account.total()
-        of = "people" if total.adjacency == "person" else total.adjacency
-        if total.fits > 1 and (problem := large_epsilon(total.epsilon, of)) is not None:
-            warnings.warn(f"together, the {total.fits} fits of this ledger: {problem}", BudgetWarning, stacklevel=4)
+        if (problem := account.weak_promise()) is not None:
+            warnings.warn(problem, BudgetWarning, stacklevel=4)
         return (entry,), number
 
     def _publish(self, fit: Fit, models: list[Model]) -> None:

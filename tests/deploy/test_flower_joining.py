@@ -155,11 +155,14 @@ def test_a_superlink_registers_what_it_finds(town: Town) -> None:
     place = town.place
     for number in range(2):
         data = own_csv(town.root / f"data-{number}.csv", 10, seed=number)
-        town.call("join", place.invitations / f"party-{number}.toml", "--out", town.own(number), "--records", data)
+        invitation = place.invitations / f"party-{number}.toml"
+        assert town.call("join", invitation, "--out", town.own(number), "--records", data, "--yes")["code"] == 0
     town.call("admit", place.folder, town.own(0) / "reply.toml", "--yes")
     town.start("superlink", "superlink", place.folder)
     town.wait(lambda: "registered party-0" in town.log("superlink"), "the first key")
     (place.keys / "party-1.pub").write_bytes(public_half(town.own(1) / "node-key"))
     town.wait(lambda: "registered party-1" in town.log("superlink"), "the second key")
     assert {number for number, one in known(place).items() if one is not None} == {0, 1}
+    for fault in ("already in use", "retrying"):
+        assert fault not in town.log("superlink")
     assert town.stop() == [0]

@@ -31,7 +31,7 @@ PROMPT = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2"}
 CLIENT, SERVER = "flwr-clientapp", "flwr-serverapp"
 COMMANDS = ("flwr-agentapp", CLIENT, "flwr-connector", "flwr-model", SERVER, "flwr-simulation")
 NODE = "flower-supernode"  # takes messages of the SuperLink for a party
-EXECUTOR = "flower-superexec"  # starts a ClientApp for each message of a node
+EXECUTOR = "flower-superexec"  # starts a ClientApp for each message of a node, or a ServerApp for a run
 SECRET = 32  # bytes
 CONNECTION = """[superlink]
 default = "{name}"
@@ -144,7 +144,7 @@ class Coordinator:
         """Command that runs the ServerApp as a process of its own, so that a run outlives a SuperLink that dies."""
         host, port = self.address
         return [
-            "flower-superexec",
+            EXECUTOR,
             *("--runtime-api-address", f"{host}:{port}"),
             *("--root-certificates", str(self.certificates / "ca.pem")),
             *("--superexec-auth-secret-file", str(self.secret())),
@@ -215,6 +215,8 @@ def pinned(folder: Path, own: str) -> str:
     acts = {name: "refuse" for name in COMMANDS} | {own: {CLIENT: "client", SERVER: "server"}[own]}
     if own == CLIENT:
         acts |= {NODE: "node", EXECUTOR: "executor"}
+    else:
+        acts |= {EXECUTOR: "coordinators_executor"}
     for name, act in acts.items():
         path = scripts / name
         code = f"#!{sys.executable}\nfrom privadmm.deploy.flower.pinned import {act}\n\n{act}()\n"

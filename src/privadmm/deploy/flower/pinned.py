@@ -72,6 +72,15 @@ def executor() -> None:
     import_module("flwr.supercore.cli.flower_superexec").flower_superexec()
 
 
+def coordinators_executor() -> None:
+    """Run a coordinator's SuperExec, which starts the ServerApp."""
+    from privadmm.deploy.flower.connection import hush
+
+    known_flower()
+    hush()  # it starts beside the SuperLink, and tries until that listens
+    import_module("flwr.supercore.cli.flower_superexec").flower_superexec()
+
+
 def server() -> None:
     """Run a coordinator's ServerApp, from its own directory: whoever starts a run may change its options only."""
     known_flower()

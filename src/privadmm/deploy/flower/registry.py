@@ -7,15 +7,19 @@ retired: the coordinator's SuperLink is kept up with it, so that nobody calls Fl
 import json
 import os
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from privadmm.data.files import for_owner
 from privadmm.deploy.federation.keys import as_flower
 from privadmm.deploy.federation.layout import Coordinator
 from privadmm.errors import ClusterError, ConfigError
+
+LOCK = "registry.lock"  # in the coordinator's directory
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,7 @@ def agree(place: Coordinator) -> dict[str, list[str]]:
     from flwr.proto.control_pb2 import UnregisterNodeRequest
 
     done: dict[str, list[str]] = {"registered": [], "unregistered": [], "spent": []}
-    with connected(place) as client:
+    with connected(place) as client, alone(place):
         by_key = {one.key: one for one in nodes(client)}
         for path in sorted(place.keys.glob("party-*.pub")):
             key = as_flower(path)
@@ -103,6 +107,26 @@ def agree(place: Coordinator) -> dict[str, list[str]]:
                 client.UnregisterNode(UnregisterNodeRequest(node_id=one.id))
                 done["unregistered"].append(path.stem)
     return done
+
+
+@contextmanager
+def alone(place: Coordinator, seconds: float = 30.0) -> Iterator[None]:
+    """Let one process at a time register keys: of two at once, Flower shows an error for each key of the second.
+
+    Nothing else depends on it, so whoever cannot have the lock within this time goes on without.
+    """
+    from fcntl import LOCK_EX, LOCK_NB, flock
+
+    with ExitStack() as held:
+        with suppress(OSError):
+            file = held.enter_context(open(place.folder / LOCK, "a", opener=for_owner))
+            deadline = time.monotonic() + seconds
+            while time.monotonic() < deadline:
+                with suppress(BlockingIOError):
+                    flock(file, LOCK_EX | LOCK_NB)
+                    break
+                time.sleep(0.05)
+        yield
 
 
 def register(client: Any, key: bytes, name: str) -> bool:

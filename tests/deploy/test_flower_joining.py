@@ -123,7 +123,7 @@ def test_a_node_that_is_not_let_in_goes_on_trying(town: Town) -> None:
     # Nobody is admitted: more ends than the supervisor's patience, and none gives up.
     town.wait(lambda: all(town.log(f"node-{n}").count(again) > 3 for n in range(COUNT)), "three refusals each")
     fingerprint = keys.fingerprint(public_half(town.own(0) / "node-key"))
-    assert f"the coordinator has not admitted the key {fingerprint} yet" in town.log("node-0")
+    assert f"its key {fingerprint} is not admitted yet" in town.log("node-0")
 
     town.call("admit", town.root / "hub", *(town.own(number) / "reply.toml" for number in range(COUNT)), "--yes")
     town.wait(lambda: town.online() == {0, 1, 2}, "all nodes")

@@ -225,7 +225,7 @@ def test_when_a_new_python_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_only_a_node_has_it(tmp_path: Path) -> None:
     (tmp_path / "party").mkdir()
     pinned(tmp_path / "party", CLIENT)
-    assert "executor()" in (tmp_path / "party" / "bin" / EXECUTOR).read_text()
+    assert "import executor\n" in (tmp_path / "party" / "bin" / EXECUTOR).read_text()
     (tmp_path / "coordinator").mkdir()
     pinned(tmp_path / "coordinator", "flwr-serverapp")
-    assert not (tmp_path / "coordinator" / "bin" / EXECUTOR).exists()
+    assert "import coordinators_executor\n" in (tmp_path / "coordinator" / "bin" / EXECUTOR).read_text()

@@ -165,7 +165,7 @@ def summed(table: PrivacyTable) -> SecureSum | None:
 
 
 def algorithm(config: Config) -> Algorithm:
-    """The config's algorithm; on its demand a release of moments comes before it, and an evaluation after it."""
+    """Make the config's algorithm, with moments before it and an evaluation after it where the config asks for them."""
     method: Algorithm = config.algorithm.parameters
     table = config.features
     if table.moments:

@@ -153,7 +153,7 @@ def _one_by_one(encoder: Encoder, rows: Iterable[Mapping[str, Any]], extra: Extr
 
 
 def as_csv(rows: RawRows, scores: Floats, predictions: NDArray[Any] | None, label: str | None = None) -> str:
-    """A line for each row, in order: the kept columns, the score, and the class if there are classes.
+    """Write a line for each row, in order: the kept columns, the score, and the class if there are classes.
 
     Without classes the score is the number that was to be predicted, and its column is named after the label.
     """

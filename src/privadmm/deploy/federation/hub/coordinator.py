@@ -349,7 +349,7 @@ def status_of(answer: Letter) -> str:
 
 
 def called(party: int, names: Mapping[int, str]) -> str:
-    """A party by the name that people call it, with its number."""
+    """Name a party as people call it, with its number."""
     number = f"party {party}"
     return number if names.get(party, number) == number else f"{names[party]} ({number})"
 

@@ -117,6 +117,27 @@ def test_calibration_reaches_its_target_from_below(family, target: float, delta:
     assert target * (1 - 1e-4) <= epsilon(family(x, n), delta) <= target
 
 
+@pytest.mark.parametrize("pure", [(), ((1e-9, 1),)], ids=["Gaussian", "beside a pure release"])
+@pytest.mark.parametrize(("mu", "delta"), [(12.095, 1e-300), (3.705, 1e-300), (7.505, 1e-280), (18.0, 1e-200)])
+def test_the_smallest_deltas_lose_no_digits(mu: float, delta: float, pure: tuple[tuple[float, int], ...]) -> None:
+    """A tail that is a subnormal number has hardly a digit, and e^epsilon would blow that up."""
+    from scipy.special import erfcx
+
+    around = [mu * (1 + step * 1e-4) for step in range(-60, 61)]
+    for near in around:
+        found = curves.mixed_epsilon(near, pure, delta) - sum(e * n for e, n in pure)
+        x, y = ((found / near + sign * near / 2) / math.sqrt(2) for sign in (-1, 1))
+        true = -x * x + math.log((erfcx(x) - erfcx(y)) / 2)  # ln of the smallest delta of a Gaussian at this epsilon
+        assert true <= math.log(delta) + 1e-6
+
+
+def test_a_sum_of_pure_releases_is_not_rounded_down() -> None:
+    """Ten tenths, as floating point has them, are more than one."""
+    assert curves.mixed_epsilon(0.0, ((0.5, 2),), 0.0) == 1.0
+    assert curves.mixed_epsilon(0.0, ((0.1, 10),), 0.0) == math.nextafter(1.0, 2.0)
+    assert curves.mixed_epsilon(0.0, ((0.1, 10),), 1e-300) == math.nextafter(1.0, 2.0)
+
+
 @given(st.floats(0.01, 20.0), deltas, st.integers(1, 1000), st.sampled_from([Gaussian, DiscreteGaussian]))
 @settings(max_examples=40, deadline=None)
 def test_an_equal_split_keeps_its_target(target: float, delta: float, n: int, kind) -> None:  # type: ignore[no-untyped-def]

@@ -27,7 +27,9 @@ what others released, and could then trade mu for eta on the way; with a fixed p
 """
 
 import math
+import sys
 from collections.abc import Callable, Iterable
+from fractions import Fraction
 from functools import cache, partial
 
 import numpy as np
@@ -39,6 +41,8 @@ from privadmm.params import check_nonnegative, check_positive, check_probability
 TERMS = 1_000_000
 # The share of delta that is set aside for the slack of (4).
 SET_ASIDE = 1e-3
+# The least number that has all its digits: what e^epsilon is multiplied with must not be smaller.
+LEAST = sys.float_info.min
 
 
 def gdp_delta(mu: float, epsilon: float) -> float:
@@ -48,9 +52,10 @@ def gdp_delta(mu: float, epsilon: float) -> float:
     x = epsilon / mu - mu / 2
     upper = math.erfc(x / math.sqrt(2)) / 2
     lower = math.erfc((epsilon / mu + mu / 2) / math.sqrt(2)) / 2
-    # Past e^700 the second term is dropped, which only makes delta larger; so does the bound on what is lost where
-    # the two terms nearly cancel (an error of 2^-52 in x moves erfc by about x^2 times that).
-    exact = upper - math.exp(epsilon) * lower if epsilon < 700 else upper
+    # Past e^700, and where it has hardly a digit, the second term is dropped, which only makes delta larger; so does
+    # the bound on what is lost where the two terms nearly cancel (an error of 2^-52 in x moves erfc by about x^2 times
+    # that).
+    exact = upper - math.exp(epsilon) * lower if epsilon < 700 and lower >= LEAST else upper
     return exact + 1e-15 * (1 + x * x) * upper
 
 
@@ -80,7 +85,7 @@ def gdp_epsilon(mu: float, delta: float) -> float:
 def mixed_epsilon(mu: float, pure: Iterable[tuple[float, int]], delta: float) -> float:
     """(2): Gaussians of total mu beside `count` releases of each pure epsilon."""
     pure = tuple(pure)
-    total = math.fsum(count * eps for eps, count in pure)
+    total = plain_sum(pure)
     if delta == 0:
         return total if mu == 0 else math.inf
     check_probability(delta=delta)
@@ -90,6 +95,13 @@ def mixed_epsilon(mu: float, pure: Iterable[tuple[float, int]], delta: float) ->
         return min(rdp_epsilon(pure_and_gaussian(mu, pure), delta), total if mu == 0 else math.inf)
     least = smallest(mixed_delta(mu, pure), delta, total + tail(mu, delta))
     return min(least, total if mu == 0 else math.inf)
+
+
+def plain_sum(pure: Iterable[tuple[float, int]]) -> float:
+    """The sum of all epsilons, rounded up."""
+    exact = sum((count * Fraction(eps) for eps, count in pure), Fraction(0))
+    nearest = float(exact)
+    return nearest if nearest >= exact else math.nextafter(nearest, math.inf)
 
 
 def crowded(pure: Iterable[tuple[float, int]]) -> bool:
@@ -108,17 +120,20 @@ def mixed_delta(mu: float, pure: Iterable[tuple[float, int]]) -> Callable[[float
     losses, weights = loss_distribution(pure)
     # Logarithms of factorials, of which the weights are made, err by a few units of their last digit.
     lost = 1e-12 + 4e-15 * sum(float(gammaln(count + 1)) for _, count in pure)
+    total = plain_sum(pure)
 
     def delta_at(eps: float) -> float:
+        if mu == 0 and eps >= total:
+            return 0.0
         rest = eps - losses
         if mu == 0:
             parts = -np.expm1(np.minimum(rest, 0.0))
         else:
             x = rest / mu - mu / 2
-            upper = ndtr(-x)
-            parts = upper - np.exp(np.minimum(rest, 700.0)) * ndtr(-rest / mu - mu / 2)
+            upper, lower = ndtr(-x), ndtr(-rest / mu - mu / 2)
+            parts = upper - np.exp(np.minimum(rest, 700.0)) * np.where(lower >= LEAST, lower, 0.0)
             parts = parts + 1e-15 * (1 + x * x) * upper  # as in gdp_delta
-        return float(np.sum(weights * parts)) * (1 + lost)
+        return float(np.sum(weights * parts)) * (1 + lost) + LEAST * len(weights)  # weights below LEAST may be missing
 
     return delta_at
 

@@ -19,6 +19,7 @@ from privadmm.deploy.federation.hub.supervisor import Resumption
 from privadmm.deploy.federation.protocol import Letter
 from privadmm.deploy.federation.setup.health import of_coordinator
 from privadmm.errors import CheckpointError, ConfigError, RefusedError
+from privadmm.privacy.verification import verify
 from privadmm.runs.asking import start
 from privadmm.runs.federated import Asked, end, federate
 from privadmm.runs.reporting import Reporter, StopRequestedError
@@ -67,12 +68,16 @@ def post_watch(post: Desks, report: Reporter) -> None:
 
 
 def test_a_report_of_a_run(made: Federated, folder: Path, place: Place) -> None:
-    """Status tells who is waited for, and what each party has spent of the job and what is left."""
+    """Status tells who is waited for, and what each party has spent of the job at most and what is left."""
     seen: list[dict[str, Any]] = []
-    post = Desks(
-        made.folders, before=lambda party, letter: seen.append(json.loads((folder / "status.json").read_text()))
-    )
-    _, result = reported(made, post)
+    paid: list[list[float]] = []
+
+    def look(party: int, letter: Letter) -> None:
+        seen.append(json.loads((folder / "status.json").read_text()))
+        if seen[-1]["rounds"]:
+            paid.append([verify(ledger).epsilon[number] for number, ledger in enumerate(made.ledgers)])
+
+    _, result = reported(made, Desks(made.folders, before=look))
     assert seen[0]["waiting_for"] == ["party 0", "party 1", "party 2"]
     steps = [status for status in seen if status["rounds"]]
     assert [status["round"] for status in steps] == [t for t in range(ROUNDS) for _ in range(3)]
@@ -83,8 +88,12 @@ def test_a_report_of_a_run(made: Federated, folder: Path, place: Place) -> None:
     ]
     spent = [status["parties"][0]["epsilon_spent"] for status in steps[::3]]
     left = [status["parties"][0]["epsilon_left"] for status in steps[::3]]
-    assert spent[0] == 0.0
     assert spent == sorted(spent)
+    # An answer is paid for before the round is over.
+    said = [[party["epsilon_spent"] for party in status["parties"]] for status in steps]
+    assert all(
+        told >= own for row, ledgers in zip(said, paid, strict=True) for told, own in zip(row, ledgers, strict=True)
+    )
     assert left == sorted(left, reverse=True)
     account = json.loads((Path(result["out"]) / "ledger.json").read_text())["parties"]
     last = json.loads((folder / "status.json").read_text())["parties"][0]
@@ -243,7 +252,7 @@ def wanted_run(folder: Path) -> Wanted | None:
 
 
 PARTIES = [
-    {"party": number, "name": name, "state": said, "epsilon_spent": 0.25, "epsilon_left": 0.75}
+    {"party": number, "name": name, "state": said, "epsilon_spent": 0.25001, "epsilon_left": 0.75}
     for number, (name, said) in enumerate([("north", "asked"), ("south", "answered"), ("lakeside", "left")])
 ]
 
@@ -256,6 +265,7 @@ def test_nobody_is_waited_for_once_a_run_is_over(ended: str, made: Federated, fo
     assert [party["state"] for party in found["parties"]] == ["asked, not heard", "answered", "left"]
     assert (found["waiting_for"], found["seconds_left"]) == ([], None)
     said = " ".join(place.call("federation", "status", folder).out.split())
+    assert "0.2501" in said  # rounded up
     assert "asked, not heard" in said
     assert "its own ledger knows" in said
     if ended != "running":

@@ -1,5 +1,6 @@
 """A run that ended because a party was gone goes on without it when it is resumed so, and nobody's release is lost."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,26 @@ def test_abort_becomes_continue(tables: Any, tmp_path: Path) -> None:
     assert [charged(ledger) for ledger in made.ledgers] == [charged(ledger) for ledger in middle.ledgers]
     for ledger in made.ledgers:
         assert verify(ledger, receipts_of(Path(result["out"]), ledger)).problems == ()
+
+
+@pytest.mark.parametrize("tables", [STAR, RING, SUMS], ids=["star", "ring", "secure sum"])
+def test_an_answer_that_came_too_late_counts_as_paid(tables: Any, tmp_path: Path) -> None:
+    """The party released and paid for it, and whoever reads its messages has it: no figure may leave it out."""
+
+    class Late(Desks):
+        def exchange(self, letters: Any, seconds: float) -> dict[int, Letter]:
+            late = {node for node, letter in letters.items() if node == 101 and letter.get("round") == 2}
+            return {node: said for node, said in super().exchange(letters, seconds).items() if node not in late}
+
+    made = federated(tmp_path, tables)
+    result = made.run(Late(made.folders), absent="continue")
+    (gone,) = result["absent"]
+    assert (gone["party"], gone["from_round"]) == (1, 3)
+    spent = verify(made.ledgers[1]).epsilon[1]
+    exported = json.loads((Path(result["out"]) / "ledger.json").read_text())["parties"][1]["epsilon"]
+    assert gone["epsilon"] >= spent
+    assert exported >= spent
+    assert gone["epsilon"] < gone["set_aside"]
 
 
 def test_a_run_begins_with_all_and_may_then_lose_one_in_its_first_round(tmp_path: Path) -> None:

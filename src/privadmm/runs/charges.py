@@ -51,17 +51,16 @@ def spent_before(job: Job, party: int, round: int) -> Spent:
 
 
 def spent_until_it_left(job: Job, party: int, first: int) -> Spent:
-    """Events of a party from which no answer came from this round on.
+    """Events of a party from which no answer came from this round on: at most what it has paid.
 
-    In a secure sum the answer of that round may have been made, paid for, and lost: unless a simulation declares that
-    there was none, it counts.
+    The answer of that round may have been made, paid for, and lost, or may have come too late: unless a simulation
+    declares that there was none, it counts.
     """
-    unknown = job.public.privacy.sum is not None and party not in job.leave
-    return spent_before(job, party, first + unknown)
+    return spent_before(job, party, first + (party not in job.leave))
 
 
 def absences(job: Job, progress: Progress, reasons: Mapping[int, str] | None) -> dict[str, Any]:
-    """Fields of a result on parties that left: when, what they had paid by then, what was set aside for them.
+    """Fields of a result on parties that left: when, what they had paid at most, what was set aside for them.
 
     Empty where everybody stayed. `reasons` are those that a coordinator has for each of them. The round in which
     somebody left a secure sum is lost.

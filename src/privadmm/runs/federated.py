@@ -95,7 +95,7 @@ def federate(config: Config, post: Post, asked: Asked, report: Report | None = N
             report.begun(job, done, gone)
             callbacks = [*directory.callbacks(job, cluster, config.run.checkpoint_every), report.round]
             progress = train(job, cluster, callbacks, reached)
-        # What each party released in this run, as far as its answers arrived here.
+        # What each party released in this run; of one that left, with the answer that did not arrive here.
         order, gone_from = ("party", "records", "events", "epsilon"), dict(progress.mail.absent.tolist())
         paid = [{key: row[key] for key in order} for row in charges(job, gone_from)]
         finished = finish(

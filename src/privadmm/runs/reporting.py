@@ -204,10 +204,13 @@ class Reporter:
         }
 
     def account(self) -> None:
-        """What each party has spent of this job, and what of its cost is left; None where no epsilon can be given."""
+        """What each party has spent of this job at most, and what is left then; None where no epsilon can be given.
+
+        The round under way counts: a party has paid for its answer before anybody hears of it.
+        """
         assert self.job is not None
         job = self.job
-        before = {tick: releases for tick, releases in job.plan.items() if tick[0] < self.done}
+        before = {tick: releases for tick, releases in job.plan.items() if tick[0] <= self.done}
         for party, spent in enumerate(totals(before, job.public.parties)):
             if party in self.gone:
                 self.spent[party] = self.price(spent_until_it_left(job, party, self.gone[party])), 0.0

@@ -125,7 +125,7 @@ def absent(r: dict[str, Any]) -> Facts:
         words = f"gave no answer from round {party['from_round']} on"
         if party["epsilon"] is not None:
             spent, aside = printed(party["epsilon"]), printed(party["set_aside"])
-            words += f"; it had spent epsilon = {spent} of the {aside} set aside for it"
+            words += f"; it had spent epsilon = {spent} at most, of the {aside} set aside for it"
             words += f"; `privadmm ledger close` with job {party['job']} frees the rest"
         facts.append((f"party {party['party']}", words))
     if (lost := r.get("lost_rounds")) is not None:

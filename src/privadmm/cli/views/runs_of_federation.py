@@ -27,7 +27,7 @@ STATES = {
     "not there": "yellow",
 }
 MAY_HAVE_SPENT = (
-    "Who was asked and not heard may have answered, and spent one round more than is shown: its own ledger knows. "
+    "Who was asked and not heard may have answered, and paid for that as is shown, or not: its own ledger knows. "
     "`run --resume` takes that answer, and it costs nothing again."
 )
 
@@ -103,12 +103,12 @@ def parties(status: dict[str, Any]) -> Any:
         (
             escape(party["name"]),
             f"[{STATES[party['state']]}]{party['state']}[/]" if party["state"] in STATES else escape(party["state"]),
-            screen.number(party["epsilon_spent"]),
+            "-" if party["epsilon_spent"] is None else printed(party["epsilon_spent"]),
             screen.number(party["epsilon_left"]),
         )
         for party in status["parties"]
     ]
-    columns = ("party", "state", "epsilon of this job, spent", "still to spend")
+    columns = ("party", "state", "epsilon of this job, spent at most", "still to spend")
     return screen.table("", columns, rows, left=("party", "state"))
 
 

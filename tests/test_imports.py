@@ -70,6 +70,19 @@ def test_training_loads_no_library_to_draw_with(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "convergence.svg").exists()
 
 
+def test_what_a_command_puts_off_is_there_when_it_is_used() -> None:
+    code = (
+        "import sys\n"
+        "from privadmm.cli import process\n"
+        "process.prepare()\n"
+        "import numpy as np, scipy.sparse, scipy.special\n"
+        "assert 'numpy.ma.core' not in sys.modules\n"
+        "assert np.ma.masked_equal([1, 2], 2).sum() == 1 and np.polynomial.Polynomial([0, 1])(2) == 2\n"
+        "assert scipy.special.ndtri(0.5) == 0"
+    )
+    assert "scipy" in imported_by(code)
+
+
 @pytest.mark.parametrize("name", privadmm.__all__)
 def test_every_public_name_is_there(name: str) -> None:
     assert getattr(privadmm, name) is not None

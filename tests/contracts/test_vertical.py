@@ -66,9 +66,8 @@ class RawWeights(Sharing):
     def update(self, t: int, local: Any, s: Any, inbox: Mail, release: Door) -> tuple[Any, Released]:
         door = Peeping(release)
         state, message = super().update(t, local, s, inbox, door)  # type: ignore[arg-type]
-        raw = local.padded(
-            local.fits(s.u + inbox.broadcast, *self.weights(local.public)[:1], self.ball), s.u.shape[:-1]
-        )
+        x, _ = local.fits(s.u + inbox.broadcast, *self.weights(local.public)[:1], self.ball)
+        raw = local.padded(x, s.u.shape[:-1])
         return state, message.map(lambda said: np.concatenate([said[..., : local.public.dim], raw], axis=-1))
 
 
@@ -188,9 +187,10 @@ def test_the_bounds_are_nearly_attained() -> None:
     assert 0.999 * allowed < far <= allowed
 
 
-def clipped_ridge(D: Any, t: Floats, mu: float, b: float, F: float, certain: bool) -> Floats:
-    x = ridge_fit(D, t, mu, None, F)
-    return x * np.minimum(1.0, b / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-300))
+def clipped_ridge(D: Any, t: Floats, mu: float, b: float, F: float, certain: bool) -> tuple[Floats, Floats]:
+    x, _ = ridge_fit(D, t, mu, None, F)
+    x = x * np.minimum(1.0, b / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-300))
+    return x, D.scores(x)
 
 
 ridge_fit = ridge.fit

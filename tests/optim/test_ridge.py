@@ -44,7 +44,7 @@ def by_scipy(D: Any, t: Any, mu: float, b: float) -> Any:
 def test_the_constrained_argmin_agrees_with_scipy(N: int, d: int, b: float) -> None:
     D, t = problem(N, N, d)
     for mu in (1e-3, 1.0, 1e3):
-        x = fit(D, t, mu, b, math.sqrt(N))[0]
+        x = fit(D, t, mu, b, math.sqrt(N))[0][0]
         assert np.linalg.norm(x) <= b
         assert x == pytest.approx(by_scipy(D.A, t[0], mu, b), abs=2e-6 * max(1.0, b))
 
@@ -52,9 +52,9 @@ def test_the_constrained_argmin_agrees_with_scipy(N: int, d: int, b: float) -> N
 @pytest.mark.parametrize(("N", "d"), [(30, 4), (4, 9)])
 def test_without_a_ball_it_is_the_ridge(N: int, d: int) -> None:
     D, t = problem(0, N, d)
-    x = fit(D, t, 0.1, None, math.sqrt(N))[0]
+    x = fit(D, t, 0.1, None, math.sqrt(N))[0][0]
     assert x == pytest.approx(np.linalg.solve(D.A.T @ D.A + 0.1 * np.eye(d), D.A.T @ t[0]), rel=1e-9)
-    assert fit(D, t, 0.1, 1e9, math.sqrt(N))[0] == pytest.approx(x, rel=1e-12)
+    assert fit(D, t, 0.1, 1e9, math.sqrt(N))[0][0] == pytest.approx(x, rel=1e-12)
 
 
 @pytest.mark.parametrize(("N", "d"), [(30, 4), (4, 9)])
@@ -62,7 +62,7 @@ def test_sparse_columns_are_fitted_alike(N: int, d: int) -> None:
     D, t = problem(1, N, d)
     D = Features(np.where(np.abs(D.A) > 0.2, D.A, 0.0))
     for b in (None, 0.3):
-        one, two = (fit(part, t, 0.1, b, math.sqrt(N)) for part in (D, Features(csr_array(D.A))))
+        one, two = (fit(part, t, 0.1, b, math.sqrt(N))[0] for part in (D, Features(csr_array(D.A))))
         assert one == pytest.approx(two, rel=1e-11)
 
 
@@ -70,9 +70,9 @@ def test_many_targets_at_once() -> None:
     D, _ = problem(2, 30, 4)
     t = np.random.default_rng(0).normal(size=(7, 30))
     for b in (None, 0.2):
-        whole = fit(D, t, 0.1, b, math.sqrt(30))
+        whole, _ = fit(D, t, 0.1, b, math.sqrt(30))
         for one, x in zip(t, whole, strict=True):
-            assert fit(D, one[None], 0.1, b, math.sqrt(30))[0] == pytest.approx(x, rel=1e-10, abs=1e-12)
+            assert fit(D, one[None], 0.1, b, math.sqrt(30))[0][0] == pytest.approx(x, rel=1e-10, abs=1e-12)
 
 
 def cholesky_solve(A: Any, c: Any) -> Any:
@@ -131,11 +131,11 @@ def test_the_leeway_covers_what_floating_point_does(
     (N, d), mu = shape, 10.0**power
     D, t = problem(seed, N, d, collinear)
     t = t * huge
-    x = fit(D, t, mu, b, math.sqrt(N))
+    x, scores = fit(D, t, mu, b, math.sqrt(N))
     allowed = Leeway.of(t, d, mu, b, math.sqrt(N))
     right = exact(D.A, t[0], mu, b)
     assert np.linalg.norm((x[0] - right).astype(float)) <= allowed.weights[0]
-    off = D.scores(x)[0] - D.A.astype(Long) @ right
+    off = scores[0] - D.A.astype(Long) @ right
     assert np.linalg.norm(off.astype(float)) <= allowed.scores[0]
     # It is a price worth paying: next to nothing beside the smallest sensitivity, 2 b or a share of |t|.
     if b == 1.0 and huge == 1.0:
@@ -163,7 +163,7 @@ def test_a_free_fit_is_that_of_a_ball_too_large_to_matter(N: int, d: int, sparse
     D, t = problem(4, N, d)
     held = Features(csr_array(D.A)) if sparse else D
     for mu in (1e-3, 1.0, 1e-3):  # a factor is kept for one mu, and made again for another
-        np.testing.assert_allclose(held.ridge(t, mu), fit(D, t, mu, 1e6, math.sqrt(N)), rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(held.ridge(t, mu), fit(D, t, mu, 1e6, math.sqrt(N))[0], rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize(("N", "d"), [(40, 6), (5, 12)])

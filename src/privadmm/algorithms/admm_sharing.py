@@ -74,11 +74,11 @@ class ADMMSharing(OnColumns, Open):
     def update(self, t: int, local: Vertical, s: State, inbox: Mail, release: Door) -> tuple[State, Released]:
         public, rows, mu, l1 = local.public, s.u.shape[:-1], *self.weights(local.public)
         target = s.u + inbox.broadcast  # (6a)
-        x = local.fits(target, mu, self.ball, l1)  # (6b)
+        x, scores = local.fits(target, mu, self.ball, l1)  # (6b)
         moves = self.moves(local, target, mu)
         u, w = s.u, nothing(public, rows[-1])
         if isinstance(public.privacy, NoPrivacy) or t < public.rounds - 1:
-            said = release.output(local.scores(x, rows), sensitivity=moves[0])
+            said = release.output(scores, sensitivity=moves[0])
             u = local.possible(said.value, self.ball)
         if self.hands_over(public, t):
             said = release.output(local.padded(x, rows), sensitivity=moves[1])

@@ -9,8 +9,8 @@ from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import LazyLoader
 from types import ModuleType
 
-# scipy takes every name of numpy, these tools for developers too, which take longer to load than scipy.sparse itself.
-LATER = frozenset(("numpy.f2py", "numpy.testing"))
+# scipy takes every name of numpy, these too, which nothing here uses. They take longer to load than scipy.sparse.
+LATER = frozenset(("numpy.f2py", "numpy.ma", "numpy.polynomial", "numpy.testing"))
 MODULES = 200_000  # more objects that may be garbage than the modules of a command make
 
 

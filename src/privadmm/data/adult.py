@@ -118,8 +118,9 @@ def _a9a_codes(codes: Mapping[str, Ints]) -> dict[str, Ints]:
 def _matrix(entries: Sequence[tuple[Ints, Floats, int]], sparse: bool) -> Matrix:
     """One block of columns after another: the place of a record's only entry in it, its value, and its width."""
     starts = np.cumsum([0, *(width for _, _, width in entries)])
-    places = np.stack([start + place for start, (place, _, _) in zip(starts, entries, strict=False)], axis=1)
-    values = np.stack([value for _, value, _ in entries], axis=1)
+    places, values = (np.empty((len(entries[0][0]), len(entries)), kind) for kind in (np.int32, np.float64))
+    for block, (place, value, _) in enumerate(entries):
+        places[:, block], values[:, block] = starts[block] + place, value
     shape = (len(values), int(starts[-1]))
     if not sparse:
         X = np.zeros(shape)
@@ -129,7 +130,7 @@ def _matrix(entries: Sequence[tuple[Ints, Floats, int]], sparse: bool) -> Matrix
 
     kept = values != 0
     indptr = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
-    return csr_array((values[kept], places[kept].astype(np.int32), indptr.astype(np.int32)), shape=shape)
+    return csr_array((values[kept], places[kept], indptr.astype(np.int32)), shape=shape)
 
 
 def _of_category(codes: Ints, width: int) -> tuple[Ints, Floats, int]:

@@ -367,7 +367,7 @@ class Collector:
 def party_ids(ids: ArrayLike | None, count: int) -> Ints:
     """The ids of `count` parties, checked: each has its own. None: 0, 1, ..."""
     names = np.arange(count) if ids is None else np.asarray(ids, dtype=np.int64)
-    if not count or names.shape != (count,) or len(np.unique(names)) != count:
+    if not count or names.shape != (count,) or len(set(names.tolist())) != count:
         raise ConfigError(f"ids must name each of {count} parties once, and one party at least")
     return names
 

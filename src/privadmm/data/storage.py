@@ -30,7 +30,7 @@ Derivative = Callable[[Floats, Floats], Floats]  # of a loss, from scores and la
 CHUNK = 2048  # rows copied or summed at a time; where rows are cut decides the last bits of a Gram matrix
 PIECE = 1 << 20  # numbers in a piece that is sparse or kept in a file; a cut sparse piece copies its column indices
 BLOCK = 1 << 18  # numbers of records that a pass reads twice: few enough to be in the processor's cache the second time
-SCORES = 1 << 16  # scores of several parties that are made at a time, for the same reason
+SCORES = 1 << 16  # scores of several parties or replicas that are made at a time, for the same reason
 WIDE = 32  # numbers in a row from which on a dot product for each row is faster than BLAS on all of them
 LEAST = 1 << 23  # bytes of a file: many small arrays share one, since a process may open few files
 ALIGN = 64
@@ -137,11 +137,11 @@ class Dense:
     def slope(self, x: Floats, y: Floats, deriv: Derivative, threads: int = 1) -> Floats:
         """pull(deriv(margins(x), y)) for labels y (k, m), in one pass over records that stay in the processor's cache.
 
-        Parties with few rows go several at a time. Those with many are cut at places that follow from d alone.
+        Parties with few rows go several at a time. Those with many are cut at places that follow from d and R alone.
         """
         (k, m, d), out = self.A.shape, np.empty(x.shape)
-        rows = max(1, BLOCK // d)
-        few, most = max(1, min(rows, SCORES // x.shape[1]) // m), min(m, rows)
+        rows = max(1, min(BLOCK // d, SCORES // x.shape[1]))
+        few, most = max(1, rows // m), min(m, rows)
 
         def pulled(block: tuple[slice, slice]) -> Floats:
             part, cut = block
@@ -373,7 +373,8 @@ def clip_sparse(name: int, part: Any, clip: Clip) -> Any:
     part = part.astype(np.float64, copy=False)
     part.sum_duplicates()
     row = np.repeat(np.arange(m), np.diff(part.indptr))
-    refuse_rows(name, len(np.unique(row[~np.isfinite(part.data)])), m)
+    finite = np.isfinite(part.data)
+    refuse_rows(name, 0 if finite.all() else len(np.unique(row[~finite])), m)
     largest = np.full(m, clip.bound)
     np.maximum.at(largest, row, np.abs(part.data))
     part.data /= largest[row]

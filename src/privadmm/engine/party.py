@@ -205,13 +205,20 @@ class Vertical:
         kept = {name: drawn[..., at, :] for name, drawn in self.kept.items()}
         return Vertical(self.public, self.columns.take(at), kept, self.certain)
 
-    def fits(self, target: Floats, mu: float, ball: float | None, l1: float = 0.0) -> list[Floats]:
-        """Every party's argmin of mu/2 |x|^2 + l1 |x|_1 + 1/2 |D_m x - t_m|^2, within the ball if there is one."""
-        fits = []
-        for party, (D, t) in enumerate(zip(self.columns.features, each(target), strict=True)):
-            F = self.columns.frobenius(party)
-            fits.append(ridge.lasso(D, t, mu, l1) if l1 else ridge.fit(D, t, mu, ball, F, self.certain))
-        return fits
+    def fits(self, target: Floats, mu: float, ball: float | None, l1: float = 0.0) -> tuple[list[Floats], Floats]:
+        """Every party's argmin of mu/2 |x|^2 + l1 |x|_1 + 1/2 |D_m x - t_m|^2, within the ball if there is one.
+
+        Returns the weights x, and the scores D_m x, of the shape of the target.
+        """
+        fits, scores = list[Floats](), np.empty(target.shape)
+        for party, (D, t, into) in enumerate(zip(self.columns.features, each(target), each(scores), strict=True)):
+            if l1:
+                x = ridge.lasso(D, t, mu, l1)
+                into[:] = D.scores(x)
+            else:
+                x, into[:] = ridge.fit(D, t, mu, ball, self.columns.frobenius(party), self.certain)
+            fits.append(x)
+        return fits, scores
 
     def moves(self, target: Floats, mu: float, ball: float | None, q: float | None) -> tuple[Floats, Floats]:
         """How far the job's neighbours move the scores and the weights of each party's fit, two columns (P, 1)."""

@@ -88,7 +88,7 @@ class Graph:
     def neighbourhood(self, ids: ArrayLike) -> Ints:
         """The sorted ids of all senders that the parties `ids` hear."""
         self.need_edges("a neighbourhood")
-        return np.unique(np.array([j for i in self._ids(ids) for j in self.neighbours[i]], dtype=np.int64))
+        return np.array(sorted({j for i in self._ids(ids) for j in self.neighbours[i]}), dtype=np.int64)
 
     def neighbour_sum(self, values: Floats, senders: ArrayLike, ids: ArrayLike, echo: Floats | None = None) -> Floats:
         """Row p is the sum over neighbours j of ids[p], in ascending j, of the row of `values` that j sent.
@@ -101,7 +101,7 @@ class Graph:
         ids, senders = self._ids(ids), self._ids(senders)
         if values.ndim < 2 or values.shape[-2] != len(senders):
             raise ValueError(f"values must be (..., {len(senders)}, d) for {len(senders)} senders, not {values.shape}")
-        if len(np.unique(senders)) != len(senders):
+        if len(set(senders.tolist())) != len(senders):
             raise ValueError("a sender appears twice; each must have one row")
         row = np.full(self.n, -1, dtype=np.int64)
         row[senders] = np.arange(len(senders))

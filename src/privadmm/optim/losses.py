@@ -52,36 +52,40 @@ class Loss(Protocol):
         return True
 
 
+@np.errstate(over="ignore")
 def logistic_slope(t: Floats, y: Floats) -> Floats:
-    """Compute -y / (1 + e^t), in place on t. t is cut at 700, where the result is 1e-304: e^t would overflow."""
-    np.minimum(t, 700.0, out=t)
+    """Compute -y / (1 + e^t), in place on t. From t = 710 on e^t is infinite, and the result 0."""
     np.exp(t, out=t)
     np.subtract(-1.0, t, out=t)
     return np.divide(y, t, out=t)
 
 
-CAP = 400  # steps of Newton's method: ten are usual, and for a tiny k about ln(1/k)
-AT_ONCE = 1 << 13  # roots that are looked for at a time: what a step computes for them stays in the processor's cache
+CAP = 400  # steps of Newton's method: six are usual, and for a tiny k about ln(1/k)
+SHORT = 2.0**-27  # a step of Newton's method after which none is needed
+AT_ONCE = 1 << 14  # roots that are looked for at a time: what a step computes for them stays in the processor's cache
 
 
 def falling_root(s: Floats, k: float) -> Floats:
     """The t >= 0 with sigmoid(-t) = k (t - s), for s >= -1/(2k), by Newton's method.
 
-    k (t - s) - sigmoid(-t) increases and, for t >= 0, is concave: its tangents lie above it and meet 0 before it does.
-    So steps from a start below the root never pass it, however small k is; a step that does not lead upwards is
-    rounding. The start is s, or where the tangent at 0 leads to.
+    f(t) = k (t - s) - sigmoid(-t) increases and, for t >= 0, is concave: its tangents lie above it and meet 0 before it
+    does. So steps from a start below the root never pass it, however small k is; a step that does not lead upwards is
+    rounding. The start is s, or where the tangent at 0 leads to. Since -f''/f' is at most tanh(t/2), a step h < 1 leads
+    to within -ln(1 - h) - h of the root, and to within about h^2/4 of it, relatively: SHORT is short enough.
     """
     flat, roots = s.reshape(-1), np.empty(s.size)
     for first in range(0, flat.size, AT_ONCE):
         part = flat[first : first + AT_ONCE]
-        t = np.maximum(part, (k * part + 0.5) / (k + 0.25))
+        t, far = np.maximum(part, (k * part + 0.5) / (k + 0.25)), np.ones(part.shape, dtype=bool)
         for _ in range(CAP):
             e = np.exp(-t)
             rest = 1 / (1 + e)
-            ahead = t + (e * rest - k * (t - part)) / (k + e * rest * rest)
-            if not np.any(ahead > t):
+            share = e * rest
+            step = far * ((share - k * (t - part)) / (k + share * rest))  # after a short one, nobody moves again
+            t += np.maximum(step, 0)
+            far = step > SHORT
+            if not far.any():
                 break
-            t = np.maximum(t, ahead)
         roots[first : first + AT_ONCE] = t
     return roots.reshape(s.shape)
 

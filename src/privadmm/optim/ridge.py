@@ -89,34 +89,39 @@ class Leeway:
         scores = np.sqrt(residual**2 / mu + kappa) + 2 * u * (d + 2) * F * reach
         return Leeway(reach, residual, rounding, slack, scores, 2 * residual / mu + np.sqrt(kappa / mu))
 
-    def kept(self, D: Features, t: Floats, mu: float, b: float | None, x: Floats, nu: Floats) -> NDArray[np.bool_]:
-        """Which fits are within the limits, as computed."""
-        e = D.pull(D.scores(x) - t) + (mu + nu)[:, None] * x
+    def kept(
+        self, D: Features, t: Floats, mu: float, b: float | None, x: Floats, nu: Floats, scores: Floats
+    ) -> NDArray[np.bool_]:
+        """Which fits are within the limits, as computed; their scores are D x."""
+        e = D.pull(scores - t) + (mu + nu)[:, None] * x
         length = np.linalg.norm(x, axis=1)
         good = (np.linalg.norm(e, axis=1) <= self.residual) & (length <= self.reach)
         edge = True if b is None else (length >= b * (1 - self.slack / 2)) | ~(nu > 0)
         return np.asarray(good & edge)
 
 
-def fit(D: Features, t: Floats, mu: float, b: float | None, F: float, certain: bool = False) -> Floats:
-    """Solve (1) for each of the targets t (R, N): x (R, d), within the leeway.
+def fit(D: Features, t: Floats, mu: float, b: float | None, F: float, certain: bool = False) -> tuple[Floats, Floats]:
+    """Solve (1) for each of the targets t (R, N), within the leeway: x (R, d), and the scores D x (R, N).
 
     A fit that misses it is done again by (4) if `certain`, and otherwise raises a ToleranceError.
     """
     allowed = Leeway.of(t, D.width, mu, b, F)
     try:
         x, nu = direct(D, t, mu, b)
-        good = allowed.kept(D, t, mu, b, x, nu)
+        scores = D.scores(x)
+        good = allowed.kept(D, t, mu, b, x, nu, scores)
     except np.linalg.LinAlgError:  # no factorisation
         x, good = np.zeros((len(t), D.width)), np.zeros(len(t), dtype=bool)
-    if not good.all() and not certain:
+    if good.all():
+        return x, scores
+    if not certain:
         raise ToleranceError(
             "a ridge fit missed its tolerance: the columns are too nearly dependent for this weight of the "
             "regulariser over rho; raise one or lower the other. Nothing was released"
         )
     for i in np.flatnonzero(~good):
         x[i] = slowly(D, t[i : i + 1], mu, b, F)
-    return x
+    return x, D.scores(x)
 
 
 def direct(D: Features, t: Floats, mu: float, b: float | None) -> tuple[Floats, Floats]:
@@ -137,12 +142,12 @@ def within(x: Floats, b: float) -> Floats:
 @np.errstate(over="ignore", invalid="ignore")
 def slowly(D: Features, t: Floats, mu: float, b: float | None, F: float) -> Floats:
     """Run (4) from 0 for one target (1, N) until the leeway is kept, at the latest after `worst_case` steps."""
-    M, allowed, x = F * F + mu, Leeway.of(t, D.width, mu, b, F), np.zeros((1, D.width))
+    M, allowed, x, scores = F * F + mu, Leeway.of(t, D.width, mu, b, F), np.zeros((1, D.width)), np.zeros_like(t)
     for _ in range(worst_case(t, D.width, mu, b, F)):
-        y = x - (D.pull(D.scores(x) - t) + mu * x) / M
+        y = x - (D.pull(scores - t) + mu * x) / M
         x = y if b is None else within(y, b)
-        beyond = 0.0 if b is None else max(0.0, float(np.linalg.norm(y)) / b - 1)
-        if allowed.kept(D, t, mu, b, x, np.array([M * beyond])).all():
+        scores, beyond = D.scores(x), 0.0 if b is None else max(0.0, float(np.linalg.norm(y)) / b - 1)
+        if allowed.kept(D, t, mu, b, x, np.array([M * beyond]), scores).all():
             break
     return np.asarray(x[0])
 

@@ -49,6 +49,9 @@ finally:
     print(int(status["VmHWM"].split()[0]) * 1024, file=sys.stderr)
 """
 
+# What a command loads of other people's, in the way in which it does.
+IMPORTS = "from privadmm.cli import process; process.prepare(); import numpy, scipy.sparse, scipy.special"
+
 
 def compiled() -> dict[str, str]:
     """An environment in which Python keeps compiled modules, in a folder of this process."""
@@ -122,10 +125,10 @@ def trained(name: str) -> Workload:
                 return of_command(["-m", "privadmm", *words(place)], environment)
 
         def imported() -> None:
-            run([sys.executable, "-c", "import numpy, scipy.sparse, scipy.special"], check=True, env=environment)
+            run([sys.executable, "-c", IMPORTS], check=True, env=environment)
 
         ours()  # writes the compiled modules
-        needed = Part("importing numpy and scipy", imported), Part("the training with a ledger in memory", alone)
+        needed = Part("importing typer, numpy and scipy", imported), Part("the training with a ledger in memory", alone)
         return Ready(ours, {"itself": Reference(None, check)}, peak=lambda: max(peaks), shares=shares, needed=needed)
 
     make.__doc__ = f"""The command `privadmm train examples/{name}.toml`, from start to end.

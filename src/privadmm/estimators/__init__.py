@@ -1,4 +1,4 @@
-"""The scikit-learn face."""
+"""Estimators for scikit-learn: `ADMMClassifier` and `ADMMRegressor`."""
 
 from privadmm.estimators.classifier import ADMMClassifier
 from privadmm.estimators.regressor import ADMMRegressor

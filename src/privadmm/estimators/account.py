@@ -1,4 +1,4 @@
-"""One budget for many fits: what a ledger has counted, and the refusal of a fit that it cannot pay for.
+"""One budget for many fits: an `Account` counts every fit on a ledger and refuses those that it cannot pay for.
 
     account = Account(epsilon=2.0, delta=1e-6)                        in memory, for one process
     account = Account(epsilon=2.0, delta=1e-6, path="fits.ledger")    in a file, for all processes and days
@@ -112,10 +112,10 @@ class Account:
         self.path = None if path is None else file_of(path).absolute()
         self._process = os.getpid()
         self._lock, self._fits = threading.RLock(), dict[str, tuple[Spent, dict[str, Any]]]()
-        known = None if self.path is None else identity_of(self.path)
+        stored = None if self.path is None else identity_of(self.path)
         if (epsilon is None) != (delta is None):
             raise ConfigError("an account has an epsilon and a delta: give both")
-        if known is None:
+        if stored is None:
             if epsilon is None or delta is None:
                 where = "" if self.path is None else f"{self.path}: there is no such ledger. "
                 raise ConfigError(f"{where}A new account needs its budget: Account(epsilon=..., delta=...)")
@@ -127,14 +127,14 @@ class Account:
             if self.path is not None:
                 new_ledger(self.path, [0], self._made, "simulation")
             return
-        if known.mode != "simulation":
+        if stored.mode != "simulation":
             raise ConfigError(
                 f"{self.path}: is the ledger of a deployment, and an estimator's fit is a simulation: name a ledger of "
                 "its own, Account(epsilon=..., delta=..., path=...)"
             )
-        if known.policy.budget is None:
+        if stored.policy.budget is None:
             raise ConfigError(f"{self.path}: has no budget, so it refuses nothing: name a ledger that has one")
-        self._made = known.policy
+        self._made = stored.policy
         if epsilon is not None and (epsilon, delta) != (self._budget.epsilon, self._budget.delta):
             raise ConfigError(
                 f"{self.path}: has a budget of epsilon = {self._budget.epsilon:g} at delta = {self._budget.delta:g}, "
@@ -143,13 +143,13 @@ class Account:
 
     @property
     def policy(self) -> Policy:
-        """The policy as it is now: that of a file may be amended while the account is in use."""
+        """The policy as it is now: a policy in a file may be amended while the account is in use."""
         if self.path is None:
             if os.getpid() != self._process:
                 raise ConfigError(f"an account in memory was copied into another process. {USE_A_PATH}")
             return self._made
-        known = identity_of(self.path)
-        return self._made if known is None else known.policy
+        stored = identity_of(self.path)
+        return self._made if stored is None else stored.policy
 
     @property
     def _budget(self) -> Budget:
@@ -217,14 +217,14 @@ class Account:
     @contextmanager
     def _opened(self) -> Iterator[SqliteLedger]:
         assert self.path is not None
-        known = identity_of(self.path)
-        if known is None:
+        stored = identity_of(self.path)
+        if stored is None:
             raise LedgerError(f"{self.path}: the ledger is gone, and what was spent with it. Nothing was fitted")
-        with closing(SqliteLedger(self.path, known.parties, known.policy, known.mode)) as ledger:
+        with closing(SqliteLedger(self.path, stored.parties, stored.policy, stored.mode)) as ledger:
             yield ledger
 
     def _spent(self) -> Spent:
-        """All that is spent or set aside; in a file, by the party that has most."""
+        """Everything spent or reserved; in a file with several parties, by the party that spent most."""
         if self.path is None:
             return merge_all(spent for spent, _ in self._fits.values())
         with self._opened() as ledger, ledger.transaction():
@@ -232,14 +232,14 @@ class Account:
         return max(each, key=lambda spent: cost(spent, self._budget.delta))
 
     def _jobs(self) -> list[str]:
-        """All that was begun on the account, oldest first: fits, and in a file also runs of `privadmm train`."""
+        """Names of all jobs on the account, oldest first: fits, and in a file also runs of `privadmm train`."""
         if self.path is None:
             return list(self._fits)
         with self._opened() as ledger:
             return ledger.jobs()
 
     def entries(self) -> dict[str, dict[str, Any]]:
-        """What each fit was, by the name of its entry, oldest first."""
+        """Facts of each fit (algorithm, parties, epsilon, caveats) by the name of its entry, oldest first."""
         if self.path is None:
             return {entry: facts for entry, (_, facts) in self._fits.items()}
         with self._opened() as ledger, ledger.transaction():
@@ -247,14 +247,14 @@ class Account:
         return {entry: json.loads(data) for entry, data in kept.items() if data is not None}
 
     def weak_promise(self) -> str | None:
-        """The warning of what several fits cost together; None if that is little, or there is one fit only."""
+        """Warn that several fits together cost a large epsilon; None if it is small, or if there is only one fit."""
         total = self.total()
         of = "people" if total.adjacency == "person" else total.adjacency
         problem = large_epsilon(total.epsilon, of) if total.fits > 1 else None
         return problem and f"together, the {total.fits} fits of this ledger: {problem}"
 
     def total(self) -> Spending:
-        """What is spent and left."""
+        """Add up what is spent and what is left."""
         with self._lock:
             spent, entries, budget = self._spent(), self.entries(), self._budget
         return Spending(
@@ -289,14 +289,15 @@ class Account:
 
 
 def recorded(ledger: SqliteLedger, entry: str) -> bytes | None:
-    """The facts of a fit; None for another job, and for a fit whose process died as it was charged."""
+    """Facts of a fit as stored; None for a job that is no fit, or for a fit whose process died while it was charged."""
     try:
         return ledger.recall(Tick(entry, 0, 0), FIT)
-    except RefusedError:  # a run's round, asked for by another inbox
+    except RefusedError:  # a round of `privadmm train` stands there, under the digest of its inbox
         return None
 
 
 def reopened(path: str) -> Account:
+    """Open the account of a file again; pickle calls this in another process."""
     return Account(path=path)
 
 
@@ -324,12 +325,12 @@ def account(ledger: str | Path | Account) -> Spending:
 
 
 def person(jobs: Sequence[Job]) -> Spent:
-    """What a fit costs one person, over the jobs of all its classes."""
+    """Events that a fit costs one person, over the jobs of all its classes."""
     return merge_all(map(for_a_person, jobs))
 
 
 def for_a_person(job: Job) -> Spent:
-    """What the job's whole plan costs one person, whichever party holds the record."""
+    """Events that the job's whole plan costs one person, whichever party holds the record."""
     if job.public.columns and job.public.privacy.adjacency != "column":
         return merge_all(job.costs)
     releases = Counter(events for tick in job.plan.values() for events in tick)
@@ -365,27 +366,27 @@ def least_noise(events: Sequence[Event]) -> Event:
 
 
 class Series:
-    """Counts the fits of an estimator's clones, which searches and cross-validations make, where no ledger does."""
+    """Counts the fits of an estimator's clones, as searches and cross-validations make them, if there is no ledger."""
 
     def __init__(self, elsewhere: bool = False) -> None:
-        self.elsewhere = elsewhere  # others of these clones may be fitted in another process
+        self.elsewhere = elsewhere  # whether other clones may be fitted in other processes, which this one cannot count
         self.spent: Spent = ()
-        self.fits, self.told = 0, False
+        self.fits, self.warned = 0, False
 
-    def count(self, one: Spent, delta: float) -> str | None:
-        """Add the fit of a clone. Returns a warning, once, as soon as one fit's epsilon is not the whole."""
-        self.spent, self.fits = merge(self.spent, one), self.fits + 1
-        if self.told or (self.fits < 2 and not self.elsewhere):
+    def count(self, fit: Spent, delta: float) -> str | None:
+        """Count the fit of a clone. The first time that one fit's epsilon is not the whole cost, return a warning."""
+        self.spent, self.fits = merge(self.spent, fit), self.fits + 1
+        if self.warned or (self.fits < 2 and not self.elsewhere):
             return None
-        self.told = True
-        known = (
+        self.warned = True
+        total = (
             f"the {self.fits} fits so far cost epsilon = {printed(cost(self.spent, delta))} together"
             if self.fits > 1
             else "others may be fitted in other processes"
         )
         return (
             f"clones of one estimator are being fitted, as a search or a cross-validation does: a fit costs epsilon = "
-            f"{printed(cost(one, delta))}, and {known}. What counts is the total of all fits on these records, and "
+            f"{printed(cost(fit, delta))}, and {total}. What counts is the total of all fits on these records, and "
             'nobody counts it: give ledger=Account(epsilon=..., delta=..., path="fits.ledger")'
         )
 

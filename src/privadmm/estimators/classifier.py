@@ -1,4 +1,4 @@
-"""The classifier, of two classes or more."""
+"""`ADMMClassifier`, for two classes or more."""
 
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
@@ -27,7 +27,7 @@ MORE = ". If there are more than two, declare all of them: classes=(a, b, c)"
 
 
 def _has_link(estimator: Any) -> bool:
-    """Whether a score of the loss tells how likely a class is; otherwise say why it does not."""
+    """Return True if a score of the loss tells how likely a class is; otherwise raise an error that says why not."""
     loss = estimator._plain_loss()
     if isinstance(loss, LINKED):
         return True
@@ -38,7 +38,7 @@ def _has_link(estimator: Any) -> bool:
 
 
 def check_encoded(answers: NDArray[Any], classes: tuple[Any, ...]) -> None:
-    """Refuse labels that are places 0, 1, ... where names were declared, as meta-estimators hand them on."""
+    """Refuse labels 0, 1, ... if other classes were declared: meta-estimators pass on places in place of labels."""
     places = np.arange(len(classes))
     if answers.dtype.kind not in "iu" or not np.isin(answers, places).all():
         return
@@ -55,18 +55,18 @@ class ADMMClassifier(ClassifierMixin, ADMMEstimator):  # type: ignore[misc]
     """A linear classifier trained by ADMM over parties that share no record.
 
     classes       the labels; of two, the negative first. Declared, because reading them off y would be a release.
-                  More than two are told apart one against the rest, in as many jobs that share the budget
+                  With more than two, each is trained against the rest, in a job of its own; the jobs share the budget
     row_bound     rows are clipped to this l2 norm; declared likewise
     epsilon, delta  what each party's whole transcript may cost; epsilon=None for a non-private algorithm
     party_epsilon   instead of epsilon, one for each party
     adjacency     which two data sets must look alike: "replace-one", or "label" if rows are no secret
     secure_sum    messages are masked and only their sum is read, so that all parties share one noise, little more than
                   a curator's. For the recommended method, FirstOrderConsensus and DPFedSGD, with three parties or more
-    colluding     of a secure sum, how many parties may tell all they know to whoever reads it, at least 1; a third of
-                  them if None. If more do, epsilon_ does not hold: `privadmm account` says what does. Without
+    colluding     with secure_sum, how many parties may tell all they know to the reader of the sum, at least 1; a third
+                  of them if None. If more do, epsilon_ does not hold: `privadmm account` says what does. Without
                   secure_sum it is not used, so that a search may try both
-    fewest        of a secure sum, how few parties may be present; nine tenths of them if None. Nobody leaves a fit:
-                  it is checked as a deployment would
+    fewest        with secure_sum, how few parties may be present; nine tenths of them if None. No party leaves a fit;
+                  the number is checked as a deployment would check it
     parties       how many to split the rows among, evenly; ignored when `fit` is given groups
     label_epsilon  labels are randomised first, and the loss debiased for it; a fit with another random_state reports
                   every label once more
@@ -162,7 +162,7 @@ class ADMMClassifier(ClassifierMixin, ADMMEstimator):  # type: ignore[misc]
         return self
 
     def decision_function(self, X: Any) -> Floats:
-        """The score of every row; a column of them for each class if there are more than two."""
+        """Score every row. With more than two classes, there is a column of scores for each."""
         scores = self._scores(X)
         return scores[0] if len(scores) == 1 else np.stack(scores, axis=1)
 
@@ -173,17 +173,17 @@ class ADMMClassifier(ClassifierMixin, ADMMEstimator):  # type: ignore[misc]
 
     @available_if(_has_link)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Floats:
-        """Each class's probability, normalised over all: that at which the loss would ask for this score.
+        """Probability of each class: the one for which this score minimises the expected loss, normalised over classes.
 
-        For the logistic and the half-logistic loss. Only public constants of the loss are used. Noise in the weights
-        spreads scores, so that a model of a small budget is too sure of itself.
+        Only for the logistic and the half-logistic loss; computed from public constants of the loss. Noise in the
+        weights spreads the scores, so a model with a small budget is too sure of itself.
         """
         return self._probabilities(self.decision_function(X))
 
     def evaluate(self, X: Any, y: ArrayLike, groups: ArrayLike | None = None) -> Evaluation:
         """AUC, log loss, Brier score, calibration, confusion and accuracy on rows that may be looked at.
 
-        `groups` names the party of each row, for figures by party. On private rows these would be releases that no
+        `groups` names the party of each row, for figures by party. Of private rows, such figures are a release that no
         ledger counts.
         """
         scores = self.decision_function(X)

@@ -1,4 +1,4 @@
-"""A fitted model's coefficients by column, with the part of their uncertainty that is the noise's own."""
+"""Coefficients of a fitted model by column, and how much the privacy noise alone makes them vary."""
 
 import math
 import warnings
@@ -23,14 +23,14 @@ NOT_LINEAR = (
 
 @dataclass(frozen=True)
 class Coefficients:
-    """One row of values for each class that is told from the rest, one column for each feature."""
+    """Coefficients as a table: a column for each feature; a row for each class, or one row for two classes."""
 
     names: tuple[str, ...]
     values: Floats  # (k, d)
     intercept: Floats  # (k,)
     linear: bool  # decision_function(X) = X @ values.T + intercept for rows within the bound
-    noise: Floats | None = None  # (k, d), the standard deviation that the noise gives them
-    classes: tuple[str, ...] = ()  # of more than two, which one each row tells from the rest
+    noise: Floats | None = None  # (k, d), their standard deviation over draws of the noise
+    classes: tuple[str, ...] = ()  # with more than two, the class of each row
 
     def as_dict(self) -> dict[str, Any]:
         noise = None if self.noise is None else self.noise.tolist()
@@ -53,7 +53,10 @@ class Coefficients:
 
 
 def named(models: Sequence[Model], names: Sequence[str] | None = None) -> Coefficients:
-    """The coefficients of the columns as given; through a map of moments, of the score before rows are normalised."""
+    """Coefficients for columns in their own units.
+
+    If the method released moments, they belong to the score before rows are normalised.
+    """
     frame = models[0].frame
     columns = frame.names if names is None else tuple(map(str, names))
     if len(columns) != len(frame.names):
@@ -71,7 +74,7 @@ def named(models: Sequence[Model], names: Sequence[str] | None = None) -> Coeffi
 
 
 def noise_of(fitted: Any, draws: int) -> Floats:
-    """The standard deviation of the coefficients over the noise alone, (k, d), estimated from public facts.
+    """Estimate the standard deviation of the coefficients over the noise alone, (k, d), from public facts.
 
     Rows are invented: as many as each party has, with the mean and spread that were released or, if none were, in all
     directions and of all lengths within the bound. The released model labels them. The same job is then trained on

@@ -1,11 +1,11 @@
-"""Encode tables by a declared schema, in scikit-learn's way, and tell which steps of a Pipeline learn from records.
+"""Encode tables by a declared schema, and find the steps of a Pipeline that learn from records.
 
 A scaler or an imputer that is fitted on all parties' rows computes means, ranges or categories of private records, and
 every later step depends on them. No epsilon covers that, and no sensitivity holds behind it: one record moves the
 scaled rows of all others. `SchemaEncoder` learns nothing: `fit` reads the declaration and no row.
 
-An estimator inside a Pipeline does not see the steps before it, so it cannot tell. Whoever has the whole Pipeline can:
-`check_pipeline` names the steps that may learn from rows, and `PrivatePipeline` refuses to be fitted with one.
+An estimator inside a Pipeline does not see the steps before it, so it cannot check them. `check_pipeline` takes the
+whole Pipeline and names the steps that may learn from rows; `PrivatePipeline` refuses to be fitted with such a step.
 """
 
 import os
@@ -50,8 +50,8 @@ class SchemaEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     Tables may be pandas or polars data frames, pyarrow tables, mappings of column to cells, lists of mappings,
     structured arrays, or plain arrays with the declared columns in their order. `unread` counts the cells of a table
-    that are encoded as something else than they hold. `set_output` and
-    `get_feature_names_out` work as everywhere in scikit-learn; fitting is not needed, and changes nothing.
+    whose encoding stands for another value than they hold. `set_output` and `get_feature_names_out` work as everywhere
+    in scikit-learn; fitting is not needed, and changes nothing.
 
     After `fit`, all from the declaration alone:
 
@@ -106,9 +106,9 @@ class SchemaEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return schema.encode(table, self.on_bad, lambda row: f"row {row + 1}")
 
     def unread(self, X: Any) -> dict[str, dict[str, int]]:
-        """How many cells of each column stand for something else than they hold: clipped, unknown, missing, no date.
+        """Count, by column, the cells whose encoding stands for another value: clipped, unknown, missing, no date.
 
-        These are facts about private rows: to look at, where they are, and not to publish.
+        The counts are facts about private rows: look at them where the rows are, and do not publish them.
         """
         schema = self._known()
         return schema.unread(table_of(X, tuple(schema.columns), lambda header: self._check_header(schema, header)))
@@ -121,7 +121,7 @@ class SchemaEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return np.array(schema.names, dtype=object)
 
     def _known(self) -> Schema:
-        """The schema of `fit`, so that a file that changed since is not read again; or the declared one."""
+        """The schema as `fit` read it, even if its file has changed since; before `fit`, the declared one."""
         fitted: Schema | None = getattr(self, "schema_", None)
         return self._declared() if fitted is None else fitted
 
@@ -142,7 +142,7 @@ class SchemaEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 "reading ranges off X would be a release"
             )
         label = "label"
-        while label in columns:  # a schema has a label, and this one is of features alone
+        while label in columns:  # a Schema must name a label; this one has features only, so the name is a dummy
             label += "'"
         return Schema(columns, label, None, 1.0).encoded(self.encoding)
 
@@ -160,7 +160,7 @@ class SchemaEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def declared(given: Any, key: str, kind: str | None) -> Mapping[str, Column]:
-    """The columns that one argument of `SchemaEncoder` declares; `kind` is the only one that it may hold."""
+    """Read the columns that one argument of `SchemaEncoder` declares; all must be of `kind`, unless that is None."""
     if isinstance(given, Schema) and kind is None:
         return given.columns
     if isinstance(given, str | os.PathLike) and kind is None:
@@ -186,14 +186,14 @@ def declared(given: Any, key: str, kind: str | None) -> Mapping[str, Column]:
 
 
 def plain(entry: Any) -> Any:
-    """A declaration with arrays and ranges of Python as the lists that they stand for."""
+    """Replace the arrays in a declaration by lists."""
     if isinstance(entry, Mapping):
         return {key: plain(value) for key, value in entry.items()}
     return entry.tolist() if isinstance(entry, np.ndarray) else entry
 
 
 def header_of(X: Any) -> list[str] | None:
-    """The names of a table's columns; None where it has none, or where they stand in its rows."""
+    """Names of a table's columns; None if it has none, or if each row names its own."""
     if isinstance(X, Mapping):
         return list(X)
     if isinstance(X, np.ndarray):
@@ -204,7 +204,7 @@ def header_of(X: Any) -> list[str] | None:
 
 
 def table_of(X: Any, names: Sequence[str], check: Any) -> dict[str, NDArray[Any]]:
-    """The declared columns of any table, each as an array."""
+    """Read the declared columns of any kind of table, each as an array."""
     header = header_of(X)
     if header is not None:
         check(header)
@@ -222,7 +222,7 @@ def table_of(X: Any, names: Sequence[str], check: Any) -> dict[str, NDArray[Any]
         if all(isinstance(row, Mapping) for row in rows):
             if rows:
                 check(list(dict.fromkeys(key for row in rows for key in row)))
-            # Which keys a row has is a fact about that record: a cell that is not there is a missing one.
+            # An error would tell which keys this record has, so an absent key is a missing cell.
             return {name: objects([row.get(name) for row in rows]) for name in names}
     raise DataError(
         f"X is a {type(X).__name__}; give a data frame, a mapping of column to cells, or a list of mappings"
@@ -230,7 +230,7 @@ def table_of(X: Any, names: Sequence[str], check: Any) -> dict[str, NDArray[Any]
 
 
 def cells(column: Any) -> NDArray[Any]:
-    """A column's cells as an array, of objects where they are a list of any types; pandas' NA is None."""
+    """Make an array of a column's cells: of objects if it is a list; pandas' NA becomes None."""
     if isinstance(column, list | tuple):
         return objects(column)
     values = column.to_numpy() if hasattr(column, "to_numpy") else np.asarray(column)
@@ -250,9 +250,9 @@ def check_pipeline(pipeline: Any, public: Sequence[str] = ()) -> list[str]:
     """Name the steps before the last that may learn from rows, or mix them; an empty list if there is none.
 
     It knows `SchemaEncoder` and a few fixed maps of scikit-learn, and looks into pipelines, column transformers and
-    unions. Any other step is named: that it learns nothing cannot be seen from outside. `public` are names of steps
-    that you state to be functions of one row and of public facts, such as a scaler that was fitted on public data and
-    frozen; a step inside another is named columns__scaler.
+    unions. It names every other step, since nobody can see from outside that a step learns nothing. In `public`, name
+    steps that you know to be functions of one row and of public facts, such as a scaler that was fitted on public data
+    and frozen; a step inside another is named columns__scaler.
     """
     if not isinstance(pipeline, Pipeline):
         raise ConfigError(f"check_pipeline takes a scikit-learn Pipeline, not {type(pipeline).__name__}")
@@ -263,7 +263,7 @@ def check_pipeline(pipeline: Any, public: Sequence[str] = ()) -> list[str]:
 
 
 def problems(name: str, step: Any, public: Sequence[str]) -> Iterator[str]:
-    """Say what is wrong with one step, or with those inside of it."""
+    """Say what is wrong with a step, or with the steps inside of it."""
     if name in public or step is None or isinstance(step, str):  # "passthrough", "drop"
         return
     kind = type(step)
@@ -292,8 +292,8 @@ def problems(name: str, step: Any, public: Sequence[str]) -> Iterator[str]:
 class PrivatePipeline(Pipeline):  # type: ignore[misc]
     """A Pipeline that is private end to end, or refuses to be fitted.
 
-    Its last step is an ADMM estimator, and each step before it maps a row by what was declared. `public` names steps
-    that you state to be so, where that cannot be seen (see `check_pipeline`).
+    Its last step is an ADMM estimator, and each step before it maps a row by declared facts alone. `public` names steps
+    of which only you can know this (see `check_pipeline`).
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""How good a fitted estimator is on rows with known answers: exact figures, overall and by group.
+"""Evaluate a fitted estimator on rows with known answers: exact figures, overall and by group.
 
-They are for rows that whoever asks may look at. On private records they would be a release that nobody counted: there,
-`[evaluation]` of a config makes a charged one.
+Use it on rows that you may look at. Exact figures of private records are a release that no ledger counts; for these,
+`[evaluation]` of a config makes noisy figures that are charged.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ SHOWN = 20  # groups that are printed
 
 @dataclass(frozen=True, repr=False)
 class Evaluation:
-    """Figures of a model; `evaluation["auc"]` is one of them, and `figures` has them all."""
+    """Figures of a model: `figures` is a dictionary of all, and `evaluation["auc"]` looks one of them up."""
 
     figures: dict[str, Any]
 
@@ -31,7 +31,7 @@ class Evaluation:
 
     @property
     def line(self) -> dict[str, str]:
-        """The single numbers, by name, as they are shown."""
+        """The figures that are single numbers, by name, formatted for people."""
         return shown(self.figures)
 
     def __repr__(self) -> str:
@@ -57,13 +57,14 @@ def in_words(line: dict[str, str]) -> str:
 
 
 def shown(figures: dict[str, Any]) -> dict[str, str]:
+    """Format the figures that are single numbers: counts as whole numbers, others with four digits."""
     singles = {key: value for key, value in figures.items() if isinstance(value, int | float) and key != "party"}
     words = {key: f"{value:,}" if isinstance(value, int) else f"{value:.4f}" for key, value in singles.items()}
     return {NAMES.get(key, key): value for key, value in words.items()}
 
 
 def places(groups: ArrayLike | None, rows: int) -> dict[Any, NDArray[Any]]:
-    """The rows of each group, in the order of their names."""
+    """Row numbers of each group, by the sorted names of the groups."""
     if groups is None:
         return {}
     names = np.asarray(groups)
@@ -75,7 +76,7 @@ def places(groups: ArrayLike | None, rows: int) -> dict[Any, NDArray[Any]]:
 def of_classes(
     scores: Floats, chances: Floats | None, answers: NDArray[Any], kinds: NDArray[Any], groups: ArrayLike | None
 ) -> Evaluation:
-    """A classifier's figures: of two classes all, of more those that have a meaning."""
+    """Evaluate a classifier. More than two classes get only the figures that are defined for them."""
     if len(answers) != len(scores):
         raise DataError(f"y has a label for each row: it has {len(answers)}, and X has {len(scores)} rows")
     if not np.isin(answers, kinds).all():
@@ -89,15 +90,15 @@ def of_classes(
     true = np.argmax(answers[:, None] == kinds, axis=1)
 
     def figures(at: Any) -> dict[str, Any]:
-        mine, said = true[at], scores[at].argmax(axis=1)
+        mine, chosen = true[at], scores[at].argmax(axis=1)
         areas = [Scored(scores[at][:, k], np.where(mine == k, 1.0, -1.0)).auc for k in range(len(kinds))]
-        known = [area for area in areas if area is not None]
+        defined = [area for area in areas if area is not None]
         given = None if chances is None else chances[at][np.arange(len(mine)), mine]
         return {
             "records": len(mine),
-            "auc": float(np.mean(known)) if known else None,  # each class against the rest, on average
+            "auc": float(np.mean(defined)) if defined else None,  # each class against the rest, on average
             "log_loss": None if given is None else float(-np.log(np.maximum(given, 1e-300)).mean()),
-            "accuracy": float(np.mean(mine == said)),
+            "accuracy": float(np.mean(mine == chosen)),
             "majority": float(np.bincount(mine).max() / len(mine)),
         }
 

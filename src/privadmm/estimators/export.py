@@ -1,4 +1,4 @@
-"""A fitted model as plain scikit-learn objects, which work where privadmm is not installed."""
+"""Turn a fitted model into plain scikit-learn objects, which work where privadmm is not installed."""
 
 import math
 import warnings
@@ -19,7 +19,7 @@ from privadmm.runs.refits import coefficients
 
 
 def plain(models: Sequence[Model], classes: Any, loss: Loss) -> Any:
-    """The plain twin: a linear model, behind a scaler and a normaliser where the method released moments."""
+    """Make a linear model of scikit-learn, with a scaler and a normaliser before it if the method released moments."""
     if classes is not None and not isinstance(loss, Logistic):
         alike = "the model was not trained with the logistic loss: the plain LogisticRegression decides alike, but "
         chances = (
@@ -51,7 +51,7 @@ def plain(models: Sequence[Model], classes: Any, loss: Loss) -> Any:
 
 
 def final(coef: Floats, constant: Floats, classes: Any) -> Any:
-    """A linear model with these coefficients; for more than two classes, one against the rest."""
+    """Make a linear model with these coefficients; of more than two classes, each against the rest."""
     if classes is None:
         model = LinearRegression()
         model.coef_, model.intercept_, model.n_features_in_ = coef[0], float(constant[0]), coef.shape[1]
@@ -61,7 +61,7 @@ def final(coef: Floats, constant: Floats, classes: Any) -> Any:
     many = OneVsRestClassifier(LogisticRegression())
     many.estimators_ = [logistic(coef[[k]], constant[[k]], np.array([0, 1])) for k in range(len(coef))]
     many.label_binarizer_ = LabelBinarizer(sparse_output=True).fit(classes)
-    # A binarizer sorts the classes, and so must be their models.
+    # The binarizer sorts the classes, so their models must be in the same order.
     many.estimators_ = [many.estimators_[k] for k in np.argsort(classes)]
     many.n_features_in_ = coef.shape[1]
     if not hasattr(type(many), "classes_"):  # in some versions a property of the binarizer

@@ -1,4 +1,4 @@
-"""scikit-learn estimators: the same jobs from a notebook.
+"""Base of the scikit-learn estimators: they make the same jobs as a config file does.
 
 Everything that a guarantee rests on is an argument. Nothing is read off the data: not the classes, not the
 norm bound. `fit` simulates the parties in this process, so its noise comes from `random_state`.
@@ -55,7 +55,7 @@ from privadmm.runs.refits import NO_START, Fit, coefficients, cost, starts_of
 
 
 class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
-    """The part that classifier and regressor share: parties, budget, jobs, and a linear model of clipped rows."""
+    """Base of classifier and regressor: parties, budget, jobs, and a linear model of clipped rows."""
 
     row_bound: float | None
     epsilon: float | None
@@ -94,7 +94,7 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
         return tags
 
     def _scores(self, X: Any) -> list[Floats]:
-        """a.w for every row, clipped and scaled as in training, by each model."""
+        """Score of every row by each model: a.w, with rows a that are clipped and scaled as in training."""
         check_is_fitted(self, "models_")
         X = self._numbers(X, reset=False)
         return [model.scores(X) for model in self.models_]
@@ -129,8 +129,8 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
                 start = starts[number] if starts else None
                 job = self._job(data.sizes, data.dim, len(targets), start, widths)
                 if number == 0:
-                    further = behind(job) if isinstance(job.algorithm, Centred) else job
-                    jobs = [job, *[further] * (len(targets) - 1)]
+                    later_job = behind(job) if isinstance(job.algorithm, Centred) else job
+                    jobs = [job, *[later_job] * (len(targets) - 1)]
                     spends = fit.foreseen(jobs)
                     warn_clipped(X, frame)
                     for problem in warnings_of(job, spends):
@@ -155,7 +155,7 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
         self.path_ = plots.by_round(kept)
 
     def _count(self, fit: Fit, jobs: list[Job], frame: Frame) -> tuple[tuple[str, ...], int]:
-        """Charge the whole fit, a job for each class, or refuse it. Without a ledger, say when others count as well.
+        """Charge the whole fit, a job for each class, or refuse it. Without a ledger, warn if clones are fitted too.
 
         Returns the ledger's entry, and the number of fits before this one that its noise must be independent of.
         """
@@ -187,7 +187,7 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
         if self.epsilon is not None and not all(past.private for past in fit.before):
             warnings.warn(STARTED_UNPROTECTED, BudgetWarning, stacklevel=4)
         self.delta_ = fit.delta if self.private_ else None
-        # Whoever has one of several models has only a part of what was released for all.
+        # Epsilon covers the models of all classes together, so each of them carries the total.
         shown = total if self.private_ else None
         self.models_ = [replace(model, epsilon=shown, delta=self.delta_) for model in models]
         self.ledgers_ = fit.exports(total)
@@ -203,7 +203,7 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
         self.n_iter_ = fit.jobs[0].public.rounds
 
     def _declared(self) -> tuple[float, int]:
-        """Check what has to be declared, and the kinds of what is: the row bound, and the seed."""
+        """Check that arguments are declared, and their types. Returns the row bound and the seed."""
         if self.row_bound is None:
             raise ConfigError("declare row_bound, the l2 norm that rows are clipped to; reading it off X is a release")
         if self.random_state is None:
@@ -217,7 +217,7 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
         check_nonnegative(intercept=self.intercept)
         if self.label_epsilon is not None:
             check_positive(label_epsilon=self.label_epsilon)
-        SecureSum(self.colluding, self.fewest)  # which checks them, also where they are not used
+        SecureSum(self.colluding, self.fewest)  # checks both, also without secure_sum
         for name in ("warm_start", "secure_sum"):
             if not isinstance(value := getattr(self, name), bool | np.bool_):
                 raise ConfigError(f"{name} must be True or False, not {value!r}")
@@ -228,19 +228,19 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
         return float(self.row_bound), Simulation(int(seed)).seed
 
     def _numbers(self, X: Any, y: Any = "no_validation", **how: Any) -> Any:
-        """Check X with scikit-learn; words and missing cells in it get a sentence on what to do with them."""
+        """Check X with scikit-learn; for words and missing cells the error says what to do with them."""
         with sentence_for_words():
             return validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, **how)
 
     def _owners(self, rows: int, groups: ArrayLike | None, seed: int) -> tuple[Ints, tuple[str, ...]]:
-        """The party of each row, and the parties' names."""
+        """Assign each row to a party. Returns the party of each row, and the parties' names."""
         if groups is None:
             check_whole(parties=self.parties)
             return splits.even(rows, self.parties, seed), tuple(str(party) for party in range(self.parties))
-        named = np.asarray(groups)
-        if named.shape != (rows,):
-            raise DataError(f"groups must name the party of each of the {rows} rows, not be {named.shape}")
-        return splits.by_column(named)
+        owners = np.asarray(groups)
+        if owners.shape != (rows,):
+            raise DataError(f"groups must name the party of each of the {rows} rows, not be {owners.shape}")
+        return splits.by_column(owners)
 
     def _job(self, sizes: Ints, dim: int, copies: int, start: Start | None, columns: tuple[int, ...] = ()) -> Job:
         named = algorithm_of(self.algorithm)
@@ -282,11 +282,11 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
         return loss_of(self.loss) or (HalfLogistic() if self.algorithm is None else Logistic())
 
     def coefficients(self, names: Sequence[str] | None = None, draws: int | None = None) -> by_column.Coefficients:
-        """The coefficients by column, in the columns' own units; `print` shows the largest first.
+        """Coefficients by column, in the columns' own units; `print` shows the largest first.
 
-        names   of the columns, where X had none: pipeline[:-1].get_feature_names_out(), say
-        draws   of the noise, 20 say, to estimate its share in each coefficient's uncertainty: the job is trained so
-                often on invented rows that the released model labels. That costs no epsilon, and `draws` fits of time
+        names   names of the columns if X had none: pipeline[:-1].get_feature_names_out(), say
+        draws   how often to draw the noise, 20 say, to estimate how much it alone makes each coefficient vary: the job
+                is trained as often on invented rows that the released model labels. That costs time, and no epsilon
         """
         check_is_fitted(self, "models_")
         columns = by_column.named(self.models_, names)
@@ -309,11 +309,11 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
         return plots.bars(self.coefficients(names, draws if getattr(self, "private_", False) else None), ax)
 
     def to_sklearn(self) -> Any:
-        """The model as plain scikit-learn objects, which work without privadmm: LogisticRegression or LinearRegression.
+        """Make a plain LogisticRegression or LinearRegression of scikit-learn, which works without privadmm.
 
-        Where the method released moments, they stand behind a StandardScaler and a Normalizer. Scores are the same for
-        rows within row_bound; longer rows are not clipped. What was spent, and on what terms, is not in these objects:
-        keep model_.save(...) beside them.
+        If the method released moments, a StandardScaler and a Normalizer stand before it. Scores are the same for rows
+        within row_bound; longer rows are not clipped. These objects do not say what was spent: keep the file of
+        model_.save(...) beside them.
         """
         check_is_fitted(self, "models_")
         from privadmm.estimators.export import plain
@@ -323,9 +323,9 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
     def to_onnx(self, path: str | Path) -> None:
         """Write the model as an ONNX file, which other languages and servers run; needs privadmm[onnx].
 
-        Its input is X as `fit` takes it, in double precision; its outputs are `scores`, and of a classifier `label`
-        and, where there is a predict_proba, `probabilities`. Rows are clipped in it as here. A SchemaEncoder before
-        the estimator is not in the file: encode raw rows first. What was promised stands in the file's metadata.
+        Its input is X as `fit` takes it, in double precision. It clips rows as the estimator does. Its outputs are
+        `scores` and, for a classifier, `label` and (if there is a predict_proba) `probabilities`. A SchemaEncoder
+        before the estimator is not in the file: encode raw rows first. The file's metadata state the guarantee.
         """
         check_is_fitted(self, "models_")
         from privadmm.runs.onnx_file import save
@@ -333,7 +333,7 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
         save(path, self.models_, getattr(self, "classes_", None))
 
     def _html_repr(self) -> str:
-        """Show what was promised above scikit-learn's own picture of the parameters."""
+        """Show a table of the guarantee above scikit-learn's own display of the parameters."""
         picture: str = super()._html_repr()
         if not hasattr(self, "models_"):
             return picture
@@ -347,11 +347,11 @@ class ADMMEstimator(BaseEstimator):  # type: ignore[misc]
 
 @contextmanager
 def sentence_for_words() -> Iterator[None]:
-    """Say what to do with words, or with nothing, where numbers belong."""
+    """Replace errors of scikit-learn on words or missing cells among numbers by errors that say what to do."""
     try:
         yield
     except ValueError as error:
-        if str(error).startswith("Expected 2D array"):  # and then scikit-learn prints the values
+        if str(error).startswith("Expected 2D array"):  # scikit-learn would print the values, which are private
             raise DataError(
                 "X must be a table of rows and columns, (n, d), and is none. Reshape your data: X.reshape(-1, 1) has "
                 "one column, X.reshape(1, -1) one row"
@@ -379,20 +379,20 @@ def whole(value: Any) -> bool:
 
 
 def warn_clipped(X: Any, frame: Frame) -> None:
-    """Warn where nearly all rows lose their length, which a simulation may see."""
+    """Warn if nearly all rows are clipped; only a simulation may look."""
     problem = None if frame.groups else clipped_warning(longer(X, frame.row_bound), X.shape[0], frame.row_bound)
     if problem is not None:
         warnings.warn(problem, FitWarning, stacklevel=4)
 
 
 def stream(seed: int, number: int, fits: int) -> int:
-    """A seed for each job of a fit: one noise vector for two classes, or two fits, would tell their difference."""
+    """Derive a seed for each job of a fit. With the same noise in two classes or fits, their difference has none."""
     if number == fits == 0:
         return seed
     return int.from_bytes(hashlib.sha256(f"{seed}/{number}/{fits}".encode()).digest()[:8], "little")
 
 
 def behind(first: Job) -> Job:
-    """The job of a further class. Moments are of features alone, so it uses those that the first job released."""
+    """Make the job of a further class, which uses the moments of the first: they do not depend on labels."""
     assert isinstance(first.algorithm, Centred)
     return Job(first.algorithm.method, first.algorithm.inside(first.public), first.allowance)

@@ -1,4 +1,4 @@
-"""What a notebook shows of a fitted estimator."""
+"""The table that a notebook shows above a fitted estimator."""
 
 from html import escape
 from typing import Any
@@ -10,7 +10,7 @@ from privadmm.runs.model import SIMULATED
 
 
 def summary(fitted: Any) -> str:
-    """A table in HTML: epsilon, parties, mode, and what the guarantee leaves out."""
+    """Write the table in HTML: epsilon, method, parties, mode, and what the guarantee leaves out."""
     model, job = fitted.models_[0], fitted.jobs_[0]
     promise = "NOT PRIVATE: no epsilon covers this model"
     if fitted.private_:

@@ -1,4 +1,6 @@
-"""Parts of a job by their names in a config file, and a sentence for what is no such part.
+"""Make the parts of a job from arguments of an estimator, which may name them as a config file does.
+
+All of these are accepted; anything else is refused with an error that says what is allowed:
 
 algorithm="m_admm"      algorithm={"name": "dp_admm", "D_w": 30.0}      algorithm=DPADMM(D_w=30.0)
 """
@@ -19,7 +21,7 @@ GRAPHS: dict[str, Callable[[int], Graph]] = {"star": graphs.star, "ring": graphs
 
 
 def algorithm_of(value: Any) -> Algorithm | None:
-    """The algorithm that this names or is; None: the recommended one."""
+    """Make the algorithm that `value` names, or return the one that it is; None stands for the recommended one."""
     from privadmm.algorithms import ALGORITHMS
 
     return part(value, "algorithm", ALGORITHMS, ("phases", "topology", "adjacencies"))  # type: ignore[no-any-return]
@@ -47,7 +49,7 @@ def graph_of(value: Any, parties: int) -> Graph:
 
 
 def part(value: Any, role: str, known: Mapping[str, Callable[..., Any]], has: tuple[str, ...]) -> Any:
-    """Make the part that a name, or a table as in a config file, stands for; refuse what is none."""
+    """Make the part that a name or a table names, or return `value` if it has the attributes `has` of such a part."""
     if value is None:
         return None
     if isinstance(value, Mapping):

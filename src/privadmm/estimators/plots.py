@@ -19,7 +19,7 @@ SHOWN = 20  # coefficients
 
 
 def axes_of(ax: Any, title: str, height: float = 4.2) -> Any:
-    """The axes to draw on: those given, or those of a figure of its own, which needs no display."""
+    """Set the title of the given axes, or of those of a new figure, which needs no display."""
     if ax is None:
         with look():
             figure = canvas(height=height)
@@ -32,7 +32,7 @@ def axes_of(ax: Any, title: str, height: float = 4.2) -> Any:
 
 
 def convergence(fitted: Any, X: Any, y: Any, ax: Any) -> Any:
-    """Draw, by round, how far the released weights are from the last ones or, with X and y, the score on these."""
+    """Draw by round the distance of the released weights from the last ones or, with X and y, the score on these."""
     steps = fitted.path_
     if len(steps) < 2:
         raise ConfigError("this method hands out its weights after the last round only, so there is no curve to draw")
@@ -64,29 +64,29 @@ def scored(fitted: Any, models: Any, X: Any, y: Any) -> float:
 
 
 def spends(fitted: Any) -> list[float]:
-    """The worst party's epsilon after each round of each class, the fits before included."""
+    """Epsilon of the worst party after each round of each class, including earlier fits of a warm start."""
     jobs, past = fitted.jobs_, fitted.history_[:-1]
     before: list[Spent] = list(composed(past)) if past else [()] * jobs[0].public.parties
-    found = list[float]()
+    epsilons = list[float]()
     for job in jobs:
         now = before
         for _, spent in spending(job.plan, job.public.parties):
             now = [merge(earlier, more) for earlier, more in zip(before, spent, strict=True)]
-            found.append(worst(now, fitted.delta_))
+            epsilons.append(worst(now, fitted.delta_))
         before = now
-    return found
+    return epsilons
 
 
 def privacy(fitted: Any, ax: Any) -> Any:
     """Draw epsilon by round, and what the ledger allows and has counted, if there is one."""
     if not fitted.private_:
         raise ConfigError("this fit is not private, so there is no epsilon to draw: give epsilon and delta")
-    found = spends(fitted)
+    epsilons = spends(fitted)
     ax = axes_of(ax, f"{fitted.jobs_[0].algorithm.name}: what was spent")
-    label = f"this model, epsilon = {printed(found[-1])}"
+    label = f"this model, epsilon = {printed(epsilons[-1])}"
     ax.plot(
-        range(len(found) + 1),
-        [0.0 if len(fitted.history_) == 1 else found[0], *found],
+        range(len(epsilons) + 1),
+        [0.0 if len(fitted.history_) == 1 else epsilons[0], *epsilons],
         color=LIGHT.certified,
         label=label,
     )
@@ -100,28 +100,28 @@ def privacy(fitted: Any, ax: Any) -> Any:
     return ax
 
 
-def bars(found: Coefficients, ax: Any) -> Any:
-    """Draw the largest coefficients, with what 95 % of the noise's draws stay within."""
-    sizes = np.abs(found.values).max(axis=0)
+def bars(coefficients: Coefficients, ax: Any) -> Any:
+    """Draw the largest coefficients, with whiskers that hold 95 % of the noise's draws."""
+    sizes = np.abs(coefficients.values).max(axis=0)
     chosen = np.argsort(-sizes)[:SHOWN][::-1]
-    title = "coefficients" if found.linear else "coefficients, before rows are normalised"
+    title = "coefficients" if coefficients.linear else "coefficients, before rows are normalised"
     ax = axes_of(ax, title, 2 + len(chosen) / 4)
-    height = 0.8 / len(found.values)
-    for number, row in enumerate(found.values):
-        at = np.arange(len(chosen)) + (number - (len(found.values) - 1) / 2) * height
-        spread = None if found.noise is None else 1.96 * found.noise[number, chosen]
-        label = f"{found.classes[number]} against the rest" if found.classes else None
+    height = 0.8 / len(coefficients.values)
+    for number, row in enumerate(coefficients.values):
+        at = np.arange(len(chosen)) + (number - (len(coefficients.values) - 1) / 2) * height
+        spread = None if coefficients.noise is None else 1.96 * coefficients.noise[number, chosen]
+        label = f"{coefficients.classes[number]} against the rest" if coefficients.classes else None
         ax.barh(at, row[chosen], height=height, xerr=spread, label=label, color=LIGHT.series(number), alpha=0.7)
-    ax.set_yticks(np.arange(len(chosen)), [found.names[j] for j in chosen])
+    ax.set_yticks(np.arange(len(chosen)), [coefficients.names[j] for j in chosen])
     ax.axvline(0, color=LIGHT.muted, linewidth=1)
-    if found.noise is not None:
+    if coefficients.noise is not None:
         ax.set_xlabel("value; whiskers: 95 % of what the noise alone does (estimated on invented rows)")
     finish(ax)
     return ax
 
 
 class Rounds:
-    """A callback that keeps the models by round, as many as a budget of numbers allows, and the last one."""
+    """Callback that keeps the model of each round or, if these would be more than MOST numbers, of every n-th."""
 
     MOST = 1_000_000
 
@@ -135,6 +135,6 @@ class Rounds:
 
 
 def by_round(kept: list[Rounds]) -> list[tuple[int, list[Any]]]:
-    """The models of all classes after the same rounds of each."""
+    """Pair up the models of all classes, round by round."""
     together = zip(*(each.kept[::-1] for each in kept), strict=False)
     return [(step[0][0], [model for _, model in step]) for step in together][::-1]

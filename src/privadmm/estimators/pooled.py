@@ -1,8 +1,8 @@
-"""Recognise features that were scaled by statistics of the very rows that are being fitted.
+"""Recognise features that were scaled by statistics of the same rows that are being fitted.
 
-Only what cannot happen by chance is recognised: columns whose mean is 0 and variance 1, or whose median is 0 and
-interquartile range 1, to nine digits. A scaler to [0, 1] looks like a declared range, and an imputed cell like any
-other; `check_pipeline` finds those where it is given the Pipeline.
+It recognises only what cannot happen by chance: columns whose mean is 0 and variance 1, or whose median is 0 and
+interquartile range 1, to nine digits. It cannot see that columns were scaled to [0, 1], which looks like a declared
+range, nor that cells were imputed: `check_pipeline` finds such steps if you give it the Pipeline.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ STEPS: dict[str, tuple[Statistic, Statistic]] = {
 
 
 def pooled(X: Any) -> str | None:
-    """Say how these rows look scaled by their own statistics; None if they do not, or are sparse."""
+    """Warn if these rows look scaled by their own statistics; None if they do not, or are sparse."""
     if not isinstance(X, np.ndarray) or len(X) < FEWEST:
         return None
     varied = X[:, np.ptp(X, axis=0) > 0]
